@@ -1,0 +1,1 @@
+"""Workloads, contestants, experiments and reports; never shipped in the wheel."""

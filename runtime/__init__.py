@@ -1,0 +1,1 @@
+"""Plans in service: catalog, predict API, HTTP front end and command line."""
