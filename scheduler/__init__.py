@@ -1,1 +1,1 @@
-"""Pure concurrency: engines, queues, reservations and back-pressure; knows callables, never models."""
+"""Pure concurrency: engines, queues and back-pressure; knows callables, never models."""
