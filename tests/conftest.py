@@ -1,0 +1,50 @@
+"""What every test shares: reproducible hypothesis runs, golden files, one warm code cache."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+from tests.golden import Golden, stem_of
+
+ROOT = Path(__file__).parent.parent
+
+# The same examples on every machine and run; `--hypothesis-profile=explore` looks for new ones.
+settings.register_profile(
+    "ci",
+    derandomize=True,
+    deadline=None,
+    print_blob=True,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.register_profile("explore", parent=settings.get_profile("ci"), derandomize=False)
+settings.load_profile("ci")
+
+# Before anything of ours is imported: a bare `pytest` shares the code cache of scripts/test.
+os.environ.setdefault("PRETZEL_CACHE", str(ROOT / ".cache" / "code"))
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the switch that accepts golden files."""
+    parser.addoption("--update-golden", action="store_true", help="accept the golden texts of now")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Refuse two tests that would share one golden file."""
+    owners: dict[Path, str] = {}
+    for item in items:
+        if "golden" not in getattr(item, "fixturenames", ()):
+            continue
+        other = owners.setdefault(stem_of(item.path, item.name), item.nodeid)
+        if other != item.nodeid:
+            raise pytest.UsageError(f"{item.nodeid} and {other} have the same golden file")
+
+
+@pytest.fixture
+def golden(request: pytest.FixtureRequest) -> Golden:
+    """Return the golden text of the running test."""
+    stem = stem_of(request.path, request.node.name)
+    return Golden(stem, update=bool(request.config.getoption("--update-golden")))

@@ -1,0 +1,71 @@
+"""Where the sources are and what they contain: shared by the tests about the house itself."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+PACKAGES = ("flour", "objectstore", "oven", "runtime", "scheduler")
+PRODUCT = (*PACKAGES, "bench", "scripts")
+# Directories made by tools, never part of the project's text.
+MADE = {"__pycache__", "build", "dist", "node_modules"}
+
+
+def files(*places: str, suffix: str = ".py") -> list[Path]:
+    """Return the files below `places` that end in `suffix`, in a stable order."""
+    return sorted(path for place in places for path in _below(ROOT / place, suffix))
+
+
+def _below(place: Path, suffix: str) -> Iterator[Path]:
+    for folder, folders, names in os.walk(place):
+        folders[:] = [each for each in folders if each not in MADE and not _hidden(each)]
+        yield from (Path(folder) / name for name in names if name.endswith(suffix))
+
+
+def _hidden(folder: str) -> bool:
+    return folder.startswith(".") and folder != ".ci"
+
+
+@functools.cache
+def parsed(path: Path) -> ast.Module:
+    """Return the syntax tree of a file, read once per process."""
+    return ast.parse(path.read_text(encoding="utf-8"), filename=str(path))
+
+
+def shown(path: Path, node: ast.AST | int = 1) -> str:
+    """Return `file:line` relative to the checkout, as every complaint starts."""
+    line = node if isinstance(node, int) else getattr(node, "lineno", 1)
+    return f"{path.relative_to(ROOT).as_posix()}:{line}"
+
+
+def run_python(code: str, *arguments: str, timeout: float = 120) -> str:
+    """Run `code` in a new interpreter from the checkout and return what it printed."""
+    done = subprocess.run(
+        [sys.executable, "-c", code, *arguments],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        check=False,
+    )
+    assert done.returncode == 0, f"{code}\n\n{done.stdout}{done.stderr}"
+    return done.stdout
+
+
+def environment_names() -> dict[str, str]:
+    """Return every PRETZEL_ variable named in the shipped packages, with a place it is named."""
+    return {
+        node.value: shown(path, node)
+        for path in files(*PACKAGES)
+        for node in ast.walk(parsed(path))
+        if isinstance(node, ast.Constant)
+        if isinstance(node.value, str)
+        if re.fullmatch(r"PRETZEL_[A-Z_]+", node.value)
+    }

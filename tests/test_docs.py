@@ -1,0 +1,123 @@
+"""The documents stay true: code runs, links lead somewhere, tables are complete."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.house import PACKAGES, ROOT, environment_names, files, run_python
+
+PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *files("docs", suffix=".md")]
+BLOCK = re.compile(r"^```(?P<kind>[^\n]*)\n(?P<code>.*?)^```", re.MULTILINE | re.DOTALL)
+LINK = re.compile(r"(?<!!)\[[^\]]+\]\((?P<target>[^)\s]+)\)|!\[[^\]]*\]\((?P<image>[^)\s]+)\)")
+
+
+def text_of(path: Path) -> str:
+    """Return the text of a page."""
+    return path.read_text(encoding="utf-8")
+
+
+def page_name(path: Path) -> str:
+    """Return a page's name as the test report shows it."""
+    return path.relative_to(ROOT).as_posix()
+
+
+def programs(page: Path) -> str:
+    """Return the `python` blocks of a page as one program that keeps its line numbers."""
+    text = text_of(page)
+    lines = [""] * (text.count("\n") + 1)
+    for block in BLOCK.finditer(text):
+        if block["kind"].strip() == "python":
+            first = text.count("\n", 0, block.start("code"))
+            code = block["code"].splitlines()
+            lines[first : first + len(code)] = code
+    return "\n".join(lines).rstrip()
+
+
+WITH_CODE = [page for page in PAGES if programs(page)]
+
+
+def test_the_readme_has_code() -> None:
+    assert ROOT / "README.md" in WITH_CODE
+
+
+@pytest.mark.parametrize("page", WITH_CODE, ids=page_name)
+def test_code_blocks_run(page: Path) -> None:
+    run_python(programs(page))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=page_name)
+def test_links_lead_somewhere(page: Path) -> None:
+    dead = [target for target in _links(page) if not _leads_somewhere(page, target)]
+    assert dead == []
+
+
+def _links(page: Path) -> list[str]:
+    prose = BLOCK.sub("", text_of(page))
+    targets = [found["target"] or found["image"] for found in LINK.finditer(prose)]
+    return [each for each in targets if not re.match(r"[a-z]+:", each)]
+
+
+def _leads_somewhere(page: Path, target: str) -> bool:
+    name, _, anchor = target.partition("#")
+    file = (page.parent / name).resolve() if name else page
+    return file.exists() and (not anchor or anchor in _anchors(file))
+
+
+def _anchors(file: Path) -> set[str]:
+    titles = re.findall(r"^#+ +(.*)$", BLOCK.sub("", text_of(file)), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).strip().replace(" ", "-") for title in titles}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=page_name)
+def test_scripts_that_are_named_exist(page: Path) -> None:
+    named = set(re.findall(r"\bscripts/[\w.-]*\w", text_of(page)))
+    assert [each for each in sorted(named) if not (ROOT / each).exists()] == []
+
+
+def test_the_index_names_every_page() -> None:
+    index = ROOT / "docs" / "00-index.md"
+    listed = {(index.parent / target.partition("#")[0]).resolve() for target in _links(index)}
+    pages = [page for page in files("docs", suffix=".md") if page != index]
+    assert [page_name(page) for page in pages if page not in listed] == []
+
+
+def test_decisions_say_why() -> None:
+    pages = files("docs/decisions", suffix=".md")
+    numbers = [page.name[:4] for page in pages]
+    assert sorted(numbers) == [f"{number:04}" for number in range(1, len(pages) + 1)]
+    for page in pages:
+        titles = re.findall(r"^## (\w+)$", text_of(page), re.MULTILINE)
+        assert titles == ["Context", "Decision", "Consequences"], page.name
+
+
+def test_the_changelog_uses_three_words() -> None:
+    text = text_of(ROOT / "CHANGELOG.md")
+    assert "## Unreleased" in text
+    assert set(re.findall(r"^### (.*)$", text, re.MULTILINE)) <= {"Added", "Changed", "Fixed"}
+
+
+def test_the_table_of_environment_variables_is_true() -> None:
+    page = ROOT / "docs" / "80-debugging.md"
+    rows = re.findall(r"^\| *`(PRETZEL_[A-Z_]+)", text_of(page), re.MULTILINE)
+    assert sorted(rows) == sorted(environment_names())
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_public_names_are_documented(package: str) -> None:
+    module = importlib.import_module(package)
+    names: list[str] = getattr(module, "__all__", [])
+    bare = [name for name in names if _needs_docstring(getattr(module, name))]
+    assert bare == [], "no docstring"
+    prose = "\n".join(text_of(page) for page in PAGES)
+    missing = [name for name in names if not re.search(rf"\b{re.escape(name)}\b", prose)]
+    assert missing == [], "named on no page of README.md or docs/"
+
+
+def _needs_docstring(value: object) -> bool:
+    documentable = inspect.isclass(value) or inspect.isroutine(value) or inspect.ismodule(value)
+    return documentable and not inspect.getdoc(value)
