@@ -110,6 +110,7 @@ def test_the_table_of_environment_variables_is_true() -> None:
 @pytest.mark.parametrize("package", PACKAGES)
 def test_public_names_are_documented(package: str) -> None:
     module = importlib.import_module(package)
+    assert module.__file__, "not a package yet"
     names: list[str] = getattr(module, "__all__", [])
     bare = [name for name in names if _needs_docstring(getattr(module, name))]
     assert bare == [], "no docstring"
