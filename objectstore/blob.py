@@ -1,7 +1,8 @@
 """`Blob`: an immutable n-dimensional array named by its content.
 
-Every fitted number of every pipeline lives in a blob. Values are brought into one canonical form first (C order,
-little-endian, one of twelve dtypes), so that equal content has one digest and, in one process, is one object.
+Every fitted number of every pipeline lives in a blob. Values are brought into one canonical
+form first (C order, little-endian, one of twelve dtypes), so that equal content has one digest
+and, in one process, is one object.
 """
 
 from __future__ import annotations
@@ -20,36 +21,39 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 ALIGNMENT = 64
-"""Bytes: a cache line and the widest vector register; every blob's data starts at a multiple of it."""
+"""Bytes: a cache line and the widest vector register; a blob's data starts at a multiple of it."""
+
+MAX_DIMENSIONS = 8
+"""More than any fitted parameter has; it gives files a table of contents with fixed records."""
 
 DTYPES: Final[dict[str, np.dtype[np.generic]]] = {
     text: np.dtype(text)
-    for text in ("|b1", "|i1", "<i2", "<i4", "<i8", "|u1", "<u2", "<u4", "<u8", "<f2", "<f4", "<f8")
+    for text in "|b1 |i1 <i2 <i4 <i8 |u1 <u2 <u4 <u8 <f2 <f4 <f8".split()  # noqa: SIM905  # shorter
 }
-"""The canonical dtypes by the text that stands for them in headers and files."""
+"""The canonical dtypes by the text that stands for them in digests and files."""
 
 
 class Blob:
-    """An immutable array named by its content. Make one with `Blob.of`; equal content is the same object."""
+    """An immutable array named by its content: made by `Blob.of`, equal content is one object."""
 
     __slots__ = ("__weakref__", "array", "digest")
 
     array: NDArray[np.generic]
     """The values: read-only, C order, little-endian, aligned to 64 bytes."""
     digest: str
-    """The name: 32 hex characters over dtype, shape and bytes."""
+    """The name: 32 hexadecimal characters over dtype, shape and bytes."""
 
     def __init__(self, array: NDArray[np.generic], digest: str) -> None:
-        # Only `of` and `view` may call this: they alone know that array and digest belong together.
+        # For `of` and `view` only: they alone know that array and digest belong together.
         object.__setattr__(self, "array", array)
         object.__setattr__(self, "digest", digest)
 
     @staticmethod
     def of(values: ArrayLike | Blob, dtype: DTypeLike | None = None) -> Blob:
-        """The blob with these values, converted to ``dtype`` first when one is given.
+        """The blob with these values, converted to `dtype` first when one is given.
 
-        The values are copied: whoever made them may go on writing to them. Only an array that is itself a blob's is
-        used as it is.
+        The values are copied, because whoever made them may go on writing to them (an array
+        that says it is read-only can be made writeable again by its owner).
         """
         if isinstance(values, Blob):
             if dtype is None or np.dtype(dtype) == values.dtype:
@@ -59,21 +63,22 @@ class Blob:
         return _BLOBS.keep_first(Blob(array, array_digest(array)))
 
     @staticmethod
-    def view(array: NDArray[np.generic], digest: str) -> Blob:
-        """Wrap an array, without copying, whose digest the caller has verified: a mapped file.
+    def view(array: NDArray[np.generic], digest: str, *, preferred: bool = False) -> Blob:
+        """Wrap, without copying, a canonical array whose digest the caller has verified.
 
-        From now on it stands for its content in this process, so that a later `Blob.of` of the same values uses the
-        mapped pages.
+        A `preferred` one stands for its content from now on even where another blob already
+        does, so that a later `Blob.of` of the same values uses the pages all processes share.
         """
         check_digest(digest, "Blob.view")
-        if array.dtype.str not in DTYPES or not array.flags.c_contiguous or array.flags.writeable:
+        if not _is_canonical(array):
             raise UnstorableValue(
                 "a blob can only view a canonical read-only array",
-                "Blob.view",
-                f"{array.dtype.str}, c_contiguous={array.flags.c_contiguous}, writeable={array.flags.writeable}",
-                "use Blob.of, which converts and copies",
+                where="Blob.view",
+                found=f"dtype {array.dtype.str}, {array.ndim} dimensions\n{array.flags}",
+                hint="use Blob.of, which converts and copies",
             )
-        return _BLOBS.keep_last(Blob(array, digest))
+        made = Blob(array, digest)
+        return _BLOBS.keep_last(made) if preferred else _BLOBS.keep_first(made)
 
     @staticmethod
     def live(digest: str) -> Blob | None:
@@ -87,7 +92,7 @@ class Blob:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The shape; ``()`` for a single number."""
+        """The shape; `()` for a single number."""
         return self.array.shape
 
     @property
@@ -96,7 +101,9 @@ class Blob:
         return self.array.nbytes
 
     def __array__(
-        self, dtype: DTypeLike | None = None, copy: bool | None = None
+        self,
+        dtype: DTypeLike | None = None,
+        copy: bool | None = None,  # noqa: FBT001  # numpy's protocol
     ) -> NDArray[np.generic]:
         return np.array(self.array, dtype=dtype, copy=copy)
 
@@ -118,7 +125,7 @@ class Blob:
     def __reduce__(
         self,
     ) -> tuple[Callable[[NDArray[np.generic]], Blob], tuple[NDArray[np.generic]]]:
-        # Copies meet again in the table of live blobs, so copy.copy and copy.deepcopy give the same object.
+        # Copies meet again in the table of live blobs: copy.deepcopy gives the same object.
         return Blob.of, (self.array,)
 
     def __repr__(self) -> str:
@@ -129,23 +136,30 @@ class Blob:
 _BLOBS: Final[Interned[Blob]] = Interned()
 
 
+def aligned_room(nbytes: int) -> NDArray[np.uint8]:
+    """Fresh memory that begins at a multiple of `ALIGNMENT`."""
+    room = np.empty(nbytes + ALIGNMENT, dtype=np.uint8)
+    start = -room.ctypes.data % ALIGNMENT
+    return room[start : start + nbytes]
+
+
 def _canonical(values: ArrayLike, dtype: DTypeLike | None) -> NDArray[np.generic]:
     """The values as an array of one of our dtypes, in C order."""
     if isinstance(values, np.ma.MaskedArray):
         raise UnstorableValue(
             "a masked array cannot be stored",
-            "Blob.of",
-            "a mask",
-            "fill it first: values.filled(...)",
+            where="Blob.of",
+            found=f"dtype {values.dtype}, shape {values.shape} with a mask",
+            hint="fill the masked places first: values.filled(...)",
         )
     try:
         array = np.asarray(values, dtype=dtype)
     except (TypeError, ValueError, OverflowError) as error:
         raise UnstorableValue(
             "these values do not form an array",
-            "Blob.of",
-            str(error),
-            "pass numbers in rows of equal length",
+            where="Blob.of",
+            found=str(error),
+            hint="pass numbers in rows of equal length",
         ) from error
     return np.asarray(array, dtype=_canonical_dtype(array), order="C")
 
@@ -153,26 +167,37 @@ def _canonical(values: ArrayLike, dtype: DTypeLike | None) -> NDArray[np.generic
 def _canonical_dtype(array: NDArray[np.generic]) -> np.dtype[np.generic]:
     """The dtype of ours with the same values, whatever the byte order."""
     little = array.dtype.newbyteorder("<").str
-    if little in DTYPES:
+    if little in DTYPES and array.ndim <= MAX_DIMENSIONS:
         return DTYPES[little]
-    texts = array.dtype.kind in "OUST"
+    hint = "convert to bool, int8..int64, uint8..uint64, float16, float32 or float64 first"
+    if array.dtype.kind in "OUST":
+        hint = "texts go into a string table: Strings.of(values)"
+    if array.ndim > MAX_DIMENSIONS:
+        hint = f"reshape to at most {MAX_DIMENSIONS} dimensions"
     raise UnstorableValue(
-        f"an array of {array.dtype} cannot be stored in a blob",
-        "Blob.of",
-        f"dtype {array.dtype}, shape {array.shape}",
-        "texts go into a string table: Strings.of(values)"
-        if texts
-        else "convert to bool, int8..int64, uint8..uint64, float16, float32 or float64 first",
+        "this array cannot be stored in a blob",
+        where="Blob.of",
+        found=f"dtype {array.dtype}, shape {array.shape}",
+        hint=hint,
+    )
+
+
+def _is_canonical(array: NDArray[np.generic]) -> bool:
+    """Whether an array can be a blob as it is."""
+    flags = array.flags
+    return (
+        array.dtype.str in DTYPES
+        and array.ndim <= MAX_DIMENSIONS
+        and flags.c_contiguous
+        and flags.aligned
+        and not flags.writeable
     )
 
 
 def _frozen(array: NDArray[np.generic]) -> NDArray[np.generic]:
-    """An aligned copy that nobody can write to: its memory is only reachable through a read-only buffer."""
-    room = np.empty(array.nbytes + ALIGNMENT, dtype=np.uint8)
-    start = -room.ctypes.data % ALIGNMENT
-    part = room[start : start + array.nbytes]
-    # Through != 0 every true becomes the byte 1, so that two equal boolean arrays have equal bytes.
+    """An aligned copy nobody can write to: only a read-only buffer leads to its memory."""
+    room = aligned_room(array.nbytes)
+    # `!= 0` makes every true the byte 1, so that equal boolean arrays have equal bytes.
     source = array != 0 if array.dtype.kind == "b" else array
-    part.view(array.dtype).reshape(array.shape)[...] = source
-    frozen = np.frombuffer(part.data.toreadonly(), dtype=array.dtype)
-    return frozen.reshape(array.shape)
+    np.copyto(room.view(array.dtype).reshape(array.shape), source)
+    return np.frombuffer(room.data.toreadonly(), dtype=array.dtype).reshape(array.shape)

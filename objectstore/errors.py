@@ -1,33 +1,40 @@
-"""What can go wrong with stored parameters.
+"""Every error the object store raises, as one tree.
 
-    StoreError                  anything below
-    ├── UnstorableValue         the value given is no numeric array and no list of texts
-    ├── BadDigest               a text that was passed as a digest is not one
-    ├── MissingBlob             nothing is stored under this digest (or it vanished)
-    ├── DamagedBlob             something is stored, but not what its digest promises
-    ├── ArchiveError            a one-file container is corrupted, hostile or of another version
-    └── StoreClosed             the store was closed before this call
+    StoreError
+    ├── UnstorableValue    neither a numeric array nor a list of texts
+    ├── BadDigest          a text that was passed as a digest is not one
+    ├── MissingBlob        nothing is stored under this digest, or it vanished
+    ├── DamagedBlob        something is stored, but not what its digest promises
+    ├── ArchiveError       a one-file container is corrupted, hostile or of another version
+    └── StoreClosed        the store or archive was closed before this call
 
-Every message has the same four parts in the same order: what went wrong, where, what was found there, and what to do
-about it.
+Every message has four parts, always in this order: what went wrong, where, what was found
+there, and a hint.
 """
 
 from __future__ import annotations
 
 
 class StoreError(Exception):
-    """The base of every error the object store raises."""
+    """What went wrong, where, what was found there and what to try next."""
 
-    def __init__(self, what: str, where: str = "", found: str = "", hint: str = "") -> None:
-        super().__init__(what, where, found, hint)
-        self.what = what
-        self.where = where
-        self.found = found
-        self.hint = hint
+    def __init__(
+        self,
+        what: str,
+        *,
+        where: str | None = None,
+        found: str | None = None,
+        hint: str | None = None,
+    ) -> None:
+        self.what, self.where, self.found, self.hint = what, where, found, hint
+        super().__init__(what)
 
     def __str__(self) -> str:
-        rows = (("where", self.where), ("found", self.found), ("hint", self.hint))
-        return "\n".join([self.what, *(f"  {name}: {text}" for name, text in rows if text)])
+        parts = [self.what]
+        for label, text in (("at", self.where), ("found", self.found), ("hint", self.hint)):
+            if text:
+                parts.append(f"  {label:<6} {text}")
+        return "\n".join(parts)
 
 
 class UnstorableValue(StoreError):

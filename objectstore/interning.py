@@ -20,7 +20,7 @@ T = TypeVar("T", bound=HasDigest)
 
 
 class Interned(Generic[T]):
-    """A weak table from digest to the one live object with that content; safe to use from several threads."""
+    """A weak table from digest to the one live object with that content; thread-safe."""
 
     def __init__(self) -> None:
         self._live: WeakValueDictionary[str, T] = WeakValueDictionary()
@@ -31,15 +31,12 @@ class Interned(Generic[T]):
         return self._live.get(digest)
 
     def keep_first(self, made: T) -> T:
-        """The object already live with this content, else ``made``, which is live from now on."""
+        """The object already live with this content, else the one made, which is from now on."""
         with self._lock:
             return self._live.setdefault(made.digest, made)
 
     def keep_last(self, made: T) -> T:
-        """``made``, which from now on stands for its content: a mapped array takes over from a copy in memory."""
+        """The one made, which from now on stands for its content."""
         with self._lock:
             self._live[made.digest] = made
         return made
-
-    def __len__(self) -> int:
-        return len(self._live)

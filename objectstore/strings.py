@@ -1,13 +1,15 @@
-"""`Strings`: an immutable table of texts named by its content; dictionaries and class labels live in one.
+"""`Strings`: an immutable table of texts named by its content: dictionaries, class labels.
 
-Texts are kept as one run of UTF-8 bytes and the positions at which they begin, which native code reads without Python
-objects. Lone surrogates are kept as well (``surrogatepass``), so every Python text comes back as it was.
+Texts are kept as one run of UTF-8 bytes and the positions at which they begin, which native code
+reads without Python objects. Lone surrogates are kept too, so every Python text comes back as it
+was.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Final, overload
+from itertools import pairwise
+from typing import TYPE_CHECKING, Final, cast, overload
 
 import numpy as np
 
@@ -23,22 +25,22 @@ if TYPE_CHECKING:
 
 _ENCODING: Final = ("utf-8", "surrogatepass")
 
-# Bytes decoded at a time when a table is checked: large enough to be fast, small enough not to double the memory.
+# Bytes decoded at a time when a table is checked: enough to be fast, too few to matter in memory.
 _CHECKED_AT_ONCE: Final = 1 << 20
 
 
 class Strings:
-    """An immutable table of texts named by its content. Make one with `Strings.of`; equal content is the same object."""
+    """An immutable table of texts named by its content: equal content is one object."""
 
     __slots__ = ("__weakref__", "_data", "_offsets", "digest")
 
     _offsets: Blob
     _data: Blob
     digest: str
-    """The name: 32 hex characters over both arrays."""
+    """The name: 32 hexadecimal characters over both arrays."""
 
     def __init__(self, offsets: Blob, data: Blob) -> None:
-        # Only `of` and `from_blobs` may call this: they alone know that the arrays fit together.
+        # For `of` and `from_blobs` only: they alone know that the arrays fit together.
         object.__setattr__(self, "_offsets", offsets)
         object.__setattr__(self, "_data", data)
         object.__setattr__(self, "digest", strings_digest(offsets.digest, data.digest))
@@ -48,12 +50,12 @@ class Strings:
         """The table of these texts, in this order. Byte strings are read as UTF-8."""
         if isinstance(texts, Strings):
             return texts
-        if isinstance(texts, (str, bytes)):
+        if isinstance(texts, str | bytes) or not isinstance(texts, Iterable):
             raise UnstorableValue(
                 "a string table is made from several texts",
-                "Strings.of",
-                repr(texts)[:80],
-                "pass a list",
+                where="Strings.of",
+                found=f"{type(texts).__name__} {texts!r:.80}",
+                hint="pass a list of texts",
             )
         encoded = [_encoded(text, row) for row, text in enumerate(texts)]
         offsets = np.zeros(len(encoded) + 1, dtype=np.int64)
@@ -62,14 +64,21 @@ class Strings:
         return _TABLES.keep_first(Strings(Blob.of(offsets), Blob.of(data)))
 
     @staticmethod
-    def from_blobs(offsets: Blob, data: Blob, where: str = "Strings.from_blobs") -> Strings:
-        """The table over two arrays read from a file; `DamagedBlob` unless they form one."""
-        problem = _offsets_problem(offsets.array, data.array) or _text_problem(
-            offsets.array, data.array
-        )
+    def from_blobs(
+        offsets: Blob, data: Blob, where: str, *, trusted: bool = False, preferred: bool = False
+    ) -> Strings:
+        """The table over two arrays read from a file; an error unless they form one.
+
+        The positions are always checked, because native code follows them. The bytes of a
+        `trusted` file are not decoded to see whether they are texts.
+        """
+        cuts = cast("NDArray[np.int64]", offsets.array)
+        run = cast("NDArray[np.uint8]", data.array)
+        problem = _offsets_problem(cuts, run) or ("" if trusted else _text_problem(cuts, run))
         if problem:
-            raise DamagedBlob("these arrays do not form a string table", where, problem)
-        return _TABLES.keep_last(Strings(offsets, data))
+            raise DamagedBlob("these arrays do not form a string table", where=where, found=problem)
+        made = Strings(offsets, data)
+        return _TABLES.keep_last(made) if preferred else _TABLES.keep_first(made)
 
     @staticmethod
     def live(digest: str) -> Strings | None:
@@ -78,13 +87,13 @@ class Strings:
 
     @property
     def offsets(self) -> NDArray[np.int64]:
-        """Where each text begins in `data`, and the end of the last: n + 1 positions."""
-        return self._offsets.array  # type: ignore[return-value]  # dtype was fixed by of/from_blobs
+        """Where each text begins in `data`, and where the last one ends: n + 1 positions."""
+        return cast("NDArray[np.int64]", self._offsets.array)
 
     @property
     def data(self) -> NDArray[np.uint8]:
         """The UTF-8 bytes of all texts, one after the other."""
-        return self._data.array  # type: ignore[return-value]  # dtype was fixed by of/from_blobs
+        return cast("NDArray[np.uint8]", self._data.array)
 
     @property
     def nbytes(self) -> int:
@@ -103,9 +112,9 @@ class Strings:
         return len(self._offsets) - 1
 
     def __iter__(self) -> Iterator[str]:
-        raw = self._data.array.tobytes()
+        raw = self.data.tobytes()
         cuts: list[int] = self.offsets.tolist()
-        return (str(raw[start:end], *_ENCODING) for start, end in zip(cuts, cuts[1:], strict=False))
+        return (str(raw[start:end], *_ENCODING) for start, end in pairwise(cuts))
 
     @overload
     def __getitem__(self, row: int) -> str: ...
@@ -120,8 +129,8 @@ class Strings:
         return self._text(index)
 
     def _text(self, index: int) -> str:
-        start, end = self._offsets.array[index], self._offsets.array[index + 1]
-        return str(self._data.array[start:end].tobytes(), *_ENCODING)
+        start, end = self.offsets[index], self.offsets[index + 1]
+        return str(self.data[start:end].tobytes(), *_ENCODING)
 
     def __eq__(self, other: object) -> bool:
         return self is other or (isinstance(other, Strings) and self.digest == other.digest)
@@ -136,7 +145,7 @@ class Strings:
         raise AttributeError(f"Strings are immutable: cannot delete {name!r}")
 
     def __reduce__(self) -> tuple[Callable[[list[str]], Strings], tuple[list[str]]]:
-        # Copies meet again in the table of live tables, so copy.copy and copy.deepcopy give the same object.
+        # Copies meet again in the table of live tables: copy.deepcopy gives the same object.
         return Strings.of, (self.to_list(),)
 
     def __repr__(self) -> str:
@@ -150,49 +159,49 @@ _TABLES: Final[Interned[Strings]] = Interned()
 
 
 def _encoded(text: str | bytes, row: int) -> bytes:
-    """A text's bytes; byte strings must be valid already."""
+    """A text's bytes; byte strings must be UTF-8 already."""
     if isinstance(text, str):
         return text.encode(*_ENCODING)
     if not isinstance(text, bytes):
         raise UnstorableValue(
             "a string table holds texts only",
-            f"Strings.of, row {row}",
-            f"{type(text).__name__} {text!r:.80}",
-            "convert it to str, or numbers to a Blob",
+            where=f"Strings.of, row {row}",
+            found=f"{type(text).__name__} {text!r:.80}",
+            hint="convert it to str; numbers go into a Blob",
         )
     try:
         text.decode(*_ENCODING)
     except UnicodeDecodeError as error:
         raise UnstorableValue(
-            "these bytes are not UTF-8", f"Strings.of, row {row}", str(error)
+            "these bytes are not UTF-8", where=f"Strings.of, row {row}", found=str(error)
         ) from error
     return bytes(text)
 
 
-def _offsets_problem(offsets: NDArray[np.generic], data: NDArray[np.generic]) -> str:
+def _offsets_problem(offsets: NDArray[np.int64], data: NDArray[np.uint8]) -> str:
     """Why the positions do not cut the bytes into texts; empty when they do."""
     if offsets.dtype != np.int64 or data.dtype != np.uint8 or offsets.ndim != 1 or data.ndim != 1:
         return f"offsets {offsets.dtype}{offsets.shape}, data {data.dtype}{data.shape}"
     if len(offsets) == 0 or offsets[0] != 0 or offsets[-1] != len(data):
-        return f"offsets do not span the {len(data)} bytes"
+        return f"the positions do not span the {len(data)} bytes"
     # Compared, not subtracted: a difference could overflow.
-    if not bool(np.all(offsets[1:] >= offsets[:-1])):
-        return "offsets decrease"
+    if not np.all(offsets[1:] >= offsets[:-1]):
+        return "the positions decrease"
     return ""
 
 
-def _text_problem(offsets: NDArray[np.generic], data: NDArray[np.generic]) -> str:
-    """Why the bytes are not texts; empty when they are. Decodes a bounded run of whole texts at a time."""
+def _text_problem(offsets: NDArray[np.int64], data: NDArray[np.uint8]) -> str:
+    """Why the bytes are not texts; empty when they are. Decodes bounded runs of whole texts."""
     first, rows = 0, len(offsets) - 1
     while first < rows:
-        # The texts that end within the next run, but at least one.
-        run_end = int(offsets[first]) + _CHECKED_AT_ONCE
-        last = max(first + 1, int(np.searchsorted(offsets, run_end, side="right")) - 1)
-        start, end = int(offsets[first]), int(offsets[last])
+        start = int(offsets[first])
+        # The texts that end within the run, but at least one.
+        within = int(np.searchsorted(offsets, start + _CHECKED_AT_ONCE, side="right")) - 1
+        last = max(first + 1, within)
         try:
-            data[start:end].tobytes().decode(*_ENCODING)
+            data[start : offsets[last]].tobytes().decode(*_ENCODING)
         except UnicodeDecodeError as error:
-            return f"rows {first}..{last - 1}: {error.reason} at byte {start + error.start}"
+            return f"rows {first} to {last - 1}: {error.reason} at byte {start + error.start}"
         first = last
     begins = offsets[:-1][offsets[:-1] < len(data)]
     if np.any((data[begins] & 0xC0) == 0x80):
