@@ -57,7 +57,8 @@ def _ended(text: str) -> str:
 
 
 def _shown(path: Path) -> str:
-    return path.relative_to(Path(__file__).parent.parent).as_posix()
+    root = Path(__file__).parent.parent
+    return path.relative_to(root).as_posix() if path.is_relative_to(root) else str(path)
 
 
 def _diff(expected: str, found: str) -> str:
