@@ -1,0 +1,52 @@
+"""Flour: what a prediction pipeline is, as a typed dataflow program.
+
+    import flour
+
+    x = flour.vector("x", 20)
+    program = x.subtract(mean).divide(scale).linear(weights, bias).sigmoid()
+    program.reference(rows)          # numpy, the definition
+    program.plan().run(rows)         # native code
+
+`from_sklearn` writes such programs from fitted estimators.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from flour.errors import FlourError
+from flour.flow import Flow, outputs
+from flour.sources import category, concat, record, scalar, text, vector
+from flour.types import Category, Record, Scalar, Text, Tokens, Type, Vector
+
+if TYPE_CHECKING:
+    from flour.sklearn import from_sklearn
+
+__all__ = [
+    "Category",
+    "Flow",
+    "FlourError",
+    "Record",
+    "Scalar",
+    "Text",
+    "Tokens",
+    "Type",
+    "Vector",
+    "category",
+    "concat",
+    "from_sklearn",
+    "outputs",
+    "record",
+    "scalar",
+    "text",
+    "vector",
+]
+
+
+def __getattr__(name: str) -> object:
+    """Importers are loaded when first asked for: most processes only serve."""
+    if name == "from_sklearn":
+        from flour.sklearn import from_sklearn
+
+        return from_sklearn
+    raise AttributeError(f"module 'flour' has no attribute {name!r}")

@@ -1,0 +1,320 @@
+"""What users hand in, as the columns a program's inputs are typed for; errors say where.
+
+    Vector              2-d array, nested lists, frame, scipy sparse matrix
+    Record              frame (pandas, polars, Arrow), dict of columns, list of dicts, or, where it
+                        was fitted on a plain array, a 2-d array by position
+    Scalar, Category    1-d array or list
+    Text                list of str
+    several inputs      {input name: any of these}
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from flour.errors import (
+    InputError,
+    MissingColumn,
+    NotNumeric,
+    NotRectangular,
+    WidthMismatch,
+    WrongDtype,
+)
+from flour.frames import as_column, frame_columns, is_sparse
+from flour.op import Columns
+from flour.ops.source import row_count
+from flour.sparse import Sparse
+from flour.types import FLOATS, Category, Record, Scalar, Text, Tokens, Type, Vector
+
+Data = Any
+
+
+def coerce(inputs: Mapping[str, Type], data: Data) -> tuple[dict[str, Columns], int]:
+    """The program's input columns and the number of rows."""
+    columns = {
+        name: _column(part, inputs[name], path) for name, path, part in _split(inputs, data)
+    }
+    counts = {name: row_count(column) for name, column in columns.items()}
+    if len(set(counts.values())) > 1:
+        found = ", ".join(f"{name}: {count}" for name, count in counts.items())
+        raise NotRectangular("the inputs have different numbers of rows", found=found)
+    return columns, next(iter(counts.values()), 0)
+
+
+def native_types(inputs: Mapping[str, Type], data: Data) -> dict[str, Type]:
+    """The inputs' types with the float width and sparsity that this data already has."""
+    if not any(isinstance(kind, Vector | Record | Scalar) for kind in inputs.values()):
+        return dict(inputs)
+    return {**inputs, **{name: _native(inputs[name], part) for name, _, part in _split(inputs, data)}}
+
+
+def _split(inputs: Mapping[str, Type], data: Data) -> list[tuple[str, str, Data]]:
+    """(input name, where it stands in the payload, its data) for every input."""
+    if len(inputs) == 1:
+        name, kind = next(iter(inputs.items()))
+        named = isinstance(data, Mapping) and set(data) == {name} and not isinstance(kind, Record)
+        return [(name, f"$.{name}", data[name])] if named else [(name, "$", data)]
+    if not isinstance(data, Mapping):
+        raise InputError(
+            "this program has several inputs",
+            where="$",
+            found=type(data).__name__,
+            hint="pass a dict: {" + ", ".join(f"{name!r}: ..." for name in inputs) + "}",
+        )
+    for name in inputs:
+        if name not in data:
+            raise _missing(name, list(map(str, data)), "$")
+    return [(name, f"$.{name}", data[name]) for name in inputs]
+
+
+def _native(kind: Type, data: Data) -> Type:
+    match kind:
+        case Vector(dtype=dtype) if dtype in FLOATS:
+            own = str(getattr(data, "dtype", dtype))
+            return kind.having(dtype=own if own in FLOATS else dtype, sparse=is_sparse(data))
+        case Scalar(dtype=dtype) if dtype in FLOATS:
+            own = str(getattr(data, "dtype", dtype))
+            return Scalar(own) if own in FLOATS else kind
+        case Record(fields, positional):
+            columns = frame_columns(data)
+            own = str(getattr(data, "dtype", ""))
+            if columns is None and own in FLOATS:
+                columns = dict.fromkeys(kind.names, data)
+            if columns is None:
+                return kind
+            typed = tuple((n, _native(sub, columns.get(n))) for n, sub in fields)
+            return Record(typed, positional)
+    return kind
+
+
+def _column(data: Data, kind: Type, path: str) -> Columns:
+    match kind:
+        case Vector():
+            return _vector(data, kind, path)
+        case Record():
+            return _record(data, kind, path)
+        case Scalar(dtype) | Category(dtype):
+            return _values(_flat(data, path), dtype, path)
+        case Text():
+            return _texts(data, path)
+        case Tokens():
+            return [list(map(str, words)) for words in data]
+
+
+# --- vectors ----------------------------------------------------------------------------------
+
+
+def _vector(data: Data, kind: Vector, path: str) -> Columns:
+    if is_sparse(data):
+        return _from_sparse(data, kind, path)
+    columns = frame_columns(data)
+    if columns is not None:
+        parts = [_values(values, kind.dtype, f"{path}.{name}") for name, values in columns.items()]
+        data = np.stack(parts, axis=1) if parts else np.empty((0, 0))
+    matrix = _rectangle(data, path)
+    if matrix.ndim == 1:
+        raise NotRectangular(
+            "a block of rows has two dimensions, got one",
+            where=path,
+            found=f"{len(matrix)} values",
+            hint="one row: x.reshape(1, -1); one column: x.reshape(-1, 1)",
+        )
+    if matrix.ndim != 2:
+        raise NotRectangular(f"expected two dimensions, got {matrix.ndim}", where=path)
+    if matrix.shape[1] != kind.width:
+        raise WidthMismatch(
+            f"expected {kind.width} columns, got {matrix.shape[1]}",
+            where=path,
+            found=f"{matrix.shape[0]} rows of {matrix.shape[1]}",
+            hint="was a column dropped or added after training?",
+        )
+    dense = _as_dtype(matrix, kind.dtype, path)
+    return Sparse.of(dense) if kind.sparse else dense
+
+
+def _from_sparse(data: Data, kind: Vector, path: str) -> Columns:
+    if data.shape[1] != kind.width:
+        raise WidthMismatch(f"expected {kind.width} columns, got {data.shape[1]}", where=path)
+    made = Sparse.from_scipy(data)
+    typed = made.with_data(_as_dtype(made.data, kind.dtype, path))
+    return typed if kind.sparse else typed.toarray()
+
+
+def _rectangle(data: Data, path: str) -> NDArray[Any]:
+    try:
+        return np.asarray(data)
+    except ValueError as problem:
+        raise NotRectangular(
+            "the rows have different lengths", where=_ragged(data, path), hint=_RAGGED
+        ) from problem
+
+
+_RAGGED = "every row needs a value for every column; use None or NaN where one is missing"
+
+
+def _ragged(data: Sequence[Any], path: str) -> str:
+    """The path of the first row whose length differs from row 0."""
+    lengths = [len(row) if isinstance(row, Sequence | np.ndarray) else -1 for row in data]
+    odd = next((i for i, length in enumerate(lengths) if length != lengths[0]), 0)
+    return f"{path}[{odd}] ({lengths[odd]} values, the first row has {lengths[0]})"
+
+
+def _as_dtype(values: NDArray[Any], dtype: str, path: str) -> NDArray[Any]:
+    if dtype == "string":
+        return _strings(values, path)
+    if values.dtype.kind in "OUS":
+        values = _numbers(values, path)
+    if values.dtype.kind not in "biuf":
+        raise WrongDtype(f"expected {dtype}", where=path, found=f"dtype {values.dtype}")
+    if values.dtype.kind == "f" and np.dtype(dtype).kind in "iub":
+        _whole(values, dtype, path)
+    return values.astype(dtype, copy=False)
+
+
+def _whole(values: NDArray[Any], dtype: str, path: str) -> None:
+    """Floats may stand for ints where nothing is lost."""
+    bad = ~(np.isfinite(values) & (np.floor(values) == values))
+    if bad.any():
+        where = tuple(int(i) for i in np.argwhere(bad)[0])
+        spot = path + "".join(f"[{i}]" for i in where)
+        raise WrongDtype(f"expected {dtype}", where=spot, found=repr(float(values[where])))
+
+
+def _numbers(values: NDArray[Any], path: str) -> NDArray[Any]:
+    """An object array that holds only numbers (None is a missing one) as float64."""
+    made = np.empty(values.shape, np.float64)
+    for where, value in np.ndenumerate(values):
+        if value is None:
+            made[where] = np.nan
+        elif isinstance(value, int | float | np.number | np.bool_):
+            made[where] = float(value)
+        elif _is_missing(value):
+            made[where] = np.nan
+        else:
+            spot = path + "".join(f"[{i}]" for i in where)
+            raise NotNumeric(
+                "expected numbers",
+                where=spot,
+                found=f"{type(value).__name__} {str(value)[:40]!r}",
+                hint="encode strings, or convert the column with astype(float)",
+            )
+    return made
+
+
+# --- records and single columns ----------------------------------------------------------------
+
+
+def _record(data: Data, kind: Record, path: str) -> dict[str, Columns]:
+    columns = frame_columns(data)
+    if columns is None:
+        columns = _by_position(data, kind, path)
+    made = {}
+    for name, sub in kind.fields:
+        if name not in columns:
+            raise _missing(name, list(columns), path)
+        made[name] = _column(as_column(columns[name]), sub, f"{path}.{name}")
+    lengths = {name: len(column) for name, column in made.items()}
+    if len(set(lengths.values())) > 1:
+        found = ", ".join(f"{name}: {count}" for name, count in lengths.items())
+        raise NotRectangular("the columns have different lengths", where=path, found=found)
+    return made
+
+
+def _by_position(data: Data, kind: Record, path: str) -> dict[str, Any]:
+    if isinstance(data, Sequence) and data and isinstance(data[0], Mapping):
+        return _from_dicts(data, kind, path)
+    matrix = np.asarray(data, dtype=object) if isinstance(data, Sequence) else np.asarray(data)
+    if matrix.ndim != 2:
+        raise NotRectangular(
+            "expected named columns or rows of two dimensions",
+            where=path,
+            found=f"{type(data).__name__} of {matrix.ndim} dimensions",
+            hint="pass a frame, a dict of columns or a list of dicts",
+        )
+    if matrix.shape[1] != len(kind.fields):
+        raise WidthMismatch(
+            f"expected {len(kind.fields)} columns, got {matrix.shape[1]}",
+            where=path,
+            hint="the columns are " + ", ".join(kind.names),
+        )
+    return {name: matrix[:, j] for j, name in enumerate(kind.names)}
+
+
+def _from_dicts(rows: Sequence[Mapping[str, Any]], kind: Record, path: str) -> dict[str, Any]:
+    made: dict[str, list[Any]] = {name: [] for name in kind.names}
+    for i, row in enumerate(rows):
+        for name, values in made.items():
+            if name not in row:
+                raise _missing(name, list(row), f"{path}[{i}]")
+            values.append(row[name])
+    return {name: _object_array(values) for name, values in made.items()}
+
+
+def _missing(name: str, present: list[str], path: str) -> MissingColumn:
+    close = get_close_matches(name, present, 1)
+    hint = f"did you mean {close[0]!r}?" if close else "columns are found by name, in any order"
+    return MissingColumn(
+        f"there is no column {name!r}", where=path, found=", ".join(present[:20]), hint=hint
+    )
+
+
+def _flat(data: Data, path: str) -> NDArray[Any]:
+    column = as_column(data)
+    if column.ndim == 2 and column.shape[1] == 1:
+        column = column[:, 0]
+    if column.ndim != 1:
+        raise NotRectangular(
+            "expected one value per row", where=path, found=f"{column.ndim} dimensions"
+        )
+    return column
+
+
+def _values(column: Data, dtype: str, path: str) -> NDArray[Any]:
+    return _as_dtype(as_column(column), dtype, path)
+
+
+def _texts(data: Data, path: str) -> NDArray[Any]:
+    if isinstance(data, str):
+        raise WrongDtype(
+            "expected a list of documents, got one", where=path, hint="pass [text] for one row"
+        )
+    column = _flat(data, path)
+    for i, value in enumerate(column):
+        if not isinstance(value, str):
+            raise WrongDtype("expected text", where=f"{path}[{i}]", found=type(value).__name__)
+    return column.astype(object)
+
+
+def _strings(values: NDArray[Any], path: str) -> NDArray[Any]:
+    """Strings as an object array of str; None and NaN stay what they are (missing)."""
+    if values.dtype.kind == "U":
+        return values.astype(object)
+    if values.dtype.kind != "O":
+        raise WrongDtype("expected strings", where=path, found=f"dtype {values.dtype}")
+    made = values.copy()
+    for where, value in np.ndenumerate(values):
+        if isinstance(value, str) or value is None:
+            continue
+        if not _is_missing(value):
+            spot = path + "".join(f"[{i}]" for i in where)
+            raise WrongDtype("expected a string", where=spot, found=type(value).__name__)
+        made[where] = np.nan
+    return made
+
+
+def _is_missing(value: object) -> bool:
+    """NaN, pandas.NA and NaT: the values that are not equal to themselves, or say NA."""
+    return type(value).__name__ in {"NAType", "NaTType"} or (
+        isinstance(value, float) and value != value  # noqa: PLR0124 (the definition of NaN)
+    )
+
+
+def _object_array(values: list[Any]) -> NDArray[Any]:
+    made = np.empty(len(values), object)
+    made[:] = values
+    return made

@@ -1,0 +1,96 @@
+"""Every error this package raises, as one tree.
+
+    FlourError
+    ├── TypeMismatch           an operator cannot take the inputs it was given
+    ├── ParameterError         an operator's own parameter is wrong
+    ├── ImportRefused          an estimator or model cannot be imported faithfully
+    │   ├── UnknownEstimator       nothing here knows this class
+    │   ├── UnfittedEstimator      it was never fitted
+    │   └── UnsupportedSetting     known class, but this setting has no exact translation
+    ├── InputError             the data handed to a program is wrong (also a ValueError)
+    │   ├── WidthMismatch          wrong number of columns
+    │   ├── MissingColumn          a named column is absent
+    │   ├── WrongDtype             a column holds another kind of value
+    │   ├── NotRectangular         ragged rows, or the wrong number of dimensions
+    │   └── NotNumeric             an object array with something that is no number
+    └── DamagedProgram         a saved program does not describe a valid graph
+
+Every message has four parts, always in this order: what went wrong, where in the user's
+world, what was there, and a hint.
+"""
+
+from __future__ import annotations
+
+
+class FlourError(Exception):
+    """What went wrong, where, what was found there and what to try next."""
+
+    def __init__(
+        self,
+        what: str,
+        *,
+        where: str | None = None,
+        found: str | None = None,
+        hint: str | None = None,
+    ) -> None:
+        self.what, self.where, self.found, self.hint = what, where, found, hint
+        super().__init__(what)
+
+    def __str__(self) -> str:
+        parts = [self.what]
+        for label, text in (("at", self.where), ("found", self.found), ("hint", self.hint)):
+            if text:
+                parts.append(f"  {label:<6} {text}")
+        return "\n".join(parts)
+
+
+class TypeMismatch(FlourError):
+    """An operator cannot take the inputs it was given."""
+
+
+class ParameterError(FlourError):
+    """An operator's own parameter is wrong."""
+
+
+class ImportRefused(FlourError):
+    """An estimator or model cannot be imported faithfully."""
+
+
+class UnknownEstimator(ImportRefused):
+    """No adapter is registered for this class."""
+
+
+class UnfittedEstimator(ImportRefused):
+    """The estimator was never fitted, so there is nothing to import."""
+
+
+class UnsupportedSetting(ImportRefused):
+    """The class is known, but this setting has no exact translation."""
+
+
+class InputError(FlourError, ValueError):
+    """The data handed to a program is wrong."""
+
+
+class WidthMismatch(InputError):
+    """The input has another number of columns than the program was built for."""
+
+
+class MissingColumn(InputError):
+    """A named column is absent from the input."""
+
+
+class WrongDtype(InputError):
+    """A column holds another kind of value than the program expects."""
+
+
+class NotRectangular(InputError):
+    """The input is ragged or has the wrong number of dimensions."""
+
+
+class NotNumeric(InputError):
+    """An object array holds something that is not a number."""
+
+
+class DamagedProgram(FlourError):
+    """A saved program does not describe a valid graph."""

@@ -1,0 +1,233 @@
+"""Flow: the immutable handle that users chain, and the program it stands for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from flour.errors import FlourError, ParameterError, TypeMismatch
+from flour.fluent import Fluent
+from flour.node import Node, node, rebuild, topological
+from flour.op import Op
+from flour.ops.source import Source
+from flour.provenance import Origin, here
+from flour.types import Record, Scalar, Type, Vector
+from objectstore.digest import combine
+
+if TYPE_CHECKING:
+    from oven import Plan
+
+
+class Flow(Fluent):
+    """A typed dataflow program with named outputs; most have one, and can be chained further.
+
+    Nothing runs until `reference(data)` (numpy, the definition) or `plan()` (native code).
+    """
+
+    __slots__ = ("__weakref__", "_origin", "_retyped", "_sources", "outputs")
+
+    outputs: Mapping[str, Node]
+
+    def __init__(
+        self,
+        outputs: Mapping[str, Node],
+        origin: Origin | None = None,
+        made_from: tuple[Flow, ...] = (),
+    ) -> None:
+        if not outputs:
+            raise ParameterError("a program needs at least one output")
+        self.outputs = dict(outputs)
+        self._origin = origin
+        self._sources = made_from
+        self._retyped: dict[tuple[Type, ...], Flow] = {}
+
+    # --- the program -------------------------------------------------------------------------
+
+    @property
+    def node(self) -> Node:
+        """The node of a program with one output."""
+        if len(self.outputs) == 1:
+            return next(iter(self.outputs.values()))
+        raise TypeMismatch(
+            "this program has several outputs",
+            found=", ".join(self.outputs),
+            hint="pick one: flow['" + next(iter(self.outputs)) + "']",
+        )
+
+    @property
+    def type(self) -> Type:
+        """The type of a program with one output."""
+        return self.node.type
+
+    @property
+    def types(self) -> dict[str, Type]:
+        """The type of every output."""
+        return {name: item.type for name, item in self.outputs.items()}
+
+    @property
+    def digest(self) -> str:
+        """Equal programs have equal digests, wherever and whenever they were made."""
+        return combine(*(f"{name}={item.digest}" for name, item in self.outputs.items()))
+
+    def nodes(self) -> list[Node]:
+        """Every node, inputs before readers."""
+        return topological(self.outputs.values())
+
+    def inputs(self) -> dict[str, Type]:
+        """The program's named inputs."""
+        found: dict[str, Type] = {}
+        for item in self.nodes():
+            if isinstance(item.op, Source):
+                if found.setdefault(item.op.label, item.type) != item.type:
+                    raise TypeMismatch(
+                        f"two inputs are called {item.op.label!r}",
+                        found=f"{found[item.op.label]} and {item.type}",
+                    )
+        return found
+
+    def origins(self) -> dict[Node, tuple[Origin, ...]]:
+        """Where each node was made, in the user's world."""
+        found: dict[Node, dict[Origin, None]] = {}
+        seen: set[int] = set()
+        stack: list[Flow] = [self]
+        while stack:
+            flow = stack.pop()
+            if id(flow) in seen:
+                continue
+            seen.add(id(flow))
+            stack.extend(flow._sources)
+            if flow._origin is not None:
+                for item in flow.outputs.values():
+                    found.setdefault(item, {})[flow._origin] = None
+        return {item: tuple(sorted(places)) for item, places in found.items()}
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Flow) and dict(self.outputs) == dict(other.outputs)
+
+    def __hash__(self) -> int:
+        return hash(self.digest)
+
+    def __repr__(self) -> str:
+        return "Flow(" + ", ".join(f"{k}: {v.type}" for k, v in self.outputs.items()) + ")"
+
+    # --- picking and naming ------------------------------------------------------------------
+
+    def __getitem__(self, name: str) -> Flow:
+        """A named output of the program, or a named column of a record."""
+        if name in self.outputs and not (len(self.outputs) == 1 and self._is_record()):
+            return Flow({name: self.outputs[name]}, self._origin, (self,))
+        if len(self.outputs) == 1 and self._is_record():
+            return self.field(name)
+        raise TypeMismatch(f"there is no output {name!r}", found=", ".join(self.outputs))
+
+    def _is_record(self) -> bool:
+        return isinstance(self.node.type, Record)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.outputs
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.outputs)
+
+    def named(self, name: str) -> Flow:
+        """The same program with its one output called `name`."""
+        return Flow({name: self.node}, self._origin, (self,))
+
+    # --- shorthands --------------------------------------------------------------------------
+
+    def take(self, table: object) -> Flow:
+        """The entry of a table (numbers or strings) for each index."""
+        from flour.ops.structure import take  # noqa: PLC0415 (operators need flow to be there)
+
+        return apply(take(table), self)
+
+    # --- running -----------------------------------------------------------------------------
+
+    def reference(self, data: object) -> dict[str, Any]:
+        """Every output for this data, computed by the numpy definitions."""
+        from flour.reference import run  # noqa: PLC0415 (numpy interpreter, loaded when used)
+
+        return run(self, data)
+
+    def plan(self, *, exact: bool = False) -> Plan:
+        """Bake the program into native code."""
+        # The one name that points up the house: resolved here, at the call, so that flour can be
+        # used and tested without a compiler.
+        plan: Plan = import_module("oven").bake(self, exact=exact)
+        return plan
+
+    def retype(self, **kinds: Type) -> Flow:
+        """The same program over inputs of other types (another float width, sparse...)."""
+        key = tuple(kinds.get(name, kind) for name, kind in self.inputs().items())
+        if key not in self._retyped:
+            self._retyped[key] = self._rebuilt(kinds)
+        return self._retyped[key]
+
+    def _rebuilt(self, kinds: Mapping[str, Type]) -> Flow:
+        moved: dict[Node, Node] = {}
+
+        def change(old: Node, inputs: tuple[Node, ...]) -> Node:
+            op = old.op
+            if isinstance(op, Source) and op.label in kinds:
+                op = Source(op.label, kinds[op.label])
+            moved[old] = node(op, inputs)
+            return moved[old]
+
+        made = rebuild(self.outputs.values(), change)
+        return with_origins(
+            dict(zip(self.outputs, made, strict=True)),
+            {moved[old]: places for old, places in self.origins().items() if old in moved},
+        )
+
+    def show(self, form: str = "text") -> str:
+        """The program as "text", "mermaid" or a self-contained "html" page."""
+        from flour.show import show  # noqa: PLC0415 (only when somebody looks)
+
+        return show(self, form)
+
+
+def apply(op: Op, *inputs: Flow) -> Flow:
+    """A program that applies the operator to the outputs of these programs."""
+    origin = here()
+    for item in inputs:
+        if not isinstance(item, Flow):
+            raise TypeMismatch(
+                f"{op.name} applies to flows, not to {type(item).__name__}",
+                where=str(origin),
+                hint="for numbers run the program: flow.reference(data)",
+            )
+    try:
+        made = node(op, [item.node for item in inputs])
+    except FlourError as problem:
+        problem.where = problem.where or str(origin)
+        raise
+    return Flow({"output": made}, origin, inputs)
+
+
+def outputs(**flows: Flow) -> Flow:
+    """One program with several named outputs; what they share is computed once."""
+    return Flow(
+        {name: flow.node for name, flow in flows.items()}, None, tuple(flows.values())
+    )
+
+
+def with_origins(
+    outputs: Mapping[str, Node], origins: Mapping[Node, Iterable[Origin]]
+) -> Flow:
+    """A program whose nodes were made elsewhere, with what is known of where."""
+    notes = tuple(
+        Flow({"output": item}, place) for item, places in origins.items() for place in places
+    )
+    return Flow(outputs, None, notes)
+
+
+def source(name: str, kind: Type) -> Flow:
+    """A named input of a program."""
+    return apply(Source(name, kind))
+
+
+def is_numeric(flow: Flow) -> bool:
+    """Whether the flow's one output is a number or a vector of numbers."""
+    kind = flow.type
+    return isinstance(kind, Vector | Scalar) and kind.dtype != "string"

@@ -1,0 +1,56 @@
+"""Recognise data frames and sparse matrices by what they can do, importing none of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+def is_sparse(data: Any) -> bool:  # noqa: ANN401 (anything a user may hand in)
+    """Whether it is a scipy.sparse matrix or array."""
+    return hasattr(data, "tocsr") and hasattr(data, "nnz")
+
+
+def frame_columns(data: Any) -> dict[str, Any] | None:  # noqa: ANN401 (as above)
+    """The named columns of a frame, dict or structured array; None for anything else."""
+    if isinstance(data, Mapping):
+        return {str(name): column for name, column in data.items()}
+    if isinstance(data, np.ndarray):
+        return {n: data[n] for n in data.dtype.names} if data.dtype.names else None
+    names = getattr(data, "column_names", None)  # pyarrow
+    if names is None and hasattr(data, "columns") and hasattr(data, "__getitem__"):
+        names = list(data.columns)  # pandas, polars
+    if names is None:
+        return None
+    return {str(name): data[name] for name in names}
+
+
+def as_column(values: Any) -> NDArray[Any]:  # noqa: ANN401 (as above)
+    """One column as an array; nullable and categorical columns become plain values."""
+    if isinstance(values, np.ndarray):
+        return values
+    dtype = str(getattr(values, "dtype", ""))
+    if dtype[:3] in ("Int", "UIn", "Flo", "boo") and hasattr(values, "isna"):
+        return _nullable(values)
+    if hasattr(values, "to_numpy"):
+        return np.asarray(values.to_numpy())
+    if isinstance(values, list | tuple) and any(_odd(value) for value in values):
+        made = np.empty(len(values), object)
+        made[:] = values
+        return made
+    return np.asarray(values)
+
+
+def _odd(value: object) -> bool:
+    """numpy would turn a list that mixes these with numbers into strings."""
+    return value is None or isinstance(value, str)
+
+
+def _nullable(values: Any) -> NDArray[Any]:  # noqa: ANN401 (a pandas series)
+    if values.isna().any():
+        return np.asarray(values.to_numpy(dtype="float64", na_value=np.nan))
+    kind = values.dtype
+    return np.asarray(values.to_numpy(dtype=getattr(kind, "numpy_dtype", kind)))

@@ -1,0 +1,130 @@
+"""Shapes that many operators share: an element-wise function, and a reduction over columns."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from flour.check import expect, numeric, vector
+from flour.errors import ParameterError
+from flour.op import Arity, Columns, Op
+from flour.sparse import Sparse
+from flour.types import FLOATS, Scalar, Type, Vector
+from objectstore import Blob
+
+if TYPE_CHECKING:
+    from flour.emission import Emitter, RowValue, ScalarValue
+
+
+class Elementwise(Op, abstract=True):
+    """One input, the same function on every element, parameters by column (or one for all).
+
+    Subclasses give `compute` (numpy, over a dense array) and `element` (an expression).
+    A parameter of one element stands for all columns.
+    """
+
+    #: The dtype of the result, or None for that of the input.
+    result: ClassVar[str | None] = None
+
+    def infer(self, x: Type) -> Type:
+        kind = numeric(x, self.name)
+        width = kind.width if isinstance(kind, Vector) else 1
+        for key, value in self.fields().items():
+            if isinstance(value, Blob):
+                expect(
+                    value.array.size in (1, width),
+                    f"{self.name} has {value.array.size} values of {key} for {width} columns",
+                    "was a column dropped or added before this step?",
+                )
+        return self.output(kind)
+
+    def output(self, kind: Vector | Scalar) -> Type:
+        """The output type for a checked input type."""
+        dtype = self.result or kind.dtype
+        if isinstance(kind, Scalar):
+            return Scalar(dtype)
+        return kind.having(dtype=dtype, sparse=kind.sparse and self.keeps_zero)
+
+    def compute(self, x: Any) -> Any:  # noqa: ANN401 (an ndarray of the inferred dtype)
+        """The function on an array whose last axis is the columns."""
+        raise NotImplementedError(f"{self.name}.compute")
+
+    def element(self, e: Emitter, j: str, x: ScalarValue) -> str:
+        """The function as an expression; `j` is the column number."""
+        raise NotImplementedError(f"{self.name}.element")
+
+    def reference(self, x: Columns) -> Columns:
+        if isinstance(x, Sparse):
+            return x.with_data(self.on_columns(x.indices).compute(x.data))
+        return self.compute(x)
+
+    def on_columns(self, columns: Any) -> Elementwise:  # noqa: ANN401 (an index array)
+        """The same function with its per-column parameters gathered for these columns."""
+        changed = {
+            key: value.array.reshape(-1)[columns]
+            for key, value in self.fields().items()
+            if isinstance(value, Blob) and value.array.size > 1
+        }
+        return self.replace(**changed) if changed else self
+
+    def emit(self, e: Emitter, x: RowValue) -> RowValue:
+        from flour.emission import ScalarValue  # noqa: PLC0415 (only while baking)
+
+        dtype = self.result or x.dtype
+        if isinstance(x, ScalarValue):
+            return e.let(self.element(e, "0", x), dtype)
+        source = x.dtype
+        return e.map(
+            lambda j, v: self.element(e, j, ScalarValue(v, source)),
+            x,
+            dtype=dtype,
+            width=x.width,
+        )
+
+
+class FloatElementwise(Elementwise, abstract=True):
+    """An element-wise function that only makes sense on floats; parameters take the input's width.
+
+    scikit-learn casts fitted parameters to the dtype of the data before it computes, so float32
+    data stays float32 throughout.
+    """
+
+    def output(self, kind: Vector | Scalar) -> Type:
+        expect(
+            kind.dtype in FLOATS,
+            f"{self.name} computes on floats, got {kind}",
+            "call as_float() first",
+        )
+        return super().output(kind)
+
+
+class Reduction(Op, abstract=True):
+    """All columns of a vector to one number per row.
+
+    Subclasses give `compute` (numpy), `start`, `step` and `finish` (expressions).
+    """
+
+    arity = Arity.AGGREGATE
+    #: Zeros change nothing, so a sparse vector's stored values are enough.
+    skips_zeros: ClassVar[bool] = False
+    result: ClassVar[str | None] = None
+
+    def infer(self, x: Type) -> Scalar:
+        kind = vector(x, self.name)
+        expect(kind.width > 0 or self.skips_zeros, f"{self.name} needs at least one column")
+        return Scalar(self.result or kind.dtype)
+
+    def compute(self, x: Any) -> Any:  # noqa: ANN401 (an ndarray)
+        """The reduction over axis 1."""
+        raise NotImplementedError(f"{self.name}.compute")
+
+    def reference(self, x: Columns) -> Columns:
+        return self.compute(x)
+
+
+def per_column(value: Any, width: int, what: str) -> None:  # noqa: ANN401 (anything sized)
+    """Raise unless there is one value, or one for each column."""
+    size = np.size(value)
+    if size not in (1, width):
+        raise ParameterError(f"{what} has {size} values for {width} columns")

@@ -1,0 +1,135 @@
+"""Dot products with fitted weights: predictors, projections, every layer of a network."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from flour.adapters import adapts
+from flour.check import fitted, vector
+from flour.errors import ParameterError
+from flour.op import Arity, Array, Bound, Columns, Op
+from flour.sparse import Sparse
+from flour.types import Type, Vector, promote
+
+if TYPE_CHECKING:
+    from flour.emission import Column, Emitter, RowValue, VectorValue
+    from flour.flow import Flow
+    from flour.sklearn import Importer
+
+
+class Linear(Op):
+    """x @ weights.T + bias: one output per row of `weights`, in numpy's promoted dtype.
+
+    An empty bias adds nothing.
+    """
+
+    weights: Array
+    bias: Array
+    arity = Arity.AGGREGATE
+    bound = Bound.COMPUTE
+    takes_sparse = True
+
+    def check(self) -> None:
+        shape, bias = self.weights.shape, self.bias.shape
+        if len(shape) != 2 or bias not in ((0,), (shape[0],)):
+            raise ParameterError(
+                "linear needs weights (outputs, columns) and one bias per output",
+                found=f"weights {shape}, bias {bias}",
+            )
+
+    def infer(self, x: Vector) -> Vector:
+        kind = vector(x, "linear")
+        fitted(self.weights.shape[1], kind, "linear")
+        return Vector(self.weights.shape[0], self._dtype(kind.dtype))
+
+    def _dtype(self, dtype: str) -> str:
+        bias = [str(self.bias.dtype.name)] if len(self.bias) else []
+        return promote(dtype, str(self.weights.dtype.name), *bias)
+
+    def reference(self, x: Columns) -> Columns:
+        weights = self.weights.array.T
+        made = x.matmul(weights) if isinstance(x, Sparse) else x @ weights
+        return made + self.bias.array if len(self.bias) else made
+
+    def structure(self) -> tuple[object, ...]:
+        return (self.weights.shape[0] == 1, len(self.bias) > 0)
+
+    def wants_kernel(self, *inputs: Type) -> bool:
+        (x,) = inputs
+        return isinstance(x, Vector) and not x.sparse and self.weights.shape[0] > 1
+
+    def emit(self, e: Emitter, x: VectorValue) -> RowValue:  # type: ignore[override]  # by infer
+        return self._one(e, x) if self.weights.shape[0] == 1 else self._many(e, x)
+
+    def _one(self, e: Emitter, x: VectorValue) -> RowValue:
+        """One output: a running sum in a register."""
+        dtype = self._dtype(x.dtype)
+        total = e.var("0.0" if dtype == "float64" else "float32(0.0)")
+        x.each(
+            lambda j, v: e.add(
+                total, f"{e.cast(v, x.dtype, dtype)} * {e.at(self.weights, j, dtype)}", dtype
+            )
+        )
+        if len(self.bias):
+            e.line(f"{total} = {total} + {e.at(self.bias, '0', dtype)}")
+        return e.joined([e.let(total, dtype)], dtype, 1)
+
+    def _many(self, e: Emitter, x: VectorValue) -> RowValue:
+        """Several outputs of a sparse row: each stored value is added to every output."""
+        dtype, outs = self._dtype(x.dtype), self.weights.shape[0]
+        count = e.size(outs)
+        sums = e.scratch(dtype, outs)
+        by_column = e.address(_transposed(self.weights), dtype)
+        zero = "0.0" if dtype == "float64" else "float32(0.0)"
+        with e.loop(count) as o:
+            e.store(sums, o, zero, dtype)
+
+        def add(j: str, v: str) -> None:
+            value = e.let(e.cast(v, x.dtype, dtype), dtype).expr
+            with e.loop(count) as o:
+                weight = e.load(by_column, f"({j}) * {count} + {o}", dtype, constant=True)
+                e.store(sums, o, f"{e.load(sums, o, dtype)} + {value} * {weight}", dtype)
+
+        x.each(add)
+        if not len(self.bias):
+            return e.dense(dtype, outs, lambda o: e.load(sums, o, dtype), size=count)
+        return e.dense(
+            dtype,
+            outs,
+            lambda o: f"({e.load(sums, o, dtype)} + {e.at(self.bias, o, dtype)})",
+            size=count,
+        )
+
+    def kernel(self, e: Emitter, inputs: tuple[Column, ...], out: Column) -> None:
+        (x,) = inputs
+        assert isinstance(x.type, Vector)
+        dtype = self._dtype(x.type.dtype)
+        weights = e.address(_transposed(self.weights), dtype)
+        with e.loop(e.rows) as i:
+            source = e.var(x.row(i), "r")
+            target = e.var(out.row(i), "w")
+            with e.loop(out.size) as o:
+                start = e.at(self.bias, o, dtype) if len(self.bias) else "0.0"
+                e.store(target, o, start, dtype)
+            with e.loop(x.size) as j:
+                loaded = e.load(source, j, x.type.dtype, constant=True)
+                value = e.let(e.cast(loaded, x.type.dtype, dtype), dtype).expr
+                with e.loop(out.size) as o:
+                    weight = e.load(weights, f"{j} * {out.size} + {o}", dtype, constant=True)
+                    e.store(target, o, f"{e.load(target, o, dtype)} + {value} * {weight}", dtype)
+
+
+def _transposed(weights: Array) -> Array:
+    return Array.of(np.ascontiguousarray(weights.array.T))
+
+
+@adapts("sklearn.linear_model.LogisticRegression")
+def _logistic(fit: Any, x: Flow, to: Importer) -> dict[str, Flow]:
+    x = to.promoted(x, fit.coef_, fit.intercept_)
+    scores = x.linear(fit.coef_, fit.intercept_)
+    if len(fit.classes_) > 2:
+        return to.classifier(fit.classes_, scores, scores.softmax())
+    second = scores.sigmoid()
+    return to.classifier(fit.classes_, scores, second.one_minus().concat(second))

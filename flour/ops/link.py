@@ -1,0 +1,59 @@
+"""Scores to probabilities."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from flour.ops.bases import FloatElementwise
+from flour.ops.reduce import zero
+
+if TYPE_CHECKING:
+    from flour.emission import Emitter, RowValue, ScalarValue, VectorValue
+
+from flour.check import expect, is_float, vector
+from flour.op import Arity, Columns, Op
+from flour.types import Type
+
+
+class Sigmoid(FloatElementwise):
+    """1 / (1 + exp(-x)), computed so that neither tail overflows."""
+
+    monotone = True
+
+    def compute(self, x: Any) -> Any:
+        tail = np.exp(-np.abs(x))
+        return np.where(x >= 0, 1 / (1 + tail), tail / (1 + tail)).astype(x.dtype)
+
+    def element(self, e: Emitter, j: str, x: ScalarValue) -> str:
+        return f"sigmoid({x.expr})"
+
+
+class Softmax(Op):
+    """exp(x) over its row sum, shifted by the row's maximum first."""
+
+    arity = Arity.AGGREGATE
+
+    def infer(self, x: Type) -> Type:
+        kind = vector(x, "softmax")
+        expect(is_float(kind), f"softmax computes on floats, got {kind}")
+        expect(kind.width > 0, "softmax needs at least one column")
+        return kind.having(sparse=False)
+
+    def reference(self, x: Columns) -> Columns:
+        made = np.exp(x - x.max(axis=1, keepdims=True))
+        made /= made.sum(axis=1, keepdims=True)
+        return made
+
+    def emit(self, e: Emitter, x: VectorValue) -> RowValue:  # type: ignore[override]  # by infer
+        at = e.indexable(x)
+        top = e.var(at("0"))
+        with e.loop(x.size, "1") as j:
+            e.line(f"{top} = maximum({top}, {at(j)})")
+        out, total = e.scratch(x.dtype, x.width), e.var(zero(x.dtype))
+        with e.loop(x.size) as j:
+            value = e.let(f"exp({at(j)} - {top})", x.dtype).expr
+            e.store(out, j, value, x.dtype)
+            e.line(f"{total} = {total} + {value}")
+        return e.dense(x.dtype, x.width, lambda j: f"({e.load(out, j, x.dtype)} / {total})")

@@ -1,0 +1,145 @@
+"""All columns to one number: sums, norms, extremes and where they are."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from flour.check import expect, vector
+from flour.op import Arity
+from flour.ops.bases import Reduction
+from flour.types import Scalar, Type
+
+if TYPE_CHECKING:
+    from flour.emission import Emitter, RowValue, VectorValue
+
+
+class Sum(Reduction):
+    """The sum of all columns."""
+
+    skips_zeros = True
+    associative = True
+    commutative = True
+
+    def compute(self, x: Any) -> Any:
+        return x.sum(axis=1, dtype=x.dtype)
+
+    def emit(self, e: Emitter, x: VectorValue) -> RowValue:  # type: ignore[override]  # by infer
+        total = e.var(zero(x.dtype))
+        x.each(lambda _, v: e.add(total, v, x.dtype))
+        return e.let(total, x.dtype)
+
+
+class Max(Reduction):
+    """The largest column; NaN if any is NaN."""
+
+    associative = True
+    commutative = True
+
+    def compute(self, x: Any) -> Any:
+        return x.max(axis=1)
+
+    def emit(self, e: Emitter, x: VectorValue) -> RowValue:  # type: ignore[override]  # by infer
+        return _extreme(e, x, "maximum")
+
+
+class Min(Reduction):
+    """The smallest column; NaN if any is NaN."""
+
+    associative = True
+    commutative = True
+
+    def compute(self, x: Any) -> Any:
+        return x.min(axis=1)
+
+    def emit(self, e: Emitter, x: VectorValue) -> RowValue:  # type: ignore[override]  # by infer
+        return _extreme(e, x, "minimum")
+
+
+def _extreme(e: Emitter, x: VectorValue, function: str) -> RowValue:
+    held = e.indexable(x)
+    best = e.var(held("0"))
+    with e.loop(x.size, "1") as j:
+        e.line(f"{best} = {function}({best}, {held(j)})")
+    return e.let(best, x.dtype)
+
+
+class ArgMax(Reduction):
+    """The number of the largest column: the first of equals, and the first NaN if there is one."""
+
+    result = "int64"
+
+    def infer(self, x: Type) -> Scalar:
+        expect(vector(x, self.name).width > 0, "argmax needs at least one column")
+        return Scalar("int64")
+
+    def compute(self, x: Any) -> Any:
+        return np.argmax(x, axis=1)
+
+    def emit(self, e: Emitter, x: VectorValue) -> RowValue:  # type: ignore[override]  # by infer
+        return _where(e, x, ">")
+
+
+class ArgMin(ArgMax):
+    """The number of the smallest column: the first of equals, and the first NaN if there is one."""
+
+    def compute(self, x: Any) -> Any:
+        return np.argmin(x, axis=1)
+
+    def emit(self, e: Emitter, x: VectorValue) -> RowValue:  # type: ignore[override]  # by infer
+        return _where(e, x, "<")
+
+
+def _where(e: Emitter, x: VectorValue, symbol: str) -> RowValue:
+    held = e.indexable(x)
+    best, place = e.var(held("0")), e.var("0")
+    with e.loop(x.size, "1") as j:
+        value = e.let(held(j), x.dtype).expr
+        # A NaN beats everything but an earlier NaN, as numpy's argmax has it.
+        wins = f"{value} {symbol} {best}"
+        if x.dtype in ("float32", "float64"):
+            wins = f"({wins} or {value} != {value}) and {best} == {best}"
+        with e.block(f"if {wins}:"):
+            e.line(f"{best} = {value}")
+            e.line(f"{place} = {j}")
+    return e.let(place, "int64")
+
+
+class Norm(Reduction):
+    """The length of the vector: l1, l2 or max norm (the largest magnitude)."""
+
+    kind: str
+    arity = Arity.AGGREGATE
+    skips_zeros = True
+
+    def compute(self, x: Any) -> Any:
+        if self.kind == "l1":
+            return np.abs(x).sum(axis=1)
+        if self.kind == "l2":
+            return np.sqrt(np.einsum("ij,ij->i", x, x))
+        return np.max(np.abs(x), axis=1, initial=0)
+
+    def structure(self) -> tuple[object, ...]:
+        return (self.kind,)
+
+    def emit(self, e: Emitter, x: VectorValue) -> RowValue:  # type: ignore[override]  # by infer
+        total = e.var(zero(x.dtype))
+        if self.kind == "l1":
+            x.each(lambda _, v: e.add(total, f"abs({v})", x.dtype))
+        elif self.kind == "max":
+            x.each(lambda _, v: e.line(f"{total} = maximum({total}, abs({v}))"))
+        else:
+
+            def square(_: str, v: str) -> None:
+                value = e.let(v, x.dtype).expr
+                e.add(total, f"{value} * {value}", x.dtype)
+
+            x.each(square)
+            return e.let(f"sqrt({total})", x.dtype)
+        return e.let(total, x.dtype)
+
+
+def zero(dtype: str) -> str:
+    """A zero of this dtype, as an expression."""
+    return {"float64": "0.0", "float32": "float32(0.0)"}.get(dtype, "0")

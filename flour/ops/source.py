@@ -1,0 +1,109 @@
+"""The inputs of a program, and picking columns out of a record."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from flour.check import expect
+from flour.errors import TypeMismatch
+from flour.op import Array, Columns, Op
+from flour.types import Category, Record, Scalar, Type, Vector, promote
+
+if TYPE_CHECKING:
+    from flour.emission import Emitter, RowValue
+
+
+class Source(Op):
+    """A named input of the program."""
+
+    label: str
+    kind: object  # a Type; the field is static and part of the program's identity
+
+    def infer(self) -> Type:
+        return self.kind  # type: ignore[return-value]  # Op keeps static fields untyped
+
+
+class Field(Op):
+    """One named column of a record."""
+
+    label: str
+
+    def infer(self, record: Record) -> Type:
+        expect(isinstance(record, Record), f"only a record has a column {self.label!r}")
+        if self.label not in record.names:
+            raise TypeMismatch(
+                f"the record has no column {self.label!r}", found=", ".join(record.names)
+            )
+        return record[self.label]
+
+    def reference(self, record: Columns) -> Columns:
+        return record[self.label]
+
+
+class Pick(Op):
+    """Several columns of a record, all numbers or all strings, as one vector."""
+
+    method = "columns"
+    labels: tuple[str, ...]
+
+    def infer(self, record: Record) -> Vector:
+        expect(isinstance(record, Record), "only a record has named columns")
+        absent = [label for label in self.labels if label not in record.names]
+        if absent:
+            raise TypeMismatch(
+                f"the record has no column {absent[0]!r}", found=", ".join(record.names)
+            )
+        kinds = [record[label] for label in self.labels]
+        return Vector(len(kinds), _common(dict(zip(self.labels, kinds, strict=True))))
+
+    def reference(self, record: Columns) -> Columns:
+        columns = [record[label] for label in self.labels]
+        if any(column.dtype == object for column in columns):
+            return np.stack([column.astype(object) for column in columns], axis=1)
+        return np.stack(columns, axis=1)
+
+
+def _common(kinds: dict[str, Type]) -> str:
+    dtypes = []
+    for label, kind in kinds.items():
+        if not isinstance(kind, Scalar | Category):
+            raise TypeMismatch(f"column {label!r} is {kind}, not one value per row")
+        dtypes.append(kind.dtype)
+    if "string" in dtypes and set(dtypes) != {"string"}:
+        raise TypeMismatch(
+            "strings and numbers cannot share a vector",
+            found=", ".join(f"{label}: {kind}" for label, kind in kinds.items()),
+            hint="pick them apart and encode the strings",
+        )
+    return promote(*dtypes) if dtypes else "float64"
+
+
+class Fill(Op):
+    """The same values for every row, whatever the input (it only says how many rows)."""
+
+    values: Array
+    scalar: bool = False
+
+    def infer(self, x: Type) -> Type:  # noqa: ARG002 (any input will do)
+        dtype = str(self.values.dtype.name)
+        return Scalar(dtype) if self.scalar else Vector(len(self.values), dtype)
+
+    def reference(self, x: Columns) -> Columns:
+        rows = row_count(x)
+        values = self.values.array
+        return np.full(rows, values[0]) if self.scalar else np.tile(values, (rows, 1))
+
+    def emit(self, e: Emitter, x: RowValue) -> RowValue:  # noqa: ARG002 (only the row matters)
+        dtype = str(self.values.dtype.name)
+        if self.scalar:
+            return e.let(e.at(self.values, "0"), dtype)
+        return e.dense(dtype, len(self.values), lambda j: e.at(self.values, j))
+
+
+def row_count(column: Columns) -> int:
+    """How many rows a column of any kind has."""
+    if isinstance(column, dict):
+        return row_count(next(iter(column.values())))
+    return len(column)

@@ -1,0 +1,172 @@
+"""Columns side by side, columns picked out, rows looked up: what moves values and computes nothing."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from flour.check import expect, is_string, numeric
+from flour.errors import ParameterError, TypeMismatch
+from flour.op import Arity, Array, Columns, Op, Table
+from flour.sparse import Sparse, hstack
+from flour.types import INTS, Category, Scalar, Type, Vector, promote
+
+if TYPE_CHECKING:
+    from flour.emission import Emitter, RowValue, ScalarValue, VectorValue
+
+
+class Concat(Op):
+    """The inputs side by side; a scalar is one column. Sparse if any input is."""
+
+    arity = Arity.ONE_TO_ONE
+    associative = True
+    takes_sparse = True
+
+    def infer(self, *inputs: Type) -> Vector:
+        expect(inputs, "concat needs at least one input")
+        kinds = [_columns(kind) for kind in inputs]
+        strings = {kind.dtype == "string" for kind in kinds}
+        expect(len(strings) == 1, "strings and numbers cannot share a vector", "encode first")
+        dtype = promote(*(kind.dtype for kind in kinds))
+        return Vector(sum(k.width for k in kinds), dtype, any(k.sparse for k in kinds))
+
+    def reference(self, *inputs: Columns) -> Columns:
+        matrices = [x[:, None] if not isinstance(x, Sparse) and x.ndim == 1 else x for x in inputs]
+        if any(isinstance(x, Sparse) for x in matrices):
+            return hstack(matrices, np.result_type(*(x.dtype for x in matrices)))
+        return np.concatenate(matrices, axis=1)
+
+    def emit(self, e: Emitter, *inputs: RowValue) -> RowValue:
+        dtype = promote(*(value.dtype for value in inputs))
+        return e.joined(inputs, dtype, sum(getattr(value, "width", 1) for value in inputs))
+
+
+def _columns(kind: Type) -> Vector:
+    if is_string(kind):
+        return Vector(1, "string")
+    if isinstance(kind, Vector):
+        return kind
+    if isinstance(kind, Category):
+        return Vector(1, kind.dtype)
+    return Vector(1, numeric(kind, "concat").dtype)
+
+
+class AsVector(Op):
+    """A scalar as a vector of one column."""
+
+    def infer(self, x: Type) -> Vector:
+        if not isinstance(x, Scalar | Category):
+            raise TypeMismatch(f"as_vector needs one value per row, got {x}")
+        return Vector(1, x.dtype)
+
+    def reference(self, x: Columns) -> Columns:
+        return x[:, None]
+
+    def emit(self, e: Emitter, x: ScalarValue) -> RowValue:  # type: ignore[override]  # by infer
+        return e.joined([x], x.dtype, 1)
+
+
+class Select(Op):
+    """Columns by number, in this order; a column may be picked more than once."""
+
+    columns: Array
+    takes_sparse = True
+    keeps_zero = True
+
+    def check(self) -> None:
+        if self.columns.dtype.kind not in "iu" and self.columns.array.size:
+            raise ParameterError("columns are picked by whole numbers")
+
+    def infer(self, x: Vector) -> Vector:
+        expect(isinstance(x, Vector), f"select needs a vector, got {x}")
+        picked = self.columns.array
+        low, high = (picked.min(), picked.max()) if picked.size else (0, -1)
+        expect(
+            low >= 0 and high < x.width,
+            f"select picks column {high if low >= 0 else low} of {x.width}",
+            "columns count from 0",
+        )
+        return x.having(width=picked.size)
+
+    def reference(self, x: Columns) -> Columns:
+        picked = self.columns.array.astype(np.int64)
+        return x.columns(picked) if isinstance(x, Sparse) else x[:, picked]
+
+    def emit(self, e: Emitter, x: VectorValue) -> RowValue:  # type: ignore[override]  # by infer
+        source = x if x.dense and len(x.parts) == 1 else e.hold(x)
+        at = source.parts[0].at
+        assert at is not None
+        return e.dense(
+            x.dtype,
+            len(self.columns),
+            lambda j: at(e.at(self.columns, j, "int64")),
+        )
+
+
+class Element(Op):
+    """One column of a vector as a scalar."""
+
+    column: int
+
+    def infer(self, x: Vector) -> Scalar:
+        expect(isinstance(x, Vector), f"element needs a vector, got {x}")
+        expect(0 <= self.column < x.width, f"there is no column {self.column} of {x.width}")
+        return Scalar(x.dtype)
+
+    def reference(self, x: Columns) -> Columns:
+        return x[:, self.column]
+
+    def emit(self, e: Emitter, x: VectorValue) -> RowValue:  # type: ignore[override]  # by infer
+        source = x if x.dense and len(x.parts) == 1 else e.hold(x)
+        at = source.parts[0].at
+        assert at is not None
+        return e.let(at(e.size(self.column)), x.dtype)
+
+
+class Take(Op):
+    """The entry of a table for each index: class labels, cluster numbers, encoded targets."""
+
+    method = ""
+    table: Array
+
+    def infer(self, x: Type) -> Type:
+        kind = numeric(x, "take")
+        expect(kind.dtype in INTS, f"take needs whole numbers, got {kind}")
+        dtype = str(self.table.dtype.name)
+        return Scalar(dtype) if isinstance(kind, Scalar) else Vector(kind.width, dtype)
+
+    def reference(self, x: Columns) -> Columns:
+        return self.table.array[x]
+
+    def emit(self, e: Emitter, x: RowValue) -> RowValue:
+        from flour.emission import ScalarValue  # noqa: PLC0415 (only while baking)
+
+        dtype = str(self.table.dtype.name)
+        address = e.address(self.table)
+        if isinstance(x, ScalarValue):
+            return e.let(e.load(address, x.expr, dtype, constant=True), dtype)
+        return e.map(
+            lambda _, v: e.load(address, v, dtype, constant=True), x, dtype=dtype, width=x.width
+        )
+
+
+class TakeText(Op):
+    """The string of a table for each index: class labels that are text."""
+
+    method = ""
+    table: Table
+
+    def infer(self, x: Type) -> Type:
+        kind = numeric(x, "take")
+        expect(kind.dtype in INTS, f"take needs whole numbers, got {kind}")
+        return Scalar("string") if isinstance(kind, Scalar) else Vector(kind.width, "string")
+
+    def reference(self, x: Columns) -> Columns:
+        return np.array([*self.table.to_list(), None], dtype=object)[:-1][x]
+
+
+def take(table: Any) -> Op:  # noqa: ANN401 (numbers or strings)
+    """The look-up operator for a table of numbers or of strings."""
+    values = np.asarray(table)
+    return TakeText(values.tolist()) if values.dtype.kind in "OU" else Take(values)

@@ -1,0 +1,50 @@
+"""Where a node comes from, in the user's world: a line of their file, a step, an ONNX node."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from pathlib import Path
+from typing import NamedTuple
+
+_OURS = str(Path(__file__).parent) + os.sep
+_step: ContextVar[tuple[str, ...]] = ContextVar("pretzel_step", default=())
+
+
+class Origin(NamedTuple):
+    """A place in the user's world; `step` is a path inside an imported model."""
+
+    file: str
+    line: int
+    step: str = ""
+
+    def __str__(self) -> str:
+        place = f"{self.file}:{self.line}"
+        return f"{place}, step '{self.step}'" if self.step else place
+
+
+def here() -> Origin:
+    """The innermost line of the caller's program that is not ours."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_OURS):
+        frame = frame.f_back
+    name = Path(frame.f_code.co_filename).name
+    return Origin(name, frame.f_lineno, ".".join(_step.get()))
+
+
+@contextmanager
+def step(name: str) -> Iterator[None]:
+    """Everything made inside belongs to this step of the model being imported."""
+    token = _step.set((*_step.get(), name))
+    try:
+        yield
+    finally:
+        _step.reset(token)
+
+
+def current_step() -> str:
+    """The path of the step being imported, or the empty string."""
+    return ".".join(_step.get())

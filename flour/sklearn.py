@@ -1,0 +1,189 @@
+"""Walk a fitted scikit-learn estimator and write the program it computes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from flour import provenance
+from flour.adapters import ADAPTERS, NOT_NATIVE, Adapter, public_name
+from flour.errors import (
+    FlourError,
+    UnfittedEstimator,
+    UnknownEstimator,
+    UnsupportedSetting,
+)
+from flour.flow import Flow, outputs, source
+from flour.sklearn_inputs import input_type
+from flour.types import Record, Scalar, Vector
+
+
+def from_sklearn(estimator: object, sample: object = None) -> Flow:
+    """The program a fitted scikit-learn estimator or pipeline computes.
+
+    Outputs: classifiers `label`, `probabilities`, `scores` (where the estimator has predict_proba
+    and decision_function), regressors `value`, clusterers `label` and `distances`, transformers
+    `features`. `sample` (a few rows) settles the input's dtypes, columns and sparsity; without it
+    they come from what the estimator remembers of its training data.
+    """
+    importer = Importer()
+    x = source("X", input_type(estimator, sample))
+    made = importer.adapt(estimator, x)
+    return outputs(**made) if isinstance(made, dict) else outputs(features=made)
+
+
+class Importer:
+    """What an adapter may ask for while it translates an estimator."""
+
+    def __init__(self) -> None:
+        self._depth = 0
+
+    # --- children ----------------------------------------------------------------------------
+
+    def adapt(self, estimator: Any, x: Flow) -> Flow | dict[str, Flow]:
+        """The program of an estimator: features, or named outputs."""
+        adapter = self._adapter(estimator)
+        if self._depth > 200:
+            raise UnsupportedSetting("the estimators are nested too deeply", where=self.where())
+        self._depth += 1
+        try:
+            made: Flow | dict[str, Flow] = adapter(estimator, x, self)
+        except FlourError as problem:
+            problem.where = _joined(problem.where, self.where())
+            raise
+        except AttributeError as problem:
+            raise self._unfitted(estimator, problem) from problem
+        finally:
+            self._depth -= 1
+        return made
+
+    def transform(self, estimator: Any, x: Flow, name: str | None = None) -> Flow:
+        """The features a transformer makes of x; `name` is the step's name for messages."""
+        if estimator is None or (isinstance(estimator, str) and estimator == "passthrough"):
+            return self.matrix(x)
+        with provenance.step(name or type(estimator).__name__):
+            made = self.adapt(estimator, x)
+        if isinstance(made, dict):
+            return self.as_features(estimator, made)
+        return made
+
+    def predict(self, estimator: Any, x: Flow, name: str | None = None) -> dict[str, Flow]:
+        """The named outputs of a predictor on x."""
+        with provenance.step(name or type(estimator).__name__):
+            made = self.adapt(estimator, x)
+        return made if isinstance(made, dict) else {"features": made}
+
+    def as_features(self, estimator: Any, made: dict[str, Flow]) -> Flow:
+        """What `transform` of an estimator that also predicts answers."""
+        for name in ("features", "distances"):
+            if name in made:
+                return made[name]
+        self.refuse(f"{type(estimator).__name__} has no transform here")
+
+    def _adapter(self, estimator: Any) -> Adapter:
+        if isinstance(estimator, type):
+            raise UnfittedEstimator(
+                f"{estimator.__name__} is a class, not a fitted estimator", where=self.where()
+            )
+        load_operators()
+        name = public_name(type(estimator))
+        if name in ADAPTERS:
+            return ADAPTERS[name]
+        reason = NOT_NATIVE.get(name)
+        raise UnknownEstimator(
+            f"{name} cannot be imported" + (f" ({reason})" if reason else ""),
+            where=self.where() or "the estimator itself",
+            hint="docs/coverage.md lists what can; replace this step or serve it as a Python stage",
+        )
+
+    def _unfitted(self, estimator: Any, problem: AttributeError) -> FlourError:
+        name = type(estimator).__name__
+        return UnfittedEstimator(
+            f"{name} is not fitted",
+            where=self.where() or f"the estimator itself ({name})",
+            found=str(problem)[:120],
+            hint="call fit() before importing it",
+        )
+
+    # --- refusing ----------------------------------------------------------------------------
+
+    def where(self) -> str:
+        """The step being imported, for messages."""
+        path = provenance.current_step()
+        return f"step '{path}'" if path else ""
+
+    def refuse(self, what: str, hint: str | None = None) -> Any:
+        """Raise UnsupportedSetting: this configuration has no exact translation."""
+        raise UnsupportedSetting(what, where=self.where() or None, hint=hint)
+
+    def need(self, fine: object, what: str, hint: str | None = None) -> None:
+        """Refuse unless `fine`."""
+        if not fine:
+            self.refuse(what, hint)
+
+    # --- common conversions ------------------------------------------------------------------
+
+    def matrix(self, x: Flow) -> Flow:
+        """X as one vector: a record's columns side by side, a vector as it is."""
+        if isinstance(x.type, Record):
+            return x.columns(list(x.type.names))
+        if isinstance(x.type, Scalar):
+            return x.as_vector()
+        return x
+
+    def floats(self, x: Flow) -> Flow:
+        """X as a vector of float32 or float64 (what FLOAT_DTYPES validation makes of it)."""
+        return self.matrix(x).as_float()
+
+    def doubles(self, x: Flow) -> Flow:
+        """X as a vector of float64."""
+        return self.matrix(x).cast("float64")
+
+    def is_sparse(self, x: Flow) -> bool:
+        """Whether x is stored sparsely."""
+        return isinstance(x.type, Vector) and x.type.sparse
+
+    def promoted(self, x: Flow, *arrays: Any) -> Flow:
+        """X in the dtype numpy gives to arithmetic between it and these arrays."""
+        x = self.floats(x)
+        assert isinstance(x.type, Vector)
+        dtype = np.result_type(np.dtype(x.type.dtype), *(np.asarray(a).dtype for a in arrays))
+        return x.cast(str(dtype.name)) if str(dtype.name) != x.type.dtype else x
+
+    # --- outputs -----------------------------------------------------------------------------
+
+    def classifier(
+        self, classes: Any, scores: Flow, probabilities: Flow | None = None
+    ) -> dict[str, Flow]:
+        """The outputs of a classifier that decides by its scores.
+
+        Two classes have one column of scores: above zero is the second class. More have one
+        column each, and the largest wins.
+        """
+        kind = scores.type
+        if isinstance(kind, Vector) and kind.width == 1:
+            scores = scores.element(0)
+            index = scores.greater(0.0).cast("int64")
+        else:
+            index = scores.arg_max()
+        made = {"label": index.take(classes)}
+        if probabilities is not None:
+            made["probabilities"] = probabilities
+        return {**made, "scores": scores}
+
+
+def load_operators() -> None:
+    """Import every operator family, which registers the operators and their adapters."""
+    import flour.ops  # noqa: PLC0415, F401 (importing is the registration)
+
+
+def _joined(inner: str | None, outer: str) -> str | None:
+    if not inner or not outer or outer in inner:
+        return inner or outer or None
+    return f"{inner}, {outer}"
+
+
+Children = Sequence[tuple[str, Any]]
+Build = Callable[[Any, Flow, Importer], Any]

@@ -1,0 +1,160 @@
+"""What a fitted estimator says of its own input: columns, dtypes, text or numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import numpy as np
+
+from flour.errors import UnfittedEstimator
+from flour.frames import as_column, frame_columns, is_sparse
+from flour.types import FLOATS, Record, Scalar, Text, Type, Vector, dtype_name
+
+
+def input_type(estimator: Any, sample: Any = None) -> Type:
+    """The type of X for this estimator: from the sample's own columns, or from what it remembers."""
+    if sample is not None:
+        return _from_sample(estimator, sample)
+    if takes_text(estimator):
+        return Text()
+    names = getattr(estimator, "feature_names_in_", None)
+    width = len(names) if names is not None else getattr(estimator, "n_features_in_", None)
+    if width is None:
+        width = next((w for w in map(_own_width, _leaves(estimator)) if w is not None), None)
+    if width is None:
+        raise UnfittedEstimator(
+            f"{type(estimator).__name__} does not say how many columns it was fitted on",
+            hint="fit it first, or pass sample= with a few rows of its input",
+        )
+    kinds = column_types(estimator, int(width))
+    return _record_or_vector(names, kinds)
+
+
+def takes_text(estimator: Any) -> bool:
+    """Whether the first thing that touches the data is a text vectoriser."""
+    if type(estimator).__name__ in _TEXT:
+        return True
+    return any(takes_text(child) for child in _entry_points(estimator))
+
+
+_TEXT = {"CountVectorizer", "TfidfVectorizer", "HashingVectorizer"}
+
+
+def column_types(estimator: Any, width: int) -> list[Type]:
+    """The type of each input column, as far as the fitted state tells (else float64)."""
+    kinds: list[Type | None] = [None] * width
+    _note(estimator, list(range(width)), kinds)
+    return [kind or Scalar("float64") for kind in kinds]
+
+
+def _note(estimator: Any, columns: list[int], kinds: list[Type | None]) -> None:
+    """Write down what this estimator knows of its input columns."""
+    if hasattr(estimator, "transformers_"):
+        for name, child, picked in estimator.transformers_:
+            where = estimator._transformer_to_input_indices.get(name, [])
+            if not isinstance(child, str) and len(where):
+                text = isinstance(picked, str | int) and takes_text(child)
+                _note_child(child, [columns[i] for i in where], kinds, text=text)
+        return
+    known = _categories(estimator)
+    if known is not None and len(known) == len(columns):
+        for column, dtype in zip(columns, known, strict=True):
+            kinds[column] = kinds[column] or dtype
+        return
+    for child in _entry_points(estimator):
+        _note(child, columns, kinds)
+
+
+def _note_child(child: Any, columns: list[int], kinds: list[Type | None], *, text: bool) -> None:
+    if text:
+        kinds[columns[0]] = Text()
+    else:
+        _note(child, columns, kinds)
+
+
+def _categories(estimator: Any) -> list[Type] | None:
+    """The column types of an encoder or imputer, from what it learnt."""
+    if hasattr(estimator, "categories_") and type(estimator).__name__ != "CategoricalNB":
+        return [Scalar(_stored(np.asarray(values))) for values in estimator.categories_]
+    statistics = getattr(estimator, "statistics_", None)
+    if statistics is not None:
+        kind = "string" if np.asarray(statistics).dtype.kind in "OU" else "float64"
+        return [Scalar(kind)] * len(statistics)
+    return None
+
+
+def _stored(values: Any) -> str:
+    """Categories learnt from an object column may still all be numbers."""
+    if values.dtype.kind == "O":
+        texts = any(isinstance(value, str) for value in values)
+        return "string" if texts or not len(values) else "float64"
+    return "string" if values.dtype.kind == "U" else "float64"
+
+
+def _entry_points(estimator: Any) -> Iterator[Any]:
+    """The children that see the estimator's own input."""
+    if hasattr(estimator, "steps"):
+        first = (s for _, s in estimator.steps if s is not None and not isinstance(s, str))
+        yield from list(first)[:1]
+    for _, child in getattr(estimator, "transformer_list", ()):
+        if not isinstance(child, str):
+            yield child
+    for attribute in ("best_estimator_", "estimator_", "classifier_", "regressor_"):
+        child = getattr(estimator, attribute, None)
+        if child is not None and not isinstance(child, str):
+            yield child
+    children = getattr(estimator, "estimators_", None)
+    if isinstance(children, list):
+        yield from (child for child in children if hasattr(child, "get_params"))
+
+
+def _leaves(estimator: Any) -> Iterable[Any]:
+    for child in _entry_points(estimator):
+        yield child
+        yield from _leaves(child)
+
+
+def _own_width(estimator: Any) -> int | None:
+    return getattr(estimator, "n_features_in_", None)
+
+
+# --- from a sample ------------------------------------------------------------------------------
+
+
+def _from_sample(estimator: Any, sample: Any) -> Type:
+    if is_sparse(sample):
+        return Vector(int(sample.shape[1]), _number(sample.dtype), sparse=True)
+    columns = frame_columns(sample)
+    if columns is not None:
+        return Record(tuple((name, _kind(as_column(c))) for name, c in columns.items()))
+    values = np.asarray(sample)
+    if values.ndim == 1 and (values.dtype.kind in "OU" or takes_text(estimator)):
+        return Text() if takes_text(estimator) else Scalar("string")
+    if values.ndim == 1:
+        return Scalar(_number(values.dtype))
+    if values.dtype.kind in "OU":
+        return _record_or_vector(None, [_kind(values[:, j]) for j in range(values.shape[1])])
+    return Vector(int(values.shape[1]), _number(values.dtype))
+
+
+def _kind(column: Any) -> Type:
+    if column.dtype.kind == "O":
+        present = [v for v in column if v is not None and v == v]  # noqa: PLR0124 (drops NaN)
+        return Scalar("string" if any(isinstance(v, str) for v in present) else "float64")
+    return Scalar("string" if column.dtype.kind == "U" else _number(column.dtype))
+
+
+def _number(dtype: Any) -> str:
+    name = dtype_name(dtype)
+    return name if name in FLOATS or name in ("int64", "bool", "string") else "float64"
+
+
+def _record_or_vector(names: Any, kinds: list[Type]) -> Type:
+    """A vector where all columns are nameless numbers, else a record."""
+    if names is None and all(kind == Scalar("float64") for kind in kinds):
+        return Vector(len(kinds), "float64")
+    if names is None:
+        fields = tuple((f"x{j}", kind) for j, kind in enumerate(kinds))
+        return Record(fields, positional=True)
+    return Record(tuple((str(n), kind) for n, kind in zip(names, kinds, strict=True)))

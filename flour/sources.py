@@ -1,0 +1,41 @@
+"""Where programs begin: their named, typed inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from flour.errors import ParameterError
+from flour.flow import Flow, source
+from flour.types import Category, Record, Scalar, Text, Type, Vector
+
+
+def vector(name: str, width: int, dtype: str = "float64", *, sparse: bool = False) -> Flow:
+    """An input of `width` columns of one dtype."""
+    return source(name, Vector(width, dtype, sparse))
+
+
+def scalar(name: str, dtype: str = "float64") -> Flow:
+    """An input of one number (or string) per row."""
+    return source(name, Scalar(dtype))
+
+
+def category(name: str, dtype: str = "string") -> Flow:
+    """An input of one value out of an open set per row."""
+    return source(name, Category(dtype))
+
+
+def text(name: str = "text") -> Flow:
+    """An input of one document per row."""
+    return source(name, Text())
+
+
+def record(name: str, fields: Mapping[str, Type]) -> Flow:
+    """An input of named columns: record["age"] is one of them."""
+    return source(name, Record(tuple(fields.items())))
+
+
+def concat(*flows: Flow) -> Flow:
+    """The flows side by side, as one vector."""
+    if not flows:
+        raise ParameterError("concat needs at least one flow")
+    return flows[0].concat(*flows[1:])

@@ -1,0 +1,178 @@
+"""What flows along the edges of a program: one value per row, of one of six kinds.
+
+    Scalar(dtype)                   a number, a bool or a string
+    Category(dtype)                 a value out of an open set, to be encoded before arithmetic
+    Text()                          a document
+    Tokens()                        a document cut into words
+    Vector(width, dtype, sparse)    `width` values of one dtype
+    Record({name: type})            named columns
+
+`dtype` is a numpy name ("float32", "int64", "bool", ...) or "string".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from flour.errors import DamagedProgram, ParameterError
+
+FLOATS = ("float32", "float64")
+INTS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
+DTYPES = (*FLOATS, *INTS, "bool", "string")
+# A width beyond this is a damaged file or a mistake: 2**31 float64 are 16 GiB a row.
+MAX_WIDTH = 2**31 - 1
+
+
+def dtype_name(dtype: object) -> str:
+    """The canonical name of a numpy dtype (any kind of text becomes "string")."""
+    if isinstance(dtype, str) and dtype in DTYPES:
+        return dtype
+    found = np.dtype(dtype)  # type: ignore[call-overload]  # any dtype-like, checked just below
+    name = "string" if found.kind in "UO" else str(found.newbyteorder("=").name)
+    if name not in DTYPES:
+        raise ParameterError(f"values of dtype {found} have no place in a program", hint=_KINDS)
+    return name
+
+
+_KINDS = "use one of " + ", ".join(DTYPES)
+
+
+def promote(*dtypes: str) -> str:
+    """The dtype numpy gives to arithmetic between columns of these dtypes."""
+    if "string" in dtypes:
+        return "string"
+    return dtype_name(np.result_type(*(np.dtype(name) for name in dtypes)))
+
+
+@dataclass(frozen=True, slots=True)
+class Scalar:
+    """One number, bool or string per row."""
+
+    dtype: str = "float64"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "dtype", dtype_name(self.dtype))
+
+    def __str__(self) -> str:
+        return self.dtype
+
+
+@dataclass(frozen=True, slots=True)
+class Category:
+    """One value out of an open set per row; encode it before doing arithmetic."""
+
+    dtype: str = "string"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "dtype", dtype_name(self.dtype))
+
+    def __str__(self) -> str:
+        return f"Category[{self.dtype}]"
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """One document per row."""
+
+    def __str__(self) -> str:
+        return "Text"
+
+
+@dataclass(frozen=True, slots=True)
+class Tokens:
+    """One list of words per row."""
+
+    def __str__(self) -> str:
+        return "Tokens"
+
+
+@dataclass(frozen=True, slots=True)
+class Vector:
+    """`width` values of one dtype per row; `sparse` ones store only what is not zero."""
+
+    width: int
+    dtype: str = "float64"
+    sparse: bool = False
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "dtype", dtype_name(self.dtype))
+        if not 0 <= self.width <= MAX_WIDTH:
+            raise ParameterError(f"a vector cannot have {self.width} columns")
+
+    def __str__(self) -> str:
+        return f"Vector[{self.width}, {self.dtype}{', sparse' if self.sparse else ''}]"
+
+    def having(
+        self, *, width: int | None = None, dtype: str | None = None, sparse: bool | None = None
+    ) -> Vector:
+        """The same type with some of its facts changed."""
+        return Vector(
+            self.width if width is None else width,
+            self.dtype if dtype is None else dtype,
+            self.sparse if sparse is None else sparse,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """Named columns; `positional` ones were fitted on a plain array and go by position too."""
+
+    fields: tuple[tuple[str, Type], ...]
+    positional: bool = False
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The column names in the order they were fitted in."""
+        return tuple(name for name, _ in self.fields)
+
+    def __getitem__(self, name: str) -> Type:
+        return dict(self.fields)[name]
+
+    def __str__(self) -> str:
+        return "{" + ", ".join(f"{name}: {kind}" for name, kind in self.fields) + "}"
+
+
+Type = Scalar | Category | Text | Tokens | Vector | Record
+
+
+def to_data(kind: Type) -> list[Any]:
+    """A type as plain JSON data."""
+    match kind:
+        case Record(fields, positional):
+            return ["Record", [[name, to_data(sub)] for name, sub in fields], positional]
+        case Vector(width, dtype, sparse):
+            return ["Vector", width, dtype, sparse]
+        case Scalar(dtype) | Category(dtype):
+            return [type(kind).__name__, dtype]
+        case _:
+            return [type(kind).__name__]
+
+
+def from_data(data: Any) -> Type:  # noqa: ANN401 (untrusted JSON, checked here)
+    """The type described by `to_data`; anything else is a DamagedProgram."""
+    match data:
+        case ["Record", list(fields), bool(positional)]:
+            pairs = tuple((_name(pair), from_data(pair[1])) for pair in fields)
+            return Record(pairs, positional)
+        case ["Vector", int(width), str(dtype), bool(sparse)] if (
+            dtype in DTYPES and 0 <= width <= MAX_WIDTH and not isinstance(width, bool)
+        ):
+            return Vector(width, dtype, sparse)
+        case ["Scalar", str(dtype)] if dtype in DTYPES:
+            return Scalar(dtype)
+        case ["Category", str(dtype)] if dtype in DTYPES:
+            return Category(dtype)
+        case ["Text"]:
+            return Text()
+        case ["Tokens"]:
+            return Tokens()
+    raise DamagedProgram("this is not a type", found=repr(data)[:80])
+
+
+def _name(pair: Any) -> str:  # noqa: ANN401 (untrusted JSON, checked here)
+    if isinstance(pair, list) and len(pair) == 2 and isinstance(pair[0], str):
+        return pair[0]
+    raise DamagedProgram("a record's field is a name and a type", found=repr(pair)[:80])
