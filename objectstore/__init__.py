@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from objectstore.accounting import OwnerReport, StoreReport
+from objectstore.archive import Archive
 from objectstore.blob import Blob
 from objectstore.digest import combine
 from objectstore.errors import (
@@ -13,17 +15,27 @@ from objectstore.errors import (
     StoreError,
     UnstorableValue,
 )
+from objectstore.filestore import FileStore
+from objectstore.store import FsckReport, MemoryStore, Store, StoreStats
 from objectstore.strings import Parameter, Strings
 
 __all__ = [
+    "Archive",
     "ArchiveError",
     "BadDigest",
     "Blob",
     "DamagedBlob",
+    "FileStore",
+    "FsckReport",
+    "MemoryStore",
     "MissingBlob",
+    "OwnerReport",
     "Parameter",
+    "Store",
     "StoreClosed",
     "StoreError",
+    "StoreReport",
+    "StoreStats",
     "Strings",
     "UnstorableValue",
     "combine",

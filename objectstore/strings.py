@@ -158,6 +158,12 @@ Parameter = Blob | Strings
 _TABLES: Final[Interned[Strings]] = Interned()
 
 
+def live_parameter(digest: str) -> Parameter | None:
+    """The blob or table of this digest if somebody in this process has it."""
+    blob = Blob.live(digest)
+    return Strings.live(digest) if blob is None else blob
+
+
 def _encoded(text: str | bytes, row: int) -> bytes:
     """A text's bytes; byte strings must be UTF-8 already."""
     if isinstance(text, str):

@@ -1,0 +1,224 @@
+"""One-file container for saved plans: a manifest and parameters, as data.
+
+Opening one checks its whole structure (see `objectstore.layout`) and reads its manifest;
+parameters are views into one mapping of the file and are verified when first asked for. A
+corrupted or hostile file gives an `ArchiveError`, never more.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Self, TypeAlias
+
+import numpy as np
+
+from objectstore import layout
+from objectstore.atomic import write_file
+from objectstore.blob import Blob
+from objectstore.digest import array_digest
+from objectstore.errors import ArchiveError, DamagedBlob, MissingBlob, StoreClosed, StoreError
+from objectstore.mapping import frozen_bytes, read_only
+from objectstore.strings import Parameter, Strings, live_parameter
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
+"""What a manifest is made of."""
+
+MAX_DEPTH = 64
+"""Of lists and objects inside each other in a manifest; keeps readers from running out of stack."""
+
+
+def write(
+    target: str | os.PathLike[str] | IO[bytes],
+    manifest: Mapping[str, object],
+    parameters: Mapping[str, Parameter],
+    *,
+    durable: bool = True,
+) -> None:
+    """Write a container; a path is replaced in one step, complete or not at all."""
+    for digest, parameter in parameters.items():
+        if digest != parameter.digest:
+            raise ArchiveError(
+                "a parameter is not filed under its digest",
+                where=f"parameters[{digest!r}]",
+                found=repr(parameter),
+            )
+    chunks = layout.encode(manifest_bytes(manifest), parameters.values())
+    if isinstance(target, str | os.PathLike):
+        write_file(Path(target), chunks, durable=durable)
+        return
+    for chunk in chunks:
+        target.write(chunk)
+
+
+def manifest_bytes(manifest: Mapping[str, object]) -> bytes:
+    """A manifest as canonical JSON: sorted keys, no spaces, ASCII, no NaN or infinity."""
+    try:
+        _check_nesting(manifest)
+        text = json.dumps(manifest, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ArchiveError(
+            "this manifest cannot be written as JSON",
+            where="manifest",
+            found=str(error),
+            hint="only None, bool, int, finite float, str, list and dict with text keys",
+        ) from error
+    return text.encode("ascii")
+
+
+class Archive:
+    """An open container. Arrays stay valid after `close`, as long as somebody uses them."""
+
+    def __init__(self, buffer: NDArray[np.uint8], where: str, *, verify: bool = True) -> None:
+        self._buffer: NDArray[np.uint8] | None = buffer
+        self._where = where
+        self._verify = verify
+        self._contents = layout.decode(buffer, where)
+        self._verified: set[str] = set()
+        self.manifest: dict[str, Json] = _parsed(self._contents.manifest, where)
+
+    @staticmethod
+    def open(path: str | os.PathLike[str], *, verify: bool = True) -> Archive:
+        """Map a container file. `verify=False` trusts its payloads and checks structure only."""
+        where = os.fspath(path)
+        try:
+            buffer = read_only(path)
+        except (OSError, StoreError) as error:
+            raise ArchiveError(
+                "this file cannot be opened", where=where, found=str(error)
+            ) from error
+        return Archive(buffer, where, verify=verify)
+
+    @staticmethod
+    def from_bytes(data: bytes | memoryview, where: str = "bytes") -> Archive:
+        """A container that is in memory already (received over the network); copied once."""
+        return Archive(frozen_bytes(data), where)
+
+    def digests(self) -> tuple[str, ...]:
+        """The parameters in it, by digest."""
+        arrays = self._contents.arrays.values()
+        return (*(record.digest for record in arrays if record.named), *self._contents.tables)
+
+    def get(self, digest: str) -> Parameter:
+        """A parameter: the one this process has already, else a view into the file, verified."""
+        if digest not in self:
+            raise MissingBlob(
+                "no such parameter in this container", where=self._where, found=digest
+            )
+        live = live_parameter(digest)
+        return self.load(digest) if live is None else live
+
+    def load(self, digest: str, *, preferred: bool = False) -> Parameter:
+        """A parameter as a view into the file, whatever this process has already."""
+        buffer = self._opened()
+        table = self._contents.tables.get(digest)
+        if table is None:
+            return self._blob(buffer, self._contents.arrays[digest], preferred=preferred)
+        offsets = self._blob(buffer, table.offsets, preferred=preferred)
+        data = self._blob(buffer, table.data, preferred=preferred)
+        where = f"{self._where}, string table {digest}"
+        trusted = digest in self._verified or not self._verify
+        try:
+            strings = Strings.from_blobs(offsets, data, where, trusted=trusted, preferred=preferred)
+        except DamagedBlob as error:
+            raise ArchiveError(error.what, where=where, found=error.found) from error
+        self._verified.add(digest)
+        return strings
+
+    def verify(self) -> None:
+        """Read every payload and check it, used or not."""
+        for digest in self.digests():
+            self.load(digest)
+
+    def nbytes(self, digest: str) -> int:
+        """The size of a parameter, without reading it."""
+        table = self._contents.tables.get(digest)
+        if table is None:
+            return self._contents.arrays[digest].nbytes
+        return table.offsets.nbytes + table.data.nbytes
+
+    def close(self) -> None:
+        """Give up the mapping; parameters handed out keep what they need of it."""
+        self._buffer = None
+
+    def __contains__(self, digest: object) -> bool:
+        return digest in self._contents.tables or digest in self._contents.arrays
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"Archive({self._where!r}, {len(self.digests())} parameters)"
+
+    def _opened(self) -> NDArray[np.uint8]:
+        if self._buffer is None:
+            raise StoreClosed("this container was closed", where=self._where)
+        return self._buffer
+
+    def _blob(
+        self, buffer: NDArray[np.uint8], record: layout.ArrayRecord, *, preferred: bool
+    ) -> Blob:
+        array = layout.payload(buffer, record)
+        if self._verify and record.digest not in self._verified:
+            self._check(array, record)
+            self._verified.add(record.digest)
+        return Blob.view(array, record.digest, preferred=preferred)
+
+    def _check(self, array: NDArray[np.generic], record: layout.ArrayRecord) -> None:
+        where = f"{self._where}, array {record.digest}"
+        found = array_digest(array)
+        if found != record.digest:
+            raise ArchiveError(
+                "an array is damaged",
+                where=where,
+                found=f"content with digest {found}",
+                hint="copy or save the file again",
+            )
+        # A digest does not make a value legal: native code may use a boolean as a number.
+        if record.dtype == "|b1" and array.size and int(array.view(np.uint8).max()) > 1:
+            raise ArchiveError("a boolean is neither 0 nor 1", where=where)
+
+
+def _parsed(text: bytes, where: str) -> dict[str, Json]:
+    """A manifest from canonical JSON; anything else that JSON allows is refused."""
+    where = f"{where}, manifest"
+    try:
+        manifest = json.loads(text.decode("ascii"))
+    except (ValueError, RecursionError) as error:
+        raise ArchiveError("the manifest is not JSON", where=where, found=str(error)) from error
+    if not isinstance(manifest, dict):
+        raise ArchiveError("the manifest is not an object", where=where, found=f"{text[:40]!r}")
+    # Written again it must be the same: no repeated keys, no NaN, no other spelling of a number.
+    if manifest_bytes(manifest) != text:
+        raise ArchiveError("the manifest is not canonical", where=where)
+    return manifest
+
+
+def _check_nesting(manifest: object) -> None:
+    """Refuse keys that JSON would silently turn into texts, and nesting without end."""
+    level, depth = [manifest], 0
+    while level:
+        depth += 1
+        if depth > MAX_DEPTH:
+            raise ValueError(f"lists and objects nest deeper than {MAX_DEPTH}")
+        level = [inner for outer in level for inner in _inside(outer)]
+
+
+def _inside(value: object) -> Iterable[object]:
+    """The lists and objects directly inside a value."""
+    if isinstance(value, Mapping):
+        for key in value:
+            if not isinstance(key, str):
+                raise TypeError(f"key {key!r} is not a text")
+        value = value.values()
+    elif not isinstance(value, list | tuple):
+        return ()
+    return [inner for inner in value if isinstance(inner, Mapping | list | tuple)]

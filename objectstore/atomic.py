@@ -1,0 +1,116 @@
+"""Files that are either not there or complete, whatever happens to the process that writes them.
+
+A file is written under a temporary name in the directory it belongs to, made durable, and only
+then renamed; rename replaces in one step. The writer keeps a lock on its temporary file, which
+the kernel releases when the process dies, so that anybody can tell a leftover from work under
+way without trusting process numbers or clocks.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+Chunk = bytes | memoryview
+"""A run of bytes to write."""
+
+_PREFIX = ".pretzel-"
+_SUFFIX = ".tmp"
+
+# A sweep may take a temporary file in the instant between its creation and its lock.
+_ATTEMPTS = 5
+
+
+def write_file(path: Path, chunks: Sequence[Chunk], *, durable: bool = True) -> None:
+    """Put a file with these bytes at `path`, replacing what was there, in one step."""
+    for _ in range(_ATTEMPTS - 1):
+        if _try_to_write(path, chunks, durable=durable):
+            return
+    if not _try_to_write(path, chunks, durable=durable):
+        raise FileNotFoundError(f"a temporary file next to {path} vanished {_ATTEMPTS} times")
+
+
+def sweep(directory: Path) -> int:
+    """Delete the temporary files that dead writers left here; how many there were."""
+    return sum(_removed_leftover(path) for path in leftovers(directory))
+
+
+def leftovers(directory: Path) -> list[Path]:
+    """The temporary files here, of living and of dead writers."""
+    return [path for path in directory.iterdir() if is_temporary(path.name)]
+
+
+def is_temporary(name: str) -> bool:
+    """Whether a file name is one that `write_file` uses while it writes."""
+    return name.startswith(_PREFIX) and name.endswith(_SUFFIX)
+
+
+def make_directory(path: Path, *, durable: bool = True) -> None:
+    """Create a directory whose parent exists; one that is there already is fine."""
+    with suppress(FileExistsError):
+        path.mkdir()
+        if durable:
+            _sync_directory(path.parent)
+
+
+def _try_to_write(path: Path, chunks: Sequence[Chunk], *, durable: bool) -> bool:
+    temporary = path.parent / f"{_PREFIX}{os.urandom(8).hex()}{_SUFFIX}"
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+    with os.fdopen(os.open(temporary, flags, 0o666), "wb", buffering=0) as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            for chunk in chunks:
+                _write_all(file.fileno(), chunk)
+            if durable:
+                os.fsync(file.fileno())
+            if not _renamed(temporary, path):
+                return False
+        except BaseException:
+            temporary.unlink(missing_ok=True)
+            raise
+    if durable:
+        _sync_directory(path.parent)
+    return True
+
+
+def _renamed(temporary: Path, path: Path) -> bool:
+    """Whether the file is in its place; not if a sweep has taken the temporary one."""
+    try:
+        temporary.replace(path)
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def _write_all(descriptor: int, chunk: Chunk) -> None:
+    """Write every byte: one call may write fewer (at most 2 GiB on Linux)."""
+    rest = memoryview(chunk)
+    while rest:
+        rest = rest[os.write(descriptor, rest) :]
+
+
+def _removed_leftover(path: Path) -> bool:
+    """Delete a temporary file unless its writer lives; whether it was deleted."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        path.unlink()
+    except (BlockingIOError, FileNotFoundError):
+        return False
+    finally:
+        os.close(descriptor)
+    return True
+
+
+def _sync_directory(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,297 @@
+"""`FileStore`: parameters in a directory that all processes of a machine share.
+
+    blobs/3f/3f2a….blob     one container with one parameter (see objectstore.layout)
+    owners/name-….json      what an owner holds
+    quarantine/             damaged files that `fsck(repair=True)` moved away
+    lock                    locked for an instant by whoever adds, holds or frees
+
+Files appear complete or not at all and never change afterwards, so they are read and mapped
+without a lock. Two rules keep a collector from freeing what somebody is about to hold: it works
+under the exclusive lock, and it leaves alone what was put within the grace period. `put` of a
+known parameter renews that period under the shared lock; `hold` checks and writes under the
+exclusive one.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+from weakref import WeakValueDictionary
+
+from objectstore import atomic, layout
+from objectstore.archive import Archive
+from objectstore.blob import Blob
+from objectstore.digest import check_digest, is_digest
+from objectstore.errors import ArchiveError, DamagedBlob, MissingBlob
+from objectstore.owners import Owners
+from objectstore.store import FsckReport, Store
+from objectstore.strings import Parameter, Strings
+
+if TYPE_CHECKING:
+    from objectstore.atomic import Chunk
+
+_SUFFIX = ".blob"
+
+GRACE_SECONDS = 300.0
+"""How long a parameter that nobody holds yet is safe: far longer than from `put` to `hold`."""
+
+
+class FileStore(Store):
+    """A store in a directory, shared by all processes of the machine; survives `kill -9`."""
+
+    def __init__(
+        self,
+        directory: str | os.PathLike[str],
+        *,
+        verify: bool = True,
+        durable: bool = True,
+        grace_seconds: float = GRACE_SECONDS,
+    ) -> None:
+        """Open or create a store.
+
+        `verify=False` trusts file contents (structure and string positions are still checked);
+        `durable=False` leaves it to the kernel when to write to the disk: safe against dying
+        processes, not against a power cut.
+        """
+        super().__init__()
+        self.directory = Path(directory).absolute()
+        self._verify = verify
+        self._durable = durable
+        self._grace = grace_seconds
+        self._blobs = self.directory / "blobs"
+        self._mapped: WeakValueDictionary[str, Blob | Strings] = WeakValueDictionary()
+        self._sizes: dict[str, int] = {}
+        self.directory.mkdir(parents=True, exist_ok=True)
+        for part in ("blobs", "owners", "quarantine"):
+            atomic.make_directory(self.directory / part, durable=durable)
+        self._owners = Owners(self.directory / "owners", durable=durable)
+
+    def put(self, parameter: Parameter) -> str:
+        """Store a parameter and return its digest; a stored one is kept for another while."""
+        self._check_open()
+        path = self._path(parameter.digest)
+        chunks = layout.encode(b"{}", [parameter])
+        known = self._renewed(path, layout.encoded_size(chunks))
+        self._count(puts=1, hits=int(known))
+        if not known:
+            self._write(path, chunks)
+        self._sizes[parameter.digest] = parameter.nbytes
+        return parameter.digest
+
+    def get(self, digest: str) -> Parameter:
+        """The parameter of this digest, in the pages that all processes share.
+
+        From now on it stands for its content in this process, also where somebody still has a
+        copy in memory of their own.
+        """
+        self._check_open()
+        found = self._mapped.get(digest)
+        if found is None:
+            found = self._load(digest)
+            self._mapped[digest] = found
+        return found
+
+    def share(self, parameter: Parameter) -> Parameter:
+        """Put a parameter and get it back from the file: use this one and drop the other."""
+        return self.get(self.put(parameter))
+
+    def __contains__(self, digest: object) -> bool:
+        return isinstance(digest, str) and is_digest(digest) and self._path(digest).exists()
+
+    def digests(self) -> list[str]:
+        """Everything stored, held or not."""
+        self._check_open()
+        return sorted(path.stem for path in self._files() if self._is_blob(path))
+
+    def holdings(self) -> dict[str, frozenset[str]]:
+        """For each owner the digests it holds."""
+        self._check_open()
+        with self._lock:
+            return self._owners.all()
+
+    def hold(self, owner: str, items: Iterable[str | Parameter]) -> None:
+        """Add to what an owner holds, all or nothing; it is on disk when this returns."""
+        self._check_open()
+        digests = {item if isinstance(item, str) else self.put(item) for item in items}
+        with self._locked(fcntl.LOCK_EX):
+            for digest in sorted(digests):
+                if not self._path(digest).exists():
+                    raise self._missing(digest)
+            self._owners.set(owner, self._owners.one(owner) | digests)
+
+    def release(self, owner: str) -> int:
+        """Let an owner go and free what nobody holds any more; the bytes freed.
+
+        What was put within the grace period is left for a later `gc`: another process may be
+        about to hold it.
+        """
+        self._check_open()
+        with self._locked(fcntl.LOCK_EX):
+            mine = self._owners.one(owner)
+            self._owners.remove(owner)
+            return self._free(mine)
+
+    def gc(self) -> int:
+        """Free everything that nobody holds and sweep up after dead writers; the bytes freed."""
+        self._check_open()
+        for directory in (self.directory / "owners", *self._shelves()):
+            atomic.sweep(directory)
+        with self._locked(fcntl.LOCK_EX):
+            return self._free(self.digests())
+
+    def fsck(self, *, repair: bool = False) -> FsckReport:
+        """Read and verify every file. `repair` moves damaged ones to the quarantine."""
+        self._check_open()
+        with self._locked(fcntl.LOCK_EX):
+            blobs = {path: self._blob_problem(path) for path in self._files()}
+            owners = {path: self._owners.problem(path) for path in self._owners.files()}
+            bad = {path: problem for path, problem in {**blobs, **owners}.items() if problem}
+            if repair:
+                for path in bad:
+                    path.replace(self.directory / "quarantine" / path.name)
+            missing = self._missing_held(owners.keys() - bad.keys())
+        return FsckReport(
+            checked=len(blobs),
+            problems=(
+                *(f"{self._name(path)}: {problem}" for path, problem in bad.items()),
+                *missing,
+            ),
+            leftovers=sum(len(atomic.leftovers(shelf)) for shelf in self._shelves()),
+            repaired=len(bad) if repair else 0,
+        )
+
+    def nbytes(self, digest: str) -> int:
+        """The size of a stored parameter; 0 if it is not stored."""
+        if digest not in self._sizes:
+            try:
+                self._sizes[digest] = self._open(digest).nbytes(digest)
+            except (MissingBlob, DamagedBlob):
+                return 0
+        return self._sizes[digest] if digest in self else 0
+
+    def __repr__(self) -> str:
+        return f"FileStore({str(self.directory)!r})"
+
+    def _path(self, digest: str) -> Path:
+        check_digest(digest, repr(self))
+        return self._blobs / digest[:2] / f"{digest}{_SUFFIX}"
+
+    def _name(self, path: Path) -> str:
+        return str(path.relative_to(self.directory))
+
+    def _shelves(self) -> list[Path]:
+        return sorted(path for path in self._blobs.iterdir() if path.is_dir())
+
+    def _files(self) -> list[Path]:
+        """Everything on the shelves that no writer is writing."""
+        found = (path for shelf in self._shelves() for path in shelf.iterdir())
+        return sorted(path for path in found if not atomic.is_temporary(path.name))
+
+    def _is_blob(self, path: Path) -> bool:
+        return is_digest(path.stem) and path == self._path(path.stem)
+
+    @contextmanager
+    def _locked(self, how: int) -> Iterator[None]:
+        """Hold the store's lock; every use opens the file anew, so threads exclude each other."""
+        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
+        descriptor = os.open(self.directory / "lock", flags, 0o666)
+        try:
+            fcntl.flock(descriptor, how)
+            with self._lock:
+                yield
+        finally:
+            os.close(descriptor)
+
+    def _renewed(self, path: Path, size: int) -> bool:
+        """Whether the file is there in full length; its grace period begins again."""
+        with self._locked(fcntl.LOCK_SH):
+            try:
+                os.utime(path)
+                return path.stat().st_size == size
+            except FileNotFoundError:
+                return False
+
+    def _write(self, path: Path, chunks: list[Chunk]) -> None:
+        atomic.make_directory(path.parent, durable=self._durable)
+        atomic.write_file(path, chunks, durable=self._durable)
+
+    def _open(self, digest: str) -> Archive:
+        path = self._path(digest)
+        try:
+            archive = Archive.open(path, verify=self._verify)
+        except ArchiveError as error:
+            if isinstance(error.__cause__, FileNotFoundError):
+                raise self._missing(digest) from error
+            raise _damaged(error) from error
+        if archive.digests() != (digest,):
+            raise DamagedBlob(
+                "this file holds another parameter", where=str(path), found=f"{archive.digests()}"
+            )
+        return archive
+
+    def _load(self, digest: str) -> Parameter:
+        archive = self._open(digest)
+        self._count(maps=1)
+        try:
+            return archive.load(digest, preferred=True)
+        except ArchiveError as error:
+            raise _damaged(error) from error
+
+    def _missing(self, digest: str) -> MissingBlob:
+        return MissingBlob(
+            "no such parameter is stored",
+            where=repr(self),
+            found=digest,
+            hint="put it first; what nobody holds is freed after a while",
+        )
+
+    def _free(self, candidates: Iterable[str]) -> int:
+        """Delete those that nobody holds and that are past their grace period; the bytes freed."""
+        held = frozenset().union(*self._owners.all().values())
+        latest = time.time() - self._grace
+        return sum(self._deleted(digest, latest) for digest in candidates if digest not in held)
+
+    def _deleted(self, digest: str, latest: float) -> int:
+        path = self._path(digest)
+        try:
+            if path.stat().st_mtime > latest:
+                return 0
+            freed = self.nbytes(digest)
+            path.unlink()
+        except FileNotFoundError:
+            return 0
+        return freed
+
+    def _blob_problem(self, path: Path) -> str:
+        if not self._is_blob(path):
+            return "a stray file"
+        try:
+            with Archive.open(path) as archive:
+                archive.verify()
+                return "" if archive.digests() == (path.stem,) else "holds another parameter"
+        except ArchiveError as error:
+            return f"{error.what} ({error.found})" if error.found else error.what
+
+    def _missing_held(self, files: Iterable[Path]) -> list[str]:
+        """What owners hold although it is not there."""
+        held = {self._name(path): self._owners.read(path) for path in files}
+        return [
+            f"{name}: holds {digest}, which is not stored"
+            for name, digests in sorted(held.items())
+            for digest in sorted(digests)
+            if not self._path(digest).exists()
+        ]
+
+
+def _damaged(error: ArchiveError) -> DamagedBlob:
+    return DamagedBlob(
+        error.what,
+        where=error.where,
+        found=error.found,
+        hint="fsck(repair=True) moves damaged files away; then put the parameter again",
+    )

@@ -1,0 +1,329 @@
+"""The bytes of a container: how parameters and a manifest lie in one file.
+
+    header     64 bytes   magic, version, counts, sizes, seal
+    arrays     104 bytes each: digest, dtype, named, dimensions, offset, bytes, shape
+    tables     24 bytes each: digest of a string table, index of its offsets, index of its data
+    manifest   canonical JSON
+    payloads   each at a multiple of 64 bytes, in the order of the arrays, without gaps or overlap
+
+All numbers are little-endian. Records are sorted by digest and everything has exactly one place,
+so equal content gives equal files, and every field can be checked against the others. The seal
+is a digest over header, records and manifest; payloads are covered by their own digests.
+
+`encode` makes a container and `decode` reads one that may come from anybody: each number is
+checked before it is used, and nothing is allocated whose size the file merely claims.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Iterable, Mapping
+from itertools import pairwise
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import numpy as np
+
+from objectstore.blob import ALIGNMENT, DTYPES, MAX_DIMENSIONS, Blob
+from objectstore.digest import DIGEST_BYTES, combine, strings_digest
+from objectstore.errors import ArchiveError
+from objectstore.strings import Parameter, Strings
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from objectstore.atomic import Chunk
+
+MAGIC: Final = b"PRETZEL\n"
+VERSION: Final = 1
+
+MAX_RECORDS: Final = 1 << 16
+"""Of either kind; a plan has some hundred. It bounds the table of contents to 8 MiB."""
+
+MAX_MANIFEST: Final = 4 << 20
+"""Bytes. Bulk belongs into blobs; parsed, the densest JSON of this size takes about 150 MB."""
+
+MAX_ELEMENTS: Final = 1 << 48
+"""Of an array, zero dimensions counted as one: no product of sizes comes near an overflow."""
+
+# magic, version, reserved, arrays, tables, manifest bytes, file bytes, seal, reserved
+_HEADER: Final = struct.Struct("<8sIIIIQQ16s8s")
+# digest, dtype, named, dimensions, offset, bytes, shape
+_ARRAY: Final = struct.Struct(f"<16s4sHHQQ{MAX_DIMENSIONS}Q")
+# digest, index of offsets, index of data
+_TABLE: Final = struct.Struct("<16sII")
+_SEAL: Final = slice(40, 40 + DIGEST_BYTES)
+
+
+class ArrayRecord(NamedTuple):
+    """Where an array lies in the file and what it is."""
+
+    digest: str
+    dtype: str
+    named: bool  # a parameter of its own, not only half of a string table
+    offset: int
+    nbytes: int
+    shape: tuple[int, ...]
+
+
+class TableRecord(NamedTuple):
+    """The two arrays of a string table."""
+
+    digest: str
+    offsets: ArrayRecord
+    data: ArrayRecord
+
+
+class Contents(NamedTuple):
+    """Everything a container holds, checked; the manifest is still text."""
+
+    arrays: dict[str, ArrayRecord]
+    tables: dict[str, TableRecord]
+    manifest: bytes
+
+
+def encode(manifest: bytes, parameters: Iterable[Parameter]) -> list[Chunk]:
+    """The bytes of a container, in runs; arrays are not copied."""
+    named = {parameter.digest: parameter for parameter in parameters}
+    tables = [named[key] for key in sorted(named) if isinstance(named[key], Strings)]
+    arrays = {blob.digest: blob for parameter in named.values() for blob in _blobs(parameter)}
+    ordered = [arrays[key] for key in sorted(arrays)]
+    _check_limits(len(manifest), len(ordered), len(tables))
+    head = _HEADER.size + _ARRAY.size * len(ordered) + _TABLE.size * len(tables) + len(manifest)
+    places, size = _places(head, ordered)
+    index = {blob.digest: row for row, blob in enumerate(ordered)}
+    records = b"".join(
+        _array_bytes(blob, place, named=blob.digest in named)
+        for blob, place in zip(ordered, places, strict=True)
+    ) + b"".join(_table_bytes(table, index) for table in tables)
+    counts = (len(ordered), len(tables), len(manifest), size)
+    header = bytearray(_HEADER.pack(MAGIC, VERSION, 0, *counts, bytes(16), bytes(8)))
+    header[_SEAL] = bytes.fromhex(combine(bytes(header), records, manifest))
+    chunks: list[Chunk] = [bytes(header) + records + manifest]
+    end = head
+    for blob, place in zip(ordered, places, strict=True):
+        chunks += [bytes(place - end), blob.array.reshape(-1).view(np.uint8).data]
+        end = place + blob.nbytes
+    return chunks
+
+
+def decode(buffer: NDArray[np.uint8], where: str) -> Contents:
+    """What a container holds; an error that says what is wrong with it if anything is."""
+    arrays, tables, manifest = _decode_header(buffer, where)
+    start = _HEADER.size
+    split = start + arrays * _ARRAY.size
+    end = split + tables * _TABLE.size
+    _check_seal(buffer, end, manifest, where)
+    array_list = _decode_arrays(buffer[start:split].tobytes(), where)
+    _check_places(array_list, end + manifest, len(buffer), where)
+    table_list = _decode_tables(buffer[split:end].tobytes(), array_list, where)
+    _check_owned(array_list, table_list, where)
+    return Contents(
+        {record.digest: record for record in array_list},
+        {record.digest: record for record in table_list},
+        buffer[end : end + manifest].tobytes(),
+    )
+
+
+def payload(buffer: NDArray[np.uint8], record: ArrayRecord) -> NDArray[np.generic]:
+    """An array of a decoded container, as a view."""
+    part = buffer[record.offset : record.offset + record.nbytes]
+    return part.view(DTYPES[record.dtype]).reshape(record.shape)
+
+
+def encoded_size(chunks: Iterable[Chunk]) -> int:
+    """How long the file will be."""
+    return sum(len(chunk) for chunk in chunks)
+
+
+def _blobs(parameter: Parameter) -> tuple[Blob, ...]:
+    return parameter.blobs() if isinstance(parameter, Strings) else (parameter,)
+
+
+def _aligned(position: int) -> int:
+    return -(-position // ALIGNMENT) * ALIGNMENT
+
+
+def _places(head: int, blobs: Iterable[Blob]) -> tuple[list[int], int]:
+    """Where each array begins, and where the file ends."""
+    places, end = [], head
+    for blob in blobs:
+        places.append(_aligned(end))
+        end = places[-1] + blob.nbytes
+    return places, end
+
+
+def _array_bytes(blob: Blob, place: int, *, named: bool) -> bytes:
+    shape = blob.shape + (0,) * (MAX_DIMENSIONS - len(blob.shape))
+    digest, dtype = bytes.fromhex(blob.digest), blob.dtype.str.encode("ascii")
+    return _ARRAY.pack(digest, dtype, named, len(blob.shape), place, blob.nbytes, *shape)
+
+
+def _table_bytes(table: Parameter, index: Mapping[str, int]) -> bytes:
+    offsets, data = (index[blob.digest] for blob in _blobs(table))
+    return _TABLE.pack(bytes.fromhex(table.digest), offsets, data)
+
+
+def _check_limits(manifest: int, arrays: int, tables: int) -> None:
+    """Refuse to write what would be refused when read."""
+    if manifest > MAX_MANIFEST:
+        raise ArchiveError(
+            "the manifest is too long",
+            where="encode",
+            found=f"{manifest:,} bytes, at most {MAX_MANIFEST:,} are allowed",
+            hint="bulk data belongs into blobs",
+        )
+    if max(arrays, tables) > MAX_RECORDS:
+        raise ArchiveError(
+            "too many parameters for one container",
+            where="encode",
+            found=f"{arrays:,} arrays, {tables:,} string tables; at most {MAX_RECORDS:,} of each",
+        )
+
+
+def _decode_header(buffer: NDArray[np.uint8], where: str) -> tuple[int, int, int]:
+    """The number of arrays and tables and the length of the manifest."""
+    raw = buffer[: _HEADER.size].tobytes()
+    _check_magic(raw, where)
+    if len(raw) < _HEADER.size:
+        raise ArchiveError("the header is cut off", where=where, found=f"{len(raw)} bytes")
+    _, version, zero, arrays, tables, manifest, size, _, zeros = _HEADER.unpack(raw)
+    if version != VERSION:
+        raise ArchiveError(
+            "this container has an unknown version",
+            where=where,
+            found=f"version {version}, this release reads version {VERSION}",
+            hint="save it again with this release, or update",
+        )
+    if zero or any(zeros):
+        raise ArchiveError("reserved bytes of the header are set", where=where)
+    if size != len(buffer):
+        raise ArchiveError(
+            "the file does not have the length its header states",
+            where=where,
+            found=f"{len(buffer)} bytes instead of {size}",
+            hint="it was cut off or appended to; copy it again",
+        )
+    counts = f"{arrays} arrays, {tables} string tables, {manifest} bytes of manifest"
+    if max(arrays, tables) > MAX_RECORDS or manifest > MAX_MANIFEST:
+        raise ArchiveError("the header states too much", where=where, found=counts)
+    if _HEADER.size + arrays * _ARRAY.size + tables * _TABLE.size + manifest > size:
+        raise ArchiveError("the table of contents is cut off", where=where, found=counts)
+    return arrays, tables, manifest
+
+
+def _check_magic(raw: bytes, where: str) -> None:
+    if raw.startswith(MAGIC):
+        return
+    hint = "a container is written by objectstore.archive.write"
+    if raw.startswith((b"\x80", b"PK\x03\x04", b"\x1f\x8b")):
+        hint = "pickles, joblib and zip files are never opened here; import the model and save it"
+    raise ArchiveError(
+        "this is not a Pretzel container", where=where, found=f"{raw[:8]!r}", hint=hint
+    )
+
+
+def _check_seal(buffer: NDArray[np.uint8], end: int, manifest: int, where: str) -> None:
+    header = bytearray(buffer[: _HEADER.size].tobytes())
+    stated = header[_SEAL].hex()
+    header[_SEAL] = bytes(DIGEST_BYTES)
+    records = buffer[_HEADER.size : end].tobytes()
+    found = combine(bytes(header), records, buffer[end : end + manifest].tobytes())
+    if found != stated:
+        raise ArchiveError(
+            "the table of contents or the manifest was changed",
+            where=where,
+            found=f"digest {found}, the header states {stated}",
+            hint="the file is damaged; copy it again",
+        )
+
+
+def _decode_arrays(raw: bytes, where: str) -> list[ArrayRecord]:
+    records = []
+    for digest, dtype, named, dimensions, offset, nbytes, *shape in _ARRAY.iter_unpack(raw):
+        place = f"{where}, array {digest.hex()}"
+        if named > 1 or dimensions > MAX_DIMENSIONS or any(shape[dimensions:]):
+            raise ArchiveError("a record is not well-formed", where=place)
+        text = dtype.rstrip(b"\0").decode("latin-1")
+        sizes = tuple(shape[:dimensions])
+        record = ArrayRecord(digest.hex(), text, bool(named), offset, nbytes, sizes)
+        _check_array(record, place)
+        records.append(record)
+    _check_sorted([record.digest for record in records], f"{where}, arrays")
+    return records
+
+
+def _check_array(record: ArrayRecord, where: str) -> None:
+    found = f"dtype {record.dtype!r}, shape {record.shape}, {record.nbytes} bytes"
+    if record.dtype not in DTYPES:
+        raise ArchiveError("an array has an unknown dtype", where=where, found=found)
+    # Python's integers do not overflow, so the products are what they seem.
+    if math.prod(max(size, 1) for size in record.shape) > MAX_ELEMENTS:
+        raise ArchiveError("an array is too large", where=where, found=found)
+    if math.prod(record.shape) * DTYPES[record.dtype].itemsize != record.nbytes:
+        raise ArchiveError("shape and bytes disagree", where=where, found=found)
+
+
+def _check_sorted(digests: list[str], where: str) -> None:
+    for before, after in pairwise(digests):
+        if before >= after:
+            raise ArchiveError(
+                "records are not in order", where=where, found=f"{after} after {before}"
+            )
+
+
+def _check_places(records: Iterable[ArrayRecord], end: int, size: int, where: str) -> None:
+    """Every payload at its only place: so none overlaps another or reaches out of the file."""
+    for record in records:
+        place = f"{where}, array {record.digest}"
+        if record.offset != _aligned(end):
+            raise ArchiveError(
+                "an array is not where it must be",
+                where=place,
+                found=f"{record.offset}, not {_aligned(end)}",
+            )
+        end = record.offset + record.nbytes
+        if end > size:
+            raise ArchiveError(
+                "an array reaches out of the file", where=place, found=f"ends at {end} of {size}"
+            )
+    if end != size:
+        raise ArchiveError("bytes follow the last array", where=where, found=f"{size - end} bytes")
+
+
+def _decode_tables(raw: bytes, arrays: list[ArrayRecord], where: str) -> list[TableRecord]:
+    records = []
+    for digest, offsets, data in _TABLE.iter_unpack(raw):
+        place = f"{where}, string table {digest.hex()}"
+        if max(offsets, data) >= len(arrays):
+            raise ArchiveError(
+                "a string table names an array that is not there",
+                where=place,
+                found=f"{offsets}, {data}",
+            )
+        record = TableRecord(digest.hex(), arrays[offsets], arrays[data])
+        _check_table(record, place)
+        records.append(record)
+    _check_sorted([record.digest for record in records], f"{where}, string tables")
+    return records
+
+
+def _check_table(record: TableRecord, where: str) -> None:
+    kinds = (
+        record.offsets.dtype,
+        len(record.offsets.shape),
+        record.data.dtype,
+        len(record.data.shape),
+    )
+    if kinds != ("<i8", 1, "|u1", 1):
+        raise ArchiveError("a string table has the wrong arrays", where=where, found=f"{kinds}")
+    if strings_digest(record.offsets.digest, record.data.digest) != record.digest:
+        raise ArchiveError("a string table has another digest than its arrays", where=where)
+
+
+def _check_owned(arrays: Iterable[ArrayRecord], tables: Iterable[TableRecord], where: str) -> None:
+    """Each array is a parameter or half of a table: nothing travels along unseen."""
+    halves = {half.digest for table in tables for half in (table.offsets, table.data)}
+    for record in arrays:
+        if not record.named and record.digest not in halves:
+            raise ArchiveError("an array belongs to nothing", where=where, found=record.digest)

@@ -1,0 +1,108 @@
+"""Who holds what in a directory: one small file per owner, replaced in one step.
+
+A file that cannot be read is an error and not an empty hand: freeing what its owner may hold
+would lose data.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable
+from pathlib import Path
+
+from objectstore.atomic import write_file
+from objectstore.digest import combine, is_digest
+from objectstore.errors import DamagedBlob
+
+_SUFFIX = ".json"
+_UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
+
+# Enough of a name to recognise it in a listing, short enough for every file system.
+_READABLE = 48
+
+Stamp = tuple[int, int, int]
+
+
+class Owners:
+    """The owner files of one store directory; parsed ones are remembered until they change."""
+
+    def __init__(self, directory: Path, *, durable: bool) -> None:
+        self._directory = directory
+        self._durable = durable
+        self._read: dict[str, tuple[Stamp, str, frozenset[str]]] = {}
+
+    def all(self) -> dict[str, frozenset[str]]:
+        """For each owner the digests it holds."""
+        read = {path.name: self._entry(path) for path in self.files()}
+        entries = {name: entry for name, entry in read.items() if entry is not None}
+        self._read = entries
+        return {owner: digests for _, owner, digests in entries.values()}
+
+    def one(self, owner: str) -> frozenset[str]:
+        """The digests this owner holds; none if there is no such owner."""
+        return self.read(self.path(owner))
+
+    def set(self, owner: str, digests: Iterable[str]) -> None:
+        """Replace what an owner holds."""
+        text = json.dumps({"digests": sorted(digests), "owner": owner}, separators=(",", ":"))
+        write_file(self.path(owner), [text.encode("ascii")], durable=self._durable)
+
+    def remove(self, owner: str) -> None:
+        """Forget an owner."""
+        self.path(owner).unlink(missing_ok=True)
+
+    def files(self) -> list[Path]:
+        """The owner files."""
+        return sorted(self._directory.glob(f"*{_SUFFIX}"))
+
+    def path(self, owner: str) -> Path:
+        """The file of an owner: readable, and distinct for distinct names."""
+        readable = _UNSAFE.sub("_", owner)[:_READABLE].lstrip(".")
+        return self._directory / f"{readable}-{combine(owner)}{_SUFFIX}"
+
+    def read(self, path: Path) -> frozenset[str]:
+        """The digests in one owner file; none if it is gone."""
+        entry = self._entry(path)
+        return entry[2] if entry else frozenset()
+
+    def problem(self, path: Path) -> str:
+        """What is wrong with an owner file; empty if nothing is."""
+        try:
+            self._parse(path)
+        except FileNotFoundError:
+            return ""
+        except DamagedBlob as error:
+            return f"{error.what}: {error.found}"
+        return ""
+
+    def _entry(self, path: Path) -> tuple[Stamp, str, frozenset[str]] | None:
+        try:
+            stamp = _stamp(path)
+            known = self._read.get(path.name)
+            return known if known and known[0] == stamp else (stamp, *self._parse(path))
+        except FileNotFoundError:
+            return None  # released meanwhile, or never there
+
+    def _parse(self, path: Path) -> tuple[str, frozenset[str]]:
+        text = path.read_bytes()
+        try:
+            entry = json.loads(text)
+            owner, digests = entry["owner"], frozenset(entry["digests"])
+            valid = all(map(is_digest, digests)) and self.path(owner).name == path.name
+        except (ValueError, TypeError, KeyError, RecursionError):
+            valid = False
+        if not valid:
+            raise DamagedBlob(
+                "an owner file is damaged, so nothing can be freed",
+                where=str(path),
+                found=f"{text[:60]!r}",
+                hint="fsck(repair=True) moves it out of the way; then hold again what it held",
+            )
+        return owner, digests
+
+
+def _stamp(path: Path) -> Stamp:
+    """Changes whenever the file is replaced."""
+    found = path.stat()
+    return found.st_mtime_ns, found.st_size, found.st_ino

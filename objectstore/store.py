@@ -1,0 +1,262 @@
+"""`Store`: where parameters live, each once, and who holds them.
+
+An owner is a name (a plan, an endpoint) that holds parameters by digest. A parameter nobody holds
+may be freed. `MemoryStore` keeps them in this process; `FileStore` (objectstore/filestore.py)
+keeps them in a directory that all processes of a machine share.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from dataclasses import dataclass
+from threading import RLock
+from typing import Self
+
+from objectstore import accounting
+from objectstore.accounting import StoreReport
+from objectstore.digest import array_digest, strings_digest
+from objectstore.errors import MissingBlob, StoreClosed
+from objectstore.strings import Parameter, Strings
+
+
+@dataclass(slots=True)
+class StoreStats:
+    """What a store was asked to do in this process."""
+
+    puts: int = 0
+    """Calls of `put`."""
+    hits: int = 0
+    """Of these, the ones that found the parameter stored already."""
+    maps: int = 0
+    """Parameter files opened and mapped (or read, when small)."""
+
+
+@dataclass(frozen=True, slots=True)
+class FsckReport:
+    """What a check of a whole store found."""
+
+    checked: int
+    """Parameters read and verified."""
+    problems: tuple[str, ...]
+    """One line each; none in a valid store."""
+    leftovers: int = 0
+    """Temporary files of writers at work or dead; harmless, and collected by `gc`."""
+    repaired: int = 0
+    """Damaged files moved out of the way."""
+
+    @property
+    def clean(self) -> bool:
+        """Whether nothing is wrong."""
+        return not self.problems
+
+    def __str__(self) -> str:
+        head = f"{self.checked} parameters checked, {len(self.problems)} problems"
+        return "\n".join([head, *(f"  {problem}" for problem in self.problems)])
+
+
+class Store(ABC):
+    """Parameters by content: put, get, hold, release. Safe to use from several threads."""
+
+    def __init__(self) -> None:
+        self.stats = StoreStats()
+        self._lock = RLock()
+        self._closed = False
+
+    @abstractmethod
+    def put(self, parameter: Parameter) -> str:
+        """Store a parameter and return its digest; one that is stored already is only looked up."""
+
+    @abstractmethod
+    def get(self, digest: str) -> Parameter:
+        """The parameter of this digest."""
+
+    @abstractmethod
+    def __contains__(self, digest: object) -> bool: ...
+
+    @abstractmethod
+    def digests(self) -> list[str]:
+        """Everything stored, held or not."""
+
+    @abstractmethod
+    def holdings(self) -> dict[str, frozenset[str]]:
+        """For each owner the digests it holds."""
+
+    @abstractmethod
+    def hold(self, owner: str, items: Iterable[str | Parameter]) -> None:
+        """Add to what an owner holds; parameters are put first, digests must be stored."""
+
+    @abstractmethod
+    def release(self, owner: str) -> int:
+        """Let an owner go and free what nobody holds any more; the bytes freed."""
+
+    @abstractmethod
+    def gc(self) -> int:
+        """Free everything that nobody holds; the bytes freed."""
+
+    @abstractmethod
+    def fsck(self, *, repair: bool = False) -> FsckReport:
+        """Read and verify everything."""
+
+    @abstractmethod
+    def nbytes(self, digest: str) -> int:
+        """The size of a stored parameter; 0 if it is not stored."""
+
+    def own_bytes(self, owner: str) -> int:
+        """Bytes that only this owner holds."""
+        return self._held_bytes(owner, shared=False)
+
+    def shared_bytes(self, owner: str) -> int:
+        """Bytes that this owner holds together with others."""
+        return self._held_bytes(owner, shared=True)
+
+    def sharers(self, owner: str) -> dict[str, int]:
+        """With whom this owner shares, and how many bytes with each."""
+        common = accounting.shared_by(self.holdings(), owner)
+        return {
+            other: sum(self.nbytes(digest) for digest in digests)
+            for other, digests in common.items()
+        }
+
+    def report(self) -> StoreReport:
+        """What is stored and for whom; print it."""
+        return accounting.report(self.holdings(), self.digests(), self.nbytes)
+
+    def close(self) -> None:
+        """Stop using the store; parameters handed out stay valid."""
+        self._closed = True
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def _held_bytes(self, owner: str, *, shared: bool) -> int:
+        holdings = self.holdings()
+        others = [digests for name, digests in holdings.items() if name != owner]
+        elsewhere: frozenset[str] = frozenset().union(*others)
+        mine = holdings.get(owner, frozenset())
+        return sum(self.nbytes(digest) for digest in mine if (digest in elsewhere) is shared)
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise StoreClosed("this store was closed", where=repr(self))
+
+    def _count(self, *, puts: int = 0, hits: int = 0, maps: int = 0) -> None:
+        with self._lock:
+            self.stats.puts += puts
+            self.stats.hits += hits
+            self.stats.maps += maps
+
+
+class MemoryStore(Store):
+    """A store in the memory of this process: the embedded default."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._parameters: dict[str, Parameter] = {}
+        self._holdings: dict[str, frozenset[str]] = {}
+        self._counts: dict[str, int] = {}
+
+    def put(self, parameter: Parameter) -> str:
+        """Store a parameter and return its digest."""
+        self._check_open()
+        with self._lock:
+            known = parameter.digest in self._parameters
+            self._parameters.setdefault(parameter.digest, parameter)
+            self._count(puts=1, hits=int(known))
+        return parameter.digest
+
+    def get(self, digest: str) -> Parameter:
+        """The parameter of this digest."""
+        self._check_open()
+        found = self._parameters.get(digest)
+        if found is None:
+            raise MissingBlob("no such parameter is stored", where=repr(self), found=str(digest))
+        return found
+
+    def __contains__(self, digest: object) -> bool:
+        return digest in self._parameters
+
+    def digests(self) -> list[str]:
+        """Everything stored, held or not."""
+        self._check_open()
+        with self._lock:
+            return sorted(self._parameters)
+
+    def holdings(self) -> dict[str, frozenset[str]]:
+        """For each owner the digests it holds."""
+        self._check_open()
+        with self._lock:
+            return dict(self._holdings)
+
+    def hold(self, owner: str, items: Iterable[str | Parameter]) -> None:
+        """Add to what an owner holds, all or nothing."""
+        self._check_open()
+        wanted = list(items)
+        with self._lock:
+            for item in wanted:
+                if isinstance(item, str):
+                    self.get(item)
+            digests = {item if isinstance(item, str) else self.put(item) for item in wanted}
+            before = self._holdings.get(owner, frozenset())
+            for digest in digests - before:
+                self._counts[digest] = self._counts.get(digest, 0) + 1
+            self._holdings[owner] = before | digests
+
+    def release(self, owner: str) -> int:
+        """Let an owner go and free what nobody holds any more; the bytes freed."""
+        self._check_open()
+        with self._lock:
+            return sum(self._let_go(digest) for digest in self._holdings.pop(owner, frozenset()))
+
+    def gc(self) -> int:
+        """Free everything that nobody holds; the bytes freed."""
+        self._check_open()
+        with self._lock:
+            free = [digest for digest in self._parameters if digest not in self._counts]
+            return sum(self._parameters.pop(digest).nbytes for digest in free)
+
+    def fsck(self, *, repair: bool = False) -> FsckReport:
+        """Hash everything again: finds memory that something has overwritten."""
+        self._check_open()
+        with self._lock:
+            stored = dict(self._parameters)
+        problems = [
+            f"{digest}: content has another digest"
+            for digest in sorted(stored)
+            if _digest_of(stored[digest]) != digest
+        ]
+        return FsckReport(checked=len(stored), problems=tuple(problems))
+
+    def nbytes(self, digest: str) -> int:
+        """The size of a stored parameter; 0 if it is not stored."""
+        found = self._parameters.get(digest)
+        return 0 if found is None else found.nbytes
+
+    def close(self) -> None:
+        """Stop using the store and forget its parameters; those handed out stay valid."""
+        super().close()
+        with self._lock:
+            self._parameters.clear()
+            self._holdings.clear()
+            self._counts.clear()
+
+    def __repr__(self) -> str:
+        return "MemoryStore()"
+
+    def _let_go(self, digest: str) -> int:
+        """One owner fewer; the bytes freed if it was the last."""
+        self._counts[digest] -= 1
+        if self._counts[digest]:
+            return 0
+        del self._counts[digest]
+        return self._parameters.pop(digest).nbytes
+
+
+def _digest_of(parameter: Parameter) -> str:
+    """The digest from the content as it is now."""
+    if isinstance(parameter, Strings):
+        return strings_digest(*(array_digest(blob.array) for blob in parameter.blobs()))
+    return array_digest(parameter.array)
