@@ -1,9 +1,14 @@
-"""The object store: every fitted number and dictionary lives once, named by its content."""
+"""The object store: every fitted number and dictionary lives once, named by its content.
+
+Parameters are loaded with the package; stores and archives, which need the file system, when
+they are first asked for, so that importing a pipeline's types stays cheap.
+"""
 
 from __future__ import annotations
 
-from objectstore.accounting import OwnerReport, StoreReport
-from objectstore.archive import Archive
+from importlib import import_module
+from typing import TYPE_CHECKING
+
 from objectstore.blob import Blob
 from objectstore.digest import combine
 from objectstore.errors import (
@@ -15,9 +20,13 @@ from objectstore.errors import (
     StoreError,
     UnstorableValue,
 )
-from objectstore.filestore import FileStore
-from objectstore.store import FsckReport, MemoryStore, Store, StoreStats
 from objectstore.strings import Parameter, Strings
+
+if TYPE_CHECKING:
+    from objectstore.accounting import OwnerReport, StoreReport
+    from objectstore.archive import Archive
+    from objectstore.filestore import FileStore
+    from objectstore.store import FsckReport, MemoryStore, Store, StoreStats
 
 __all__ = [
     "Archive",
@@ -40,3 +49,22 @@ __all__ = [
     "UnstorableValue",
     "combine",
 ]
+
+_LATER = {
+    "Archive": "objectstore.archive",
+    "FileStore": "objectstore.filestore",
+    "FsckReport": "objectstore.store",
+    "MemoryStore": "objectstore.store",
+    "OwnerReport": "objectstore.accounting",
+    "Store": "objectstore.store",
+    "StoreReport": "objectstore.accounting",
+    "StoreStats": "objectstore.store",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _LATER:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value: object = getattr(import_module(_LATER[name]), name)
+    globals()[name] = value
+    return value
