@@ -1,0 +1,121 @@
+"""Processes that die at any point, write at the same time, or collect under each other's feet."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from objectstore import FileStore
+from tests.objectstore import worker
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_ROOT = Path(__file__).parents[2]
+
+
+def _start(role: str, directory: Path, number: int) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, worker.__file__, role, str(directory), str(number)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(_ROOT)},
+    )
+
+
+def _finish(process: subprocess.Popen[str]) -> str:
+    output, _ = process.communicate(timeout=60)
+    assert process.returncode == 0
+    return output
+
+
+@pytest.fixture
+def nursery(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
+    with _start("nursery", tmp_path, 0) as process:
+        yield process
+        assert process.stdin
+        process.stdin.close()
+        process.wait(timeout=60)
+
+
+def _kill_one(nursery: subprocess.Popen[str], chance: random.Random) -> None:
+    """Start a writer and kill it after up to 40 ms of work."""
+    assert nursery.stdin
+    assert nursery.stdout
+    nursery.stdin.write(f"{chance.randrange(10**9)}\n")
+    nursery.stdin.flush()
+    child = int(nursery.stdout.readline())
+    time.sleep(chance.random() * 0.04)
+    os.kill(child, signal.SIGKILL)
+    assert int(nursery.stdout.readline()) == signal.SIGKILL
+
+
+def _check(directory: Path, right: dict[str, bytes]) -> int:
+    """Everything held is there and right; how many parameters are held."""
+    with FileStore(directory) as store:
+        report = store.fsck()
+        assert report.clean, str(report)
+        held = frozenset().union(*store.holdings().values())
+        for digest in held:
+            assert worker.content(store.get(digest)) == right[digest]
+        return len(held)
+
+
+def _kill_many(nursery: subprocess.Popen[str], directory: Path, kills: int) -> None:
+    chance = random.Random(kills)
+    parameters = [worker.parameter(number) for number in range(worker.NUMBERS)]
+    right = {one.digest: worker.content(one) for one in parameters}
+    held = leftovers = 0
+    for _ in range(kills):
+        _kill_one(nursery, chance)
+        held = max(held, _check(directory, right))
+        leftovers += FileStore(directory).fsck().leftovers
+    # The writers did get somewhere, and some were killed in the middle of a file.
+    assert held > 4
+    assert leftovers > 0
+    with FileStore(directory, grace_seconds=0) as store:
+        store.gc()
+        assert store.fsck().leftovers == 0
+        assert set(store.digests()) == frozenset().union(*store.holdings().values())
+
+
+def test_killed_writers(nursery: subprocess.Popen[str], tmp_path: Path) -> None:
+    _kill_many(nursery, tmp_path, 40)
+
+
+@pytest.mark.soak
+def test_killed_writers_200_times(nursery: subprocess.Popen[str], tmp_path: Path) -> None:
+    _kill_many(nursery, tmp_path, 200)
+
+
+def test_concurrent_writers_of_the_same_parameters(tmp_path: Path) -> None:
+    processes = [_start("put_all", tmp_path, seed) for seed in range(4)]
+    for process in processes:
+        _finish(process)
+    wanted = {worker.parameter(number).digest for number in range(worker.NUMBERS)}
+    with FileStore(tmp_path) as store:
+        assert set(store.digests()) == wanted
+        assert store.holdings() == {f"writer {seed}": wanted for seed in range(4)}
+        report = store.fsck()
+        assert report.clean, str(report)
+        assert (report.checked, report.leftovers) == (len(wanted), 0)
+
+
+def test_collecting_while_others_put_and_hold(tmp_path: Path) -> None:
+    holders = [_start("hold_and_forget", tmp_path, seed) for seed in range(3)]
+    collector = _start("collect", tmp_path, 0)
+    for process in holders:
+        _finish(process)
+    freed = int(_finish(collector))
+    # The collector was at work all the time, or this test shows nothing.
+    assert freed > 100_000
+    assert FileStore(tmp_path).fsck().clean
