@@ -32,10 +32,17 @@ def _start(role: str, directory: Path, number: int) -> subprocess.Popen[str]:
     )
 
 
-def _finish(process: subprocess.Popen[str]) -> str:
-    output, _ = process.communicate(timeout=60)
-    assert process.returncode == 0
-    return output
+def _run_together(directory: Path, *roles: tuple[str, int]) -> list[str]:
+    """Run workers at the same time; what each of them wrote."""
+    processes = [_start(role, directory, number) for role, number in roles]
+    try:
+        outputs = [process.communicate(timeout=60)[0] for process in processes]
+    finally:
+        for process in processes:
+            process.kill()
+            process.communicate()
+    assert [process.returncode for process in processes] == [0] * len(processes)
+    return outputs
 
 
 @pytest.fixture
@@ -98,9 +105,7 @@ def test_killed_writers_200_times(nursery: subprocess.Popen[str], tmp_path: Path
 
 
 def test_concurrent_writers_of_the_same_parameters(tmp_path: Path) -> None:
-    processes = [_start("put_all", tmp_path, seed) for seed in range(4)]
-    for process in processes:
-        _finish(process)
+    _run_together(tmp_path, *[("put_all", seed) for seed in range(4)])
     wanted = {worker.parameter(number).digest for number in range(worker.NUMBERS)}
     with FileStore(tmp_path) as store:
         assert set(store.digests()) == wanted
@@ -111,11 +116,10 @@ def test_concurrent_writers_of_the_same_parameters(tmp_path: Path) -> None:
 
 
 def test_collecting_while_others_put_and_hold(tmp_path: Path) -> None:
-    holders = [_start("hold_and_forget", tmp_path, seed) for seed in range(3)]
-    collector = _start("collect", tmp_path, 0)
-    for process in holders:
-        _finish(process)
-    freed = int(_finish(collector))
+    outputs = _run_together(
+        tmp_path, *[("hold_and_forget", seed) for seed in range(3)], ("collect", 0)
+    )
+    freed = int(outputs[-1])
     # The collector was at work all the time, or this test shows nothing.
     assert freed > 100_000
     assert FileStore(tmp_path).fsck().clean

@@ -78,12 +78,13 @@ def hold_and_forget(directory: str, seed: int) -> None:
     """Put, hold, read, release: the collector must never come in between.
 
     Files are made to look old after their release, so that the collector may take them at once.
+    Each holder has parameters of its own: it must not age what another has just put.
     """
     chance = random.Random(seed)
     store = FileStore(directory, grace_seconds=60, durable=False)
     deadline = time.monotonic() + 1.5
     while time.monotonic() < deadline:
-        digest = store.put(parameter(chance.choice((1, 2, 3, 4))))
+        digest = store.put(parameter(4 * seed + chance.randrange(4)))
         store.hold(f"holder {seed}", [digest])
         FileStore(directory).get(digest)
         store.release(f"holder {seed}")
