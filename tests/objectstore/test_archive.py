@@ -89,7 +89,7 @@ def test_manifest_round_trip(manifest: dict[str, object]) -> None:
 
 
 def test_equal_content_gives_equal_files() -> None:
-    parameters = [Blob.of([1.0]), Strings.of(["a"]), Blob.of(7)]
+    parameters: list[Parameter] = [Blob.of([1.0]), Strings.of(["a"]), Blob.of(7)]
     one = _bytes({"a": 1, "b": 2}, *parameters)
     assert one == _bytes({"b": 2, "a": 1}, *reversed(parameters))
 
