@@ -9,7 +9,8 @@ until somebody reads it, so fusing is calling and a concatenation is a list. A p
     y = e.map(x, lambda j, v: f"({v} * 2.0)")        a new vector, computed where it is read
     z = e.hold(x)                                    the same vector, written to scratch once
 
-`j` is always the column number in the whole vector, as an expression. Everything emitted is a
+The `j` handed to functions is the column number in the whole vector, as an expression; asking for
+an element emits lines that compute it, so ask inside the loop that uses it. Everything emitted is a
 Python expression or statement over int64 addresses and numbers, in the vocabulary of
 `oven.intrinsics`; widths, addresses and fitted numbers come from the parameter table, so the text
 depends on structure alone.
@@ -31,16 +32,20 @@ Push = Callable[[str, str], None]
 class ScalarValue(NamedTuple):
     """One number per row: an expression that is cheap to repeat (a local or a literal).
 
-    A string is two expressions: its address and its length in bytes.
+    A string is the address of its cell: two int64, where its UTF-8 bytes are and how many. A
+    length of -1 is None, of -2 NaN.
     """
 
     expr: str
     dtype: str
-    length: str = ""
 
 
 class Part(NamedTuple):
-    """A run of consecutive columns of a vector, `size` of them from column `start`."""
+    """A run of consecutive columns of a vector, `size` of them from column `start`.
+
+    `at` takes the position within the part and may emit lines; `each` pushes (column number in
+    the whole vector, value).
+    """
 
     start: str
     size: str
@@ -144,14 +149,22 @@ class Emitter(Protocol):
         """A way to read any element cheaply, any number of times (held if it has to be)."""
 
     def map(
-        self, function: Callable[..., str], *values: RowValue, dtype: str, width: int
+        self,
+        function: Callable[..., str],
+        *values: RowValue,
+        dtype: str,
+        width: int,
+        keeps_zero: bool = False,
     ) -> VectorValue:
-        """A vector whose element j is function(j, element j of each value); scalars repeat."""
+        """A vector whose element j is function(j, element j of each value); scalars repeat.
+
+        With `keeps_zero`, sparse parts stay sparse; otherwise they are held first.
+        """
 
     def dense(
-        self, dtype: str, width: int, at: At, *, size: str | None = None
+        self, dtype: str, width: int, at: At, *, size: str | None = None, stored: bool = False
     ) -> VectorValue:
-        """A vector that says its elements."""
+        """A vector that says its elements (`stored`: each is one load)."""
 
     def sparse(
         self, dtype: str, width: int, each: Callable[[Push], None], *, size: str | None = None

@@ -171,7 +171,7 @@ class Op:
         """The static facts that change the emitted code (all else arrives as parameters)."""
         return ()
 
-    def emit(self, e: Emitter, *inputs: RowValue) -> RowValue:
+    def emit(self, e: Emitter, *inputs: Any) -> RowValue:
         """Native code for one row of a fused stage."""
         raise NotImplementedError(f"{self.name}.emit")
 

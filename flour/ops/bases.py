@@ -80,6 +80,7 @@ class Elementwise(Op, abstract=True):
             x,
             dtype=dtype,
             width=x.width,
+            keeps_zero=self.keeps_zero,
         )
 
 

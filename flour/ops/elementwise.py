@@ -140,7 +140,11 @@ class Cast(Elementwise):
         if isinstance(x, ScalarValue):
             return e.let(e.cast(x.expr, x.dtype, self.dtype), self.dtype)
         return e.map(
-            lambda _, v: e.cast(v, x.dtype, self.dtype), x, dtype=self.dtype, width=x.width
+            lambda _, v: e.cast(v, x.dtype, self.dtype),
+            x,
+            dtype=self.dtype,
+            width=x.width,
+            keeps_zero=True,
         )
 
 

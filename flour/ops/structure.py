@@ -94,13 +94,9 @@ class Select(Op):
         return x.columns(picked) if isinstance(x, Sparse) else x[:, picked]
 
     def emit(self, e: Emitter, x: VectorValue) -> RowValue:  # type: ignore[override]  # by infer
-        source = x if x.dense and len(x.parts) == 1 else e.hold(x)
-        at = source.parts[0].at
-        assert at is not None
+        at = e.indexable(x)
         return e.dense(
-            x.dtype,
-            len(self.columns),
-            lambda j: at(e.at(self.columns, j, "int64")),
+            x.dtype, len(self.columns), lambda j: at(e.at(self.columns, j, "int64")), stored=True
         )
 
 
@@ -118,14 +114,14 @@ class Element(Op):
         return x[:, self.column]
 
     def emit(self, e: Emitter, x: VectorValue) -> RowValue:  # type: ignore[override]  # by infer
-        source = x if x.dense and len(x.parts) == 1 else e.hold(x)
-        at = source.parts[0].at
-        assert at is not None
-        return e.let(at(e.size(self.column)), x.dtype)
+        return e.let(e.indexable(x)(e.size(self.column)), x.dtype)
 
 
 class Take(Op):
-    """The entry of a table for each index: class labels, cluster numbers, encoded targets."""
+    """The entry of a table for each index: class labels, cluster numbers, encoded targets.
+
+    An index outside the table means its nearest end, so that no number can read past it.
+    """
 
     method = ""
     table: Array
@@ -137,18 +133,24 @@ class Take(Op):
         return Scalar(dtype) if isinstance(kind, Scalar) else Vector(kind.width, dtype)
 
     def reference(self, x: Columns) -> Columns:
-        return self.table.array[x]
+        return self.table.array[np.clip(x, 0, len(self.table) - 1)]
 
     def emit(self, e: Emitter, x: RowValue) -> RowValue:
         from flour.emission import ScalarValue  # noqa: PLC0415 (only while baking)
 
         dtype = str(self.table.dtype.name)
-        address = e.address(self.table)
+        address, last = e.address(self.table), e.size(len(self.table) - 1)
+
+        def entry(index: str) -> str:
+            return e.load(address, f"min(max({index}, 0), {last})", dtype, constant=True)
+
         if isinstance(x, ScalarValue):
-            return e.let(e.load(address, x.expr, dtype, constant=True), dtype)
-        return e.map(
-            lambda _, v: e.load(address, v, dtype, constant=True), x, dtype=dtype, width=x.width
-        )
+            return e.let(entry(x.expr), dtype)
+        return e.map(lambda _, v: entry(v), x, dtype=dtype, width=x.width)
+
+    def check(self) -> None:
+        if self.table.array.ndim != 1 or not len(self.table):
+            raise ParameterError("a table has at least one entry, in one dimension")
 
 
 class TakeText(Op):
@@ -163,7 +165,8 @@ class TakeText(Op):
         return Scalar("string") if isinstance(kind, Scalar) else Vector(kind.width, "string")
 
     def reference(self, x: Columns) -> Columns:
-        return np.array([*self.table.to_list(), None], dtype=object)[:-1][x]
+        table = np.array([*self.table.to_list(), None], dtype=object)[:-1]
+        return table[np.clip(x, 0, len(table) - 1)]
 
 
 def take(table: Any) -> Op:  # noqa: ANN401 (numbers or strings)

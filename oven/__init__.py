@@ -1,0 +1,27 @@
+"""Oven: a program becomes native code.
+
+    plan = oven.bake(flow)          rewrite, cut into stages, emit, compile
+    plan.run(rows)                  {output name: array}
+    plan.save(path)                 data, never code
+    oven.load(path)                 checked on the way in
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from oven.bake import bake
+from oven.plan import Plan
+
+if TYPE_CHECKING:
+    from oven.saved import load
+
+__all__ = ["Plan", "bake", "load"]
+
+
+def __getattr__(name: str) -> object:
+    if name == "load":
+        from oven.saved import load
+
+        return load
+    raise AttributeError(f"module 'oven' has no attribute {name!r}")

@@ -1,0 +1,52 @@
+"""Run consecutive native stages as one native call, a tile of rows at a time.
+
+The program is a table of int64:
+
+    [stages, rows a tile, then for each stage: function, parameters, columns,
+     then for each of its columns: (mode, where, stride)]
+
+with mode 0 for column `where` of the caller's io table and 1 for a buffer at scratch + `where`.
+The scratch memory starts with room for one stage's io table.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+SOURCE = '''\
+def run_stages(program, io, n, scratch):
+    stages = ldc_int64(program, 0)
+    tile = ldc_int64(program, 1)
+    done = 0
+    while done < n:
+        rows = min(tile, n - done)
+        cursor = 2
+        for s in range(stages):
+            function = ldc_int64(program, cursor)
+            params = ldc_int64(program, cursor + 1)
+            columns = ldc_int64(program, cursor + 2)
+            cursor += 3
+            for c in range(columns):
+                where = ldc_int64(program, cursor + 1)
+                stride = ldc_int64(program, cursor + 2)
+                if ldc_int64(program, cursor) == 0:
+                    stride = ld_int64(io, 2 * where + 1)
+                    where = ld_int64(io, 2 * where) + done * stride
+                else:
+                    where = scratch + where
+                st_int64(scratch, 2 * c, where)
+                st_int64(scratch, 2 * c + 1, stride)
+                cursor += 3
+            call_stage(function, params, scratch, rows, scratch)
+        done += rows
+    return 0
+'''
+NAME = "run_stages"
+
+
+class Wire(NamedTuple):
+    """Where one column of a stage is: an external column, or a tile buffer in scratch."""
+
+    mode: int
+    where: int
+    stride: int

@@ -1,0 +1,36 @@
+"""What can go wrong between a program and its native code.
+
+    FlourError (flour.errors)
+    ├── CompileError     our emitted code did not compile: a bug here, the source is attached
+    ├── RewriteError     a rule broke an invariant, or the rules never came to rest
+    └── DamagedPlan      a saved plan is not what a plan can be
+"""
+
+from __future__ import annotations
+
+from flour.errors import FlourError
+
+
+class CompileError(FlourError):
+    """Emitted code did not compile; the source is attached."""
+
+    source: str = ""
+
+    @classmethod
+    def of(cls, name: str, source: str, message: str) -> CompileError:
+        """The error for this stage, with its source."""
+        made = cls(
+            f"stage {name} did not compile",
+            found=message.strip().splitlines()[0][:200] if message.strip() else None,
+            hint="this is a bug in the emitter; PRETZEL_DEBUG=4 prints the source",
+        )
+        made.source = source
+        return made
+
+
+class RewriteError(FlourError):
+    """A rule broke an invariant, or the rules never came to rest."""
+
+
+class DamagedPlan(FlourError):
+    """A saved plan is not what a plan can be."""

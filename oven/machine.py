@@ -1,0 +1,112 @@
+"""Object code to callable addresses, with llvmlite alone: serving never imports numba."""
+
+from __future__ import annotations
+
+import ctypes
+import ctypes.util
+import threading
+from functools import cache
+from typing import Any
+
+import llvmlite.binding as llvm
+
+_lock = threading.Lock()
+_LIBM = (
+    "exp expf expm1 expm1f log logf log1p log1pf log2 log2f log10 log10f sin sinf cos cosf tan tanf "
+    "sinh sinhf cosh coshf tanh tanhf erf erff pow powf floor floorf ceil ceilf trunc truncf fmod "
+    "fmodf rint rintf ldexp lgamma lgammaf memcpy memset memmove memcmp atan atanf asin acos "
+    "cbrt cbrtf nearbyint nearbyintf round roundf exp2 exp2f asinh asinhf fmin fmax"
+).split()
+
+
+@cache
+def target_machine() -> Any:
+    """The machine this process runs on, with everything its CPU can do."""
+    return _machine()
+
+
+def _machine() -> Any:
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    target = llvm.Target.from_default_triple()
+    return target.create_target_machine(
+        cpu=llvm.get_host_cpu_name(),
+        features=llvm.get_host_cpu_features().flatten(),
+        opt=3,
+        # Absolute 64-bit addresses: the loader's handling of offsets from a global table goes
+        # wrong once several objects are loaded, and sections may land anywhere.
+        reloc="static",
+        codemodel="large",
+        jit=True,
+    )
+
+
+@cache
+def fingerprint() -> str:
+    """What object code depends on besides its source: the CPU and the code generator."""
+    features = llvm.get_host_cpu_features().flatten()
+    return f"{llvm.get_default_triple()} {llvm.get_host_cpu_name()} {features} {_version()}"
+
+
+def _version() -> str:
+    import llvmlite  # noqa: PLC0415 (only for its version)
+
+    return f"llvmlite {llvmlite.__version__}"
+
+
+class _Loader:
+    """The one engine that holds all loaded code; it owns a target machine of its own."""
+
+    def __init__(self) -> None:
+        _know_libm()
+        self._machine = _machine()
+        self._engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), self._machine)
+        self._kept: list[Any] = []
+
+    def load(self, code: bytes, symbol: str) -> int:
+        """Make object code executable and return the address of a function in it."""
+        found = int(self._engine.get_function_address(symbol))
+        if found:
+            return found
+        item = llvm.ObjectFileRef.from_data(code)
+        self._engine.add_object_file(item)
+        self._engine.finalize_object()
+        return int(self._engine.get_function_address(symbol))
+
+
+@cache
+def _loader() -> _Loader:
+    return _Loader()
+
+
+def load(code: bytes, symbol: str) -> int:
+    """The address of a function of this object code, loading it unless that was done before."""
+    with _lock:
+        address = _loader().load(code, symbol)
+    if not address:
+        raise LookupError(f"the object code does not define {symbol}")
+    return address
+
+
+@cache
+def _know_libm() -> None:
+    library = ctypes.CDLL(ctypes.util.find_library("m"))
+    process = ctypes.CDLL(None)
+    for name in _LIBM:
+        for where in (library, process):
+            function = getattr(where, name, None)
+            if function is not None:
+                llvm.add_symbol(name, ctypes.cast(function, ctypes.c_void_p).value)
+                break
+
+
+#: numba's calling convention: status = f(&result, &error, params, io, n, scratch).
+STAGE = ctypes.CFUNCTYPE(
+    ctypes.c_int32,
+    ctypes.c_void_p,
+    ctypes.c_void_p,
+    ctypes.c_int64,
+    ctypes.c_int64,
+    ctypes.c_int64,
+    ctypes.c_int64,
+)

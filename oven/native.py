@@ -1,0 +1,247 @@
+"""Emitted source to object code. The only file that knows numba.
+
+A stage is one function `stage(params, io, n, scratch)` of four int64: the address of the parameter
+table, of the input and output columns, the number of rows, and the address of scratch memory. It
+is written in the vocabulary below, over raw addresses, so that the object code allocates nothing,
+raises nothing, needs no interpreter and can be loaded by a process that never imports numba.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import llvmlite.binding as llvm
+import numba
+from llvmlite import ir
+from numba import njit, types
+from numba.core import cgutils
+from numba.core.errors import NumbaError
+from numba.extending import intrinsic
+
+from oven.errors import CompileError
+
+NUMBA_TYPES: dict[str, Any] = {
+    "float64": types.float64,
+    "float32": types.float32,
+    "int64": types.int64,
+    "int32": types.int32,
+    "int16": types.int16,
+    "int8": types.int8,
+    "uint64": types.uint64,
+    "uint32": types.uint32,
+    "uint16": types.uint16,
+    "uint8": types.uint8,
+    "bool": types.boolean,
+}
+# Python's error model tests every float division for zero and raises, which also stops the
+# vectoriser: 2,000 x 100 divisions cost 199 us instead of 34. numpy's divides as hardware does.
+OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy", "_nrt": False}
+SIGNATURE = types.int64(types.int64, types.int64, types.int64, types.int64)
+
+
+class Compiled(NamedTuple):
+    """One stage as relocatable machine code."""
+
+    symbol: str
+    code: bytes
+    llvm: str
+
+
+# --- the vocabulary: memory ---------------------------------------------------------------------
+
+
+def _pointer(builder: Any, base: Any, index: Any, kind: Any) -> Any:
+    storage = ir.IntType(8) if kind is types.boolean else _storage(kind)
+    address = builder.inttoptr(base, storage.as_pointer())
+    return builder.gep(address, [index], source_etype=storage)
+
+
+def _storage(kind: Any) -> Any:
+    if kind is types.float64:
+        return ir.DoubleType()
+    return ir.FloatType() if kind is types.float32 else ir.IntType(kind.bitwidth)
+
+
+def _load(kind: Any, *, constant: bool) -> Any:
+    def load(typingctx: Any, base: Any, index: Any) -> Any:
+        def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            where = _pointer(builder, args[0], args[1], kind)
+            value = builder.load(where, typ=where.gep_type if hasattr(where, "gep_type") else None)
+            if constant:
+                value.set_metadata("invariant.load", builder.module.add_metadata([]))
+            if kind is types.boolean:
+                return builder.icmp_unsigned("!=", value, ir.Constant(value.type, 0))
+            return value
+
+        return kind(types.int64, types.int64), code
+
+    return intrinsic(load)
+
+
+def _store(kind: Any) -> Any:
+    def store(typingctx: Any, base: Any, index: Any, value: Any) -> Any:
+        def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            stored = args[2]
+            if kind is types.boolean:
+                stored = builder.zext(stored, ir.IntType(8))
+            builder.store(stored, _pointer(builder, args[0], args[1], kind))
+            return context.get_dummy_value()
+
+        return types.void(types.int64, types.int64, kind), code
+
+    return intrinsic(store)
+
+
+def _loose_add(kind: Any) -> Any:
+    """a + b in any order, fused with a product if it is one: what lets a sum use SIMD."""
+
+    def add(typingctx: Any, left: Any, right: Any) -> Any:
+        def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            return builder.fadd(args[0], args[1], flags=("reassoc", "contract", "nsz"))
+
+        return kind(kind, kind), code
+
+    return intrinsic(add)
+
+
+def _loose_mul(kind: Any) -> Any:
+    """a * b that may be fused into a sum."""
+
+    def mul(typingctx: Any, left: Any, right: Any) -> Any:
+        def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            return builder.fmul(args[0], args[1], flags=("contract",))
+
+        return kind(kind, kind), code
+
+    return intrinsic(mul)
+
+
+@intrinsic
+def call_stage(
+    typingctx: Any, function: Any, params: Any, io: Any, n: Any, scratch: Any
+) -> Any:
+    """Call a compiled stage by its address, in numba's calling convention."""
+
+    def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        word, pointer = ir.IntType(64), ir.IntType(8).as_pointer()
+        kind = ir.FunctionType(ir.IntType(32), [pointer, pointer, word, word, word, word])
+        result = builder.bitcast(cgutils.alloca_once(builder, word), pointer)
+        error = builder.bitcast(cgutils.alloca_once(builder, pointer), pointer)
+        target = builder.inttoptr(args[0], kind.as_pointer())
+        builder.call(target, [result, error, *args[1:]])
+        return ir.Constant(word, 0)
+
+    return types.int64(*([types.int64] * 5)), code
+
+
+# --- the vocabulary: functions ------------------------------------------------------------------
+
+
+def maximum(a: Any, b: Any) -> Any:
+    """The larger; NaN if either is NaN."""
+    return a if a > b or a != a else b  # noqa: PLR0124 (the definition of NaN)
+
+
+def minimum(a: Any, b: Any) -> Any:
+    """The smaller; NaN if either is NaN."""
+    return a if a < b or a != a else b  # noqa: PLR0124 (the definition of NaN)
+
+
+def clip(x: Any, low: Any, high: Any) -> Any:
+    """x limited to [low, high]; NaN stays NaN."""
+    return minimum(maximum(x, low), high)
+
+
+def sigmoid(x: Any) -> Any:
+    """1 / (1 + exp(-x)) without overflow in either tail."""
+    tail = math.exp(-abs(x))
+    if x >= 0:
+        return type_of(x, 1) / (type_of(x, 1) + tail)
+    return tail / (type_of(x, 1) + tail)
+
+
+@intrinsic
+def type_of(typingctx: Any, like: Any, value: Any) -> Any:
+    """The whole number `value` in the type of `like`."""
+
+    def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return context.cast(builder, args[1], signature.args[1], signature.return_type)
+
+    return like(like, value), code
+
+
+FUNCTIONS: dict[str, Callable[..., Any]] = {}
+
+
+def vocabulary() -> dict[str, Any]:
+    """The names emitted code may use; made once."""
+    if not _vocabulary:
+        _vocabulary.update(_make_vocabulary())
+    return _vocabulary
+
+
+_vocabulary: dict[str, Any] = {}
+
+
+def _make_vocabulary() -> dict[str, Any]:
+    made: dict[str, Any] = {"math": math, "abs": abs, "int": int, "min": min, "max": max, "range": range}
+    made["call_stage"] = call_stage
+    made |= {name: getattr(math, name) for name in _MATH}
+    for name, kind in NUMBA_TYPES.items():
+        made[f"ld_{name}"] = _load(kind, constant=False)
+        made[f"ldc_{name}"] = _load(kind, constant=True)
+        made[f"st_{name}"] = _store(kind)
+        made[name] = kind
+        if name.startswith("float"):
+            made[f"loose_add_{name}"] = _loose_add(kind)
+            made[f"loose_mul_{name}"] = _loose_mul(kind)
+    for function in (maximum, minimum):
+        globals()[function.__name__] = made[function.__name__] = njit(function, **OPTIONS)
+    for function in (clip, sigmoid):
+        made[function.__name__] = njit(function, **OPTIONS)
+    return made
+
+
+_MATH = "sqrt exp expm1 log log1p log2 log10 sin cos tan sinh cosh tanh floor ceil trunc erf".split()
+
+
+# --- compiling ----------------------------------------------------------------------------------
+
+
+def compile_source(source: str, name: str) -> Compiled:
+    """Object code of the function `name` in the source."""
+    space = dict(vocabulary())
+    exec(compile(source, f"<{name}>", "exec"), space)  # noqa: S102 (our own emitted text)
+    try:
+        made = njit(SIGNATURE, no_cpython_wrapper=True, no_cfunc_wrapper=True, **OPTIONS)(
+            space[name]
+        )
+    except NumbaError as problem:
+        raise CompileError.of(name, source, str(problem)) from problem
+    result = made.overloads[SIGNATURE.args]
+    text = result.library.get_llvm_str()
+    return Compiled(result.fndesc.llvm_func_name, _object(text), text)
+
+
+def _object(text: str) -> bytes:
+    from oven.machine import target_machine  # noqa: PLC0415 (shared with loading)
+
+    return bytes(target_machine().emit_object(llvm.parse_assembly(text)))
+
+
+def assembly(text: str) -> str:
+    """The machine code of LLVM IR, as text."""
+    from oven.machine import target_machine  # noqa: PLC0415 (as above)
+
+    return str(target_machine().emit_assembly(llvm.parse_assembly(text)))
+
+
+def versions() -> str:
+    """What else the machine code depends on, for cache keys."""
+    return f"numba {numba.__version__}"
+
+
+__all__ = ["Compiled", "assembly", "cgutils", "compile_source", "re", "versions", "vocabulary"]

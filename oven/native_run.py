@@ -1,0 +1,148 @@
+"""Consecutive native stages bound to their parameters: one native call over raw addresses."""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from flour.types import Vector
+from objectstore import Blob
+from oven import cache, driver, machine
+from oven.emitter import Slot
+from oven.ports import Port
+from oven.stages import Stage, Value, row_bytes
+
+#: Rows a tile: enough to amortise a stage's call, few enough that its columns stay in cache.
+TILE_BYTES = 128 * 1024
+MAX_TILE = 256
+_ALIGN = 64
+
+
+class NativeRun:
+    """Native stages that follow each other, ready to be called."""
+
+    def __init__(self, stages: Sequence[Stage], wanted: Iterable[Value]) -> None:
+        self.stages = tuple(stages)
+        made = {item for stage in stages for item in stage.outputs}
+        read = dict.fromkeys(value for stage in stages for value in stage.inputs)
+        #: What the caller provides and receives, in the order of the io table.
+        self.inputs = tuple(value for value in read if value not in made)
+        outside = set(wanted)
+        self.outputs = tuple(
+            item for stage in stages for item in stage.outputs if item in outside
+        )
+        self._externals: dict[Value, int] = {
+            value: place for place, value in enumerate((*self.inputs, *self.outputs))
+        }
+        self._lay_out()
+        self._bind()
+
+    # --- memory ------------------------------------------------------------------------------
+
+    def _lay_out(self) -> None:
+        """Decide the tile's rows and where its buffers are in scratch memory."""
+        inner = [n for s in self.stages for n in s.outputs if n not in self._externals]
+        row = sum(row_bytes(value.type) for value in (*inner, *self._externals))
+        self.tile = max(4, min(MAX_TILE, TILE_BYTES // max(row, 1)))
+        columns = max(len(stage.inputs) + len(stage.outputs) for stage in self.stages)
+        self._wires: dict[Value, driver.Wire] = {
+            value: driver.Wire(0, place, 0) for value, place in self._externals.items()
+        }
+        size = _aligned(16 * columns)
+        for item in inner:
+            self._wires[item] = driver.Wire(1, size, row_bytes(item.type))
+            size += _aligned(self.tile * row_bytes(item.type))
+        self._row_scratch = size
+        self.scratch_bytes = size + max(_scratch(stage.slots) for stage in self.stages)
+
+    def _bind(self) -> None:
+        """Find the code and write the tables that lead it to this plan's parameters."""
+        self._kept: list[Any] = []
+        table: list[int] = [len(self.stages), self.tile]
+        for stage in self.stages:
+            columns = [self._wires[value] for value in (*stage.inputs, *stage.outputs)]
+            table += [cache.address(stage.source, stage.name), self._parameters(stage.slots)]
+            table += [len(columns), *(number for wire in columns for number in wire)]
+        self._table = np.array(table, np.int64)
+        address = cache.address(driver.SOURCE, driver.NAME)
+        self._call = machine.STAGE(address)
+        self.entry = (address, self._table.ctypes.data)
+        self._local = threading.local()
+
+    def _parameters(self, slots: Sequence[Slot]) -> int:
+        """The address of a stage's parameter table."""
+        table = np.zeros(max(len(slots), 1), np.int64)
+        offset = self._row_scratch
+        for place, slot in enumerate(slots):
+            if slot.parameter is not None:
+                assert isinstance(slot.parameter, Blob), "code reads arrays, never string tables"
+                self._kept.append(slot.parameter)
+                table[place] = slot.parameter.array.ctypes.data
+            elif slot.number is not None:
+                table[place] = np.float64(slot.number).view(np.int64)
+            elif slot.scratch is not None:
+                table[place] = offset
+                offset += _aligned(slot.scratch)
+            else:
+                table[place] = slot.size
+        self._kept.append(table)
+        return int(table.ctypes.data)
+
+    # --- running -----------------------------------------------------------------------------
+
+    def run(self, values: Mapping[Value, Any], rows: int) -> dict[Value, NDArray[Any]]:
+        """Every output for these columns."""
+        kept = [_contiguous(values[value], value) for value in self.inputs]
+        made = [_empty(value, rows) for value in self.outputs]
+        io: list[int] = []
+        for array in (*kept, *made):
+            io += [array.ctypes.data, array.strides[0] if array.ndim else 0]
+        table = np.array(io, np.int64)
+        self._invoke(table.ctypes.data, rows)
+        return dict(zip(self.outputs, made, strict=True))
+
+    def _invoke(self, io: int, rows: int) -> None:
+        scratch = self._scratch()
+        self._call(scratch[1], scratch[1] + 8, self.entry[1], io, rows, scratch[2])
+
+    def _scratch(self) -> tuple[Any, int, int]:
+        """This thread's scratch memory: (owner, address of the result cell, address)."""
+        found: tuple[Any, int, int] | None = getattr(self._local, "scratch", None)
+        if found is None:
+            memory = ctypes.create_string_buffer(self.scratch_bytes + 2 * _ALIGN + 16)
+            start = _aligned(ctypes.addressof(memory) + 16)
+            found = self._local.scratch = (memory, ctypes.addressof(memory), start)
+        return found
+
+
+def _aligned(size: int) -> int:
+    return -(-size // _ALIGN) * _ALIGN
+
+
+def _scratch(slots: Sequence[Slot]) -> int:
+    return sum(_aligned(slot.scratch) for slot in slots if slot.scratch is not None)
+
+
+def _empty(value: Value, rows: int) -> NDArray[Any]:
+    kind = value.type
+    assert not isinstance(value, Port)
+    if isinstance(kind, Vector):
+        return np.empty((rows, kind.width), kind.dtype)
+    return np.empty(rows, kind.dtype)  # type: ignore[union-attr]  # native columns have a dtype
+
+
+def _contiguous(array: NDArray[Any], value: Value) -> NDArray[Any]:
+    """Rows may be apart, but the columns of a row lie side by side."""
+    dtype = value.type.dtype  # type: ignore[union-attr]  # native columns have a dtype
+    if dtype == "string":
+        from oven.cells import cells
+
+        return cells(array)
+    if array.dtype != dtype or (array.ndim == 2 and array.strides[1] != array.itemsize):
+        return np.ascontiguousarray(array, dtype)
+    return array

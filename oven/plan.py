@@ -1,0 +1,147 @@
+"""Plan: a program baked into stages, frozen, ready to run any number of times from any thread."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from flour.coerce import coerce, native_types
+from flour.flow import Flow
+from flour.node import Node
+from flour.op import Columns
+from flour.ops.source import Source
+from flour.reference import apply_op, public
+from flour.sparse import Sparse
+from flour.types import Type, Vector
+from oven.native_run import NativeRun
+from oven.ports import Port, View, find_ports, pack
+from oven.stages import PYTHON, Stage, Value, cut
+
+
+class Plan:
+    """Native code for a program: a pure function from named columns to named columns."""
+
+    def __init__(self, flow: Flow, optimised: Flow, *, exact: bool = False) -> None:
+        self.flow, self.optimised, self.exact = flow, optimised, exact
+        self._roots = tuple(optimised.outputs.values())
+        self._views: Mapping[Node, View] = find_ports(self._roots)
+        self.stages = tuple(cut(self._roots, self._views, exact=exact))
+        self.steps = self._steps()
+        self._variants: dict[tuple[Type, ...], Plan] = {}
+
+    @property
+    def inputs(self) -> dict[str, Type]:
+        """The named inputs and their types."""
+        return self.flow.inputs()
+
+    @property
+    def outputs(self) -> dict[str, Type]:
+        """The named outputs and their types."""
+        return self.flow.types
+
+    def _steps(self) -> tuple[NativeRun | Stage, ...]:
+        """Native stages that follow each other become one native call."""
+        steps: list[NativeRun | Stage] = []
+        pending: list[Stage] = []
+        for place, stage in enumerate(self.stages):
+            if stage.kind == PYTHON:
+                self._close(pending, place, steps)
+                steps.append(stage)
+            else:
+                pending.append(stage)
+        self._close(pending, len(self.stages), steps)
+        return tuple(steps)
+
+    def _close(self, pending: list[Stage], end: int, steps: list[NativeRun | Stage]) -> None:
+        if pending:
+            later = {value for stage in self.stages[end:] for value in stage.inputs}
+            steps.append(NativeRun(pending, later | set(self._roots)))
+            pending.clear()
+
+    # --- running -----------------------------------------------------------------------------
+
+    def run(self, data: object) -> dict[str, Any]:
+        """Every output for a block of rows.
+
+        Data of another float width or sparsity than the program was made for runs on a plan of its
+        own, as the training library would compute in that width; it is baked when first met.
+        """
+        kinds = native_types(self.inputs, data)
+        if kinds != self.inputs:
+            return self.variant(kinds)._run(data)
+        return self._run(data)
+
+    def variant(self, kinds: Mapping[str, Type]) -> Plan:
+        """The plan of the same program over other input types."""
+        key = tuple(kinds.values())
+        if key not in self._variants:
+            from oven.bake import bake
+
+            self._variants[key] = bake(self.flow.retype(**kinds), exact=self.exact)
+        return self._variants[key]
+
+    def _run(self, data: object) -> dict[str, Any]:
+        columns, rows = coerce(self.inputs, data)
+        made = self._run_columns(columns, rows)
+        return {name: public(value, self.optimised.outputs[name].type) for name, value in made.items()}
+
+    def _run_columns(self, columns: Columns, rows: int) -> dict[str, Columns]:
+        """Every output for columns that already are what the inputs' types say."""
+        values: dict[Value, Any] = {}
+        for step in self.steps:
+            if isinstance(step, NativeRun):
+                given = {value: self._native(value, values, columns) for value in step.inputs}
+                values |= step.run(given, rows)
+            else:
+                values |= self._interpret(step.nodes[0], values, columns)
+        return {
+            name: self._output(item, values, columns)
+            for name, item in self.optimised.outputs.items()
+        }
+
+    def _native(self, value: Value, values: Mapping[Value, Any], columns: Columns) -> Any:
+        """A column as native code reads it: dense."""
+        found = pack(value, columns) if isinstance(value, Port) else values[value]
+        return found.toarray() if isinstance(found, Sparse) else found
+
+    def _interpret(
+        self, item: Node, values: Mapping[Value, Any], columns: Columns
+    ) -> dict[Value, Any]:
+        inputs = [self._value(source, values, columns) for source in item.inputs]
+        with np.errstate(all="ignore"):
+            return {item: apply_op(item, inputs)}
+
+    def _value(self, item: Node, values: Mapping[Value, Any], columns: Columns) -> Any:
+        """The value of any node that is an input, was picked from one, or has been computed."""
+        if item in values:
+            return values[item]
+        if isinstance(item.op, Source):
+            return columns[item.op.label]
+        return apply_op(item, [self._value(source, values, columns) for source in item.inputs])
+
+    def _output(self, item: Node, values: Mapping[Value, Any], columns: Columns) -> Any:
+        value = self._value(item, values, columns)
+        if isinstance(item.type, Vector) and item.type.sparse and not isinstance(value, Sparse):
+            return Sparse.of(value)
+        return value
+
+    # --- looking and keeping -------------------------------------------------------------------
+
+    def explain(self, stage: str = "stages", form: str = "text") -> str:
+        """The program at any point of its way: see docs/80-debugging.md."""
+        from oven.explain import explain
+
+        return explain(self, stage, form)
+
+    def save(self, path: str | Path) -> None:
+        """Write the plan as data: a manifest and blobs, no code."""
+        from oven.saved import save
+
+        save(self, path)
+
+    def __repr__(self) -> str:
+        kinds = ", ".join(stage.kind for stage in self.stages)
+        return f"Plan({', '.join(self.outputs)}: {kinds})"

@@ -1,0 +1,233 @@
+"""Cut a program into stages, and write each one's code.
+
+A stage is one compute-bound operator standing alone over a block of rows (`kernel`), all the
+memory-bound operators that can run in one pass over each row (`fused`), or one operator without
+native code (`python`). Stages run in order; what one leaves for a later one is a column.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from flour.emission import Column, RowValue, ScalarValue, VectorValue
+from flour.node import Node, readers, topological
+from flour.ops.source import Source
+from flour.types import Category, Record, Scalar, Text, Tokens, Type, Vector
+from objectstore import Blob
+from oven.emitter import BYTES, Body, Scope, Slot
+from oven.ports import Port, View
+
+FUSED, KERNEL, PYTHON = "fused", "kernel", "python"
+Value = Node | Port
+Views = Mapping[Node, View]
+
+
+@dataclass(frozen=True)
+class Stage:
+    """Operators that run together: what they read, what they leave, and their code."""
+
+    kind: str
+    nodes: tuple[Node, ...]
+    inputs: tuple[Value, ...]
+    outputs: tuple[Node, ...]
+    name: str = ""
+    source: str = ""
+    slots: tuple[Slot, ...] = ()
+
+    @property
+    def native(self) -> bool:
+        """Whether it is machine code."""
+        return self.kind != PYTHON
+
+
+def kind_of(item: Node) -> str:
+    """What kind of stage this node belongs in."""
+    types = [item.type, *(source.type for source in item.inputs)]
+    if not all(isinstance(kind, Scalar | Category | Vector) for kind in types):
+        return PYTHON
+    if _dtype(item.type) == "string" or isinstance(item.op, Source):
+        return PYTHON
+    if item.op.wants_kernel(*(source.type for source in item.inputs)):
+        return KERNEL
+    return FUSED if item.op.has_emit() else PYTHON
+
+
+def _dtype(kind: Type) -> str:
+    return "" if isinstance(kind, Text | Tokens | Record) else kind.dtype
+
+
+def cut(roots: Sequence[Node], views: Views, *, exact: bool = False) -> list[Stage]:
+    """The stages of a program, in an order in which they can run."""
+    wanted = _wanted(roots, views)
+    kinds = {item: kind_of(item) for item in wanted}
+    levels: dict[Node, int] = {}
+    for item in wanted:
+        levels[item] = max((_after(s, item, kinds, levels) for s in item.inputs), default=0)
+    grouped: dict[tuple[int, int, int], list[Node]] = {}
+    for place, item in enumerate(wanted):
+        # All fused operators of a level are one pass over the row; the others stand alone.
+        rank = (FUSED, KERNEL, PYTHON).index(kinds[item])
+        alone = place if rank else -1
+        grouped.setdefault((levels[item], rank, alone), []).append(item)
+    reading = readers(roots)
+    ordered = (grouped[key] for key in sorted(grouped))
+    return [_stage(nodes, kinds[nodes[0]], set(roots), reading, views, exact) for nodes in ordered]
+
+
+def _wanted(roots: Sequence[Node], views: Views) -> list[Node]:
+    """The nodes to compute, inputs before readers; what arrives at a port is not computed."""
+    needed = set(roots)
+    kept = []
+    for item in reversed(topological(roots)):
+        if item in needed and item not in views:
+            kept.append(item)
+            needed.update(item.inputs)
+    return [item for item in kept[::-1] if not isinstance(item.op, Source)]
+
+
+def _after(source: Node, item: Node, kinds: Mapping[Node, str], levels: Mapping[Node, int]) -> int:
+    """The first level at which `item` can read `source`."""
+    if source not in kinds:
+        return 0
+    together = kinds[source] == kinds[item] == FUSED
+    return levels[source] + (0 if together else 1)
+
+
+def _stage(
+    nodes: list[Node],
+    kind: str,
+    roots: set[Node],
+    reading: Mapping[Node, list[Node]],
+    views: Views,
+    exact: bool,  # noqa: FBT001 (passed straight through)
+) -> Stage:
+    inside = set(nodes)
+    outputs = tuple(n for n in nodes if n in roots or any(r not in inside for r in reading[n]))
+    inputs: dict[Value, None] = {}
+    for item in nodes:
+        for source in item.inputs:
+            if source not in inside:
+                inputs[views[source].port if source in views else source] = None
+    stage = Stage(kind, tuple(nodes), tuple(inputs), outputs)
+    if kind == PYTHON:
+        return stage
+    body = _Writer(stage, views, exact=exact).write()
+    name = "fused_rows" if kind == FUSED else "kernel_" + nodes[0].op.name.lower()
+    return Stage(
+        kind, stage.nodes, stage.inputs, outputs, name, body.text(name), tuple(body.slots)
+    )
+
+
+class _Writer:
+    """Writes one native stage."""
+
+    def __init__(self, stage: Stage, views: Views, *, exact: bool) -> None:
+        self.stage, self.views = stage, views
+        self.body = Body(exact=exact)
+        self.columns: dict[Value, Column] = {}
+        for place, value in enumerate((*stage.inputs, *stage.outputs)):
+            output = place >= len(stage.inputs)
+            self.columns[value] = self._column(value, place, "y" if output else "x")
+        self.values: dict[Node, RowValue] = {}
+
+    def _column(self, value: Value, place: int, stem: str) -> Column:
+        base, stride = self.body.fresh(stem), self.body.fresh("t")
+        self.body.head(f"{base} = ldc_int64(io, {2 * place})")
+        self.body.head(f"{stride} = ldc_int64(io, {2 * place + 1})")
+        kind = value.type
+        width = kind.width if isinstance(kind, Vector) else 1
+        size = self.body.slot("n", Slot(size=width)) if isinstance(kind, Vector) else "1"
+        return Column(base, stride, kind, size)
+
+    def write(self) -> Body:
+        """The whole stage."""
+        if self.stage.kind == KERNEL:
+            self._kernel(self.stage.nodes[0])
+        else:
+            with self.body.block("for i in range(n):"):
+                self._rows()
+        return self.body
+
+    def _kernel(self, item: Node) -> None:
+        inputs = tuple(self.columns[self._value(source)] for source in item.inputs)
+        item.op.kernel(Scope(self.body), inputs, self.columns[item])
+
+    def _value(self, source: Node) -> Value:
+        return self.views[source].port if source in self.views else source
+
+    def _rows(self) -> None:
+        inside = {item: Scope(self.body) for item in self.stage.nodes}
+        uses = {item: 0 for item in self.stage.nodes}
+        for item in self.stage.nodes:
+            for source in item.inputs:
+                if source in uses:
+                    uses[source] += 1
+        rows = {value: self._row(value) for value in self.columns}
+        for item, scope in inside.items():
+            inputs = [self._input(source, scope, rows) for source in item.inputs]
+            value = item.op.emit(scope, *inputs)
+            self.values[item] = self._settled(item, value, scope, uses[item], rows)
+
+    def _row(self, value: Value) -> str:
+        """A local holding where the current row of a column is."""
+        name = self.body.fresh("r")
+        column = self.columns[value]
+        self.body.line(f"{name} = {column.base} + i * {column.stride}")
+        return name
+
+    def _settled(
+        self, item: Node, value: RowValue, scope: Scope, uses: int, rows: Mapping[Value, str]
+    ) -> RowValue:
+        """Write an output where it belongs; compute what several read only once."""
+        if item in self.columns:
+            scope.write(value, rows[item])
+            if uses and isinstance(value, VectorValue):
+                return self._stored(item, scope, rows[item], constant=False)
+        elif uses > 1 and isinstance(value, VectorValue) and not _is_stored(value):
+            return scope.hold(value)
+        return value
+
+    def _input(self, source: Node, scope: Scope, rows: Mapping[Value, str]) -> RowValue:
+        if source in self.values:
+            return self.values[source]
+        view = self.views.get(source)
+        if view is None:
+            return self._stored(source, scope, rows[source], constant=True)
+        whole = self._stored(view.port, scope, rows[view.port], constant=True)
+        if view.columns is None:
+            return whole
+        assert isinstance(whole, VectorValue)
+        at = scope.indexable(whole)
+        if not isinstance(source.type, Vector):
+            return scope.let(at(scope.size(view.columns[0])), whole.dtype)
+        picked = Blob.of(list(view.columns), "int64")
+        return scope.dense(
+            whole.dtype, len(picked), lambda j: at(scope.at(picked, j)), stored=True
+        )
+
+    def _stored(self, value: Value, scope: Scope, row: str, *, constant: bool) -> RowValue:
+        """A column's value in the current row, read from memory."""
+        column, dtype = self.columns[value], _dtype(value.type)
+        if not isinstance(column.type, Vector):
+            return scope.let(scope.load(row, "0", dtype, constant=constant), dtype)
+        return scope.dense(
+            dtype,
+            column.type.width,
+            lambda j: scope.load(row, j, dtype, constant=constant),
+            size=column.size,
+            stored=True,
+        )
+
+
+def _is_stored(value: VectorValue) -> bool:
+    return len(value.parts) == 1 and value.parts[0].stored
+
+
+def row_bytes(kind: Type) -> int:
+    """How many bytes one row of a column takes."""
+    width = kind.width if isinstance(kind, Vector) else 1
+    return width * BYTES[_dtype(kind)]
+
+
+__all__ = ["BYTES", "Stage", "ScalarValue", "cut", "kind_of", "row_bytes"]

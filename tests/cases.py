@@ -1,0 +1,146 @@
+"""One row per operator: how to make it, what it eats, how exact its native code must be.
+
+Every test that must hold for all operators runs over this table: the reference answers with the
+type that was inferred, native code answers as the reference does (one row, many rows, no rows, odd
+values), the operator survives being written as data. An operator without a row fails the house rules.
+
+`tolerance` is relative to the magnitude of the answer (0 means bit-equal) and applies to float64;
+float32 gets the same in float32 epsilons. A tolerance above zero says why.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from flour.op import Op
+from flour.ops import elementwise, linear, link, reduce, source, structure
+from flour.types import Category, Record, Scalar, Text, Type, Vector
+
+_rng = np.random.default_rng(20181008)
+REASSOCIATES = "sums are re-associated and fused"
+LIBM = "numpy's and the C library's functions differ in the last bits"
+
+
+@dataclass(frozen=True)
+class Case:
+    """An operator, the types it eats, and how far its native code may be from the reference."""
+
+    op: Op
+    inputs: tuple[Type, ...]
+    tolerance: float = 0.0
+    why: str = ""
+    #: Values for an input where random numbers make no sense: (rng, type, rows) -> column.
+    draw: Callable[[np.random.Generator, Type, int], Any] | None = None
+    #: False where the operator has no native code yet.
+    native: bool = True
+    #: Try NaN, infinities and huge values too.
+    odd: bool = True
+    label: str = field(default="")
+
+    @property
+    def name(self) -> str:
+        """For test ids."""
+        kinds = "-".join(str(kind).replace(" ", "") for kind in self.inputs)
+        return f"{self.op.name}{self.label}-{kinds}"
+
+
+def normal(*shape: int) -> NDArray[np.float64]:
+    """Parameters of both signs."""
+    return _rng.normal(size=shape)
+
+
+def positive(*shape: int) -> NDArray[np.float64]:
+    """Parameters that can be divided by."""
+    return _rng.uniform(0.5, 2.0, size=shape)
+
+
+def rows(op: Op, *widths: int, **how: Any) -> list[Case]:
+    """The operator over vectors of these widths, in both float widths."""
+    return [
+        Case(op, tuple(Vector(width, dtype) for width in widths), **how)
+        for dtype in ("float64", "float32")
+    ]
+
+
+def sparse(op: Op, width: int, **how: Any) -> list[Case]:
+    """The operator over a sparse vector, in both float widths."""
+    return [Case(op, (Vector(width, d, sparse=True),), **how) for d in ("float64", "float32")]
+
+
+def scalars(op: Op, **how: Any) -> list[Case]:
+    """The operator over one number per row, in both float widths."""
+    return [Case(op, (Scalar(dtype),), **how) for dtype in ("float64", "float32")]
+
+
+def indices(limit: int) -> Callable[[np.random.Generator, Type, int], Any]:
+    """Draw whole numbers in [0, limit)."""
+
+    def draw(rng: np.random.Generator, kind: Type, count: int) -> Any:
+        shape = (count, kind.width) if isinstance(kind, Vector) else (count,)
+        return rng.integers(0, limit, size=shape)
+
+    return draw
+
+
+RECORD = Record((("age", Scalar("float64")), ("fare", Scalar("float64")), ("city", Category())))
+DOT = {"tolerance": 1e-13, "why": REASSOCIATES, "odd": False}
+FUNCTION = {"tolerance": 4e-15, "why": LIBM}
+
+CASES: list[Case] = [
+    # --- flour/ops/source.py
+    Case(source.Source("x", Vector(3)), ()),
+    Case(source.Field("age"), (RECORD,)),
+    Case(source.Pick(("fare", "age")), (RECORD,)),
+    *rows(source.Fill([1.0, 2.0]), 3),
+    # --- flour/ops/elementwise.py
+    *rows(elementwise.Subtract(normal(8)), 8),
+    *scalars(elementwise.Subtract(normal(1))),
+    *rows(elementwise.Add(normal(1)), 8),
+    *rows(elementwise.Multiply(normal(8)), 8),
+    *sparse(elementwise.Multiply(normal(8)), 8),
+    *rows(elementwise.Divide(positive(8)), 8),
+    *sparse(elementwise.Divide(positive(1)), 8),
+    *rows(elementwise.Clip([-0.5], [0.5]), 4),
+    *rows(elementwise.OneMinus(), 4),
+    *rows(elementwise.Greater([0.1]), 4),
+    *rows(elementwise.Cast("float64"), 4),
+    Case(elementwise.Cast("float64"), (Vector(4, "bool"),), odd=False),
+    Case(elementwise.AsFloat(), (Vector(4, "int64"),)),
+    # --- flour/ops/structure.py
+    *rows(structure.Concat(), 3, 2),
+    Case(structure.Concat(), (Vector(3, sparse=True), Vector(2))),
+    Case(structure.Concat(), (Scalar("float32"), Vector(2, "float64"), Scalar("int64"))),
+    *scalars(structure.AsVector()),
+    *rows(structure.Select([2, 0, 2]), 4),
+    *sparse(structure.Select([2, 0, 2]), 4),
+    *rows(structure.Element(1), 3),
+    Case(structure.Take(normal(5)), (Scalar("int64"),), draw=indices(5)),
+    Case(structure.TakeText(list("abcde")), (Scalar("int64"),), draw=indices(5), native=False),
+    # --- flour/ops/linear.py
+    *rows(linear.Linear(normal(1, 20), normal(1)), 20, **DOT),
+    *rows(linear.Linear(normal(3, 20), normal(3)), 20, **DOT),
+    *rows(linear.Linear(normal(3, 20), []), 20, **DOT),
+    *sparse(linear.Linear(normal(3, 20), normal(3)), 20, **DOT),
+    *sparse(linear.Linear(normal(1, 20), normal(1)), 20, **DOT),
+    # --- flour/ops/reduce.py
+    *rows(reduce.Sum(), 9, **DOT),
+    *sparse(reduce.Sum(), 9, **DOT),
+    *rows(reduce.Max(), 5),
+    *rows(reduce.Min(), 5),
+    *rows(reduce.ArgMax(), 5),
+    *rows(reduce.ArgMin(), 5),
+    *rows(reduce.Norm("l1"), 5, **DOT),
+    *rows(reduce.Norm("l2"), 5, **DOT),
+    *rows(reduce.Norm("max"), 5),
+    # --- flour/ops/link.py
+    *rows(link.Sigmoid(), 4, **FUNCTION),
+    *scalars(link.Sigmoid(), **FUNCTION),
+    *rows(link.Softmax(), 5, **FUNCTION),
+]
+
+__all__ = ["CASES", "Case", "Text"]

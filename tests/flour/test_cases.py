@@ -1,0 +1,76 @@
+"""What must hold for every operator, by its definition alone."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from flour.node import Node, node
+from flour.op import from_data, to_data
+from flour.ops.source import Source
+from flour.reference import apply_op
+from flour.sparse import Sparse
+from flour.types import Category, Scalar, Type, Vector
+from tests.cases import CASES, Case
+from tests.columns import draw
+
+IDS = [case.name for case in CASES]
+
+
+def made(case: Case) -> Node:
+    """The operator over input nodes."""
+    inputs = [node(Source(f"x{i}", kind), []) for i, kind in enumerate(case.inputs)]
+    return node(case.op, inputs)
+
+
+def columns(case: Case, rows: int, *, odd: bool, seed: int = 0) -> list[object]:
+    """Input columns for the case."""
+    rng = np.random.default_rng(seed)
+    if case.draw is not None:
+        return [case.draw(rng, kind, rows) for kind in case.inputs]
+    return [draw(rng, kind, rows, odd=odd) for kind in case.inputs]
+
+
+def assert_type(value: object, kind: Type, rows: int) -> None:
+    """The column is what its type says."""
+    if isinstance(kind, Vector) and kind.sparse:
+        assert isinstance(value, Sparse)
+        assert value.shape == (rows, kind.width)
+        assert value.dtype == kind.dtype
+    elif isinstance(kind, Vector | Scalar | Category):
+        assert isinstance(value, np.ndarray)
+        assert value.shape == ((rows, kind.width) if isinstance(kind, Vector) else (rows,))
+        assert value.dtype == (object if kind.dtype == "string" else kind.dtype)
+    else:
+        assert len(value) == rows  # type: ignore[arg-type]  # texts, tokens and records are sized
+
+
+@pytest.mark.parametrize("case", CASES, ids=IDS)
+@pytest.mark.parametrize("rows", [0, 1, 17])
+def test_the_reference_answers_with_the_inferred_type(case: Case, rows: int) -> None:
+    item = made(case)
+    if isinstance(item.op, Source):
+        return
+    for odd in (False, case.odd):
+        with np.errstate(all="ignore"):
+            value = apply_op(item, columns(case, rows, odd=odd))
+        assert_type(value, item.type, rows)
+
+
+@pytest.mark.parametrize("case", CASES, ids=IDS)
+def test_rows_do_not_depend_on_each_other(case: Case) -> None:
+    item = made(case)
+    if isinstance(item.op, Source):
+        return
+    whole = columns(case, 9, odd=False)
+    again = columns(case, 9, odd=False)
+    first, second = apply_op(item, whole), apply_op(item, again)
+    np.testing.assert_array_equal(
+        np.asarray(getattr(first, "data", first)), np.asarray(getattr(second, "data", second))
+    )
+
+
+@pytest.mark.parametrize("case", CASES, ids=IDS)
+def test_an_operator_survives_being_data(case: Case) -> None:
+    found = {item.digest: item for item in case.op.parameters()}
+    assert from_data(to_data(case.op), found.__getitem__) == case.op

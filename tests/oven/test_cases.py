@@ -1,0 +1,63 @@
+"""Native code answers as the reference does, for every operator."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import oven
+from flour.flow import Flow, source
+from flour.ops.source import Source
+from flour.reference import evaluate
+from flour.sparse import densify
+from oven.plan import Plan
+from tests.cases import CASES, Case
+from tests.columns import assert_close
+from tests.flour.test_cases import columns
+
+RUNNABLE = [case for case in CASES if not isinstance(case.op, Source)]
+
+
+def program(case: Case) -> Flow:
+    """The operator over named inputs."""
+    return case.op(*(source(f"x{i}", kind) for i, kind in enumerate(case.inputs)))
+
+
+def run_both(plan: Plan, case: Case, rows: int, *, odd: bool) -> tuple[object, object]:
+    """(native, reference) for the same columns."""
+    given = {f"x{i}": value for i, value in enumerate(columns(case, rows, odd=odd, seed=rows))}
+    native = plan._run_columns(given, rows)["output"]
+    item = plan.flow.node
+    return native, evaluate([item], given)[item]
+
+
+@pytest.mark.parametrize("exact", [False, True], ids=["default", "exact"])
+@pytest.mark.parametrize("case", RUNNABLE, ids=[case.name for case in RUNNABLE])
+def test_native_code_answers_as_the_reference(case: Case, exact: bool) -> None:
+    plan = oven.bake(program(case), exact=exact)
+    assert all(stage.native for stage in plan.stages) == case.native
+    for rows in (0, 1, 3, 300):
+        for odd in (False, True) if case.odd else (False,):
+            native, reference = run_both(plan, case, rows, odd=odd)
+            assert_close(densify(native), densify(reference), case.tolerance, case.name)
+
+
+@pytest.mark.parametrize("case", RUNNABLE, ids=[case.name for case in RUNNABLE])
+def test_a_row_alone_answers_as_among_others(case: Case) -> None:
+    plan = oven.bake(program(case))
+    many, _ = run_both(plan, case, 5, odd=False)
+    given = {f"x{i}": value for i, value in enumerate(columns(case, 5, odd=False, seed=5))}
+    for row in range(5):
+        one = {name: _row(value, row) for name, value in given.items()}
+        alone = plan._run_columns(one, 1)["output"]
+        assert_close(densify(alone)[0], densify(many)[row], case.tolerance, case.name)
+
+
+def _row(value: object, row: int) -> object:
+    if isinstance(value, dict):
+        return {name: _row(column, row) for name, column in value.items()}
+    from flour.sparse import Sparse
+
+    if isinstance(value, Sparse):
+        return Sparse.of(value.toarray()[row : row + 1])
+    return np.asarray(value, dtype=getattr(value, "dtype", object))[row : row + 1]
