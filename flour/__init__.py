@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Category",
-    "Flow",
     "FlourError",
+    "Flow",
     "Record",
     "Scalar",
     "Text",

@@ -1,11 +1,11 @@
 """What users hand in, as the columns a program's inputs are typed for; errors say where.
 
-    Vector              2-d array, nested lists, frame, scipy sparse matrix
-    Record              frame (pandas, polars, Arrow), dict of columns, list of dicts, or, where it
-                        was fitted on a plain array, a 2-d array by position
-    Scalar, Category    1-d array or list
-    Text                list of str
-    several inputs      {input name: any of these}
+Vector              2-d array, nested lists, frame, scipy sparse matrix
+Record              frame (pandas, polars, Arrow), dict of columns, list of dicts, or, where it
+                    was fitted on a plain array, a 2-d array by position
+Scalar, Category    1-d array or list
+Text                list of str
+several inputs      {input name: any of these}
 """
 
 from __future__ import annotations
@@ -36,9 +36,7 @@ Data = Any
 
 def coerce(inputs: Mapping[str, Type], data: Data) -> tuple[dict[str, Columns], int]:
     """The program's input columns and the number of rows."""
-    columns = {
-        name: _column(part, inputs[name], path) for name, path, part in _split(inputs, data)
-    }
+    columns = {name: _column(part, inputs[name], path) for name, path, part in _split(inputs, data)}
     counts = {name: row_count(column) for name, column in columns.items()}
     if len(set(counts.values())) > 1:
         found = ", ".join(f"{name}: {count}" for name, count in counts.items())
@@ -50,7 +48,10 @@ def native_types(inputs: Mapping[str, Type], data: Data) -> dict[str, Type]:
     """The inputs' types with the float width and sparsity that this data already has."""
     if not any(isinstance(kind, Vector | Record | Scalar) for kind in inputs.values()):
         return dict(inputs)
-    return {**inputs, **{name: _native(inputs[name], part) for name, _, part in _split(inputs, data)}}
+    return {
+        **inputs,
+        **{name: _native(inputs[name], part) for name, _, part in _split(inputs, data)},
+    }
 
 
 def _split(inputs: Mapping[str, Type], data: Data) -> list[tuple[str, str, Data]]:

@@ -138,7 +138,7 @@ class Flow(Fluent):
 
     def take(self, table: object) -> Flow:
         """The entry of a table (numbers or strings) for each index."""
-        from flour.ops.structure import take  # noqa: PLC0415 (operators need flow to be there)
+        from flour.ops.structure import take
 
         return apply(take(table), self)
 
@@ -146,7 +146,7 @@ class Flow(Fluent):
 
     def reference(self, data: object) -> dict[str, Any]:
         """Every output for this data, computed by the numpy definitions."""
-        from flour.reference import run  # noqa: PLC0415 (numpy interpreter, loaded when used)
+        from flour.reference import run
 
         return run(self, data)
 
@@ -182,7 +182,7 @@ class Flow(Fluent):
 
     def show(self, form: str = "text") -> str:
         """The program as "text", "mermaid" or a self-contained "html" page."""
-        from flour.show import show  # noqa: PLC0415 (only when somebody looks)
+        from flour.show import show
 
         return show(self, form)
 
@@ -207,14 +207,10 @@ def apply(op: Op, *inputs: Flow) -> Flow:
 
 def outputs(**flows: Flow) -> Flow:
     """One program with several named outputs; what they share is computed once."""
-    return Flow(
-        {name: flow.node for name, flow in flows.items()}, None, tuple(flows.values())
-    )
+    return Flow({name: flow.node for name, flow in flows.items()}, None, tuple(flows.values()))
 
 
-def with_origins(
-    outputs: Mapping[str, Node], origins: Mapping[Node, Iterable[Origin]]
-) -> Flow:
+def with_origins(outputs: Mapping[str, Node], origins: Mapping[Node, Iterable[Origin]]) -> Flow:
     """A program whose nodes were made elsewhere, with what is known of where."""
     notes = tuple(
         Flow({"output": item}, place) for item, places in origins.items() for place in places

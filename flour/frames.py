@@ -9,12 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 
-def is_sparse(data: Any) -> bool:  # noqa: ANN401 (anything a user may hand in)
+def is_sparse(data: Any) -> bool:
     """Whether it is a scipy.sparse matrix or array."""
     return hasattr(data, "tocsr") and hasattr(data, "nnz")
 
 
-def frame_columns(data: Any) -> dict[str, Any] | None:  # noqa: ANN401 (as above)
+def frame_columns(data: Any) -> dict[str, Any] | None:
     """The named columns of a frame, dict or structured array; None for anything else."""
     if isinstance(data, Mapping):
         return {str(name): column for name, column in data.items()}
@@ -28,7 +28,7 @@ def frame_columns(data: Any) -> dict[str, Any] | None:  # noqa: ANN401 (as above
     return {str(name): data[name] for name in names}
 
 
-def as_column(values: Any) -> NDArray[Any]:  # noqa: ANN401 (as above)
+def as_column(values: Any) -> NDArray[Any]:
     """One column as an array; nullable and categorical columns become plain values."""
     if isinstance(values, np.ndarray):
         return values
@@ -49,7 +49,7 @@ def _odd(value: object) -> bool:
     return value is None or isinstance(value, str)
 
 
-def _nullable(values: Any) -> NDArray[Any]:  # noqa: ANN401 (a pandas series)
+def _nullable(values: Any) -> NDArray[Any]:
     if values.isna().any():
         return np.asarray(values.to_numpy(dtype="float64", na_value=np.nan))
     kind = values.dtype

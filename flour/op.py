@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import Enum
-from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -130,11 +130,11 @@ class Op:
 
     def __call__(self, *inputs: Flow) -> Flow:
         """Apply this operator to flows (the fluent methods do the same)."""
-        from flour.flow import apply  # noqa: PLC0415 (flow is built on op)
+        from flour.flow import apply
 
         return apply(self, *inputs)
 
-    def replace(self: _O, **fields: object) -> _O:
+    def replace(self, **fields: object) -> Self:
         """The same operator with some parameters changed."""
         return type(self)(**{**self.fields(), **fields})
 
@@ -159,7 +159,7 @@ class Op:
     def check(self) -> None:
         """Raise ParameterError where the parameters make no sense (default: they do)."""
 
-    def infer(self, *inputs: Any) -> Type:  # noqa: ANN401 (each operator names its own)
+    def infer(self, *inputs: Any) -> Type:
         """The output type for these input types, or TypeMismatch."""
         raise NotImplementedError(f"{self.name}.infer")
 
@@ -189,7 +189,7 @@ class Op:
         """Whether a block of rows of this operator can be native code."""
         return cls.kernel is not Op.kernel
 
-    def wants_kernel(self, *inputs: Type) -> bool:  # noqa: ARG002 (for operators that choose)
+    def wants_kernel(self, *inputs: Type) -> bool:
         """Whether to stand alone as a kernel rather than be fused, for these input types."""
         return self.has_kernel() and (self.bound is Bound.COMPUTE or not self.has_emit())
 
@@ -213,11 +213,11 @@ def _plain(value: object) -> object:
     )
 
 
-def _arrays(values: Any) -> tuple[Blob, ...]:  # noqa: ANN401 (anything Blob.of takes)
+def _arrays(values: Any) -> tuple[Blob, ...]:
     return tuple(_array(value) for value in values)
 
 
-def _array(value: Any) -> Blob:  # noqa: ANN401 (anything Blob.of takes)
+def _array(value: Any) -> Blob:
     return value if isinstance(value, Blob) else Blob.of(value)
 
 
@@ -225,7 +225,7 @@ def _tables(values: Sequence[Any]) -> tuple[Strings, ...]:
     return tuple(_table(value) for value in values)
 
 
-def _table(value: Any) -> Strings:  # noqa: ANN401 (anything Strings.of takes)
+def _table(value: Any) -> Strings:
     return value if isinstance(value, Strings) else Strings.of(value)
 
 
@@ -281,7 +281,7 @@ def _field_data(value: object) -> object:
         case tuple():
             return [_field_data(item) for item in value]
         case _ if isinstance(value, Type):
-            from flour.types import to_data as type_data  # noqa: PLC0415 (same verb, other noun)
+            from flour.types import to_data as type_data
 
             return {"type": type_data(value)}
     return value
@@ -310,7 +310,7 @@ def _field_value(value: object, find: Callable[[str], Parameter]) -> object:
         case {"float": str(text)}:
             return _float(text)
         case {"type": data}:
-            from flour.types import from_data as type_from_data  # noqa: PLC0415 (as above)
+            from flour.types import from_data as type_from_data
 
             return type_from_data(data)
         case list():

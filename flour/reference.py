@@ -67,7 +67,7 @@ def apply_op(item: Node, inputs: list[Columns]) -> Columns:
     return value
 
 
-def public(value: Columns, kind: Type) -> Any:  # noqa: ANN401 (whatever the output's type says)
+def public(value: Columns, kind: Type) -> Any:
     """What a caller sees: arrays, and scipy matrices for sparse vectors where scipy is there."""
     if isinstance(value, Sparse) and isinstance(kind, Vector):
         try:

@@ -176,7 +176,7 @@ class Importer:
 
 def load_operators() -> None:
     """Import every operator family, which registers the operators and their adapters."""
-    import flour.ops  # noqa: PLC0415, F401 (importing is the registration)
+    import flour.ops  # noqa: F401 (importing is the registration)
 
 
 def _joined(inner: str | None, outer: str) -> str | None:

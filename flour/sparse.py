@@ -32,7 +32,7 @@ class Sparse:
         return cls(dense[rows, columns], columns.astype(np.int64), indptr, dense.shape)
 
     @classmethod
-    def from_scipy(cls, matrix: Any) -> Sparse:  # noqa: ANN401 (scipy is not imported here)
+    def from_scipy(cls, matrix: Any) -> Sparse:
         """The same matrix in canonical form: sorted columns, duplicates summed."""
         csr = matrix.tocsr(copy=True)
         csr.sum_duplicates()
@@ -63,9 +63,9 @@ class Sparse:
         dense[self.rows, self.indices] = self.data
         return dense
 
-    def to_scipy(self) -> Any:  # noqa: ANN401 (scipy is imported only here)
+    def to_scipy(self) -> Any:
         """The same matrix as scipy.sparse.csr_matrix."""
-        from scipy.sparse import csr_matrix  # noqa: PLC0415 (optional dependency)
+        from scipy.sparse import csr_matrix
 
         return csr_matrix((self.data, self.indices, self.indptr), shape=self.shape)
 
@@ -117,6 +117,6 @@ def _sorted(
     return Sparse(data[order], columns[order].astype(np.int64), indptr, shape)
 
 
-def densify(column: Any) -> Any:  # noqa: ANN401 (any column; only Sparse is changed)
+def densify(column: Any) -> Any:
     """The column, dense if it was sparse."""
     return column.toarray() if isinstance(column, Sparse) else column

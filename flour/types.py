@@ -151,7 +151,7 @@ def to_data(kind: Type) -> list[Any]:
             return [type(kind).__name__]
 
 
-def from_data(data: Any) -> Type:  # noqa: ANN401 (untrusted JSON, checked here)
+def from_data(data: Any) -> Type:
     """The type described by `to_data`; anything else is a DamagedProgram."""
     match data:
         case ["Record", list(fields), bool(positional)]:
@@ -172,7 +172,7 @@ def from_data(data: Any) -> Type:  # noqa: ANN401 (untrusted JSON, checked here)
     raise DamagedProgram("this is not a type", found=repr(data)[:80])
 
 
-def _name(pair: Any) -> str:  # noqa: ANN401 (untrusted JSON, checked here)
+def _name(pair: Any) -> str:
     if isinstance(pair, list) and len(pair) == 2 and isinstance(pair[0], str):
         return pair[0]
     raise DamagedProgram("a record's field is a name and a type", found=repr(pair)[:80])

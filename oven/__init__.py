@@ -1,9 +1,9 @@
 """Oven: a program becomes native code.
 
-    plan = oven.bake(flow)          rewrite, cut into stages, emit, compile
-    plan.run(rows)                  {output name: array}
-    plan.save(path)                 data, never code
-    oven.load(path)                 checked on the way in
+plan = oven.bake(flow)          rewrite, cut into stages, emit, compile
+plan.run(rows)                  {output name: array}
+plan.save(path)                 data, never code
+oven.load(path)                 checked on the way in
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-SOURCE = '''\
+SOURCE = """\
 def run_stages(program, io, n, scratch):
     stages = ldc_int64(program, 0)
     tile = ldc_int64(program, 1)
@@ -40,7 +40,7 @@ def run_stages(program, io, n, scratch):
             call_stage(function, params, scratch, rows, scratch)
         done += rows
     return 0
-'''
+"""
 NAME = "run_stages"
 
 

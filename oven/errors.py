@@ -1,9 +1,9 @@
 """What can go wrong between a program and its native code.
 
-    FlourError (flour.errors)
-    ├── CompileError     our emitted code did not compile: a bug here, the source is attached
-    ├── RewriteError     a rule broke an invariant, or the rules never came to rest
-    └── DamagedPlan      a saved plan is not what a plan can be
+FlourError (flour.errors)
+├── CompileError     our emitted code did not compile: a bug here, the source is attached
+├── RewriteError     a rule broke an invariant, or the rules never came to rest
+└── DamagedPlan      a saved plan is not what a plan can be
 """
 
 from __future__ import annotations

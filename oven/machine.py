@@ -11,12 +11,69 @@ from typing import Any
 import llvmlite.binding as llvm
 
 _lock = threading.Lock()
-_LIBM = (
-    "exp expf expm1 expm1f log logf log1p log1pf log2 log2f log10 log10f sin sinf cos cosf tan tanf "
-    "sinh sinhf cosh coshf tanh tanhf erf erff pow powf floor floorf ceil ceilf trunc truncf fmod "
-    "fmodf rint rintf ldexp lgamma lgammaf memcpy memset memmove memcmp atan atanf asin acos "
-    "cbrt cbrtf nearbyint nearbyintf round roundf exp2 exp2f asinh asinhf fmin fmax"
-).split()
+_LIBM = [
+    "exp",
+    "expf",
+    "expm1",
+    "expm1f",
+    "log",
+    "logf",
+    "log1p",
+    "log1pf",
+    "log2",
+    "log2f",
+    "log10",
+    "log10f",
+    "sin",
+    "sinf",
+    "cos",
+    "cosf",
+    "tan",
+    "tanf",
+    "sinh",
+    "sinhf",
+    "cosh",
+    "coshf",
+    "tanh",
+    "tanhf",
+    "erf",
+    "erff",
+    "pow",
+    "powf",
+    "floor",
+    "floorf",
+    "ceil",
+    "ceilf",
+    "trunc",
+    "truncf",
+    "fmod",
+    "fmodf",
+    "rint",
+    "rintf",
+    "ldexp",
+    "lgamma",
+    "lgammaf",
+    "memcpy",
+    "memset",
+    "memmove",
+    "memcmp",
+    "atan",
+    "atanf",
+    "asin",
+    "acos",
+    "cbrt",
+    "cbrtf",
+    "nearbyint",
+    "nearbyintf",
+    "round",
+    "roundf",
+    "exp2",
+    "exp2f",
+    "asinh",
+    "asinhf",
+    "fmin",
+    "fmax",
+]
 
 
 @cache
@@ -49,7 +106,7 @@ def fingerprint() -> str:
 
 
 def _version() -> str:
-    import llvmlite  # noqa: PLC0415 (only for its version)
+    import llvmlite
 
     return f"llvmlite {llvmlite.__version__}"
 

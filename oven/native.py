@@ -120,9 +120,7 @@ def _loose_mul(kind: Any) -> Any:
 
 
 @intrinsic
-def call_stage(
-    typingctx: Any, function: Any, params: Any, io: Any, n: Any, scratch: Any
-) -> Any:
+def call_stage(typingctx: Any, function: Any, params: Any, io: Any, n: Any, scratch: Any) -> Any:
     """Call a compiled stage by its address, in numba's calling convention."""
 
     def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
@@ -187,7 +185,14 @@ _vocabulary: dict[str, Any] = {}
 
 
 def _make_vocabulary() -> dict[str, Any]:
-    made: dict[str, Any] = {"math": math, "abs": abs, "int": int, "min": min, "max": max, "range": range}
+    made: dict[str, Any] = {
+        "math": math,
+        "abs": abs,
+        "int": int,
+        "min": min,
+        "max": max,
+        "range": range,
+    }
     made["call_stage"] = call_stage
     made |= {name: getattr(math, name) for name in _MATH}
     for name, kind in NUMBA_TYPES.items():
@@ -205,7 +210,25 @@ def _make_vocabulary() -> dict[str, Any]:
     return made
 
 
-_MATH = "sqrt exp expm1 log log1p log2 log10 sin cos tan sinh cosh tanh floor ceil trunc erf".split()
+_MATH = [
+    "sqrt",
+    "exp",
+    "expm1",
+    "log",
+    "log1p",
+    "log2",
+    "log10",
+    "sin",
+    "cos",
+    "tan",
+    "sinh",
+    "cosh",
+    "tanh",
+    "floor",
+    "ceil",
+    "trunc",
+    "erf",
+]
 
 
 # --- compiling ----------------------------------------------------------------------------------
@@ -227,14 +250,14 @@ def compile_source(source: str, name: str) -> Compiled:
 
 
 def _object(text: str) -> bytes:
-    from oven.machine import target_machine  # noqa: PLC0415 (shared with loading)
+    from oven.machine import target_machine
 
     return bytes(target_machine().emit_object(llvm.parse_assembly(text)))
 
 
 def assembly(text: str) -> str:
     """The machine code of LLVM IR, as text."""
-    from oven.machine import target_machine  # noqa: PLC0415 (as above)
+    from oven.machine import target_machine
 
     return str(target_machine().emit_assembly(llvm.parse_assembly(text)))
 

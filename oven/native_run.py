@@ -33,9 +33,7 @@ class NativeRun:
         #: What the caller provides and receives, in the order of the io table.
         self.inputs = tuple(value for value in read if value not in made)
         outside = set(wanted)
-        self.outputs = tuple(
-            item for stage in stages for item in stage.outputs if item in outside
-        )
+        self.outputs = tuple(item for stage in stages for item in stage.outputs if item in outside)
         self._externals: dict[Value, int] = {
             value: place for place, value in enumerate((*self.inputs, *self.outputs))
         }

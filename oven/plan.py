@@ -86,7 +86,9 @@ class Plan:
     def _run(self, data: object) -> dict[str, Any]:
         columns, rows = coerce(self.inputs, data)
         made = self._run_columns(columns, rows)
-        return {name: public(value, self.optimised.outputs[name].type) for name, value in made.items()}
+        return {
+            name: public(value, self.optimised.outputs[name].type) for name, value in made.items()
+        }
 
     def _run_columns(self, columns: Columns, rows: int) -> dict[str, Columns]:
         """Every output for columns that already are what the inputs' types say."""

@@ -114,9 +114,7 @@ def _stage(
         return stage
     body = _Writer(stage, views, exact=exact).write()
     name = "fused_rows" if kind == FUSED else "kernel_" + nodes[0].op.name.lower()
-    return Stage(
-        kind, stage.nodes, stage.inputs, outputs, name, body.text(name), tuple(body.slots)
-    )
+    return Stage(kind, stage.nodes, stage.inputs, outputs, name, body.text(name), tuple(body.slots))
 
 
 class _Writer:
@@ -158,7 +156,7 @@ class _Writer:
 
     def _rows(self) -> None:
         inside = {item: Scope(self.body) for item in self.stage.nodes}
-        uses = {item: 0 for item in self.stage.nodes}
+        uses = dict.fromkeys(self.stage.nodes, 0)
         for item in self.stage.nodes:
             for source in item.inputs:
                 if source in uses:
@@ -202,9 +200,7 @@ class _Writer:
         if not isinstance(source.type, Vector):
             return scope.let(at(scope.size(view.columns[0])), whole.dtype)
         picked = Blob.of(list(view.columns), "int64")
-        return scope.dense(
-            whole.dtype, len(picked), lambda j: at(scope.at(picked, j)), stored=True
-        )
+        return scope.dense(whole.dtype, len(picked), lambda j: at(scope.at(picked, j)), stored=True)
 
     def _stored(self, value: Value, scope: Scope, row: str, *, constant: bool) -> RowValue:
         """A column's value in the current row, read from memory."""
@@ -230,4 +226,4 @@ def row_bytes(kind: Type) -> int:
     return width * BYTES[_dtype(kind)]
 
 
-__all__ = ["BYTES", "Stage", "ScalarValue", "cut", "kind_of", "row_bytes"]
+__all__ = ["BYTES", "ScalarValue", "Stage", "cut", "kind_of", "row_bytes"]

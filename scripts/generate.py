@@ -1,7 +1,7 @@
 """Write the parts of the project that follow from its operators; `--check` only compares.
 
-    flour/fluent.py     one typed method per operator, so that editors complete them
-    docs/coverage.md    every scikit-learn estimator: native, planned or refused
+flour/fluent.py     one typed method per operator, so that editors complete them
+docs/coverage.md    every scikit-learn estimator: native, planned or refused
 """
 
 from __future__ import annotations

@@ -8,6 +8,4 @@ from __future__ import annotations
 from importlib import import_module
 from pkgutil import iter_modules
 
-FAMILIES = tuple(
-    import_module(f"{__name__}.{found.name}") for found in iter_modules(__path__)
-)
+FAMILIES = tuple(import_module(f"{__name__}.{found.name}") for found in iter_modules(__path__))

@@ -46,7 +46,7 @@ class Elementwise(Op, abstract=True):
             return Scalar(dtype)
         return kind.having(dtype=dtype, sparse=kind.sparse and self.keeps_zero)
 
-    def compute(self, x: Any) -> Any:  # noqa: ANN401 (an ndarray of the inferred dtype)
+    def compute(self, x: Any) -> Any:
         """The function on an array whose last axis is the columns."""
         raise NotImplementedError(f"{self.name}.compute")
 
@@ -59,7 +59,7 @@ class Elementwise(Op, abstract=True):
             return x.with_data(self.on_columns(x.indices).compute(x.data))
         return self.compute(x)
 
-    def on_columns(self, columns: Any) -> Elementwise:  # noqa: ANN401 (an index array)
+    def on_columns(self, columns: Any) -> Elementwise:
         """The same function with its per-column parameters gathered for these columns."""
         changed = {
             key: value.array.reshape(-1)[columns]
@@ -69,7 +69,7 @@ class Elementwise(Op, abstract=True):
         return self.replace(**changed) if changed else self
 
     def emit(self, e: Emitter, x: RowValue) -> RowValue:
-        from flour.emission import ScalarValue  # noqa: PLC0415 (only while baking)
+        from flour.emission import ScalarValue
 
         dtype = self.result or x.dtype
         if isinstance(x, ScalarValue):
@@ -116,7 +116,7 @@ class Reduction(Op, abstract=True):
         expect(kind.width > 0 or self.skips_zeros, f"{self.name} needs at least one column")
         return Scalar(self.result or kind.dtype)
 
-    def compute(self, x: Any) -> Any:  # noqa: ANN401 (an ndarray)
+    def compute(self, x: Any) -> Any:
         """The reduction over axis 1."""
         raise NotImplementedError(f"{self.name}.compute")
 
@@ -124,7 +124,7 @@ class Reduction(Op, abstract=True):
         return self.compute(x)
 
 
-def per_column(value: Any, width: int, what: str) -> None:  # noqa: ANN401 (anything sized)
+def per_column(value: Any, width: int, what: str) -> None:
     """Raise unless there is one value, or one for each column."""
     size = np.size(value)
     if size not in (1, width):

@@ -27,7 +27,7 @@ class WithParameter(FloatElementwise, abstract=True):
     symbol: ClassVar[str] = "?"
     operand: Array
 
-    def fitted(self, x: Any) -> Any:  # noqa: ANN401 (ndarray in, ndarray out)
+    def fitted(self, x: Any) -> Any:
         """The parameter in the data's own float width."""
         return self.operand.array.reshape(-1).astype(x.dtype)
 
@@ -135,7 +135,7 @@ class Cast(Elementwise):
         return x.astype(self.dtype)
 
     def emit(self, e: Emitter, x: Any) -> Any:
-        from flour.emission import ScalarValue  # noqa: PLC0415 (only while baking)
+        from flour.emission import ScalarValue
 
         if isinstance(x, ScalarValue):
             return e.let(e.cast(x.expr, x.dtype, self.dtype), self.dtype)

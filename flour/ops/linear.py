@@ -60,7 +60,7 @@ class Linear(Op):
         (x,) = inputs
         return isinstance(x, Vector) and not x.sparse and self.weights.shape[0] > 1
 
-    def emit(self, e: Emitter, x: VectorValue) -> RowValue:  # type: ignore[override]  # by infer
+    def emit(self, e: Emitter, x: VectorValue) -> RowValue:
         return self._one(e, x) if self.weights.shape[0] == 1 else self._many(e, x)
 
     def _one(self, e: Emitter, x: VectorValue) -> RowValue:

@@ -46,7 +46,7 @@ class Softmax(Op):
         made /= made.sum(axis=1, keepdims=True)
         return made
 
-    def emit(self, e: Emitter, x: VectorValue) -> RowValue:  # type: ignore[override]  # by infer
+    def emit(self, e: Emitter, x: VectorValue) -> RowValue:
         at = e.indexable(x)
         top = e.var(at("0"))
         with e.loop(x.size, "1") as j:

@@ -25,7 +25,7 @@ class Sum(Reduction):
     def compute(self, x: Any) -> Any:
         return x.sum(axis=1, dtype=x.dtype)
 
-    def emit(self, e: Emitter, x: VectorValue) -> RowValue:  # type: ignore[override]  # by infer
+    def emit(self, e: Emitter, x: VectorValue) -> RowValue:
         total = e.var(zero(x.dtype))
         x.each(lambda _, v: e.add(total, v, x.dtype))
         return e.let(total, x.dtype)
@@ -40,7 +40,7 @@ class Max(Reduction):
     def compute(self, x: Any) -> Any:
         return x.max(axis=1)
 
-    def emit(self, e: Emitter, x: VectorValue) -> RowValue:  # type: ignore[override]  # by infer
+    def emit(self, e: Emitter, x: VectorValue) -> RowValue:
         return _extreme(e, x, "maximum")
 
 
@@ -53,7 +53,7 @@ class Min(Reduction):
     def compute(self, x: Any) -> Any:
         return x.min(axis=1)
 
-    def emit(self, e: Emitter, x: VectorValue) -> RowValue:  # type: ignore[override]  # by infer
+    def emit(self, e: Emitter, x: VectorValue) -> RowValue:
         return _extreme(e, x, "minimum")
 
 
@@ -77,7 +77,7 @@ class ArgMax(Reduction):
     def compute(self, x: Any) -> Any:
         return np.argmax(x, axis=1)
 
-    def emit(self, e: Emitter, x: VectorValue) -> RowValue:  # type: ignore[override]  # by infer
+    def emit(self, e: Emitter, x: VectorValue) -> RowValue:
         return _where(e, x, ">")
 
 
@@ -87,7 +87,7 @@ class ArgMin(ArgMax):
     def compute(self, x: Any) -> Any:
         return np.argmin(x, axis=1)
 
-    def emit(self, e: Emitter, x: VectorValue) -> RowValue:  # type: ignore[override]  # by infer
+    def emit(self, e: Emitter, x: VectorValue) -> RowValue:
         return _where(e, x, "<")
 
 
@@ -123,7 +123,7 @@ class Norm(Reduction):
     def structure(self) -> tuple[object, ...]:
         return (self.kind,)
 
-    def emit(self, e: Emitter, x: VectorValue) -> RowValue:  # type: ignore[override]  # by infer
+    def emit(self, e: Emitter, x: VectorValue) -> RowValue:
         total = e.var(zero(x.dtype))
         if self.kind == "l1":
             x.each(lambda _, v: e.add(total, f"abs({v})", x.dtype))

@@ -86,7 +86,7 @@ class Fill(Op):
     values: Array
     scalar: bool = False
 
-    def infer(self, x: Type) -> Type:  # noqa: ARG002 (any input will do)
+    def infer(self, x: Type) -> Type:
         dtype = str(self.values.dtype.name)
         return Scalar(dtype) if self.scalar else Vector(len(self.values), dtype)
 
@@ -95,7 +95,7 @@ class Fill(Op):
         values = self.values.array
         return np.full(rows, values[0]) if self.scalar else np.tile(values, (rows, 1))
 
-    def emit(self, e: Emitter, x: RowValue) -> RowValue:  # noqa: ARG002 (only the row matters)
+    def emit(self, e: Emitter, x: RowValue) -> RowValue:
         dtype = str(self.values.dtype.name)
         if self.scalar:
             return e.let(e.at(self.values, "0"), dtype)

@@ -63,7 +63,7 @@ class AsVector(Op):
     def reference(self, x: Columns) -> Columns:
         return x[:, None]
 
-    def emit(self, e: Emitter, x: ScalarValue) -> RowValue:  # type: ignore[override]  # by infer
+    def emit(self, e: Emitter, x: ScalarValue) -> RowValue:
         return e.joined([x], x.dtype, 1)
 
 
@@ -93,7 +93,7 @@ class Select(Op):
         picked = self.columns.array.astype(np.int64)
         return x.columns(picked) if isinstance(x, Sparse) else x[:, picked]
 
-    def emit(self, e: Emitter, x: VectorValue) -> RowValue:  # type: ignore[override]  # by infer
+    def emit(self, e: Emitter, x: VectorValue) -> RowValue:
         at = e.indexable(x)
         return e.dense(
             x.dtype, len(self.columns), lambda j: at(e.at(self.columns, j, "int64")), stored=True
@@ -113,7 +113,7 @@ class Element(Op):
     def reference(self, x: Columns) -> Columns:
         return x[:, self.column]
 
-    def emit(self, e: Emitter, x: VectorValue) -> RowValue:  # type: ignore[override]  # by infer
+    def emit(self, e: Emitter, x: VectorValue) -> RowValue:
         return e.let(e.indexable(x)(e.size(self.column)), x.dtype)
 
 
@@ -136,7 +136,7 @@ class Take(Op):
         return self.table.array[np.clip(x, 0, len(self.table) - 1)]
 
     def emit(self, e: Emitter, x: RowValue) -> RowValue:
-        from flour.emission import ScalarValue  # noqa: PLC0415 (only while baking)
+        from flour.emission import ScalarValue
 
         dtype = str(self.table.dtype.name)
         address, last = e.address(self.table), e.size(len(self.table) - 1)
@@ -169,7 +169,7 @@ class TakeText(Op):
         return table[np.clip(x, 0, len(table) - 1)]
 
 
-def take(table: Any) -> Op:  # noqa: ANN401 (numbers or strings)
+def take(table: Any) -> Op:
     """The look-up operator for a table of numbers or of strings."""
     values = np.asarray(table)
     return TakeText(values.tolist()) if values.dtype.kind in "OU" else Take(values)
