@@ -25,7 +25,7 @@ class Flow(Fluent):
     Nothing runs until `reference(data)` (numpy, the definition) or `plan()` (native code).
     """
 
-    __slots__ = ("__weakref__", "_origin", "_retyped", "_sources", "outputs")
+    __slots__ = ("__weakref__", "_retyped", "made_from", "origin", "outputs")
 
     outputs: Mapping[str, Node]
 
@@ -38,8 +38,8 @@ class Flow(Fluent):
         if not outputs:
             raise ParameterError("a program needs at least one output")
         self.outputs = dict(outputs)
-        self._origin = origin
-        self._sources = made_from
+        self.origin = origin
+        self.made_from = made_from
         self._retyped: dict[tuple[Type, ...], Flow] = {}
 
     # --- the program -------------------------------------------------------------------------
@@ -78,12 +78,13 @@ class Flow(Fluent):
         """The program's named inputs."""
         found: dict[str, Type] = {}
         for item in self.nodes():
-            if isinstance(item.op, Source):
-                if found.setdefault(item.op.label, item.type) != item.type:
-                    raise TypeMismatch(
-                        f"two inputs are called {item.op.label!r}",
-                        found=f"{found[item.op.label]} and {item.type}",
-                    )
+            if not isinstance(item.op, Source):
+                continue
+            if found.setdefault(item.op.label, item.type) != item.type:
+                raise TypeMismatch(
+                    f"two inputs are called {item.op.label!r}",
+                    found=f"{found[item.op.label]} and {item.type}",
+                )
         return found
 
     def origins(self) -> dict[Node, tuple[Origin, ...]]:
@@ -96,10 +97,10 @@ class Flow(Fluent):
             if id(flow) in seen:
                 continue
             seen.add(id(flow))
-            stack.extend(flow._sources)
-            if flow._origin is not None:
+            stack.extend(flow.made_from)
+            if flow.origin is not None:
                 for item in flow.outputs.values():
-                    found.setdefault(item, {})[flow._origin] = None
+                    found.setdefault(item, {})[flow.origin] = None
         return {item: tuple(sorted(places)) for item, places in found.items()}
 
     def __eq__(self, other: object) -> bool:
@@ -116,7 +117,7 @@ class Flow(Fluent):
     def __getitem__(self, name: str) -> Flow:
         """A named output of the program, or a named column of a record."""
         if name in self.outputs and not (len(self.outputs) == 1 and self._is_record()):
-            return Flow({name: self.outputs[name]}, self._origin, (self,))
+            return Flow({name: self.outputs[name]}, self.origin, (self,))
         if len(self.outputs) == 1 and self._is_record():
             return self.field(name)
         raise TypeMismatch(f"there is no output {name!r}", found=", ".join(self.outputs))
@@ -132,7 +133,7 @@ class Flow(Fluent):
 
     def named(self, name: str) -> Flow:
         """The same program with its one output called `name`."""
-        return Flow({name: self.node}, self._origin, (self,))
+        return Flow({name: self.node}, self.origin, (self,))
 
     # --- shorthands --------------------------------------------------------------------------
 

@@ -29,11 +29,11 @@ class Fluent:
         return self._apply("Add", (), operand=operand)
 
     def arg_max(self) -> Flow:
-        """The number of the largest column: the first of equals, and the first NaN if there is one."""
+        """The number of the largest column: the first of equals, the first NaN before all."""
         return self._apply("ArgMax", ())
 
     def arg_min(self) -> Flow:
-        """The number of the smallest column: the first of equals, and the first NaN if there is one."""
+        """The number of the smallest column: the first of equals, the first NaN before all."""
         return self._apply("ArgMin", ())
 
     def as_float(self, dtype: str = "float64") -> Flow:
@@ -68,7 +68,7 @@ class Fluent:
         """One named column of a record."""
         return self._apply("Field", (), label=label)
 
-    def fill(self, values: ArrayLike, scalar: bool = False) -> Flow:
+    def fill(self, values: ArrayLike, *, scalar: bool = False) -> Flow:
         """The same values for every row, whatever the input (it only says how many rows)."""
         return self._apply("Fill", (), values=values, scalar=scalar)
 

@@ -19,13 +19,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import Enum
+from inspect import get_annotations
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias, TypeVar
 
 import numpy as np
 
-from flour.errors import DamagedProgram, ParameterError
+from flour.errors import DamagedProgram, FlourError, ParameterError
 from flour.types import Type
-from objectstore import Blob, Strings
+from objectstore import Blob, StoreError, Strings
 from objectstore.digest import combine
 
 if TYPE_CHECKING:
@@ -42,7 +43,6 @@ Parameter: TypeAlias = Blob | Strings
 Columns: TypeAlias = Any
 
 REGISTRY: dict[str, type[Op]] = {}
-_O = TypeVar("_O", bound="Op")
 
 
 class Arity(Enum):
@@ -83,15 +83,19 @@ class Op:
     digest: str
 
     def __init_subclass__(cls, *, abstract: bool = False) -> None:
-        own = {k: v for k, v in cls.__dict__.get("__annotations__", {}).items() if _is_field(v)}
+        own = {k: v for k, v in get_annotations(cls).items() if _is_field(v)}
         cls._fields = {**cls._fields, **own}
         found = {k: cls.__dict__[k] for k in own if k in cls.__dict__}
         cls._defaults = {**cls._defaults, **found}
         if abstract:
             return
         cls.name = cls.__name__
-        if cls.name in REGISTRY and REGISTRY[cls.name].__qualname__ != cls.__qualname__:
-            raise ParameterError(f"two operators are called {cls.name}")
+        other = REGISTRY.get(cls.name)
+        if other is not None and other.__module__ != cls.__module__:
+            raise ParameterError(
+                f"two operators are called {cls.name}",
+                found=f"{other.__module__} and {cls.__module__}",
+            )
         REGISTRY[cls.name] = cls
 
     def __init__(self, *values: object, **fields: object) -> None:
@@ -234,9 +238,9 @@ _CANONICAL: dict[str, Callable[[Any], object]] = {
     "Arrays": _arrays,
     "Table": _table,
     "Tables": _tables,
-    "float": lambda value: float(value),
-    "int": lambda value: int(value),
-    "bool": lambda value: bool(value),
+    "float": float,
+    "int": int,
+    "bool": bool,
 }
 
 
@@ -270,10 +274,8 @@ def to_data(op: Op) -> list[Any]:
 
 def _field_data(value: object) -> object:
     match value:
-        case Blob():
-            return {"array": value.digest}
-        case Strings():
-            return {"strings": value.digest}
+        case Blob() | Strings():
+            return {"parameter": value.digest}
         case Op():
             return {"op": to_data(value)}
         case float():
@@ -294,16 +296,14 @@ def from_data(data: object, find: Callable[[str], Parameter]) -> Op:
             values = {key: _field_value(value, find) for key, value in fields.items()}
             try:
                 return REGISTRY[name](**values)
-            except DamagedProgram:
-                raise
-            except Exception as problem:
+            except (FlourError, StoreError, TypeError, ValueError, OverflowError) as problem:
                 raise DamagedProgram(f"{name} cannot be made", found=str(problem)[:200]) from None
     raise DamagedProgram("this is not an operator", found=repr(data)[:80])
 
 
 def _field_value(value: object, find: Callable[[str], Parameter]) -> object:
     match value:
-        case {"array": str(digest)} | {"strings": str(digest)}:
+        case {"parameter": str(digest)}:
             return find(digest)
         case {"op": data}:
             return from_data(data, find)

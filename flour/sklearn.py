@@ -80,7 +80,9 @@ class Importer:
         for name in ("features", "distances"):
             if name in made:
                 return made[name]
-        self.refuse(f"{type(estimator).__name__} has no transform here")
+        raise UnsupportedSetting(
+            f"{type(estimator).__name__} has no transform here", where=self.where() or None
+        )
 
     def _adapter(self, estimator: Any) -> Adapter:
         if isinstance(estimator, type):
@@ -128,7 +130,7 @@ class Importer:
     def matrix(self, x: Flow) -> Flow:
         """X as one vector: a record's columns side by side, a vector as it is."""
         if isinstance(x.type, Record):
-            return x.columns(list(x.type.names))
+            return x.columns(x.type.names)
         if isinstance(x.type, Scalar):
             return x.as_vector()
         return x

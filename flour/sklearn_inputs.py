@@ -13,7 +13,7 @@ from flour.types import FLOATS, Record, Scalar, Text, Type, Vector, dtype_name
 
 
 def input_type(estimator: Any, sample: Any = None) -> Type:
-    """The type of X for this estimator: from the sample's own columns, or from what it remembers."""
+    """The type of X: from the sample's own columns, or from what the estimator remembers."""
     if sample is not None:
         return _from_sample(estimator, sample)
     if takes_text(estimator):

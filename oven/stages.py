@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from flour.emission import Column, RowValue, ScalarValue, VectorValue
+from flour.emission import Column, RowValue, VectorValue
 from flour.node import Node, readers, topological
 from flour.ops.source import Source
 from flour.types import Category, Record, Scalar, Text, Tokens, Type, Vector
@@ -224,6 +224,3 @@ def row_bytes(kind: Type) -> int:
     """How many bytes one row of a column takes."""
     width = kind.width if isinstance(kind, Vector) else 1
     return width * BYTES[_dtype(kind)]
-
-
-__all__ = ["BYTES", "ScalarValue", "Stage", "cut", "kind_of", "row_bytes"]

@@ -61,7 +61,10 @@ def method(cls: type[Op]) -> str:
         return ""
     many = inputs[0].kind is inspect.Parameter.VAR_POSITIONAL
     others = [f"{item.name}: Flow" for item in inputs[1:]]
-    fields = [field(cls, key) for key in cls._fields]
+    switches = [key for key in cls._fields if cls._fields[key] == "bool"]
+    fields = [field(cls, key) for key in cls._fields if key not in switches]
+    if switches:
+        fields += ["*"] * (not many) + [field(cls, key) for key in switches]
     if many:
         parameters = ["*others: Flow", *fields]
         passed = "others"

@@ -2,7 +2,8 @@
 
 Every test that must hold for all operators runs over this table: the reference answers with the
 type that was inferred, native code answers as the reference does (one row, many rows, no rows, odd
-values), the operator survives being written as data. An operator without a row fails the house rules.
+values), the operator survives being written as data. An operator without a row fails the house
+rules.
 
 `tolerance` is relative to the magnitude of the answer (0 means bit-equal) and applies to float64;
 float32 gets the same in float32 epsilons. A tolerance above zero says why.

@@ -66,7 +66,7 @@ def _extreme(e: Emitter, x: VectorValue, function: str) -> RowValue:
 
 
 class ArgMax(Reduction):
-    """The number of the largest column: the first of equals, and the first NaN if there is one."""
+    """The number of the largest column: the first of equals, the first NaN before all."""
 
     result = "int64"
 
@@ -82,7 +82,7 @@ class ArgMax(Reduction):
 
 
 class ArgMin(ArgMax):
-    """The number of the smallest column: the first of equals, and the first NaN if there is one."""
+    """The number of the smallest column: the first of equals, the first NaN before all."""
 
     def compute(self, x: Any) -> Any:
         return np.argmin(x, axis=1)

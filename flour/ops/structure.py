@@ -1,4 +1,4 @@
-"""Columns side by side, columns picked out, rows looked up: what moves values and computes nothing."""
+"""Columns side by side, columns picked out, tables looked up: moving values, computing nothing."""
 
 from __future__ import annotations
 

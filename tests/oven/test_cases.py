@@ -33,7 +33,7 @@ def run_both(plan: Plan, case: Case, rows: int, *, odd: bool) -> tuple[object, o
 
 @pytest.mark.parametrize("exact", [False, True], ids=["default", "exact"])
 @pytest.mark.parametrize("case", RUNNABLE, ids=[case.name for case in RUNNABLE])
-def test_native_code_answers_as_the_reference(case: Case, exact: bool) -> None:
+def test_native_code_answers_as_the_reference(case: Case, *, exact: bool) -> None:
     plan = oven.bake(program(case), exact=exact)
     assert all(stage.native for stage in plan.stages) == case.native
     for rows in (0, 1, 3, 300):
