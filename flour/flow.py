@@ -6,6 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from numpy.typing import ArrayLike
+
 from flour.errors import FlourError, ParameterError, TypeMismatch
 from flour.fluent import Fluent
 from flour.node import Node, node, rebuild, topological
@@ -134,6 +136,38 @@ class Flow(Fluent):
     def named(self, name: str) -> Flow:
         """The same program with its one output called `name`."""
         return Flow({name: self.node}, self.origin, (self,))
+
+    # --- arithmetic --------------------------------------------------------------------------
+
+    #: numpy arrays leave `array + flow` to us instead of making an array of flows.
+    __array_ufunc__ = None
+
+    def __add__(self, other: Flow | ArrayLike) -> Flow:
+        return self.plus(other) if isinstance(other, Flow) else self.add(other)
+
+    def __radd__(self, other: ArrayLike) -> Flow:
+        return self.add(other)
+
+    def __sub__(self, other: Flow | ArrayLike) -> Flow:
+        return self.minus(other) if isinstance(other, Flow) else self.subtract(other)
+
+    def __rsub__(self, other: ArrayLike) -> Flow:
+        return (-self).add(other)
+
+    def __mul__(self, other: Flow | ArrayLike) -> Flow:
+        return self.times(other) if isinstance(other, Flow) else self.multiply(other)
+
+    def __rmul__(self, other: ArrayLike) -> Flow:
+        return self.multiply(other)
+
+    def __truediv__(self, other: Flow | ArrayLike) -> Flow:
+        return self.over(other) if isinstance(other, Flow) else self.divide(other)
+
+    def __rtruediv__(self, other: ArrayLike) -> Flow:
+        return self.quotient(other)
+
+    def __neg__(self) -> Flow:
+        return self.multiply(-1.0)
 
     # --- shorthands --------------------------------------------------------------------------
 

@@ -91,6 +91,10 @@ class Fluent:
         """The smallest column; NaN if any is NaN."""
         return self._apply("Min", ())
 
+    def minus(self, y: Flow) -> Flow:
+        """x - y of two flows; a scalar meets every column."""
+        return self._apply("Minus", (y,))
+
     def multiply(self, operand: ArrayLike) -> Flow:
         """x * operand, column by column."""
         return self._apply("Multiply", (), operand=operand)
@@ -103,9 +107,24 @@ class Fluent:
         """1 - x: the probability of the other class."""
         return self._apply("OneMinus", ())
 
+    def over(self, y: Flow) -> Flow:
+        """x / y of two flows; a scalar meets every column, and a sparse x over a scalar stays sparse.
+
+        Whole numbers divide as float64.
+        """
+        return self._apply("Over", (y,))
+
     def columns(self, labels: tuple[str, ...]) -> Flow:
         """Several columns of a record, all numbers or all strings, as one vector."""
         return self._apply("Pick", (), labels=labels)
+
+    def plus(self, y: Flow) -> Flow:
+        """x + y of two flows; a scalar meets every column."""
+        return self._apply("Plus", (y,))
+
+    def quotient(self, operand: ArrayLike) -> Flow:
+        """operand / x, column by column (what `1 / flow` means)."""
+        return self._apply("Quotient", (), operand=operand)
 
     def select(self, columns: ArrayLike) -> Flow:
         """Columns by number, in this order; a column may be picked more than once."""
@@ -126,3 +145,7 @@ class Fluent:
     def sum(self) -> Flow:
         """The sum of all columns."""
         return self._apply("Sum", ())
+
+    def times(self, y: Flow) -> Flow:
+        """x * y of two flows; a scalar meets every column, and a sparse x stays sparse."""
+        return self._apply("Times", (y,))

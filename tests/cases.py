@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flour.op import Op
-from flour.ops import elementwise, linear, link, reduce, source, structure
+from flour.ops import binary, elementwise, linear, link, reduce, source, structure
 from flour.types import Category, Record, Scalar, Text, Type, Vector
 
 _rng = np.random.default_rng(20181008)
@@ -88,6 +88,11 @@ def indices(limit: int) -> Callable[[np.random.Generator, Type, int], Any]:
     return draw
 
 
+def counts(rng: np.random.Generator, kind: Type, rows: int) -> Any:
+    """Draw whole numbers above zero."""
+    return indices(9)(rng, kind, rows) + 1
+
+
 RECORD = Record((("age", Scalar("float64")), ("fare", Scalar("float64")), ("city", Category())))
 DOT = {"tolerance": 1e-13, "why": REASSOCIATES, "odd": False}
 FUNCTION = {"tolerance": 4e-15, "why": LIBM}
@@ -138,6 +143,23 @@ CASES: list[Case] = [
     *rows(reduce.Norm("l1"), 5, **DOT),
     *rows(reduce.Norm("l2"), 5, **DOT),
     *rows(reduce.Norm("max"), 5),
+    # --- flour/ops/binary.py
+    *rows(binary.Plus(), 4, 4),
+    *rows(binary.Minus(), 4, 4),
+    *rows(binary.Times(), 4, 4),
+    *rows(binary.Over(), 4, 4),
+    Case(binary.Plus(), (Scalar("float32"), Scalar("float32"))),
+    Case(binary.Minus(), (Scalar(), Vector(4, "float32"))),
+    Case(binary.Minus(), (Vector(4, "float32"), Scalar("int64"))),
+    Case(binary.Plus(), (Vector(4, "int32"), Vector(4, "int32"))),
+    Case(binary.Over(), (Vector(4, "int64"), Scalar("int64")), draw=counts),
+    Case(binary.Times(), (Vector(9, sparse=True), Scalar()), odd=False),
+    Case(binary.Times(), (Scalar("float32"), Vector(9, sparse=True)), odd=False),
+    Case(binary.Times(), (Vector(9, sparse=True), Vector(9))),
+    Case(binary.Over(), (Vector(9, sparse=True), Scalar()), odd=False),
+    Case(binary.Over(), (Scalar(), Vector(9, sparse=True))),
+    Case(binary.Plus(), (Vector(9, "float32", sparse=True), Vector(9, sparse=True))),
+    *rows(binary.Quotient(normal(4)), 4),
     # --- flour/ops/link.py
     *rows(link.Sigmoid(), 4, **FUNCTION),
     *scalars(link.Sigmoid(), **FUNCTION),

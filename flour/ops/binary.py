@@ -1,0 +1,157 @@
+"""Arithmetic between two flows: x + y, x - y, x * y, x / y; a scalar meets every column.
+
+Both sides are converted to numpy's promoted dtype first, which is what numpy's own arithmetic
+does. Flows are written with the ordinary signs: `(x - mean) / spread`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from flour.check import expect, numeric
+from flour.op import Columns, Op
+from flour.ops.elementwise import WithParameter
+from flour.sparse import Sparse, densify
+from flour.types import FLOATS, Scalar, Type, Vector, promote
+
+if TYPE_CHECKING:
+    from flour.emission import Emitter, RowValue, ScalarValue
+
+
+class Binary(Op, abstract=True):
+    """Two inputs of one width (or a scalar and a vector), the same operation on every column."""
+
+    symbol: ClassVar[str] = "?"
+
+    def infer(self, x: Type, y: Type) -> Type:
+        left, right = numeric(x, self.name), numeric(y, self.name)
+        widths = {kind.width for kind in (left, right) if isinstance(kind, Vector)}
+        expect(
+            len(widths) < 2,
+            f"{self.name} needs two vectors of one width, or a scalar and a vector",
+            "pick columns with select([...]) or element(column) first",
+        )
+        dtype = self.dtype(left.dtype, right.dtype)
+        expect(dtype != "bool", f"{self.name} needs numbers, got bool", "call as_float() first")
+        if not widths:
+            return Scalar(dtype)
+        return Vector(widths.pop(), dtype, self._sparse(left, right))
+
+    def dtype(self, left: str, right: str) -> str:
+        """The dtype of the answer for those of the inputs."""
+        return promote(left, right)
+
+    def _sparse(self, left: Vector | Scalar, right: Vector | Scalar) -> bool:
+        """Whether the answer stores only what is not zero."""
+        return False
+
+    def compute(self, x: Any, y: Any) -> Any:
+        """The operation on arrays of one dtype."""
+        raise NotImplementedError(f"{self.name}.compute")
+
+    def reference(self, x: Columns, y: Columns) -> Columns:
+        dtype = self.dtype(x.dtype.name, y.dtype.name)
+        if x.ndim < y.ndim:
+            x = x[:, None]
+        elif y.ndim < x.ndim:
+            y = y[:, None]
+        return self.compute(x.astype(dtype), y.astype(dtype))
+
+    def emit(self, e: Emitter, x: RowValue, y: RowValue) -> RowValue:
+        from flour.emission import ScalarValue
+
+        dtype = self.dtype(x.dtype, y.dtype)
+
+        def expression(_: str, left: str, right: str) -> str:
+            both = e.cast(left, x.dtype, dtype), e.cast(right, y.dtype, dtype)
+            made = f"({both[0]} {self.symbol} {both[1]})"
+            return made if dtype in FLOATS or dtype == "int64" else f"{dtype}{made}"
+
+        if isinstance(x, ScalarValue) and isinstance(y, ScalarValue):
+            return e.let(expression("0", x.expr, y.expr), dtype)
+        width = next(v.width for v in (x, y) if not isinstance(v, ScalarValue))
+        # scalar / x is not zero where x is, so it must see every column of a sparse x.
+        keeps = self.keeps_zero and (self.commutative or not isinstance(x, ScalarValue))
+        return e.map(expression, x, y, dtype=dtype, width=width, keeps_zero=keeps)
+
+
+class Plus(Binary):
+    """x + y of two flows; a scalar meets every column."""
+
+    symbol = "+"
+    commutative = True
+
+    def compute(self, x: Any, y: Any) -> Any:
+        return x + y
+
+
+class Minus(Binary):
+    """x - y of two flows; a scalar meets every column."""
+
+    symbol = "-"
+
+    def compute(self, x: Any, y: Any) -> Any:
+        return x - y
+
+
+class Scaling(Binary, abstract=True):
+    """What a sparse vector survives when a scalar scales it: zeros that are not stored stay."""
+
+    takes_sparse = True
+    keeps_zero = True
+
+    def reference(self, x: Columns, y: Columns) -> Columns:
+        if isinstance(x, Sparse) and y.ndim == 1:
+            return x.with_data(super().reference(x.data, y[x.rows]))
+        return super().reference(densify(x), densify(y))
+
+
+class Times(Scaling):
+    """x * y of two flows; a scalar meets every column, and a sparse x stays sparse."""
+
+    symbol = "*"
+    commutative = True
+
+    def _sparse(self, left: Vector | Scalar, right: Vector | Scalar) -> bool:
+        return (isinstance(left, Vector) and left.sparse and isinstance(right, Scalar)) or (
+            isinstance(right, Vector) and right.sparse and isinstance(left, Scalar)
+        )
+
+    def reference(self, x: Columns, y: Columns) -> Columns:
+        if isinstance(y, Sparse) and x.ndim == 1:
+            x, y = y, x
+        return super().reference(x, y)
+
+    def compute(self, x: Any, y: Any) -> Any:
+        return x * y
+
+
+class Over(Scaling):
+    """x / y of two flows; a scalar meets every column, and a sparse x over a scalar stays sparse.
+
+    Whole numbers divide as float64.
+    """
+
+    symbol = "/"
+
+    def dtype(self, left: str, right: str) -> str:
+        both = promote(left, right)
+        return both if both in FLOATS else "float64"
+
+    def _sparse(self, left: Vector | Scalar, right: Vector | Scalar) -> bool:
+        return isinstance(left, Vector) and left.sparse and isinstance(right, Scalar)
+
+    def compute(self, x: Any, y: Any) -> Any:
+        return np.true_divide(x, y)
+
+
+class Quotient(WithParameter):
+    """operand / x, column by column (what `1 / flow` means)."""
+
+    def compute(self, x: Any) -> Any:
+        return self.fitted(x) / x
+
+    def element(self, e: Emitter, j: str, x: ScalarValue) -> str:
+        return f"({e.at(self.operand, j, x.dtype)} / {x.expr})"
