@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -10,39 +11,38 @@ import pytest
 
 from flour.errors import TypeMismatch
 from flour.flow import source
-from flour.types import Scalar, Vector
+from flour.types import Scalar, Type, Vector
 
 RNG = np.random.default_rng(7)
 X, Y, S = RNG.normal(size=(5, 3)), RNG.normal(size=(5, 3)), RNG.normal(size=5)
 ROW = np.array([1.0, -2.0, 0.5])
 
-Formula = Callable[[Any, Any, Any], Any]
+Formula = Callable[[SimpleNamespace], Any]
 FORMULAS: list[Formula] = [
-    lambda x, y, s: x + y,
-    lambda x, y, s: x - y,
-    lambda x, y, s: x * y / (x * x + 1),
-    lambda x, y, s: 1 - x,
-    lambda x, y, s: ROW - x,
-    lambda x, y, s: ROW + x * ROW,
-    lambda x, y, s: ROW / x - 2 / y,
-    lambda x, y, s: -x / 3,
-    lambda x, y, s: (x - s) * s,
-    lambda x, y, s: s / x,
-    lambda x, y, s: 2.0 * (s + s) - s,
+    lambda v: v.x + v.y,
+    lambda v: v.x - v.y,
+    lambda v: v.x * v.y / (v.x * v.x + 1),
+    lambda v: 1 - v.x,
+    lambda v: ROW - v.x,
+    lambda v: ROW + v.x * ROW,
+    lambda v: ROW / v.x - 2 / v.y,
+    lambda v: -v.x / 3,
+    lambda v: (v.x - v.s) * v.s,
+    lambda v: v.s / v.x,
+    lambda v: 2.0 * (v.s + v.s) - v.s,
 ]
 
 
 @pytest.mark.parametrize("formula", FORMULAS)
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 def test_a_formula_over_flows_is_the_formula_over_arrays(formula: Formula, dtype: str) -> None:
-    flow = formula(
-        source("x", Vector(3, dtype)), source("y", Vector(3, dtype)), source("s", Scalar(dtype))
-    )
+    kinds: dict[str, Type] = {"x": Vector(3, dtype), "y": Vector(3, dtype), "s": Scalar(dtype)}
+    flow = formula(SimpleNamespace(**{name: source(name, kind) for name, kind in kinds.items()}))
     used = flow.inputs()
     given = {"x": X.astype(dtype), "y": Y.astype(dtype), "s": S.astype(dtype)}
     data = {name: given[name] for name in used}
     column = given["s"] if isinstance(flow.type, Scalar) else given["s"][:, None]
-    want = formula(given["x"], given["y"], column)
+    want = formula(SimpleNamespace(**{**given, "s": column}))
     got = flow.reference(data)["output"]
     assert got.dtype == dtype
     np.testing.assert_allclose(got, want, rtol=1e-15 if dtype == "float64" else 1e-6)
