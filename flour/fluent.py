@@ -21,7 +21,7 @@ class Fluent:
     def _apply(self, name: str, others: Sequence[Fluent], **fields: object) -> Flow:
         from flour import flow, ops
 
-        assert ops.FAMILIES, "importing the families registers the operators"
+        ops.load()
         return flow.apply(REGISTRY[name](**fields), self, *others)  # type: ignore[arg-type]
 
     def add(self, operand: ArrayLike) -> Flow:
@@ -64,10 +64,6 @@ class Fluent:
         """One column of a vector as a scalar."""
         return self._apply("Element", (), column=column)
 
-    def field(self, label: str) -> Flow:
-        """One named column of a record."""
-        return self._apply("Field", (), label=label)
-
     def fill(self, values: ArrayLike, *, scalar: bool = False) -> Flow:
         """The same values for every row, whatever the input (it only says how many rows)."""
         return self._apply("Fill", (), values=values, scalar=scalar)
@@ -99,6 +95,10 @@ class Fluent:
         """x * operand, column by column."""
         return self._apply("Multiply", (), operand=operand)
 
+    def narrow(self, labels: tuple[str, ...]) -> Flow:
+        """Some columns of a record, in this order, still as a record."""
+        return self._apply("Narrow", (), labels=labels)
+
     def norm(self, kind: str) -> Flow:
         """The length of the vector: l1, l2 or max norm (the largest magnitude)."""
         return self._apply("Norm", (), kind=kind)
@@ -113,10 +113,6 @@ class Fluent:
         Whole numbers divide as float64.
         """
         return self._apply("Over", (y,))
-
-    def columns(self, labels: tuple[str, ...]) -> Flow:
-        """Several columns of a record, all numbers or all strings, as one vector."""
-        return self._apply("Pick", (), labels=labels)
 
     def plus(self, y: Flow) -> Flow:
         """x + y of two flows; a scalar meets every column."""
@@ -149,3 +145,11 @@ class Fluent:
     def times(self, y: Flow) -> Flow:
         """x * y of two flows; a scalar meets every column, and a sparse x stays sparse."""
         return self._apply("Times", (y,))
+
+    def to_dense(self) -> Flow:
+        """The same values, all of them stored."""
+        return self._apply("ToDense", ())
+
+    def to_sparse(self) -> Flow:
+        """The same values, only those stored that are not zero."""
+        return self._apply("ToSparse", ())

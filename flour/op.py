@@ -291,6 +291,7 @@ def _field_data(value: object) -> object:
 
 def from_data(data: object, find: Callable[[str], Parameter]) -> Op:
     """The operator described by `to_data`, its parameters looked up with `find`."""
+    _load_operators()
     match data:
         case [str(name), dict(fields)] if name in REGISTRY:
             values = {key: _field_value(value, find) for key, value in fields.items()}
@@ -299,6 +300,12 @@ def from_data(data: object, find: Callable[[str], Parameter]) -> Op:
             except (FlourError, StoreError, TypeError, ValueError, OverflowError) as problem:
                 raise DamagedProgram(f"{name} cannot be made", found=str(problem)[:200]) from None
     raise DamagedProgram("this is not an operator", found=repr(data)[:80])
+
+
+def _load_operators() -> None:
+    from flour import ops  # the families are built on this module
+
+    ops.load()
 
 
 def _field_value(value: object, find: Callable[[str], Parameter]) -> object:

@@ -178,7 +178,9 @@ class Importer:
 
 def load_operators() -> None:
     """Import every operator family, which registers the operators and their adapters."""
-    import flour.ops  # noqa: F401 (importing is the registration)
+    from flour import ops
+
+    ops.load()
 
 
 def _joined(inner: str | None, outer: str) -> str | None:

@@ -15,7 +15,9 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from flour.op import REGISTRY, Op  # noqa: E402 (the checkout comes first)
-from flour.ops import FAMILIES  # noqa: E402, F401 (importing registers the operators)
+from flour.ops import load  # noqa: E402 (as above)
+
+load()
 
 KINDS = {
     "Array": "ArrayLike",
@@ -48,7 +50,7 @@ class Fluent:
     def _apply(self, name: str, others: Sequence[Fluent], **fields: object) -> Flow:
         from flour import flow, ops
 
-        assert ops.FAMILIES, "importing the families registers the operators"
+        ops.load()
         return flow.apply(REGISTRY[name](**fields), self, *others)  # type: ignore[arg-type]
 '''
 
