@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -170,6 +170,22 @@ class Flow(Fluent):
         return self.multiply(-1.0)
 
     # --- shorthands --------------------------------------------------------------------------
+
+    def input(self, number: int) -> Flow:
+        """The program of one of the values that this program's operator reads."""
+        return Flow({"output": self.node.inputs[number]}, None, (self,))
+
+    def field(self, label: str) -> Flow:
+        """One named column of a record."""
+        from flour.ops.record import column
+
+        return column(self, label)
+
+    def columns(self, labels: Sequence[str]) -> Flow:
+        """Several columns of a record, all numbers or all strings, as one vector."""
+        from flour.ops.record import columns
+
+        return columns(self, labels)
 
     def take(self, table: object) -> Flow:
         """The entry of a table (numbers or strings) for each index."""

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flour.op import Op
-from flour.ops import binary, elementwise, linear, link, reduce, source, structure
+from flour.ops import binary, elementwise, linear, link, record, reduce, source, storage, structure
 from flour.types import Category, Record, Scalar, Text, Type, Vector
 
 _rng = np.random.default_rng(20181008)
@@ -103,6 +103,14 @@ CASES: list[Case] = [
     Case(source.Field("age"), (RECORD,)),
     Case(source.Pick(("fare", "age")), (RECORD,)),
     *rows(source.Fill([1.0, 2.0]), 3),
+    # --- flour/ops/record.py
+    Case(record.Narrow(("city", "age")), (RECORD,), native=False),
+    Case(record.Bundle(("a", "b", "c")), (Scalar("int64"), Vector(2)), native=False),
+    # --- flour/ops/storage.py
+    *rows(storage.ToDense(), 4),
+    *sparse(storage.ToDense(), 4),
+    *rows(storage.ToSparse(), 4),
+    *sparse(storage.ToSparse(), 4),
     # --- flour/ops/elementwise.py
     *rows(elementwise.Subtract(normal(8)), 8),
     *scalars(elementwise.Subtract(normal(1))),

@@ -28,6 +28,7 @@ class Source(Op):
 class Field(Op):
     """One named column of a record."""
 
+    method = ""  # Flow.field knows where a column of a record made by the program came from
     label: str
 
     def infer(self, record: Record) -> Type:
@@ -45,7 +46,7 @@ class Field(Op):
 class Pick(Op):
     """Several columns of a record, all numbers or all strings, as one vector."""
 
-    method = "columns"
+    method = ""
     labels: tuple[str, ...]
 
     def infer(self, record: Record) -> Vector:

@@ -1,0 +1,123 @@
+"""Records made and narrowed inside a program: mixed columns on their way from step to step.
+
+Picking a column out of either goes straight to where the column came from (`column`, `columns`),
+so that a record is only ever put together where a program answers with one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+from flour.check import expect
+from flour.errors import TypeMismatch
+from flour.op import Columns, Op
+from flour.ops.source import Field, Pick
+from flour.sparse import densify
+from flour.types import Record, Scalar, Type, Vector
+
+if TYPE_CHECKING:
+    from flour.flow import Flow
+
+
+class Narrow(Op):
+    """Some columns of a record, in this order, still as a record."""
+
+    labels: tuple[str, ...]
+
+    def infer(self, record: Record) -> Record:
+        expect(isinstance(record, Record), "only a record has named columns")
+        for label in self.labels:
+            if label not in record.names:
+                raise TypeMismatch(
+                    f"the record has no column {label!r}", found=", ".join(record.names)
+                )
+        return Record(tuple((label, record[label]) for label in self.labels), record.positional)
+
+    def reference(self, record: Columns) -> Columns:
+        return {label: record[label] for label in self.labels}
+
+
+class Bundle(Op):
+    """The inputs as the named columns of a record, a vector as one name for each of its columns."""
+
+    method = ""
+    labels: tuple[str, ...]
+
+    def infer(self, *inputs: Type) -> Record:
+        kinds = [kind for item in inputs for kind in _spread(item)]
+        expect(
+            len(kinds) == len(self.labels),
+            f"bundle has {len(self.labels)} names for {len(kinds)} columns",
+        )
+        expect(len(set(self.labels)) == len(self.labels), "two columns have one name")
+        return Record(tuple(zip(self.labels, kinds, strict=True)), positional=True)
+
+    def reference(self, *inputs: Columns) -> Columns:
+        columns: list[Columns] = []
+        for item in map(densify, inputs):
+            many = not isinstance(item, list) and item.ndim == 2
+            columns += list(item.T) if many else [item]
+        return dict(zip(self.labels, columns, strict=True))
+
+
+def _spread(kind: Type) -> list[Type]:
+    """The types of the columns an input contributes."""
+    expect(not isinstance(kind, Record), "a record cannot hold records")
+    if isinstance(kind, Vector):
+        return [Scalar(kind.dtype)] * kind.width
+    return [kind]
+
+
+# --- picking, straight from where a column came from --------------------------------------------
+
+
+def column(record: Flow, label: str) -> Flow:
+    """One column of a record."""
+    item = record.node
+    if label in getattr(item.type, "names", ()):
+        if isinstance(item.op, Narrow):
+            return column(record.input(0), label)
+        if isinstance(item.op, Bundle):
+            place, within = _places(record)[label]
+            part = record.input(place)
+            return part.element(within) if isinstance(part.type, Vector) else part
+    return Field(label)(record)
+
+
+def columns(record: Flow, labels: Sequence[str]) -> Flow:
+    """Several columns of a record as one vector."""
+    labels = tuple(labels)
+    item = record.node
+    if set(labels) <= set(getattr(item.type, "names", ())) and labels:
+        if isinstance(item.op, Narrow):
+            return columns(record.input(0), labels)
+        if isinstance(item.op, Bundle):
+            parts = _runs(record, labels)
+            return parts[0].concat(*parts[1:]) if len(parts) > 1 else parts[0]
+    return Pick(labels)(record)
+
+
+def _places(bundle: Flow) -> dict[str, tuple[int, int]]:
+    """For each name of a bundle: which input it is in, and which column of it."""
+    widths = [len(_spread(item.type)) for item in bundle.node.inputs]
+    spots = [(place, j) for place, width in enumerate(widths) for j in range(width)]
+    record = bundle.type
+    assert isinstance(record, Record)
+    return dict(zip(record.names, spots, strict=True))
+
+
+def _runs(bundle: Flow, labels: Sequence[str]) -> list[Flow]:
+    """The picked columns as vectors, those that follow each other from one input together."""
+    places = _places(bundle)
+    parts = []
+    for place, group in groupby((places[label] for label in labels), lambda spot: spot[0]):
+        part, picked = bundle.input(place), [j for _, j in group]
+        if not isinstance(part.type, Vector):
+            parts += [part.as_vector()] * len(picked)
+        elif picked == list(range(part.type.width)):
+            parts.append(part)
+        else:
+            parts.append(part.select(picked))
+    return parts

@@ -1,0 +1,46 @@
+"""How a vector is stored: every value, or only those that are not zero."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from flour.check import vector
+from flour.op import Columns, Op
+from flour.sparse import Sparse, densify
+from flour.types import Type, Vector
+
+if TYPE_CHECKING:
+    from flour.emission import Emitter, VectorValue
+
+
+class ToDense(Op):
+    """The same values, all of them stored."""
+
+    takes_sparse = True
+    monotone = True
+
+    def infer(self, x: Type) -> Vector:
+        return vector(x, "to_dense").having(sparse=False)
+
+    def reference(self, x: Columns) -> Columns:
+        return densify(x)
+
+    def emit(self, e: Emitter, x: VectorValue) -> VectorValue:
+        return x
+
+
+class ToSparse(Op):
+    """The same values, only those stored that are not zero."""
+
+    takes_sparse = True
+    keeps_zero = True
+    monotone = True
+
+    def infer(self, x: Type) -> Vector:
+        return vector(x, "to_sparse").having(sparse=True)
+
+    def reference(self, x: Columns) -> Columns:
+        return x if isinstance(x, Sparse) else Sparse.of(x)
+
+    def emit(self, e: Emitter, x: VectorValue) -> VectorValue:
+        return x
