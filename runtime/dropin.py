@@ -1,0 +1,155 @@
+"""A compiled estimator with scikit-learn's methods: same results, shapes, dtypes and errors.
+
+    fast = runtime.compile(pipeline, verify=X[:100])
+    fast.predict_proba(X)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+import flour
+import oven
+from flour.errors import InputError
+from flour.flow import Flow
+from runtime.errors import NotOffered
+from runtime.verify import verify as check_against
+
+_R = TypeVar("_R")
+_FACTS = ("classes_", "feature_names_in_", "n_features_in_", "n_outputs_", "outputs_2d_")
+
+
+def compile(  # noqa: A001 (the name people expect: runtime.compile)
+    source: object, sample: object = None, verify: object = None, *, exact: bool = False
+) -> Compiled:
+    """A drop-in for a fitted estimator (or a program), as native code.
+
+    `sample` (a few rows) settles the input's columns and dtypes. With `verify`, these rows are
+    replayed on the original, and a mismatch is refused.
+    """
+    flow = source if isinstance(source, Flow) else flour.from_sklearn(source, sample)
+    made = Compiled(flow, None if isinstance(source, Flow) else source, exact=exact)
+    if verify is not None and not isinstance(source, Flow):
+        check_against(made.plan, source, verify)
+    return made
+
+
+class offered:  # noqa: N801 (used as a decorator)
+    """A method that exists only where the program has one of these outputs, as in scikit-learn."""
+
+    def __init__(self, *names: str) -> None:
+        self.names = names
+
+    def __call__(self, method: Callable[..., _R]) -> Any:
+        self.method = method
+        self.__doc__ = method.__doc__
+        return self
+
+    def __get__(self, owner: Compiled | None, kind: type) -> Any:
+        if owner is None:
+            return self
+        if not any(name in owner.outputs for name in self.names):
+            raise NotOffered(
+                f"this program has no {' or '.join(self.names)}",
+                found=", ".join(owner.outputs),
+            )
+        return self.method.__get__(owner, kind)
+
+
+class Compiled:
+    """An estimator's program as native code, with the estimator's own methods."""
+
+    def __init__(self, flow: Flow, estimator: Any = None, *, exact: bool = False) -> None:
+        self.flow = flow
+        self.plan = oven.bake(flow, exact=exact)
+        self.outputs = tuple(flow.outputs)
+        self._facts = {
+            name: getattr(estimator, name) for name in _FACTS if hasattr(estimator, name)
+        }
+        self._nan_allowed = _allows_nan(estimator)
+        self._parts = {
+            name: oven.bake(flow[name], exact=exact) if len(self.outputs) > 1 else self.plan
+            for name in self.outputs
+        }
+
+    def __getattr__(self, name: str) -> Any:
+        facts = self.__dict__.get("_facts", {})
+        if name in facts:
+            return facts[name]
+        raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
+
+    def __repr__(self) -> str:
+        return f"Compiled({self.plan!r})"
+
+    # --- scikit-learn's methods --------------------------------------------------------------
+
+    @offered("label", "value")
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Class labels, values or cluster numbers."""
+        if "value" in self.outputs:
+            return self._run("value", X)
+        label = self._run("label", X)
+        classes = self._facts.get("classes_")
+        return label.astype(classes.dtype) if isinstance(classes, np.ndarray) else label
+
+    @offered("probabilities", "probabilities_0")
+    def predict_proba(self, X: Any) -> Any:
+        """Class probabilities; a list of them where there are several targets."""
+        if "probabilities" in self.outputs:
+            return self._run("probabilities", X)
+        made = self._checked(self.plan, X)
+        return [made[name] for name in self.outputs if name.startswith("probabilities_")]
+
+    @offered("probabilities", "probabilities_0")
+    def predict_log_proba(self, X: Any) -> Any:
+        """Logarithms of the class probabilities."""
+        made = self.predict_proba(X)
+        with np.errstate(divide="ignore"):
+            return [np.log(part) for part in made] if isinstance(made, list) else np.log(made)
+
+    @offered("scores")
+    def decision_function(self, X: Any) -> NDArray[Any]:
+        """The scores the decision is made by."""
+        return self._run("scores", X)
+
+    @offered("features", "distances")
+    def transform(self, X: Any) -> Any:
+        """The transformed rows."""
+        return self._run("features" if "features" in self.outputs else "distances", X)
+
+    # --- running -----------------------------------------------------------------------------
+
+    def _run(self, name: str, X: Any) -> Any:
+        return self._checked(self._parts[name], X)[name]
+
+    def _checked(self, plan: oven.Plan, X: Any) -> dict[str, Any]:
+        if not self._nan_allowed:
+            refuse_non_finite(X)
+        return plan.run(X)
+
+
+def refuse_non_finite(X: Any) -> None:
+    """Raise InputError for NaN or infinity in an array, as the training library would."""
+    if not (isinstance(X, np.ndarray) and X.dtype.kind == "f"):
+        return
+    with np.errstate(all="ignore"):
+        if np.isfinite(X.sum()):
+            return
+        bad = ~np.isfinite(X)
+    if bad.any():
+        where = tuple(int(i) for i in np.argwhere(bad)[0])
+        raise InputError(
+            "the input contains NaN or infinity, which this estimator refuses",
+            where="$" + "".join(f"[{i}]" for i in where),
+            found=str(X[where]),
+            hint="impute missing values in a step before it",
+        )
+
+
+def _allows_nan(estimator: Any) -> bool:
+    tags = getattr(estimator, "__sklearn_tags__", None)
+    return True if tags is None else bool(tags().input_tags.allow_nan)
