@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from concurrent.futures import Executor
+
 from flour.flow import Flow
 from oven.plan import Plan
 from oven.rewrite import optimise
 
 
-def bake(flow: Flow, *, exact: bool = False) -> Plan:
+def bake(flow: Flow, *, exact: bool = False, background: bool | Executor = False) -> Plan:
     """The plan of a program.
 
-    With `exact`, only rewrites that keep every bit are made and sums keep their order.
+    With `exact`, only rewrites that keep every bit are made and sums keep their order. With
+    `background`, code that is not in the cache is compiled on another thread (or on the executor
+    given), and until it is there the plan answers from the operators' definitions.
     """
-    return Plan(flow, optimise(flow, exact=exact), exact=exact)
+    return Plan(flow, optimise(flow, exact=exact), exact=exact, background=background)

@@ -2,34 +2,52 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from flour.coerce import coerce, native_types
 from flour.flow import Flow
 from flour.node import Node
-from flour.op import Columns
+from flour.op import Columns, Parameter
 from flour.ops.source import Source
-from flour.reference import apply_op, public
+from flour.reference import apply_op, evaluate, public
 from flour.sparse import Sparse
 from flour.types import Type, Vector
+from oven.background import Pending
 from oven.native_run import NativeRun
 from oven.ports import Port, View, find_ports, pack
 from oven.stages import PYTHON, Stage, Value, cut
+
+if TYPE_CHECKING:
+    from objectstore import Store
+
+Steps = tuple[NativeRun | Stage, ...]
 
 
 class Plan:
     """Native code for a program: a pure function from named columns to named columns."""
 
-    def __init__(self, flow: Flow, optimised: Flow, *, exact: bool = False) -> None:
+    def __init__(
+        self,
+        flow: Flow,
+        optimised: Flow,
+        *,
+        exact: bool = False,
+        background: bool | Executor = False,
+        check: Callable[[Sequence[Stage]], None] | None = None,
+    ) -> None:
         self.flow, self.optimised, self.exact = flow, optimised, exact
         self._roots = tuple(optimised.outputs.values())
         self._views: Mapping[Node, View] = find_ports(self._roots)
         self.stages = tuple(cut(self._roots, self._views, exact=exact))
-        self.steps = self._steps()
+        if check is not None:  # before anything is compiled for them
+            check(self.stages)
+        self._background = background
+        self._bound: Pending[Steps] = Pending(self._steps, background)
         self._variants: dict[tuple[Type, ...], Plan] = {}
 
     @property
@@ -42,7 +60,22 @@ class Plan:
         """The named outputs and their types."""
         return self.flow.types
 
-    def _steps(self) -> tuple[NativeRun | Stage, ...]:
+    @property
+    def ready(self) -> bool:
+        """Whether the native code is there; an error in compiling it is raised here."""
+        return self._bound.here is not None
+
+    @property
+    def steps(self) -> Steps:
+        """What runs, in order: native calls, and operators without native code."""
+        return self._bound.wait()
+
+    def wait(self, timeout: float | None = None) -> Plan:
+        """This plan, as soon as its native code is there; TimeoutError if that takes longer."""
+        self._bound.wait(timeout)
+        return self
+
+    def _steps(self) -> Steps:
         """Native stages that follow each other become one native call."""
         steps: list[NativeRun | Stage] = []
         pending: list[Stage] = []
@@ -71,7 +104,7 @@ class Plan:
         """
         kinds = native_types(self.inputs, data)
         if kinds != self.inputs:
-            return self.variant(kinds)._run(data)
+            return self.variant(kinds)._run(data)  # noqa: SLF001 (another plan of this class)
         return self._run(data)
 
     def variant(self, kinds: Mapping[str, Type]) -> Plan:
@@ -80,7 +113,9 @@ class Plan:
         if key not in self._variants:
             from oven.bake import bake
 
-            self._variants[key] = bake(self.flow.retype(**kinds), exact=self.exact)
+            self._variants[key] = bake(
+                self.flow.retype(**kinds), exact=self.exact, background=self._background
+            )
         return self._variants[key]
 
     def _run(self, data: object) -> dict[str, Any]:
@@ -92,8 +127,12 @@ class Plan:
 
     def _run_columns(self, columns: Columns, rows: int) -> dict[str, Columns]:
         """Every output for columns that already are what the inputs' types say."""
+        steps = self._bound.here
+        if steps is None:  # still compiling: the definition answers
+            known = evaluate(self._roots, columns)
+            return {name: known[item] for name, item in self.optimised.outputs.items()}
         values: dict[Value, Any] = {}
-        for step in self.steps:
+        for step in steps:
             if isinstance(step, NativeRun):
                 given = {value: self._native(value, values, columns) for value in step.inputs}
                 values |= step.run(given, rows)
@@ -143,6 +182,21 @@ class Plan:
         from oven.saved import save
 
         save(self, path)
+
+    def parameters(self) -> frozenset[Parameter]:
+        """Every array and table the plan refers to: as written, optimised, and derived for code."""
+        return frozenset(self._parameters())
+
+    def _parameters(self) -> Iterator[Parameter]:
+        for flow in (self.optimised, self.flow):
+            for item in flow.nodes():
+                yield from item.op.parameters()
+        for stage in self.stages:
+            yield from stage.parameters()
+
+    def put_into(self, store: Store, owner: str) -> None:
+        """Let `owner` hold this plan's parameters in a store, which then accounts for them."""
+        store.hold(owner, self.parameters())
 
     def __repr__(self) -> str:
         kinds = ", ".join(stage.kind for stage in self.stages)

@@ -7,11 +7,12 @@ native code (`python`). Stages run in order; what one leaves for a later one is 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from flour.emission import Column, RowValue, VectorValue
 from flour.node import Node, readers, topological
+from flour.op import Parameter
 from flour.ops.source import Source
 from flour.types import Category, Record, Scalar, Text, Tokens, Type, Vector
 from objectstore import Blob
@@ -39,6 +40,17 @@ class Stage:
     def native(self) -> bool:
         """Whether it is machine code."""
         return self.kind != PYTHON
+
+    @property
+    def title(self) -> str:
+        """The stage in a line: its kind and its operators."""
+        names = [item.op.name for item in self.nodes]
+        more = f" and {len(names) - 8} more" if len(names) > 8 else ""
+        return f"{self.kind} stage of {', '.join(names[:8])}{more}"
+
+    def parameters(self) -> Iterator[Parameter]:
+        """Every array and table its code reads, derived ones included."""
+        return (slot.parameter for slot in self.slots if slot.parameter is not None)
 
 
 def kind_of(item: Node) -> str:

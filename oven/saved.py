@@ -1,0 +1,258 @@
+"""Plans as data: one file with a manifest and parameters; no pickle, no code, no Python names.
+
+    format      the version of this layout
+    exact       whether the plan was baked with rules that keep every bit only
+    nodes       [[operator, [index of each input]], ...]     inputs before readers
+    optimised   [[output name, index], ...]                  what runs
+    flow        [[output name, index], ...]                  the program as it was written
+    origins     [[index, [[file, line, step], ...]], ...]    where nodes come from
+    derived     [digest, ...]                                parameters made for native code
+
+Operators and types are written by `flour.op.to_data` and `flour.types.to_data`; parameters are
+blobs of the container (see objectstore.archive), named by digest and mapped, not copied.
+
+A file may come from anybody. Every node is made again through its operator's own checks and type
+rule, so what loads is a program that could have been written by hand; code is emitted from it and
+found in the code cache. Anything else is an error before any of it runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Executor
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeGuard
+
+from flour.errors import FlourError
+from flour.flow import Flow, with_origins
+from flour.node import Node, node
+from flour.op import Parameter, from_data, to_data
+from flour.provenance import Origin
+from objectstore import Archive
+from objectstore.archive import write
+from oven.errors import CompileError, DamagedPlan
+from oven.limits import MAX_NODES, check_limits
+from oven.plan import Plan
+
+if TYPE_CHECKING:
+    from objectstore import Store
+
+FORMAT = 1
+"""Of the manifest. Another one has another meaning and is refused."""
+
+DERIVED_BYTES = 4096
+"""Parameters made for native code travel along from this size on: smaller ones are made faster."""
+
+KEYS = {"derived", "exact", "flow", "format", "nodes", "optimised", "origins"}
+
+
+def save(plan: Plan, path: str | Path, *, durable: bool = True) -> None:
+    """Write the plan; a file that is there is replaced in one step."""
+    derived = _derived(plan)
+    manifest = describe(plan) | {"derived": sorted(derived)}
+    if len(manifest["nodes"]) > MAX_NODES:
+        raise DamagedPlan(
+            "this plan is too large to be saved",
+            found=f"{len(manifest['nodes']):,} nodes, at most {MAX_NODES:,} are allowed",
+        )
+    named = {item.digest: item for flow in _flows(plan) for item in _parameters(flow)}
+    write(path, manifest, named | derived, durable=durable)
+
+
+def load(
+    path: str | Path, *, store: Store | None = None, background: bool | Executor = False
+) -> Plan:
+    """The plan in a file, checked; its parameters are views into it.
+
+    With a `store`, parameters live there instead: those it has already are not read again, and
+    all plans and processes that use the store share one copy. `background` is that of `oven.bake`.
+    """
+    with Archive.open(path) as archive:
+        reader = _Reader(archive.manifest, _finder(archive, store), str(path))
+        try:
+            return reader.plan(background=background)
+        except (CompileError, DamagedPlan):
+            raise
+        except FlourError as problem:
+            raise reader.damaged(problem.what, problem.found) from problem
+        except (TypeError, ValueError, LookupError, ArithmeticError, AttributeError) as problem:
+            # An operator stumbled over parameters it was never written for.
+            raise reader.damaged("this program makes no sense", str(problem)) from problem
+        except (RecursionError, AssertionError, NotImplementedError) as problem:
+            raise reader.damaged("this program cannot become code", str(problem)) from problem
+
+
+def describe(plan: Plan) -> dict[str, Any]:
+    """The manifest of a plan, but for its derived parameters."""
+    places: dict[Node, int] = {}
+    for flow in _flows(plan):
+        for item in flow.nodes():
+            places.setdefault(item, len(places))
+    nodes = [[to_data(item.op), [places[source] for source in item.inputs]] for item in places]
+    return {
+        "format": FORMAT,
+        "exact": plan.exact,
+        "nodes": nodes,
+        "optimised": _outputs_data(plan.optimised, places),
+        "flow": _outputs_data(plan.flow, places),
+        "origins": _origins_data(plan, places),
+    }
+
+
+def _flows(plan: Plan) -> tuple[Flow, Flow]:
+    """What runs comes first, so that its nodes are the first of the file."""
+    return plan.optimised, plan.flow
+
+
+def _parameters(flow: Flow) -> list[Parameter]:
+    return [parameter for item in flow.nodes() for parameter in item.op.parameters()]
+
+
+def _derived(plan: Plan) -> dict[str, Parameter]:
+    """What native code reads that no operator names, where it is worth its place in the file."""
+    read = {item.digest: item for stage in plan.stages for item in stage.parameters()}
+    named = {item.digest for flow in _flows(plan) for item in _parameters(flow)}
+    return {
+        digest: item
+        for digest, item in read.items()
+        if digest not in named and item.nbytes >= DERIVED_BYTES
+    }
+
+
+def _outputs_data(flow: Flow, places: Mapping[Node, int]) -> list[list[Any]]:
+    return [[name, places[item]] for name, item in flow.outputs.items()]
+
+
+def _origins_data(plan: Plan, places: Mapping[Node, int]) -> list[list[Any]]:
+    found: dict[int, dict[Origin, None]] = {}
+    for flow in _flows(plan):
+        for item, origins in flow.origins().items():
+            if item in places:
+                found.setdefault(places[item], {}).update(dict.fromkeys(origins))
+    return [[place, [list(origin) for origin in found[place]]] for place in sorted(found)]
+
+
+# --- reading ----------------------------------------------------------------------------------
+
+Find = Callable[[str], Parameter]
+
+
+def _finder(archive: Archive, store: Store | None) -> Find:
+    """Where parameters are: in the file, or in the store, which is given what it lacks."""
+    if store is None:
+        return archive.get
+    chosen = store
+
+    def find(digest: str) -> Parameter:
+        if digest not in chosen:
+            chosen.put(archive.get(digest))
+        return chosen.get(digest)
+
+    return find
+
+
+class _Reader:
+    """A manifest that becomes a plan; nothing in it is believed."""
+
+    def __init__(self, manifest: Mapping[str, Any], find: Find, where: str) -> None:
+        self.manifest, self.find, self.where = manifest, find, where
+
+    def plan(self, *, background: bool | Executor) -> Plan:
+        """The plan, after all checks."""
+        self._check_keys()
+        # Held until the plan has its own: what code needs is then found here, not made a second
+        # time.
+        derived = [self.find(digest) for digest in self._derived()]
+        nodes = self._nodes()
+        origins = self._origins(nodes)
+        optimised = with_origins(self._outputs("optimised", nodes), origins)
+        flow = with_origins(self._outputs("flow", nodes), origins)
+        self._check_same(flow, optimised)
+        plan = Plan(
+            flow,
+            optimised,
+            exact=self.manifest["exact"],
+            background=background,
+            check=check_limits,
+        )
+        del derived
+        return plan
+
+    def damaged(self, what: str, found: str | None = None) -> DamagedPlan:
+        """The error that says so, and where."""
+        return DamagedPlan(what, where=self.where, found=found[:200] if found else None)
+
+    def _check_keys(self) -> None:
+        form = self.manifest.get("format")
+        if form != FORMAT or isinstance(form, bool):
+            raise DamagedPlan(
+                "this is not a plan this release can read",
+                where=self.where,
+                found=f"format {form!r:.40}, this release reads format {FORMAT}",
+                hint="save it again with this release, or update",
+            )
+        if self.manifest.keys() != KEYS or not isinstance(self.manifest["exact"], bool):
+            raise self.damaged("the manifest is not that of a plan", ", ".join(self.manifest))
+
+    def _list(self, key: str, most: int = MAX_NODES) -> list[Any]:
+        found = self.manifest[key]
+        if not isinstance(found, list) or len(found) > most:
+            raise self.damaged(f"{key} is no list, or too long", repr(found)[:80])
+        return found
+
+    def _derived(self) -> list[str]:
+        found = self._list("derived")
+        if not all(isinstance(item, str) for item in found):
+            raise self.damaged("derived parameters are named by digest", repr(found)[:80])
+        return found
+
+    def _nodes(self) -> list[Node]:
+        made: list[Node] = []
+        for item in self._list("nodes"):
+            match item:
+                case [op, list(inputs)] if all(_is_index(i, len(made)) for i in inputs):
+                    made.append(node(from_data(op, self.find), [made[i] for i in inputs]))
+                case _:
+                    raise self.damaged(f"node {len(made)} is not a node", repr(item)[:80])
+        return made
+
+    def _outputs(self, key: str, nodes: Sequence[Node]) -> dict[str, Node]:
+        found: dict[str, Node] = {}
+        for item in self._list(key):
+            match item:
+                case [str(name), place] if _is_index(place, len(nodes)) and name not in found:
+                    found[name] = nodes[place]
+                case _:
+                    raise self.damaged(f"{key} has something that is no output", repr(item)[:80])
+        return found
+
+    def _origins(self, nodes: Sequence[Node]) -> dict[Node, tuple[Origin, ...]]:
+        found: dict[Node, tuple[Origin, ...]] = {}
+        for item in self._list("origins"):
+            match item:
+                case [place, list(origins)] if _is_index(place, len(nodes)):
+                    found[nodes[place]] = tuple(map(self._origin, origins))
+                case _:
+                    raise self.damaged("this is not an origin", repr(item)[:80])
+        return found
+
+    def _origin(self, data: object) -> Origin:
+        match data:
+            case [str(file), int(line), str(step)] if not isinstance(line, bool):
+                return Origin(file, line, step)
+        raise self.damaged("this is not an origin", repr(data)[:80])
+
+    def _check_same(self, flow: Flow, optimised: Flow) -> None:
+        """What runs must answer what was written: same names, same types, no other inputs."""
+        if flow.types != optimised.types or list(flow.outputs) != list(optimised.outputs):
+            raise self.damaged("the optimised program has other outputs", repr(optimised))
+        known = flow.inputs()
+        if any(known.get(name) != kind for name, kind in optimised.inputs().items()):
+            raise self.damaged("the optimised program has other inputs", repr(optimised.inputs()))
+
+
+def _is_index(value: object, end: int) -> TypeGuard[int]:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < end
+
+
+__all__ = ["DERIVED_BYTES", "FORMAT", "describe", "load", "save"]
