@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flour.op import Op
-from flour.ops import binary, elementwise, linear, link, record, reduce, source, storage, structure
+from flour.ops import binary, elementwise, linear, link, record, reduce, source, storage, structure, unary
 from flour.types import Category, Record, Scalar, Text, Type, Vector
 
 _rng = np.random.default_rng(20181008)
@@ -172,6 +172,36 @@ CASES: list[Case] = [
     *rows(link.Sigmoid(), 4, **FUNCTION),
     *scalars(link.Sigmoid(), **FUNCTION),
     *rows(link.Softmax(), 5, **FUNCTION),
+    # --- flour/ops/unary.py
+    *(
+        case
+        for op in (
+            *(unary.Exp(), unary.Expm1(), unary.Log(), unary.Log1p(), unary.Log2()),
+            *(unary.Log10(), unary.Sqrt(), unary.Sinh(), unary.Cosh(), unary.Tanh(), unary.Erf()),
+            unary.Reciprocal(),
+        )
+        for case in rows(op, 4, **FUNCTION)
+    ),
+    *(
+        case
+        for op in (unary.Sin(), unary.Cos(), unary.Tan())
+        for case in rows(op, 4, tolerance=1e-14, why=LIBM, odd=False)
+    ),
+    *(
+        case
+        for op in (unary.Abs(), unary.Negate(), unary.Square(), unary.Sign(), unary.Relu())
+        for case in (*rows(op, 4), Case(op, (Vector(4, "int64"),)), Case(op, (Vector(4, "int8"),)))
+    ),
+    *(
+        case
+        for op in (unary.Floor(), unary.Ceil(), unary.Trunc(), unary.Rint(), unary.IsNan())
+        for case in (*rows(op, 4), Case(op, (Vector(4, "int64"),)))
+    ),
+    *(
+        case
+        for op in (unary.Log1p(), unary.Square(), unary.Floor(), unary.IsNan())
+        for case in sparse(op, 9, **FUNCTION)
+    ),
 ]
 
 __all__ = ["CASES", "Case", "Text"]

@@ -1,0 +1,298 @@
+"""Functions of one number: exp, log, square, tanh, floor, ... on every element.
+
+Each class is a row of a table: numpy's function is the meaning, `code` is the same in native code.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from flour.check import expect
+from flour.ops.bases import Elementwise, FloatElementwise
+from flour.ops.elementwise import one
+from flour.ops.reduce import zero
+from flour.types import FLOATS, Scalar, Type, Vector
+
+if TYPE_CHECKING:
+    from flour.emission import Emitter, ScalarValue
+
+Function = Callable[[Any], Any]
+
+
+class FloatFunction(FloatElementwise, abstract=True):
+    """A function of floats; whole numbers have to be made floats first."""
+
+    function: ClassVar[Function]
+    #: The function as an expression of `{x}`.
+    code: ClassVar[str]
+
+    def compute(self, x: Any) -> Any:
+        return type(self).function(x)
+
+    def element(self, e: Emitter, j: str, x: ScalarValue) -> str:
+        return self.code.format(x=x.expr)
+
+
+class ZeroToZero(FloatFunction, abstract=True):
+    """A function of floats that leaves zero where it is, and so a sparse vector sparse."""
+
+    takes_sparse = True
+    keeps_zero = True
+
+
+class Exp(FloatFunction):
+    """exp(x)."""
+
+    function = np.exp
+    code = "exp({x})"
+    monotone = True
+
+
+class Expm1(ZeroToZero):
+    """exp(x) - 1, exact near zero."""
+
+    function = np.expm1
+    code = "expm1({x})"
+    monotone = True
+
+
+class Log(FloatFunction):
+    """log(x): NaN below zero."""
+
+    function = np.log
+    code = "log({x})"
+    monotone = True
+
+
+class Log1p(ZeroToZero):
+    """log(1 + x), exact near zero: NaN below -1."""
+
+    function = np.log1p
+    code = "log1p({x})"
+    monotone = True
+
+
+class Log2(FloatFunction):
+    """The logarithm of x to base 2."""
+
+    function = np.log2
+    code = "log2({x})"
+    monotone = True
+
+
+class Log10(FloatFunction):
+    """The logarithm of x to base 10."""
+
+    function = np.log10
+    code = "log10({x})"
+    monotone = True
+
+
+class Sqrt(ZeroToZero):
+    """The square root of x: NaN below zero."""
+
+    function = np.sqrt
+    code = "sqrt({x})"
+    monotone = True
+
+
+class Sin(ZeroToZero):
+    """sin(x), x in radians."""
+
+    function = np.sin
+    code = "sin({x})"
+
+
+class Cos(FloatFunction):
+    """cos(x), x in radians."""
+
+    function = np.cos
+    code = "cos({x})"
+
+
+class Tan(ZeroToZero):
+    """tan(x), x in radians."""
+
+    function = np.tan
+    code = "tan({x})"
+
+
+class Sinh(ZeroToZero):
+    """The hyperbolic sine of x."""
+
+    function = np.sinh
+    code = "sinh({x})"
+    monotone = True
+
+
+class Cosh(FloatFunction):
+    """The hyperbolic cosine of x."""
+
+    function = np.cosh
+    code = "cosh({x})"
+
+
+class Tanh(ZeroToZero):
+    """The hyperbolic tangent of x."""
+
+    function = np.tanh
+    code = "tanh({x})"
+    monotone = True
+
+
+def _erf(x: Any) -> Any:
+    made = np.array([math.erf(value) for value in x.reshape(-1).tolist()], x.dtype)
+    return made.reshape(x.shape)
+
+
+class Erf(ZeroToZero):
+    """The error function of x."""
+
+    function = _erf
+    code = "erf({x})"
+    monotone = True
+
+
+class Reciprocal(FloatFunction):
+    """1 / x."""
+
+    function = np.reciprocal
+
+    def element(self, e: Emitter, j: str, x: ScalarValue) -> str:
+        return f"({one(x.dtype)} / {x.expr})"
+
+
+# --- functions that whole numbers have too --------------------------------------------------------
+
+
+class AnyFunction(Elementwise, abstract=True):
+    """A function of floats and whole numbers that leaves zero where it is."""
+
+    takes_sparse = True
+    keeps_zero = True
+    function: ClassVar[Function]
+
+    def output(self, kind: Vector | Scalar) -> Type:
+        expect(kind.dtype != "bool", f"{self.name} needs numbers, got bool", "call as_float()")
+        return super().output(kind)
+
+    def compute(self, x: Any) -> Any:
+        return type(self).function(x)
+
+
+class Abs(AnyFunction):
+    """The magnitude of x."""
+
+    function = np.abs
+
+    def element(self, e: Emitter, j: str, x: ScalarValue) -> str:
+        return whole(f"abs({x.expr})", x.dtype)
+
+
+class Negate(AnyFunction):
+    """-x."""
+
+    function = np.negative
+
+    def element(self, e: Emitter, j: str, x: ScalarValue) -> str:
+        return whole(f"(-{x.expr})", x.dtype)
+
+
+class Square(AnyFunction):
+    """x * x."""
+
+    function = np.square
+
+    def element(self, e: Emitter, j: str, x: ScalarValue) -> str:
+        value = e.let(x.expr, x.dtype).expr
+        return whole(f"({value} * {value})", x.dtype)
+
+
+class Sign(AnyFunction):
+    """-1, 0 or 1 as x is below, at or above zero; NaN stays NaN."""
+
+    function = np.sign
+    monotone = True
+
+    def element(self, e: Emitter, j: str, x: ScalarValue) -> str:
+        value, plus, none = e.let(x.expr, x.dtype).expr, one(x.dtype), zero(x.dtype)
+        sign = f"({plus} if {value} > 0 else (-{plus} if {value} < 0 else ({value} + {none})))"
+        return whole(sign, x.dtype)
+
+
+class Relu(AnyFunction):
+    """x where it is above zero, else zero; NaN stays NaN."""
+
+    monotone = True
+
+    def compute(self, x: Any) -> Any:
+        return np.maximum(x, x.dtype.type(0))
+
+    def element(self, e: Emitter, j: str, x: ScalarValue) -> str:
+        value = e.let(x.expr, x.dtype).expr
+        return whole(f"({zero(x.dtype)} if {value} < 0 else {value})", x.dtype)
+
+
+class Rounding(AnyFunction, abstract=True):
+    """To a whole number, in x's own dtype."""
+
+    monotone = True
+    code: ClassVar[str]
+
+    def compute(self, x: Any) -> Any:
+        return super().compute(x) if x.dtype.kind == "f" else x
+
+    def element(self, e: Emitter, j: str, x: ScalarValue) -> str:
+        return self.code.format(x=x.expr) if x.dtype in FLOATS else x.expr
+
+
+class Floor(Rounding):
+    """The largest whole number that is not above x."""
+
+    function = np.floor
+    code = "floor({x})"
+
+
+class Ceil(Rounding):
+    """The smallest whole number that is not below x."""
+
+    function = np.ceil
+    code = "ceil({x})"
+
+
+class Trunc(Rounding):
+    """x without its fraction."""
+
+    function = np.trunc
+    code = "trunc({x})"
+
+
+class Rint(Rounding):
+    """The nearest whole number; halves go to the even one."""
+
+    function = np.rint
+    code = "rint({x})"
+
+
+class IsNan(Elementwise):
+    """Whether x is not a number; never for whole numbers."""
+
+    result = "bool"
+    takes_sparse = True
+    keeps_zero = True
+
+    def compute(self, x: Any) -> Any:
+        return x != x  # noqa: PLR0124 (the definition of NaN)
+
+    def element(self, e: Emitter, j: str, x: ScalarValue) -> str:
+        value = e.let(x.expr, x.dtype).expr
+        return f"({value} != {value})"
+
+
+def whole(expr: str, dtype: str) -> str:
+    """The expression in its own dtype: native arithmetic widens small whole numbers."""
+    return expr if dtype in FLOATS or dtype == "int64" else f"{dtype}({expr})"
