@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import llvmlite.binding as llvm
 import numba
+import numpy as np
 from llvmlite import ir
 from numba import njit, types
 from numba.core import cgutils
@@ -195,6 +196,7 @@ def _make_vocabulary() -> dict[str, Any]:
     }
     made["call_stage"] = call_stage
     made |= {name: getattr(math, name) for name in _MATH}
+    made |= {function.__name__: function for function in _ROUNDING}
     for name, kind in NUMBA_TYPES.items():
         made[f"ld_{name}"] = _load(kind, constant=False)
         made[f"ldc_{name}"] = _load(kind, constant=True)
@@ -224,11 +226,10 @@ _MATH = [
     "sinh",
     "cosh",
     "tanh",
-    "floor",
-    "ceil",
-    "trunc",
     "erf",
 ]
+# math's own functions answer with integers, which have no NaN and no infinity.
+_ROUNDING = [np.floor, np.ceil, np.trunc, np.rint]
 
 
 # --- compiling ----------------------------------------------------------------------------------
