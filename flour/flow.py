@@ -152,7 +152,7 @@ class Flow(Fluent):
         return self.minus(other) if isinstance(other, Flow) else self.subtract(other)
 
     def __rsub__(self, other: ArrayLike) -> Flow:
-        return (-self).add(other)
+        return self.negate().add(other)
 
     def __mul__(self, other: Flow | ArrayLike) -> Flow:
         return self.times(other) if isinstance(other, Flow) else self.multiply(other)
@@ -167,7 +167,7 @@ class Flow(Fluent):
         return self.quotient(other)
 
     def __neg__(self) -> Flow:
-        return self.multiply(-1.0)
+        return self.negate()
 
     # --- shorthands --------------------------------------------------------------------------
 

@@ -24,9 +24,13 @@ class Fluent:
         ops.load()
         return flow.apply(REGISTRY[name](**fields), self, *others)  # type: ignore[arg-type]
 
-    def add(self, operand: ArrayLike) -> Flow:
+    def abs(self) -> Flow:
+        """The magnitude of x."""
+        return self._apply("Abs", ())
+
+    def add(self, operand: ArrayLike, *, wide: bool = False) -> Flow:
         """x + operand, column by column."""
-        return self._apply("Add", (), operand=operand)
+        return self._apply("Add", (), operand=operand, wide=wide)
 
     def arg_max(self) -> Flow:
         """The number of the largest column: the first of equals, the first NaN before all."""
@@ -44,9 +48,25 @@ class Fluent:
         """A scalar as a vector of one column."""
         return self._apply("AsVector", ())
 
+    def binarize(self, threshold: float) -> Flow:
+        """1 where x > threshold, else 0, in x's own dtype."""
+        return self._apply("Binarize", (), threshold=threshold)
+
+    def box_cox(self, exponents: ArrayLike) -> Flow:
+        """The Box-Cox power transform with an exponent for each column, in float64; NaN below zero."""
+        return self._apply("BoxCox", (), exponents=exponents)
+
     def cast(self, dtype: str) -> Flow:
         """The values in another dtype, converted as numpy's astype does."""
         return self._apply("Cast", (), dtype=dtype)
+
+    def cast_like(self, y: Flow) -> Flow:
+        """x in the dtype of y: what arithmetic in place leaves behind."""
+        return self._apply("CastLike", (y,))
+
+    def ceil(self) -> Flow:
+        """The smallest whole number that is not below x."""
+        return self._apply("Ceil", ())
 
     def clip(self, low: ArrayLike, high: ArrayLike) -> Flow:
         """x limited to [low, high], column by column; NaN stays NaN."""
@@ -56,21 +76,58 @@ class Fluent:
         """The inputs side by side; a scalar is one column. Sparse if any input is."""
         return self._apply("Concat", others)
 
-    def divide(self, operand: ArrayLike) -> Flow:
+    def cos(self) -> Flow:
+        """cos(x), x in radians."""
+        return self._apply("Cos", ())
+
+    def cosh(self) -> Flow:
+        """The hyperbolic cosine of x."""
+        return self._apply("Cosh", ())
+
+    def distances(
+        self, points: ArrayLike, metric: str, p: float = 2.0, weights: ArrayLike = ()
+    ) -> Flow:
+        """The distance to each point by a named metric, column after column, in float64.
+
+        `weights` are those of minkowski (a factor) and seuclidean (variances); empty means none.
+        """
+        return self._apply("Distances", (), points=points, metric=metric, p=p, weights=weights)
+
+    def divide(self, operand: ArrayLike, *, wide: bool = False) -> Flow:
         """x / operand, column by column."""
-        return self._apply("Divide", (), operand=operand)
+        return self._apply("Divide", (), operand=operand, wide=wide)
 
     def element(self, column: int) -> Flow:
         """One column of a vector as a scalar."""
         return self._apply("Element", (), column=column)
 
+    def erf(self) -> Flow:
+        """The error function of x."""
+        return self._apply("Erf", ())
+
+    def exp(self) -> Flow:
+        """exp(x)."""
+        return self._apply("Exp", ())
+
+    def expm1(self) -> Flow:
+        """exp(x) - 1, exact near zero."""
+        return self._apply("Expm1", ())
+
     def fill(self, values: ArrayLike, *, scalar: bool = False) -> Flow:
         """The same values for every row, whatever the input (it only says how many rows)."""
         return self._apply("Fill", (), values=values, scalar=scalar)
 
+    def floor(self) -> Flow:
+        """The largest whole number that is not above x."""
+        return self._apply("Floor", ())
+
     def greater(self, operand: ArrayLike) -> Flow:
         """Whether x > operand, column by column; never for NaN."""
         return self._apply("Greater", (), operand=operand)
+
+    def is_nan(self) -> Flow:
+        """Whether x is not a number; never for whole numbers."""
+        return self._apply("IsNan", ())
 
     def linear(self, weights: ArrayLike, bias: ArrayLike) -> Flow:
         """x @ weights.T + bias: one output per row of `weights`, in numpy's promoted dtype.
@@ -78,6 +135,30 @@ class Fluent:
         An empty bias adds nothing.
         """
         return self._apply("Linear", (), weights=weights, bias=bias)
+
+    def log(self) -> Flow:
+        """log(x): NaN below zero."""
+        return self._apply("Log", ())
+
+    def log10(self) -> Flow:
+        """The logarithm of x to base 10."""
+        return self._apply("Log10", ())
+
+    def log1p(self) -> Flow:
+        """log(1 + x), exact near zero: NaN below -1."""
+        return self._apply("Log1p", ())
+
+    def log2(self) -> Flow:
+        """The logarithm of x to base 2."""
+        return self._apply("Log2", ())
+
+    def log_sum_exp(self) -> Flow:
+        """log(sum(exp(x))), shifted by the row's maximum so that nothing overflows.
+
+        The largest terms are kept out of the sum and come back through log1p, which keeps the digits
+        of what is small beside them.
+        """
+        return self._apply("LogSumExp", ())
 
     def max(self) -> Flow:
         """The largest column; NaN if any is NaN."""
@@ -91,17 +172,25 @@ class Fluent:
         """x - y of two flows; a scalar meets every column."""
         return self._apply("Minus", (y,))
 
-    def multiply(self, operand: ArrayLike) -> Flow:
+    def multiply(self, operand: ArrayLike, *, wide: bool = False) -> Flow:
         """x * operand, column by column."""
-        return self._apply("Multiply", (), operand=operand)
+        return self._apply("Multiply", (), operand=operand, wide=wide)
 
     def narrow(self, labels: tuple[str, ...]) -> Flow:
         """Some columns of a record, in this order, still as a record."""
         return self._apply("Narrow", (), labels=labels)
 
+    def negate(self) -> Flow:
+        """-x."""
+        return self._apply("Negate", ())
+
     def norm(self, kind: str) -> Flow:
         """The length of the vector: l1, l2 or max norm (the largest magnitude)."""
         return self._apply("Norm", (), kind=kind)
+
+    def one_if_tiny(self, epsilons: float) -> Flow:
+        """x, or 1 where x is below `epsilons` of its float width (or is 0): what is safe to divide by."""
+        return self._apply("OneIfTiny", (), epsilons=epsilons)
 
     def one_minus(self) -> Flow:
         """1 - x: the probability of the other class."""
@@ -118,9 +207,25 @@ class Fluent:
         """x + y of two flows; a scalar meets every column."""
         return self._apply("Plus", (y,))
 
-    def quotient(self, operand: ArrayLike) -> Flow:
+    def proportions(self) -> Flow:
+        """x over its row sum; a row that sums to zero becomes equal shares."""
+        return self._apply("Proportions", ())
+
+    def quotient(self, operand: ArrayLike, *, wide: bool = False) -> Flow:
         """operand / x, column by column (what `1 / flow` means)."""
-        return self._apply("Quotient", (), operand=operand)
+        return self._apply("Quotient", (), operand=operand, wide=wide)
+
+    def reciprocal(self) -> Flow:
+        """1 / x."""
+        return self._apply("Reciprocal", ())
+
+    def relu(self) -> Flow:
+        """x where it is above zero, else zero; NaN stays NaN."""
+        return self._apply("Relu", ())
+
+    def rint(self) -> Flow:
+        """The nearest whole number; halves go to the even one."""
+        return self._apply("Rint", ())
 
     def select(self, columns: ArrayLike) -> Flow:
         """Columns by number, in this order; a column may be picked more than once."""
@@ -130,17 +235,52 @@ class Fluent:
         """1 / (1 + exp(-x)), computed so that neither tail overflows."""
         return self._apply("Sigmoid", ())
 
+    def sign(self) -> Flow:
+        """-1, 0 or 1 as x is below, at or above zero; NaN stays NaN."""
+        return self._apply("Sign", ())
+
+    def sin(self) -> Flow:
+        """sin(x), x in radians."""
+        return self._apply("Sin", ())
+
+    def sinh(self) -> Flow:
+        """The hyperbolic sine of x."""
+        return self._apply("Sinh", ())
+
     def softmax(self) -> Flow:
         """exp(x) over its row sum, shifted by the row's maximum first."""
         return self._apply("Softmax", ())
 
-    def subtract(self, operand: ArrayLike) -> Flow:
+    def sqrt(self) -> Flow:
+        """The square root of x: NaN below zero."""
+        return self._apply("Sqrt", ())
+
+    def square(self) -> Flow:
+        """x * x."""
+        return self._apply("Square", ())
+
+    def squared_distances(self, points: ArrayLike) -> Flow:
+        """|x|^2 - 2 x.y + |y|^2 for each point y, never below zero, worked out in float64.
+
+        Float32 data and float32 points give the answer rounded to float32, as the library does.
+        """
+        return self._apply("SquaredDistances", (), points=points)
+
+    def subtract(self, operand: ArrayLike, *, wide: bool = False) -> Flow:
         """x - operand, column by column."""
-        return self._apply("Subtract", (), operand=operand)
+        return self._apply("Subtract", (), operand=operand, wide=wide)
 
     def sum(self) -> Flow:
         """The sum of all columns."""
         return self._apply("Sum", ())
+
+    def tan(self) -> Flow:
+        """tan(x), x in radians."""
+        return self._apply("Tan", ())
+
+    def tanh(self) -> Flow:
+        """The hyperbolic tangent of x."""
+        return self._apply("Tanh", ())
 
     def times(self, y: Flow) -> Flow:
         """x * y of two flows; a scalar meets every column, and a sparse x stays sparse."""
@@ -153,3 +293,11 @@ class Fluent:
     def to_sparse(self) -> Flow:
         """The same values, only those stored that are not zero."""
         return self._apply("ToSparse", ())
+
+    def trunc(self) -> Flow:
+        """x without its fraction."""
+        return self._apply("Trunc", ())
+
+    def yeo_johnson(self, exponents: ArrayLike) -> Flow:
+        """The Yeo-Johnson power transform with an exponent for each column, in the wider float width."""
+        return self._apply("YeoJohnson", (), exponents=exponents)

@@ -19,8 +19,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flour.op import Op
-from flour.ops import binary, elementwise, linear, link, record, reduce, source, storage, structure, unary
+from flour.ops import (
+    binary,
+    distance,
+    elementwise,
+    linear,
+    link,
+    nearest,
+    normalise,
+    record,
+    reduce,
+    scale,
+    source,
+    storage,
+    structure,
+    unary,
+)
 from flour.types import Category, Record, Scalar, Text, Type, Vector
+from tests.columns import draw
 
 _rng = np.random.default_rng(20181008)
 REASSOCIATES = "sums are re-associated and fused"
@@ -93,6 +109,24 @@ def counts(rng: np.random.Generator, kind: Type, rows: int) -> Any:
     return indices(9)(rng, kind, rows) + 1
 
 
+def zeros(_: np.random.Generator, kind: Type, rows: int) -> Any:
+    """Zeros and nothing else."""
+    assert isinstance(kind, Vector)
+    return np.zeros((rows, kind.width), kind.dtype)
+
+
+WIDTHS = ("float64", "float32")
+def codes(limit: int) -> Callable[[np.random.Generator, Type, int], Any]:
+    """Draw whole numbers in [-1, limit) where those are wanted, ordinary numbers elsewhere."""
+
+    def pick(rng: np.random.Generator, kind: Type, count: int) -> Any:
+        if getattr(kind, "dtype", "") == "int64":
+            return indices(limit + 1)(rng, kind, count) - 1
+        return draw(rng, kind, count)
+
+    return pick
+
+
 RECORD = Record((("age", Scalar("float64")), ("fare", Scalar("float64")), ("city", Category())))
 DOT = {"tolerance": 1e-13, "why": REASSOCIATES, "odd": False}
 FUNCTION = {"tolerance": 4e-15, "why": LIBM}
@@ -119,6 +153,8 @@ CASES: list[Case] = [
     *sparse(elementwise.Multiply(normal(8)), 8),
     *rows(elementwise.Divide(positive(8)), 8),
     *sparse(elementwise.Divide(positive(1)), 8),
+    *rows(elementwise.Multiply(normal(8), wide=True), 8, label="-wide"),
+    *sparse(elementwise.Multiply(normal(8), wide=True), 8, label="-wide"),
     *rows(elementwise.Clip([-0.5], [0.5]), 4),
     *rows(elementwise.OneMinus(), 4),
     *rows(elementwise.Greater([0.1]), 4),
@@ -168,10 +204,24 @@ CASES: list[Case] = [
     Case(binary.Over(), (Scalar(), Vector(9, sparse=True))),
     Case(binary.Plus(), (Vector(9, "float32", sparse=True), Vector(9, sparse=True))),
     *rows(binary.Quotient(normal(4)), 4),
+    *(Case(binary.CastLike(), (Vector(4, a), Vector(2, b))) for a, b in (WIDTHS, WIDTHS[::-1])),
+    Case(binary.CastLike(), (Scalar(), Scalar("float32"))),
+    # --- flour/ops/normalise.py
+    *rows(normalise.Proportions(), 5, **FUNCTION),
+    *rows(normalise.Proportions(), 5, draw=zeros, label="-zero"),
+    *rows(normalise.LogSumExp(), 5, **FUNCTION),
+    *rows(normalise.LogSumExp(), 3, draw=zeros, label="-equal", **FUNCTION),
     # --- flour/ops/link.py
     *rows(link.Sigmoid(), 4, **FUNCTION),
     *scalars(link.Sigmoid(), **FUNCTION),
     *rows(link.Softmax(), 5, **FUNCTION),
+    # --- flour/ops/scale.py
+    *(case for d in (*WIDTHS, "int64", "bool") for case in [Case(scale.Binarize(0.3), (Vector(4, d),))]),
+    *sparse(scale.Binarize(0.3), 9),
+    *scalars(scale.OneIfTiny(10.0)),
+    *rows(scale.YeoJohnson([0.0, 1.3, 2.0, -0.7, 0.5]), 5, **FUNCTION),
+    *rows(scale.YeoJohnson(np.float32([0.0, 1.3, 2.0])), 3, label="-narrow", **FUNCTION),
+    *rows(scale.BoxCox([0.0, 1.3, 2.0, -0.7, 0.5]), 5, **FUNCTION),
     # --- flour/ops/unary.py
     *(
         case
@@ -202,6 +252,31 @@ CASES: list[Case] = [
         for op in (unary.Log1p(), unary.Square(), unary.Floor(), unary.IsNan())
         for case in sparse(op, 9, **FUNCTION)
     ),
+    # --- flour/ops/distance.py
+    *rows(distance.SquaredDistances(normal(7, 5)), 5, **DOT),
+    *rows(distance.SquaredDistances(normal(7, 5).astype("float32")), 5, **DOT),
+    *sparse(distance.SquaredDistances(normal(3, 5)), 5, **DOT),
+    *(
+        case
+        for metric in distance.METRICS
+        for case in rows(distance.Distances(normal(7, 5), metric), 5, **FUNCTION)
+    ),
+    *sparse(distance.Distances(normal(3, 5), "canberra"), 5, **FUNCTION),
+    *rows(distance.Distances(normal(7, 5), "minkowski", 3.0, positive(5)), 5, **FUNCTION),
+    # --- flour/ops/nearest.py
+    *rows(nearest.Nearest(3), 9),
+    *rows(nearest.Nearest(9), 9),
+    Case(nearest.Nearest(4), (Vector(9, "int64"),)),
+    Case(nearest.Gather(), (Vector(5), Vector(3, "int64")), draw=codes(9)),
+    Case(nearest.WeightedRows(normal(6, 2)), (Vector(3, "int64"),), draw=codes(9)),
+    Case(nearest.WeightedRows(normal(6, 2)), (Vector(3, "int64"), Vector(3)), draw=codes(9)),
+    Case(nearest.Votes(4), (Vector(7, "int64"),), draw=codes(5)),
+    Case(nearest.Votes(4), (Vector(7, "int64"), Vector(7)), draw=codes(5)),
+    *rows(nearest.Closeness(), 4),
+    *rows(nearest.Closeness(), 4, 4),
+    Case(nearest.Scatter(9), (Vector(1, "int64"), Vector(1)), draw=codes(9)),
+    *rows(nearest.CastLike(), 4, 2),
+    Case(nearest.CastLike(), (Vector(4), Vector(2, "float32")), odd=False),
 ]
 
 __all__ = ["CASES", "Case", "Text"]

@@ -12,12 +12,12 @@ import numpy as np
 
 from flour.check import expect, numeric
 from flour.op import Columns, Op
-from flour.ops.elementwise import WithParameter
+from flour.ops.elementwise import Cast, WithParameter
 from flour.sparse import Sparse, densify
 from flour.types import FLOATS, Scalar, Type, Vector, promote
 
 if TYPE_CHECKING:
-    from flour.emission import Emitter, RowValue, ScalarValue
+    from flour.emission import Emitter, RowValue
 
 
 class Binary(Op, abstract=True):
@@ -153,5 +153,25 @@ class Quotient(WithParameter):
     def compute(self, x: Any) -> Any:
         return self.fitted(x) / x
 
-    def element(self, e: Emitter, j: str, x: ScalarValue) -> str:
-        return f"({e.at(self.operand, j, x.dtype)} / {x.expr})"
+    def infix(self, e: Emitter, j: str, x: str, dtype: str) -> str:
+        return f"({e.at(self.operand, j, dtype)} / {x})"
+
+
+class CastLike(Op):
+    """x in the dtype of y: what arithmetic in place leaves behind."""
+
+    takes_sparse = True
+
+    def infer(self, x: Type, y: Type) -> Type:
+        kind, like = numeric(x, self.name), numeric(y, self.name)
+        if isinstance(kind, Scalar):
+            return Scalar(like.dtype)
+        return kind.having(dtype=like.dtype)
+
+    def reference(self, x: Columns, y: Columns) -> Columns:
+        if isinstance(x, Sparse):
+            return x.with_data(x.data.astype(y.dtype))
+        return x.astype(y.dtype)
+
+    def emit(self, e: Emitter, x: RowValue, y: RowValue) -> RowValue:
+        return Cast(y.dtype).emit(e, x)  # type: ignore[no-any-return]  # Cast.emit is Any
