@@ -34,6 +34,7 @@ from flour.ops import (
     storage,
     structure,
     unary,
+    vote,
 )
 from flour.types import Category, Record, Scalar, Text, Type, Vector
 from tests.columns import draw
@@ -145,6 +146,13 @@ CASES: list[Case] = [
     *sparse(storage.ToDense(), 4),
     *rows(storage.ToSparse(), 4),
     *sparse(storage.ToSparse(), 4),
+    # --- flour/ops/vote.py
+    Case(
+        vote.Tally(positive(4), normal(4), 3), (Vector(4, "int64"),), draw=indices(3), odd=False
+    ),
+    *rows(vote.Share(), 5, **DOT),
+    *rows(vote.WeightedMedian(positive(7)), 7),
+    Case(vote.Duels(4), (Vector(6, "int64"), Vector(6)), odd=False),
     # --- flour/ops/elementwise.py
     *rows(elementwise.Subtract(normal(8)), 8),
     *scalars(elementwise.Subtract(normal(1))),
@@ -275,8 +283,6 @@ CASES: list[Case] = [
     *rows(nearest.Closeness(), 4),
     *rows(nearest.Closeness(), 4, 4),
     Case(nearest.Scatter(9), (Vector(1, "int64"), Vector(1)), draw=codes(9)),
-    *rows(nearest.CastLike(), 4, 2),
-    Case(nearest.CastLike(), (Vector(4), Vector(2, "float32")), odd=False),
 ]
 
 __all__ = ["CASES", "Case", "Text"]

@@ -1,0 +1,169 @@
+"""How far a row is from fitted points: one distance a point.
+
+There are two ways to a Euclidean distance, and they differ once rows are close to a point: the
+library multiplies matrices (|x|^2 - 2xy + |y|^2) where it works by brute force and subtracts
+column by column in its trees and in scipy. `SquaredDistances` is the first, `Distances` the
+second, for every metric.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from flour.check import expect, fitted, vector
+from flour.errors import ParameterError
+from flour.op import Arity, Array, Bound, Columns, Op
+from flour.ops.metrics import METRICS, Pair, Sums
+from flour.sparse import Sparse
+from flour.types import FLOATS, Vector
+
+if TYPE_CHECKING:
+    from flour.emission import Emitter, RowValue, VectorValue
+
+
+class PointDistances(Op, abstract=True):
+    """A number for each of the points (rows of `points`), from the row's own columns."""
+
+    points: Array
+    arity = Arity.AGGREGATE
+    bound = Bound.COMPUTE
+
+    def check(self) -> None:
+        if self.points.array.ndim != 2 or not self.points.array.shape[0]:
+            raise ParameterError(f"{self.name} needs a matrix with one row for each point")
+
+    def infer(self, x: Vector) -> Vector:
+        kind = vector(x, self.name)
+        expect(kind.dtype in FLOATS, f"{self.name} needs floats, got {kind}", "call as_float()")
+        fitted(self.points.shape[1], kind, self.name)
+        return Vector(self.points.shape[0], self.result(kind.dtype))
+
+    def result(self, dtype: str) -> str:
+        """The dtype of the answer for that of the data."""
+        return "float64"
+
+    def _columns_first(self) -> Array:
+        """The points column by column, so that all of them are met at once."""
+        return Array.of(np.ascontiguousarray(self.points.array.T.astype(np.float64)))
+
+
+class SquaredDistances(PointDistances):
+    """|x|^2 - 2 x.y + |y|^2 for each point y, never below zero, worked out in float64.
+
+    Float32 data and float32 points give the answer rounded to float32, as the library does.
+    """
+
+    takes_sparse = True
+
+    def result(self, dtype: str) -> str:
+        return "float32" if dtype == self.points.dtype.name == "float32" else "float64"
+
+    def reference(self, x: Columns) -> Columns:
+        points = self.points.array.astype(np.float64)
+        values = (x.with_data(x.data.astype(np.float64))) if isinstance(x, Sparse) else None
+        rows = x.astype(np.float64) if values is None else values
+        made = -2 * (rows @ points.T if values is None else values.matmul(points.T))
+        made += _squares(rows)[:, None]
+        made += self._norms()
+        return np.maximum(made, 0).astype(self.result(x.dtype.name))
+
+    def _norms(self) -> Any:
+        return _squares(self.points.array.astype(np.float64))
+
+    def emit(self, e: Emitter, x: VectorValue) -> RowValue:
+        count, dtype = e.size(self.points.shape[0]), self.result(x.dtype)
+        dots, norm = e.scratch("float64", self.points.shape[0]), e.var("0.0")
+        points = e.address(self._columns_first())
+        with e.loop(count) as o:
+            e.store(dots, o, "0.0", "float64")
+
+        def column(j: str, v: str) -> None:
+            value = e.let(e.cast(v, x.dtype, "float64"), "float64").expr
+            e.line(f"{norm} = {norm} + {value} * {value}")
+            with e.loop(count) as o:
+                point = e.load(points, f"({j}) * {count} + {o}", "float64", constant=True)
+                e.store(dots, o, f"{e.load(dots, o, 'float64')} + {value} * {point}", "float64")
+
+        x.each(column)
+        norms = Array.of(self._norms())
+
+        def at(o: str) -> str:
+            dot = e.load(dots, o, "float64")
+            made = f"maximum(-2.0 * {dot} + {norm} + {e.at(norms, o)}, 0.0)"
+            return e.cast(made, "float64", dtype)
+
+        return e.dense(dtype, self.points.shape[0], at, size=count)
+
+
+def _squares(rows: Any) -> Any:
+    """The squared length of every row."""
+    if isinstance(rows, Sparse):
+        return rows.row_sums(rows.data * rows.data)
+    return np.einsum("ij,ij->i", rows, rows)
+
+
+class Distances(PointDistances):
+    """The distance to each point by a named metric, column after column, in float64.
+
+    `weights` are those of minkowski (a factor) and seuclidean (variances); empty means none.
+    """
+
+    metric: str
+    p: float = 2.0
+    weights: Array = ()  # type: ignore[assignment]  # canonicalised to an empty array
+
+    def check(self) -> None:
+        super().check()
+        if self.metric not in METRICS:
+            raise ParameterError(f"there is no metric {self.metric!r}", hint=", ".join(METRICS))
+        if len(self.weights) not in (0, self.points.shape[1]):
+            raise ParameterError("distances need one weight for each column, or none")
+
+    def _weights(self) -> Array:
+        """One weight a column, whether they were given or not."""
+        given = self.weights.array if len(self.weights) else np.ones(self.points.shape[1])
+        return Array.of(given.astype(np.float64))
+
+    def reference(self, x: Columns) -> Columns:
+        metric = METRICS[self.metric]
+        points, weights = self._columns_first().array, self._weights().array
+        shape = (len(x), self.points.shape[0])
+        sums = tuple(np.zeros(shape) for _ in range(metric.sums))
+        for j, column in enumerate(x.astype(np.float64).T):
+            sums = metric.step(sums, Pair(column[:, None], points[j], weights[j], self.p))
+        return metric.finish(Sums(sums, self.points.shape[1], self.p))
+
+    def structure(self) -> tuple[object, ...]:
+        return (self.metric,)
+
+    def emit(self, e: Emitter, x: VectorValue) -> RowValue:
+        metric, outs = METRICS[self.metric], self.points.shape[0]
+        count, p = e.size(outs), e.number(self.p, "float64")
+        sums = [e.scratch("float64", outs) for _ in range(metric.sums)]
+        points, weights = e.address(self._columns_first()), e.address(self._weights())
+        for where in sums:
+            with e.loop(count) as o:
+                e.store(where, o, "0.0", "float64")
+
+        def column(j: str, v: str) -> None:
+            value = e.let(e.cast(v, x.dtype, "float64"), "float64").expr
+            weight = e.let(e.load(weights, j, "float64", constant=True), "float64").expr
+            with e.loop(count) as o:
+                place = f"({j}) * {count} + {o}"
+                point = e.let(e.load(points, place, "float64", constant=True), "float64").expr
+                terms = metric.terms(Pair(value, point, weight, p))
+                for where, term in zip(sums, terms, strict=True):
+                    total = e.load(where, o, "float64")
+                    made = f"maximum({total}, {term})" if metric.largest else f"{total} + {term}"
+                    e.store(where, o, made, "float64")
+
+        (x if x.dense else e.hold(x)).each(column)
+        columns = e.number(float(self.points.shape[1]), "float64")
+
+        def at(o: str) -> str:
+            totals = tuple(e.load(where, o, "float64") for where in sums)
+            return metric.code(Sums(totals, columns, p))
+
+        return e.dense("float64", outs, at, size=count)

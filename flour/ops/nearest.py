@@ -1,0 +1,266 @@
+"""Choosing points by their distance, and adding up what the chosen ones know.
+
+Among points at exactly the same distance the one with the lower number comes first. The library
+promises no order there: it depends on its trees, its heaps and its number of threads.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from flour.check import expect, vector
+from flour.errors import ParameterError
+from flour.op import Arity, Array, Columns, Op
+from flour.ops.elementwise import one
+from flour.ops.reduce import zero
+from flour.sparse import Sparse
+from flour.types import FLOATS, INTS, Type, Vector, promote
+
+if TYPE_CHECKING:
+    from flour.emission import Emitter, Push, RowValue, VectorValue
+
+
+class Nearest(Op):
+    """The numbers of the `count` smallest columns, ascending: of equals the first, NaN last."""
+
+    count: int
+    arity = Arity.ONE_TO_MANY
+
+    def check(self) -> None:
+        if self.count < 1:
+            raise ParameterError("at least one neighbour is needed", found=str(self.count))
+
+    def infer(self, x: Type) -> Vector:
+        kind = vector(x, "nearest")
+        expect(kind.width >= self.count, f"there are no {self.count} nearest of {kind.width}")
+        return Vector(self.count, "int64")
+
+    def reference(self, x: Columns) -> Columns:
+        return np.argsort(x, axis=1, kind="stable")[:, : self.count]
+
+    def emit(self, e: Emitter, x: VectorValue) -> RowValue:
+        count, found = e.size(self.count), e.var("0")
+        values, places = e.scratch(x.dtype, self.count), e.scratch("int64", self.count)
+
+        def offer(j: str, v: str) -> None:
+            """Insert where it belongs among those kept, which stay sorted."""
+            value = e.let(v, x.dtype).expr
+            last = e.let(e.load(values, f"{count} - 1", x.dtype), x.dtype).expr
+            with e.block(f"if {found} < {count} or {_before(value, last)}:"):
+                with e.block(f"if {found} < {count}:"):
+                    e.line(f"{found} = {found} + 1")
+                place = e.var(f"{found} - 1")
+                with e.block(f"while {place} > 0:"):
+                    left = e.let(e.load(values, f"{place} - 1", x.dtype), x.dtype).expr
+                    with e.block(f"if not ({_before(value, left)}):"):
+                        e.line("break")
+                    e.store(values, place, left, x.dtype)
+                    e.store(places, place, e.load(places, f"{place} - 1", "int64"), "int64")
+                    e.line(f"{place} = {place} - 1")
+                e.store(values, place, value, x.dtype)
+                e.store(places, place, j, "int64")
+
+        x.each(offer)
+        return e.dense(
+            "int64", self.count, lambda j: e.load(places, j, "int64"), size=count, stored=True
+        )
+
+
+def _before(left: str, right: str) -> str:
+    return f"({left} < {right} or ({right} != {right} and {left} == {left}))"
+
+
+class Gather(Op):
+    """The columns of one vector that another vector of numbers picks, row by row.
+
+    A number outside the vector means its nearest end.
+    """
+
+    def infer(self, x: Type, places: Type) -> Vector:
+        values, picked = vector(x, "gather"), vector(places, "gather")
+        expect(picked.dtype in INTS, f"gather needs whole numbers, got {picked}")
+        expect(values.width > 0, "gather needs at least one column to pick from")
+        return Vector(picked.width, values.dtype)
+
+    def reference(self, x: Columns, places: Columns) -> Columns:
+        return np.take_along_axis(x, np.clip(places, 0, x.shape[1] - 1), axis=1)
+
+    def emit(self, e: Emitter, x: VectorValue, places: VectorValue) -> RowValue:
+        at = e.indexable(x)
+        last = e.let(f"{x.size} - 1", "int64").expr
+        return e.map(
+            lambda _, v: at(e.let(f"min(max({v}, 0), {last})", "int64").expr),
+            places,
+            dtype=x.dtype,
+            width=places.width,
+        )
+
+
+class WeightedRows(Op):
+    """The rows of a table that a vector of numbers picks, added up, each times its weight if given.
+
+    A number outside the table means its nearest row.
+    """
+
+    table: Array
+    arity = Arity.AGGREGATE
+
+    def check(self) -> None:
+        if self.table.array.ndim != 2 or not len(self.table):
+            raise ParameterError("a table of rows has two dimensions and at least one row")
+
+    def infer(self, places: Type, weights: Type | None = None) -> Vector:
+        picked = vector(places, self.name)
+        expect(picked.dtype in INTS, f"rows are picked by whole numbers, got {picked}")
+        if weights is None:
+            return Vector(self.table.shape[1], self._dtype())
+        given = vector(weights, self.name)
+        expect(given.width == picked.width, "there must be one weight for each picked row")
+        return Vector(self.table.shape[1], self._dtype(given.dtype))
+
+    def _dtype(self, *given: str) -> str:
+        own = str(self.table.dtype.name)
+        dtype = promote(own if own in FLOATS else "float64", *given)
+        return dtype if dtype in FLOATS else "float64"
+
+    def reference(self, places: Columns, weights: Columns | None = None) -> Columns:
+        rows = self.table.array[np.clip(places, 0, len(self.table) - 1)]
+        dtypes = () if weights is None else (weights.dtype.name,)
+        rows = rows.astype(self._dtype(*dtypes))
+        return (rows if weights is None else rows * weights[:, :, None]).sum(axis=1)
+
+    def emit(self, e: Emitter, places: VectorValue, weights: VectorValue | None = None) -> RowValue:
+        dtype = self._dtype(*([] if weights is None else [weights.dtype]))
+        outs, last = e.size(self.table.shape[1]), e.size(len(self.table) - 1)
+        sums, table = e.scratch(dtype, self.table.shape[1]), e.address(self.table, dtype)
+        weight = None if weights is None else e.indexable(weights)
+        with e.loop(outs) as o:
+            e.store(sums, o, zero(dtype), dtype)
+
+        def add(j: str, v: str) -> None:
+            row = e.let(f"min(max({v}, 0), {last}) * {outs}", "int64").expr
+            factor = "" if weight is None else " * " + e.let(weight(j), dtype).expr
+            with e.loop(outs) as o:
+                value = e.load(table, f"{row} + {o}", dtype, constant=True)
+                e.store(sums, o, f"{e.load(sums, o, dtype)} + {value}{factor}", dtype)
+
+        places.each(add)
+        size = self.table.shape[1]
+        return e.dense(dtype, size, lambda o: e.load(sums, o, dtype), size=outs, stored=True)
+
+
+class Votes(Op):
+    """How much weight each of `classes` codes gets, from codes and (if given) their weights."""
+
+    classes: int
+    arity = Arity.AGGREGATE
+
+    def infer(self, codes: Type, weights: Type | None = None) -> Vector:
+        kind = vector(codes, "votes")
+        expect(kind.dtype in INTS, f"votes are whole numbers, got {kind}")
+        if weights is not None:
+            expect(vector(weights, "votes").width == kind.width, "each vote needs one weight")
+        return Vector(self.classes, "float64")
+
+    def reference(self, codes: Columns, weights: Columns | None = None) -> Columns:
+        made = np.zeros((len(codes), self.classes))
+        rows = np.arange(len(codes))
+        for place, column in enumerate(np.clip(codes, 0, self.classes - 1).T):
+            made[rows, column] += 1.0 if weights is None else weights[:, place]
+        return made
+
+    def check(self) -> None:
+        if self.classes < 1:
+            raise ParameterError("there must be at least one class to vote for")
+
+    def emit(self, e: Emitter, codes: VectorValue, weights: VectorValue | None = None) -> RowValue:
+        count, sums = e.size(self.classes), e.scratch("float64", self.classes)
+        weight = None if weights is None else e.indexable(weights)
+        with e.loop(count) as o:
+            e.store(sums, o, "0.0", "float64")
+
+        def add(j: str, v: str) -> None:
+            code = e.let(f"min(max({v}, 0), {count} - 1)", "int64").expr
+            given = "1.0" if weight is None else weight(j)
+            e.store(sums, code, f"{e.load(sums, code, 'float64')} + {given}", "float64")
+
+        codes.each(add)
+        return e.dense(
+            "float64", self.classes, lambda o: e.load(sums, o, "float64"), size=count, stored=True
+        )
+
+
+class Closeness(Op):
+    """1 / distance for each neighbour; where any distance is zero, those count one, the rest none.
+
+    With a second input only the columns where it is not zero are neighbours; the rest get zero.
+    """
+
+    def infer(self, x: Type, among: Type | None = None) -> Vector:
+        kind = vector(x, "closeness")
+        expect(kind.dtype in FLOATS, f"closeness needs floats, got {kind}", "call as_float()")
+        if among is not None:
+            expect(vector(among, "closeness").width == kind.width, "one flag for each distance")
+        return kind.having(sparse=False)
+
+    def reference(self, x: Columns, among: Columns | None = None) -> Columns:
+        mask = np.ones(x.shape, bool) if among is None else among != 0
+        made = np.where(mask, 1 / x, 0)
+        endless = np.isinf(made)
+        made = np.where(endless.any(axis=1, keepdims=True), endless, made)
+        return made.astype(x.dtype)
+
+    def emit(self, e: Emitter, x: VectorValue, among: VectorValue | None = None) -> RowValue:
+        held, endless = e.scratch(x.dtype, x.width), e.var("False")
+        at, single = e.indexable(x), one(x.dtype)
+        flag = None if among is None else e.indexable(among)
+        with e.loop(x.size) as j:
+            made = f"{single} / {at(j)}"
+            if flag is not None:
+                made = f"({made} if {flag(j)} != 0 else {zero(x.dtype)})"
+            value = e.let(made, x.dtype).expr
+            e.store(held, j, value, x.dtype)
+            with e.block(f"if abs({value}) == math.inf:"):
+                e.line(f"{endless} = True")
+
+        def weight(j: str) -> str:
+            value = e.let(e.load(held, j, x.dtype), x.dtype).expr
+            infinite = f"({single} if abs({value}) == math.inf else {zero(x.dtype)})"
+            return f"({infinite} if {endless} else {value})"
+
+        return e.dense(x.dtype, x.width, weight, size=x.size)
+
+
+class Scatter(Op):
+    """A sparse vector of `width` columns with the values at the places that come with them."""
+
+    width: int
+    keeps_zero = True
+
+    def infer(self, places: Type, values: Type) -> Vector:
+        picked, given = vector(places, "scatter"), vector(values, "scatter")
+        expect(picked.dtype in INTS, f"places are whole numbers, got {picked}")
+        expect(given.width == picked.width, "there must be one value for each place")
+        return Vector(self.width, given.dtype, sparse=True)
+
+    def check(self) -> None:
+        if self.width < 1:
+            raise ParameterError("there must be at least one column to scatter into")
+
+    def reference(self, places: Columns, values: Columns) -> Columns:
+        dense = np.zeros((len(places), self.width), values.dtype)
+        np.put_along_axis(dense, np.clip(places, 0, self.width - 1), values, axis=1)
+        return Sparse.of(dense)
+
+    def emit(self, e: Emitter, places: VectorValue, values: VectorValue) -> RowValue:
+        place, value = e.indexable(places), e.indexable(values)
+        last = e.size(self.width - 1)
+
+        def each(push: Push) -> None:
+            with e.loop(places.size) as j:
+                where = e.let(f"min(max({place(j)}, 0), {last})", "int64").expr
+                push(where, e.let(value(j), values.dtype).expr)
+
+        return e.sparse(values.dtype, self.width, each)
