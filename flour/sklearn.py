@@ -148,11 +148,12 @@ class Importer:
         return isinstance(x.type, Vector) and x.type.sparse
 
     def promoted(self, x: Flow, *arrays: Any) -> Flow:
-        """X in the dtype numpy gives to arithmetic between it and these arrays."""
-        x = self.floats(x)
-        assert isinstance(x.type, Vector)
-        dtype = np.result_type(np.dtype(x.type.dtype), *(np.asarray(a).dtype for a in arrays))
-        return x.cast(str(dtype.name)) if str(dtype.name) != x.type.dtype else x
+        """X in the dtype numpy gives to arithmetic between it and these arrays.
+
+        Only the arrays decide what is done: the program may meet data of another float width.
+        """
+        narrow = np.result_type(np.float32, *(np.asarray(a).dtype for a in arrays)) == np.float32
+        return self.floats(x) if narrow else self.doubles(x)
 
     # --- outputs -----------------------------------------------------------------------------
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from flour.adapters import adapts
 from flour.check import fitted, vector
 from flour.errors import ParameterError
 from flour.op import Arity, Array, Bound, Columns, Op
@@ -16,7 +16,6 @@ from flour.types import Type, Vector, promote
 if TYPE_CHECKING:
     from flour.emission import Column, Emitter, RowValue, VectorValue
     from flour.flow import Flow
-    from flour.sklearn import Importer
 
 
 class Linear(Op):
@@ -125,11 +124,29 @@ def _transposed(weights: Array) -> Array:
     return Array.of(np.ascontiguousarray(weights.array.T))
 
 
-@adapts("sklearn.linear_model.LogisticRegression")
-def _logistic(fit: Any, x: Flow, to: Importer) -> dict[str, Flow]:
-    x = to.promoted(x, fit.coef_, fit.intercept_)
-    scores = x.linear(fit.coef_, fit.intercept_)
-    if len(fit.classes_) > 2:
-        return to.classifier(fit.classes_, scores, scores.softmax())
-    second = scores.sigmoid()
-    return to.classifier(fit.classes_, scores, second.one_minus().concat(second))
+# --- what adapters of linear estimators share -----------------------------------------------------
+
+
+def affine(x: Flow, weights: Any, bias: Any) -> Flow:
+    """x @ weights.T + bias for fitted numbers, in the dtypes numpy would go through.
+
+    A plain Python number takes the dtype of what it is added to; a bias wider than the product
+    widens it only when it is added.
+    """
+    table = np.atleast_2d(plain(weights))
+    if type(bias) in (int, float):
+        return x.linear(table, np.full(len(table), bias, table.dtype) if bias else [])
+    values = np.broadcast_to(np.asarray(bias), (len(table),))
+    if np.result_type(table, values) == table.dtype:
+        return x.linear(table, values)
+    return x.linear(table, []).cast("float64").add(values)
+
+
+def plain(weights: Any) -> Any:
+    """Fitted weights as an array, also where `sparsify()` was called."""
+    return weights.toarray() if hasattr(weights, "toarray") else np.asarray(weights)
+
+
+def in_place(x: Flow, change: Callable[[Flow], Flow]) -> Flow:
+    """`change` as numpy does it in place: computed in float64, left in the dtype of x."""
+    return change(x.cast("float64")).cast_like(x)
