@@ -23,6 +23,7 @@ from concurrent.futures import Executor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeGuard
 
+from flour import ops
 from flour.errors import FlourError
 from flour.flow import Flow, with_origins
 from flour.node import Node, node
@@ -67,6 +68,7 @@ def load(
     With a `store`, parameters live there instead: those it has already are not read again, and
     all plans and processes that use the store share one copy. `background` is that of `oven.bake`.
     """
+    ops.load()
     with Archive.open(path) as archive:
         reader = _Reader(archive.manifest, _finder(archive, store), str(path))
         try:

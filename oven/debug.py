@@ -1,0 +1,63 @@
+"""The debug ladder: what a bake did, as much of it as PRETZEL_DEBUG asks for.
+
+    PRETZEL_DEBUG=1   stages, cache hits, compile time
+    PRETZEL_DEBUG=2   passes that changed something, with time
+    PRETZEL_DEBUG=3   each rule firing: before, after, file and line
+    PRETZEL_DEBUG=4   emitted source
+    PRETZEL_DEBUG=5   LLVM IR and assembly
+
+A level shows all below it. PRETZEL_DUMP=directory writes every one of these as files, one directory
+for each plan and one file for each step, numbered in order, so that two runs can be compared.
+Everything goes through one door, `say`, to standard error.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from flour.errors import ParameterError
+
+DEEPEST = 5
+_lock = threading.Lock()
+_plans = itertools.count(1)
+
+
+def _to_stderr(text: str) -> None:
+    with _lock:
+        sys.stderr.write(text + "\n")
+
+
+_sink: Callable[[str], None] = _to_stderr
+
+
+def level() -> int:
+    """How much to show: 0 is nothing."""
+    asked = os.environ.get("PRETZEL_DEBUG", "0") or "0"
+    if not asked.isdecimal():
+        raise ParameterError(
+            "PRETZEL_DEBUG is a level", found=repr(asked), hint=f"a number from 0 to {DEEPEST}"
+        )
+    return int(asked)
+
+
+def say(at: int, text: str) -> None:
+    """Show a text at this level and above."""
+    if level() >= at:
+        _sink(text)
+
+
+@contextmanager
+def captured() -> Iterator[list[str]]:
+    """What is said meanwhile, instead of showing it."""
+    global _sink  # noqa: PLW0603 (the one door is a variable so that tests can stand behind it)
+    said: list[str] = []
+    before, _sink = _sink, said.append
+    try:
+        yield said
+    finally:
+        _sink = before

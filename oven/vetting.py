@@ -1,0 +1,80 @@
+"""A look at emitted code before it is compiled: only arithmetic over addresses, nothing else.
+
+Operators write code as text, and some of the text comes from static parameters, which may come
+from a file. Their checks keep nonsense out; this is the second lock on the same door: text that
+is anything but one function in the vocabulary of native code is never handed to a compiler.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Container
+
+from oven.errors import CompileError
+
+_ALLOWED = (
+    ast.Assign,
+    ast.AugAssign,
+    ast.Expr,
+    ast.For,
+    ast.While,
+    ast.If,
+    ast.Break,
+    ast.Continue,
+    ast.Pass,
+    ast.Return,
+    ast.Call,
+    ast.BinOp,
+    ast.UnaryOp,
+    ast.BoolOp,
+    ast.Compare,
+    ast.IfExp,
+    ast.Tuple,
+    ast.Name,
+    ast.Constant,
+    ast.operator,
+    ast.unaryop,
+    ast.boolop,
+    ast.cmpop,
+    ast.expr_context,
+)
+
+
+def vet(source: str, name: str, vocabulary: Container[str]) -> None:
+    """Raise CompileError unless the source is one function that only uses the vocabulary."""
+    problem = _problem(source, name, vocabulary)
+    if problem:
+        raise CompileError.of(name, source, problem)
+
+
+def _problem(source: str, name: str, vocabulary: Container[str]) -> str:
+    try:
+        body = ast.parse(source).body
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        return f"this is not Python: {error}"
+    if len(body) != 1 or not isinstance(body[0], ast.FunctionDef) or body[0].name != name:
+        return f"this is not one function called {name}"
+    function = body[0]
+    if function.decorator_list or function.returns or not _plain(function.args):
+        return "a stage's function has four plain parameters"
+    inside = (item for statement in function.body for item in ast.walk(statement))
+    return next((found for item in inside if (found := _complaint(item, vocabulary))), "")
+
+
+def _plain(arguments: ast.arguments) -> bool:
+    """Four names: defaults and annotations would run when the function is defined."""
+    names = [item.arg for item in arguments.args]
+    return len(names) == 4 and ast.unparse(arguments) == ", ".join(names)
+
+
+def _complaint(item: ast.AST, vocabulary: Container[str]) -> str:
+    """What is wrong with one piece of the code; empty if nothing is."""
+    if not isinstance(item, _ALLOWED):
+        return f"{type(item).__name__} has no place in native code"
+    if isinstance(item, ast.Call):
+        plain = isinstance(item.func, ast.Name) and item.func.id in vocabulary
+        if not plain or item.keywords:
+            return f"{ast.unparse(item.func)!r:.60} is not in the vocabulary of native code"
+    if isinstance(item, ast.Constant) and not isinstance(item.value, bool | int | float):
+        return f"{item.value!r:.60} is not a number"
+    return ""
