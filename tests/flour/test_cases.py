@@ -10,7 +10,7 @@ from flour.op import from_data, to_data
 from flour.ops.source import Source
 from flour.reference import apply_op
 from flour.sparse import Sparse
-from flour.types import Category, Scalar, Type, Vector
+from flour.types import Category, Record, Scalar, Type, Vector
 from tests.cases import CASES, Case
 from tests.columns import draw
 
@@ -41,6 +41,11 @@ def assert_type(value: object, kind: Type, rows: int) -> None:
         assert isinstance(value, np.ndarray)
         assert value.shape == ((rows, kind.width) if isinstance(kind, Vector) else (rows,))
         assert value.dtype == (object if kind.dtype == "string" else kind.dtype)
+    elif isinstance(kind, Record):
+        assert isinstance(value, dict)
+        assert tuple(value) == kind.names
+        for name, column in value.items():
+            assert_type(column, kind[name], rows)
     else:
         assert len(value) == rows  # type: ignore[arg-type]  # texts, tokens and records are sized
 
@@ -66,6 +71,10 @@ def test_rows_do_not_depend_on_each_other(case: Case) -> None:
     again = columns(case, 9, odd=False)
     with np.errstate(all="ignore"):
         first, second = apply_op(item, whole), apply_op(item, again)
+    if isinstance(item.type, Record):
+        for name in item.type.names:
+            np.testing.assert_array_equal(first[name], second[name])
+        return
     np.testing.assert_array_equal(
         np.asarray(getattr(first, "data", first)), np.asarray(getattr(second, "data", second))
     )
