@@ -50,6 +50,11 @@ def _values(rng: np.random.Generator, shape: tuple[int, ...], dtype: str, *, odd
 
 def assert_close(got: Any, want: Any, tolerance: float, what: str = "") -> None:
     """Equal shape, dtype and values: NaN where NaN, within `tolerance` of the row's magnitude."""
+    if isinstance(want, dict):
+        assert list(got) == list(want), f"{what}: columns {list(got)}"
+        for name in want:
+            assert_close(got[name], want[name], tolerance, f"{what}.{name}")
+        return
     got, want = np.asarray(densify(got)), np.asarray(densify(want))
     assert got.shape == want.shape, f"{what}: shape {got.shape}, expected {want.shape}"
     assert got.dtype == want.dtype, f"{what}: dtype {got.dtype}, expected {want.dtype}"
