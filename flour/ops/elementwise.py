@@ -10,29 +10,52 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from flour.adapters import adapts
-from flour.op import Array
+from flour.op import Array, Columns
 from flour.ops.bases import Elementwise, FloatElementwise
-from flour.types import Scalar, Type, Vector
+from flour.sparse import Sparse
+from flour.types import Scalar, Type, Vector, promote
 
 if TYPE_CHECKING:
     from flour.emission import Emitter, ScalarValue
-    from flour.flow import Flow
-    from flour.sklearn import Importer
 
 
 class WithParameter(FloatElementwise, abstract=True):
-    """An infix operation between each column and its fitted number."""
+    """An infix operation between each column and its fitted number.
+
+    The number is first cast to the data's float width, as `x - mean.astype(x.dtype)` does. With
+    `wide` the operation happens in the wider of both and its result is cast back, as `x -= mean`
+    does: the two differ for float32 data and float64 parameters.
+    """
 
     symbol: ClassVar[str] = "?"
     operand: Array
+    wide: bool = False
 
     def fitted(self, x: Any) -> Any:
-        """The parameter in the data's own float width."""
-        return self.operand.array.reshape(-1).astype(x.dtype)
+        """The parameter in the float width the operation happens in."""
+        return self.operand.array.reshape(-1).astype(self._dtype(x.dtype.name))
+
+    def _dtype(self, dtype: str) -> str:
+        return promote(dtype, self.operand.dtype.name) if self.wide else dtype
+
+    def structure(self) -> tuple[object, ...]:
+        return (self.wide, self.operand.dtype.name) if self.wide else ()
+
+    def reference(self, x: Columns) -> Columns:
+        made = super().reference(x)
+        if made.dtype == x.dtype:
+            return made
+        if isinstance(made, Sparse):
+            return made.with_data(made.data.astype(x.dtype))
+        return made.astype(x.dtype)
 
     def element(self, e: Emitter, j: str, x: ScalarValue) -> str:
-        return f"({x.expr} {self.symbol} {e.at(self.operand, j, x.dtype)})"
+        inner = self._dtype(x.dtype)
+        return e.cast(self.infix(e, j, e.cast(x.expr, x.dtype, inner), inner), inner, x.dtype)
+
+    def infix(self, e: Emitter, j: str, x: str, dtype: str) -> str:
+        """The operation as an expression, both sides in `dtype`."""
+        return f"({x} {self.symbol} {e.at(self.operand, j, dtype)})"
 
 
 class Subtract(WithParameter):
@@ -161,17 +184,3 @@ class AsFloat(Cast):
 
     def emit(self, e: Emitter, x: Any) -> Any:
         return x if x.dtype in ("float32", "float64") else super().emit(e, x)
-
-
-# --- adapters ---------------------------------------------------------------------------------
-
-
-@adapts("sklearn.preprocessing.StandardScaler")
-def _standard_scaler(fit: Any, x: Flow, to: Importer) -> Flow:
-    x = to.floats(x)
-    if fit.with_mean:
-        x = x.subtract(fit.mean_)
-    if not fit.with_std:
-        return x
-    # Sparse data is scaled in place by the reciprocal, dense data is divided.
-    return x.multiply(1 / fit.scale_) if to.is_sparse(x) else x.divide(fit.scale_)
