@@ -1,0 +1,200 @@
+"""Scalers: each column shifted and scaled, or each row brought to length one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from flour.adapters import adapts
+from flour.check import expect
+from flour.op import Array
+from flour.ops.bases import Elementwise, FloatElementwise
+from flour.ops.elementwise import one
+from flour.ops.reduce import zero
+from flour.types import FLOATS, Scalar, Type, Vector
+
+if TYPE_CHECKING:
+    from flour.emission import Emitter, ScalarValue
+    from flour.flow import Flow
+    from flour.sklearn import Importer
+
+
+class Binarize(Elementwise):
+    """1 where x > threshold, else 0, in x's own dtype."""
+
+    threshold: float
+    takes_sparse = True
+    keeps_zero = True
+    monotone = True
+
+    def output(self, kind: Vector | Scalar) -> Type:
+        fine = self.threshold >= 0 or not (isinstance(kind, Vector) and kind.sparse)
+        expect(fine, "a sparse vector's zeros are not stored, so binarize needs threshold >= 0")
+        return super().output(kind)
+
+    def compute(self, x: Any) -> Any:
+        limit = x.dtype.type(self.threshold) if x.dtype.kind == "f" else self.threshold
+        return (x > limit).astype(x.dtype)
+
+    def element(self, e: Emitter, j: str, x: ScalarValue) -> str:
+        limit = e.number(self.threshold, x.dtype if x.dtype in FLOATS else "float64")
+        if x.dtype == "bool":
+            return f"(float64({x.expr}) > {limit})"
+        return f"({one(x.dtype)} if {x.expr} > {limit} else {zero(x.dtype)})"
+
+
+class OneIfTiny(FloatElementwise):
+    """x, or 1 where x is below `epsilons` of its float width (or is 0): what is safe to divide by."""
+
+    epsilons: float
+
+    def compute(self, x: Any) -> Any:
+        tiny = (x < self.epsilons * np.finfo(x.dtype).eps) | (x == 0)
+        return np.where(tiny, x.dtype.type(1), x)
+
+    def element(self, e: Emitter, j: str, x: ScalarValue) -> str:
+        limit = e.number(self.epsilons * float(np.finfo(x.dtype).eps), x.dtype)
+        value = e.let(x.expr, x.dtype).expr
+        return f"({one(x.dtype)} if {value} < {limit} or {value} == 0 else {value})"
+
+
+class YeoJohnson(FloatElementwise):
+    """The Yeo-Johnson power transform with an exponent for each column, in the wider float width."""
+
+    exponents: Array
+    monotone = True
+
+    def compute(self, x: Any) -> Any:
+        powers = np.broadcast_to(self.exponents.array.reshape(-1), x.shape)
+        eps = np.finfo(np.result_type(x, powers)).eps
+        above, below = np.log1p(np.maximum(x, 0)), np.log1p(np.maximum(-x, 0))
+        upper = np.where(np.abs(powers) < eps, above, np.expm1(powers * above) / powers)
+        rest = 2 - powers
+        lower = np.where(np.abs(powers - 2) > eps, -np.expm1(rest * below) / rest, -below)
+        made = np.where(x >= 0, upper, lower).astype(x.dtype)
+        return np.where(np.isnan(x), x, made)
+
+    def element(self, e: Emitter, j: str, x: ScalarValue) -> str:
+        wide = str(np.result_type(x.dtype, self.exponents.dtype).name)
+        eps = e.number(float(np.finfo(wide).eps), wide)
+        power = e.let(e.at(self.exponents, j, wide), wide).expr
+        two = f"{wide}(2)"
+        made = e.var(x.expr)
+        with e.block(f"if {made} >= 0:"):
+            log = e.let(e.cast(f"log1p({made})", x.dtype, wide), wide).expr
+            e.line(f"{log} = expm1({power} * {log}) / {power} if abs({power}) >= {eps} else {log}")
+            e.line(f"{made} = {e.cast(log, wide, x.dtype)}")
+        with e.block("else:"):
+            log = e.let(e.cast(f"log1p(-{made})", x.dtype, wide), wide).expr
+            rest = f"({two} - {power})"
+            e.line(f"{log} = expm1({rest} * {log}) / {rest} if abs({rest}) > {eps} else {log}")
+            e.line(f"{made} = {e.cast(f'(-{log})', wide, x.dtype)}")
+        return made
+
+    def structure(self) -> tuple[object, ...]:
+        return (self.exponents.dtype.name,)
+
+
+#: Beyond this, exp(x) overflows.
+_LARGE = 709.78
+
+
+class BoxCox(FloatElementwise):
+    """The Box-Cox power transform with an exponent for each column, in float64; NaN below zero."""
+
+    exponents: Array
+    monotone = True
+
+    def compute(self, x: Any) -> Any:
+        powers = np.broadcast_to(self.exponents.array.reshape(-1).astype(np.float64), x.shape)
+        log = np.log(x.astype(np.float64))
+        product = powers * log
+        huge = np.sign(powers) * np.exp(product - np.log(np.abs(powers))) - 1 / powers
+        made = np.where(product < _LARGE, np.expm1(product) / powers, huge)
+        return np.where(np.abs(powers) < 1e-19, log, made).astype(x.dtype)
+
+    def element(self, e: Emitter, j: str, x: ScalarValue) -> str:
+        power = e.let(e.at(self.exponents, j, "float64"), "float64").expr
+        made = e.var(f"log({e.cast(x.expr, x.dtype, 'float64')})")
+        product = e.let(f"{power} * {made}", "float64").expr
+        with e.block(f"if abs({power}) >= 1e-19:"):
+            with e.block(f"if {product} < {_LARGE}:"):
+                e.line(f"{made} = expm1({product}) / {power}")
+            with e.block("else:"):
+                sign = f"(1.0 if {power} > 0.0 else -1.0)"
+                e.line(f"{made} = {sign} * exp({product} - log(abs({power}))) - 1.0 / {power}")
+        return e.cast(made, "float64", x.dtype)
+
+
+# --- adapters ---------------------------------------------------------------------------------
+
+
+@adapts("sklearn.preprocessing.StandardScaler")
+def _standard_scaler(fit: Any, x: Flow, to: Importer) -> Flow:
+    x = to.floats(x)
+    if fit.with_mean:
+        x = x.subtract(fit.mean_)
+    if not fit.with_std:
+        return x
+    # Sparse data is scaled in place by the reciprocal, dense data is divided.
+    return x.multiply(1 / fit.scale_, wide=True) if to.is_sparse(x) else x.divide(fit.scale_)
+
+
+@adapts("sklearn.preprocessing.MinMaxScaler")
+def _min_max_scaler(fit: Any, x: Flow, to: Importer) -> Flow:
+    x = to.floats(x).multiply(fit.scale_, wide=True).add(fit.min_, wide=True)
+    low, high = fit.feature_range
+    return x.clip([low], [high]) if fit.clip else x
+
+
+@adapts("sklearn.preprocessing.MaxAbsScaler")
+def _max_abs_scaler(fit: Any, x: Flow, to: Importer) -> Flow:
+    x = to.floats(x)
+    if to.is_sparse(x):
+        x = x.multiply(1.0 / fit.scale_, wide=True)
+        return x.clip([-1.0], [1.0]).to_sparse() if fit.clip else x
+    x = x.divide(fit.scale_, wide=True)
+    return x.clip([-1.0], [1.0]) if fit.clip else x
+
+
+@adapts("sklearn.preprocessing.RobustScaler")
+def _robust_scaler(fit: Any, x: Flow, to: Importer) -> Flow:
+    x = to.floats(x)
+    if to.is_sparse(x):
+        return x.multiply(1.0 / fit.scale_, wide=True) if fit.with_scaling else x
+    if fit.with_centering:
+        x = x.subtract(fit.center_, wide=True)
+    return x.divide(fit.scale_, wide=True) if fit.with_scaling else x
+
+
+@adapts("sklearn.preprocessing.Normalizer")
+def _normalizer(fit: Any, x: Flow, to: Importer) -> Flow:
+    return unit_rows(to.floats(x), fit.norm, to)
+
+
+def unit_rows(x: Flow, norm: str, to: Importer) -> Flow:
+    """Every row over its norm, as the library's normalize: tiny dense rows are left alone."""
+    epsilons = 0.0 if to.is_sparse(x) else 10.0
+    return x / x.norm(norm).one_if_tiny(epsilons)
+
+
+@adapts("sklearn.preprocessing.Binarizer")
+def _binarizer(fit: Any, x: Flow, to: Importer) -> Flow:
+    return to.matrix(x).binarize(fit.threshold)
+
+
+@adapts("sklearn.preprocessing.KernelCenterer")
+def _kernel_centerer(fit: Any, x: Flow, to: Importer) -> Flow:
+    x = to.floats(x)
+    mean = x.sum().divide([float(len(fit.K_fit_rows_))])
+    centred = x.subtract(fit.K_fit_rows_, wide=True) - mean
+    return centred.add([fit.K_fit_all_], wide=True)
+
+
+@adapts("sklearn.preprocessing.PowerTransformer")
+def _power_transformer(fit: Any, x: Flow, to: Importer) -> Flow:
+    x = to.floats(x)
+    box_cox = fit.method == "box-cox"
+    x = x.box_cox(fit.lambdas_) if box_cox else x.yeo_johnson(fit.lambdas_)
+    return to.transform(fit._scaler, x) if fit.standardize else x
