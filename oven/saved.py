@@ -31,6 +31,7 @@ from flour.op import Parameter, from_data, to_data
 from flour.provenance import Origin
 from objectstore import Archive
 from objectstore.archive import write
+from oven import debug
 from oven.errors import CompileError, DamagedPlan
 from oven.limits import MAX_NODES, check_limits
 from oven.plan import Plan
@@ -72,7 +73,7 @@ def load(
     with Archive.open(path) as archive:
         reader = _Reader(archive.manifest, _finder(archive, store), str(path))
         try:
-            return reader.plan(background=background)
+            plan = reader.plan(background=background)
         except (CompileError, DamagedPlan):
             raise
         except FlourError as problem:
@@ -82,6 +83,9 @@ def load(
             raise reader.damaged("this program makes no sense", str(problem)) from problem
         except (RecursionError, AssertionError, NotImplementedError) as problem:
             raise reader.damaged("this program cannot become code", str(problem)) from problem
+    if debug.asked():
+        debug.report(plan, None)
+    return plan
 
 
 def describe(plan: Plan) -> dict[str, Any]:

@@ -1,0 +1,127 @@
+"""How long each stage of a plan takes: the stages run one by one on the same rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from flour.coerce import coerce
+from flour.sparse import Sparse
+from flour.types import FLOATS, Category, Record, Scalar, Text, Tokens, Type, Vector
+from oven.native_run import NativeRun
+from oven.ports import Port, pack
+from oven.stages import Stage, Value
+
+if TYPE_CHECKING:
+    from oven.plan import Plan
+
+SAMPLE_ROWS = 256
+REPEATS = 7
+_WORDS = ["red", "green", "blue", "a few words", "ein paar W\u00f6rter", ""]
+
+
+@dataclass(frozen=True)
+class StageTime:
+    """One stage's share of a run."""
+
+    stage: Stage
+    seconds: float
+    #: Read and written: columns and parameters.
+    bytes: int
+
+
+@dataclass(frozen=True)
+class Timed:
+    """A run, stage by stage, and as a whole."""
+
+    rows: int
+    #: "given", or "random" where nobody gave any.
+    source: str
+    stages: tuple[StageTime, ...]
+    whole: float
+
+
+def measure(plan: Plan, data: object = None) -> Timed:
+    """Run the plan on these rows, or on random ones; the best time of several for each stage."""
+    plan.wait()
+    if data is None:
+        columns, rows = sample(plan.inputs, SAMPLE_ROWS), SAMPLE_ROWS
+    else:
+        columns, rows = coerce(plan.inputs, data)
+    values: dict[Value, Any] = {}
+    times = tuple(_stage_time(plan, stage, values, columns, rows) for stage in plan.stages)
+    whole = _best(lambda: plan.run_columns(columns, rows))[0]
+    return Timed(rows, "random" if data is None else "given", times, whole)
+
+
+def _stage_time(
+    plan: Plan, stage: Stage, values: dict[Value, Any], columns: Mapping[str, Any], rows: int
+) -> StageTime:
+    """Run one stage, whose inputs are in `values`; what it leaves is added to them."""
+    if stage.native:
+        run = NativeRun([stage], stage.outputs)
+        given = {value: _column(value, values, columns) for value in stage.inputs}
+        seconds, made = _best(lambda: run.run(given, rows))
+        read = [*given.values(), *made.values()]
+    else:
+        seconds, made = _best(lambda: plan.interpret(stage.nodes[0], values, columns))
+        read = [values[value] for value in stage.inputs if value in values] + [*made.values()]
+    values |= made
+    parameters = {item.digest: item.nbytes for item in stage.parameters()}
+    return StageTime(stage, seconds, sum(map(_nbytes, read)) + sum(parameters.values()))
+
+
+def _best(call: Callable[[], Any]) -> tuple[float, Any]:
+    best = np.inf
+    for _ in range(REPEATS):
+        start = perf_counter()
+        made = call()
+        best = min(best, perf_counter() - start)
+    return float(best), made
+
+
+def _column(value: Value, values: Mapping[Value, Any], columns: Mapping[str, Any]) -> Any:
+    found = pack(value, columns) if isinstance(value, Port) else values[value]
+    return found.toarray() if isinstance(found, Sparse) else found
+
+
+def _nbytes(column: Any) -> int:
+    if isinstance(column, Sparse):
+        return int(column.data.nbytes + column.indices.nbytes + column.indptr.nbytes)
+    return int(getattr(column, "nbytes", 0))
+
+
+# --- rows to run on -----------------------------------------------------------------------------
+
+
+def sample(inputs: Mapping[str, Type], rows: int) -> dict[str, Any]:
+    """Random columns of these types, the same ones every time."""
+    rng = np.random.default_rng(0)
+    return {name: _random(rng, kind, rows) for name, kind in inputs.items()}
+
+
+def _random(rng: np.random.Generator, kind: Type, rows: int) -> Any:
+    match kind:
+        case Record(fields):
+            return {name: _random(rng, sub, rows) for name, sub in fields}
+        case Vector(width, dtype, sparse):
+            made = _values(rng, (rows, width), dtype)
+            return Sparse.of(np.where(rng.random((rows, width)) < 0.1, made, 0)) if sparse else made
+        case Scalar(dtype) | Category(dtype):
+            return _values(rng, (rows,), dtype)
+        case Text():
+            return _values(rng, (rows,), "string")
+        case Tokens():
+            return [str(words).split() for words in _values(rng, (rows,), "string")]
+
+
+def _values(rng: np.random.Generator, shape: tuple[int, ...], dtype: str) -> Any:
+    if dtype == "string":
+        return rng.choice(np.array(_WORDS, object), shape)
+    if dtype in FLOATS:
+        return rng.normal(size=shape).astype(dtype)
+    return rng.integers(0, 2 if dtype == "bool" else 10, shape).astype(dtype)

@@ -1,0 +1,220 @@
+"""Run emitted code in Python over memory that knows its borders.
+
+Native code follows addresses without asking. Here the same text runs with every load and store
+checked against the memory it was given: parameters, columns, scratch, each in a region of its own
+with nothing around it. Reading or writing one byte outside, or writing where only reading is
+allowed, is an error; so is a loop that does not end.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+from collections.abc import Callable, Mapping
+from types import CodeType, FunctionType
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from flour.sparse import Sparse
+from flour.types import Vector
+from objectstore import Blob
+from oven.cells import Cells, cells
+from oven.plan import Plan
+from oven.ports import Port, pack
+from oven.stages import Stage, Value, row_bytes
+
+SIZES = {
+    "float64": 8,
+    "float32": 4,
+    "int64": 8,
+    "int32": 4,
+    "int16": 2,
+    "int8": 1,
+    "uint64": 8,
+    "uint32": 4,
+    "uint16": 2,
+    "uint8": 1,
+    "bool": 1,
+}
+MOST_ACCESSES = 300_000
+_GAP = 1 << 40
+
+
+class OutOfBoundsError(AssertionError):
+    """Native code would have touched memory that is not its own."""
+
+
+class EndlessError(AssertionError):
+    """Native code would have run for ever, or nearly."""
+
+
+class Memory:
+    """Regions far apart in one address space."""
+
+    def __init__(self) -> None:
+        self._starts: list[int] = []
+        self._regions: list[tuple[str, NDArray[np.uint8], bool]] = []
+        self.accesses = 0
+
+    def add(self, name: str, content: NDArray[Any], *, writable: bool = False) -> int:
+        """The address at which this memory is from now on."""
+        start = (len(self._starts) + 1) * _GAP
+        self._starts.append(start)
+        flat = content.reshape(-1).view(np.uint8) if content.size else np.empty(0, np.uint8)
+        self._regions.append((name, flat, writable))
+        return start
+
+    def at(self, address: int, size: int, *, write: bool) -> NDArray[np.uint8]:
+        """The bytes at an address, if they may be used so."""
+        self.accesses += 1
+        if self.accesses > MOST_ACCESSES:
+            raise EndlessError(f"more than {MOST_ACCESSES} loads and stores")
+        place = bisect_right(self._starts, address) - 1
+        if place < 0:
+            raise OutOfBoundsError(f"address {address} is before all memory")
+        name, flat, writable = self._regions[place]
+        offset = address - self._starts[place]
+        if offset + size > len(flat):
+            raise OutOfBoundsError(
+                f"bytes {offset}..{offset + size} of {name}, which has {len(flat)}"
+            )
+        if write and not writable:
+            raise OutOfBoundsError(f"a store into {name}, which is read only")
+        return flat[offset : offset + size]
+
+
+def _load(memory: Memory, dtype: str) -> Callable[[Any, Any], Any]:
+    size = SIZES[dtype]
+
+    def load(base: Any, index: Any) -> Any:
+        found = memory.at(int(base) + int(index) * size, size, write=False).view(dtype)[0]
+        return int(found) if dtype == "int64" else found
+
+    return load
+
+
+def _store(memory: Memory, dtype: str) -> Callable[[Any, Any, Any], None]:
+    size = SIZES[dtype]
+
+    def store(base: Any, index: Any, value: Any) -> None:
+        where = memory.at(int(base) + int(index) * size, size, write=True)
+        where.view(dtype)[0] = _converted(value, dtype)
+
+    return store
+
+
+def _converted(value: Any, dtype: str) -> Any:
+    """The value in a dtype as hardware converts: no errors, whole numbers wrap."""
+    kind = np.dtype(dtype)
+    if kind.kind in "fb":
+        return kind.type(value)
+    if isinstance(value, float | np.floating) and not math.isfinite(value):
+        value = -(2**63)
+    wrapped = int(value) % 2 ** (8 * kind.itemsize)
+    if kind.kind == "i" and wrapped >= 2 ** (8 * kind.itemsize - 1):
+        wrapped -= 2 ** (8 * kind.itemsize)
+    return wrapped if dtype == "int64" else kind.type(wrapped)
+
+
+def vocabulary(memory: Memory) -> dict[str, Any]:
+    """The names emitted code may use, over this memory."""
+    from oven import native
+
+    made: dict[str, Any] = {}
+    for dtype in SIZES:
+        made[f"ld_{dtype}"] = made[f"ldc_{dtype}"] = _load(memory, dtype)
+        made[f"st_{dtype}"] = _store(memory, dtype)
+        made[dtype] = lambda value, dtype=dtype: _converted(value, dtype)
+    made |= {"min": min, "max": max, "abs": abs, "int": int, "range": range}
+    made["type_of"] = lambda like, value: type(like)(value)
+    for name in ("float64", "float32"):
+        made[f"loose_add_{name}"] = lambda a, b: a + b
+        made[f"loose_mul_{name}"] = lambda a, b: a * b
+    for name, found in native.vocabulary().items():
+        if name not in made:
+            made[name] = _stand_in(name, found, made)
+    return made
+
+
+def _stand_in(name: str, found: Any, space: dict[str, Any]) -> Any:
+    """The same function in Python: numpy's, or the text that numba compiles."""
+    function = getattr(found, "py_func", None)
+    if isinstance(function, FunctionType) and isinstance(function.__code__, CodeType):
+        return FunctionType(function.__code__, space, name)
+    if isinstance(found, np.ufunc) or found is math:
+        return found
+    return getattr(np, name, None) or getattr(math, name, None)
+
+
+def run(plan: Plan, columns: Mapping[str, Any], rows: int) -> dict[str, Any]:
+    """Every output of the plan, native stages in checked memory."""
+    values: dict[Value, Any] = {}
+    for stage in plan.stages:
+        if stage.native:
+            given = {value: _given(value, values, columns) for value in stage.inputs}
+            values |= run_stage(stage, given, rows)
+        else:
+            values |= plan.interpret(stage.nodes[0], values, columns)
+    return {
+        name: plan._output(item, values, columns) for name, item in plan.optimised.outputs.items()
+    }
+
+
+def _given(value: Value, values: Mapping[Value, Any], columns: Mapping[str, Any]) -> Any:
+    found = pack(value, columns) if isinstance(value, Port) else values[value]
+    return found.toarray() if isinstance(found, Sparse) else found
+
+
+def run_stage(stage: Stage, given: Mapping[Value, Any], rows: int) -> dict[Value, Any]:
+    """What one native stage leaves for these columns."""
+    memory = Memory()
+    io: list[int] = []
+    for place, (value, column) in enumerate(given.items()):
+        block = _block(column, value, memory)
+        io += [memory.add(f"input {place}", block), row_bytes(value.type)]
+    made: dict[Value, Any] = {}
+    for place, item in enumerate(stage.outputs):
+        made[item] = _empty(item, rows)
+        io += [memory.add(f"output {place}", made[item], writable=True), row_bytes(item.type)]
+    table = [_entry(slot, memory) for slot in stage.slots]
+    space = vocabulary(memory)
+    exec(compile(stage.source, f"<{stage.name}>", "exec"), space)
+    addresses = (
+        memory.add("parameter table", np.array(table or [0], np.int64)),
+        memory.add("columns", np.array(io or [0], np.int64)),
+    )
+    with np.errstate(all="ignore"):
+        space[stage.name](*addresses, rows, 0)
+    return made
+
+
+def _block(column: Any, value: Value, memory: Memory) -> NDArray[Any]:
+    dtype = value.type.dtype  # type: ignore[union-attr]  # native columns have a dtype
+    if dtype != "string":
+        return np.array(column, dtype, order="C")
+    found = cells(column)
+    assert isinstance(found, Cells)
+    text = np.frombuffer(found.text or b"\0", np.uint8)
+    start = memory.add("text", np.frombuffer(found.text, np.uint8))
+    moved = np.array(found, np.int64)
+    moved[:, 0::2] += start - text.ctypes.data
+    return moved
+
+
+def _empty(value: Value, rows: int) -> NDArray[Any]:
+    kind = value.type
+    shape = (rows, kind.width) if isinstance(kind, Vector) else (rows,)
+    return np.zeros(shape, kind.dtype)  # type: ignore[union-attr]  # native columns have a dtype
+
+
+def _entry(slot: Any, memory: Memory) -> int:
+    if slot.parameter is not None:
+        assert isinstance(slot.parameter, Blob)
+        return memory.add(repr(slot.parameter), slot.parameter.array)
+    if slot.scratch is not None:
+        return memory.add("scratch", np.zeros(slot.scratch, np.uint8), writable=True)
+    if slot.number is not None:
+        return int(np.float64(slot.number).view(np.int64))
+    return int(slot.size)
