@@ -81,7 +81,7 @@ def _native(kind: Type, data: Data) -> Type:
         case Scalar(dtype=dtype) if dtype in FLOATS:
             own = str(getattr(data, "dtype", dtype))
             return Scalar(own) if own in FLOATS else kind
-        case Record(fields, positional):
+        case Record(fields, positional, unread):
             columns = frame_columns(data)
             own = str(getattr(data, "dtype", ""))
             if columns is None and own in FLOATS:
@@ -89,7 +89,7 @@ def _native(kind: Type, data: Data) -> Type:
             if columns is None:
                 return kind
             typed = tuple((n, _native(sub, columns.get(n))) for n, sub in fields)
-            return Record(typed, positional)
+            return Record(typed, positional, unread)
     return kind
 
 
@@ -217,6 +217,8 @@ def _record(data: Data, kind: Record, path: str) -> dict[str, Columns]:
     made = {}
     for name, sub in kind.fields:
         if name not in columns:
+            if name in kind.unread:
+                continue
             raise _missing(name, list(columns), path)
         made[name] = _column(as_column(columns[name]), sub, f"{path}.{name}")
     lengths = {name: len(column) for name, column in made.items()}
@@ -250,9 +252,9 @@ def _from_dicts(rows: Sequence[Mapping[str, Any]], kind: Record, path: str) -> d
     made: dict[str, list[Any]] = {name: [] for name in kind.names}
     for i, row in enumerate(rows):
         for name, values in made.items():
-            if name not in row:
+            if name not in row and name not in kind.unread:
                 raise _missing(name, list(row), f"{path}[{i}]")
-            values.append(row[name])
+            values.append(row.get(name))
     return {name: _object_array(values) for name, values in made.items()}
 
 

@@ -118,10 +118,11 @@ class Flow(Fluent):
 
     def __getitem__(self, name: str) -> Flow:
         """A named output of the program, or a named column of a record."""
-        if name in self.outputs and not (len(self.outputs) == 1 and self._is_record()):
-            return Flow({name: self.outputs[name]}, self.origin, (self,))
-        if len(self.outputs) == 1 and self._is_record():
+        record = len(self.outputs) == 1 and self._is_record()
+        if record and (name not in self.outputs or name in getattr(self.type, "names", ())):
             return self.field(name)
+        if name in self.outputs:
+            return Flow({name: self.outputs[name]}, self.origin, (self,))
         raise TypeMismatch(f"there is no output {name!r}", found=", ".join(self.outputs))
 
     def _is_record(self) -> bool:

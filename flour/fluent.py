@@ -64,13 +64,86 @@ class Fluent:
         """x in the dtype of y: what arithmetic in place leaves behind."""
         return self._apply("CastLike", (y,))
 
+    def categorise(
+        self,
+        values: ArrayLike,
+        codes: ArrayLike,
+        starts: ArrayLike,
+        missing: ArrayLike,
+        unknown: ArrayLike,
+        *,
+        strict: bool = False,
+    ) -> Flow:
+        """The code of each number among its column's values (int64): `missing` for NaN.
+
+        Column j's values are values[starts[j]:starts[j + 1]], ascending, and codes go with them. A
+        value that is not among them has the code `unknown`; with `strict` it is an error.
+        """
+        return self._apply(
+            "Categorise",
+            (),
+            values=values,
+            codes=codes,
+            starts=starts,
+            missing=missing,
+            unknown=unknown,
+            strict=strict,
+        )
+
+    def categorise_text(
+        self,
+        texts: Sequence[str],
+        codes: ArrayLike,
+        starts: ArrayLike,
+        none: ArrayLike,
+        missing: ArrayLike,
+        unknown: ArrayLike,
+        *,
+        strict: bool = False,
+    ) -> Flow:
+        """The code of each string among its column's texts (int64): `missing` for NaN, `none` for None.
+
+        Column j's texts are texts[starts[j]:starts[j + 1]], and codes go with them. A string that is
+        not among them has the code `unknown`; with `strict` it is an error.
+        """
+        return self._apply(
+            "CategoriseText",
+            (),
+            texts=texts,
+            codes=codes,
+            starts=starts,
+            none=none,
+            missing=missing,
+            unknown=unknown,
+            strict=strict,
+        )
+
     def ceil(self) -> Flow:
         """The smallest whole number that is not below x."""
         return self._apply("Ceil", ())
 
+    def chi_wave(self, step: int, interval: float, *, sine: bool) -> Flow:
+        """One component of the additive chi-squared kernel's feature map; zero stays zero.
+
+        sqrt(x interval) for step 0, else sqrt(2 x interval / cosh(pi step interval)) times the cosine
+        or sine of step * interval * log(x).
+        """
+        return self._apply("ChiWave", (), step=step, interval=interval, sine=sine)
+
+    def circular_convolve(self, y: Flow) -> Flow:
+        """The circular convolution of two vectors: what a product of their spectra means."""
+        return self._apply("CircularConvolve", (y,))
+
     def clip(self, low: ArrayLike, high: ArrayLike) -> Flow:
         """x limited to [low, high], column by column; NaN stays NaN."""
         return self._apply("Clip", (), low=low, high=high)
+
+    def closeness(self, among: Flow) -> Flow:
+        """1 / distance for each neighbour; where any distance is zero, those count one, the rest none.
+
+        With a second input only the columns where it is not zero are neighbours; the rest get zero.
+        """
+        return self._apply("Closeness", (among,))
 
     def concat(self, *others: Flow) -> Flow:
         """The inputs side by side; a scalar is one column. Sparse if any input is."""
@@ -97,6 +170,15 @@ class Fluent:
         """x / operand, column by column."""
         return self._apply("Divide", (), operand=operand, wide=wide)
 
+    def duels(self, confidence: Flow, classes: int) -> Flow:
+        """Per class, its wins over the others one against one, confidences breaking ties.
+
+        Columns are the pairs (0, 1), (0, 2), ..., (1, 2), ...: `won` holds 1 where the later class
+        wins, and `confidence` how clearly (negative for the earlier). The sum of a class's confidences
+        s counts as s / (3 (|s| + 1)), less than half a win.
+        """
+        return self._apply("Duels", (confidence,), classes=classes)
+
     def element(self, column: int) -> Flow:
         """One column of a vector as a scalar."""
         return self._apply("Element", (), column=column)
@@ -120,6 +202,13 @@ class Fluent:
     def floor(self) -> Flow:
         """The largest whole number that is not above x."""
         return self._apply("Floor", ())
+
+    def gather(self, places: Flow) -> Flow:
+        """The columns of one vector that another vector of numbers picks, row by row.
+
+        A number outside the vector means its nearest end.
+        """
+        return self._apply("Gather", (places,))
 
     def greater(self, operand: ArrayLike) -> Flow:
         """Whether x > operand, column by column; never for NaN."""
@@ -164,6 +253,10 @@ class Fluent:
         """The largest column; NaN if any is NaN."""
         return self._apply("Max", ())
 
+    def maximum(self, y: Flow) -> Flow:
+        """The larger of two flows, column by column; NaN if either is NaN."""
+        return self._apply("Maximum", (y,))
+
     def min(self) -> Flow:
         """The smallest column; NaN if any is NaN."""
         return self._apply("Min", ())
@@ -179,6 +272,10 @@ class Fluent:
     def narrow(self, labels: tuple[str, ...]) -> Flow:
         """Some columns of a record, in this order, still as a record."""
         return self._apply("Narrow", (), labels=labels)
+
+    def nearest(self, count: int) -> Flow:
+        """The numbers of the `count` smallest columns, ascending: of equals the first, NaN last."""
+        return self._apply("Nearest", (), count=count)
 
     def negate(self) -> Flow:
         """-x."""
@@ -227,9 +324,17 @@ class Fluent:
         """The nearest whole number; halves go to the even one."""
         return self._apply("Rint", ())
 
+    def scatter(self, values: Flow, width: int) -> Flow:
+        """A sparse vector of `width` columns with the values at the places that come with them."""
+        return self._apply("Scatter", (values,), width=width)
+
     def select(self, columns: ArrayLike) -> Flow:
         """Columns by number, in this order; a column may be picked more than once."""
         return self._apply("Select", (), columns=columns)
+
+    def share(self) -> Flow:
+        """x over its row sum; a row that sums to zero stays as it is."""
+        return self._apply("Share", ())
 
     def sigmoid(self) -> Flow:
         """1 / (1 + exp(-x)), computed so that neither tail overflows."""
@@ -250,6 +355,13 @@ class Fluent:
     def softmax(self) -> Flow:
         """exp(x) over its row sum, shifted by the row's maximum first."""
         return self._apply("Softmax", ())
+
+    def spread_distances(self, centres: ArrayLike, spreads: ArrayLike) -> Flow:
+        """The sum over columns of (x - centre)^2 / spread, for each row of `centres`.
+
+        The squared distance to each centre, measured in the spread (variance) around it.
+        """
+        return self._apply("SpreadDistances", (), centres=centres, spreads=spreads)
 
     def sqrt(self) -> Flow:
         """The square root of x: NaN below zero."""
@@ -274,6 +386,21 @@ class Fluent:
         """The sum of all columns."""
         return self._apply("Sum", ())
 
+    def sum_of_entries(self, table: ArrayLike, starts: ArrayLike) -> Flow:
+        """The sum over columns of a table's row, picked by that column's whole number.
+
+        The tables of all columns are stacked in `table`; `starts` says at which row each begins. A
+        number outside its table means the nearest end.
+        """
+        return self._apply("SumOfEntries", (), table=table, starts=starts)
+
+    def tally(self, weights: ArrayLike, against: ArrayLike, classes: int) -> Flow:
+        """Per class, the weights of the columns that name it plus the `against` of those that do not.
+
+        The columns hold class numbers in [0, classes); they are added up in order.
+        """
+        return self._apply("Tally", (), weights=weights, against=against, classes=classes)
+
     def tan(self) -> Flow:
         """tan(x), x in radians."""
         return self._apply("Tan", ())
@@ -297,6 +424,21 @@ class Fluent:
     def trunc(self) -> Flow:
         """x without its fraction."""
         return self._apply("Trunc", ())
+
+    def votes(self, weights: Flow, classes: int) -> Flow:
+        """How much weight each of `classes` codes gets, from codes and (if given) their weights."""
+        return self._apply("Votes", (weights,), classes=classes)
+
+    def weighted_median(self, weights: ArrayLike) -> Flow:
+        """The smallest column at which the columns in ascending order hold half of all weight."""
+        return self._apply("WeightedMedian", (), weights=weights)
+
+    def weighted_rows(self, weights: Flow, table: ArrayLike) -> Flow:
+        """The rows of a table that a vector of numbers picks, added up, each times its weight if given.
+
+        A number outside the table means its nearest row.
+        """
+        return self._apply("WeightedRows", (weights,), table=table)
 
     def yeo_johnson(self, exponents: ArrayLike) -> Flow:
         """The Yeo-Johnson power transform with an exponent for each column, in the wider float width."""

@@ -16,6 +16,8 @@ from flour.errors import (
     UnsupportedSetting,
 )
 from flour.flow import Flow, outputs, source
+from flour.ops.record import Narrow
+from flour.ops.source import Field, Pick, Source
 from flour.sklearn_inputs import input_type
 from flour.types import Record, Scalar, Vector
 
@@ -31,7 +33,26 @@ def from_sklearn(estimator: object, sample: object = None) -> Flow:
     importer = Importer()
     x = source("X", input_type(estimator, sample))
     made = importer.adapt(estimator, x)
-    return outputs(**made) if isinstance(made, dict) else outputs(features=made)
+    program = outputs(**made) if isinstance(made, dict) else outputs(features=made)
+    return _without_unread(program)
+
+
+def _without_unread(program: Flow) -> Flow:
+    """The program whose input says which named columns it never looks at."""
+    kind = program.inputs().get("X")
+    if not isinstance(kind, Record) or kind.positional:
+        return program
+    read: set[str] = set()
+    for item in program.nodes():
+        if any(isinstance(value.op, Source) for value in item.inputs):
+            fields = item.op.fields()
+            read.update(fields.get("labels", ()) or (fields.get("label", ""),))
+            if not isinstance(item.op, Field | Pick | Narrow):
+                return program
+    unread = tuple(name for name in kind.names if name not in read)
+    if not unread or len(unread) == len(kind.names):
+        return program
+    return program.retype(X=Record(kind.fields, unread=unread))
 
 
 class Importer:

@@ -100,7 +100,13 @@ def _entry_points(estimator: Any) -> Iterator[Any]:
     for _, child in getattr(estimator, "transformer_list", ()):
         if not isinstance(child, str):
             yield child
-    for attribute in ("best_estimator_", "estimator_", "classifier_", "regressor_"):
+    for attribute in (
+        "best_estimator_",
+        "estimator_",
+        "classifier_",
+        "regressor_",
+        "_preprocessor",
+    ):
         child = getattr(estimator, attribute, None)
         if child is not None and not isinstance(child, str):
             yield child
@@ -127,7 +133,7 @@ def _from_sample(estimator: Any, sample: Any) -> Type:
         return Vector(int(sample.shape[1]), _number(sample.dtype), sparse=True)
     columns = frame_columns(sample)
     if columns is not None:
-        return Record(tuple((name, _kind(as_column(c))) for name, c in columns.items()))
+        return _from_frame(estimator, {name: as_column(c) for name, c in columns.items()})
     values = np.asarray(sample)
     if values.ndim == 1 and (values.dtype.kind in "OU" or takes_text(estimator)):
         return Text() if takes_text(estimator) else Scalar("string")
@@ -136,6 +142,18 @@ def _from_sample(estimator: Any, sample: Any) -> Type:
     if values.dtype.kind in "OU":
         return _record_or_vector(None, [_kind(values[:, j]) for j in range(values.shape[1])])
     return Vector(int(values.shape[1]), _number(values.dtype))
+
+
+def _from_frame(estimator: Any, columns: dict[str, Any]) -> Type:
+    """The sample's column types, in the order in which the estimator was fitted."""
+    fitted = getattr(estimator, "feature_names_in_", None)
+    names = list(columns) if fitted is None else [str(name) for name in fitted]
+    known = column_types(estimator, len(names))
+    fields = []
+    for name, guess in zip(names, known, strict=True):
+        told = name not in columns or isinstance(guess, Text)
+        fields.append((name, guess if told else _kind(columns[name])))
+    return Record(tuple(fields))
 
 
 def _kind(column: Any) -> Type:

@@ -118,10 +118,14 @@ class Vector:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """Named columns; `positional` ones were fitted on a plain array and go by position too."""
+    """Named columns; `positional` ones were fitted on a plain array and go by position too.
+
+    Nothing reads the `unread` columns, so data may come without them.
+    """
 
     fields: tuple[tuple[str, Type], ...]
     positional: bool = False
+    unread: tuple[str, ...] = ()
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -141,8 +145,9 @@ Type = Scalar | Category | Text | Tokens | Vector | Record
 def to_data(kind: Type) -> list[Any]:
     """A type as plain JSON data."""
     match kind:
-        case Record(fields, positional):
-            return ["Record", [[name, to_data(sub)] for name, sub in fields], positional]
+        case Record(fields, positional, unread):
+            columns = [[name, to_data(sub)] for name, sub in fields]
+            return ["Record", columns, positional, *([list(unread)] if unread else [])]
         case Vector(width, dtype, sparse):
             return ["Vector", width, dtype, sparse]
         case Scalar(dtype) | Category(dtype):
@@ -157,6 +162,9 @@ def from_data(data: Any) -> Type:
         case ["Record", list(fields), bool(positional)]:
             pairs = tuple((_name(pair), from_data(pair[1])) for pair in fields)
             return Record(pairs, positional)
+        case ["Record", list(fields), bool(positional), list(unread)]:
+            pairs = tuple((_name(pair), from_data(pair[1])) for pair in fields)
+            return Record(pairs, positional, _names(unread))
         case ["Vector", int(width), str(dtype), bool(sparse)] if (
             dtype in DTYPES and 0 <= width <= MAX_WIDTH and not isinstance(width, bool)
         ):
@@ -176,3 +184,9 @@ def _name(pair: Any) -> str:
     if isinstance(pair, list) and len(pair) == 2 and isinstance(pair[0], str):
         return pair[0]
     raise DamagedProgram("a record's field is a name and a type", found=repr(pair)[:80])
+
+
+def _names(data: list[Any]) -> tuple[str, ...]:
+    if all(isinstance(name, str) for name in data):
+        return tuple(data)
+    raise DamagedProgram("column names are strings", found=repr(data)[:80])

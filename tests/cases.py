@@ -37,6 +37,7 @@ from flour.ops import (
     vote,
 )
 from flour.types import Category, Record, Scalar, Text, Type, Vector
+from tests import ensembles
 from tests.columns import draw
 
 _rng = np.random.default_rng(20181008)
@@ -283,6 +284,13 @@ CASES: list[Case] = [
     *rows(nearest.Closeness(), 4),
     *rows(nearest.Closeness(), 4, 4),
     Case(nearest.Scatter(9), (Vector(1, "int64"), Vector(1)), draw=codes(9)),
+    *rows(nearest.Maximum(), 4, 4),
+    # --- flour/ops/trees.py
+    *rows(ensembles.sums(1), 6),
+    *rows(ensembles.sums(2, outputs=3, strict=True, narrow=True), 6),
+    *rows(ensembles.sums(3, outputs=3, span=3, mean=True, narrow=True), 6),
+    *rows(ensembles.sums(4, sets=True, trees=9), 6),
+    *rows(ensembles.leaves(5, sets=True), 6),
 ]
 
 __all__ = ["CASES", "Case", "Text"]

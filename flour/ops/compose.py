@@ -57,12 +57,12 @@ def _column_transformer(fit: Any, x: Flow, to: Importer) -> Flow:
         picked = [int(j) for j in fit._transformer_to_input_indices[name]]
         if (isinstance(child, str) and child == "drop") or not picked:
             continue
-        part = _column(x, picked[0]) if np.isscalar(columns) else _columns(x, picked)
+        part = _column(x, picked[0]) if np.isscalar(columns) else columns_of(x, picked)
         parts.append(_weighted(_child(child, part, to, name), weights.get(name)))
     made = beside(parts, x, to)
     if not isinstance(made.type, Vector) or made.type.dtype == "string":
         return made
-    return made.to_sparse() if fit.sparse_output_ else made.to_dense()
+    return made.to_sparse() if getattr(fit, "sparse_output_", False) else made.to_dense()
 
 
 def _child(child: Any, x: Flow, to: Importer, name: str) -> Flow:
@@ -81,7 +81,7 @@ def _column(x: Flow, number: int) -> Flow:
     return x.element(number) if isinstance(x.type, Vector) else x
 
 
-def _columns(x: Flow, numbers: Sequence[int]) -> Flow:
+def columns_of(x: Flow, numbers: Sequence[int]) -> Flow:
     """Columns by number, as a vector of a vector, as a record of a record."""
     if isinstance(x.type, Record):
         labels = tuple(x.type.names[j] for j in numbers)

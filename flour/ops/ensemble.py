@@ -154,7 +154,9 @@ def _bagging_classifier(fit: Any, x: Flow, to: Importer) -> dict[str, Flow]:
         "label": probabilities.arg_max().take(fit.classes_),
         "probabilities": probabilities,
     }
-    if hasattr(fit, "decision_function"):
+    # The library's own decision_function fails where a child never saw one of the classes.
+    complete = all(len(child.classes_) == count for child in fit.estimators_)
+    if hasattr(fit, "decision_function") and complete:
         scores = reduce(add, [child["scores"] for child in made])
         found["scores"] = scores / float(fit.n_estimators)
     return found

@@ -17,18 +17,18 @@ if TYPE_CHECKING:
 
 
 class Tally(Op):
-    """Per class, the weights of the columns that name it plus the `others` of those that do not.
+    """Per class, the weights of the columns that name it plus the `against` of those that do not.
 
     The columns hold class numbers in [0, classes); they are added up in order.
     """
 
     weights: Array
-    others: Array
+    against: Array
     classes: int
     arity = Arity.AGGREGATE
 
     def check(self) -> None:
-        if self.weights.array.shape != self.others.array.shape or self.classes < 1:
+        if self.weights.array.shape != self.against.array.shape or self.classes < 1:
             raise ParameterError("a tally needs two weights for each column, and a class")
 
     def infer(self, x: Type) -> Vector:
@@ -42,7 +42,7 @@ class Tally(Op):
         numbers = np.arange(self.classes)
         for j in range(x.shape[1]):
             hit = x[:, j, None] == numbers
-            made += np.where(hit, self.weights.array[j], self.others.array[j])
+            made += np.where(hit, self.weights.array[j], self.against.array[j])
         return made
 
     def emit(self, e: Emitter, x: VectorValue) -> RowValue:
@@ -53,7 +53,7 @@ class Tally(Op):
         with e.loop(x.size) as j:
             named = e.let(at(j), x.dtype).expr
             weight = e.let(e.at(self.weights, j, "float64"), "float64").expr
-            other = e.let(e.at(self.others, j, "float64"), "float64").expr
+            other = e.let(e.at(self.against, j, "float64"), "float64").expr
             with e.loop(count) as c:
                 term = f"({weight} if {named} == {c} else {other})"
                 e.store(sums, c, f"{e.load(sums, c, 'float64')} + {term}", "float64")

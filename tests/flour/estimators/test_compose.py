@@ -1,0 +1,210 @@
+"""Pipelines, columns, unions: what only says what runs on what."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import sparse
+from sklearn.cluster import KMeans
+from sklearn.compose import ColumnTransformer, make_column_selector
+from sklearn.frozen import FrozenEstimator
+from sklearn.linear_model import LinearRegression, LogisticRegression
+from sklearn.pipeline import FeatureUnion, Pipeline, make_pipeline
+from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardScaler
+
+import flour
+from flour.errors import MissingColumn, UnfittedEstimator, UnknownEstimator
+from flour.types import Record
+from tests.estimators import check
+
+rng = np.random.default_rng(7)
+X = rng.normal(size=(60, 4)) * [1, 10, 0.1, 3] + [0, 5, -1, 2]
+Y = (X[:, 0] + X[:, 2] > -1).astype(int)
+TARGET = X @ [1.0, -0.5, 3.0, 0.25] + 1
+FRAME = pd.DataFrame(X, columns=["a", "b", "c", "d"]).assign(
+    whole=np.arange(60) % 7,
+    flag=rng.random(60) < 0.5,
+    city=rng.choice(["Rome", "Oslo", "Bonn"], 60),
+    size=rng.choice(["s", "m", "l"], 60),
+)
+NUMBERS = FRAME[["a", "b", "c", "d"]]
+
+
+def scaled(*columns: Any, **how: Any) -> ColumnTransformer:
+    """A column transformer that scales these columns."""
+    return ColumnTransformer([("scale", StandardScaler(), list(columns))], **how)
+
+
+PICKS: dict[str, Any] = {
+    "positions": [2, 0],
+    "negative": [-1, 1],
+    "slice": slice(1, 3),
+    "mask": [True, False, False, True],
+    "callable": lambda X: [1, 3],
+    "one": [2],
+    "array": np.array([3, 1]),
+}
+
+
+@pytest.mark.parametrize("pick", PICKS, ids=str)
+@pytest.mark.parametrize("remainder", ["drop", "passthrough", StandardScaler()], ids=str)
+def test_columns_of_an_array(pick: str, remainder: Any) -> None:
+    made = ColumnTransformer([("s", StandardScaler(), PICKS[pick])], remainder=remainder)
+    check(made.fit(X), X)
+
+
+NAMED: dict[str, Any] = {
+    "names": ["c", "a"],
+    "positions": [2, 0],
+    "slice": slice("b", "d"),
+    "mask": [True, False, False, True, True, False, False, False],
+    "selector": make_column_selector(dtype_include=np.number),
+    "pattern": make_column_selector(pattern="^[ab]$"),
+    "callable": lambda frame: ["d", "whole"],
+}
+
+
+@pytest.mark.parametrize("pick", NAMED, ids=str)
+@pytest.mark.parametrize("remainder", ["drop", StandardScaler()], ids=str)
+def test_columns_of_a_frame(pick: str, remainder: Any) -> None:
+    frame = FRAME.drop(columns=["city", "size"])
+    picked = NAMED[pick][:6] if pick == "mask" else NAMED[pick]
+    made = ColumnTransformer([("s", StandardScaler(), picked)], remainder=remainder).fit(frame)
+    program = check(made, frame)
+    for name, value in program.reference(frame[frame.columns[::-1]]).items():
+        np.testing.assert_array_equal(value, program.reference(frame)[name])
+    check(made, frame[frame.columns[::-1]], narrow=False)
+
+
+def test_columns_the_transformer_drops_may_be_absent() -> None:
+    made = scaled("c", "a").fit(NUMBERS)
+    few = NUMBERS[["a", "c"]]
+    np.testing.assert_allclose(
+        flour.from_sklearn(made).reference(few)["features"], made.transform(few), rtol=1e-12
+    )
+    with pytest.raises(MissingColumn):
+        flour.from_sklearn(made).reference(NUMBERS[["a"]])
+
+
+def test_the_sample_may_have_its_columns_in_another_order() -> None:
+    made = ColumnTransformer([("s", StandardScaler(), [0, 1])], remainder="passthrough")
+    made.fit(NUMBERS)
+    shuffled = NUMBERS[["d", "b", "a", "c"]]
+    program = flour.from_sklearn(made, sample=shuffled)
+    np.testing.assert_allclose(
+        program.reference(shuffled)["features"], made.transform(shuffled), rtol=1e-12
+    )
+
+
+@pytest.mark.parametrize("threshold", [0.0, 0.3, 1.0])
+@pytest.mark.parametrize("remainder", ["drop", "passthrough"])
+def test_sparse_parts_beside_dense_ones(threshold: float, remainder: str) -> None:
+    frame = FRAME.drop(columns=["size"])
+    made = ColumnTransformer(
+        [("s", StandardScaler(), ["a"]), ("city", OneHotEncoder(), ["city"])],
+        sparse_threshold=threshold,
+        remainder=remainder,
+    ).fit(frame)
+    program = check(made, frame, black=("Narrow",))
+    kind = program["features"].type
+    assert isinstance(kind, flour.Vector)
+    assert kind.sparse == made.sparse_output_
+
+
+@pytest.mark.parametrize("threshold", [0.0, 1.0])
+def test_columns_of_a_sparse_matrix(threshold: float) -> None:
+    stored = sparse.csr_matrix(np.where(rng.random((40, 5)) < 0.4, rng.normal(size=(40, 5)), 0))
+    made = ColumnTransformer(
+        [("s", StandardScaler(with_mean=False), [3, 0]), ("p", "passthrough", [1])],
+        sparse_threshold=threshold,
+    ).fit(stored)
+    check(made, stored, sample=stored)
+
+
+def test_weights_multiply_what_a_transformer_makes() -> None:
+    steps = [("s", StandardScaler(), [0, 1]), ("p", "passthrough", [2])]
+    check(ColumnTransformer(steps, transformer_weights={"s": 0.3, "p": -2}).fit(X), X)
+    union = [("s", StandardScaler()), ("p", "passthrough"), ("d", "drop")]
+    check(FeatureUnion(union, transformer_weights={"s": 3}).fit(X), X)
+
+
+def test_everything_dropped_and_nothing_picked() -> None:
+    check(ColumnTransformer([("d", "drop", [0, 1])]).fit(X), X, native=False)
+    check(ColumnTransformer([("n", StandardScaler(), []), ("s", StandardScaler(), [1])]).fit(X), X)
+
+
+def test_transformers_inside_transformers() -> None:
+    inner = ColumnTransformer([("x", StandardScaler(), [1])], remainder="passthrough")
+    outer = ColumnTransformer([("inner", inner, ["d", "a"])], remainder=StandardScaler())
+    both = FeatureUnion([("outer", outer), ("s", StandardScaler())])
+    check(both.fit(NUMBERS), NUMBERS)
+    check(make_pipeline(both, LogisticRegression()).fit(NUMBERS, Y), NUMBERS)
+
+
+def test_strings_beside_numbers_travel_to_a_later_step() -> None:
+    first = ColumnTransformer(
+        [("num", StandardScaler(), ["a", "b"]), ("p", "passthrough", ["city", "size"])]
+    )
+    second = ColumnTransformer(
+        [("hot", OneHotEncoder(sparse_output=False), [3, 2])], remainder="passthrough"
+    )
+    made = Pipeline([("first", first), ("second", second), ("model", LogisticRegression())])
+    check(made.fit(FRAME, Y), FRAME)
+
+
+def test_a_program_can_answer_with_mixed_columns() -> None:
+    made = ColumnTransformer([("n", StandardScaler(), ["a"]), ("p", "passthrough", ["city"])])
+    program = flour.from_sklearn(made.fit(FRAME), sample=FRAME)
+    assert isinstance(program["features"].type, Record)
+    got, want = program.reference(FRAME)["features"], made.transform(FRAME)
+    for j, column in enumerate(got.values()):
+        assert list(column) == list(want[:, j])
+    np.testing.assert_array_equal(program.plan().run(FRAME)["features"]["x1"], want[:, 1])
+
+
+@pytest.mark.parametrize("container", ["pandas", "polars", "default"])
+def test_set_output_changes_no_value(container: str) -> None:
+    pytest.importorskip(container) if container == "polars" else None
+    made = ColumnTransformer(
+        [("s", StandardScaler(), ["a", "c"]), ("p", "passthrough", ["d"])],
+        verbose_feature_names_out=False,
+    ).set_output(transform=container)
+    model = make_pipeline(
+        made, StandardScaler().set_output(transform=container), KMeans(2, n_init=1, random_state=0)
+    )
+    check(made.fit(NUMBERS), NUMBERS)
+    check(make_pipeline(made, LinearRegression()).fit(NUMBERS, TARGET), NUMBERS)
+    del model
+
+
+@pytest.mark.parametrize("step", [None, "passthrough", FunctionTransformer()], ids=str)
+def test_steps_that_do_nothing(step: Any) -> None:
+    check(Pipeline([("no", step), ("s", StandardScaler())]).fit(X), X)
+    check(Pipeline([("s", StandardScaler()), ("no", step)]).fit(X), X)
+    check(
+        Pipeline([("s", StandardScaler()), ("no", step), ("m", LogisticRegression())]).fit(X, Y), X
+    )
+
+
+def test_frozen_estimators_answer_as_what_they_hold() -> None:
+    held = make_pipeline(StandardScaler(), LogisticRegression()).fit(X, Y)
+    check(FrozenEstimator(held), X)
+    check(
+        make_pipeline(FrozenEstimator(StandardScaler().fit(X)), LogisticRegression()).fit(X, Y), X
+    )
+
+
+def test_errors_name_the_step() -> None:
+    class Mine(StandardScaler):
+        """Nobody's estimator."""
+
+    inner = ColumnTransformer([("mine", Mine(), [0])]).fit(X)
+    with pytest.raises(UnknownEstimator) as caught:
+        flour.from_sklearn(Pipeline([("columns", inner)]))
+    assert "columns.mine" in str(caught.value)
+    with pytest.raises(UnfittedEstimator) as unfitted:
+        flour.from_sklearn(Pipeline([("s", StandardScaler()), ("m", LinearRegression())]), sample=X)
+    assert "'s'" in str(unfitted.value)
