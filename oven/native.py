@@ -40,7 +40,9 @@ NUMBA_TYPES: dict[str, Any] = {
 # Python's error model tests every float division for zero and raises, which also stops the
 # vectoriser: 2,000 x 100 divisions cost 199 us instead of 34. numpy's divides as hardware does.
 OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy", "_nrt": False}
-SIGNATURE = types.int64(types.int64, types.int64, types.int64, types.int64)
+STAGE = types.int64(types.int64, types.int64, types.int64, types.int64)
+# A function of two objects that Python itself calls; see oven.door_code.
+ENTRY = types.int64(types.int64, types.int64)
 
 
 class Compiled(NamedTuple):
@@ -136,6 +138,40 @@ def call_stage(typingctx: Any, function: Any, params: Any, io: Any, n: Any, scra
     return types.int64(*([types.int64] * 5)), code
 
 
+def _c_call(*kinds: Any, result: Any = types.int64) -> Any:
+    """Call a C function by its address, in C's calling convention.
+
+    Pointers, sizes and ints alike are int64: the calling conventions of x86-64 and AArch64 pass
+    each of the first six arguments in a register of its own, whose upper half an int ignores.
+    """
+
+    def call(*arguments: Any) -> Any:
+        def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            kind = ir.FunctionType(_storage(result), [_storage(kind) for kind in kinds])
+            target = builder.inttoptr(args[0], kind.as_pointer())
+            return builder.call(target, args[1:])
+
+        return result(types.int64, *kinds), code
+
+    names = ", ".join(["typingctx", "function", *(f"a{place}" for place in range(len(kinds)))])
+    # numba asks an intrinsic for the names of its arguments.
+    return intrinsic(eval(f"lambda {names}: call({names})", {"call": call}))  # noqa: S307
+
+
+@intrinsic
+def stack_words(typingctx: Any, count: Any) -> Any:
+    """The address of `count` (a literal) int64 on the stack of the running call."""
+    if not isinstance(count, types.IntegerLiteral):
+        return None
+    words = count.literal_value
+
+    def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        memory = cgutils.alloca_once(builder, ir.ArrayType(ir.IntType(64), words))
+        return builder.ptrtoint(memory, ir.IntType(64))
+
+    return types.int64(count), code
+
+
 # --- the vocabulary: functions ------------------------------------------------------------------
 
 
@@ -195,6 +231,10 @@ def _make_vocabulary() -> dict[str, Any]:
         "range": range,
     }
     made["call_stage"] = call_stage
+    made["stack_words"] = stack_words
+    made |= {f"c_call_{count}": _c_call(*[types.int64] * count) for count in range(5)}
+    made["c_call_float"] = _c_call(types.float64)
+    made["c_call_to_float"] = _c_call(types.int64, result=types.float64)
     made |= {name: getattr(math, name) for name in _MATH}
     made |= {function.__name__: function for function in _ROUNDING}
     for name, kind in NUMBA_TYPES.items():
@@ -205,6 +245,7 @@ def _make_vocabulary() -> dict[str, Any]:
         if name.startswith("float"):
             made[f"loose_add_{name}"] = _loose_add(kind)
             made[f"loose_mul_{name}"] = _loose_mul(kind)
+    function: Callable[..., Any]
     for function in (maximum, minimum):
         globals()[function.__name__] = made[function.__name__] = njit(function, **OPTIONS)
     for function in (clip, sigmoid):
@@ -236,18 +277,32 @@ _ROUNDING = [np.floor, np.ceil, np.trunc, np.rint]
 
 
 def compile_source(source: str, name: str) -> Compiled:
-    """Object code of the function `name` in the source."""
+    """Object code of the function `name` in the source: a stage, or an entry for Python to call."""
     space = dict(vocabulary())
     exec(compile(source, f"<{name}>", "exec"), space)  # noqa: S102 (our own emitted text)
+    function = space[name]
+    signature = ENTRY if function.__code__.co_argcount == len(ENTRY.args) else STAGE
     try:
-        made = njit(SIGNATURE, no_cpython_wrapper=True, no_cfunc_wrapper=True, **OPTIONS)(
-            space[name]
-        )
+        made = njit(signature, no_cpython_wrapper=True, no_cfunc_wrapper=True, **OPTIONS)(function)
     except NumbaError as problem:
         raise CompileError.of(name, source, str(problem)) from problem
-    result = made.overloads[SIGNATURE.args]
-    text = result.library.get_llvm_str()
-    return Compiled(result.fndesc.llvm_func_name, _object(text), text)
+    result = made.overloads[signature.args]
+    symbol, text = result.fndesc.llvm_func_name, result.library.get_llvm_str()
+    if signature is ENTRY:
+        symbol, text = f"{name}_entry", text + _ENTRY.format(entry=f"{name}_entry", symbol=symbol)
+    return Compiled(symbol, _object(text), text)
+
+
+# numba's functions return a status and write their result; Python wants the result itself.
+_ENTRY = """
+define i64 @{entry}(i64 %self, i64 %argument) {{
+  %result = alloca i64
+  %error = alloca ptr
+  %status = call i32 @{symbol}(ptr %result, ptr %error, i64 %self, i64 %argument)
+  %value = load i64, ptr %result
+  ret i64 %value
+}}
+"""
 
 
 def _object(text: str) -> bytes:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -55,6 +54,8 @@ class NativeRun:
         for item in inner:
             self._wires[item] = driver.Wire(1, size, row_bytes(item.type))
             size += _aligned(self.tile * row_bytes(item.type))
+        #: About how many bytes a row makes the code touch, which says how long a row takes.
+        self.row_work = row
         self._row_scratch = size
         self.scratch_bytes = size + max(_scratch(stage.slots) for stage in self.stages)
 
@@ -70,7 +71,6 @@ class NativeRun:
         address = cache.address(driver.SOURCE, driver.NAME)
         self._call = machine.STAGE(address)
         self.entry = (address, self._table.ctypes.data)
-        self._local = threading.local()
 
     def _parameters(self, slots: Sequence[Slot]) -> int:
         """The address of a stage's parameter table."""
@@ -80,13 +80,14 @@ class NativeRun:
             if slot.parameter is not None:
                 assert isinstance(slot.parameter, Blob), "code reads arrays, never string tables"
                 self._kept.append(slot.parameter)
+                self.row_work += slot.parameter.nbytes
                 table[place] = slot.parameter.array.ctypes.data
             elif slot.number is not None:
                 table[place] = np.float64(slot.number).view(np.int64)
             elif slot.scratch is not None:
                 table[place] = offset
                 offset += _aligned(slot.scratch)
-            else:
+            elif slot.size is not None:
                 table[place] = slot.size
         self._kept.append(table)
         return int(table.ctypes.data)
@@ -105,17 +106,30 @@ class NativeRun:
         return dict(zip(self.outputs, made, strict=True))
 
     def _invoke(self, io: int, rows: int) -> None:
-        scratch = self._scratch()
-        self._call(scratch[1], scratch[1] + 8, self.entry[1], io, rows, scratch[2])
+        # Holding the memory keeps it from a finalizer that runs a bigger plan in between.
+        memory, start = _scratch_memory(self.scratch_bytes)
+        assert memory.size
+        self._call(start - 16, start - 8, self.entry[1], io, rows, start)
 
-    def _scratch(self) -> tuple[Any, int, int]:
-        """This thread's scratch memory: (owner, address of the result cell, address)."""
-        found: tuple[Any, int, int] | None = getattr(self._local, "scratch", None)
-        if found is None:
-            memory = ctypes.create_string_buffer(self.scratch_bytes + 2 * _ALIGN + 16)
-            start = _aligned(ctypes.addressof(memory) + 16)
-            found = self._local.scratch = (memory, ctypes.addressof(memory), start)
-        return found
+
+class _Local(threading.local):
+    """This thread's scratch memory, which all plans share: one runs at a time."""
+
+    memory: NDArray[np.uint8] = np.empty(0, np.uint8)
+    start: int = 0
+    size: int = 0
+
+
+_local = _Local()
+
+
+def _scratch_memory(size: int) -> tuple[NDArray[np.uint8], int]:
+    """Scratch memory and its address, with two words for a call's result ahead of it."""
+    if _local.size < size:
+        _local.memory = np.empty(size + 2 * _ALIGN, np.uint8)
+        _local.start = _aligned(_local.memory.ctypes.data + 16)
+        _local.size = size
+    return _local.memory, _local.start
 
 
 def _aligned(size: int) -> int:

@@ -1,0 +1,247 @@
+"""The door: a plan as one function that Python calls directly, in machine code.
+
+`door(self, argument)` is what Python's C interface calls a METH_O function. `self` is an int64
+array, the door's table; the argument is a row or a block of rows. Arrays, lists and floats are
+read where CPython and numpy keep them (oven.door checks that they do so before it opens a door),
+outputs are made and filled, and all stages run, without one step of interpreted code. Whatever is
+not exactly what the plan was made for goes to a Python function in the table.
+
+Making an object may run the garbage collector, and that may run anybody's code, this door
+included. So all containers are made first, and scratch memory, which all doors share, is used only
+after that: from there to the end no other Python code can run. A big block gets scratch memory of
+its own, and runs without the interpreter's lock.
+"""
+
+from __future__ import annotations
+
+# The table's words, in order.
+WORDS = (
+    # What the argument may be.
+    "ARRAY_TYPE",
+    "LIST_TYPE",
+    "TUPLE_TYPE",
+    "FLOAT_TYPE",
+    "INT_TYPE",
+    "NONE",
+    "DTYPE",
+    "ITEM_BYTES",
+    "WIDTH",
+    # What runs.
+    "RUN",
+    "PROGRAM",
+    "RELEASE_ROWS",
+    "FALLBACK",
+    # Memory: io table, cells of one row's scalars, a row that came as a list, the stages' own.
+    "SCRATCH",
+    "SCRATCH_BYTES",
+    "CELLS",
+    "ROW",
+    "STAGES",
+    # Functions of C, Python and numpy.
+    "TUPLE_NEW",
+    "TUPLE_SET",
+    "FLOAT_NEW",
+    "INT_NEW",
+    "UNSIGNED_NEW",
+    "BOOL_NEW",
+    "INT_AS_FLOAT",
+    "ERROR_SET",
+    "ERROR_CLEAR",
+    "NO_MEMORY",
+    "INCREASE",
+    "DECREASE",
+    "CALL",
+    "SAVE_THREAD",
+    "RESTORE_THREAD",
+    "MALLOC",
+    "FREE",
+    "NEW_ARRAY",
+    # Outputs; then for each of them the words below.
+    "OUTPUTS",
+    "TEXTS",
+    "FIRST",
+)
+OUTPUT_WORDS = ("KIND", "COLUMN", "OUT_DTYPE", "OUT_WIDTH", "OUT_BYTES", "NAMES", "LAST")
+#: An output of one value per row has this width.
+SCALAR = -1
+#: Kinds of output: numpy's type of a scalar, or a number that stands for one of some strings.
+KINDS = (
+    "float64",
+    "float32",
+    "int64",
+    "int32",
+    "int16",
+    "int8",
+    "uint64",
+    "uint32",
+    "uint16",
+    "uint8",
+    "bool",
+    "string",
+)
+_BODY = """\
+def door(self, argument):
+    table = ld_int64(self, 2)
+    width = ldc_int64(table, WIDTH)
+    kind = ld_int64(argument, 1)
+    dimensions, rows, data, stride, items = 1, 1, 0, 0, 0
+    known = False
+    if kind == ldc_int64(table, ARRAY_TYPE):
+        dimensions = int64(ld_int32(argument, 6))
+        right = ld_int64(argument, 7) == ldc_int64(table, DTYPE)
+        aligned = ld_int32(argument, 16) & 256 != 0
+        if right and aligned and (dimensions == 1 or dimensions == 2):
+            shape, strides = ld_int64(argument, 4), ld_int64(argument, 5)
+            side = ld_int64(strides, dimensions - 1) == ldc_int64(table, ITEM_BYTES)
+            known = ld_int64(shape, dimensions - 1) == width and (side or width < 2)
+            data, stride = ld_int64(argument, 2), ld_int64(strides, 0)
+            if dimensions == 2:
+                rows = ld_int64(shape, 0)
+    elif kind == ldc_int64(table, LIST_TYPE):
+        known, items = ld_int64(argument, 2) == width, ld_int64(argument, 3)
+    elif kind == ldc_int64(table, TUPLE_TYPE):
+        known, items = ld_int64(argument, 2) == width, argument + 24
+    if not known:
+        return c_call_2(ldc_int64(table, CALL), ldc_int64(table, FALLBACK), argument)
+
+    count = ldc_int64(table, OUTPUTS)
+    first = table + 8 * FIRST
+    made = c_call_1(ldc_int64(table, TUPLE_NEW), count)
+    if made == 0:
+        return 0
+    sizes = stack_words(2)
+    for place in range(count):
+        output = first + 8 * OUTPUT_SIZE * place
+        across = ldc_int64(output, OUT_WIDTH)
+        if dimensions == 2 or across != SCALAR:
+            st_int64(sizes, 0, rows if dimensions == 2 else across)
+            st_int64(sizes, 1, across)
+            dtype = ldc_int64(output, OUT_DTYPE)
+            c_call_1(ldc_int64(table, INCREASE), dtype)
+            many = dimensions - (1 if across == SCALAR else 0)
+            item = c_call_4(ldc_int64(table, NEW_ARRAY), many, sizes, dtype, 0)
+            if item == 0:
+                c_call_1(ldc_int64(table, DECREASE), made)
+                return 0
+            c_call_3(ldc_int64(table, TUPLE_SET), made, place, item)
+
+    scratch = ldc_int64(table, SCRATCH)
+    release = rows >= ldc_int64(table, RELEASE_ROWS)
+    texts = ldc_int64(table, TEXTS) if dimensions == 2 else 0
+    owned = 0
+    if release or texts != 0:
+        size = ldc_int64(table, SCRATCH_BYTES) + 8 * rows * texts
+        owned = c_call_1(ldc_int64(table, MALLOC), size + 64)
+        if owned == 0:
+            c_call_1(ldc_int64(table, DECREASE), made)
+            return c_call_0(ldc_int64(table, NO_MEMORY))
+        scratch = (owned + 63) & -64
+    if items != 0:
+        data = scratch + ldc_int64(table, ROW)
+        double = ldc_int64(table, ITEM_BYTES) == 8
+        fits = True
+        for j in range(width):
+            item = ld_int64(items, j)
+            kind = ld_int64(item, 1)
+            value = math.nan
+            if kind == ldc_int64(table, FLOAT_TYPE):
+                value = ld_float64(item, 2)
+            elif kind == ldc_int64(table, INT_TYPE):
+                value = c_call_to_float(ldc_int64(table, INT_AS_FLOAT), item)
+                if value == -1.0 and c_call_0(ldc_int64(table, ERROR_SET)) != 0:
+                    c_call_0(ldc_int64(table, ERROR_CLEAR))
+                    fits = False
+            elif item != ldc_int64(table, NONE):
+                fits = False
+            if not fits:
+                break
+            if double:
+                st_float64(data, j, value)
+            else:
+                st_float32(data, j, float32(value))
+        if not fits:
+            if owned != 0:
+                c_call_1(ldc_int64(table, FREE), owned)
+            c_call_1(ldc_int64(table, DECREASE), made)
+            return c_call_2(ldc_int64(table, CALL), ldc_int64(table, FALLBACK), argument)
+
+    st_int64(scratch, 0, data)
+    st_int64(scratch, 1, stride)
+    text = scratch + ldc_int64(table, SCRATCH_BYTES)
+    for place in range(count):
+        output = first + 8 * OUTPUT_SIZE * place
+        across, step = ldc_int64(output, OUT_WIDTH), ldc_int64(output, OUT_BYTES)
+        where = scratch + ldc_int64(table, CELLS) + 8 * place
+        if dimensions == 2 and ldc_int64(output, KIND) == KIND_STRING:
+            where = text
+            text += 8 * rows
+        elif dimensions == 2 or across != SCALAR:
+            where = ld_int64(ld_int64(made, 3 + place), 2)
+        column = ldc_int64(output, COLUMN)
+        st_int64(scratch, 2 * column, where)
+        st_int64(scratch, 2 * column + 1, step)
+    thread = 0
+    if release:
+        thread = c_call_0(ldc_int64(table, SAVE_THREAD))
+    run, program = ldc_int64(table, RUN), ldc_int64(table, PROGRAM)
+    call_stage(run, program, scratch, rows, scratch + ldc_int64(table, STAGES))
+    if release:
+        c_call_1(ldc_int64(table, RESTORE_THREAD), thread)
+
+    for place in range(count):
+        output = first + 8 * OUTPUT_SIZE * place
+        kind, where = ldc_int64(output, KIND), ld_int64(scratch, 2 * ldc_int64(output, COLUMN))
+        names, last = ldc_int64(output, NAMES), ldc_int64(output, LAST)
+        if dimensions == 2:
+            if kind == KIND_STRING:
+                cells = ld_int64(ld_int64(made, 3 + place), 2)
+                for i in range(rows):
+                    name = ldc_int64(names, min(max(ld_int64(where, i), 0), last))
+                    c_call_1(ldc_int64(table, INCREASE), name)
+                    before = ld_int64(cells, i)
+                    st_int64(cells, i, name)
+                    c_call_1(ldc_int64(table, DECREASE), before)
+        elif ldc_int64(output, OUT_WIDTH) == SCALAR:
+            item = 0
+SCALARS
+            else:
+                item = ldc_int64(names, min(max(ld_int64(where, 0), 0), last))
+                c_call_1(ldc_int64(table, INCREASE), item)
+            if item == 0:
+                c_call_1(ldc_int64(table, DECREASE), made)
+                made = 0
+                break
+            c_call_3(ldc_int64(table, TUPLE_SET), made, place, item)
+    if owned != 0:
+        c_call_1(ldc_int64(table, FREE), owned)
+    return made
+"""
+NAME = "door"
+
+
+def _scalars() -> str:
+    """One branch for each kind of number: from memory to a Python object."""
+    lines = []
+    for number, kind in enumerate(KINDS[:-1]):
+        word = "if" if number == 0 else "elif"
+        lines.append(f"            {word} kind == {number}:")
+        call, maker = "c_call_1", "UNSIGNED_NEW" if kind == "uint64" else "INT_NEW"
+        value = f"int64(ld_{kind}(where, 0))"
+        if kind.startswith("float"):
+            call, maker, value = "c_call_float", "FLOAT_NEW", f"float64(ld_{kind}(where, 0))"
+        if kind == "bool":
+            maker = "BOOL_NEW"
+        lines.append(f"                item = {call}(ldc_int64(table, {maker}), {value})")
+    return "\n".join(lines)
+
+
+def _source() -> str:
+    numbers = {name: place for place, name in enumerate(WORDS)}
+    numbers |= {name: place for place, name in enumerate(OUTPUT_WORDS)}
+    numbers |= {"FIRST": len(WORDS) - 1, "OUTPUT_SIZE": len(OUTPUT_WORDS)}
+    numbers |= {"SCALAR": SCALAR, "KIND_STRING": KINDS.index("string")}
+    head = "".join(f"{name} = {number}\n" for name, number in numbers.items())
+    return head + _BODY.replace("SCALARS\n", _scalars() + "\n", 1)
+
+
+SOURCE = _source()

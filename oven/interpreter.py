@@ -1,0 +1,111 @@
+"""Where the running interpreter keeps things: the addresses that machine code needs of it.
+
+The layouts are those of CPython 3.11 to 3.13 and of numpy's C interface, both of which every
+compiled extension module relies on. They are looked at on live objects before they are trusted:
+on an interpreter that differs (free-threaded, debugging, another implementation) there are no
+doors, and plans run through Python.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+import sysconfig
+from collections.abc import Mapping
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+_PYTHON = {
+    "TUPLE_NEW": "PyTuple_New",
+    "TUPLE_SET": "PyTuple_SetItem",
+    "FLOAT_NEW": "PyFloat_FromDouble",
+    "INT_NEW": "PyLong_FromLongLong",
+    "UNSIGNED_NEW": "PyLong_FromUnsignedLongLong",
+    "BOOL_NEW": "PyBool_FromLong",
+    "INT_AS_FLOAT": "PyLong_AsDouble",
+    "ERROR_SET": "PyErr_Occurred",
+    "ERROR_CLEAR": "PyErr_Clear",
+    "NO_MEMORY": "PyErr_NoMemory",
+    "INCREASE": "Py_IncRef",
+    "DECREASE": "Py_DecRef",
+    "CALL": "PyObject_CallOneArg",
+    "SAVE_THREAD": "PyEval_SaveThread",
+    "RESTORE_THREAD": "PyEval_RestoreThread",
+    "MALLOC": "PyMem_RawMalloc",
+    "FREE": "PyMem_RawFree",
+}
+# Places in numpy's table of functions, which never change: extension modules are built on them.
+_ARRAY_TYPE, _NEW_ARRAY = 2, 184
+
+
+@cache
+def addresses() -> Mapping[str, int] | None:
+    """The words of a door's table that all plans share; None where there can be no doors."""
+    if sys.implementation.name != "cpython" or sys.version_info >= (3, 14):
+        return None
+    if sysconfig.get_config_var("Py_GIL_DISABLED") or object.__basicsize__ != 16:
+        return None
+    found = {word: _function(name) for word, name in _PYTHON.items()}
+    found["NEW_ARRAY"] = _numpy_function(_NEW_ARRAY)
+    types = {"ARRAY_TYPE": np.ndarray, "LIST_TYPE": list, "TUPLE_TYPE": tuple}
+    types |= {"FLOAT_TYPE": float, "INT_TYPE": int}
+    found |= {word: id(kind) for word, kind in types.items()} | {"NONE": id(None)}
+    return found if all(found.values()) and _as_expected() else None
+
+
+def _function(name: str) -> int:
+    function = getattr(ctypes.pythonapi, name, None)
+    return ctypes.cast(function, ctypes.c_void_p).value or 0 if function is not None else 0
+
+
+def _numpy_function(place: int) -> int:
+    """An entry of the table that numpy hands to extension modules, if it is where it should be."""
+    capsule = getattr(getattr(np, "_core", None), "_multiarray_umath", None)
+    table = getattr(capsule, "_ARRAY_API", None)
+    if table is None:
+        return 0
+    words = ctypes.cast(_pointer_in(table, None), ctypes.POINTER(ctypes.c_void_p))
+    return words[place] or 0 if words[_ARRAY_TYPE] == id(np.ndarray) else 0
+
+
+_pointer_in = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(
+    ("PyCapsule_GetPointer", ctypes.pythonapi)
+)
+
+
+def _as_expected() -> bool:
+    """Whether live objects look as the door's code reads them."""
+    return _array_as_expected() and _list_as_expected() and _float_as_expected()
+
+
+def _words(item: Any, count: int) -> list[int]:
+    return list((ctypes.c_int64 * count).from_address(id(item)))
+
+
+def _array_as_expected() -> bool:
+    for array in (np.zeros((3, 4))[:2, ::2], np.zeros(5, np.float32)):
+        words = _words(array, 9)
+        count, dims = words[3] & 0xFFFFFFFF, (ctypes.c_int64 * array.ndim)
+        seen = (words[1], words[2], count, words[7], words[8] & 0xFFFFFFFF)
+        there = (id(np.ndarray), array.ctypes.data, array.ndim, id(array.dtype), array.flags.num)
+        if seen != there or tuple(dims.from_address(words[4])) != array.shape:
+            return False
+        if tuple(dims.from_address(words[5])) != array.strides:
+            return False
+    return np.zeros(1).flags.num & 256 != 0
+
+
+def _list_as_expected() -> bool:
+    first, second = object(), object()
+    items, pair = [first, second], (first, second)
+    many, one = _words(items, 4), _words(pair, 5)
+    there = [id(first), id(second)]
+    found = list((ctypes.c_int64 * 2).from_address(many[3]))
+    return many[1:3] == [id(list), 2] and found == there and one[1:] == [id(tuple), 2, *there]
+
+
+def _float_as_expected() -> bool:
+    value = -1.25e-7
+    return bool(ctypes.c_double.from_address(id(value) + 16).value == value)
