@@ -12,6 +12,7 @@ outputs (label, probabilities, scores, value, distances).
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
@@ -44,6 +45,6 @@ def declines(reason: str, *names: str) -> None:
 
 
 def public_name(cls: type) -> str:
-    """The dotted name a class is imported by: its module without the private parts."""
-    parts = [part for part in cls.__module__.split(".") if not part.startswith("_")]
+    """The dotted name a class is imported by: its module down to the first private part."""
+    parts = takewhile(lambda part: not part.startswith("_"), cls.__module__.split("."))
     return ".".join([*parts, cls.__qualname__])

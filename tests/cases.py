@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from flour.op import Op
 from flour.ops import (
+    bayes,
     binary,
     distance,
     elementwise,
@@ -27,6 +28,7 @@ from flour.ops import (
     link,
     nearest,
     normalise,
+    projection,
     record,
     reduce,
     scale,
@@ -36,6 +38,7 @@ from flour.ops import (
     unary,
     vote,
 )
+from flour.sparse import Sparse
 from flour.types import Category, Record, Scalar, Text, Type, Vector
 from tests import ensembles
 from tests.columns import draw
@@ -111,6 +114,14 @@ def counts(rng: np.random.Generator, kind: Type, rows: int) -> Any:
     return indices(9)(rng, kind, rows) + 1
 
 
+def amounts(rng: np.random.Generator, kind: Type, rows: int) -> Any:
+    """Draw numbers that are not below zero, many of them zero."""
+    assert isinstance(kind, Vector)
+    made = rng.uniform(0.01, 20, (rows, kind.width)).astype(kind.dtype)
+    made = made * (rng.random(made.shape) < 0.6)
+    return Sparse.of(made) if kind.sparse else made
+
+
 def zeros(_: np.random.Generator, kind: Type, rows: int) -> Any:
     """Zeros and nothing else."""
     assert isinstance(kind, Vector)
@@ -118,6 +129,8 @@ def zeros(_: np.random.Generator, kind: Type, rows: int) -> Any:
 
 
 WIDTHS = ("float64", "float32")
+
+
 def codes(limit: int) -> Callable[[np.random.Generator, Type, int], Any]:
     """Draw whole numbers in [-1, limit) where those are wanted, ordinary numbers elsewhere."""
 
@@ -131,6 +144,7 @@ def codes(limit: int) -> Callable[[np.random.Generator, Type, int], Any]:
 
 RECORD = Record((("age", Scalar("float64")), ("fare", Scalar("float64")), ("city", Category())))
 DOT = {"tolerance": 1e-13, "why": REASSOCIATES, "odd": False}
+WAVE = {"tolerance": 1e-12, "why": LIBM}
 FUNCTION = {"tolerance": 4e-15, "why": LIBM}
 
 CASES: list[Case] = [
@@ -148,9 +162,7 @@ CASES: list[Case] = [
     *rows(storage.ToSparse(), 4),
     *sparse(storage.ToSparse(), 4),
     # --- flour/ops/vote.py
-    Case(
-        vote.Tally(positive(4), normal(4), 3), (Vector(4, "int64"),), draw=indices(3), odd=False
-    ),
+    Case(vote.Tally(positive(4), normal(4), 3), (Vector(4, "int64"),), draw=indices(3), odd=False),
     *rows(vote.Share(), 5, **DOT),
     *rows(vote.WeightedMedian(positive(7)), 7),
     Case(vote.Duels(4), (Vector(6, "int64"), Vector(6)), odd=False),
@@ -196,6 +208,16 @@ CASES: list[Case] = [
     *rows(reduce.Norm("l1"), 5, **DOT),
     *rows(reduce.Norm("l2"), 5, **DOT),
     *rows(reduce.Norm("max"), 5),
+    # --- flour/ops/bayes.py
+    *rows(bayes.SpreadDistances(normal(3, 7), positive(3, 7)), 7, **DOT),
+    Case(bayes.SpreadDistances(normal(1, 2).astype("f4"), positive(1, 2)), (Vector(2, "float32"),)),
+    Case(bayes.SumOfEntries(normal(9, 3), [0, 4, 6]), (Vector(3, "int64"),), draw=indices(7)),
+    # --- flour/ops/projection.py
+    *rows(projection.ChiWave(0, 0.5, sine=False), 4, draw=amounts),
+    *sparse(projection.ChiWave(2, 0.5, sine=False), 9, draw=amounts, **WAVE),
+    *rows(projection.ChiWave(1, 0.3, sine=True), 4, draw=amounts, **WAVE),
+    *rows(projection.CircularConvolve(), 5, 5, **DOT),
+    *rows(projection.CircularConvolve(), 1, 1, **DOT),
     # --- flour/ops/binary.py
     *rows(binary.Plus(), 4, 4),
     *rows(binary.Minus(), 4, 4),
@@ -225,7 +247,11 @@ CASES: list[Case] = [
     *scalars(link.Sigmoid(), **FUNCTION),
     *rows(link.Softmax(), 5, **FUNCTION),
     # --- flour/ops/scale.py
-    *(case for d in (*WIDTHS, "int64", "bool") for case in [Case(scale.Binarize(0.3), (Vector(4, d),))]),
+    *(
+        case
+        for d in (*WIDTHS, "int64", "bool")
+        for case in [Case(scale.Binarize(0.3), (Vector(4, d),))]
+    ),
     *sparse(scale.Binarize(0.3), 9),
     *scalars(scale.OneIfTiny(10.0)),
     *rows(scale.YeoJohnson([0.0, 1.3, 2.0, -0.7, 0.5]), 5, **FUNCTION),

@@ -1,0 +1,264 @@
+"""Ensembles of decision trees as one data-driven operator: no model has code of its own.
+
+A node is a test `x[feature] <= threshold` (or `<`, or membership in a set of categories); a row
+that passes goes to `left`, else to `right`. At a leaf `feature` is -1 and `left` is its row in
+`value`. Children stand after their parents, so every walk ends. Each tree adds its leaf's values to
+the outputs from column `target` on, in the order of the trees, starting from `base`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from flour.check import expect, vector
+from flour.errors import ParameterError
+from flour.op import Arity, Array, Bound, Columns, Op
+from flour.types import Type, Vector
+
+if TYPE_CHECKING:
+    from flour.emission import Column, Emitter
+
+#: What `missing` says of a node: NaN is compared like any number (and so fails the test) ...
+COMPARED = 0
+#: ... or is sent left, or right, whatever the test says.
+LEFT, RIGHT = 1, 2
+
+
+class Walk(Op, abstract=True):
+    """What walking an ensemble needs: the nodes of all trees in one table."""
+
+    method = ""  # a table of nodes is written by importers, not by hand
+    feature: Array
+    threshold: Array
+    left: Array
+    right: Array
+    missing: Array
+    roots: Array
+    #: Where a node's set of categories starts in `words` (-1: it has none) and how many words.
+    category: Array = ()  # type: ignore[assignment]  # canonicalised like any array
+    length: Array = ()  # type: ignore[assignment]  # as above
+    words: Array = ()  # type: ignore[assignment]  # as above
+    #: The test is x < threshold rather than x <= threshold.
+    strict: bool = False
+    #: x is rounded to float32 before the test.
+    narrow: bool = False
+    arity = Arity.AGGREGATE
+    bound = Bound.COMPUTE
+
+    def check(self) -> None:
+        nodes = len(self.feature)
+        shapes = {len(part) for part in (self.threshold, self.left, self.right, self.missing)}
+        if shapes != {nodes} or not nodes or not len(self.roots):
+            raise ParameterError("every node has a feature, a threshold and two ways to go")
+        self._check_walks()
+        self._check_categories()
+
+    def _check_walks(self) -> None:
+        """Every walk must end at a leaf: native code follows these numbers without looking."""
+        feature, left, right = raw(self.feature, self.left, self.right)
+        place = np.arange(len(feature))
+        inner = feature >= 0
+        for child in (left, right):
+            if np.any(child[inner] <= place[inner]) or np.any(child[inner] >= len(feature)):
+                raise ParameterError("the children of a node stand after it, inside the table")
+        (roots,) = raw(self.roots)
+        if roots.min() < 0 or roots.max() >= len(feature):
+            raise ParameterError("a root is outside the table of nodes")
+        leaves = left[~inner]
+        if leaves.size and (leaves.min() < 0 or leaves.max() >= self.leaf_count()):
+            raise ParameterError("a leaf is outside the table of values")
+
+    def _check_categories(self) -> None:
+        if not len(self.words):
+            return
+        start, length = (part.astype(np.int64) for part in raw(self.category, self.length))
+        if start.shape != self.feature.shape or length.shape != start.shape:
+            raise ParameterError("with categories, every node says where its set is")
+        if np.any(length[start >= 0] < 0) or np.any((start + length) > len(self.words)):
+            raise ParameterError("a set of categories is outside its table")
+
+    def leaf_count(self) -> int:
+        """How many leaves `left` may point to."""
+        raise NotImplementedError(f"{self.name}.leaf_count")
+
+    def structure(self) -> tuple[object, ...]:
+        return (self.strict, self.narrow, len(self.words) > 0)
+
+    def _needs(self, x: Type) -> Vector:
+        kind = vector(x, self.name)
+        last = int(raw(self.feature)[0].max())
+        expect(
+            last < kind.width,
+            f"the trees look at column {last}, the input has {kind.width}",
+            "was a column dropped before this step?",
+        )
+        return kind
+
+    # --- the meaning ---------------------------------------------------------------------------
+
+    def walk(self, x: NDArray[Any], root: int) -> NDArray[np.int64]:
+        """The leaf each row reaches in the tree at this root."""
+        feature, left, right = raw(self.feature, self.left, self.right)
+        with np.errstate(over="ignore"):
+            x = x.astype(np.float32 if self.narrow else np.float64).astype(np.float64)
+        at = np.full(len(x), root, np.int64)
+        moving = np.flatnonzero(feature[at] >= 0)
+        while moving.size:
+            here = at[moving]
+            passed = self._passes(x[moving, feature[here]], here)
+            at[moving] = np.where(passed, left[here], right[here])
+            moving = moving[feature[at[moving]] >= 0]
+        leaf: NDArray[np.int64] = left[at].astype(np.int64)
+        return leaf
+
+    def _passes(self, value: NDArray[np.float64], at: NDArray[np.int64]) -> Any:
+        threshold, missing, category = raw(self.threshold, self.missing, self.category)
+        threshold, missing = threshold[at], missing[at]
+        passed = value < threshold if self.strict else value <= threshold
+        if len(self.words):
+            passed = np.where(category[at] >= 0, self._member(value, at), passed)
+        nan = np.isnan(value) & (missing != COMPARED)
+        return np.where(nan, missing == LEFT, passed)
+
+    def _member(self, value: NDArray[np.float64], at: NDArray[np.int64]) -> Any:
+        """Whether the value, cut to a whole number, is in the node's set."""
+        start = np.maximum(self.category.array[at].astype(np.int64), 0)
+        limit = self.length.array[at].astype(np.int64) * 32
+        inside = (value > -1) & (value < limit)
+        code = np.where(inside, value, 0).astype(np.int64)
+        word = self.words.array[np.minimum(start + code // 32, len(self.words) - 1)]
+        return inside & ((word >> (code % 32).astype(np.uint32)) & 1).astype(bool)
+
+    # --- native code ---------------------------------------------------------------------------
+
+    def descend(self, e: Emitter, x: Column, row: str, root: str) -> str:
+        """Emit the walk of one row from a root; the local that ends up holding the leaf."""
+        feature, left, right = (e.address(p) for p in (self.feature, self.left, self.right))
+        threshold, missing = e.address(self.threshold), e.address(self.missing)
+        assert isinstance(x.type, Vector)
+        at = e.var(root, "k")
+        look = e.var(e.load(feature, at, "int32", constant=True), "f")
+        with e.block(f"while {look} >= 0:"):
+            loaded = e.load(row, f"int64({look})", x.type.dtype, constant=True)
+            value = e.let(self._narrowed(loaded, x.type.dtype), "float64").expr
+            limit = e.load(threshold, at, "float64", constant=True)
+            passed = e.var(f"{value} {'<' if self.strict else '<='} {limit}", "b")
+            if len(self.words):
+                self._emit_member(e, value, at, passed)
+            with e.block(f"if {value} != {value}:"):
+                way = e.let(e.load(missing, at, "uint8", constant=True), "uint8").expr
+                with e.block(f"if {way} != {COMPARED}:"):
+                    e.line(f"{passed} = {way} == {LEFT}")
+            yes, no = (e.load(side, at, "int32", constant=True) for side in (left, right))
+            e.line(f"{at} = int64({yes}) if {passed} else int64({no})")
+            e.line(f"{look} = {e.load(feature, at, 'int32', constant=True)}")
+        return e.let(f"int64({e.load(left, at, 'int32', constant=True)})", "int64").expr
+
+    def _narrowed(self, value: str, dtype: str) -> str:
+        return f"float64(float32({value}))" if self.narrow else f"float64({value})"
+
+    def _emit_member(self, e: Emitter, value: str, at: str, passed: str) -> None:
+        category, length, words = (e.address(p) for p in (self.category, self.length, self.words))
+        start = e.let(f"int64({e.load(category, at, 'int32', constant=True)})", "int64").expr
+        with e.block(f"if {start} >= 0:"):
+            limit = f"32 * int64({e.load(length, at, 'int32', constant=True)})"
+            e.line(f"{passed} = False")
+            with e.block(f"if {value} > -1.0 and {value} < float64({limit}):"):
+                code = e.let(f"int64({value})", "int64").expr
+                word = e.load(words, f"{start} + {code} // 32", "uint32", constant=True)
+                e.line(f"{passed} = ((int64({word}) >> ({code} % 32)) & 1) != 0")
+
+
+class Trees(Walk):
+    """The sum (or mean) over the trees of the leaf values each row reaches."""
+
+    value: Array
+    #: The first output column each tree adds to.
+    target: Array
+    base: Array
+    mean: bool = False
+
+    def leaf_count(self) -> int:
+        return int(self.value.shape[0])
+
+    def check(self) -> None:
+        if self.value.array.ndim != 2 or not self.base.array.size:
+            raise ParameterError("a leaf has a row of values, an ensemble at least one output")
+        super().check()
+        (target,), last = raw(self.target), len(self.base) - self.value.shape[1]
+        if len(target) != len(self.roots) or target.min() < 0 or target.max() > last:
+            raise ParameterError("a tree adds to an output that is not there")
+
+    def infer(self, x: Type) -> Vector:
+        self._needs(x)
+        return Vector(len(self.base), "float64")
+
+    def reference(self, x: Columns) -> Columns:
+        value, base = raw(self.value, self.base)
+        made = np.tile(base.astype(np.float64), (len(x), 1))
+        span = self.value.shape[1]
+        for root, first in zip(self.roots.array, self.target.array, strict=True):
+            made[:, first : first + span] += value[self.walk(x, int(root))]
+        return made / len(self.roots) if self.mean else made
+
+    def structure(self) -> tuple[object, ...]:
+        return (*super().structure(), self.mean, self.value.shape[1] == 1)
+
+    def kernel(self, e: Emitter, inputs: tuple[Column, ...], out: Column) -> None:
+        (x,) = inputs
+        value, target, roots = (e.address(p) for p in (self.value, self.target, self.roots))
+        span = "1" if self.value.shape[1] == 1 else e.size(self.value.shape[1])
+        count = e.size(len(self.roots))
+        with e.loop(e.rows) as i:
+            row, into = e.var(x.row(i), "r"), e.var(out.row(i), "w")
+            with e.loop(out.size) as o:
+                e.store(into, o, e.at(self.base, o, "float64"), "float64")
+            with e.loop(count) as t:
+                root = f"int64({e.load(roots, t, 'int32', constant=True)})"
+                leaf = self.descend(e, x, row, root)
+                first = e.let(f"int64({e.load(target, t, 'int32', constant=True)})", "int64").expr
+                with e.loop(span) as v:
+                    one = e.load(value, f"{leaf} * {span} + {v}", "float64", constant=True)
+                    at = f"{first} + {v}"
+                    e.store(into, at, f"{e.load(into, at, 'float64')} + {one}", "float64")
+            if self.mean:
+                with e.loop(out.size) as o:
+                    e.store(into, o, f"{e.load(into, o, 'float64')} / {count}", "float64")
+
+
+def raw(*parameters: Array) -> list[Any]:
+    """The arrays of parameters, to compute with."""
+    return [parameter.array for parameter in parameters]
+
+
+class TreeLeaves(Walk):
+    """The number of the leaf each row reaches, one column per tree."""
+
+    #: The number of each leaf, as the training library counts them.
+    number: Array
+
+    def leaf_count(self) -> int:
+        return len(self.number)
+
+    def infer(self, x: Type) -> Vector:
+        self._needs(x)
+        return Vector(len(self.roots), "int64")
+
+    def reference(self, x: Columns) -> Columns:
+        number = self.number.array.astype(np.int64)
+        leaves = [number[self.walk(x, int(root))] for root in self.roots.array]
+        return np.stack(leaves, axis=1)
+
+    def kernel(self, e: Emitter, inputs: tuple[Column, ...], out: Column) -> None:
+        (x,) = inputs
+        number, roots = e.address(self.number, "int64"), e.address(self.roots)
+        count = e.size(len(self.roots))
+        with e.loop(e.rows) as i:
+            row, into = e.var(x.row(i), "r"), e.var(out.row(i), "w")
+            with e.loop(count) as t:
+                root = f"int64({e.load(roots, t, 'int32', constant=True)})"
+                leaf = self.descend(e, x, row, root)
+                e.store(into, t, e.load(number, leaf, "int64", constant=True), "int64")

@@ -1,0 +1,70 @@
+"""Random tables of trees, every kind of node among them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from flour.ops.trees import TreeLeaves, Trees
+
+
+def nodes(seed: int, *, trees: int = 5, depth: int = 4, width: int = 6, sets: bool = False) -> Any:
+    """The table of an ensemble of random trees, and how many leaves they have."""
+    rng = np.random.default_rng(seed)
+    rows: list[list[Any]] = []
+    roots, leaves = [], 0
+
+    def grow(left_over: int) -> int:
+        nonlocal leaves
+        place = len(rows)
+        rows.append([-1, 0.0, leaves, 0, 0, -1, 0])
+        if left_over == 0 or rng.random() < 0.2:
+            leaves += 1
+            return place
+        left, right = grow(left_over - 1), grow(left_over - 1)
+        start = int(rng.integers(0, 3)) if sets and rng.random() < 0.4 else -1
+        rows[place] = [
+            int(rng.integers(width)),
+            float(rng.choice(np.array([0.0, rng.normal(), np.float32(rng.normal())]))),
+            left,
+            right,
+            int(rng.integers(3)),
+            start,
+            2 if start >= 0 else 0,
+        ]
+        return place
+
+    for _ in range(trees):
+        roots.append(len(rows))
+        grow(depth)
+    columns = list(zip(*rows, strict=True))
+    names = ("feature", "threshold", "left", "right", "missing", "category", "length")
+    dtypes = (np.int32, np.float64, np.int32, np.int32, np.uint8, np.int32, np.int32)
+    made = {n: np.array(c, t) for n, c, t in zip(names, columns, dtypes, strict=True)}
+    made["roots"] = np.array(roots, np.int32)
+    if sets:
+        made["words"] = rng.integers(0, 2**32, size=5, dtype=np.uint32)
+    else:
+        del made["category"], made["length"]
+    return made, leaves
+
+
+def sums(seed: int, outputs: int = 1, span: int = 1, **how: Any) -> Trees:
+    """An ensemble whose trees add `span` values to `outputs` columns."""
+    flags = {key: how.pop(key) for key in ("strict", "narrow", "mean") if key in how}
+    table, leaves = nodes(seed, **how)
+    rng = np.random.default_rng(seed)
+    return Trees(
+        **table,
+        value=rng.normal(size=(leaves, span)),
+        target=rng.integers(0, outputs - span + 1, size=len(table["roots"])).astype(np.int32),
+        base=rng.normal(size=outputs),
+        **flags,
+    )
+
+
+def leaves(seed: int, **how: Any) -> TreeLeaves:
+    """The leaves an ensemble's rows reach, numbered at random."""
+    table, count = nodes(seed, **how)
+    return TreeLeaves(**table, number=np.random.default_rng(seed).permutation(count))
