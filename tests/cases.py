@@ -210,7 +210,7 @@ CASES: list[Case] = [
     *rows(reduce.Norm("max"), 5),
     # --- flour/ops/bayes.py
     *rows(bayes.SpreadDistances(normal(3, 7), positive(3, 7)), 7, **DOT),
-    Case(bayes.SpreadDistances(normal(1, 2).astype("f4"), positive(1, 2)), (Vector(2, "float32"),)),
+    *rows(bayes.SpreadDistances(normal(1, 2).astype("f4"), positive(1, 2)), 2, **DOT),
     Case(bayes.SumOfEntries(normal(9, 3), [0, 4, 6]), (Vector(3, "int64"),), draw=indices(7)),
     # --- flour/ops/projection.py
     *rows(projection.ChiWave(0, 0.5, sine=False), 4, draw=amounts),

@@ -25,7 +25,8 @@ def library(estimator: Any, X: Any) -> dict[str, Any]:
     if hasattr(estimator, "decision_function"):
         found |= _several("scores", estimator.decision_function(X))
     if hasattr(estimator, "transform"):
-        found["distances" if kind == "clusterer" else "features"] = estimator.transform(X)
+        clusters = kind == "clusterer" and hasattr(estimator, "predict")
+        found["distances" if clusters else "features"] = estimator.transform(X)
     return found
 
 

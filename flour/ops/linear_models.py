@@ -38,9 +38,9 @@ def _regressor(fit: Any, x: Flow, to: Importer) -> dict[str, Flow]:
 
 
 @adapts(
-    "sklearn.linear_model.glm.PoissonRegressor",
-    "sklearn.linear_model.glm.GammaRegressor",
-    "sklearn.linear_model.glm.TweedieRegressor",
+    "sklearn.linear_model.PoissonRegressor",
+    "sklearn.linear_model.GammaRegressor",
+    "sklearn.linear_model.TweedieRegressor",
 )
 def _generalised(fit: Any, x: Flow, to: Importer) -> dict[str, Flow]:
     made = affine(to.matrix(x), fit.coef_, fit.intercept_).element(0)

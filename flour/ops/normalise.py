@@ -72,7 +72,7 @@ class LogSumExp(Reduction):
         with e.loop(x.size, "1") as j:
             e.line(f"{top} = maximum({top}, {at(j)})")
         # An infinite maximum cannot be subtracted; a NaN one makes everything NaN as it should.
-        shift = e.let(f"{none} if abs({top}) == math.inf else {top}", x.dtype).expr
+        shift = e.let(f"{none} if {top} - {top} != 0 else {top}", x.dtype).expr
         rest, count = e.var(none), e.var(none)
         with e.loop(x.size) as j:
             value = e.let(at(j), x.dtype).expr

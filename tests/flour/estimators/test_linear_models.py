@@ -54,9 +54,9 @@ ONE_TARGET = [
     lm.SGDRegressor(random_state=0),
     lm.SGDRegressor(random_state=0, average=True, fit_intercept=False),
     lm.RANSACRegressor(random_state=0),
-    lm.RANSACRegressor(lm.Ridge(), random_state=0),
-    LinearSVR(),
-    LinearSVR(fit_intercept=False),
+    lm.RANSACRegressor(lm.Ridge(), min_samples=20, random_state=0),
+    LinearSVR(max_iter=100_000),
+    LinearSVR(fit_intercept=False, max_iter=100_000),
 ]
 MANY_TARGETS = [
     lm.LinearRegression(),
@@ -73,10 +73,13 @@ MANY_TARGETS = [
     lm.OrthogonalMatchingPursuit(n_nonzero_coefs=2),
     lm.RANSACRegressor(random_state=0),
 ]
+LOGISTIC_CV = lm.LogisticRegressionCV(
+    Cs=[0.1, 1.0], cv=3, l1_ratios=(0,), use_legacy_attributes=False, scoring="accuracy"
+)
 CLASSIFIERS = [
     lm.LogisticRegression(),
     lm.LogisticRegression(fit_intercept=False),
-    lm.LogisticRegressionCV(Cs=[0.1, 1.0], cv=3, l1_ratios=(0,), use_legacy_attributes=False),
+    LOGISTIC_CV,
     lm.SGDClassifier(random_state=0),
     lm.SGDClassifier(loss="log_loss", random_state=0),
     lm.SGDClassifier(loss="modified_huber", random_state=0, max_iter=2000),
@@ -119,7 +122,7 @@ def test_one_target_as_a_column(model: Any) -> None:
 
 @pytest.mark.parametrize("model", [lm.Ridge(), lm.Lasso(), lm.LinearRegression()], ids=name)
 @pytest.mark.parametrize("intercept", [True, False])
-def test_fitted_on_float32(model: Any, intercept: bool) -> None:
+def test_fitted_on_float32(model: Any, *, intercept: bool) -> None:
     narrow = X.astype(np.float32)
     made = model.set_params(fit_intercept=intercept).fit(narrow, TARGETS.astype(np.float32))
     check(made, X, sample=narrow)
@@ -196,7 +199,7 @@ def test_inliers() -> None:
         lm.HuberRegressor(max_iter=1000),
         lm.PoissonRegressor(),
         lm.RANSACRegressor(random_state=0),
-        LinearSVR(),
+        LinearSVR(max_iter=100_000),
     ],
     ids=name,
 )
@@ -237,8 +240,13 @@ def test_whole_numbers_and_pipelines() -> None:
 
 
 @settings(max_examples=15, deadline=None)
-@given(st.integers(1, 4), st.integers(1, 12), st.integers(0, 2**31), st.booleans())
-def test_any_size(outputs: int, columns: int, seed: int, intercept: bool) -> None:
+@given(
+    outputs=st.integers(1, 4),
+    columns=st.integers(1, 12),
+    seed=st.integers(0, 2**31),
+    intercept=st.booleans(),
+)
+def test_any_size(*, outputs: int, columns: int, seed: int, intercept: bool) -> None:
     rng = np.random.default_rng(seed)
     data, targets = rng.normal(size=(20, columns)), rng.normal(size=(20, outputs))
     check(lm.Ridge(fit_intercept=intercept).fit(data, targets), data)

@@ -1,0 +1,174 @@
+"""Naive Bayes: joint log-likelihoods of the classes, and the adapters of sklearn.naive_bayes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from flour.adapters import adapts
+from flour.check import expect, fitted, vector
+from flour.errors import ParameterError
+from flour.op import Arity, Array, Bound, Columns, Op
+from flour.ops.linear import affine
+from flour.ops.reduce import zero
+from flour.types import INTS, Vector, promote
+
+if TYPE_CHECKING:
+    from flour.emission import Emitter, RowValue, VectorValue
+    from flour.flow import Flow
+    from flour.sklearn import Importer
+
+
+class SpreadDistances(Op):
+    """The sum over columns of (x - centre)^2 / spread, for each row of `centres`.
+
+    The squared distance to each centre, measured in the spread (variance) around it.
+    """
+
+    centres: Array
+    spreads: Array
+    arity = Arity.AGGREGATE
+    bound = Bound.COMPUTE
+
+    def check(self) -> None:
+        if len(self.centres.shape) != 2 or self.centres.shape != self.spreads.shape:
+            raise ParameterError(
+                "spread_distances needs one spread for each number of each centre",
+                found=f"centres {self.centres.shape}, spreads {self.spreads.shape}",
+            )
+
+    def infer(self, x: Vector) -> Vector:
+        kind = vector(x, self.name)
+        fitted(self.centres.shape[1], kind, self.name)
+        return Vector(self.centres.shape[0], self._dtype(kind.dtype))
+
+    def _dtype(self, dtype: str) -> str:
+        return promote(dtype, self.centres.dtype.name, self.spreads.dtype.name)
+
+    def reference(self, x: Columns) -> Columns:
+        made = np.empty((len(x), self.centres.shape[0]), self._dtype(x.dtype.name))
+        pairs = zip(self.centres.array, self.spreads.array, strict=True)
+        for k, (centre, spread) in enumerate(pairs):
+            made[:, k] = np.sum((x - centre) ** 2 / spread, axis=1)
+        return made
+
+    def emit(self, e: Emitter, x: VectorValue) -> RowValue:
+        at, dtype, count = e.indexable(x), self._dtype(x.dtype), self.centres.shape[0]
+        near = promote(x.dtype, self.centres.dtype.name)
+
+        def distance(k: str) -> str:
+            total = e.var(zero(dtype))
+            with e.loop(x.size) as j:
+                place = e.let(f"{k} * {x.size} + {j}", "int64").expr
+                value = e.cast(at(j), x.dtype, near)
+                away = e.let(f"{value} - {e.at(self.centres, place, near)}", near).expr
+                square = e.cast(f"({away} * {away})", near, dtype)
+                e.add(total, f"{square} / {e.at(self.spreads, place, dtype)}", dtype)
+            return total
+
+        return e.dense(dtype, count, distance)
+
+
+class SumOfEntries(Op):
+    """The sum over columns of a table's row, picked by that column's whole number.
+
+    The tables of all columns are stacked in `table`; `starts` says at which row each begins. A
+    number outside its table means the nearest end.
+    """
+
+    table: Array
+    starts: Array
+    arity = Arity.AGGREGATE
+
+    def check(self) -> None:
+        starts = self.starts.array
+        if starts.ndim != 1 or starts.dtype != np.int64 or len(self.table.shape) != 2:
+            raise ParameterError("sum_of_entries needs a table and where each column starts")
+        if np.any(np.diff([*starts, self.table.shape[0]]) < 1) or starts[0] != 0:
+            raise ParameterError(
+                "every column needs at least one row of the table", found=str(starts)
+            )
+
+    def infer(self, x: Vector) -> Vector:
+        kind = vector(x, self.name)
+        expect(kind.dtype in INTS, f"{self.name} needs whole numbers, got {kind}")
+        fitted(len(self.starts), kind, self.name)
+        return Vector(self.table.shape[1], self.table.dtype.name)
+
+    def _sizes(self) -> Any:
+        return np.diff(np.append(self.starts.array, self.table.shape[0]))
+
+    def reference(self, x: Columns) -> Columns:
+        made = np.zeros((len(x), self.table.shape[1]), self.table.dtype)
+        for j, (start, size) in enumerate(zip(self.starts.array, self._sizes(), strict=True)):
+            made += self.table.array[start + np.clip(x[:, j], 0, size - 1)]
+        return made
+
+    def emit(self, e: Emitter, x: VectorValue) -> RowValue:
+        dtype, width = self.table.dtype.name, self.table.shape[1]
+        sizes, count = Array.of(self._sizes()), e.size(width)
+        table, sums = e.address(self.table), e.scratch(dtype, width)
+        with e.loop(count) as o:
+            e.store(sums, o, zero(dtype), dtype)
+
+        def add(j: str, v: str) -> None:
+            last = f"{e.at(sizes, j, 'int64')} - 1"
+            inside = f"min(max(int64({v}), 0), {last})"
+            row = e.let(f"({e.at(self.starts, j)} + {inside}) * {count}", "int64").expr
+            with e.loop(count) as o:
+                entry = e.load(table, f"{row} + {o}", dtype, constant=True)
+                e.store(sums, o, f"{e.load(sums, o, dtype)} + {entry}", dtype)
+
+        x.each(add)
+        return e.dense(dtype, width, lambda o: e.load(sums, o, dtype), size=count, stored=True)
+
+
+# --- adapters -------------------------------------------------------------------------------------
+
+
+def _classify(fit: Any, joint: Flow) -> dict[str, Flow]:
+    """The likeliest class, and the probabilities that the joint log-likelihoods amount to."""
+    chances = joint.minus(joint.log_sum_exp()).exp()
+    return {"label": joint.arg_max().take(fit.classes_), "probabilities": chances}
+
+
+@adapts("sklearn.naive_bayes.GaussianNB")
+def _gaussian(fit: Any, x: Flow, to: Importer) -> dict[str, Flow]:
+    x = to.promoted(x, fit.theta_, fit.var_)
+    constant = -0.5 * np.sum(np.log(2.0 * np.pi * fit.var_), axis=1)
+    # n_ij - 0.5 * distance, then the prior, in the library's order.
+    likelihood = x.spread_distances(fit.theta_, fit.var_).multiply([-0.5]).add(constant)
+    prior = np.log(fit.class_prior_)
+    wide = np.result_type(constant, prior) != constant.dtype
+    return _classify(fit, (likelihood.cast("float64") if wide else likelihood).add(prior))
+
+
+@adapts("sklearn.naive_bayes.MultinomialNB")
+def _multinomial(fit: Any, x: Flow, to: Importer) -> dict[str, Flow]:
+    return _classify(fit, affine(to.matrix(x), fit.feature_log_prob_, fit.class_log_prior_))
+
+
+@adapts("sklearn.naive_bayes.ComplementNB")
+def _complement(fit: Any, x: Flow, to: Importer) -> dict[str, Flow]:
+    prior = fit.class_log_prior_ if len(fit.classes_) == 1 else 0.0
+    return _classify(fit, affine(to.matrix(x), fit.feature_log_prob_, prior))
+
+
+@adapts("sklearn.naive_bayes.BernoulliNB")
+def _bernoulli(fit: Any, x: Flow, to: Importer) -> dict[str, Flow]:
+    x = to.matrix(x)
+    if fit.binarize is not None:
+        x = x.binarize(fit.binarize)
+    absent = np.log(1 - np.exp(fit.feature_log_prob_))
+    weights = fit.feature_log_prob_ - absent
+    return _classify(fit, affine(x, weights, fit.class_log_prior_ + absent.sum(axis=1)))
+
+
+@adapts("sklearn.naive_bayes.CategoricalNB")
+def _categorical(fit: Any, x: Flow, to: Importer) -> dict[str, Flow]:
+    sizes = [table.shape[1] for table in fit.feature_log_prob_]
+    starts = np.cumsum([0, *sizes[:-1]]).astype(np.int64)
+    table = np.concatenate([table.T for table in fit.feature_log_prob_])
+    codes = to.matrix(x).cast("int64")
+    return _classify(fit, codes.sum_of_entries(table, starts).add(fit.class_log_prior_))

@@ -1,0 +1,172 @@
+"""Random projections, approximate kernel maps, learnt projections, pooled columns."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+import flour
+from flour.adapters import adapts
+from flour.check import expect, is_float, vector
+from flour.op import Arity, Bound, Columns, Op
+from flour.ops.bases import FloatElementwise
+from flour.ops.linear import affine, plain
+from flour.ops.reduce import zero
+from flour.types import Type, Vector, promote
+
+if TYPE_CHECKING:
+    from flour.emission import Emitter, RowValue, ScalarValue, VectorValue
+    from flour.flow import Flow
+    from flour.sklearn import Importer
+
+
+class ChiWave(FloatElementwise):
+    """One component of the additive chi-squared kernel's feature map; zero stays zero.
+
+    sqrt(x interval) for step 0, else sqrt(2 x interval / cosh(pi step interval)) times the cosine
+    or sine of step * interval * log(x).
+    """
+
+    step: int
+    interval: float
+    sine: bool
+    takes_sparse = True
+    keeps_zero = True
+
+    def structure(self) -> tuple[object, ...]:
+        return (self.step == 0, self.sine)
+
+    def compute(self, x: Any) -> Any:
+        made = np.zeros_like(x)
+        some = x != 0
+        value = x[some]
+        if self.step == 0:
+            made[some] = np.sqrt(value * self.interval)
+            return made
+        angle = self.step * (self.interval * np.log(value))
+        factor = np.sqrt(2 * value * self.interval / self._spread())
+        made[some] = factor * (np.sin(angle) if self.sine else np.cos(angle))
+        return made
+
+    def _spread(self) -> Any:
+        return np.cosh(np.pi * self.step * self.interval)
+
+    def element(self, e: Emitter, j: str, x: ScalarValue) -> str:
+        value = e.let(x.expr, x.dtype).expr
+        interval, none = e.number(self.interval, x.dtype), zero(x.dtype)
+        if self.step == 0:
+            return f"sqrt({value} * {interval})"
+        step, two = e.number(self.step, x.dtype), e.number(2.0, x.dtype)
+        spread = e.number(float(self._spread()), x.dtype)
+        angle = f"{step} * ({interval} * log({value}))"
+        wave = f"{'sin' if self.sine else 'cos'}({angle})"
+        return (
+            f"({none} if {value} == 0 else sqrt({two} * {value} * {interval} / {spread}) * {wave})"
+        )
+
+
+class CircularConvolve(Op):
+    """The circular convolution of two vectors: what a product of their spectra means."""
+
+    arity = Arity.AGGREGATE
+    bound = Bound.COMPUTE
+    commutative = True
+
+    def infer(self, x: Type, y: Type) -> Vector:
+        left, right = vector(x, self.name), vector(y, self.name)
+        expect(left.width == right.width, f"{self.name} needs two vectors of one width")
+        both = is_float(left) and is_float(right)
+        expect(both and left.width > 0, f"{self.name} needs floats", "call as_float() first")
+        return Vector(left.width, promote(left.dtype, right.dtype))
+
+    def reference(self, x: Columns, y: Columns) -> Columns:
+        made = np.fft.ifft(np.fft.fft(x, axis=1) * np.fft.fft(y, axis=1), axis=1)
+        return np.real(made).astype(np.result_type(x, y))
+
+    def emit(self, e: Emitter, x: VectorValue, y: VectorValue) -> RowValue:
+        left, right, dtype = e.indexable(x), e.indexable(y), promote(x.dtype, y.dtype)
+
+        def term(i: str, other: str) -> str:
+            return f"{e.cast(left(i), x.dtype, dtype)} * {e.cast(right(other), y.dtype, dtype)}"
+
+        def at(k: str) -> str:
+            total = e.var(zero(dtype))
+            with e.loop(f"{k} + 1") as i:
+                e.add(total, term(i, f"({k} - {i})"), dtype)
+            with e.loop(x.size, f"{k} + 1") as i:
+                e.add(total, term(i, f"({k} - {i} + {x.size})"), dtype)
+            return total
+
+        return e.dense(dtype, x.width, at, size=x.size)
+
+
+# --- adapters -------------------------------------------------------------------------------------
+
+
+@adapts("sklearn.random_projection.GaussianRandomProjection")
+def _gaussian(fit: Any, x: Flow, to: Importer) -> Flow:
+    return to.floats(x).linear(fit.components_, [])
+
+
+@adapts("sklearn.random_projection.SparseRandomProjection")
+def _sparse(fit: Any, x: Flow, to: Importer) -> Flow:
+    # The products of sparse data are sparse to the library unless dense_output is set; the
+    # values are the same, and few of them are zero.
+    return to.floats(x).linear(plain(fit.components_), [])
+
+
+@adapts("sklearn.neighbors.NeighborhoodComponentsAnalysis")
+def _neighbourhood(fit: Any, x: Flow, to: Importer) -> Flow:
+    return to.matrix(x).linear(fit.components_, [])
+
+
+@adapts("sklearn.kernel_approximation.RBFSampler")
+def _rbf(fit: Any, x: Flow, to: Importer) -> Flow:
+    angles = affine(to.matrix(x), fit.random_weights_.T, fit.random_offset_)
+    return angles.cos().multiply([(2.0 / fit.n_components) ** 0.5])
+
+
+@adapts("sklearn.kernel_approximation.SkewedChi2Sampler")
+def _skewed(fit: Any, x: Flow, to: Importer) -> Flow:
+    logs = to.floats(x).add([fit.skewedness]).log()
+    angles = affine(logs, fit.random_weights_.T, fit.random_offset_)
+    return angles.cos().multiply([np.sqrt(2.0) / np.sqrt(fit.n_components)])
+
+
+@adapts("sklearn.kernel_approximation.AdditiveChi2Sampler")
+def _additive(fit: Any, x: Flow, to: Importer) -> Flow:
+    interval = fit.sample_interval
+    if interval is None:
+        interval = {1: 0.8, 2: 0.5, 3: 0.4}[fit.sample_steps]
+    x = to.floats(x)
+    parts = [x.chi_wave(step=0, interval=interval, sine=False)]
+    for step in range(1, fit.sample_steps):
+        parts += [x.chi_wave(step=step, interval=interval, sine=sine) for sine in (False, True)]
+    return flour.concat(*parts)
+
+
+@adapts("sklearn.kernel_approximation.PolynomialCountSketch")
+def _sketch(fit: Any, x: Flow, to: Importer) -> Flow:
+    x = to.doubles(x).multiply([np.sqrt(fit.gamma)])
+    made = None
+    for places, signs in zip(fit.indexHash_, fit.bitHash_, strict=True):
+        weights = np.zeros((fit.n_components, len(places)))
+        np.add.at(weights, (places, np.arange(len(places))), signs)
+        bias = weights[:, -1] * np.sqrt(fit.coef0) if fit.coef0 else []
+        sketch = x.linear(weights[:, :-1] if fit.coef0 else weights, bias)
+        made = sketch if made is None else made.circular_convolve(sketch)
+    return made  # type: ignore[return-value]  # degree is at least 1
+
+
+@adapts("sklearn.cluster.FeatureAgglomeration")
+def _pooled(fit: Any, x: Flow, to: Importer) -> Flow:
+    groups = [np.flatnonzero(fit.labels_ == label) for label in np.unique(fit.labels_)]
+    if fit.pooling_func is np.mean:
+        members = (fit.labels_ == np.unique(fit.labels_)[:, None]).astype(np.float64)
+        return to.doubles(x).linear(members, []).divide([len(group) for group in groups])
+    known = {np.max: "max", np.amax: "max", np.min: "min", np.amin: "min", np.sum: "sum"}
+    name = known.get(fit.pooling_func)
+    to.need(name, f"pooling_func={fit.pooling_func!r} is not known here", "np.mean, max, min, sum")
+    x = to.matrix(x)
+    return flour.concat(*(getattr(x.select(group), str(name))() for group in groups))
