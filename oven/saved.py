@@ -29,7 +29,7 @@ from flour.flow import Flow, with_origins
 from flour.node import Node, node
 from flour.op import Parameter, from_data, to_data
 from flour.provenance import Origin
-from objectstore import Archive
+from objectstore import Archive, BadDigest, MissingBlob
 from objectstore.archive import write
 from oven import debug
 from oven.errors import CompileError, DamagedPlan
@@ -76,7 +76,7 @@ def load(
             plan = reader.plan(background=background)
         except (CompileError, DamagedPlan):
             raise
-        except FlourError as problem:
+        except (FlourError, MissingBlob, BadDigest) as problem:
             raise reader.damaged(problem.what, problem.found) from problem
         except (TypeError, ValueError, LookupError, ArithmeticError, AttributeError) as problem:
             # An operator stumbled over parameters it was never written for.

@@ -1,0 +1,383 @@
+"""Plans as files: what was saved comes back, and answers the same."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import flour
+import oven
+from flour import Flow
+from flour.errors import FlourError
+from flour.sparse import densify
+from objectstore import Archive, ArchiveError, Blob, FileStore, MemoryStore
+from objectstore.archive import write
+from oven import saved
+from oven.errors import DamagedPlan
+from oven.plan import Plan
+from tests.oven.programs import PROGRAMS
+
+ROOT = Path(__file__).parent.parent.parent
+
+
+def same(got: dict[str, Any], want: dict[str, Any]) -> None:
+    """Every bit of every output."""
+    assert list(got) == list(want)
+    for name in want:
+        left, right = (np.asarray(densify(_dense(side[name]))) for side in (got, want))
+        assert left.dtype == right.dtype
+        np.testing.assert_array_equal(left, right, err_msg=name)
+
+
+def _dense(value: Any) -> Any:
+    return value.toarray() if hasattr(value, "toarray") else value
+
+
+def baked(name: str, **how: Any) -> tuple[Plan, Any]:
+    flow, data = PROGRAMS[name]()
+    return oven.bake(flow, **how), data
+
+
+def rewritten(plan: Plan, path: Path, change: Callable[[dict[str, Any]], None]) -> Path:
+    """The plan's file with its manifest changed and everything sealed again."""
+    plan.save(path)
+    with Archive.open(path) as archive:
+        manifest: dict[str, Any] = json.loads(json.dumps(archive.manifest))
+        change(manifest)
+        write(path, manifest, {digest: archive.get(digest) for digest in archive.digests()})
+    return path
+
+
+# --- there and back ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("exact", [False, True], ids=["default", "exact"])
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_a_loaded_plan_answers_as_the_saved_one(name: str, *, exact: bool, tmp_path: Path) -> None:
+    plan, data = baked(name, exact=exact)
+    plan.save(tmp_path / "a.plan")
+    loaded = oven.load(tmp_path / "a.plan")
+    same(loaded.run(data), plan.run(data))
+    assert (loaded.flow, loaded.optimised, loaded.exact) == (plan.flow, plan.optimised, exact)
+    assert [stage.source for stage in loaded.stages] == [stage.source for stage in plan.stages]
+    assert loaded.flow.origins() == plan.flow.origins()
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_saving_a_loaded_plan_gives_the_same_file(name: str, tmp_path: Path) -> None:
+    plan, _ = baked(name)
+    plan.save(tmp_path / "a.plan")
+    oven.load(tmp_path / "a.plan").save(tmp_path / "b.plan")
+    assert (tmp_path / "b.plan").read_bytes() == (tmp_path / "a.plan").read_bytes()
+
+
+def test_the_order_of_outputs_is_kept(tmp_path: Path) -> None:
+    x = flour.vector("x", 2)
+    names = ["z", "a", "m", "b"]
+    plan = oven.bake(
+        flour.outputs(**{name: x.add([float(i), 1.0]) for i, name in enumerate(names)})
+    )
+    plan.save(tmp_path / "a.plan")
+    assert list(oven.load(tmp_path / "a.plan").run(np.ones((1, 2)))) == names
+
+
+def test_a_plan_file_holds_no_code_and_no_python_names(tmp_path: Path) -> None:
+    plan, _ = baked("scaled_logistic")
+    plan.save(tmp_path / "a.plan")
+    raw = (tmp_path / "a.plan").read_bytes()
+    for word in (b"flour", b"oven", b"sklearn.", b"import", b"lambda", b"numpy", b"def "):
+        assert word not in raw
+    with pytest.raises(pickle.UnpicklingError):
+        pickle.loads(raw)
+
+
+def test_parameters_are_views_into_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "a.plan"
+    weights = np.random.default_rng(8).normal(size=(1, 4000))
+    oven.bake(flour.vector("x", 4000).linear(weights, [0.5])).save(path)
+    del weights
+    loaded = oven.load(path)
+    big = max(
+        (item for item in loaded.parameters() if isinstance(item, Blob)), key=lambda b: b.nbytes
+    )
+    base: Any = big.array
+    while getattr(base, "base", None) is not None:
+        base = base.base
+    assert isinstance(base, memoryview), "a mapping, not an array of its own"
+    assert str(path) in Path("/proc/self/maps").read_text(encoding="utf-8")
+
+
+def test_what_code_wants_in_another_order_is_mapped_too(tmp_path: Path) -> None:
+    plan, data = baked("wide_linear")
+    plan.save(tmp_path / "a.plan")
+    with Archive.open(tmp_path / "a.plan") as archive:
+        derived = archive.manifest["derived"]
+    assert derived, "the kernel reads its weights in another order"
+    want = plan.run(data)
+    loaded = oven.load(tmp_path / "a.plan")
+    read = {item.digest for stage in loaded.stages for item in stage.parameters()}
+    assert set(derived) <= read
+    same(loaded.run(data), want)
+
+
+# --- one copy ----------------------------------------------------------------------------------
+
+
+def test_plans_share_what_they_have_in_common() -> None:
+    shared = np.random.default_rng(1).normal(size=(50, 200))
+    also = np.random.default_rng(2).normal(size=(1, 50))
+    store = MemoryStore()
+    x = flour.vector("x", 200)
+    plans = []
+    for number in range(250):
+        flow = x.linear(shared, np.full(50, float(number))).tanh().linear(also, [float(number)])
+        plans.append(oven.bake(flow, exact=True))
+        plans[-1].put_into(store, f"tenant-{number}")
+    unique = {item.digest: item.nbytes for plan in plans for item in plan.parameters()}
+    report = store.report()
+    assert report.unique_bytes == sum(unique.values())
+    assert report.unique_bytes < 2.5 * (shared.nbytes + also.nbytes) + 250 * 3 * 500
+    assert report.held_bytes > 200 * shared.nbytes
+    assert store.own_bytes("tenant-7") < 1000 < store.shared_bytes("tenant-7")
+    assert {stage.source for plan in plans for stage in plan.stages} == {
+        stage.source for stage in plans[0].stages
+    }
+
+
+def test_equal_content_meets_whatever_form_it_came_in() -> None:
+    values = np.arange(1.0, 7.0)
+    forms = [values, values.tolist(), values.astype(">f8"), np.repeat(values, 2)[::2]]
+    plans = [oven.bake(flour.vector("x", 6).subtract(form)) for form in forms]
+    first = {id(item) for item in plans[0].parameters()}
+    assert all({id(item) for item in plan.parameters()} == first for plan in plans)
+
+
+def test_a_store_keeps_one_copy_for_all_plans_loaded_into_it(tmp_path: Path) -> None:
+    plan, data = baked("wide_linear")
+    want = plan.run(data)
+    for name in "abc":
+        plan.save(tmp_path / f"{name}.plan")
+    digests = {item.digest for item in plan.parameters()}
+    del plan
+    with FileStore(tmp_path / "store", durable=False) as store:
+        loaded = [oven.load(tmp_path / f"{name}.plan", store=store) for name in "abc"]
+        for name, one in zip("abc", loaded, strict=True):
+            one.put_into(store, name)
+            same(one.run(data), want)
+        assert digests <= set(store.digests())
+        assert store.report().unique_bytes == sum(
+            {item.digest: item.nbytes for one in loaded for item in one.parameters()}.values()
+        )
+
+
+# --- a fresh process ---------------------------------------------------------------------------
+
+COUNT = """
+import sys
+import oven
+for path in sys.argv[1:]:
+    oven.load(path)
+print(oven.cache.counters.compiled, "numba" in sys.modules, oven.cache.counters.from_disk > 0)
+"""
+
+
+def test_a_process_with_a_warm_cache_compiles_nothing(tmp_path: Path) -> None:
+    paths = []
+    for name in PROGRAMS:
+        plan, _ = baked(name)
+        plan.save(tmp_path / f"{name}.plan")
+        paths.append(str(tmp_path / f"{name}.plan"))
+    done = subprocess.run(
+        [sys.executable, "-c", COUNT, *paths],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+        cwd=ROOT,
+    )
+    assert done.stdout.split() == ["0", "False", "True"]
+
+
+# --- files that are not plans --------------------------------------------------------------------
+
+
+def change_format(manifest: dict[str, Any]) -> None:
+    manifest["format"] = 2
+
+
+def change_format_to_bool(manifest: dict[str, Any]) -> None:
+    manifest["format"] = True
+
+
+def drop_key(manifest: dict[str, Any]) -> None:
+    del manifest["origins"]
+
+
+def add_key(manifest: dict[str, Any]) -> None:
+    manifest["code"] = "print()"
+
+
+def exact_is_a_number(manifest: dict[str, Any]) -> None:
+    manifest["exact"] = 1
+
+
+def read_forward(manifest: dict[str, Any]) -> None:
+    manifest["nodes"][1][1] = [len(manifest["nodes"]) - 1]
+
+
+def read_itself(manifest: dict[str, Any]) -> None:
+    manifest["nodes"][1][1] = [1]
+
+
+def read_before_all(manifest: dict[str, Any]) -> None:
+    manifest["nodes"][1][1] = [-1]
+
+
+def read_true(manifest: dict[str, Any]) -> None:
+    manifest["nodes"][2][1] = [True]
+
+
+def unknown_operator(manifest: dict[str, Any]) -> None:
+    manifest["nodes"][1][0][0] = "Eval"
+
+
+def abstract_operator(manifest: dict[str, Any]) -> None:
+    manifest["nodes"][1][0][0] = "Elementwise"
+
+
+def missing_parameter(manifest: dict[str, Any]) -> None:
+    for node in manifest["nodes"]:
+        for value in node[0][1].values():
+            if isinstance(value, dict) and "parameter" in value:
+                value["parameter"] = "0" * 32
+
+
+def no_digest(manifest: dict[str, Any]) -> None:
+    manifest["derived"] = ["../../etc/passwd"]
+
+
+def nodes_are_a_dict(manifest: dict[str, Any]) -> None:
+    manifest["nodes"] = {}
+
+
+def no_outputs(manifest: dict[str, Any]) -> None:
+    manifest["flow"], manifest["optimised"] = [], []
+
+
+def same_output_twice(manifest: dict[str, Any]) -> None:
+    manifest["flow"] = [*manifest["flow"], manifest["flow"][0]]
+    manifest["optimised"] = [*manifest["optimised"], manifest["optimised"][0]]
+
+
+def other_outputs(manifest: dict[str, Any]) -> None:
+    manifest["optimised"][0][0] += "x"
+
+
+def other_types(manifest: dict[str, Any]) -> None:
+    manifest["optimised"][0][1] = 0
+
+
+def origin_without_line(manifest: dict[str, Any]) -> None:
+    manifest["origins"] = [[0, [["file.py", "1", ""]]]]
+
+
+def origin_of_nothing(manifest: dict[str, Any]) -> None:
+    manifest["origins"] = [[len(manifest["nodes"]), []]]
+
+
+def too_many_nodes(manifest: dict[str, Any]) -> None:
+    manifest["origins"] = [0] * (saved.MAX_NODES + 1)
+
+
+def source_without_a_type(manifest: dict[str, Any]) -> None:
+    manifest["nodes"][0][0][1]["kind"] = "float64"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        change_format,
+        change_format_to_bool,
+        drop_key,
+        add_key,
+        exact_is_a_number,
+        read_forward,
+        read_itself,
+        read_before_all,
+        read_true,
+        unknown_operator,
+        abstract_operator,
+        missing_parameter,
+        no_digest,
+        nodes_are_a_dict,
+        no_outputs,
+        same_output_twice,
+        other_outputs,
+        other_types,
+        origin_without_line,
+        origin_of_nothing,
+        too_many_nodes,
+        source_without_a_type,
+    ],
+    ids=lambda change: change.__name__,
+)
+def test_a_manifest_that_makes_no_sense_is_refused(
+    change: Callable[[dict[str, Any]], None], tmp_path: Path
+) -> None:
+    plan, _ = baked("scaled_logistic")
+    path = rewritten(plan, tmp_path / "a.plan", change)
+    with pytest.raises((DamagedPlan, ArchiveError, FlourError)) as caught:
+        oven.load(path)
+    assert isinstance(caught.value, DamagedPlan), type(caught.value)
+    assert "a.plan" in str(caught.value.where)
+
+
+def chain(depth: int) -> Flow:
+    """Element-wise steps one after the other."""
+    x = flour.vector("x", 2)
+    for step in range(depth):
+        x = x.add([float(step), 1.0])
+    return x
+
+
+def as_file(flow: Flow, path: Path) -> Path:
+    """A file of this program, unoptimised, made without baking it."""
+    plan = Plan.__new__(Plan)
+    plan.flow = plan.optimised = flow
+    plan.exact, plan.stages = True, ()
+    plan.save(path)
+    return path
+
+
+def test_a_program_that_nests_without_end_is_refused(tmp_path: Path) -> None:
+    path = as_file(chain(4000), tmp_path / "a.plan")
+    with pytest.raises(DamagedPlan):
+        oven.load(path)
+
+
+def test_a_vector_beyond_all_memory_is_refused(tmp_path: Path) -> None:
+    wide = flour.vector("x", 2**29)
+    flow = wide.concat(wide).sum()
+    path = as_file(flow, tmp_path / "a.plan")
+    with pytest.raises(DamagedPlan, match="too wide"):
+        oven.load(path)
+
+
+def test_a_pickle_is_never_opened(tmp_path: Path) -> None:
+    path = tmp_path / "a.plan"
+    path.write_bytes(pickle.dumps({"plan": 1}))
+    with pytest.raises(ArchiveError, match="not a Pretzel container"):
+        oven.load(path)
+
+
+def test_a_file_that_is_not_there_is_said_to_be(tmp_path: Path) -> None:
+    with pytest.raises(ArchiveError, match="cannot be opened"):
+        oven.load(tmp_path / "none.plan")
