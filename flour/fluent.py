@@ -122,6 +122,30 @@ class Fluent:
         """The smallest whole number that is not below x."""
         return self._apply("Ceil", ())
 
+    def char_ngrams(
+        self,
+        vocabulary: Sequence[str],
+        low: int = 1,
+        high: int = 1,
+        dtype: str = "float64",
+        *,
+        within_words: bool = False,
+    ) -> Flow:
+        """How often each run of `low` to `high` characters that the vocabulary has occurs.
+
+        Runs of white space count as one space. With `within_words` no run reaches over the edge of a
+        word, which has a space on either side.
+        """
+        return self._apply(
+            "CharNgrams",
+            (),
+            vocabulary=vocabulary,
+            low=low,
+            high=high,
+            within_words=within_words,
+            dtype=dtype,
+        )
+
     def chi_wave(self, step: int, interval: float, *, sine: bool) -> Flow:
         """One component of the additive chi-squared kernel's feature map; zero stays zero.
 
@@ -157,6 +181,17 @@ class Fluent:
         """The hyperbolic cosine of x."""
         return self._apply("Cosh", ())
 
+    def damp(self) -> Flow:
+        """1 + log(x) where x is not zero: many occurrences count less than each would."""
+        return self._apply("Damp", ())
+
+    def descend(self, left: ArrayLike, right: ArrayLike) -> Flow:
+        """The leaf a row reaches: at node j it goes right if column j is above zero, else left.
+
+        `left` and `right` hold the number of the next node, or -1 - leaf. Children come after parents.
+        """
+        return self._apply("Descend", (), left=left, right=right)
+
     def distances(
         self, points: ArrayLike, metric: str, p: float = 2.0, weights: ArrayLike = ()
     ) -> Flow:
@@ -169,6 +204,10 @@ class Fluent:
     def divide(self, operand: ArrayLike, *, wide: bool = False) -> Flow:
         """x / operand, column by column."""
         return self._apply("Divide", (), operand=operand, wide=wide)
+
+    def drop_words(self, words: Sequence[str]) -> Flow:
+        """The words that are not in a list (of stop words)."""
+        return self._apply("DropWords", (), words=words)
 
     def duels(self, confidence: Flow, classes: int) -> Flow:
         """Per class, its wins over the others one against one, confidences breaking ties.
@@ -214,6 +253,15 @@ class Fluent:
         """Whether x > operand, column by column; never for NaN."""
         return self._apply("Greater", (), operand=operand)
 
+    def hashing(
+        self, width: int, dtype: str = "float64", *, signed: bool = True, binary: bool = False
+    ) -> Flow:
+        """Words added up in the column their hash names; half of them negated with `signed`.
+
+        `binary` makes every column that any word fell into a one, even where signs cancelled.
+        """
+        return self._apply("Hashing", (), width=width, signed=signed, binary=binary, dtype=dtype)
+
     def is_nan(self) -> Flow:
         """Whether x is not a number; never for whole numbers."""
         return self._apply("IsNan", ())
@@ -248,6 +296,10 @@ class Fluent:
         of what is small beside them.
         """
         return self._apply("LogSumExp", ())
+
+    def lower(self) -> Flow:
+        """The document in lower case, by Unicode's full rules (which may change its length)."""
+        return self._apply("Lower", ())
 
     def max(self) -> Flow:
         """The largest column; NaN if any is NaN."""
@@ -300,6 +352,10 @@ class Fluent:
         """
         return self._apply("Over", (y,))
 
+    def phrases(self, low: int = 1, high: int = 1) -> Flow:
+        """All phrases of `low` to `high` words, as words themselves."""
+        return self._apply("Phrases", (), low=low, high=high)
+
     def plus(self, y: Flow) -> Flow:
         """x + y of two flows; a scalar meets every column."""
         return self._apply("Plus", (y,))
@@ -323,6 +379,10 @@ class Fluent:
     def rint(self) -> Flow:
         """The nearest whole number; halves go to the even one."""
         return self._apply("Rint", ())
+
+    def runs(self, low: int = 1, high: int = 1, *, within_words: bool = False) -> Flow:
+        """All runs of `low` to `high` characters, as words."""
+        return self._apply("Runs", (), low=low, high=high, within_words=within_words)
 
     def scatter(self, values: Flow, width: int) -> Flow:
         """A sparse vector of `width` columns with the values at the places that come with them."""
@@ -356,6 +416,10 @@ class Fluent:
         """exp(x) over its row sum, shifted by the row's maximum first."""
         return self._apply("Softmax", ())
 
+    def split(self, separator: str = ",") -> Flow:
+        """The document cut at every separator; what is between may be empty."""
+        return self._apply("Split", (), separator=separator)
+
     def spread_distances(self, centres: ArrayLike, spreads: ArrayLike) -> Flow:
         """The sum over columns of (x - centre)^2 / spread, for each row of `centres`.
 
@@ -378,6 +442,10 @@ class Fluent:
         """
         return self._apply("SquaredDistances", (), points=points)
 
+    def strip_accents(self, *, ascii: bool = False) -> Flow:
+        """The document decomposed (NFKD), without its combining marks, or without all but ASCII."""
+        return self._apply("StripAccents", (), ascii=ascii)
+
     def subtract(self, operand: ArrayLike, *, wide: bool = False) -> Flow:
         """x - operand, column by column."""
         return self._apply("Subtract", (), operand=operand, wide=wide)
@@ -393,6 +461,10 @@ class Fluent:
         number outside its table means the nearest end.
         """
         return self._apply("SumOfEntries", (), table=table, starts=starts)
+
+    def sum_runs(self, run: int) -> Flow:
+        """The sum of every `run` consecutive columns."""
+        return self._apply("SumRuns", (), run=run)
 
     def tally(self, weights: ArrayLike, against: ArrayLike, classes: int) -> Flow:
         """Per class, the weights of the columns that name it plus the `against` of those that do not.
@@ -421,6 +493,10 @@ class Fluent:
         """The same values, only those stored that are not zero."""
         return self._apply("ToSparse", ())
 
+    def tokenize(self, pattern: str = "(?u)\\b\\w\\w+\\b") -> Flow:
+        """The document's words: every match of a regular expression, or of its one group."""
+        return self._apply("Tokenize", (), pattern=pattern)
+
     def trunc(self) -> Flow:
         """x without its fraction."""
         return self._apply("Trunc", ())
@@ -439,6 +515,12 @@ class Fluent:
         A number outside the table means its nearest row.
         """
         return self._apply("WeightedRows", (weights,), table=table)
+
+    def word_ngrams(
+        self, vocabulary: Sequence[str], low: int = 1, high: int = 1, dtype: str = "float64"
+    ) -> Flow:
+        """How often each phrase of the vocabulary, `low` to `high` words long, occurs."""
+        return self._apply("WordNgrams", (), vocabulary=vocabulary, low=low, high=high, dtype=dtype)
 
     def yeo_johnson(self, exponents: ArrayLike) -> Flow:
         """The Yeo-Johnson power transform with an exponent for each column, in the wider float width."""

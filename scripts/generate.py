@@ -64,7 +64,9 @@ def method(cls: type[Op]) -> str:
     many = inputs[0].kind is inspect.Parameter.VAR_POSITIONAL
     others = [f"{item.name}: Flow" for item in inputs[1:]]
     switches = [key for key in cls._fields if cls._fields[key] == "bool"]
-    fields = [field(cls, key) for key in cls._fields if key not in switches]
+    # A subclass may need what follows its base's defaults: those without a default come first.
+    plain = sorted((k for k in cls._fields if k not in switches), key=cls._defaults.__contains__)
+    fields = [field(cls, key) for key in plain]
     if switches:
         fields += ["*"] * (not many) + [field(cls, key) for key in switches]
     if many:

@@ -22,10 +22,12 @@ from flour.op import Op
 from flour.ops import (
     bayes,
     binary,
+    cluster,
     distance,
     elementwise,
     linear,
     link,
+    mixture,
     nearest,
     normalise,
     projection,
@@ -314,9 +316,14 @@ CASES: list[Case] = [
     # --- flour/ops/trees.py
     *rows(ensembles.sums(1), 6),
     *rows(ensembles.sums(2, outputs=3, strict=True, narrow=True), 6),
-    *rows(ensembles.sums(3, outputs=3, span=3, mean=True, narrow=True), 6),
+    *rows(ensembles.sums(3, outputs=3, span=3, divisor=5, narrow=True), 6),
+    *rows(ensembles.sums(6, zeros=True, sets=True), 6),
     *rows(ensembles.sums(4, sets=True, trees=9), 6),
     *rows(ensembles.leaves(5, sets=True), 6),
+    # --- flour/ops/cluster.py
+    *rows(cluster.Descend([1, -1, -3], [2, -2, -4]), 3),
+    # --- flour/ops/mixture.py
+    *rows(mixture.SumRuns(3), 9, **DOT),
 ]
 
 __all__ = ["CASES", "Case", "Text"]

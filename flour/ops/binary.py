@@ -59,6 +59,10 @@ class Binary(Op, abstract=True):
             y = y[:, None]
         return self.compute(x.astype(dtype), y.astype(dtype))
 
+    def infix(self, left: str, right: str) -> str:
+        """The operation as an expression, both sides in one dtype."""
+        return f"({left} {self.symbol} {right})"
+
     def emit(self, e: Emitter, x: RowValue, y: RowValue) -> RowValue:
         from flour.emission import ScalarValue
 
@@ -66,7 +70,7 @@ class Binary(Op, abstract=True):
 
         def expression(_: str, left: str, right: str) -> str:
             both = e.cast(left, x.dtype, dtype), e.cast(right, y.dtype, dtype)
-            made = f"({both[0]} {self.symbol} {both[1]})"
+            made = self.infix(*both)
             return made if dtype in FLOATS or dtype == "int64" else f"{dtype}{made}"
 
         if isinstance(x, ScalarValue) and isinstance(y, ScalarValue):

@@ -62,10 +62,9 @@ class SquaredDistances(PointDistances):
 
     def reference(self, x: Columns) -> Columns:
         points = self.points.array.astype(np.float64)
-        values = (x.with_data(x.data.astype(np.float64))) if isinstance(x, Sparse) else None
-        rows = x.astype(np.float64) if values is None else values
-        made = -2 * (rows @ points.T if values is None else values.matmul(points.T))
-        made += _squares(rows)[:, None]
+        made, norms = _products(x, points)
+        made *= -2
+        made += norms[:, None]
         made += self._norms()
         return np.maximum(made, 0).astype(self.result(x.dtype.name))
 
@@ -97,10 +96,17 @@ class SquaredDistances(PointDistances):
         return e.dense(dtype, self.points.shape[0], at, size=count)
 
 
+def _products(x: Any, points: Any) -> tuple[Any, Any]:
+    """The dot product of every row and point, and the squared length of every row."""
+    if isinstance(x, Sparse):
+        wide = x.with_data(x.data.astype(np.float64))
+        return wide.matmul(points.T), wide.row_sums(wide.data * wide.data)
+    wide = x.astype(np.float64)
+    return wide @ points.T, _squares(wide)
+
+
 def _squares(rows: Any) -> Any:
     """The squared length of every row."""
-    if isinstance(rows, Sparse):
-        return rows.row_sums(rows.data * rows.data)
     return np.einsum("ij,ij->i", rows, rows)
 
 

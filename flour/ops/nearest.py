@@ -6,13 +6,14 @@ promises no order there: it depends on its trees, its heaps and its number of th
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from flour.check import expect, vector
 from flour.errors import ParameterError
 from flour.op import Arity, Array, Columns, Op
+from flour.ops.binary import Binary
 from flour.ops.elementwise import one
 from flour.ops.reduce import zero
 from flour.sparse import Sparse
@@ -20,6 +21,9 @@ from flour.types import FLOATS, INTS, Type, Vector, promote
 
 if TYPE_CHECKING:
     from flour.emission import Emitter, Push, RowValue, VectorValue
+
+#: What only an infinity is beyond, as native code writes it.
+LARGEST = "1.7976931348623157e308"
 
 
 class Nearest(Op):
@@ -222,12 +226,12 @@ class Closeness(Op):
                 made = f"({made} if {flag(j)} != 0 else {zero(x.dtype)})"
             value = e.let(made, x.dtype).expr
             e.store(held, j, value, x.dtype)
-            with e.block(f"if abs({value}) == math.inf:"):
+            with e.block(f"if abs({value}) > {LARGEST}:"):
                 e.line(f"{endless} = True")
 
         def weight(j: str) -> str:
             value = e.let(e.load(held, j, x.dtype), x.dtype).expr
-            infinite = f"({single} if abs({value}) == math.inf else {zero(x.dtype)})"
+            infinite = f"({single} if abs({value}) > {LARGEST} else {zero(x.dtype)})"
             return f"({infinite} if {endless} else {value})"
 
         return e.dense(x.dtype, x.width, weight, size=x.size)
@@ -264,3 +268,15 @@ class Scatter(Op):
                 push(where, e.let(value(j), values.dtype).expr)
 
         return e.sparse(values.dtype, self.width, each)
+
+
+class Maximum(Binary):
+    """The larger of two flows, column by column; NaN if either is NaN."""
+
+    commutative = True
+
+    def compute(self, x: Any, y: Any) -> Any:
+        return np.maximum(x, y)
+
+    def infix(self, left: str, right: str) -> str:
+        return f"maximum({left}, {right})"

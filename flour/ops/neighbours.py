@@ -1,0 +1,314 @@
+"""Estimators that ask the nearest training points: neighbours, centroids, local outliers.
+
+A program meets every training point (brute force), whatever structure the library searches; the
+answer is the same. Ties are broken by position, see flour/ops/nearest.py.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from flour.adapters import adapts, declines
+from flour.ops.metrics import METRICS
+from flour.ops.nearest import Closeness, Maximum, Scatter, Votes, WeightedRows
+
+if TYPE_CHECKING:
+    from flour.flow import Flow
+    from flour.sklearn import Importer
+
+#: More numbers than this in the training points, written out, are a table nobody wants to search.
+MOST = 2**28
+ALIASES = {
+    "l2": "euclidean",
+    "cityblock": "manhattan",
+    "l1": "manhattan",
+    "infinity": "chebyshev",
+    "p": "minkowski",
+}
+
+
+# --- which points, how far ------------------------------------------------------------------------
+
+
+class Reach(NamedTuple):
+    """How far every training point is: what they are chosen by, and what is told of the chosen."""
+
+    order: Flow
+    told: Flow
+    #: Both are squared distances still.
+    squared: bool
+
+    def distances(self, picked: Flow) -> Flow:
+        """Distances, from some or all of what is told."""
+        return picked.sqrt().cast("float64") if self.squared else picked
+
+
+def reach(fit: Any, x: Flow, to: Importer) -> Reach:
+    """How far the training points of this estimator are from x."""
+    if fit.metric == "precomputed":
+        to.need(not to.is_sparse(x), "a sparse matrix of precomputed distances has no numbers")
+        return _same(to.floats(x))
+    to.need(not callable(fit.metric), "a metric that is a Python function stays Python")
+    points = fitted_points(fit._fit_X, to)
+    metric = ALIASES.get(fit.effective_metric_, fit.effective_metric_)
+    if metric == "euclidean":
+        return _euclidean(fit, x, to, points)
+    if metric == "cosine":
+        return _same(cosine_distances(to.doubles(x), points.astype(np.float64)))
+    to.need(metric in METRICS, f"distances by {metric!r} are not native yet", _METRICS)
+    brute = fit._fit_method == "brute"
+    to.need(
+        not brute or (points.dtype != np.float32 and metric != "braycurtis"),
+        f"{metric!r} by brute force depends on the float width of the data in a way of its own",
+        "fit it with algorithm='ball_tree'",
+    )
+    return _same(_measured(fit, to.doubles(x), points, metric))
+
+
+_METRICS = "use one of " + ", ".join(METRICS) + " or cosine"
+
+
+def _same(distances: Flow) -> Reach:
+    return Reach(distances, distances, squared=False)
+
+
+def _euclidean(fit: Any, x: Flow, to: Importer, points: Any) -> Reach:
+    """Trees subtract, brute force multiplies matrices.
+
+    On float32 training data brute force chooses in float64 and tells of the chosen in float32.
+    """
+    if fit._fit_method != "brute" or fit.effective_metric_ != "euclidean":
+        every = to.doubles(x).distances(points, "sqeuclidean")
+        return Reach(every, every, squared=True)
+    wide = to.floats(x).squared_distances(points.astype(np.float64))
+    return Reach(wide, to.floats(x).squared_distances(points), squared=True)
+
+
+def _measured(fit: Any, x: Flow, points: Any, metric: str) -> Flow:
+    settings = fit.effective_metric_params_
+    weights = settings.get("w") if metric == "minkowski" else settings.get("V")
+    if metric == "seuclidean" and weights is None:
+        weights = np.var(points, axis=0, ddof=1)
+    given = np.asarray([] if weights is None else weights, np.float64)
+    return x.distances(points, metric, p=float(settings.get("p", 2.0)), weights=given)
+
+
+def fitted_points(points: Any, to: Importer) -> Any:
+    """Training points as a matrix of float32 or float64, sparse ones written out."""
+    to.need(
+        points.shape[0] * points.shape[1] <= MOST,
+        f"{points.shape[0]} training points of {points.shape[1]} columns are too many to search",
+    )
+    dense = points.toarray() if hasattr(points, "toarray") else np.asarray(points)
+    return dense if dense.dtype == np.float32 else dense.astype(np.float64)
+
+
+def cosine_distances(x: Flow, points: Any) -> Flow:
+    """1 - the cosine of the angle to each point, within [0, 2]."""
+    similar = cosine_similarity(x, points)
+    return similar.multiply(-1.0).add(1.0).clip(0.0, 2.0)
+
+
+def cosine_similarity(x: Flow, points: Any) -> Flow:
+    """The cosine of the angle to each point; rows of zeros are at right angles to all."""
+    lengths = np.sqrt(np.einsum("ij,ij->i", points, points))
+    unit = points / np.where(lengths == 0, 1, lengths)[:, None].astype(points.dtype)
+    # Normalizer divides by the same: a length of zero counts as one.
+    return (x / x.norm("l2").one_if_tiny(10.0)).linear(unit, [])
+
+
+def nearest(fit: Any, x: Flow, to: Importer, count: int) -> tuple[Flow, Flow]:
+    """The numbers of the nearest training points, and how far they are."""
+    found = reach(fit, x, to)
+    places = found.order.nearest(count)
+    return places, found.distances(found.told.gather(places))
+
+
+def _uniform(fit: Any, to: Importer) -> bool:
+    """Whether all neighbours count the same (else by their closeness)."""
+    to.need(not callable(fit.weights), "weights that are a Python function stay Python")
+    return fit.weights in (None, "uniform")
+
+
+# --- k neighbours ---------------------------------------------------------------------------------
+
+
+@adapts("sklearn.neighbors.KNeighborsClassifier")
+def _k_classifier(fit: Any, x: Flow, to: Importer) -> dict[str, Flow]:
+    places, near = nearest(fit, x, to, fit.n_neighbors)
+    weights = () if _uniform(fit, to) else (Closeness()(near),)
+    codes = fit._y.reshape(len(fit._y), -1)
+    votes = [
+        Votes(len(names))(places.take(codes[:, k]), *weights)
+        for k, names in enumerate(_all_classes(fit))
+    ]
+    return _classified(fit, [item.share() for item in votes])
+
+
+def _all_classes(fit: Any) -> list[Any]:
+    """The classes of every target."""
+    return list(fit.classes_) if fit.outputs_2d_ else [fit.classes_]
+
+
+def _classified(fit: Any, shares: list[Flow]) -> dict[str, Flow]:
+    """Labels and probabilities of one or several targets."""
+    from flour.ops.structure import Concat
+
+    classes = _all_classes(fit)
+    labels = [s.arg_max().take(c) for s, c in zip(shares, classes, strict=True)]
+    if not fit.outputs_2d_:
+        return {"label": labels[0], "probabilities": shares[0]}
+    several = {f"probabilities_{k}": share for k, share in enumerate(shares)}
+    return {"label": Concat()(*labels), **several}
+
+
+@adapts("sklearn.neighbors.KNeighborsRegressor")
+def _k_regressor(fit: Any, x: Flow, to: Importer) -> dict[str, Flow]:
+    places, near = nearest(fit, x, to, fit.n_neighbors)
+    rows = WeightedRows(fit._y.reshape(len(fit._y), -1))
+    if _uniform(fit, to):
+        value = rows(places).divide(float(fit.n_neighbors))
+    else:
+        weights = Closeness()(near)
+        value = rows(places, weights) / weights.sum()
+    return {"value": value.element(0) if fit._y.ndim == 1 else value}
+
+
+@adapts("sklearn.neighbors.KNeighborsTransformer")
+def _k_transformer(fit: Any, x: Flow, to: Importer) -> Flow:
+    by_distance = fit.mode == "distance"
+    places, near = nearest(fit, x, to, fit.n_neighbors + by_distance)
+    values = near if by_distance else places.fill(np.ones(fit.n_neighbors))
+    return Scatter(fit.n_samples_fit_)(places, values)
+
+
+# --- neighbours within a radius -------------------------------------------------------------------
+
+
+def _within(fit: Any, x: Flow, to: Importer) -> tuple[Flow, Flow]:
+    """Which training points are within the radius (1 or 0), and how far all of them are."""
+    found = reach(fit, x, to)
+    limit = float(fit.radius) ** 2 if found.squared else float(fit.radius)
+    return found.order.binarize(limit).one_minus(), found.distances(found.told)
+
+
+def _radius_weights(fit: Any, x: Flow, to: Importer) -> tuple[Flow, Flow]:
+    """The weight of every training point, zero outside the radius, and how many are inside."""
+    inside, away = _within(fit, x, to)
+    return inside if _uniform(fit, to) else Closeness()(away, inside), inside.sum()
+
+
+@adapts("sklearn.neighbors.RadiusNeighborsRegressor")
+def _radius_regressor(fit: Any, x: Flow, to: Importer) -> dict[str, Flow]:
+    weights, _ = _radius_weights(fit, x, to)
+    targets = fit._y.reshape(len(fit._y), -1)
+    # Without any neighbour this is 0 / 0: the library answers NaN too (and warns).
+    value = weights.linear(targets.T.astype(np.float64), []) / weights.sum()
+    if fit._y.dtype == np.float32 and _uniform(fit, to):
+        value = value.cast("float32")
+    return {"value": value.element(0) if fit._y.ndim == 1 else value}
+
+
+@adapts("sklearn.neighbors.RadiusNeighborsClassifier")
+def _radius_classifier(fit: Any, x: Flow, to: Importer) -> dict[str, Flow]:
+    to.need(
+        fit.outlier_label_ is not None,
+        "without a label for outliers the library raises an error where there is no neighbour",
+        "fit it with outlier_label=",
+    )
+    weights, count = _radius_weights(fit, x, to)
+    alone = count.greater(0.0).cast("float64").one_minus()
+    codes = fit._y.reshape(len(fit._y), -1)
+    outputs: list[tuple[Flow, Flow]] = [
+        _radius_target(weights, alone, codes[:, k], names, fit.outlier_label_[k])
+        for k, names in enumerate(_all_classes(fit))
+    ]
+    if not fit.outputs_2d_:
+        return {"label": outputs[0][0], "probabilities": outputs[0][1]}
+    from flour.ops.structure import Concat
+
+    several = {f"probabilities_{k}": share for k, (_, share) in enumerate(outputs)}
+    return {"label": Concat()(*(label for label, _ in outputs)), **several}
+
+
+def _radius_target(
+    weights: Flow, alone: Flow, codes: Any, classes: Any, outlier: Any
+) -> tuple[Flow, Flow]:
+    """The label and the shares of one target; a row without neighbours gets the outlier's label."""
+    chosen = (np.arange(len(classes))[:, None] == codes).astype(np.float64)
+    lonely = (np.asarray(classes) == outlier).astype(np.float64)
+    votes = weights.concat(alone).linear(np.column_stack([chosen, lonely]), [])
+    shares = votes.share()
+    named = np.append(np.asarray(classes), np.array([outlier]).astype(classes.dtype))
+    return shares.concat(alone).arg_max().take(named), shares
+
+
+@adapts("sklearn.neighbors.RadiusNeighborsTransformer")
+def _radius_transformer(fit: Any, x: Flow, to: Importer) -> Flow:
+    inside, away = _within(fit, x, to)
+    return (inside * away if fit.mode == "distance" else inside).to_sparse()
+
+
+# --- outliers and centroids -----------------------------------------------------------------------
+
+
+@adapts("sklearn.neighbors.LocalOutlierFactor")
+def _local_outliers(fit: Any, x: Flow, to: Importer) -> dict[str, Flow]:
+    to.need(fit.novelty, "it only scores its training data", "fit it with novelty=True")
+    count = float(fit.n_neighbors_)
+    places, near = nearest(fit, x, to, fit.n_neighbors_)
+    near = near.cast_like(to.floats(x))
+    reach = Maximum()(near, places.take(fit._distances_fit_X_[:, fit.n_neighbors_ - 1]))
+    density = reach.sum().divide(count).add(1e-10).reciprocal()
+    ratios = places.take(fit._lrd) / density
+    scores = ratios.sum().divide(count).negate()
+    if isinstance(fit.offset_, np.float64):
+        scores = scores.cast("float64")
+    scores = scores.subtract(float(fit.offset_))
+    return {"label": scores.negate().greater(0.0).cast("int64").take([1, -1]), "scores": scores}
+
+
+@adapts("sklearn.neighbors.NearestCentroid")
+def _nearest_centroid(fit: Any, x: Flow, to: Importer) -> dict[str, Flow]:
+    x = to.doubles(x)
+    made: dict[str, Flow] = {}
+    if fit.metric == "euclidean":
+        scores = _centroid_scores(fit, x)
+        logs = scores - scores.max()
+        made["probabilities"] = (logs - logs.exp().sum().log()).exp()
+        two = len(fit.classes_) == 2
+        made["scores"] = scores.element(1) - scores.element(0) if two else scores
+    return {"label": _centroid_label(fit, x), **made}
+
+
+def _centroid_scores(fit: Any, x: Flow) -> Flow:
+    """Minus the squared distance in units of the spread within classes, and the prior."""
+    spread = np.where(fit.within_class_std_dev_ == 0, 1.0, fit.within_class_std_dev_)
+    away = x.divide(spread).squared_distances(fit.centroids_ / spread).sqrt()
+    return away.square().negate().add(2.0 * np.log(fit.class_prior_))
+
+
+def _centroid_label(fit: Any, x: Flow) -> Flow:
+    if np.isclose(fit.class_prior_, 1 / len(fit.classes_)).all():
+        near = fit.metric == "euclidean"
+        away = (
+            x.squared_distances(fit.centroids_)
+            if near
+            else x.distances(fit.centroids_, "manhattan")
+        )
+        return away.arg_min().take(fit.classes_)
+    if fit.metric == "euclidean":
+        return _centroid_scores(fit, x).arg_max().take(fit.classes_)
+    spread = np.where(fit.within_class_std_dev_ == 0, 1.0, fit.within_class_std_dev_)
+    away = x.divide(spread).distances(fit.centroids_ / spread, "manhattan")
+    scores = away.square().negate().add(2.0 * np.log(fit.class_prior_))
+    return scores.arg_max().take(fit.classes_)
+
+
+declines(
+    "refused: it has no prediction and no transform for new rows",
+    "sklearn.neighbors.NearestNeighbors",
+    "sklearn.neighbors.KernelDensity",
+)
