@@ -22,14 +22,18 @@ from flour.op import Op
 from flour.ops import (
     bayes,
     binary,
+    categorise,
     cluster,
+    discretise,
     distance,
     elementwise,
+    encode,
     linear,
     link,
     mixture,
     nearest,
     normalise,
+    polynomial,
     projection,
     record,
     reduce,
@@ -124,6 +128,17 @@ def amounts(rng: np.random.Generator, kind: Type, rows: int) -> Any:
     return Sparse.of(made) if kind.sparse else made
 
 
+def category_codes(rng: np.random.Generator, kind: Type, rows: int) -> Any:
+    """Draw category codes, some of them out of range."""
+    return (indices(6)(rng, kind, rows) - 1).astype(kind.dtype)  # type: ignore[union-attr]  # numbers
+
+
+def gappy(rng: np.random.Generator, kind: Type, rows: int) -> Any:
+    """Draw strings, some of them None and some NaN."""
+    shape = (rows, kind.width) if isinstance(kind, Vector) else (rows,)
+    return rng.choice(np.array(["a", "", "日本", "long " * 9, "?", None, np.nan], object), shape)
+
+
 def zeros(_: np.random.Generator, kind: Type, rows: int) -> Any:
     """Zeros and nothing else."""
     assert isinstance(kind, Vector)
@@ -148,6 +163,9 @@ RECORD = Record((("age", Scalar("float64")), ("fare", Scalar("float64")), ("city
 DOT = {"tolerance": 1e-13, "why": REASSOCIATES, "odd": False}
 WAVE = {"tolerance": 1e-12, "why": LIBM}
 FUNCTION = {"tolerance": 4e-15, "why": LIBM}
+
+# Two columns: "a" "" and "日本" among the first one's texts, "a" alone among the second's.
+TEXTS = (["a", "", "日本", "a"], [0, 1, 7, 3], [0, 3, 4], [8, -1], [9, -2], [-3, 4])
 
 CASES: list[Case] = [
     # --- flour/ops/source.py
@@ -249,11 +267,7 @@ CASES: list[Case] = [
     *scalars(link.Sigmoid(), **FUNCTION),
     *rows(link.Softmax(), 5, **FUNCTION),
     # --- flour/ops/scale.py
-    *(
-        case
-        for d in (*WIDTHS, "int64", "bool")
-        for case in [Case(scale.Binarize(0.3), (Vector(4, d),))]
-    ),
+    *(Case(scale.Binarize(0.3), (Vector(4, d),)) for d in (*WIDTHS, "int64", "bool")),
     *sparse(scale.Binarize(0.3), 9),
     *scalars(scale.OneIfTiny(10.0)),
     *rows(scale.YeoJohnson([0.0, 1.3, 2.0, -0.7, 0.5]), 5, **FUNCTION),
@@ -324,6 +338,32 @@ CASES: list[Case] = [
     *rows(cluster.Descend([1, -1, -3], [2, -2, -4]), 3),
     # --- flour/ops/mixture.py
     *rows(mixture.SumRuns(3), 9, **DOT),
+    # --- flour/ops/categorise.py
+    Case(categorise.CategoriseText(*TEXTS), (Vector(2, "string"),), draw=gappy),
+    Case(
+        categorise.CategoriseText(["", "日本"], [5, 6], [0, 2], [7], [8], [9]),
+        (Category(),),
+        draw=gappy,
+    ),
+    *rows(categorise.Categorise([0.0, 1.0, 0.5], [2, 1, 0], [0, 2, 3], [7, -1], [-1, 9]), 2),
+    Case(categorise.Categorise([3, 7], [0, 1], [0, 2], [-1], [-1]), (Scalar("int64"),)),
+    Case(categorise.Categorise([3, 7], [0, 1], [0, 2], [-1], [-1]), (Scalar("float32"),)),
+    # --- flour/ops/encode.py
+    Case(encode.OneHot([0, 2, 5]), (Vector(2, "int64"),), draw=category_codes),
+    Case(encode.OneHot([0, 3], "int32"), (Vector(1, "int8"),), draw=category_codes),
+    Case(encode.OneHot([0, 3], "bool"), (Vector(1, "int64"),), draw=category_codes),
+    Case(
+        encode.LookUp(normal(5), [0, 2, 5], [9.0, np.nan]),
+        (Vector(2, "int64"),),
+        draw=category_codes,
+    ),
+    # --- flour/ops/discretise.py
+    *rows(discretise.Bins([-0.5, 0.0, 0.5, 0.0], [0, 3, 4, 4]), 3),
+    Case(discretise.Bins([3.0, 7.0], [0, 2]), (Vector(1, "int64"),)),
+    # --- flour/ops/polynomial.py
+    *rows(polynomial.Products([0, 1, 2, 2], [0, 0, 0, 1]), 2),
+    *rows(polynomial.Products([0, 1, 2, 2], [0, 0, 0, 1], skip=3, bias=True), 2, label="-high"),
+    *sparse(polynomial.Products([0, 1, 1], [0, 0, 1], bias=True), 2),
 ]
 
 __all__ = ["CASES", "Case", "Text"]

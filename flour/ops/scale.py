@@ -45,7 +45,7 @@ class Binarize(Elementwise):
 
 
 class OneIfTiny(FloatElementwise):
-    """x, or 1 where x is below `epsilons` of its float width (or is 0): what is safe to divide by."""
+    """x, or 1 where x is 0 or below `epsilons` of its float width: safe to divide by."""
 
     epsilons: float
 
@@ -60,7 +60,7 @@ class OneIfTiny(FloatElementwise):
 
 
 class YeoJohnson(FloatElementwise):
-    """The Yeo-Johnson power transform with an exponent for each column, in the wider float width."""
+    """The Yeo-Johnson power transform, an exponent for each column, in the wider float width."""
 
     exponents: Array
     monotone = True

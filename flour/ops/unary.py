@@ -6,7 +6,6 @@ Each class is a row of a table: numpy's function is the meaning, `code` is the s
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -20,13 +19,11 @@ from flour.types import FLOATS, Scalar, Type, Vector
 if TYPE_CHECKING:
     from flour.emission import Emitter, ScalarValue
 
-Function = Callable[[Any], Any]
-
 
 class FloatFunction(FloatElementwise, abstract=True):
     """A function of floats; whole numbers have to be made floats first."""
 
-    function: ClassVar[Function]
+    function: ClassVar[np.ufunc]
     #: The function as an expression of `{x}`.
     code: ClassVar[str]
 
@@ -144,17 +141,15 @@ class Tanh(ZeroToZero):
     monotone = True
 
 
-def _erf(x: Any) -> Any:
-    made = np.array([math.erf(value) for value in x.reshape(-1).tolist()], x.dtype)
-    return made.reshape(x.shape)
-
-
 class Erf(ZeroToZero):
     """The error function of x."""
 
-    function = _erf
     code = "erf({x})"
     monotone = True
+
+    def compute(self, x: Any) -> Any:
+        made = [math.erf(value) for value in x.reshape(-1).tolist()]
+        return np.array(made, x.dtype).reshape(x.shape)
 
 
 class Reciprocal(FloatFunction):
@@ -174,7 +169,7 @@ class AnyFunction(Elementwise, abstract=True):
 
     takes_sparse = True
     keeps_zero = True
-    function: ClassVar[Function]
+    function: ClassVar[np.ufunc]
 
     def output(self, kind: Vector | Scalar) -> Type:
         expect(kind.dtype != "bool", f"{self.name} needs numbers, got bool", "call as_float()")

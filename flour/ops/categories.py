@@ -1,0 +1,144 @@
+"""From an encoder's categories and any columns to their codes: what all encoders begin with."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import groupby
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from flour.check import is_string
+from flour.ops.categorise import UNKNOWN, Categorise, CategoriseText, flatten
+from flour.types import Record, Vector
+
+if TYPE_CHECKING:
+    from flour.flow import Flow
+    from flour.sklearn import Importer
+
+
+class Coding(NamedTuple):
+    """The code of each category of a column, and of a value that is none (None: an error)."""
+
+    codes: Any
+    unknown: int | None = -1
+
+
+class _Column(NamedTuple):
+    """A column of the input by its number, whether it holds text, its categories and codes."""
+
+    number: int
+    text: bool
+    entries: list[Any]
+    codes: list[int]
+    none: int
+    missing: int
+    unknown: int
+
+
+def codes_of(
+    x: Flow, categories: Sequence[Any], codings: Sequence[Coding], to: Importer, *, strict: bool
+) -> Flow:
+    """The code of every column of x, numbers and strings alike, as one int64 vector."""
+    kinds = text_columns(x)
+    to.need(
+        len(kinds) == len(categories),
+        f"the encoder was fitted on {len(categories)} columns, {len(kinds)} reach it",
+    )
+    columns = [_column(j, text, categories[j], codings[j], to) for j, text in enumerate(kinds)]
+    parts = []
+    for text, group in groupby(columns, lambda column: column.text):
+        run = list(group)
+        part = pick(x, [column.number for column in run])
+        codes = (_texts if text else _numbers)(run, strict=strict)(part)
+        parts.append(codes if isinstance(codes.type, Vector) else codes.as_vector())
+    return parts[0].concat(*parts[1:]) if len(parts) > 1 else parts[0]
+
+
+def text_columns(x: Flow) -> list[bool]:
+    """For each column of x, whether it holds strings."""
+    if isinstance(x.type, Record):
+        return [is_string(kind) for _, kind in x.type.fields]
+    if isinstance(x.type, Vector):
+        return [x.type.dtype == "string"] * x.type.width
+    return [is_string(x.type)]
+
+
+def pick(x: Flow, numbers: Sequence[int]) -> Flow:
+    """Columns of a record or vector by number, as one vector; a single value as it is."""
+    if isinstance(x.type, Record):
+        return x.columns([x.type.names[j] for j in numbers])
+    if isinstance(x.type, Vector):
+        whole = list(numbers) == list(range(x.type.width))
+        return x if whole else x.select(list(numbers))
+    return x
+
+
+def _column(j: int, text: bool, categories: Any, coding: Coding, to: Importer) -> _Column:  # noqa: FBT001 (a fact of the column)
+    """One column's categories apart from the missing ones, which have codes of their own."""
+    lost = UNKNOWN if coding.unknown is None else coding.unknown
+    none = missing = lost
+    entries: list[Any] = []
+    codes: list[int] = []
+    for value, code in zip(_plain(categories), np.asarray(coding.codes).tolist(), strict=True):
+        if value is None:
+            none = code
+        elif value != value:  # noqa: PLR0124 (the definition of NaN)
+            missing = code
+        else:
+            entries.append(value)
+            codes.append(code)
+    if not text:
+        missing = _one_missing(none, missing, lost, to)
+        entries, codes = _ascending(entries, codes, to)
+    else:
+        fine = all(isinstance(value, str) for value in entries)
+        to.need(fine, f"the categories of column {j} are not strings, its values are")
+    return _Column(j, text, entries, codes, none, missing, lost)
+
+
+def _plain(categories: Any) -> list[Any]:
+    return [v.item() if isinstance(v, np.generic) else v for v in categories]
+
+
+def _one_missing(none: int, missing: int, lost: int, to: Importer) -> int:
+    """A column of numbers has one way to be missing: NaN, which None is read as."""
+    to.need(
+        lost in (none, missing) or none == missing,
+        "a column of numbers cannot tell None from NaN",
+        "replace one of them before encoding",
+    )
+    return missing if none == lost else none
+
+
+def _ascending(entries: list[Any], codes: list[int], to: Importer) -> tuple[list[Any], list[int]]:
+    fine = all(isinstance(value, int | float) for value in entries)
+    to.need(fine, "the categories are not numbers, the column's values are")
+    order = sorted(range(len(entries)), key=entries.__getitem__)
+    return [entries[i] for i in order], [codes[i] for i in order]
+
+
+def _numbers(run: Sequence[_Column], *, strict: bool) -> Categorise:
+    whole = all(type(value) is int for column in run for value in column.entries)
+    values, starts = flatten([column.entries for column in run], np.int64 if whole else np.float64)
+    return Categorise(
+        values=values,
+        codes=flatten([column.codes for column in run], np.int64)[0],
+        starts=starts,
+        missing=np.array([column.missing for column in run], np.int64),
+        unknown=np.array([column.unknown for column in run], np.int64),
+        strict=strict,
+    )
+
+
+def _texts(run: Sequence[_Column], *, strict: bool) -> CategoriseText:
+    codes, starts = flatten([column.codes for column in run], np.int64)
+    return CategoriseText(
+        texts=[text for column in run for text in column.entries],
+        codes=codes,
+        starts=starts,
+        none=np.array([column.none for column in run], np.int64),
+        missing=np.array([column.missing for column in run], np.int64),
+        unknown=np.array([column.unknown for column in run], np.int64),
+        strict=strict,
+    )

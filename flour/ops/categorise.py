@@ -1,0 +1,314 @@
+"""Values out of a set to whole numbers: the first half of every categorical encoding.
+
+Each column has a set of its own. Numbers are found by binary search; strings by hashing their
+UTF-8 bytes into an open-addressed table whose hits are compared byte for byte. The codes are
+parameters, so that an encoder folds whatever it does next (grouping rare categories, dropping one)
+into them. A negative code means no category.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from flour.check import expect, fitted, numeric
+from flour.errors import InputError, ParameterError
+from flour.op import Array, Columns, Op, Table
+from flour.types import Category, Scalar, Type, Vector, promote
+
+if TYPE_CHECKING:
+    from flour.emission import Emitter, RowValue
+
+
+def check_runs(who: str, starts: Array, count: int, *columns: Array) -> None:
+    """Raise unless `starts` cuts `count` things into one run for each column."""
+    cuts = starts.array
+    fine = cuts.ndim == 1 and cuts.dtype == np.int64 and len(cuts) > 0 and cuts[0] == 0
+    if not fine or cuts[-1] != count or np.any(np.diff(cuts) < 0):
+        raise ParameterError(f"{who}: the starts do not cut {count} entries into columns")
+    for item in columns:
+        if item.shape != (len(cuts) - 1,):
+            raise ParameterError(f"{who} needs one value for each of {len(cuts) - 1} columns")
+
+
+def ascends(values: Array, starts: Array, *, strictly: bool) -> bool:
+    """Whether the values of each column's run ascend (and are no NaN)."""
+    flat: Any = values.array
+    cuts: Any = starts.array
+    if flat.ndim != 1:
+        return False
+    rises = np.ones(len(flat), bool)
+    rises[1:] = flat[1:] > flat[:-1] if strictly else flat[1:] >= flat[:-1]
+    rises[cuts[cuts < len(flat)]] = True
+    return bool(rises.all() and not np.any(flat != flat))  # noqa: PLR0124 (the definition of NaN)
+
+
+class Encoding(Op, abstract=True):
+    """What finding numbers and finding strings have in common."""
+
+    def _check(self, starts: Array, codes: Array, entries: int, *columns: Array) -> None:
+        check_runs(self.name, starts, entries, *columns)
+        if codes.shape != (entries,) or any(
+            item.dtype != np.int64 for item in (codes, starts, *columns)
+        ):
+            raise ParameterError(f"{self.name} needs one int64 code for each entry")
+
+    def _codes(self, kind: Type, columns: int) -> Vector | Scalar:
+        """The type of the codes: one for each value."""
+        width = kind.width if isinstance(kind, Vector) else 1
+        fitted(columns, Vector(width), self.name)
+        return Vector(width, "int64") if isinstance(kind, Vector) else Scalar("int64")
+
+
+class Categorise(Encoding):
+    """The code of each number among its column's values (int64): `missing` for NaN.
+
+    Column j's values are values[starts[j]:starts[j + 1]], ascending, and codes go with them. A
+    value that is not among them has the code `unknown`; with `strict` it is an error.
+    """
+
+    values: Array
+    codes: Array
+    starts: Array
+    missing: Array
+    unknown: Array
+    strict: bool = False
+
+    def check(self) -> None:
+        self._check(self.starts, self.codes, self.values.array.size, self.missing, self.unknown)
+        if not ascends(self.values, self.starts, strictly=True):
+            raise ParameterError("categorise needs ascending values, each once, in every column")
+
+    def infer(self, x: Type) -> Vector | Scalar:
+        kind = numeric(x, "categorise")
+        return self._codes(kind, len(self.missing))
+
+    def reference(self, x: Columns) -> Columns:
+        if x.ndim == 1:
+            return self.reference(x[:, None])[:, 0]
+        wide = promote(x.dtype.name, self.values.dtype.name)
+        made = np.empty(x.shape, np.int64)
+        for j in range(x.shape[1]):
+            made[:, j] = self._column(x[:, j].astype(wide), j)
+        return made
+
+    def _column(self, x: NDArray[Any], j: int) -> NDArray[np.int64]:
+        run = slice(*self.starts.array[j : j + 2])
+        values = self.values.array[run].astype(x.dtype)
+        place = np.searchsorted(values, x)
+        padded = np.append(values, x.dtype.type(0))
+        known = (place < len(values)) & (padded[place] == x)
+        codes = np.append(self.codes.array[run], 0)
+        made = np.where(known, codes[place], self.unknown.array[j])
+        none = x != x  # noqa: PLR0124 (the definition of NaN)
+        made[none] = self.missing.array[j]
+        if self.strict:
+            lost = (~known & ~none) | (none & (made == UNKNOWN))
+            _complain(x, lost, j)
+        return made
+
+    def structure(self) -> tuple[object, ...]:
+        return (self.values.dtype.name, self.strict)
+
+    def emit(self, e: Emitter, x: RowValue) -> RowValue:
+        wide = promote(x.dtype, self.values.dtype.name)
+
+        def code(j: str, v: str) -> str:
+            value = e.let(e.cast(v, x.dtype, wide), wide).expr
+            place = e.var(e.at(self.starts, j), "lo")
+            end = e.let(e.at(self.starts, f"{j} + 1"), "int64").expr
+            high = e.var(end, "hi")
+            with e.block(f"while {place} < {high}:"):
+                middle = e.let(f"({place} + {high}) >> 1", "int64").expr
+                with e.block(f"if {e.at(self.values, middle, wide)} < {value}:"):
+                    e.line(f"{place} = {middle} + 1")
+                with e.block("else:"):
+                    e.line(f"{high} = {middle}")
+            made = e.var(self._lost(e, j))
+            found = f"{place} < {end} and {e.at(self.values, place, wide)} == {value}"
+            with e.block(f"if {found}:"):
+                e.line(f"{made} = {e.at(self.codes, place)}")
+            if wide.startswith("float"):
+                with e.block(f"if {value} != {value}:"):
+                    e.line(f"{made} = {e.at(self.missing, j)}")
+            return _settled(e, made, strict=self.strict)
+
+        return _each(e, x, code)
+
+    def _lost(self, e: Emitter, j: str) -> str:
+        return str(UNKNOWN) if self.strict else e.at(self.unknown, j)
+
+
+def _each(e: Emitter, x: RowValue, code: Callable[[str, str], str]) -> RowValue:
+    """The code of every value of a vector, or of the one of a scalar."""
+    from flour.emission import ScalarValue
+
+    if isinstance(x, ScalarValue):
+        return e.let(code("0", x.expr), "int64")
+    return e.map(code, x, dtype="int64", width=x.width)
+
+
+#: The code that strict categories never have, so that native code can tell a failure.
+UNKNOWN = -(2**62)
+
+
+def _settled(e: Emitter, code: str, *, strict: bool) -> str:
+    """The code; a strict one that is unknown ends the call with a failure."""
+    if strict:
+        with e.block(f"if {code} == {UNKNOWN}:"):
+            e.line("return 1")
+    return code
+
+
+def _complain(x: NDArray[Any], lost: NDArray[np.bool_], j: int) -> None:
+    if lost.any():
+        row = int(np.argmax(lost))
+        value = x[row].item() if hasattr(x[row], "item") else x[row]
+        raise InputError(
+            f"{value!r} is not a category that was seen in training",
+            where=f"row {row}, column {j} of the encoder",
+            hint="train the encoder with handle_unknown='ignore' to serve unseen values",
+        )
+
+
+# --- strings --------------------------------------------------------------------------------------
+
+_BASIS = 0xCBF29CE484222325 - 2**64
+_PRIME = 0x100000001B3
+_FOLD = 29
+
+
+class CategoriseText(Encoding):
+    """The code of each string among its column's texts (int64): `missing` for NaN, `none` for None.
+
+    Column j's texts are texts[starts[j]:starts[j + 1]], and codes go with them. A string that is
+    not among them has the code `unknown`; with `strict` it is an error.
+    """
+
+    texts: Table
+    codes: Array
+    starts: Array
+    none: Array
+    missing: Array
+    unknown: Array
+    strict: bool = False
+
+    def check(self) -> None:
+        columns = (self.none, self.missing, self.unknown)
+        self._check(self.starts, self.codes, len(self.texts), *columns)
+
+    def infer(self, x: Type) -> Vector | Scalar:
+        fine = isinstance(x, Vector | Scalar | Category) and x.dtype == "string"
+        expect(fine, f"categorise_text needs strings, got {x}", "categorise() finds numbers")
+        return self._codes(x, len(self.none))
+
+    def reference(self, x: Columns) -> Columns:
+        if x.ndim == 1:
+            return self.reference(x[:, None])[:, 0]
+        made = np.empty(x.shape, np.int64)
+        texts, codes, cuts = self.texts.to_list(), self.codes.array.tolist(), self.starts.array
+        for j in range(x.shape[1]):
+            run = slice(*cuts[j : j + 2])
+            # Reversed, so that the first of equal texts wins, as in the hash table.
+            known = dict(zip(texts[run][::-1], codes[run][::-1], strict=True))
+            made[:, j] = [self._code(value, known, j) for value in x[:, j]]
+            if self.strict:
+                _complain(x[:, j], made[:, j] == UNKNOWN, j)
+        return made
+
+    def _code(self, value: object, known: dict[str, int], j: int) -> int:
+        if value is None:
+            return int(self.none.array[j])
+        if not isinstance(value, str):
+            return int(self.missing.array[j])
+        return known.get(value, UNKNOWN if self.strict else int(self.unknown.array[j]))
+
+    def structure(self) -> tuple[object, ...]:
+        return (self.strict,)
+
+    def emit(self, e: Emitter, x: RowValue) -> RowValue:
+        slots, first, mask = hash_tables(self.texts, self.starts)
+
+        def code(j: str, v: str) -> str:
+            cell = e.let(v, "int64").expr
+            where, length = (e.var(f"ld_int64({cell}, {half})") for half in (0, 1))
+            made = e.var(str(UNKNOWN) if self.strict else e.at(self.unknown, j))
+            with e.block(f"if {length} < 0:"):
+                none, missing = e.at(self.none, j), e.at(self.missing, j)
+                e.line(f"{made} = {none} if {length} == -1 else {missing}")
+            with e.block("else:"):
+                table = e.address(slots)
+                start, limit = e.at(first, j), e.at(mask, j)
+                found = find_text(e, self.texts, where, length, f"{table} + 8 * {start}", limit)
+                with e.block(f"if {found} >= 0:"):
+                    e.line(f"{made} = {e.at(self.codes, found)}")
+            return _settled(e, made, strict=self.strict)
+
+        return _each(e, x, code)
+
+
+def find_text(e: Emitter, texts: Table, where: str, length: str, table: str, mask: str) -> str:
+    """Emit a look-up of bytes in a hash table; the local it gives is the text's number, or -1."""
+    offsets, data = (e.address(blob) for blob in texts.blobs())
+    code, table, mask = e.var(str(_BASIS), "h"), e.var(table, "t"), e.var(mask, "m")
+    with e.loop(length) as b:
+        e.line(f"{code} = ({code} ^ ld_uint8({where}, {b})) * {_PRIME}")
+    slot, found = e.var(f"({code} ^ ({code} >> {_FOLD})) & {mask}"), e.var("-1")
+    entry = e.var(f"ldc_int64({table}, {slot})")
+    with e.block(f"while {entry} >= 0:"):
+        start = e.let(f"{data} + ldc_int64({offsets}, {entry})", "int64").expr
+        size = f"{data} + ldc_int64({offsets}, {entry} + 1) - {start}"
+        with e.block(f"if {size} == {length}:"):
+            place = e.var("0")
+            same = f"ld_uint8({where}, {place}) == ldc_uint8({start}, {place})"
+            with e.block(f"while {place} < {length} and {same}:"):
+                e.line(f"{place} += 1")
+            with e.block(f"if {place} == {length}:"):
+                e.line(f"{found} = {entry}")
+                e.line("break")
+        e.line(f"{slot} = ({slot} + 1) & {mask}")
+        e.line(f"{entry} = ldc_int64({table}, {slot})")
+    return found
+
+
+def hash_tables(texts: Table, starts: Array) -> tuple[Array, Array, Array]:
+    """One open-addressed table a column: (slots, where each table starts, its mask).
+
+    A slot holds the number of a text, or -1. Tables are at least half empty, so every search ends.
+    """
+    cuts = starts.array.tolist()
+    masks = [_table_size(end - start) - 1 for start, end in pairwise(cuts)]
+    first = np.cumsum([0, *(mask + 1 for mask in masks)])
+    slots = np.full(max(int(first[-1]), 1), -1, np.int64)
+    raw, ends = texts.data.tobytes(), texts.offsets.tolist()
+    for j, mask in enumerate(masks):
+        for entry in range(cuts[j], cuts[j + 1]):
+            slot = hash_of(raw[ends[entry] : ends[entry + 1]]) & mask
+            while slots[first[j] + slot] >= 0:
+                slot = (slot + 1) & mask
+            slots[first[j] + slot] = entry
+    return Array.of(slots), Array.of(first[:-1]), Array.of(np.array(masks, np.int64))
+
+
+def _table_size(entries: int) -> int:
+    return 1 << (2 * max(entries, 1) - 1).bit_length()
+
+
+def hash_of(text: bytes) -> int:
+    """FNV-1a over the bytes, folded; as native code computes it, in wrapping int64."""
+    code = _BASIS
+    for byte in text:
+        code = ((code ^ byte) * _PRIME + 2**63) % 2**64 - 2**63
+    return code ^ (code >> _FOLD)
+
+
+def flatten(runs: Sequence[Sequence[Any]], dtype: Any = None) -> tuple[NDArray[Any], Array]:
+    """The runs one after the other, and where each starts."""
+    starts = np.cumsum([0, *map(len, runs)]).astype(np.int64)
+    parts = [np.asarray(run, dtype) for run in runs]
+    flat = np.concatenate(parts) if parts else np.empty(0, dtype)
+    return flat, Array.of(starts)

@@ -1,0 +1,81 @@
+"""Numbers to the bins they fall in."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from flour.adapters import adapts
+from flour.check import fitted, vector
+from flour.errors import ParameterError
+from flour.op import Array, Columns, Op
+from flour.ops.categorise import ascends, check_runs, flatten
+from flour.types import Type, Vector, dtype_name, promote
+
+if TYPE_CHECKING:
+    from flour.emission import Emitter, RowValue, VectorValue
+    from flour.flow import Flow
+    from flour.sklearn import Importer
+
+
+class Bins(Op):
+    """How many of its column's edges a number has reached (int64): edge <= x; NaN reaches all.
+
+    Column j's edges are edges[starts[j]:starts[j + 1]], ascending.
+    """
+
+    edges: Array
+    starts: Array
+    monotone = True
+
+    def check(self) -> None:
+        check_runs("bins", self.starts, self.edges.array.size)
+        if not ascends(self.edges, self.starts, strictly=False):
+            raise ParameterError("the edges of a column ascend")
+
+    def infer(self, x: Type) -> Vector:
+        kind = vector(x, "bins")
+        fitted(len(self.starts) - 1, kind, "bins")
+        return Vector(kind.width, "int64")
+
+    def reference(self, x: Columns) -> Columns:
+        cuts = self.starts.array
+        made = np.empty(x.shape, np.int64)
+        for j in range(x.shape[1]):
+            edges = self.edges.array[cuts[j] : cuts[j + 1]]
+            made[:, j] = np.searchsorted(edges, x[:, j], side="right")
+        return made
+
+    def structure(self) -> tuple[object, ...]:
+        return (self.edges.dtype.name,)
+
+    def emit(self, e: Emitter, x: VectorValue) -> RowValue:
+        wide = promote(x.dtype, self.edges.dtype.name)
+
+        def count(j: str, v: str) -> str:
+            value = e.let(e.cast(v, x.dtype, wide), wide).expr
+            start = e.let(e.at(self.starts, j), "int64").expr
+            low, high = e.var(start, "lo"), e.var(e.at(self.starts, f"{j} + 1"), "hi")
+            with e.block(f"while {low} < {high}:"):
+                middle = e.let(f"({low} + {high}) >> 1", "int64").expr
+                # Turned round, so that a NaN counts as above every edge.
+                with e.block(f"if {value} < {e.at(self.edges, middle, wide)}:"):
+                    e.line(f"{high} = {middle}")
+                with e.block("else:"):
+                    e.line(f"{low} = {middle} + 1")
+            return f"({low} - {start})"
+
+        return e.map(count, x, dtype="int64", width=x.width)
+
+
+@adapts("sklearn.preprocessing.KBinsDiscretizer")
+def _k_bins(fit: Any, x: Flow, to: Importer) -> Flow:
+    x = to.floats(x) if fit.dtype is None else to.matrix(x).cast(dtype_name(fit.dtype))
+    edges, starts = flatten([item[1:-1] for item in fit.bin_edges_], np.float64)
+    places = x.bins(edges, starts)
+    if fit.encode == "ordinal":
+        return places.cast_like(x)
+    columns = np.cumsum([0, *fit.n_bins_]).astype(np.int64)
+    made = places.one_hot(columns).cast_like(x)
+    return made if fit.encode == "onehot" else made.to_dense()

@@ -1,0 +1,126 @@
+"""Products of columns: polynomial and interaction features."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import combinations, combinations_with_replacement
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from flour.adapters import adapts
+from flour.check import expect, is_float, vector
+from flour.errors import ParameterError
+from flour.op import Arity, Array, Columns, Op
+from flour.ops.elementwise import one
+from flour.types import Type, Vector
+
+if TYPE_CHECKING:
+    from flour.emission import Emitter, RowValue, VectorValue
+    from flour.flow import Flow
+    from flour.sklearn import Importer
+
+
+class Products(Op):
+    """The columns, then the product of terms left[i] and right[i] for each i; `skip` are left out.
+
+    Terms are numbered as they are made, the columns first, so that a cube is a square times a
+    column. With `bias` a one comes ahead of the terms that are kept.
+    """
+
+    left: Array
+    right: Array
+    skip: int = 0
+    bias: bool = False
+    arity = Arity.ONE_TO_MANY
+
+    def check(self) -> None:
+        left, right = self.left.array, self.right.array
+        kinds = {left.dtype.name, right.dtype.name}
+        if left.ndim != 1 or left.shape != right.shape or kinds != {"int64"} or self.skip < 0:
+            raise ParameterError("products need as many left as right factors, by their numbers")
+        if left.size and min(left.min(), right.min()) < 0:
+            raise ParameterError("terms count from 0")
+
+    def infer(self, x: Type) -> Vector:
+        kind = vector(x, "products")
+        expect(is_float(kind), f"products are of floats, got {kind}", "call as_float() first")
+        known = kind.width + np.arange(len(self.left))
+        for side in (self.left, self.right):
+            expect(
+                np.all(np.less(side.array, known)), "a product uses a term that is not there yet"
+            )
+        terms = kind.width + len(self.left)
+        expect(self.skip <= terms, f"products skips {self.skip} of {terms} terms")
+        return kind.having(width=terms - self.skip + self.bias)
+
+    def reference(self, x: Columns) -> Columns:
+        rows, width = x.shape
+        terms = np.empty((rows, width + len(self.left)), x.dtype)
+        terms[:, :width] = x
+        sides = zip(self.left.array, self.right.array, strict=True)
+        for place, (left, right) in enumerate(sides, width):
+            terms[:, place] = terms[:, left] * terms[:, right]
+        kept = terms[:, self.skip :]
+        return np.hstack([np.ones((rows, 1), x.dtype), kept]) if self.bias else kept
+
+    def structure(self) -> tuple[object, ...]:
+        return (self.bias,)
+
+    def emit(self, e: Emitter, x: VectorValue) -> RowValue:
+        terms = x.width + len(self.left)
+        # One place ahead of the terms, for the one of the bias where nothing is skipped.
+        start = e.scratch(x.dtype, terms + 1)
+        at = e.indexable(x)
+        with e.loop(x.size) as j:
+            e.store(start, f"1 + {j}", at(j), x.dtype)
+        with e.loop(e.size(len(self.left))) as i:
+            sides = (e.at(side, i) for side in (self.left, self.right))
+            left, right = (e.load(start, f"1 + {side}", x.dtype) for side in sides)
+            e.store(start, f"1 + {x.size} + {i}", f"{left} * {right}", x.dtype)
+        skip = e.size(self.skip)
+        if self.bias:
+            e.store(start, skip, one(x.dtype), x.dtype)
+        else:
+            skip = f"1 + {skip}"
+        return e.dense(
+            x.dtype,
+            terms - self.skip + self.bias,
+            lambda j: e.load(start, f"{skip} + {j}", x.dtype),
+            stored=True,
+        )
+
+
+_MOST = 1 << 22
+
+
+@adapts("sklearn.preprocessing.PolynomialFeatures")
+def _polynomial_features(fit: Any, x: Flow, to: Importer) -> Flow:
+    to.need(fit._n_out_full <= _MOST, f"{fit._n_out_full} polynomial terms are too many")
+    left, right, low = _factors(fit)
+    return to.floats(x).products(left, right, skip=low, bias=fit.include_bias)
+
+
+def _factors(fit: Any) -> tuple[Any, Any, int]:
+    """(left, right) of every term above degree 1, and how many terms are of too low a degree.
+
+    The first column of a term multiplies the term of all the others, as the library builds them.
+    """
+    width = fit.n_features_in_
+    number: dict[tuple[int, ...], int] = {(j,): j for j in range(width)}
+    left: list[int] = []
+    right: list[int] = []
+    low = 0 if fit._min_degree <= 1 and fit._max_degree > 0 else width
+    for degree in range(2, fit._max_degree + 1):
+        for term in _terms(width, degree, only=fit.interaction_only):
+            number[term] = len(number)
+            left.append(number[term[1:]])
+            right.append(term[0])
+        if degree < fit._min_degree:
+            low = len(number)
+    return np.array(left, np.int64), np.array(right, np.int64), low
+
+
+def _terms(width: int, degree: int, *, only: bool) -> Iterator[tuple[int, ...]]:
+    choose = combinations if only else combinations_with_replacement
+    return iter(choose(range(width), degree))
