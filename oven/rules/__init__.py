@@ -1,0 +1,46 @@
+"""The rules, all of them: one file each, called as the file is. oven/passes.py has their order.
+
+    BITS          remove_identity, fold_constants, merge_common, drop_unused_columns,
+                  pull_back_threshold
+    REASSOCIATES  the others
+
+`explain` shows where each applied, `PRETZEL_WITHOUT=name` leaves one out.
+"""
+
+from __future__ import annotations
+
+from oven.rule import Rule
+from oven.rules import (
+    affine_after_linear,
+    affine_into_linear,
+    argmax_without_softmax,
+    collapse_elementwise,
+    drop_unused_columns,
+    drop_zero_weights,
+    fold_constants,
+    linear_into_linear,
+    merge_common,
+    normalise_after_linear,
+    pull_back_threshold,
+    push_linear_through_concat,
+    remove_identity,
+)
+
+RULES: dict[str, Rule] = {
+    module.RULE.name: module.RULE
+    for module in (
+        remove_identity,
+        fold_constants,
+        merge_common,
+        pull_back_threshold,
+        argmax_without_softmax,
+        drop_zero_weights,
+        drop_unused_columns,
+        normalise_after_linear,
+        affine_into_linear,
+        affine_after_linear,
+        linear_into_linear,
+        push_linear_through_concat,
+        collapse_elementwise,
+    )
+}

@@ -1,0 +1,98 @@
+"""linear(concat(a, b, c))  →  linear(concat(a, c)) + linear(b)
+
+Why      each branch is scored where it is produced. Constants become part of the bias; a
+         normalised branch is divided once, after its sum; dense columns beside sparse ones get
+         the dense kernel. Two pipelines that share a branch and its weights share that score.
+Unless   no branch gains by it: columns side by side cost nothing in a fused stage, so ordinary
+         dense branches stay together; or something else reads the concatenation; or branches
+         work in a narrower float than the whole.
+Numerics the dot product is re-associated: |Δ| ≤ n · ε · Σ|wᵢxᵢ|.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from flour.node import Node, node
+from flour.ops.binary import Over, Plus
+from flour.ops.linear import Linear
+from flour.ops.source import Fill
+from flour.types import FLOATS, Scalar, Vector
+from objectstore import Blob
+from oven.affine import Numbers, dtype_of
+from oven.parts import Part, joined, parts
+from oven.pattern import Match, hole, op
+from oven.rule import REASSOCIATES, Rule
+
+#: So many dense columns are worth a kernel of their own.
+MANY = 8
+
+
+def _constant(part: Part) -> bool:
+    return isinstance(part.item.op, Fill)
+
+
+def _normalised(part: Part) -> bool:
+    item = part.item
+    return isinstance(item.op, Over) and isinstance(item.inputs[1].type, Scalar)
+
+
+def _sparse(part: Part) -> bool:
+    return isinstance(part.item.type, Vector) and part.item.type.sparse
+
+
+def _groups(m: Match, every: list[Part]) -> list[list[Part]]:
+    """The parts by who is to be scored with whom; constants apart from all."""
+    rest = [part for part in every if not _constant(part)]
+    apart = [part for part in rest if _normalised(part) and m.facts.only_for(part.item, m["x"])]
+    rest = [part for part in rest if part not in apart]
+    dense = [part for part in rest if not _sparse(part)]
+    outs = m.op("linear", Linear).weights.shape[0]
+    mixed = len(dense) < len(rest) and outs > 1 and sum(part.width for part in dense) >= MANY
+    if mixed:
+        rest = [part for part in rest if _sparse(part)]
+    return [*([part] for part in apart), *([dense] if mixed else []), *([rest] if rest else [])]
+
+
+def _guard(m: Match) -> bool:
+    # One float width all the way: sums in a narrower one would round differently.
+    return (
+        all(dtype_of(item) == dtype_of(m["linear"]) for item in (m["x"], *m["x"].inputs))
+        and dtype_of(m["linear"]) in FLOATS
+    )
+
+
+def _build(m: Match) -> Node | None:
+    linear, dtype = m.op("linear", Linear), dtype_of(m["linear"])
+    weights = linear.weights.array
+    every = parts(m["x"], m.root, m.facts)
+    groups = _groups(m, every)
+    constants = [part for part in every if _constant(part)]
+    if not groups or (len(groups) == 1 and not constants):
+        return None
+    bias = _with_constants(linear, constants)
+    if bias is None:
+        return None
+    m.take(m["x"])
+    total: Node | None = None
+    for group in groups:
+        mine = np.concatenate([weights[:, part.columns] for part in group], axis=1)
+        scored = Linear(Blob.of(mine, dtype), Blob.of(bias, dtype))
+        made = node(scored, [joined([part.item for part in group])])
+        total, bias = made if total is None else node(Plus(), [total, made]), bias[:0]
+    return total
+
+
+def _with_constants(linear: Linear, constants: list[Part]) -> Numbers | None:
+    """The bias and what the constants add to it, if that is finite."""
+    bias = linear.bias.array.astype(np.float64)
+    for part in constants:
+        assert isinstance(part.item.op, Fill)
+        weights = linear.weights.array[:, part.columns].astype(np.float64)
+        with np.errstate(all="ignore"):
+            added = weights @ part.item.op.values.array.astype(np.float64)
+        bias = bias + added if len(bias) else added
+    return bias if np.all(np.isfinite(bias)) else None
+
+
+RULE = Rule(pattern=op(Linear)(hole("x")), guard=_guard, build=_build, preserves=REASSOCIATES)

@@ -1,0 +1,87 @@
+"""Programs in a few words, for traces and messages: shapes instead of numbers.
+
+Linear[1x20](Divide[20](Subtract[20](X)))          one line, down to the inputs
+%3 = Linear[1x20](%2) : Vector[1, float64]         a listing, a line for each node
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from flour.node import Node, topological
+from flour.op import Op
+from flour.ops.source import Source
+from flour.types import Type
+from objectstore import Blob, Strings
+
+_LONGEST = 6
+
+
+def brief(op: Op) -> str:
+    """The operator's name and the shape of what it was fitted with."""
+    if isinstance(op, Source):
+        return op.label
+    facts = [_value(value) for key, value in op.fields().items() if _says_more(op, key, value)]
+    return op.name + (f"[{', '.join(facts)}]" if facts else "")
+
+
+def _says_more(op: Op, key: str, value: object) -> bool:
+    """Whether a field is neither empty nor what it is by default."""
+    return value not in ((), "") and type(op)._defaults.get(key, ...) != value  # noqa: SLF001
+
+
+def _value(value: object) -> str:
+    match value:
+        case Blob():
+            return _array(value)
+        case Strings():
+            return f"{len(value)} texts"
+        case Op():
+            return brief(value)
+        case tuple():
+            shown = [_value(item) for item in value[:_LONGEST]]
+            return "(" + ", ".join(shown) + (", ..." if len(value) > _LONGEST else "") + ")"
+        case _ if isinstance(value, Type):
+            return str(value)
+    return str(value)
+
+
+def _array(value: Blob) -> str:
+    # Column numbers are structure and say more than their count; fitted numbers do not.
+    if value.dtype.kind in "iu" and value.array.ndim == 1 and value.array.size <= _LONGEST:
+        return "columns " + " ".join(str(item) for item in value.array.tolist())
+    return "x".join(map(str, value.shape)) or "1"
+
+
+def expression(item: Node, stops: Collection[Node] = ()) -> str:
+    """The node as one line, down to the inputs or to `stops`, which are shown by their type."""
+    texts: dict[Node, str] = {}
+    stack = [item]
+    while stack:
+        current = stack[-1]
+        if current in stops:
+            texts[current] = str(current.type) if current.inputs else brief(current.op)
+        waiting = [s for s in current.inputs if s not in texts] if current not in texts else []
+        if waiting:
+            stack += waiting
+            continue
+        if current not in texts:
+            texts[current] = _applied(current, texts)
+        stack.pop()
+    return texts[item]
+
+
+def _applied(item: Node, names: Mapping[Node, str]) -> str:
+    inputs = ", ".join(names[source] for source in item.inputs)
+    return brief(item.op) + (f"({inputs})" if item.inputs else "")
+
+
+def listing(outputs: Mapping[str, Node]) -> str:
+    """Every node on a line of its own, inputs first, then the outputs by name."""
+    names: dict[Node, str] = {}
+    lines = []
+    for item in topological(outputs.values()):
+        names[item] = f"%{len(names)}"
+        lines.append(f"{names[item]} = {_applied(item, names)} : {item.type}")
+    lines += [f"{name} = {names[item]}" for name, item in outputs.items()]
+    return "\n".join(lines)
