@@ -1,1 +1,68 @@
-"""Pure concurrency: engines, queues and back-pressure; knows callables, never models."""
+"""Pure concurrency: engines, queues and back-pressure; knows callables, never models.
+
+Two engines run stages over chunks of rows: `InlineEngine` on the caller's thread, `Pool` on
+executors that serve two queues. `choose` says which one a call should go to, and why.
+"""
+
+from __future__ import annotations
+
+from scheduler.buffers import BufferPool, BufferStats, size_class
+from scheduler.clock import Clock, RealClock, SimulatedClock
+from scheduler.costs import CostModel, Estimate
+from scheduler.errors import (
+    BadJob,
+    DeadlineExceeded,
+    ExecutorDied,
+    NoThread,
+    Overloaded,
+    SchedulerClosed,
+    SchedulerError,
+)
+from scheduler.inline import InlineEngine, InlineStats
+from scheduler.job import Job, split
+from scheduler.policy import Ask, Decision, Engine, Load, Settings, choose
+from scheduler.pool import LaneStats, Pool, PoolStats, cores
+from scheduler.queues import QueueRules
+from scheduler.stages import Stage, Stages
+from scheduler.stats import Histogram, Latency
+from scheduler.ticket import State, Ticket, Timing
+
+__all__ = [
+    "Ask",
+    "BadJob",
+    "BufferPool",
+    "BufferStats",
+    "Clock",
+    "CostModel",
+    "DeadlineExceeded",
+    "Decision",
+    "Engine",
+    "Estimate",
+    "ExecutorDied",
+    "Histogram",
+    "InlineEngine",
+    "InlineStats",
+    "Job",
+    "LaneStats",
+    "Latency",
+    "Load",
+    "NoThread",
+    "Overloaded",
+    "Pool",
+    "PoolStats",
+    "QueueRules",
+    "RealClock",
+    "SchedulerClosed",
+    "SchedulerError",
+    "Settings",
+    "SimulatedClock",
+    "Stage",
+    "Stages",
+    "State",
+    "Ticket",
+    "Timing",
+    "choose",
+    "cores",
+    "size_class",
+    "split",
+]

@@ -1,0 +1,102 @@
+"""What calls cost: measured per key and size of call, newest first, in seconds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from math import exp
+from time import monotonic
+from typing import NamedTuple
+
+# A new measurement counts this much at least, so an estimate follows in some ten calls...
+_NEWEST = 0.1
+# ... and more the longer none came: after this many seconds the old ones count for a third.
+_MEMORY = 60.0
+# A call that took this many times the estimate was most likely interrupted; it counts for that
+# many times only, so one hiccup is forgotten quickly and a real change is learned in some calls.
+_OUTLIER = 4.0
+_MOST_KEYS = 1 << 16
+
+
+class Cell(NamedTuple):
+    """The estimate for one key and one range of row counts."""
+
+    seconds: float  # per call
+    rows: float
+    calls: int
+    when: float
+
+
+class Estimate(NamedTuple):
+    """What a call should take, in seconds, and how many measurements say so."""
+
+    seconds: float
+    per_row: float
+    calls: int
+
+
+class CostModel:
+    """Exponentially weighted means of call times, by key and power of two of the row count.
+
+    A call of one row and a call of a thousand differ in more than a factor of a thousand, so row
+    counts are told apart. Between two measured sizes the estimate is on the line through them;
+    beyond them the time per row is that of the nearest. It may be used from several threads: a
+    measurement that gets lost between two of them does no harm.
+    """
+
+    def __init__(self, now: Callable[[], float] = monotonic) -> None:
+        self._now = now
+        self._cells: dict[Hashable, dict[int, Cell]] = {}
+
+    def observe(self, key: Hashable, rows: int, seconds: float) -> None:
+        """Note that a call with this many rows took this long."""
+        rows = max(rows, 1)
+        cells = self._cells.get(key)
+        if cells is None:
+            cells = self._cells[key] = {}
+            if len(self._cells) > _MOST_KEYS:
+                self.forget(next(iter(self._cells)))
+        size, now = rows.bit_length(), self._now()
+        old = cells.get(size)
+        if old is None:
+            cells[size] = Cell(seconds, rows, 1, now)
+            return
+        # The first few calls are averaged plainly, so that the very first does not weigh more.
+        weight = max(_NEWEST, 1 / (old.calls + 1), 1 - exp((old.when - now) / _MEMORY))
+        expected = old.seconds * rows / old.rows
+        seconds = min(seconds, _OUTLIER * expected) if old.calls > 1 and expected else seconds
+        cells[size] = Cell(
+            old.seconds + weight * (seconds - old.seconds),
+            old.rows + weight * (rows - old.rows),
+            old.calls + 1,
+            now,
+        )
+
+    def estimate(self, key: Hashable, rows: int) -> Estimate | None:
+        """Return what a call should take, None when nothing like it was measured."""
+        cells = self._cells.get(key)
+        if not cells:
+            return None
+        rows = max(rows, 1)
+        known = sorted(cells.values(), key=lambda cell: cell.rows)
+        below = [cell for cell in known if cell.rows <= rows]
+        above = [cell for cell in known if cell.rows > rows]
+        if below and above:
+            seconds = _between(below[-1], above[0], rows)
+            calls = min(below[-1].calls, above[0].calls)
+        else:
+            nearest = below[-1] if below else above[0]
+            seconds, calls = nearest.seconds * rows / nearest.rows, nearest.calls
+        return Estimate(seconds, seconds / rows, calls)
+
+    def forget(self, key: Hashable) -> None:
+        """Drop what is known of a key."""
+        self._cells.pop(key, None)
+
+    def snapshot(self) -> dict[Hashable, dict[int, Cell]]:
+        """Return all estimates: by key, then by the bit length of the row count."""
+        return {key: dict(cells) for key, cells in tuple(self._cells.items())}
+
+
+def _between(low: Cell, high: Cell, rows: int) -> float:
+    share = (rows - low.rows) / (high.rows - low.rows) if high.rows > low.rows else 0.0
+    return low.seconds + share * (high.seconds - low.seconds)

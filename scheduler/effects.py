@@ -1,0 +1,24 @@
+"""What the dispatcher asks to be done; it does nothing itself."""
+
+from __future__ import annotations
+
+from scheduler.lane import Slot
+from scheduler.work import Strand, Work
+
+
+class Effects:
+    """What an event asks its caller to do, in this order."""
+
+    __slots__ = ("ended", "hires", "settled", "starts")
+
+    def __init__(self) -> None:
+        self.hires: list[Slot] = []  # give this slot a thread
+        self.starts: list[Slot] = []  # wake this executor: it has a run, or is retired
+        self.ended: list[Strand] = []  # take this chunk's buffer back
+        self.settled: list[Work] = []  # tell the caller how the job ended
+
+    def __bool__(self) -> bool:
+        return bool(self.starts or self.settled or self.ended or self.hires)
+
+
+NOTHING = Effects()  # shared by all events that ask for nothing

@@ -1,0 +1,81 @@
+"""A job: stages over chunks of rows, and what the scheduler should know about it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from scheduler.errors import BadJob
+from scheduler.stages import Stages
+
+R = TypeVar("R")
+
+# Assumed of a chunk when nobody has measured: long enough that chunks are told apart from nothing.
+UNMEASURED = 100e-6
+
+
+@dataclass(slots=True, eq=False)
+class Job(Generic[R]):
+    """What to run; never changed once it is made. `Job.of` checks its arguments.
+
+    Every chunk goes through all stages on its own, holding one buffer of `room` bytes from its
+    first stage to its last. When all chunks are done, `join` turns their answers, in the order of
+    the chunks, into the job's.
+    """
+
+    stages: Stages
+    chunks: Sequence[Any]
+    rows: int
+    key: Hashable
+    priority: int
+    deadline: float | None
+    cost: float
+    room: int
+    join: Callable[[list[Any]], R] | None
+
+    @classmethod
+    def of(  # noqa: PLR0913 - a job is this much, and all but two have a default
+        cls,
+        stages: Stages,
+        chunks: Sequence[Any],
+        *,
+        rows: int | None = None,
+        key: Hashable = None,
+        priority: int = 0,
+        deadline: float | None = None,
+        cost: float | None = None,
+        room: int = 0,
+        join: Callable[[list[Any]], R] | None = None,
+    ) -> Job[R]:
+        """Return a job over `chunks`, which are opaque: slices, arrays, requests.
+
+        `key` is who asks: keys share executors fairly, and can reserve some. A higher `priority`
+        goes first. `deadline` is a moment on the pool's clock. `cost` is the estimated time in
+        seconds for all chunks together. Without `join` the answer is the list of the chunks'
+        answers.
+        """
+        count = len(chunks)
+        if not count:
+            raise BadJob("a job needs at least one chunk", hint="answer an empty request directly")
+        rows = count if rows is None else rows
+        cost = UNMEASURED * count if cost is None else cost
+        # Written so that a NaN, which compares as false with everything, does not pass.
+        if not (rows >= 0 and 0 <= cost < float("inf") and room >= 0):
+            raise BadJob("rows, cost and room count something", found=f"{rows}, {cost}, {room}")
+        if deadline is not None and deadline != deadline:  # noqa: PLR0124 - is it NaN
+            raise BadJob("a deadline is a moment on the pool's clock", found="NaN")
+        return cls(stages, chunks, rows, key, priority, deadline, cost, room, join)
+
+    def rows_of(self, chunk: int) -> int:
+        """Return how many rows are booked for a chunk: an even share, in whole rows."""
+        count = len(self.chunks)
+        return self.rows * (chunk + 1) // count - self.rows * chunk // count
+
+
+def split(rows: int, chunk_rows: int) -> list[slice]:
+    """Return slices of at most `chunk_rows` rows, as even as they can be, that cover all rows."""
+    if chunk_rows < 1:
+        raise BadJob("a chunk has at least one row", found=f"chunk_rows={chunk_rows}")
+    count = max(1, -(-rows // chunk_rows))
+    return [slice(rows * n // count, rows * (n + 1) // count) for n in range(count)]

@@ -1,0 +1,43 @@
+"""A lane: two queues and the executors that serve them. One is shared, each reservation is one."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import TYPE_CHECKING
+
+from scheduler.clock import Signal
+from scheduler.queues import Fresh, QueueRules, Started
+
+if TYPE_CHECKING:
+    from scheduler.work import Run
+
+
+class Slot:
+    """An executor as the dispatcher sees it: what it runs now, and how to wake it."""
+
+    __slots__ = ("lane", "number", "retired", "run", "since", "wake")
+
+    def __init__(self, number: int, lane: Lane) -> None:
+        self.number, self.lane = number, lane
+        self.wake = Signal()
+        self.run: Run | None = None
+        self.since = 0.0
+        self.retired = False
+
+
+class Lane:
+    """Work that may use the same executors.
+
+    Between two events no executor of a lane is idle while the lane has something to run.
+    """
+
+    __slots__ = ("closing", "fresh", "idle", "key", "rules", "slots", "started", "works")
+
+    def __init__(self, key: Hashable, rules: QueueRules) -> None:
+        self.key, self.rules = key, rules
+        self.fresh = Fresh(rules)
+        self.started = Started()
+        self.slots: set[Slot] = set()
+        self.idle: list[Slot] = []  # the one that stopped last is woken first: its caches are warm
+        self.works = 0  # jobs that are not over
+        self.closing = False

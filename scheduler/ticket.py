@@ -1,0 +1,90 @@
+"""What a caller holds while a job is on its way: a future that can also be given up late."""
+
+from __future__ import annotations
+
+import enum
+from concurrent.futures import Future
+from typing import NamedTuple, Protocol, TypeVar
+
+from scheduler.work import Work
+
+R = TypeVar("R")
+
+
+class State(enum.Enum):
+    """Where a job is. The last four are final, and every job reaches exactly one of them."""
+
+    QUEUED = "queued"
+    STARTED = "started"
+    DONE = "done"
+    FAILED = "failed"
+    EXPIRED = "expired"
+    CANCELLED = "cancelled"
+
+
+class Timing(NamedTuple):
+    """When a job was submitted, first started and ended, on the pool's clock."""
+
+    submitted: float
+    started: float | None
+    ended: float
+
+
+class Canceller(Protocol):
+    """Whoever can take a job back."""
+
+    def cancel(self, work: Work) -> None:
+        """Take the job back unless it is over."""
+
+
+class Ticket(Future[R]):
+    """A `concurrent.futures.Future`, so it works with `wait`, `as_completed` and asyncio.
+
+    Unlike there, a job can be cancelled until it is over: stages that run now are let run, their
+    results are dropped, and no further stage of the job starts.
+    """
+
+    timing: Timing | None = None
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._ours: tuple[Canceller, Work] | None = None
+        self._final: State | None = None
+
+    def bind(self, canceller: Canceller, work: Work) -> None:
+        """Connect the ticket with its job."""
+        self._ours = (canceller, work)
+
+    @property
+    def status(self) -> State:
+        """Where the job is now."""
+        if self._final is not None:
+            return self._final
+        ours = self._ours
+        return State.STARTED if ours is not None and ours[1].started is not None else State.QUEUED
+
+    def running(self) -> bool:
+        """Return whether the job has started and is not over."""
+        return self.status is State.STARTED
+
+    def cancel(self) -> bool:
+        """Give the job up; return whether that was in time."""
+        ours = self._ours
+        if ours is not None:
+            ours[0].cancel(ours[1])
+        return self.cancelled()
+
+    def settle(self, state: State, value: object, timing: Timing) -> None:
+        """Resolve the ticket; called once, by the pool.
+
+        The ticket forgets its job first, so that a kept answer does not keep the question.
+        """
+        self._ours, self._final, self.timing = None, state, timing
+        if state is State.DONE:
+            self.set_result(value)  # type: ignore[arg-type]  # what the stages returned
+        elif state is State.CANCELLED:
+            # Not ours, which would ask the pool to do what it is just doing.
+            super().cancel()
+            self.set_running_or_notify_cancel()
+        else:
+            self.set_exception(value if isinstance(value, BaseException) else None)

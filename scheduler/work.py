@@ -1,0 +1,94 @@
+"""The records the dispatcher keeps: a job in progress, a chunk in progress, a stage to run."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from scheduler.job import Job
+from scheduler.stages import Stages
+
+if TYPE_CHECKING:
+    from scheduler.buffers import BufferPool
+    from scheduler.lane import Lane
+    from scheduler.ticket import State
+
+
+_OPEN = threading.Lock()
+
+
+class Work:
+    """A job that was accepted, until it is over."""
+
+    __slots__ = (
+        "answers",
+        "arrival",
+        "charge",
+        "cursor",
+        "end",
+        "job",
+        "lane",
+        "left",
+        "number",
+        "over",
+        "share",
+        "since",
+        "started",
+        "strands",
+        "ticket",
+        "value",
+    )
+
+    def __init__(self, job: Job[Any], lane: Lane, number: int, ticket: object, now: float) -> None:
+        count = len(job.chunks)
+        self.job, self.lane, self.number, self.ticket = job, lane, number, ticket
+        self.arrival = self.since = now  # `since`: the last time the queue served it
+        self.share = job.cost / count  # the estimated cost of a chunk
+        self.charge = 0.0  # what its key was charged for the chunk that is queued
+        self.cursor = 0  # the first chunk that has not started
+        self.left = count  # chunks that have not ended
+        self.answers: list[object] = [None] * count
+        self.strands: list[Strand] = []
+        self.started: float | None = None
+        self.over: State | None = None
+        self.end = 0.0
+        self.value: object = None  # the answer, or the error
+
+
+class Strand:
+    """A chunk that has started: it holds a buffer until its last stage has ended."""
+
+    __slots__ = (
+        "buffer",
+        "chunk",
+        "door",
+        "index",
+        "left",
+        "pool",
+        "running",
+        "spent",
+        "stages",
+        "value",
+        "waits",
+        "work",
+    )
+
+    def __init__(self, work: Work, index: int, chunk: object, stages: Stages) -> None:
+        self.work, self.index, self.chunk, self.stages = work, index, chunk, stages
+        self.left = len(stages.calls)  # stages that have not ended
+        self.running = 0  # stages that executors run now
+        # How many stages each stage still waits for; in a chain it is always the next one.
+        self.waits: list[int] = [] if stages.linear else list(stages.waits)
+        self.value: object = None
+        self.spent = 0.0
+        # Several first stages may want the buffer at once; most have one and need no lock.
+        self.door = threading.Lock() if len(stages.first) > 1 else _OPEN
+        self.buffer: object = None
+        self.pool: BufferPool | None = None
+
+
+class Run(NamedTuple):
+    """One stage of one chunk."""
+
+    strand: Strand
+    stage: int
