@@ -99,6 +99,15 @@ def _machine() -> Any:
 
 
 @cache
+def vector_bytes() -> int:
+    """How long this processor's vector registers are."""
+    features = llvm.get_host_cpu_features()
+    if features.get("avx512f"):
+        return 64
+    return 32 if features.get("avx2") else 16
+
+
+@cache
 def fingerprint() -> str:
     """What object code depends on besides its source: the CPU and the code generator."""
     features = llvm.get_host_cpu_features().flatten()

@@ -20,8 +20,9 @@ from llvmlite import ir
 from numba import njit, types
 from numba.core import cgutils
 from numba.core.errors import NumbaError
-from numba.extending import intrinsic
+from numba.extending import intrinsic, models, register_model
 
+from oven import machine
 from oven.errors import CompileError
 
 NUMBA_TYPES: dict[str, Any] = {
@@ -172,6 +173,127 @@ def stack_words(typingctx: Any, count: Any) -> Any:
     return types.int64(count), code
 
 
+# --- the vocabulary: vectors of neighbouring numbers ----------------------------------------------
+
+
+class Lanes(types.Type):  # type: ignore[misc]  # numba is untyped
+    """As many numbers of one kind as a vector register of this processor holds."""
+
+    def __init__(self, kind: Any) -> None:
+        super().__init__(name=f"Lanes({kind})")
+        self.kind, self.count = kind, machine.vector_bytes() * 8 // kind.bitwidth
+
+
+@register_model(Lanes)
+class _LanesModel(models.PrimitiveModel):  # type: ignore[misc]  # numba is untyped
+    def __init__(self, manager: Any, kind: Any) -> None:
+        super().__init__(manager, kind, ir.VectorType(_storage(kind.kind), kind.count))
+
+
+class _Vectors:
+    """The vocabulary for vectors of one kind."""
+
+    def __init__(self, kind: Any) -> None:
+        self.kind, self.lanes = kind, Lanes(kind)
+        self.vector = ir.VectorType(_storage(kind), self.lanes.count)
+
+    def words(self) -> dict[str, Any]:
+        """Every word by name; lanes_float64 and its like are numbers."""
+        loose, strict = self.add_product(("contract",)), self.add_product(())
+        made = {"set": self.set_all(), "ld": self.load(), "st": self.store(), "add": self.add()}
+        made |= {"add_product": loose, "add_product_exact": strict}
+        named = {f"v{name}_{self.kind}": intrinsic(word) for name, word in made.items()}
+        return {**named, f"lanes_{self.kind}": self.lanes.count}
+
+    def _place(self, builder: Any, args: Any) -> Any:
+        where = _pointer(builder, args[0], args[1], self.kind)
+        return builder.bitcast(where, self.vector.as_pointer())
+
+    def set_all(self) -> Any:
+        """One number, repeated."""
+
+        def word(typingctx: Any, value: Any) -> Any:
+            def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+                return _repeated(builder, args[0], self.lanes.count)
+
+            return self.lanes(self.kind), code
+
+        return word
+
+    def load(self) -> Any:
+        """The vector that starts at an element, which nobody writes during the call."""
+
+        def word(typingctx: Any, base: Any, index: Any) -> Any:
+            def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+                where, align = self._place(builder, args), self.kind.bitwidth // 8
+                value = builder.load(where, align=align, typ=self.vector)
+                value.set_metadata("invariant.load", builder.module.add_metadata([]))
+                return value
+
+            return self.lanes(types.int64, types.int64), code
+
+        return word
+
+    def store(self) -> Any:
+        """Write the first `count` numbers of a vector (all of them if it has no more)."""
+
+        def word(typingctx: Any, base: Any, index: Any, value: Any, count: Any) -> Any:
+            def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+                _store_some(builder, self._place(builder, args), args[2], args[3])
+                return context.get_dummy_value()
+
+            return types.void(types.int64, types.int64, self.lanes, types.int64), code
+
+        return word
+
+    def add(self) -> Any:
+        """The sum of two vectors."""
+
+        def word(typingctx: Any, left: Any, right: Any) -> Any:
+            def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+                return builder.fadd(*args)
+
+            return self.lanes(self.lanes, self.lanes), code
+
+        return word
+
+    def add_product(self, flags: tuple[str, ...]) -> Any:
+        """total + a * b, fused where the flags allow it and the processor can."""
+
+        def word(typingctx: Any, total: Any, left: Any, right: Any) -> Any:
+            def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+                term = builder.fmul(args[1], args[2], flags=flags)
+                return builder.fadd(args[0], term, flags=flags)
+
+            return self.lanes(self.lanes, self.lanes, self.lanes), code
+
+        return word
+
+
+def _repeated(builder: Any, value: Any, count: int) -> Any:
+    kind = ir.VectorType(value.type, count)
+    one = builder.insert_element(ir.Constant(kind, ir.Undefined), value, ir.IntType(32)(0))
+    order = ir.Constant(ir.VectorType(ir.IntType(32), count), [0] * count)
+    return builder.shuffle_vector(one, ir.Constant(kind, ir.Undefined), order)
+
+
+def _store_some(builder: Any, where: Any, value: Any, count: Any) -> None:
+    """A masked store of the first `count` elements."""
+    kind = value.type
+    numbers = ir.VectorType(ir.IntType(64), kind.count)
+    limit = _repeated(builder, count, kind.count)
+    mask = builder.icmp_signed("<", ir.Constant(numbers, list(range(kind.count))), limit)
+    item = "f64" if isinstance(kind.element, ir.DoubleType) else "f32"
+    types_ = [kind, where.type, ir.IntType(32), mask.type]
+    function = cgutils.get_or_insert_function(
+        builder.module,
+        ir.FunctionType(ir.VoidType(), types_),
+        f"llvm.masked.store.v{kind.count}{item}.p0",
+    )
+    size = 8 if item == "f64" else 4
+    builder.call(function, [value, where, ir.IntType(32)(size), mask])
+
+
 # --- the vocabulary: functions ------------------------------------------------------------------
 
 
@@ -240,6 +362,7 @@ def _make_vocabulary() -> dict[str, Any]:
         made[f"st_{name}"] = _store(kind)
         made[name] = kind
         if name.startswith("float"):
+            made |= _Vectors(kind).words()
             made[f"loose_add_{name}"] = _loose_add(kind)
             made[f"loose_mul_{name}"] = _loose_mul(kind)
     function: Callable[..., Any]

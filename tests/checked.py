@@ -105,6 +105,29 @@ def _store(memory: Memory, dtype: str) -> Callable[[Any, Any, Any], None]:
     return store
 
 
+def _vectors(memory: Memory, dtype: str) -> dict[str, Any]:
+    """The vocabulary for vectors of the longest registers, as arrays."""
+    lanes = 64 // SIZES[dtype]
+    load, store = _load(memory, dtype), _store(memory, dtype)
+
+    def load_all(base: Any, index: Any) -> NDArray[Any]:
+        return np.array([load(base, int(index) + lane) for lane in range(lanes)], dtype)
+
+    def store_some(base: Any, index: Any, value: NDArray[Any], count: Any) -> None:
+        for lane in range(min(lanes, int(count))):
+            store(base, int(index) + lane, value[lane])
+
+    return {
+        f"lanes_{dtype}": lanes,
+        f"vset_{dtype}": lambda value: np.full(lanes, value, dtype),
+        f"vld_{dtype}": load_all,
+        f"vst_{dtype}": store_some,
+        f"vadd_{dtype}": lambda a, b: a + b,
+        f"vadd_product_{dtype}": lambda total, a, b: total + a * b,
+        f"vadd_product_exact_{dtype}": lambda total, a, b: total + a * b,
+    }
+
+
 def _converted(value: Any, dtype: str) -> Any:
     """The value in a dtype as hardware converts: no errors, whole numbers wrap."""
     kind = np.dtype(dtype)
@@ -132,6 +155,7 @@ def vocabulary(memory: Memory) -> dict[str, Any]:
     for name in ("float64", "float32"):
         made[f"loose_add_{name}"] = lambda a, b: a + b
         made[f"loose_mul_{name}"] = lambda a, b: a * b
+        made |= _vectors(memory, name)
     for name, found in native.vocabulary().items():
         if name not in made:
             made[name] = _stand_in(name, found, made)

@@ -10,8 +10,9 @@ import numpy as np
 from flour.check import fitted, vector
 from flour.errors import ParameterError
 from flour.op import Arity, Array, Bound, Columns, Op
+from flour.product import multiply, product
 from flour.sparse import Sparse
-from flour.types import Type, Vector, promote
+from flour.types import FLOATS, Type, Vector, promote
 
 if TYPE_CHECKING:
     from flour.emission import Column, Emitter, RowValue, VectorValue
@@ -105,13 +106,20 @@ class Linear(Op):
         (x,) = inputs
         assert isinstance(x.type, Vector)
         dtype = self._dtype(x.type.dtype)
+        if dtype in FLOATS:
+            multiply(e, x, product(self.weights, self.bias, dtype), out)
+        else:
+            self._whole_numbers(e, x, out, dtype)
+
+    def _whole_numbers(self, e: Emitter, x: Column, out: Column, dtype: str) -> None:
+        """Whole numbers by whole weights."""
+        assert isinstance(x.type, Vector)
         weights = e.address(_transposed(self.weights), dtype)
         with e.loop(e.rows) as i:
             source = e.var(x.row(i), "r")
             target = e.var(out.row(i), "w")
             with e.loop(out.size) as o:
-                start = e.at(self.bias, o, dtype) if len(self.bias) else "0.0"
-                e.store(target, o, start, dtype)
+                e.store(target, o, e.at(self.bias, o, dtype) if len(self.bias) else "0", dtype)
             with e.loop(x.size) as j:
                 loaded = e.load(source, j, x.type.dtype, constant=True)
                 value = e.let(e.cast(loaded, x.type.dtype, dtype), dtype).expr
