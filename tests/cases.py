@@ -22,6 +22,7 @@ from flour.op import Op
 from flour.ops import (
     bayes,
     binary,
+    csv,
     categorise,
     cluster,
     discretise,
@@ -41,11 +42,12 @@ from flour.ops import (
     source,
     storage,
     structure,
+    text,
     unary,
     vote,
 )
 from flour.sparse import Sparse
-from flour.types import Category, Record, Scalar, Text, Type, Vector
+from flour.types import Category, Record, Scalar, Text, Tokens, Type, Vector
 from tests import ensembles
 from tests.columns import draw
 
@@ -186,6 +188,22 @@ CASES: list[Case] = [
     *rows(vote.Share(), 5, **DOT),
     *rows(vote.WeightedMedian(positive(7)), 7),
     Case(vote.Duels(4), (Vector(6, "int64"), Vector(6)), odd=False),
+    # --- flour/ops/text.py, flour/ops/csv.py
+    Case(text.Lower(), (Text(),), native=False),
+    Case(text.StripAccents(), (Text(),), native=False),
+    Case(text.StripAccents(ascii=True), (Text(),), native=False),
+    Case(text.Tokenize(), (Text(),), native=False),
+    Case(text.Split(" "), (Text(),), native=False),
+    Case(text.DropWords(["a", ""]), (Tokens(),), native=False),
+    Case(text.Phrases(1, 2), (Tokens(),), native=False),
+    Case(text.Runs(1, 3), (Text(),), native=False),
+    Case(text.WordNgrams(["a", "a café", "日本"], 1, 2), (Tokens(),), native=False),
+    Case(text.CharNgrams(["a", "日本", "n", "İ"], 1, 2), (Text(),), native=False),
+    Case(text.CharNgrams([" a", "g "], 2, 2, within_words=True), (Text(),), native=False),
+    Case(text.Hashing(16), (Tokens(),), native=False),
+    *rows(text.Damp(), 4, **FUNCTION),
+    *sparse(text.Damp(), 4, **FUNCTION),
+    Case(csv.ParseCsv(("t",), (Category(),), ";"), (Text(),), native=False, odd=False),
     # --- flour/ops/elementwise.py
     *rows(elementwise.Subtract(normal(8)), 8),
     *scalars(elementwise.Subtract(normal(1))),

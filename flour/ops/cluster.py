@@ -1,0 +1,167 @@
+"""Clusterers that know their clusters: the nearest centre, or a walk down a tree of pairs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from flour.adapters import adapts, declines
+from flour.check import expect, fitted, vector
+from flour.errors import ParameterError
+from flour.op import Arity, Array, Columns, Op
+from flour.types import Scalar, Type
+
+if TYPE_CHECKING:
+    from flour.emission import Emitter, RowValue, VectorValue
+    from flour.flow import Flow
+    from flour.sklearn import Importer
+
+
+class Descend(Op):
+    """The leaf a row reaches: at node j it goes right if column j is above zero, else left.
+
+    `left` and `right` hold the number of the next node, or -1 - leaf. Children come after parents.
+    """
+
+    left: Array
+    right: Array
+    arity = Arity.AGGREGATE
+
+    def check(self) -> None:
+        count = np.arange(len(self.left))
+        for table in (self.left, self.right):
+            side: Any = table.array
+            forward = side.shape == count.shape and np.all((side < 0) | (side > count))
+            if not forward or not len(count) or np.any(side >= len(count)):
+                raise ParameterError("the children of a node are leaves or come after it")
+
+    def infer(self, x: Type) -> Scalar:
+        kind = vector(x, "descend")
+        fitted(len(self.left), kind, "descend")
+        expect(kind.dtype != "bool", "descend compares numbers with zero")
+        return Scalar("int64")
+
+    def reference(self, x: Columns) -> Columns:
+        left, right = self.left.array.astype(np.int64), self.right.array.astype(np.int64)
+        rows, place = np.arange(len(x)), np.zeros(len(x), np.int64)
+        for _ in range(len(left)):
+            node = np.maximum(place, 0)
+            after = np.where(x[rows, node] > 0, right[node], left[node])
+            place = np.where(place < 0, place, after)
+        return -1 - place
+
+    def emit(self, e: Emitter, x: VectorValue) -> RowValue:
+        at, place = e.indexable(x), e.var("0")
+        with e.block(f"while {place} >= 0:"):
+            right, left = (e.at(side, place, "int64") for side in (self.right, self.left))
+            e.line(f"{place} = {right} if {at(place)} > 0 else {left}")
+        return e.let(f"-1 - {place}", "int64")
+
+
+def _numbers(count: int) -> Any:
+    """Cluster numbers as k-means gives them."""
+    return np.arange(count, dtype=np.int32)
+
+
+def _squared_lengths(points: Any) -> Any:
+    return np.einsum("ij,ij->i", points, points)
+
+
+# --- k-means --------------------------------------------------------------------------------------
+
+
+@adapts("sklearn.cluster.KMeans", "sklearn.cluster.MiniBatchKMeans")
+def _k_means(fit: Any, x: Flow, to: Importer) -> dict[str, Flow]:
+    x, centres = to.floats(x), fit.cluster_centers_
+    # The row's own length is the same for every centre, so the library leaves it out.
+    nearness = x.linear(-2 * centres, _squared_lengths(centres))
+    label = nearness.arg_min().take(_numbers(len(centres)))
+    return {"label": label, "distances": x.squared_distances(centres).sqrt()}
+
+
+class _Walk(NamedTuple):
+    """The inner nodes of a bisecting tree, parents first."""
+
+    pairs: list[Any]
+    left: list[int]
+    right: list[int]
+
+
+@adapts("sklearn.cluster.BisectingKMeans")
+def _bisecting(fit: Any, x: Flow, to: Importer) -> dict[str, Flow]:
+    x, walk = to.floats(x), _Walk([], [], [])
+    _bisect(fit._bisecting_tree, getattr(fit, "_X_mean", None), walk)
+    distances = x.squared_distances(fit.cluster_centers_).sqrt()
+    if not walk.pairs:
+        only = np.array([fit._bisecting_tree.label], np.int32)
+        return {"label": x.fill(only, scalar=True), "distances": distances}
+    pairs = np.concatenate(walk.pairs)
+    nearness = x.linear(-2 * pairs, _squared_lengths(pairs))
+    even, odd = np.arange(0, len(pairs), 2), np.arange(1, len(pairs), 2)
+    further = nearness.select(even) - nearness.select(odd)
+    leaf = further.descend(walk.left, walk.right)
+    return {"label": leaf.take(_numbers(len(fit.cluster_centers_))), "distances": distances}
+
+
+def _bisect(node: Any, mean: Any, walk: _Walk) -> int:
+    """Note down a node and those below; where it is, or -1 - its label for a leaf."""
+    if node.left is None:
+        return -1 - int(node.label)
+    place = len(walk.pairs)
+    centres = np.vstack((node.left.center, node.right.center))
+    if mean is not None:
+        centres += mean
+    walk.pairs.append(centres)
+    walk.left.append(0)
+    walk.right.append(0)
+    walk.left[place] = _bisect(node.left, mean, walk)
+    walk.right[place] = _bisect(node.right, mean, walk)
+    return place
+
+
+# --- the nearest of some points -------------------------------------------------------------------
+
+
+def _nearest_centre(x: Flow, centres: Any, to: Importer) -> Flow:
+    """The number of the nearest centre; the choice is made in float64."""
+    return to.floats(x).squared_distances(centres.astype(np.float64)).arg_min()
+
+
+@adapts("sklearn.cluster.Birch")
+def _birch(fit: Any, x: Flow, to: Importer) -> dict[str, Flow]:
+    label = _nearest_centre(x, fit.subcluster_centers_, to).take(fit.subcluster_labels_)
+    distances = to.floats(x).squared_distances(fit.subcluster_centers_).sqrt()
+    return {"label": label, "distances": distances}
+
+
+@adapts("sklearn.cluster.MeanShift")
+def _mean_shift(fit: Any, x: Flow, to: Importer) -> dict[str, Flow]:
+    return {"label": _nearest_centre(x, fit.cluster_centers_, to)}
+
+
+@adapts("sklearn.cluster.AffinityPropagation")
+def _affinity(fit: Any, x: Flow, to: Importer) -> dict[str, Flow]:
+    to.need(fit.affinity == "euclidean", "precomputed affinities cannot label new rows")
+    centres = fit.cluster_centers_
+    if not centres.shape[0]:
+        return {"label": to.matrix(x).fill([-1], scalar=True)}
+    dense = centres.toarray() if hasattr(centres, "toarray") else centres
+    return {"label": _nearest_centre(x, dense, to)}
+
+
+declines(
+    "refused: it only labels the rows it was fitted on",
+    *(
+        f"sklearn.cluster.{name}"
+        for name in (
+            "AgglomerativeClustering",
+            "DBSCAN",
+            "HDBSCAN",
+            "OPTICS",
+            "SpectralBiclustering",
+            "SpectralClustering",
+            "SpectralCoclustering",
+        )
+    ),
+)

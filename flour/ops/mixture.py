@@ -1,0 +1,136 @@
+"""Mixtures of Gaussians: log-densities of every component, then shares."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from flour.adapters import adapts
+from flour.check import expect, is_float, vector
+from flour.errors import ParameterError
+from flour.op import Arity, Columns, Op
+from flour.ops.reduce import zero
+from flour.types import Type, Vector
+
+if TYPE_CHECKING:
+    from flour.emission import Emitter, RowValue, VectorValue
+    from flour.flow import Flow
+    from flour.sklearn import Importer
+
+
+class SumRuns(Op):
+    """The sum of every `run` consecutive columns."""
+
+    run: int
+    arity = Arity.AGGREGATE
+
+    def check(self) -> None:
+        if self.run < 1:
+            raise ParameterError("a run has at least one column", found=str(self.run))
+
+    def infer(self, x: Type) -> Vector:
+        kind = vector(x, "sum_runs")
+        expect(is_float(kind), f"sum_runs adds floats, got {kind}", "call as_float() first")
+        expect(kind.width % self.run == 0, f"{kind.width} columns are not runs of {self.run}")
+        return Vector(kind.width // self.run, kind.dtype)
+
+    def reference(self, x: Columns) -> Columns:
+        return x.reshape(len(x), x.shape[1] // self.run, self.run).sum(axis=2)
+
+    def emit(self, e: Emitter, x: VectorValue) -> RowValue:
+        at, run = e.indexable(x), e.size(self.run)
+
+        def total(o: str) -> str:
+            made = e.var(zero(x.dtype))
+            with e.loop(run) as j:
+                e.add(made, at(f"({o} * {run} + {j})"), x.dtype)
+            return made
+
+        return e.dense(x.dtype, x.width // self.run, total)
+
+
+@adapts("sklearn.mixture.GaussianMixture")
+def _mixture(fit: Any, x: Flow, to: Importer) -> dict[str, Flow]:
+    return _shares(_densities(fit, x, to).add(np.log(fit.weights_)))
+
+
+@adapts("sklearn.mixture.BayesianGaussianMixture")
+def _bayesian_mixture(fit: Any, x: Flow, to: Importer) -> dict[str, Flow]:
+    from scipy.special import digamma
+
+    width = fit.means_.shape[1]
+    spread = 0.5 * (fit.degrees_of_freedom_ - np.arange(0, width)[:, None])
+    log_lambda = width * np.log(2.0) + np.sum(digamma(spread), 0)
+    logs = _densities(fit, x, to)
+    logs = logs.subtract(0.5 * width * np.log(fit.degrees_of_freedom_))
+    logs = logs.add(0.5 * (log_lambda - width / fit.mean_precision_))
+    # What the weights are expected to be is a function of fitted numbers alone.
+    return _shares(logs.add(fit._estimate_log_weights()))
+
+
+def _shares(logs: Flow) -> dict[str, Flow]:
+    """Labels and probabilities from the log-densities times weights."""
+    probabilities = (logs - logs.log_sum_exp()).exp()
+    return {"label": logs.arg_max(), "probabilities": probabilities}
+
+
+def _densities(fit: Any, x: Flow, to: Importer) -> Flow:
+    """The logarithm of every component's density at x."""
+    width = fit.means_.shape[1]
+    made = _FORMS[fit.covariance_type](fit, x, to).add(width * math.log(2 * math.pi))
+    # The answer is as wide as the fitted numbers, whatever the data is.
+    return made.multiply(-0.5).cast(_dtype(fit)).add(_log_determinants(fit))
+
+
+def _dtype(fit: Any) -> str:
+    return str(np.result_type(fit.means_, fit.precisions_cholesky_).name)
+
+
+def _log_determinants(fit: Any) -> Any:
+    """Half the logarithm of the determinant of every component's precision."""
+    roots, width = fit.precisions_cholesky_, fit.means_.shape[1]
+    if fit.covariance_type == "full":
+        return np.sum(np.log(roots.reshape(len(roots), -1)[:, :: width + 1]), axis=1)
+    if fit.covariance_type == "tied":
+        return np.sum(np.log(np.diagonal(roots)))
+    if fit.covariance_type == "diag":
+        return np.sum(np.log(roots), axis=1)
+    return width * np.log(roots)
+
+
+def _turned(fit: Any, x: Flow, to: Importer, roots: list[Any]) -> Flow:
+    """|(x - mean) @ root|^2 for every component, kept in the data's own float width."""
+    weights = np.concatenate([root.T for root in roots])
+    offsets = [mean @ root for mean, root in zip(fit.means_, roots, strict=True)]
+    wide = to.promoted(x, fit.means_, fit.precisions_cholesky_)
+    away = wide.linear(weights, -np.concatenate(offsets)).square()
+    return away.sum_runs(fit.means_.shape[1]).cast_like(to.floats(x))
+
+
+def _full(fit: Any, x: Flow, to: Importer) -> Flow:
+    return _turned(fit, x, to, list(fit.precisions_cholesky_))
+
+
+def _tied(fit: Any, x: Flow, to: Importer) -> Flow:
+    return _turned(fit, x, to, [fit.precisions_cholesky_] * len(fit.means_))
+
+
+def _diag(fit: Any, x: Flow, to: Importer) -> Flow:
+    # Squares are taken in the data's own float width, as the library takes them.
+    precisions, x = fit.precisions_cholesky_**2, to.floats(x)
+    constant = np.sum(fit.means_**2 * precisions, axis=1)
+    crossed = x.linear(-2.0 * (fit.means_ * precisions), []).add(constant)
+    return crossed + x.square().linear(precisions, [])
+
+
+def _spherical(fit: Any, x: Flow, to: Importer) -> Flow:
+    precisions, x = fit.precisions_cholesky_**2, to.floats(x)
+    constant = np.sum(fit.means_**2, axis=1) * precisions
+    crossed = x.linear(-2.0 * fit.means_, []).multiply(precisions).add(constant)
+    length = x.square().sum()
+    return crossed + length.as_vector().linear(precisions[:, None], [])
+
+
+_FORMS = {"full": _full, "tied": _tied, "diag": _diag, "spherical": _spherical}
