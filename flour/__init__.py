@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from flour.errors import FlourError
 from flour.flow import Flow, outputs
-from flour.sources import category, concat, record, scalar, text, vector
+from flour.sources import category, concat, csv, record, scalar, text, tokens, vector
 from flour.types import Category, Record, Scalar, Text, Tokens, Type, Vector
 
 if TYPE_CHECKING:
@@ -34,11 +34,13 @@ __all__ = [
     "Vector",
     "category",
     "concat",
+    "csv",
     "from_sklearn",
     "outputs",
     "record",
     "scalar",
     "text",
+    "tokens",
     "vector",
 ]
 

@@ -104,7 +104,7 @@ def _column(data: Data, kind: Type, path: str) -> Columns:
         case Text():
             return _texts(data, path)
         case Tokens():
-            return [list(map(str, words)) for words in data]
+            return [_words(words, f"{path}[{i}]") for i, words in enumerate(data)]
 
 
 # --- vectors ----------------------------------------------------------------------------------
@@ -291,6 +291,17 @@ def _texts(data: Data, path: str) -> NDArray[Any]:
         if not isinstance(value, str):
             raise WrongDtype("expected text", where=f"{path}[{i}]", found=type(value).__name__)
     return column.astype(object)
+
+
+def _words(words: Data, path: str) -> list[str]:
+    """One row's words; a document in their place was not cut into words yet."""
+    if isinstance(words, str) or not all(isinstance(word, str) for word in words):
+        found = type(words).__name__
+        raise WrongDtype("expected a list of words", where=path, found=found, hint=_WORDS)
+    return list(words)
+
+
+_WORDS = "one list of strings per row; for whole documents start from flour.text() and tokenize()"
 
 
 def _strings(values: NDArray[Any], path: str) -> NDArray[Any]:

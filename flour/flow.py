@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 from numpy.typing import ArrayLike
 
 from flour.errors import FlourError, ParameterError, TypeMismatch
-from flour.fluent import Fluent
 from flour.node import Node, node, rebuild, topological
 from flour.op import Op
 from flour.ops.source import Source
 from flour.provenance import Origin, here
+from flour.shorthands import Shorthands
 from flour.types import Record, Scalar, Type, Vector
 from objectstore.digest import combine
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from oven import Plan
 
 
-class Flow(Fluent):
+class Flow(Shorthands):
     """A typed dataflow program with named outputs; most have one, and can be chained further.
 
     Nothing runs until `reference(data)` (numpy, the definition) or `plan()` (native code).

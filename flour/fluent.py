@@ -52,6 +52,13 @@ class Fluent:
         """1 where x > threshold, else 0, in x's own dtype."""
         return self._apply("Binarize", (), threshold=threshold)
 
+    def bins(self, edges: ArrayLike, starts: ArrayLike) -> Flow:
+        """How many of its column's edges a number has reached (int64): edge <= x; NaN reaches all.
+
+        Column j's edges are edges[starts[j]:starts[j + 1]], ascending.
+        """
+        return self._apply("Bins", (), edges=edges, starts=starts)
+
     def box_cox(self, exponents: ArrayLike) -> Flow:
         """The Box-Cox power transform with an exponent for each column, in float64; NaN below zero."""
         return self._apply("BoxCox", (), exponents=exponents)
@@ -297,6 +304,13 @@ class Fluent:
         """
         return self._apply("LogSumExp", ())
 
+    def look_up(self, table: ArrayLike, starts: ArrayLike, other: ArrayLike) -> Flow:
+        """The entry of each column's own table for its code; `other` for a code out of range.
+
+        Column j's table is table[starts[j]:starts[j + 1]].
+        """
+        return self._apply("LookUp", (), table=table, starts=starts, other=other)
+
     def lower(self) -> Flow:
         """The document in lower case, by Unicode's full rules (which may change its length)."""
         return self._apply("Lower", ())
@@ -337,8 +351,15 @@ class Fluent:
         """The length of the vector: l1, l2 or max norm (the largest magnitude)."""
         return self._apply("Norm", (), kind=kind)
 
+    def one_hot(self, starts: ArrayLike, dtype: str = "float64") -> Flow:
+        """A one in the column of each code, zeros elsewhere (sparse); none for a code out of range.
+
+        Code c of input column j is output column starts[j] + c, up to starts[j + 1].
+        """
+        return self._apply("OneHot", (), starts=starts, dtype=dtype)
+
     def one_if_tiny(self, epsilons: float) -> Flow:
-        """x, or 1 where x is below `epsilons` of its float width (or is 0): what is safe to divide by."""
+        """x, or 1 where x is 0 or below `epsilons` of its float width: safe to divide by."""
         return self._apply("OneIfTiny", (), epsilons=epsilons)
 
     def one_minus(self) -> Flow:
@@ -352,6 +373,15 @@ class Fluent:
         """
         return self._apply("Over", (y,))
 
+    def parse_csv(
+        self, labels: tuple[str, ...], kinds: tuple[object, ...], separator: str = ","
+    ) -> Flow:
+        """One CSV record per row as named columns; quoting as RFC 4180 has it.
+
+        An empty field is a missing number (NaN) in a column of floats, and None in one of categories.
+        """
+        return self._apply("ParseCsv", (), labels=labels, kinds=kinds, separator=separator)
+
     def phrases(self, low: int = 1, high: int = 1) -> Flow:
         """All phrases of `low` to `high` words, as words themselves."""
         return self._apply("Phrases", (), low=low, high=high)
@@ -359,6 +389,16 @@ class Fluent:
     def plus(self, y: Flow) -> Flow:
         """x + y of two flows; a scalar meets every column."""
         return self._apply("Plus", (y,))
+
+    def products(
+        self, left: ArrayLike, right: ArrayLike, skip: int = 0, *, bias: bool = False
+    ) -> Flow:
+        """The columns, then the product of terms left[i] and right[i] for each i; `skip` are left out.
+
+        Terms are numbered as they are made, the columns first, so that a cube is a square times a
+        column. With `bias` a one comes ahead of the terms that are kept.
+        """
+        return self._apply("Products", (), left=left, right=right, skip=skip, bias=bias)
 
     def proportions(self) -> Flow:
         """x over its row sum; a row that sums to zero becomes equal shares."""
@@ -397,7 +437,7 @@ class Fluent:
         return self._apply("Share", ())
 
     def sigmoid(self) -> Flow:
-        """1 / (1 + exp(-x)), computed so that neither tail overflows."""
+        """1 / (1 + exp(-x)), zero where exp(-x) overflows: scipy's expit to the last bits."""
         return self._apply("Sigmoid", ())
 
     def sign(self) -> Flow:
@@ -523,5 +563,5 @@ class Fluent:
         return self._apply("WordNgrams", (), vocabulary=vocabulary, low=low, high=high, dtype=dtype)
 
     def yeo_johnson(self, exponents: ArrayLike) -> Flow:
-        """The Yeo-Johnson power transform with an exponent for each column, in the wider float width."""
+        """The Yeo-Johnson power transform, an exponent for each column, in the wider float width."""
         return self._apply("YeoJohnson", (), exponents=exponents)

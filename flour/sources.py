@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from flour.errors import ParameterError
 from flour.flow import Flow, source
-from flour.types import Category, Record, Scalar, Text, Type, Vector
+from flour.types import Category, Record, Scalar, Text, Tokens, Type, Vector
 
 
 def vector(name: str, width: int, dtype: str = "float64", *, sparse: bool = False) -> Flow:
@@ -29,9 +29,19 @@ def text(name: str = "text") -> Flow:
     return source(name, Text())
 
 
+def tokens(name: str = "tokens") -> Flow:
+    """An input of one list of words per row."""
+    return source(name, Tokens())
+
+
 def record(name: str, fields: Mapping[str, Type]) -> Flow:
     """An input of named columns: record["age"] is one of them."""
     return source(name, Record(tuple(fields.items())))
+
+
+def csv(columns: Mapping[str, Type], separator: str = ",", name: str = "csv") -> Flow:
+    """An input of one CSV record per row, as a record of named columns."""
+    return source(name, Text()).parse_csv(tuple(columns), tuple(columns.values()), separator)
 
 
 def concat(*flows: Flow) -> Flow:

@@ -159,12 +159,9 @@ def to_data(kind: Type) -> list[Any]:
 def from_data(data: Any) -> Type:
     """The type described by `to_data`; anything else is a DamagedProgram."""
     match data:
-        case ["Record", list(fields), bool(positional)]:
+        case ["Record", list(fields), bool(positional), *rest] if len(rest) < 2:
             pairs = tuple((_name(pair), from_data(pair[1])) for pair in fields)
-            return Record(pairs, positional)
-        case ["Record", list(fields), bool(positional), list(unread)]:
-            pairs = tuple((_name(pair), from_data(pair[1])) for pair in fields)
-            return Record(pairs, positional, _names(unread))
+            return Record(pairs, positional, _names(rest[0]) if rest else ())
         case ["Vector", int(width), str(dtype), bool(sparse)] if (
             dtype in DTYPES and 0 <= width <= MAX_WIDTH and not isinstance(width, bool)
         ):
@@ -186,7 +183,7 @@ def _name(pair: Any) -> str:
     raise DamagedProgram("a record's field is a name and a type", found=repr(pair)[:80])
 
 
-def _names(data: list[Any]) -> tuple[str, ...]:
-    if all(isinstance(name, str) for name in data):
+def _names(data: Any) -> tuple[str, ...]:
+    if isinstance(data, list) and all(isinstance(name, str) for name in data):
         return tuple(data)
     raise DamagedProgram("column names are strings", found=repr(data)[:80])

@@ -55,6 +55,9 @@ def assert_close(got: Any, want: Any, tolerance: float, what: str = "") -> None:
         for name in want:
             assert_close(got[name], want[name], tolerance, f"{what}.{name}")
         return
+    if isinstance(want, list):
+        assert got == want, what
+        return
     got, want = np.asarray(densify(got)), np.asarray(densify(want))
     assert got.shape == want.shape, f"{what}: shape {got.shape}, expected {want.shape}"
     assert got.dtype == want.dtype, f"{what}: dtype {got.dtype}, expected {want.dtype}"

@@ -9,7 +9,7 @@ import oven
 from flour.flow import Flow, source
 from flour.ops.source import Source
 from flour.reference import evaluate
-from flour.sparse import densify
+from flour.sparse import Sparse, densify
 from oven.plan import Plan
 from tests.cases import CASES, Case
 from tests.columns import assert_close
@@ -57,8 +57,8 @@ def test_a_row_alone_answers_as_among_others(case: Case) -> None:
 def _row(value: object, row: int) -> object:
     if isinstance(value, dict):
         return {name: _row(column, row) for name, column in value.items()}
-    from flour.sparse import Sparse
-
+    if isinstance(value, list):
+        return value[row : row + 1]
     if isinstance(value, Sparse):
         return Sparse.of(value.toarray()[row : row + 1])
     return np.asarray(value, dtype=getattr(value, "dtype", object))[row : row + 1]

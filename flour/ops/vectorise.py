@@ -1,0 +1,109 @@
+"""scikit-learn's text vectorisers as chains of text operators."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from flour.adapters import adapts, declines
+from flour.types import Scalar, Tokens, Vector
+
+if TYPE_CHECKING:
+    from flour.flow import Flow
+    from flour.sklearn import Importer
+
+
+def _document(fit: Any, x: Flow, to: Importer) -> Flow:
+    """The text after the vectoriser's own cleaning."""
+    to.need(fit.input == "content", f"input={fit.input!r} reads files while predicting")
+    to.need(fit.preprocessor is None, "a preprocessor of your own cannot be translated")
+    to.need(not callable(fit.analyzer), "an analyzer of your own cannot be translated")
+    to.need(not callable(fit.strip_accents), "a function for strip_accents cannot be translated")
+    if isinstance(x.type, Vector) and x.type.width == 1:
+        x = x.element(0)
+    if fit.lowercase:
+        x = x.lower()
+    return x.strip_accents(ascii=fit.strip_accents == "ascii") if fit.strip_accents else x
+
+
+def _words(fit: Any, x: Flow, to: Importer) -> Flow:
+    """The document's words without stop words."""
+    to.need(
+        fit.tokenizer is None,
+        "a tokenizer of your own cannot be translated",
+        "say it as token_pattern=, a regular expression",
+    )
+    found = x.tokenize(fit.token_pattern)
+    stop = fit.get_stop_words()
+    return found.drop_words(sorted(stop)) if stop else found
+
+
+def _counts(fit: Any, x: Flow, to: Importer) -> Flow:
+    """How often each term of the vocabulary occurs."""
+    x = _document(fit, x, to)
+    terms = sorted(fit.vocabulary_, key=fit.vocabulary_.__getitem__)
+    dtype, (low, high) = str(np.dtype(fit.dtype).name), fit.ngram_range
+    if fit.analyzer == "word":
+        found = _words(fit, x, to).word_ngrams(terms, low, high, dtype)
+    else:
+        found = x.char_ngrams(terms, low, high, within_words=fit.analyzer == "char_wb", dtype=dtype)
+    return found.binarize(0.0) if fit.binary else found
+
+
+def _weighted(fit: Any, x: Flow) -> Flow:
+    """Counts damped, weighed by how rare each term is, and brought to length one."""
+    if fit.sublinear_tf:
+        x = x.damp()
+    if fit.use_idf:
+        x = x.multiply(fit.idf_)
+    return x / x.norm(fit.norm).one_if_tiny(0.0) if fit.norm else x
+
+
+@adapts("sklearn.feature_extraction.text.CountVectorizer")
+def _count(fit: Any, x: Flow, to: Importer) -> Flow:
+    return _counts(fit, x, to)
+
+
+@adapts("sklearn.feature_extraction.text.TfidfVectorizer")
+def _tfidf(fit: Any, x: Flow, to: Importer) -> Flow:
+    return _weighted(fit._tfidf, _counts(fit, x, to).as_float())
+
+
+@adapts("sklearn.feature_extraction.text.TfidfTransformer")
+def _tfidf_transformer(fit: Any, x: Flow, to: Importer) -> Flow:
+    # The library makes a sparse matrix of whatever it gets.
+    return _weighted(fit, to.floats(x).to_sparse())
+
+
+@adapts("sklearn.feature_extraction.text.HashingVectorizer")
+def _hashing(fit: Any, x: Flow, to: Importer) -> Flow:
+    x, (low, high) = _document(fit, x, to), fit.ngram_range
+    if fit.analyzer == "word":
+        words = _words(fit, x, to).phrases(low, high)
+    else:
+        words = x.runs(low, high, within_words=fit.analyzer == "char_wb")
+    dtype = str(np.dtype(fit.dtype).name)
+    found = words.hashing(fit.n_features, signed=fit.alternate_sign, binary=fit.binary, dtype=dtype)
+    return found / found.norm(fit.norm).one_if_tiny(0.0) if fit.norm else found
+
+
+@adapts("sklearn.feature_extraction.FeatureHasher")
+def _feature_hasher(fit: Any, x: Flow, to: Importer) -> Flow:
+    to.need(
+        fit.input_type == "string" and isinstance(x.type, Tokens | Scalar),
+        f"FeatureHasher(input_type={fit.input_type!r}) takes rows of any keys, no columns",
+        'use input_type="string", or columns and an encoder',
+    )
+    dtype = str(np.dtype(fit.dtype).name)
+    return x.hashing(fit.n_features, signed=fit.alternate_sign, dtype=dtype)
+
+
+declines(
+    "planned: its rows are mappings of any keys, for which there is no column type yet",
+    "sklearn.feature_extraction.DictVectorizer",
+)
+declines(
+    "refused: it cuts random pieces out of pictures, one row becomes many",
+    "sklearn.feature_extraction.image.PatchExtractor",
+)
