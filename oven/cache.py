@@ -215,7 +215,7 @@ def _keep(digest: str, symbol: bytes, code: bytes) -> None:
         temporary.chmod(0o644)  # whatever the umask: nobody else may write
         temporary.replace(path)
     except OSError:
-        temporary.unlink(missing_ok=True)
+        _drop(temporary)
         return
     _look_at_size()
 

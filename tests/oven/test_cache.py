@@ -1,0 +1,317 @@
+"""The code cache: shared by processes, safe against crashes, damage and strangers."""
+
+from __future__ import annotations
+
+import os
+import stat
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import flour
+import oven
+from oven import cache, vetting
+from oven.errors import CompileError
+from oven.native import compile_source
+
+ROOT = Path(__file__).parent.parent.parent
+SOURCE = """\
+def probe(params, io, n, scratch):
+    return n + {number}
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """An empty cache, and a process that remembers nothing."""
+    place = tmp_path / "code"
+    monkeypatch.setenv("PRETZEL_CACHE", str(place))
+    monkeypatch.setattr(cache, "_addresses", {})
+    monkeypatch.setattr(cache, "_writes", 0)
+    monkeypatch.setattr(cache, "counters", cache.Counters())
+    yield place
+    place.chmod(0o700) if place.exists() else None
+
+
+def address(number: int = 1) -> int:
+    return cache.address(SOURCE.format(number=number), "probe")
+
+
+def entry(folder: Path, number: int = 1) -> Path:
+    digest = cache.key(SOURCE.format(number=number))
+    return folder / digest[:2] / f"{digest}.o"
+
+
+def forget() -> None:
+    cache._addresses.clear()
+
+
+def counts() -> tuple[int, int, int, int]:
+    found = cache.counters
+    return found.compiled, found.from_disk, found.from_memory, found.rebuilt
+
+
+@pytest.mark.usefixtures("folder")
+def test_code_is_compiled_once_and_remembered() -> None:
+    first = address()
+    assert address() == first
+    assert counts() == (1, 0, 1, 0)
+    forget()
+    assert address() == first, "the machine code of this name is loaded already"
+    assert counts() == (1, 1, 1, 0)
+
+
+def test_the_directory_is_private(folder: Path) -> None:
+    address()
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    assert not stat.S_IMODE(entry(folder).stat().st_mode) & 0o022
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda _: b"",
+        lambda raw: raw[:20],
+        lambda raw: raw[:-1],
+        lambda raw: raw + b"\0",
+        lambda raw: b"X" + raw[1:],
+        lambda raw: raw[:-40] + bytes([raw[-40] ^ 1]) + raw[-39:],
+        lambda raw: raw[:8] + bytes(16) + raw[24:],
+    ],
+    ids=["empty", "header", "cut", "longer", "magic", "bit", "checksum"],
+)
+def test_a_damaged_entry_is_built_again(folder: Path, damage: object) -> None:
+    address(2)
+    path = entry(folder, 2)
+    whole = path.read_bytes()
+    path.write_bytes(damage(whole))  # type: ignore[operator]  # a function of bytes
+    forget()
+    assert address(2)
+    assert counts() == (2, 0, 0, 1)
+    assert cache._parse(path.read_bytes(), f"probe_{path.stem}") is not None
+
+
+def test_another_functions_entry_is_not_taken_for_ours(folder: Path) -> None:
+    address(3)
+    address(4)
+    entry(folder, 3).write_bytes(entry(folder, 4).read_bytes())
+    forget()
+    address(3)
+    assert counts() == (3, 0, 0, 1)
+
+
+def test_two_functions_of_one_name_do_not_meet(folder: Path) -> None:
+    assert address(5) != address(6)
+    five, six = (entry(folder, number).read_bytes() for number in (5, 6))
+    assert cache.key(SOURCE.format(number=5)).encode() in five
+    assert cache.key(SOURCE.format(number=6)).encode() in six
+
+
+@pytest.mark.parametrize("mode", [0o777, 0o770, 0o702])
+def test_a_directory_others_can_write_to_is_not_used(folder: Path, mode: int) -> None:
+    address(7)
+    forget()
+    folder.chmod(mode)
+    cache._warn.cache_clear()
+    with pytest.warns(RuntimeWarning, match="others can write"):
+        address(7)
+    assert counts()[:2] == (2, 0)
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_directory_of_somebody_else_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    address(8)
+    forget()
+    monkeypatch.setattr(os, "geteuid", lambda: 4321)
+    monkeypatch.setattr(cache, "_ours", lambda found: found.st_uid == 4321)
+    cache._warn.cache_clear()
+    with pytest.warns(RuntimeWarning, match="is not used"):
+        address(8)
+    assert counts()[:2] == (2, 0)
+
+
+def test_an_entry_others_could_have_written_is_built_again(folder: Path) -> None:
+    address(9)
+    entry(folder, 9).chmod(0o666)
+    forget()
+    address(9)
+    assert counts() == (2, 0, 0, 1)
+
+
+def test_a_link_in_the_place_of_an_entry_is_not_followed(folder: Path, tmp_path: Path) -> None:
+    address(10)
+    path = entry(folder, 10)
+    path.rename(tmp_path / "elsewhere")
+    path.symlink_to(tmp_path / "elsewhere")
+    forget()
+    address(10)
+    assert counts()[:2] == (2, 0)
+
+
+def test_a_pipe_in_the_place_of_an_entry_does_not_hang(folder: Path) -> None:
+    address(11)
+    path = entry(folder, 11)
+    path.unlink()
+    os.mkfifo(path)
+    forget()
+    address(11)
+    assert counts()[:2] == (2, 0)
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_place_that_cannot_be_written_costs_only_speed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_text("not a directory", encoding="utf-8")
+    monkeypatch.setenv("PRETZEL_CACHE", str(tmp_path / "file" / "code"))
+    assert address(12)
+    assert counts() == (1, 0, 0, 0)
+
+
+def test_the_least_used_entries_are_dropped_first(folder: Path) -> None:
+    for number in range(20, 25):
+        address(number)
+        os.utime(entry(folder, number), (1e9 + number, 1e9 + number))
+    size = entry(folder, 20).stat().st_size
+    cache.evict(3 * size + size // 2)
+    kept = [number for number in range(20, 25) if entry(folder, number).exists()]
+    assert kept == [22, 23, 24]
+
+
+def test_a_used_entry_becomes_young_again(folder: Path) -> None:
+    address(26)
+    os.utime(entry(folder, 26), (1e9, 1e9))
+    forget()
+    address(26)
+    assert entry(folder, 26).stat().st_mtime > 1.6e9
+
+
+def test_what_dead_writers_left_is_swept_up(folder: Path) -> None:
+    address(27)
+    shelf = entry(folder, 27).parent
+    old, young = shelf / ".abc.1.1", shelf / ".abc.2.2"
+    for path in (old, young):
+        path.write_bytes(b"half")
+    os.utime(old, (1e9, 1e9))
+    cache.evict(1 << 30)
+    assert (old.exists(), young.exists(), entry(folder, 27).exists()) == (False, True, True)
+
+
+@pytest.mark.usefixtures("folder")
+def test_threads_that_want_the_same_code_compile_it_once() -> None:
+    found: list[int] = []
+    threads = [threading.Thread(target=lambda: found.append(address(28))) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(set(found)) == 1
+    assert cache.counters.compiled == 1
+
+
+# --- processes ---------------------------------------------------------------------------------
+
+RACE = """
+import numpy as np, flour, oven
+for width in (3, 4):
+    x = flour.vector("x", width)
+    plan = oven.bake(x.add(np.arange(float(width))).multiply([3.0]).sum())
+    assert plan.run(np.ones((2, width)))["output"][0] == 3 * sum(range(1, width + 1))
+if MUST_BE_WARM:
+    assert (oven.cache.counters.compiled, oven.cache.counters.rebuilt) == (0, 0)
+"""
+
+
+def python(code: str, folder: Path) -> subprocess.Popen[str]:
+    """A process with this cache; it complains with its exit code."""
+    environment = {**os.environ, "PRETZEL_CACHE": str(folder)}
+    return subprocess.Popen([sys.executable, "-c", code], text=True, env=environment, cwd=ROOT)
+
+
+def test_processes_that_start_together_share_the_cache(folder: Path) -> None:
+    first = [python("MUST_BE_WARM = False" + RACE, folder) for _ in range(3)]
+    assert [process.wait(120) for process in first] == [0, 0, 0]
+    assert python("MUST_BE_WARM = True" + RACE, folder).wait(120) == 0
+    assert not [path for path in folder.rglob(".*") if path.is_file()], "no temporary is left"
+
+
+DYING = """
+import os, sys
+from pathlib import Path
+from oven import cache
+write = Path.write_bytes
+def half(self, data):
+    write(self, data[: len(data) // 2])
+    os._exit(9)
+Path.write_bytes = half
+cache.address("def probe(params, io, n, scratch):\\n    return n + 99\\n", "probe")
+"""
+
+
+def test_a_writer_that_dies_half_way_leaves_nothing_to_read(folder: Path) -> None:
+    assert python(DYING, folder).wait(120) == 9
+    assert list(folder.rglob(".*")), "it died while writing"
+    assert not entry(folder, 99).exists()
+    address(99)
+    assert counts() == (1, 0, 0, 0)
+    assert entry(folder, 99).exists()
+
+
+# --- what is compiled ---------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize(
+    "line",
+    [
+        "__import__('os').system('x')",
+        "open(n)",
+        "x = math.sqrt.__globals__",
+        "x = params[0]",
+        "import os",
+        "x = lambda: 1",
+        "x = [n for n in range(3)]",
+        "x = 'text'",
+        "print(n)",
+        "ld_int64(io, index=1)",
+        "raise n",
+        "with n: pass",
+    ],
+)
+def test_text_that_is_not_arithmetic_is_not_compiled(line: str) -> None:
+    source = f"def probe(params, io, n, scratch):\n    {line}\n    return 0\n"
+    with pytest.raises(CompileError):
+        cache.address(source, "probe")
+    assert cache.counters.compiled == 0
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "def probe(params, io, n, scratch=open('x')):\n    return 0\n",
+        "def probe(params, io: open('x'), n, scratch):\n    return 0\n",
+        "@open\ndef probe(params, io, n, scratch):\n    return 0\n",
+        "def probe(params, io, n, scratch):\n    return 0\nopen('x')\n",
+        "def other(params, io, n, scratch):\n    return 0\n",
+        "def probe(params, io, n, scratch):\n  return (\n",
+        "probe = 1\n",
+    ],
+)
+def test_more_than_one_plain_function_is_not_compiled(source: str) -> None:
+    with pytest.raises(CompileError):
+        vetting.vet(source, "probe", {"open"})
+
+
+def test_what_stages_emit_is_arithmetic() -> None:
+    plan = oven.bake(flour.vector("x", 3).subtract([1.0, 2.0, 3.0]).sigmoid())
+    from oven.native import vocabulary
+
+    for stage in plan.stages:
+        vetting.vet(stage.source, stage.name, vocabulary())
+        assert compile_source(stage.source, stage.name).code
+    np.testing.assert_allclose(plan.run(np.array([[1.0, 2.0, 3.0]]))["output"], 0.5)
