@@ -306,7 +306,7 @@ _WORDS = "one list of strings per row; for whole documents start from flour.text
 
 def _strings(values: NDArray[Any], path: str) -> NDArray[Any]:
     """Strings as an object array of str; None and NaN stay what they are (missing)."""
-    if values.dtype.kind == "U":
+    if values.dtype.kind == "U" or not values.size:  # an empty list is an array of floats
         return values.astype(object)
     if values.dtype.kind != "O":
         raise WrongDtype("expected strings", where=path, found=f"dtype {values.dtype}")

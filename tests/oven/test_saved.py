@@ -32,12 +32,13 @@ def same(got: dict[str, Any], want: dict[str, Any]) -> None:
     """Every bit of every output."""
     assert list(got) == list(want)
     for name in want:
-        left, right = (np.asarray(densify(_dense(side[name]))) for side in (got, want))
+        left, right = (np.asarray(densify(dense(side[name]))) for side in (got, want))
         assert left.dtype == right.dtype
         np.testing.assert_array_equal(left, right, err_msg=name)
 
 
-def _dense(value: Any) -> Any:
+def dense(value: Any) -> Any:
+    """The same values with their zeros."""
     return value.toarray() if hasattr(value, "toarray") else value
 
 
