@@ -5,8 +5,9 @@ from __future__ import annotations
 from concurrent.futures import Executor
 
 from flour.flow import Flow
+from oven import debug
 from oven.plan import Plan
-from oven.rewrite import optimise
+from oven.rewrite import optimise, trace
 
 
 def bake(flow: Flow, *, exact: bool = False, background: bool | Executor = False) -> Plan:
@@ -16,4 +17,9 @@ def bake(flow: Flow, *, exact: bool = False, background: bool | Executor = False
     `background`, code that is not in the cache is compiled on another thread (or on the executor
     given), and until it is there the plan answers from the operators' definitions.
     """
-    return Plan(flow, optimise(flow, exact=exact), exact=exact, background=background)
+    if not debug.asked():
+        return Plan(flow, optimise(flow, exact=exact), exact=exact, background=background)
+    made = trace(flow, exact)
+    plan = Plan(flow, made.flow, exact=exact, background=background)
+    debug.report(plan, made)
+    return plan
