@@ -1,7 +1,8 @@
-"""Whether a value is a finite number for every row of finite numbers.
+"""What computing a value can bring about besides the value: NaN, infinities, errors.
 
-What rules may rely on that treat 0 · x as 0. Overflow is left out of account: it needs inputs
-near the end of the float range.
+Rules that treat 0 · x as 0 ask whether x is finite for every row of finite inputs; overflow is
+left out of account, as it needs inputs near the end of the float range. Rules that leave out a
+branch ask whether it can refuse a row.
 """
 
 from __future__ import annotations
@@ -11,7 +12,9 @@ import numpy as np
 from flour.node import Node, topological
 from flour.op import Op
 from flour.ops.binary import CastLike, Minus, Plus, Times
+from flour.ops.categorise import Encoding
 from flour.ops.elementwise import Add, Cast, Clip, Divide, Multiply, OneMinus, Subtract
+from flour.ops.encode import LookUp, OneHot
 from flour.ops.linear import Linear
 from flour.ops.link import Sigmoid, Softmax
 from flour.ops.reduce import Max, Min, Norm, Sum
@@ -26,7 +29,7 @@ from objectstore import Blob
 _KEEPING: tuple[type[Op], ...] = (
     *(Source, Field, Pick, Fill, Concat, Select, Element, AsVector, Take, ToDense, ToSparse),
     *(Subtract, Add, Multiply, Divide, Clip, Cast, CastLike, OneMinus),
-    *(Plus, Minus, Times, Abs, Negate, Relu, Sign, Square),
+    *(OneHot, LookUp, Plus, Minus, Times, Abs, Negate, Relu, Sign, Square),
     *(Linear, Sigmoid, Softmax, Sum, Max, Min, Norm),
 )
 
@@ -41,6 +44,12 @@ def finite(item: Node) -> bool:
             and all(found[source] for source in each.inputs)
         )
     return found[item]
+
+
+def may_refuse(item: Node) -> bool:
+    """Whether computing this node can be an error for some rows (a category never seen)."""
+    encoders = (each.op for each in topological([item]) if isinstance(each.op, Encoding))
+    return any(encoder.fields()["strict"] for encoder in encoders)
 
 
 def _whole(kind: Type) -> bool:

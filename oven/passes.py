@@ -51,6 +51,8 @@ PASSES: tuple[Pass, ...] = (
         "affine_into_linear",
         "affine_after_linear",
         "linear_into_linear",
+        "one_hot_into_linear",
+        "sparse_into_linear",
         "push_linear_through_concat",
     ),
     _pass(

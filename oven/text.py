@@ -47,9 +47,9 @@ def _value(value: object) -> str:
 
 
 def _array(value: Blob) -> str:
-    # Column numbers are structure and say more than their count; fitted numbers do not.
+    # Column numbers and their like are structure and say more than their count does.
     if value.dtype.kind in "iu" and value.array.ndim == 1 and value.array.size <= _LONGEST:
-        return "columns " + " ".join(str(item) for item in value.array.tolist())
+        return "{" + " ".join(map(str, value.array.tolist())) + "}"
     return "x".join(map(str, value.shape)) or "1"
 
 

@@ -46,9 +46,8 @@ def last_passing(test: Test, count: int, dtype: str) -> Floats | None:
     if not np.all(test(low)):
         return None
     below, above = key(low), key(high)
-    while np.any(above - below > 1):
-        # The floor of the mean, without the overflow of a sum.
-        middle = (below & above) + ((below ^ above) >> 1)
+    # The floor of the mean, without the overflow of a sum (or of a difference, to see the end).
+    while np.any((middle := (below & above) + ((below ^ above) >> 1)) != below):
         passed = test(at_key(middle, dtype))
         below = np.where(passed, middle, below)
         above = np.where(passed, above, middle)
@@ -67,7 +66,7 @@ def _proved(test: Test, found: Floats) -> bool:
             inside = np.nextafter(inside, np.asarray(-np.inf, found.dtype))
         for _ in range(4):
             outside = np.nextafter(outside, np.asarray(np.inf, found.dtype))
-            if np.any(test(outside) & np.isfinite(found)):
+            if np.any(test(outside) & (found < np.inf)):
                 return False
     return True
 

@@ -21,9 +21,11 @@ from oven.rules import (
     linear_into_linear,
     merge_common,
     normalise_after_linear,
+    one_hot_into_linear,
     pull_back_threshold,
     push_linear_through_concat,
     remove_identity,
+    sparse_into_linear,
 )
 
 RULES: dict[str, Rule] = {
@@ -40,6 +42,8 @@ RULES: dict[str, Rule] = {
         affine_into_linear,
         affine_after_linear,
         linear_into_linear,
+        one_hot_into_linear,
+        sparse_into_linear,
         push_linear_through_concat,
         collapse_elementwise,
     )

@@ -22,7 +22,7 @@ from flour.ops.elementwise import Add, Subtract
 from flour.ops.linear import Linear
 from objectstore import Blob
 from oven.affine import HUGE, MOST_CANCELLATION, STEPS, Affine, Numbers, compose, dtype_of
-from oven.parts import Part, joined, parts
+from oven.parts import Part, joined, parts, seams
 from oven.pattern import Match, hole, op
 from oven.rule import REASSOCIATES, Rule
 
@@ -88,12 +88,11 @@ def _build(m: Match) -> Node | None:
     bias = linear.bias.array.astype(np.float64)
     if not np.all(np.isfinite(weights)):
         return None
-    every = parts(m["x"], m.root, m.facts)
+    every = parts(m, m["x"])
     found = [(part, _scaled(m, part, weights, bias)) for part in every]
     if all(scaled.scale is None for _, scaled in found):
         return None
-    if len(every) > 1:
-        m.take(m["x"])
+    m.take(*seams(m, m["x"]))
     moved, moves = np.zeros(len(weights)), False
     for part, (_, scale, shifts) in found:
         if scale is not None:
@@ -105,7 +104,7 @@ def _build(m: Match) -> Node | None:
         bias = bias + moved if len(bias) else moved
     dtype = dtype_of(m["linear"])
     made = Linear(Blob.of(weights, dtype), Blob.of(bias, dtype))
-    return node(made, [joined([scaled.below for _, scaled in found])])
+    return node(made, [joined([scaled.below for _, scaled in found], m["x"])])
 
 
 RULE = Rule(pattern=op(Linear)(hole("x")), build=_build, preserves=REASSOCIATES)

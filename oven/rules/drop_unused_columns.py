@@ -4,7 +4,8 @@ Why      feature selection comes last and pays for all that came before. Pushed 
          sources, a column nobody uses is never read, and a branch nobody uses is never run.
 Unless   what is picked from has other readers than picks, or is computed and picked from more
          often than it has columns: then computing it once is cheaper; or the picks jump to and
-         fro between the parts of a concatenation, which would cut it into many small ones.
+         fro between the parts of a concatenation, which would cut it into many small ones; or a
+         branch would go that can refuse a row (a strict encoder), and its refusals with it.
 Numerics none: the same operations on fewer columns.
 """
 
@@ -20,9 +21,11 @@ from flour.ops.bases import Elementwise
 from flour.ops.binary import Binary
 from flour.ops.elementwise import Cast
 from flour.ops.source import Field, Pick
-from flour.ops.storage import ToSparse
+from flour.ops.storage import ToDense, ToSparse
 from flour.ops.structure import AsVector, Concat, Element, Select
 from flour.types import Scalar, Type, Vector
+from oven.finite import may_refuse
+from oven.parts import width_of
 from oven.pattern import Match, hole, op
 from oven.rule import BITS, Rule
 
@@ -79,11 +82,13 @@ def _from_binary(m: Match, x: Node, columns: Columns) -> Node | None:
 def _from_concat(m: Match, x: Node, columns: Columns) -> Node | None:
     if not _only_picked_from(m, computed=False):
         return None
-    owners = [(part, j) for part in x.inputs for j in range(_width(part.type))]
-    starts = np.cumsum([0, *(_width(part.type) for part in x.inputs)])
+    starts = np.cumsum([0, *(width_of(part) for part in x.inputs)])
     where = np.searchsorted(starts, np.asarray(columns), side="right") - 1
     runs = [list(run) for _, run in groupby(zip(where, columns, strict=True), lambda w: w[0])]
-    if len(runs) > len(x.inputs) or len(owners) != starts[-1]:
+    dropped = set(range(len(x.inputs))) - set(where.tolist())
+    if any(may_refuse(x.inputs[each]) for each in dropped):
+        return None
+    if len(runs) > len(x.inputs):
         return None
     parts = [
         _part(x.inputs[run[0][0]], [int(column - starts[run[0][0]]) for _, column in run])
@@ -92,10 +97,6 @@ def _from_concat(m: Match, x: Node, columns: Columns) -> Node | None:
     if len(parts) == 1 and isinstance(parts[0].type, Vector):
         return parts[0]
     return node(Concat(), parts)
-
-
-def _width(kind: Type) -> int:
-    return kind.width if isinstance(kind, Vector) else 1
 
 
 def _part(part: Node, columns: Columns) -> Node:
@@ -109,14 +110,19 @@ def _from_pick(m: Match, x: Node, columns: Columns) -> Node | None:
     return node(Pick(tuple(labels[column] for column in columns)), x.inputs)
 
 
-def _from_vector(m: Match, x: Node, columns: Columns) -> Node | None:
-    return x if list(columns) == [0] and isinstance(m.root.op, Select) else None
+def _from_dense(m: Match, x: Node, columns: Columns) -> Node | None:
+    # Elsewhere a pick would only change places with what makes all columns dense.
+    inner = x.inputs[0]
+    if not isinstance(inner.op, Concat) or not _only_picked_from(m, computed=False):
+        return None
+    return node(ToDense(), [node(Select(np.asarray(columns, np.int64)), [inner])])
 
 
 _FROM: tuple[tuple[type, Callable[[Match, Node, Columns], Node | None]], ...] = (
     (Select, _from_select),
     (Concat, _from_concat),
     (Pick, _from_pick),
+    (ToDense, _from_dense),
     (Binary, _from_binary),
     (Elementwise, _from_elementwise),
 )
@@ -175,10 +181,10 @@ def _one(m: Match, x: Node, column: int) -> Node | None:
 
 
 def _element_of_concat(m: Match, x: Node, column: int) -> Node | None:
-    if not _only_picked_from(m, computed=False):
+    if not _only_picked_from(m, computed=False) or may_refuse(x):
         return None
     for part in x.inputs:
-        width = _width(part.type)
+        width = width_of(part)
         if column < width:
             return node(Element(column), [part]) if isinstance(part.type, Vector) else part
         column -= width

@@ -3,9 +3,10 @@
 Why      a sparse model (an L1 penalty, a selection) uses few of the columns that are prepared
          for it; what is not used need not be computed, and drop_unused_columns carries the news
          to the sources.
-Unless   such a column can be NaN or infinite for finite inputs (0 · NaN is NaN); or picking the
-         others costs more than it saves: parts of a concatenation go as a whole, within a dense
-         part more than half must be unused, within a sparse part nothing is picked.
+Unless   such a column can be NaN or infinite for finite inputs (0 · NaN is NaN), or can refuse a
+         row (an encoder that is strict about unknown categories); or picking the others costs
+         more than it saves: parts of a concatenation go as a whole, within a dense part more
+         than half must be unused, within a sparse part nothing is picked.
 Numerics 0 · x is taken to be 0: an input that is NaN or infinite no longer makes the answer NaN
          through a column of weight zero. Finite answers keep their bits up to the order of sums.
 """
@@ -19,10 +20,11 @@ from flour.node import Node, node
 from flour.ops.bases import Elementwise
 from flour.ops.linear import Linear
 from flour.ops.source import Fill, Pick
+from flour.ops.storage import ToDense
 from flour.ops.structure import Concat, Select
 from flour.types import Vector
 from objectstore import Blob
-from oven.finite import finite
+from oven.finite import finite, may_refuse
 from oven.pattern import Facts, Match, hole, op
 from oven.rule import REASSOCIATES, Rule
 
@@ -40,6 +42,8 @@ def _worth_keeping(item: Node, used: Mask, facts: Facts) -> Mask:
             return _by_part(item, used, facts)
         case Elementwise() if lone and type(item.op).infer is Elementwise.infer:
             return _worth_keeping(item.inputs[0], used, facts)
+        case ToDense() if lone:
+            return _worth_keeping(item.inputs[0], used, facts)
         case Pick() | Select():
             return used
     few = not kind.sparse and 2 * np.count_nonzero(used) <= kind.width
@@ -50,7 +54,8 @@ def _by_part(item: Node, used: Mask, facts: Facts) -> Mask:
     widths = [part.type.width if isinstance(part.type, Vector) else 1 for part in item.inputs]
     pieces = np.split(used, np.cumsum(widths)[:-1])
     kept = [
-        _worth_keeping(part, piece, facts) for part, piece in zip(item.inputs, pieces, strict=True)
+        np.ones_like(piece) if may_refuse(part) else _worth_keeping(part, piece, facts)
+        for part, piece in zip(item.inputs, pieces, strict=True)
     ]
     return np.concatenate(kept)
 
@@ -59,7 +64,7 @@ def _build(m: Match) -> Node | None:
     linear, x = m.op("linear", Linear), m["x"]
     weights = linear.weights.array
     used = np.any(weights != 0, axis=0)
-    if used.all() or not finite(x):
+    if used.all() or not finite(x) or (not used.any() and may_refuse(x)):
         return None
     kept = _worth_keeping(x, used, m.facts)
     if kept.all():

@@ -2,9 +2,9 @@
 
 Why      what is the same for every row is computed once, when the plan is baked; and a constant
          asks its input only how many rows there are, so whatever computes that input is dead.
-Unless   the operator sums floats, where one row and many may differ in the last bit; or it has
-         several kinds of answers (strings stay what they are); or the constant already reads
-         something that is not computed.
+Unless   the operator sums floats, where one row and many may differ in the last bit; or it is
+         not one dense block of numbers; or what the constant reads is not computed anyway,
+         or can refuse a row (a strict encoder).
 Numerics none: the constant is the reference's own answer.
 """
 
@@ -18,6 +18,7 @@ from flour.op import Arity, Op
 from flour.ops.source import Field, Fill, Pick, Source
 from flour.reference import apply_op
 from flour.types import Category, Scalar, Type, Vector
+from oven.finite import may_refuse
 from oven.pattern import Applied, Facts, Match, Rest
 from oven.rule import BITS, Rule
 
@@ -57,7 +58,7 @@ def _build(m: Match) -> Node | None:
 def _nearer(item: Node, facts: Facts) -> Node | None:
     """The same constant, reading what is there before anything is computed."""
     below = item.inputs[0]
-    if _is_given(below):
+    if _is_given(below) or may_refuse(below):
         return None
     place = facts.place[below]
     given = next((each for each in facts.nodes if _is_given(each)), None)

@@ -18,7 +18,7 @@ from flour.ops.linear import Linear
 from flour.types import FLOATS, Vector
 from objectstore import Blob
 from oven.affine import Numbers, dtype_of
-from oven.parts import Part, joined, parts
+from oven.parts import Part, joined, parts, seams
 from oven.pattern import Match, hole, op
 from oven.rule import REASSOCIATES, Rule
 
@@ -46,7 +46,7 @@ def _build(m: Match) -> Node | None:
     linear = m.op("linear", Linear)
     weights = linear.weights.array.astype(np.float64)
     bias = linear.bias.array.astype(np.float64)
-    found = [(part, _inner(m, part)) for part in parts(m["x"], m.root, m.facts)]
+    found = [(part, _inner(m, part)) for part in parts(m, m["x"])]
     if all(inner is None for _, inner in found):
         return None
     blocks: list[Numbers] = []
@@ -61,10 +61,10 @@ def _build(m: Match) -> Node | None:
     made = np.concatenate(blocks, axis=1)
     if not (np.all(np.isfinite(made)) and np.all(np.isfinite(bias))):
         return None
-    m.take(*([m["x"]] if len(found) > 1 else []), *(part.item for part, inner in found if inner))
+    m.take(*seams(m, m["x"]), *(part.item for part, inner in found if inner))
     dtype = dtype_of(m["linear"])
     below = [part.item.inputs[0] if inner else part.item for part, inner in found]
-    return node(Linear(Blob.of(made, dtype), Blob.of(bias, dtype)), [joined(below)])
+    return node(Linear(Blob.of(made, dtype), Blob.of(bias, dtype)), [joined(below, m["x"])])
 
 
 RULE = Rule(pattern=op(Linear)(hole("x")), build=_build, preserves=REASSOCIATES)

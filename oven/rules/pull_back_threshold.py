@@ -4,7 +4,8 @@ Why      a tree asks nothing of a number but on which side of a threshold it is,
          grows with x ahead of it can be undone in the thresholds, once, when the plan is baked.
 Unless   a step does not grow with x (a factor that is negative, zero, infinite or NaN), or turns
          whole numbers into floats; somebody else reads the transformed columns; a category is
-         decided on them; or a test comes out the same for every number, which no threshold says.
+         decided on them, or a zero taken for missing; or a test fails for every number, which
+         no threshold says.
 Numerics none: t′ is the very float where the transformed comparison flips, found by bisection
          over all floats and checked against its neighbours. Every step is monotone because it is
          one correctly rounded operation. NaN stays NaN, and fails or is sent aside as before.
@@ -35,7 +36,7 @@ from flour.ops.trees import Walk
 from flour.types import Scalar, Vector
 from objectstore import Blob
 from oven.affine import dtype_of, is_float
-from oven.parts import Part, joined, parts, width_of
+from oven.parts import Part, joined, parts, seams, width_of
 from oven.pattern import Match, op, rest
 from oven.rule import BITS, Rule
 from oven.thresholds import Flags, Floats, after, last_passing
@@ -118,17 +119,17 @@ def _compared(m: Match, greater: Greater) -> Node | None:
 
 
 def _walked(m: Match, walk: Walk) -> Node | None:
-    every = [_without_steps(m, part) for part in parts(m.root.inputs[0], m.root, m.facts)]
-    if not any(each.steps for each in every):
+    every = [_without_steps(m, part) for part in parts(m, m.root.inputs[0])]
+    zeros = walk.fields().get("zeros", False)  # a zero is missing: decided on the steps' result
+    if zeros or not any(each.steps for each in every):
         return None
     threshold = _thresholds(walk, every)
     if threshold is None:
         return None
-    if len(every) > 1:
-        m.take(m.root.inputs[0])
+    m.take(*seams(m, m.root.inputs[0]))
     # The thresholds know of the rounding to float32 too.
     made = walk.replace(threshold=Blob.of(threshold), narrow=False)
-    return node(made, [joined([each.below for each in every])])
+    return node(made, [joined([each.below for each in every], m.root.inputs[0])])
 
 
 def _thresholds(walk: Walk, every: Sequence[Transformed]) -> NDArray[np.float64] | None:

@@ -20,7 +20,7 @@ from flour.ops.source import Fill
 from flour.types import FLOATS, Scalar, Vector
 from objectstore import Blob
 from oven.affine import Numbers, dtype_of
-from oven.parts import Part, joined, parts
+from oven.parts import Part, joined, parts, seams
 from oven.pattern import Match, hole, op
 from oven.rule import REASSOCIATES, Rule
 
@@ -32,9 +32,11 @@ def _constant(part: Part) -> bool:
     return isinstance(part.item.op, Fill)
 
 
-def _normalised(part: Part) -> bool:
-    item = part.item
-    return isinstance(item.op, Over) and isinstance(item.inputs[1].type, Scalar)
+def _normalised(m: Match, part: Part) -> bool:
+    """Whether the part is divided as a whole, and dividing its sums instead is less work."""
+    item, outs = part.item, m.op("linear", Linear).weights.shape[0]
+    divided = isinstance(item.op, Over) and isinstance(item.inputs[1].type, Scalar)
+    return divided and outs < part.width and m.facts.only_for(item, part.reader)
 
 
 def _sparse(part: Part) -> bool:
@@ -44,7 +46,7 @@ def _sparse(part: Part) -> bool:
 def _groups(m: Match, every: list[Part]) -> list[list[Part]]:
     """The parts by who is to be scored with whom; constants apart from all."""
     rest = [part for part in every if not _constant(part)]
-    apart = [part for part in rest if _normalised(part) and m.facts.only_for(part.item, m["x"])]
+    apart = [part for part in rest if _normalised(m, part)]
     rest = [part for part in rest if part not in apart]
     dense = [part for part in rest if not _sparse(part)]
     outs = m.op("linear", Linear).weights.shape[0]
@@ -65,7 +67,7 @@ def _guard(m: Match) -> bool:
 def _build(m: Match) -> Node | None:
     linear, dtype = m.op("linear", Linear), dtype_of(m["linear"])
     weights = linear.weights.array
-    every = parts(m["x"], m.root, m.facts)
+    every = parts(m, m["x"])
     groups = _groups(m, every)
     constants = [part for part in every if _constant(part)]
     if not groups or (len(groups) == 1 and not constants):
@@ -73,12 +75,13 @@ def _build(m: Match) -> Node | None:
     bias = _with_constants(linear, constants)
     if bias is None:
         return None
-    m.take(m["x"])
+    m.take(*seams(m, m["x"]))
     total: Node | None = None
+    like = seams(m, m["x"])[-1]  # sparse branches may stay sparse, whatever the whole was
     for group in groups:
         mine = np.concatenate([weights[:, part.columns] for part in group], axis=1)
         scored = Linear(Blob.of(mine, dtype), Blob.of(bias, dtype))
-        made = node(scored, [joined([part.item for part in group])])
+        made = node(scored, [joined([part.item for part in group], like)])
         total, bias = made if total is None else node(Plus(), [total, made]), bias[:0]
     return total
 
