@@ -17,8 +17,12 @@ from oven.ports import Port
 from oven.stages import Stage, Value, row_bytes
 
 #: Rows a tile: enough to amortise a stage's call, few enough that its columns stay in cache.
+#: Between 24 and 960 rows it makes a few per cent of difference (measured on a CPU with 48 KiB of
+#: first-level and 1 MiB of second-level cache a core).
 TILE_BYTES = 128 * 1024
-MAX_TILE = 256
+MAX_TILE = 240
+#: Matrix products work on 4, 6 or 8 rows at once; a tile should leave none over.
+_TILE_STEP = 24
 _ALIGN = 64
 
 
@@ -45,7 +49,7 @@ class NativeRun:
         """Decide the tile's rows and where its buffers are in scratch memory."""
         inner = [n for s in self.stages for n in s.outputs if n not in self._externals]
         row = sum(row_bytes(value.type) for value in (*inner, *self._externals))
-        self.tile = max(4, min(MAX_TILE, TILE_BYTES // max(row, 1)))
+        self.tile = _tile_rows(row)
         columns = max(len(stage.inputs) + len(stage.outputs) for stage in self.stages)
         self._wires: dict[Value, driver.Wire] = {
             value: driver.Wire(0, place, 0) for value, place in self._externals.items()
@@ -130,6 +134,11 @@ def _scratch_memory(size: int) -> tuple[NDArray[np.uint8], int]:
         _local.start = _aligned(_local.memory.ctypes.data + 16)
         _local.size = size
     return _local.memory, _local.start
+
+
+def _tile_rows(row_bytes: int) -> int:
+    rows = max(4, min(MAX_TILE, TILE_BYTES // max(row_bytes, 1)))
+    return rows - rows % _TILE_STEP if rows >= _TILE_STEP else rows
 
 
 def _aligned(size: int) -> int:

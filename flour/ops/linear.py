@@ -10,6 +10,7 @@ import numpy as np
 from flour.check import fitted, vector
 from flour.errors import ParameterError
 from flour.op import Arity, Array, Bound, Columns, Op
+from flour.ops.reduce import zero
 from flour.product import multiply, product
 from flour.sparse import Sparse
 from flour.types import FLOATS, Type, Vector, promote
@@ -66,12 +67,16 @@ class Linear(Op):
     def _one(self, e: Emitter, x: VectorValue) -> RowValue:
         """One output: a running sum in a register."""
         dtype = self._dtype(x.dtype)
-        total = e.var("0.0" if dtype == "float64" else "float32(0.0)")
-        x.each(
-            lambda j, v: e.add(
-                total, f"{e.cast(v, x.dtype, dtype)} * {e.at(self.weights, j, dtype)}", dtype
-            )
-        )
+        total = e.var(zero(dtype))
+
+        def add(j: str, v: str) -> None:
+            value, weight = e.cast(v, x.dtype, dtype), e.at(self.weights, j, dtype)
+            if e.exact or dtype not in FLOATS:
+                e.add(total, f"{value} * {weight}", dtype)
+            else:
+                e.add(total, f"loose_mul_{dtype}({value}, {weight})", dtype)
+
+        x.each(add)
         if len(self.bias):
             e.line(f"{total} = {total} + {e.at(self.bias, '0', dtype)}")
         return e.joined([e.let(total, dtype)], dtype, 1)
