@@ -188,6 +188,15 @@ class Fluent:
         """The hyperbolic cosine of x."""
         return self._apply("Cosh", ())
 
+    def couple_pairs(self, classes: int) -> Flow:
+        """Class probabilities that agree best with those of each pair of classes.
+
+        Columns are the pairs (0, 1), (0, 2), ..., (1, 2), ... with the probability of the first. The
+        answer is approached step by step, class by class, until every class is within 0.005 / classes
+        of its optimum: where one stops is part of the answer.
+        """
+        return self._apply("CouplePairs", (), classes=classes)
+
     def damp(self) -> Flow:
         """1 + log(x) where x is not zero: many occurrences count less than each would."""
         return self._apply("Damp", ())
@@ -315,6 +324,15 @@ class Fluent:
         """The document in lower case, by Unicode's full rules (which may change its length)."""
         return self._apply("Lower", ())
 
+    def matching_pursuit(self, gram: ArrayLike, atoms: int) -> Flow:
+        """Coefficients of at most `atoms` atoms, found greedily, from a row's products with all atoms.
+
+        The atom nearest to what is still unexplained joins, then all that joined are fitted anew
+        through a Cholesky factor of their products `gram`. It ends early when nothing is left to
+        explain or the next atom depends on the others.
+        """
+        return self._apply("MatchingPursuit", (), gram=gram, atoms=atoms)
+
     def max(self) -> Flow:
         """The largest column; NaN if any is NaN."""
         return self._apply("Max", ())
@@ -389,6 +407,10 @@ class Fluent:
     def plus(self, y: Flow) -> Flow:
         """x + y of two flows; a scalar meets every column."""
         return self._apply("Plus", (y,))
+
+    def power(self, exponent: float) -> Flow:
+        """x ** exponent: NaN where x is below zero and the exponent is not whole."""
+        return self._apply("Power", (), exponent=exponent)
 
     def products(
         self, left: ArrayLike, right: ArrayLike, skip: int = 0, *, bias: bool = False
@@ -536,6 +558,17 @@ class Fluent:
     def tokenize(self, pattern: str = "(?u)\\b\\w\\w+\\b") -> Flow:
         """The document's words: every match of a regular expression, or of its one group."""
         return self._apply("Tokenize", (), pattern=pattern)
+
+    def topic_weights(self, words: ArrayLike, prior: float, tolerance: float, rounds: int) -> Flow:
+        """How much of each topic (a row of `words`) a document of word counts has, not normalised.
+
+        Every document is settled by itself: its topics are weighed by its words, its words by its
+        topics, until the mean change falls below `tolerance` or `rounds` are over. The counts have the
+        dtype of `words`.
+        """
+        return self._apply(
+            "TopicWeights", (), words=words, prior=prior, tolerance=tolerance, rounds=rounds
+        )
 
     def trunc(self) -> Flow:
         """x without its fraction."""
