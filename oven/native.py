@@ -317,6 +317,20 @@ def sigmoid(x: Any) -> Any:
     return type_of(x, 1) / (type_of(x, 1) + math.exp(-x))
 
 
+def digamma(x: Any) -> Any:
+    """The digamma function as scikit-learn's topic models compute it: see flour.ops.topics."""
+    if x <= 1e-6:
+        return -0.5772156649015329 - 1.0 / x
+    made = 0.0
+    while x < 6.0:
+        made -= 1.0 / x
+        x += 1.0
+    inverse = 1.0 / x
+    made += math.log(x) - 0.5 * inverse
+    square = inverse * inverse
+    return made - square * (1.0 / 12.0 - square * (1.0 / 120.0 - square * (1.0 / 252.0)))
+
+
 @intrinsic
 def type_of(typingctx: Any, like: Any, value: Any) -> Any:
     """The whole number `value` in the type of `like`."""
@@ -368,7 +382,7 @@ def _make_vocabulary() -> dict[str, Any]:
     function: Callable[..., Any]
     for function in (maximum, minimum):
         globals()[function.__name__] = made[function.__name__] = njit(function, **OPTIONS)
-    for function in (clip, sigmoid):
+    for function in (clip, sigmoid, digamma):
         made[function.__name__] = njit(function, **OPTIONS)
     return made
 

@@ -22,13 +22,14 @@ from flour.op import Op
 from flour.ops import (
     bayes,
     binary,
-    csv,
     categorise,
     cluster,
+    csv,
     discretise,
     distance,
     elementwise,
     encode,
+    kernel,
     linear,
     link,
     mixture,
@@ -36,13 +37,16 @@ from flour.ops import (
     normalise,
     polynomial,
     projection,
+    pursuit,
     record,
     reduce,
     scale,
     source,
     storage,
     structure,
+    svm,
     text,
+    topics,
     unary,
     vote,
 )
@@ -122,6 +126,12 @@ def counts(rng: np.random.Generator, kind: Type, rows: int) -> Any:
     return indices(9)(rng, kind, rows) + 1
 
 
+def gram(atoms: int, columns: int) -> NDArray[np.float64]:
+    """The products of some atoms with one another."""
+    made = normal(atoms, columns)
+    return made @ made.T
+
+
 def amounts(rng: np.random.Generator, kind: Type, rows: int) -> Any:
     """Draw numbers that are not below zero, many of them zero."""
     assert isinstance(kind, Vector)
@@ -161,8 +171,14 @@ def codes(limit: int) -> Callable[[np.random.Generator, Type, int], Any]:
     return pick
 
 
+def chances(rng: np.random.Generator, kind: Type, count: int) -> Any:
+    """Draw probabilities."""
+    return rng.uniform(0.01, 0.99, size=(count, getattr(kind, "width", 1)))
+
+
 RECORD = Record((("age", Scalar("float64")), ("fare", Scalar("float64")), ("city", Category())))
 DOT = {"tolerance": 1e-13, "why": REASSOCIATES, "odd": False}
+SETTLED = {"tolerance": 1e-11, "why": REASSOCIATES, "odd": False}
 WAVE = {"tolerance": 1e-12, "why": LIBM}
 FUNCTION = {"tolerance": 4e-15, "why": LIBM}
 
@@ -256,6 +272,16 @@ CASES: list[Case] = [
     *rows(projection.ChiWave(1, 0.3, sine=True), 4, draw=amounts, **WAVE),
     *rows(projection.CircularConvolve(), 5, 5, **DOT),
     *rows(projection.CircularConvolve(), 1, 1, **DOT),
+    # --- flour/ops/pursuit.py
+    *rows(pursuit.MatchingPursuit(gram(6, 4), 3), 6, tolerance=1e-11, why=REASSOCIATES, odd=False),
+    *rows(pursuit.MatchingPursuit(gram(3, 3), 1), 3, **DOT),
+    *rows(pursuit.MatchingPursuit(gram(6, 2), 5), 6, draw=zeros),
+    # --- flour/ops/topics.py
+    *rows(topics.TopicWeights(positive(3, 8), 0.3, 1e-3, 50), 8, draw=amounts, **SETTLED)[:1],
+    *sparse(topics.TopicWeights(positive(3, 8), 0.3, 1e-3, 50), 8, draw=amounts, **SETTLED)[:1],
+    *rows(
+        topics.TopicWeights(positive(2, 5).astype("f4"), 0.5, 1e-3, 9), 5, **SETTLED, draw=amounts
+    )[1:],
     # --- flour/ops/binary.py
     *rows(binary.Plus(), 4, 4),
     *rows(binary.Minus(), 4, 4),
@@ -350,6 +376,8 @@ CASES: list[Case] = [
     *rows(ensembles.sums(2, outputs=3, strict=True, narrow=True), 6),
     *rows(ensembles.sums(3, outputs=3, span=3, divisor=5, narrow=True), 6),
     *rows(ensembles.sums(6, zeros=True, sets=True), 6),
+    *rows(ensembles.sums(8, signed=False, sets=True), 6),
+    *rows(ensembles.sums(7, dtype="float32", strict=True, narrow=True), 6),
     *rows(ensembles.sums(4, sets=True, trees=9), 6),
     *rows(ensembles.leaves(5, sets=True), 6),
     # --- flour/ops/cluster.py
@@ -382,6 +410,12 @@ CASES: list[Case] = [
     *rows(polynomial.Products([0, 1, 2, 2], [0, 0, 0, 1]), 2),
     *rows(polynomial.Products([0, 1, 2, 2], [0, 0, 0, 1], skip=3, bias=True), 2, label="-high"),
     *sparse(polynomial.Products([0, 1, 1], [0, 0, 1], bias=True), 2),
+    # --- flour/ops/kernel.py
+    *rows(kernel.Power(2.5), 4, tolerance=1e-14, why=LIBM),
+    *rows(kernel.Power(3.0), 4, tolerance=1e-14, why=LIBM),
+    # --- flour/ops/svm.py
+    Case(svm.CouplePairs(2), (Vector(1),), 1e-12, "rows stop at once", draw=chances, odd=False),
+    Case(svm.CouplePairs(4), (Vector(6),), 1e-12, REASSOCIATES, draw=chances, odd=False),
 ]
 
 __all__ = ["CASES", "Case", "Text"]

@@ -75,30 +75,6 @@ def ridge_weights(components: Any, alpha: float) -> Any:
     return np.linalg.solve(gram, components.T).T
 
 
-@adapts(
-    "sklearn.decomposition.SparseCoder",
-    "sklearn.decomposition.DictionaryLearning",
-    "sklearn.decomposition.MiniBatchDictionaryLearning",
-)
-def _sparse_code(fit: Any, x: Flow, to: Importer) -> Flow:
-    to.need(
-        fit.transform_algorithm == "threshold",
-        f"transform_algorithm={fit.transform_algorithm!r} iterates for every row",
-        "transform_algorithm='threshold' is a product and a threshold",
-    )
-    dictionary = getattr(fit, "components_", None)
-    if dictionary is None:
-        dictionary = np.asarray(fit.dictionary)
-    alpha = fit.transform_alpha if fit.transform_alpha is not None else getattr(fit, "alpha", None)
-    near = to.floats(x).linear(dictionary, [])
-    code = near.sign().times(near.abs().subtract([1.0 if alpha is None else alpha]).relu())
-    if fit.positive_code:
-        code = code.relu()
-    if fit.split_sign:
-        code = code.relu().concat(code.negate().relu()).cast("float64")
-    return code
-
-
 declines(
     "refused: its iterations stop when all rows together have settled, so a row's answer depends "
     "on the rows it comes with",

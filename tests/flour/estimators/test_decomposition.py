@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn import decomposition as dc
@@ -105,6 +106,42 @@ def test_threshold_codes(*, split: bool) -> None:
 
 def test_as_a_step() -> None:
     check(make_pipeline(dc.PCA(3, whiten=True), LogisticRegression()).fit(X, THREE), X)
+
+
+@pytest.mark.parametrize("atoms", [None, 1, 3])
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_greedy_codes(atoms: int | None, dtype: Any) -> None:
+    data = X.astype(dtype)
+    how = {"transform_algorithm": "omp", "transform_n_nonzero_coefs": atoms, "random_state": 0}
+    check(dc.DictionaryLearning(8, max_iter=2, **how).fit(data), data, tolerance=1e-11)
+    model = dc.MiniBatchDictionaryLearning(5, max_iter=2, split_sign=True, **how)
+    # Split codes are float64, whatever float width they were computed in.
+    check(model.fit(data), data, tolerance=1e-11 if dtype == np.float64 else 1e-5, narrow=False)
+    dictionary = np.random.default_rng(0).normal(size=(7, 6))
+    coder = dc.SparseCoder(dictionary, transform_n_nonzero_coefs=atoms)
+    check(coder.fit(data), data, tolerance=1e-11)
+
+
+@pytest.mark.filterwarnings("ignore:.*Orthogonal matching pursuit ended prematurely:RuntimeWarning")
+def test_greedy_codes_that_end_early() -> None:
+    dictionary = np.eye(3)[[0, 1, 0]]
+    coder = dc.SparseCoder(dictionary, transform_n_nonzero_coefs=3)
+    rows = np.array([[1.0, 2.0, 5.0], [0.0, 0.0, 1.0], [0.0, -3.0, 0.0]])
+    check(coder.fit(rows), rows)
+
+
+@pytest.mark.parametrize(
+    "how",
+    [{}, {"max_doc_update_iter": 1}, {"doc_topic_prior": 0.9, "mean_change_tol": 1e-7}],
+)
+def test_topics(how: dict[str, Any]) -> None:
+    counts = np.random.default_rng(3).poisson(0.7, size=(40, 15)).astype(np.float64)
+    counts[5] = 0
+    model = dc.LatentDirichletAllocation(4, random_state=0, max_iter=3, **how).fit(counts)
+    check(model, counts, tolerance=1e-11)
+    check(model, sp.csr_matrix(counts), sample=sp.csr_matrix(counts), tolerance=1e-11)
+    narrow = counts.astype(np.float32)
+    check(model.fit(narrow), narrow)
 
 
 def test_codes_that_iterate_are_refused() -> None:
