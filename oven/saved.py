@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, TypeGuard
 from flour import ops
 from flour.errors import FlourError
 from flour.flow import Flow, with_origins
-from flour.node import Node, node
+from flour.node import Node, node, topological
 from flour.op import Parameter, from_data, to_data
 from flour.provenance import Origin
 from objectstore import Archive, BadDigest, MissingBlob
@@ -171,8 +171,8 @@ class _Reader:
         derived = [self.find(digest) for digest in self._derived()]
         nodes = self._nodes()
         origins = self._origins(nodes)
-        optimised = with_origins(self._outputs("optimised", nodes), origins)
-        flow = with_origins(self._outputs("flow", nodes), origins)
+        optimised = _with_its_own(self._outputs("optimised", nodes), origins)
+        flow = _with_its_own(self._outputs("flow", nodes), origins)
         self._check_same(flow, optimised)
         plan = Plan(
             flow,
@@ -255,6 +255,12 @@ class _Reader:
         known = flow.inputs()
         if any(known.get(name) != kind for name, kind in optimised.inputs().items()):
             raise self.damaged("the optimised program has other inputs", repr(optimised.inputs()))
+
+
+def _with_its_own(outputs: Mapping[str, Node], origins: Mapping[Node, tuple[Origin, ...]]) -> Flow:
+    """A program that knows where its own nodes come from."""
+    inside = topological(outputs.values())
+    return with_origins(outputs, {item: origins[item] for item in inside if item in origins})
 
 
 def _is_index(value: object, end: int) -> TypeGuard[int]:

@@ -11,8 +11,8 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from collections.abc import Callable, Mapping
-from types import CodeType, FunctionType
-from typing import Any
+from types import FunctionType
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -85,12 +85,42 @@ class Memory:
         return flat[offset : offset + size]
 
 
+class Int64(int):
+    """A whole number that wraps around as the machine's do."""
+
+    def __new__(cls, value: Any) -> Self:
+        return int.__new__(cls, (int(value) + 2**63) % 2**64 - 2**63)
+
+
+def _wrapping(name: str) -> Callable[..., Any]:
+    plain = getattr(int, name)
+
+    def operation(self: Int64, *others: Any) -> Any:
+        found = plain(self, *others)
+        return Int64(found) if isinstance(found, int) else found
+
+    return operation
+
+
+for _name in (
+    *("add", "sub", "mul", "and", "or", "xor", "lshift", "rshift", "floordiv", "mod"),
+    *("radd", "rsub", "rmul", "rand", "ror", "rxor", "rlshift", "rrshift", "rfloordiv", "rmod"),
+    *("neg", "abs", "invert"),
+):
+    setattr(Int64, f"__{_name}__", _wrapping(f"__{_name}__"))
+
+
+def _value(found: Any, dtype: str) -> Any:
+    """A loaded number as emitted code computes with it."""
+    return Int64(found) if dtype != "uint64" and dtype[0] in "iu" else found
+
+
 def _load(memory: Memory, dtype: str) -> Callable[[Any, Any], Any]:
     size = SIZES[dtype]
 
     def load(base: Any, index: Any) -> Any:
-        found = memory.at(int(base) + int(index) * size, size, write=False).view(dtype)[0]
-        return int(found) if dtype == "int64" else found
+        found = memory.at(int(base) + int(index) * size, size, write=False)
+        return _value(found.view(dtype)[0], dtype)
 
     return load
 
@@ -100,35 +130,12 @@ def _store(memory: Memory, dtype: str) -> Callable[[Any, Any, Any], None]:
 
     def store(base: Any, index: Any, value: Any) -> None:
         where = memory.at(int(base) + int(index) * size, size, write=True)
-        where.view(dtype)[0] = _converted(value, dtype)
+        where.view(dtype)[0] = _narrowed(value, dtype)
 
     return store
 
 
-def _vectors(memory: Memory, dtype: str) -> dict[str, Any]:
-    """The vocabulary for vectors of the longest registers, as arrays."""
-    lanes = 64 // SIZES[dtype]
-    load, store = _load(memory, dtype), _store(memory, dtype)
-
-    def load_all(base: Any, index: Any) -> NDArray[Any]:
-        return np.array([load(base, int(index) + lane) for lane in range(lanes)], dtype)
-
-    def store_some(base: Any, index: Any, value: NDArray[Any], count: Any) -> None:
-        for lane in range(min(lanes, int(count))):
-            store(base, int(index) + lane, value[lane])
-
-    return {
-        f"lanes_{dtype}": lanes,
-        f"vset_{dtype}": lambda value: np.full(lanes, value, dtype),
-        f"vld_{dtype}": load_all,
-        f"vst_{dtype}": store_some,
-        f"vadd_{dtype}": lambda a, b: a + b,
-        f"vadd_product_{dtype}": lambda total, a, b: total + a * b,
-        f"vadd_product_exact_{dtype}": lambda total, a, b: total + a * b,
-    }
-
-
-def _converted(value: Any, dtype: str) -> Any:
+def _narrowed(value: Any, dtype: str) -> Any:
     """The value in a dtype as hardware converts: no errors, whole numbers wrap."""
     kind = np.dtype(dtype)
     if kind.kind in "fb":
@@ -138,37 +145,71 @@ def _converted(value: Any, dtype: str) -> Any:
     wrapped = int(value) % 2 ** (8 * kind.itemsize)
     if kind.kind == "i" and wrapped >= 2 ** (8 * kind.itemsize - 1):
         wrapped -= 2 ** (8 * kind.itemsize)
-    return wrapped if dtype == "int64" else kind.type(wrapped)
+    return kind.type(wrapped)
+
+
+def _vectors(memory: Memory, dtype: str, lanes: int) -> dict[str, Any]:
+    """The words for vectors of neighbouring numbers: each is an array here."""
+    size = SIZES[dtype]
+
+    def load(base: Any, index: Any) -> Any:
+        found = memory.at(int(base) + int(index) * size, lanes * size, write=False)
+        return found.view(dtype).copy()
+
+    def store(base: Any, index: Any, value: Any, count: Any) -> None:
+        wanted = min(max(int(count), 0), lanes)
+        if wanted:
+            where = memory.at(int(base) + int(index) * size, wanted * size, write=True)
+            where.view(dtype)[:] = value[:wanted]
+
+    return {
+        f"vset_{dtype}": lambda value: np.full(lanes, value, dtype),
+        f"vld_{dtype}": load,
+        f"vst_{dtype}": store,
+        f"vadd_{dtype}": lambda a, b: a + b,
+        f"vadd_product_{dtype}": lambda total, a, b: total + a * b,
+        f"vadd_product_exact_{dtype}": lambda total, a, b: total + a * b,
+        f"lanes_{dtype}": lanes,
+    }
+
+
+class _Math:
+    """`math` without its errors: infinity and NaN come back, as from the C library."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(np, name, None) or getattr(math, name)
 
 
 def vocabulary(memory: Memory) -> dict[str, Any]:
     """The names emitted code may use, over this memory."""
     from oven import native
 
+    words = native.vocabulary()
     made: dict[str, Any] = {}
     for dtype in SIZES:
         made[f"ld_{dtype}"] = made[f"ldc_{dtype}"] = _load(memory, dtype)
         made[f"st_{dtype}"] = _store(memory, dtype)
-        made[dtype] = lambda value, dtype=dtype: _converted(value, dtype)
-    made |= {"min": min, "max": max, "abs": abs, "int": int, "range": range}
+        made[dtype] = lambda value, dtype=dtype: _value(_narrowed(value, dtype), dtype)
+    made |= {"min": min, "max": max, "abs": abs, "int": int, "range": range, "math": _Math()}
     made["type_of"] = lambda like, value: type(like)(value)
-    for name in ("float64", "float32"):
-        made[f"loose_add_{name}"] = lambda a, b: a + b
-        made[f"loose_mul_{name}"] = lambda a, b: a * b
-        made |= _vectors(memory, name)
-    for name, found in native.vocabulary().items():
-        if name not in made:
-            made[name] = _stand_in(name, found, made)
+    for dtype in ("float64", "float32"):
+        made[f"loose_add_{dtype}"] = lambda a, b: a + b
+        made[f"loose_mul_{dtype}"] = lambda a, b: a * b
+        if f"lanes_{dtype}" in words:
+            made |= _vectors(memory, dtype, words[f"lanes_{dtype}"])
+    for name in words.keys() - made.keys():
+        made[name] = _stand_in(name, words[name], made)
     return made
 
 
 def _stand_in(name: str, found: Any, space: dict[str, Any]) -> Any:
     """The same function in Python: numpy's, or the text that numba compiles."""
-    function = getattr(found, "py_func", None)
-    if isinstance(function, FunctionType) and isinstance(function.__code__, CodeType):
+    function = getattr(found, "py_func", found)
+    if isinstance(function, FunctionType) and not hasattr(math, name):
+        for used in function.__code__.co_names:
+            if used not in space and used in function.__globals__:
+                space[used] = _stand_in(used, function.__globals__[used], space)
         return FunctionType(function.__code__, space, name)
-    if isinstance(found, np.ufunc) or found is math:
-        return found
     return getattr(np, name, None) or getattr(math, name, None)
 
 

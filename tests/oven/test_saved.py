@@ -69,7 +69,9 @@ def test_a_loaded_plan_answers_as_the_saved_one(name: str, *, exact: bool, tmp_p
     same(loaded.run(data), plan.run(data))
     assert (loaded.flow, loaded.optimised, loaded.exact) == (plan.flow, plan.optimised, exact)
     assert [stage.source for stage in loaded.stages] == [stage.source for stage in plan.stages]
-    assert loaded.flow.origins() == plan.flow.origins()
+    for ours, theirs in ((loaded.flow, plan.flow), (loaded.optimised, plan.optimised)):
+        known = theirs.origins()
+        assert ours.origins() == {item: known[item] for item in ours.nodes() if item in known}
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
