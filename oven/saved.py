@@ -45,6 +45,12 @@ FORMAT = 1
 DERIVED_BYTES = 4096
 """Parameters made for native code travel along from this size on: smaller ones are made faster."""
 
+STUMBLES = (
+    *(TypeError, ValueError, LookupError, ArithmeticError, AttributeError),
+    *(AssertionError, NotImplementedError, RecursionError),
+)
+"""What an operator raises that trips over parameters or inputs it was never written for."""
+
 KEYS = {"derived", "exact", "flow", "format", "nodes", "optimised", "origins"}
 
 
@@ -78,11 +84,8 @@ def load(
             raise
         except (FlourError, MissingBlob, BadDigest) as problem:
             raise reader.damaged(problem.what, problem.found) from problem
-        except (TypeError, ValueError, LookupError, ArithmeticError, AttributeError) as problem:
-            # An operator stumbled over parameters it was never written for.
+        except STUMBLES as problem:
             raise reader.damaged("this program makes no sense", str(problem)) from problem
-        except (RecursionError, AssertionError, NotImplementedError) as problem:
-            raise reader.damaged("this program cannot become code", str(problem)) from problem
     if debug.asked():
         debug.report(plan, None)
     return plan
@@ -267,4 +270,4 @@ def _is_index(value: object, end: int) -> TypeGuard[int]:
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < end
 
 
-__all__ = ["DERIVED_BYTES", "FORMAT", "describe", "load", "save"]
+__all__ = ["DERIVED_BYTES", "FORMAT", "STUMBLES", "describe", "load", "save"]

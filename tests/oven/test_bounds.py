@@ -25,6 +25,7 @@ from flour.types import Category, Record, Scalar, Text, Tokens, Type, Vector
 from objectstore import Blob, StoreError, Strings
 from oven.limits import check_limits
 from oven.plan import Plan
+from oven.saved import STUMBLES
 from tests import checked
 from tests.cases import CASES, Case
 from tests.columns import draw
@@ -84,7 +85,8 @@ def _spots(value: Any) -> Any:
 
 def _changed(value: Any, parameters: dict[str, Parameter], rng: np.random.Generator) -> Any:
     if isinstance(value, dict) and (digest := value.get("parameter")) in parameters:
-        made = _other(parameters[digest], rng)
+        with np.errstate(all="ignore"):
+            made = _other(parameters[digest], rng)
         parameters[made.digest] = made
         return {"parameter": made.digest}
     choices = _choices(value)
@@ -167,7 +169,7 @@ def accepted(data: Any, parameters: dict[str, Parameter], kinds: Sequence[Type])
         if isinstance(made.type, Vector) and made.type.width > 10_000:
             return None
         return emitted(Flow({"output": made}))
-    except (FlourError, StoreError):
+    except (FlourError, StoreError, *STUMBLES):
         return None
 
 
