@@ -1,0 +1,84 @@
+"""Kernels of machines and processes: what a row and each fitted point have in common.
+
+They are compositions: distances or products, then a function of each number.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from flour.ops.bases import FloatElementwise
+from flour.ops.neighbours import cosine_similarity
+
+if TYPE_CHECKING:
+    from flour.emission import Emitter, ScalarValue
+    from flour.flow import Flow
+    from flour.sklearn import Importer
+
+
+class Power(FloatElementwise):
+    """x ** exponent: NaN where x is below zero and the exponent is not whole."""
+
+    exponent: float
+
+    def compute(self, x: Any) -> Any:
+        return x ** x.dtype.type(self.exponent)
+
+    def element(self, e: Emitter, j: str, x: ScalarValue) -> str:
+        return f"({x.expr} ** {e.number(self.exponent, x.dtype)})"
+
+
+KERNELS = (
+    *("linear", "poly", "polynomial", "rbf", "sigmoid", "laplacian", "cosine"),
+    *("chi2", "additive_chi2", "precomputed"),
+)
+
+
+def pairwise_kernel(
+    x: Flow,
+    points: Any,
+    metric: Any,
+    to: Importer,
+    *,
+    gamma: float | None = None,
+    degree: float = 3,
+    coef0: float = 1,
+) -> Flow:
+    """What `pairwise_kernels` of the library computes between x and the points."""
+    to.need(isinstance(metric, str), "a kernel that is a Python function stays Python")
+    to.need(metric in KERNELS, f"there is no native kernel {metric!r}", ", ".join(KERNELS))
+    if metric == "precomputed":
+        return to.promoted(x, points)
+    gamma = 1.0 / points.shape[1] if gamma is None else float(gamma)
+    if metric in _PRODUCTS:
+        return _product(to.floats(x), points, metric, gamma, degree, coef0)
+    if metric == "rbf":
+        return to.floats(x).squared_distances(points).multiply(-gamma).exp()
+    if metric == "cosine":
+        return cosine_similarity(to.promoted(x, points), points)
+    if metric == "laplacian":
+        return to.doubles(x).distances(points, "manhattan").multiply(-gamma).exp()
+    return _chi2(x, points, metric, to, gamma)
+
+
+_PRODUCTS = ("linear", "poly", "polynomial", "sigmoid")
+
+
+def _product(x: Flow, points: Any, metric: str, gamma: float, degree: float, coef0: float) -> Flow:
+    """A function of the dot product."""
+    products = x.linear(points, [])
+    if metric == "linear":
+        return products
+    shifted = products.multiply(gamma).add(coef0)
+    return shifted.tanh() if metric == "sigmoid" else shifted.power(float(degree))
+
+
+def _chi2(x: Flow, points: Any, metric: str, to: Importer, gamma: float) -> Flow:
+    """For histograms. On float32 training data the library subtracts in float32."""
+    to.need(
+        points.dtype != np.float32, f"{metric!r} on float32 training data rounds in its own way"
+    )
+    made = to.doubles(x).distances(points, "chi2").negate()
+    return made if metric == "additive_chi2" else made.multiply(gamma).exp()

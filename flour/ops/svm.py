@@ -1,0 +1,265 @@
+"""Support vector machines with kernels: decisions between pairs, votes, coupled probabilities."""
+
+from __future__ import annotations
+
+from itertools import combinations
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from flour.adapters import adapts
+from flour.check import expect, fitted, vector
+from flour.errors import ParameterError
+from flour.op import Arity, Bound, Columns, Op
+from flour.ops.vote import Duels
+from flour.types import Type, Vector
+
+if TYPE_CHECKING:
+    from flour.emission import Emitter, RowValue, VectorValue
+    from flour.flow import Flow
+    from flour.sklearn import Importer
+
+
+class CouplePairs(Op):
+    """Class probabilities that agree best with those of each pair of classes.
+
+    Columns are the pairs (0, 1), (0, 2), ..., (1, 2), ... with the probability of the first. The
+    answer is approached step by step, class by class, until every class is within 0.005 / classes
+    of its optimum: where one stops is part of the answer.
+    """
+
+    classes: int
+    arity = Arity.AGGREGATE
+    bound = Bound.COMPUTE
+
+    def check(self) -> None:
+        if self.classes < 2:
+            raise ParameterError("pairs are coupled for two classes or more")
+
+    def infer(self, x: Type) -> Vector:
+        kind = vector(x, "couple_pairs")
+        fitted(self.classes * (self.classes - 1) // 2, kind, "couple_pairs")
+        expect(kind.dtype == "float64", f"couple_pairs computes in float64, got {kind}")
+        return Vector(self.classes, "float64")
+
+    @property
+    def _steps(self) -> int:
+        return max(100, self.classes)
+
+    @property
+    def _enough(self) -> float:
+        return 0.005 / self.classes
+
+    def reference(self, x: Columns) -> Columns:
+        k = self.classes
+        matrix = _quadratic(x, k)
+        p, going = np.full((len(x), k), 1.0 / k), np.ones(len(x), bool)
+        for _ in range(self._steps):
+            slopes, value = _slopes(matrix, p)
+            going &= ~(np.abs(slopes - value[:, None]).max(axis=1, initial=0) < self._enough)
+            if not going.any():
+                break
+            moved = _sweep(matrix, p.copy(), slopes, value)
+            p = np.where(going[:, None], moved, p)
+        return p
+
+    def emit(self, e: Emitter, x: VectorValue) -> RowValue:
+        k, size = e.size(self.classes), self.classes
+        matrix, p, slopes = (e.scratch("float64", count) for count in (size * size, size, size))
+        steps, enough = e.size(self._steps), e.number(self._enough, "float64")
+        _emit_quadratic(e, x, k, matrix)
+        with e.loop(k) as t:
+            e.store(p, t, f"1.0 / {k}", "float64")
+        with e.loop(steps):
+            value, error = _emit_slopes(e, k, matrix, p, slopes)
+            with e.block(f"if {error} < {enough}:"):
+                e.line("break")
+            _emit_sweep(e, k, (matrix, p, slopes), value)
+        return e.dense("float64", size, lambda j: e.load(p, j, "float64"), size=k, stored=True)
+
+
+def _quadratic(x: Any, k: int) -> Any:
+    """The form that is smallest where the probabilities agree with all pairs."""
+    beats = np.zeros((len(x), k, k))
+    for pair, (i, j) in enumerate(combinations(range(k), 2)):
+        beats[:, i, j], beats[:, j, i] = x[:, pair], 1 - x[:, pair]
+    matrix = -beats.transpose(0, 2, 1) * beats
+    for t in range(k):
+        matrix[:, t, t] = 0
+        for j in range(k):
+            if j != t:
+                matrix[:, t, t] += beats[:, j, t] * beats[:, j, t]
+    return matrix
+
+
+def _slopes(matrix: Any, p: Any) -> tuple[Any, Any]:
+    """The matrix times p, and p times that, added up in order."""
+    slopes, value = np.zeros_like(p), np.zeros(len(p))
+    for t in range(p.shape[1]):
+        for j in range(p.shape[1]):
+            slopes[:, t] += matrix[:, t, j] * p[:, j]
+        value += p[:, t] * slopes[:, t]
+    return slopes, value
+
+
+def _sweep(matrix: Any, p: Any, slopes: Any, value: Any) -> Any:
+    """One step along every class in turn."""
+    for t in range(p.shape[1]):
+        own = matrix[:, t, t]
+        step = (-slopes[:, t] + value) / own
+        p[:, t] += step
+        value = (value + step * (step * own + 2 * slopes[:, t])) / (1 + step) / (1 + step)
+        slopes = (slopes + step[:, None] * matrix[:, t]) / (1 + step)[:, None]
+        p /= (1 + step)[:, None]
+    return p
+
+
+def _emit_quadratic(e: Emitter, x: VectorValue, k: str, matrix: str) -> None:
+    at, pair = e.indexable(x), e.var("0")
+    with e.loop(f"{k} * {k}") as t:
+        e.store(matrix, t, "0.0", "float64")
+    with e.loop(k) as i, e.loop(k, f"{i} + 1") as j:
+        first = e.let(at(pair), "float64").expr
+        second = e.let(f"1.0 - {first}", "float64").expr
+        for place in (f"{i} * {k} + {j}", f"{j} * {k} + {i}"):
+            e.store(matrix, place, f"-({first} * {second})", "float64")
+        for place, other in ((i, second), (j, first)):
+            own = f"{place} * {k} + {place}"
+            e.store(matrix, own, f"{e.load(matrix, own, 'float64')} + {other} * {other}", "float64")
+        e.line(f"{pair} = {pair} + 1")
+
+
+def _emit_slopes(e: Emitter, k: str, matrix: str, p: str, slopes: str) -> tuple[str, str]:
+    value, error = e.var("0.0"), e.var("0.0")
+    with e.loop(k) as t:
+        slope = e.var("0.0")
+        with e.loop(k) as j:
+            term = f"{e.load(matrix, f'{t} * {k} + {j}', 'float64')} * {e.load(p, j, 'float64')}"
+            e.line(f"{slope} = {slope} + {term}")
+        e.store(slopes, t, slope, "float64")
+        e.line(f"{value} = {value} + {e.load(p, t, 'float64')} * {slope}")
+    with e.loop(k) as t:
+        gap = e.let(f"abs({e.load(slopes, t, 'float64')} - {value})", "float64").expr
+        with e.block(f"if {gap} > {error}:"):
+            e.line(f"{error} = {gap}")
+    return value, error
+
+
+def _emit_sweep(e: Emitter, k: str, places: tuple[str, str, str], value: str) -> None:
+    matrix, p, slopes = places
+    with e.loop(k) as t:
+        own = e.let(e.load(matrix, f"{t} * {k} + {t}", "float64"), "float64").expr
+        slope = e.let(e.load(slopes, t, "float64"), "float64").expr
+        step = e.let(f"(-{slope} + {value}) / {own}", "float64").expr
+        e.store(p, t, f"{e.load(p, t, 'float64')} + {step}", "float64")
+        gain = f"{step} * ({step} * {own} + 2.0 * {slope})"
+        e.line(f"{value} = ({value} + {gain}) / (1.0 + {step}) / (1.0 + {step})")
+        with e.loop(k) as j:
+            row = e.load(matrix, f"{t} * {k} + {j}", "float64")
+            moved = f"({e.load(slopes, j, 'float64')} + {step} * {row}) / (1.0 + {step})"
+            e.store(slopes, j, moved, "float64")
+            e.store(p, j, f"{e.load(p, j, 'float64')} / (1.0 + {step})", "float64")
+
+
+# --- adapters -------------------------------------------------------------------------------------
+
+
+def _dense(matrix: Any) -> Any:
+    return matrix.toarray() if hasattr(matrix, "toarray") else np.asarray(matrix)
+
+
+def _decisions(fit: Any, x: Flow, weights: Any) -> Flow:
+    """The kernel with the support vectors, times weights (one row a decision), plus intercepts."""
+    return _kernel(fit, x).linear(weights, fit._intercept_)
+
+
+def _kernel(fit: Any, x: Flow) -> Flow:
+    if fit.kernel == "precomputed":
+        return x.select(fit.support_)
+    points, gamma = _dense(fit.support_vectors_), float(fit._gamma)
+    if fit.kernel == "rbf":
+        return x.distances(points, "sqeuclidean").multiply(-gamma).exp()
+    products = x.linear(points, [])
+    if fit.kernel == "linear":
+        return products
+    shifted = products.multiply(gamma).add(float(fit.coef0))
+    return shifted.tanh() if fit.kernel == "sigmoid" else shifted.power(float(fit.degree))
+
+
+def _input(fit: Any, x: Flow, to: Importer) -> Flow:
+    to.need(not callable(fit.kernel), "a kernel that is a Python function stays Python")
+    return to.doubles(x)
+
+
+def _value(fit: Any, x: Flow, to: Importer) -> Flow:
+    """The one decision of a machine that is no classifier."""
+    x, weights = _input(fit, x, to), _dense(fit._dual_coef_)
+    if not weights.shape[1]:
+        # No support vectors are left: the answer is the same everywhere.
+        return x.fill(fit._intercept_, scalar=True)
+    return _decisions(fit, x, weights).element(0)
+
+
+@adapts("sklearn.svm.SVR", "sklearn.svm.NuSVR")
+def _regressor(fit: Any, x: Flow, to: Importer) -> dict[str, Flow]:
+    return {"value": _value(fit, x, to)}
+
+
+@adapts("sklearn.svm.OneClassSVM")
+def _one_class(fit: Any, x: Flow, to: Importer) -> dict[str, Flow]:
+    scores = _value(fit, x, to)
+    return {"label": scores.greater(0.0).cast("int64").take([-1, 1]), "scores": scores}
+
+
+@adapts("sklearn.svm.SVC", "sklearn.svm.NuSVC")
+def _classifier(fit: Any, x: Flow, to: Importer) -> dict[str, Flow]:
+    x, several = _input(fit, x, to), len(fit.classes_) > 2
+    decisions = _decisions(fit, x, _pair_weights(fit))
+    scores = _scores(fit, decisions) if several else decisions.negate().element(0)
+    ties = fit.break_ties and fit.decision_function_shape == "ovr" and several
+    to.need(
+        not fit.break_ties or fit.decision_function_shape == "ovr",
+        "break_ties needs decision_function_shape='ovr'; the library refuses to predict",
+    )
+    index = scores.arg_max() if ties else _most_votes(decisions, len(fit.classes_))
+    made = {"label": index.take(fit.classes_), "scores": scores}
+    if hasattr(fit, "predict_proba"):
+        made["probabilities"] = _probabilities(fit, decisions)
+    return made
+
+
+def _pair_weights(fit: Any) -> Any:
+    """Per pair of classes, the weight of every support vector (only those of the two have one)."""
+    coefficients, ends = _dense(fit._dual_coef_), np.cumsum([0, *fit._n_support])
+    spans = [slice(ends[i], ends[i + 1]) for i in range(len(fit._n_support))]
+    pairs = list(combinations(range(len(spans)), 2))
+    weights = np.zeros((len(pairs), coefficients.shape[1]))
+    for row, (i, j) in zip(weights, pairs, strict=True):
+        row[spans[i]] = coefficients[j - 1, spans[i]]
+        row[spans[j]] = coefficients[i, spans[j]]
+    return weights
+
+
+def _most_votes(decisions: Flow, classes: int) -> Flow:
+    """The class that wins most pairs, the first of equals; a decision above zero is the first's."""
+    pairs = list(combinations(range(classes), 2))
+    sign, given = np.zeros((classes, len(pairs))), np.zeros(classes)
+    for column, (i, j) in enumerate(pairs):
+        sign[i, column], sign[j, column] = 1, -1
+        given[j] += 1
+    return decisions.greater(0.0).cast("float64").linear(sign, given).arg_max()
+
+
+def _scores(fit: Any, decisions: Flow) -> Flow:
+    """Decisions for each pair, or condensed to one score a class."""
+    if fit.decision_function_shape == "ovo":
+        return decisions
+    second = decisions.negate()
+    return Duels(len(fit.classes_))(second.greater(0.0).cast("float64"), second)
+
+
+def _probabilities(fit: Any, decisions: Flow) -> Flow:
+    """Platt's probability of each pair, coupled."""
+    fitted = decisions.multiply(fit._probA).add(fit._probB)
+    pairs = fitted.negate().sigmoid().clip(1e-7, 1 - 1e-7)
+    return pairs.couple_pairs(len(fit.classes_))
