@@ -79,8 +79,7 @@ def _categories(estimator: Any) -> list[Type] | None:
         return [Scalar(_stored(np.asarray(values))) for values in estimator.categories_]
     statistics = getattr(estimator, "statistics_", None)
     if statistics is not None:
-        kind = "string" if np.asarray(statistics).dtype.kind in "OU" else "float64"
-        return [Scalar(kind)] * len(statistics)
+        return [Scalar("string" if isinstance(v, str) else "float64") for v in statistics]
     return None
 
 
