@@ -60,7 +60,7 @@ class Fluent:
         return self._apply("Bins", (), edges=edges, starts=starts)
 
     def box_cox(self, exponents: ArrayLike) -> Flow:
-        """The Box-Cox power transform with an exponent for each column, in float64; NaN below zero."""
+        """The Box-Cox power transform, an exponent a column, in float64; NaN below zero."""
         return self._apply("BoxCox", (), exponents=exponents)
 
     def cast(self, dtype: str) -> Flow:
@@ -108,10 +108,10 @@ class Fluent:
         *,
         strict: bool = False,
     ) -> Flow:
-        """The code of each string among its column's texts (int64): `missing` for NaN, `none` for None.
+        """The code of each string among its column's texts; `missing` for NaN, `none` for None.
 
-        Column j's texts are texts[starts[j]:starts[j + 1]], and codes go with them. A string that is
-        not among them has the code `unknown`; with `strict` it is an error.
+        Column j's texts are texts[starts[j]:starts[j + 1]], and codes go with them (int64). A string
+        that is not among them has the code `unknown`; with `strict` it is an error.
         """
         return self._apply(
             "CategoriseText",
@@ -181,7 +181,7 @@ class Fluent:
         return self._apply("Concat", others)
 
     def cos(self) -> Flow:
-        """cos(x), x in radians."""
+        """The cosine of x, in radians."""
         return self._apply("Cos", ())
 
     def cosh(self) -> Flow:
@@ -238,16 +238,20 @@ class Fluent:
         """One column of a vector as a scalar."""
         return self._apply("Element", (), column=column)
 
+    def equal(self, operand: ArrayLike) -> Flow:
+        """Whether x == operand, column by column; never for NaN."""
+        return self._apply("Equal", (), operand=operand)
+
     def erf(self) -> Flow:
         """The error function of x."""
         return self._apply("Erf", ())
 
     def exp(self) -> Flow:
-        """exp(x)."""
+        """e to the power of x."""
         return self._apply("Exp", ())
 
     def expm1(self) -> Flow:
-        """exp(x) - 1, exact near zero."""
+        """e to the power of x, minus 1, exact near zero."""
         return self._apply("Expm1", ())
 
     def fill(self, values: ArrayLike, *, scalar: bool = False) -> Flow:
@@ -269,6 +273,10 @@ class Fluent:
         """Whether x > operand, column by column; never for NaN."""
         return self._apply("Greater", (), operand=operand)
 
+    def greater_equal(self, operand: ArrayLike) -> Flow:
+        """Whether x >= operand, column by column; never for NaN."""
+        return self._apply("GreaterEqual", (), operand=operand)
+
     def hashing(
         self, width: int, dtype: str = "float64", *, signed: bool = True, binary: bool = False
     ) -> Flow:
@@ -278,9 +286,33 @@ class Fluent:
         """
         return self._apply("Hashing", (), width=width, signed=signed, binary=binary, dtype=dtype)
 
+    def impute(self, marker: float, values: ArrayLike) -> Flow:
+        """x, or its column's value where x is missing."""
+        return self._apply("Impute", (), marker=marker, values=values)
+
+    def impute_text(self, marker: str, text: Sequence[str], values: Sequence[str]) -> Flow:
+        """The string, or its column's value where it is missing."""
+        return self._apply("ImputeText", (), marker=marker, text=text, values=values)
+
+    def is_missing(self, marker: float) -> Flow:
+        """Whether x is missing: is the marker."""
+        return self._apply("IsMissing", (), marker=marker)
+
+    def is_missing_text(self, marker: str, text: Sequence[str]) -> Flow:
+        """Whether a string is missing: is the marker."""
+        return self._apply("IsMissingText", (), marker=marker, text=text)
+
     def is_nan(self) -> Flow:
         """Whether x is not a number; never for whole numbers."""
         return self._apply("IsNan", ())
+
+    def less(self, operand: ArrayLike) -> Flow:
+        """Whether x < operand, column by column; never for NaN."""
+        return self._apply("Less", (), operand=operand)
+
+    def less_equal(self, operand: ArrayLike) -> Flow:
+        """Whether x <= operand, column by column; never for NaN."""
+        return self._apply("LessEqual", (), operand=operand)
 
     def linear(self, weights: ArrayLike, bias: ArrayLike) -> Flow:
         """x @ weights.T + bias: one output per row of `weights`, in numpy's promoted dtype.
@@ -290,7 +322,7 @@ class Fluent:
         return self._apply("Linear", (), weights=weights, bias=bias)
 
     def log(self) -> Flow:
-        """log(x): NaN below zero."""
+        """The natural logarithm of x: NaN below zero."""
         return self._apply("Log", ())
 
     def log10(self) -> Flow:
@@ -298,7 +330,7 @@ class Fluent:
         return self._apply("Log10", ())
 
     def log1p(self) -> Flow:
-        """log(1 + x), exact near zero: NaN below -1."""
+        """The natural logarithm of 1 + x, exact near zero: NaN below -1."""
         return self._apply("Log1p", ())
 
     def log2(self) -> Flow:
@@ -369,6 +401,14 @@ class Fluent:
         """The length of the vector: l1, l2 or max norm (the largest magnitude)."""
         return self._apply("Norm", (), kind=kind)
 
+    def normal_quantile(self) -> Flow:
+        """The number that a standard normal variable stays below with probability x."""
+        return self._apply("NormalQuantile", ())
+
+    def not_equal(self, operand: ArrayLike) -> Flow:
+        """Whether x != operand, column by column; always for NaN."""
+        return self._apply("NotEqual", (), operand=operand)
+
     def one_hot(self, starts: ArrayLike, dtype: str = "float64") -> Flow:
         """A one in the column of each code, zeros elsewhere (sparse); none for a code out of range.
 
@@ -415,7 +455,7 @@ class Fluent:
     def products(
         self, left: ArrayLike, right: ArrayLike, skip: int = 0, *, bias: bool = False
     ) -> Flow:
-        """The columns, then the product of terms left[i] and right[i] for each i; `skip` are left out.
+        """The columns, then the product of terms left[i] and right[i] for each i; `skip` left out.
 
         Terms are numbered as they are made, the columns first, so that a cube is a square times a
         column. With `bias` a one comes ahead of the terms that are kept.
@@ -429,6 +469,19 @@ class Fluent:
     def quotient(self, operand: ArrayLike, *, wide: bool = False) -> Flow:
         """operand / x, column by column (what `1 / flow` means)."""
         return self._apply("Quotient", (), operand=operand, wide=wide)
+
+    def ranks(
+        self, quantiles: ArrayLike, ranks: ArrayLike, margin: float = 0.0, *, sparse: bool = False
+    ) -> Flow:
+        """Where each number stands among its column's quantiles, from 0 to 1.
+
+        Between two quantiles the rank is interpolated from below and from above, and the mean
+        counts (they differ where quantiles repeat). Numbers within `margin` of an end, or beyond it,
+        get the rank 0 or 1. With `sparse`, zeros stay zeros.
+        """
+        return self._apply(
+            "Ranks", (), quantiles=quantiles, ranks=ranks, margin=margin, sparse=sparse
+        )
 
     def reciprocal(self) -> Flow:
         """1 / x."""
@@ -467,7 +520,7 @@ class Fluent:
         return self._apply("Sign", ())
 
     def sin(self) -> Flow:
-        """sin(x), x in radians."""
+        """The sine of x, in radians."""
         return self._apply("Sin", ())
 
     def sinh(self) -> Flow:
@@ -536,7 +589,7 @@ class Fluent:
         return self._apply("Tally", (), weights=weights, against=against, classes=classes)
 
     def tan(self) -> Flow:
-        """tan(x), x in radians."""
+        """The tangent of x, in radians."""
         return self._apply("Tan", ())
 
     def tanh(self) -> Flow:
@@ -589,6 +642,16 @@ class Fluent:
         """
         return self._apply("WeightedRows", (weights,), table=table)
 
+    def where(self, yes: Flow, no: Flow) -> Flow:
+        """`yes` where x is true, else `no`: column by column, scalars meet every column."""
+        return self._apply(
+            "Where",
+            (
+                yes,
+                no,
+            ),
+        )
+
     def word_ngrams(
         self, vocabulary: Sequence[str], low: int = 1, high: int = 1, dtype: str = "float64"
     ) -> Flow:
@@ -596,5 +659,5 @@ class Fluent:
         return self._apply("WordNgrams", (), vocabulary=vocabulary, low=low, high=high, dtype=dtype)
 
     def yeo_johnson(self, exponents: ArrayLike) -> Flow:
-        """The Yeo-Johnson power transform, an exponent for each column, in the wider float width."""
+        """The Yeo-Johnson power transform, an exponent a column, in the wider float width."""
         return self._apply("YeoJohnson", (), exponents=exponents)

@@ -24,11 +24,14 @@ from flour.ops import (
     binary,
     categorise,
     cluster,
+    compare,
     csv,
     discretise,
     distance,
     elementwise,
     encode,
+    impute,
+    interpolate,
     kernel,
     linear,
     link,
@@ -151,6 +154,13 @@ def gappy(rng: np.random.Generator, kind: Type, rows: int) -> Any:
     return rng.choice(np.array(["a", "", "日本", "long " * 9, "?", None, np.nan], object), shape)
 
 
+def shares(rng: np.random.Generator, kind: Type, rows: int) -> Any:
+    """Draw probabilities, both ends and both tails among them."""
+    assert isinstance(kind, Vector)
+    made = rng.choice([0.0, 1.0, 1e-300, 1e-9, 0.1, 0.5, 0.99999], (rows, kind.width))
+    return np.where(rng.random(made.shape) < 0.5, made, rng.random(made.shape)).astype(kind.dtype)
+
+
 def zeros(_: np.random.Generator, kind: Type, rows: int) -> Any:
     """Zeros and nothing else."""
     assert isinstance(kind, Vector)
@@ -184,6 +194,8 @@ FUNCTION = {"tolerance": 4e-15, "why": LIBM}
 
 # Two columns: "a" "" and "日本" among the first one's texts, "a" alone among the second's.
 TEXTS = (["a", "", "日本", "a"], [0, 1, 7, 3], [0, 3, 4], [8, -1], [9, -2], [-3, 4])
+
+EDGES = [0.0, 0.25, 0.5, 1.0]
 
 CASES: list[Case] = [
     # --- flour/ops/source.py
@@ -416,6 +428,46 @@ CASES: list[Case] = [
     # --- flour/ops/svm.py
     Case(svm.CouplePairs(2), (Vector(1),), 1e-12, "rows stop at once", draw=chances, odd=False),
     Case(svm.CouplePairs(4), (Vector(6),), 1e-12, REASSOCIATES, draw=chances, odd=False),
+    # --- flour/ops/compare.py
+    *(
+        case
+        for op in (compare.GreaterEqual, compare.Less, compare.LessEqual)
+        for case in (*rows(op([0.1]), 4), Case(op([3, 4]), (Vector(2, "int64"),)))
+    ),
+    *rows(compare.Equal([0.0, 1.0]), 2),
+    *rows(compare.NotEqual(np.float32([0.0, 1.0])), 2),
+    *(Case(compare.Where(), (Vector(3, "bool"), Vector(3, d), Scalar())) for d in WIDTHS),
+    Case(compare.Where(), (Scalar("bool"), Vector(3), Vector(3, "int64"))),
+    Case(compare.Where(), (Scalar("bool"), Scalar("float32"), Scalar("int8"))),
+    # --- flour/ops/interpolate.py
+    *rows(interpolate.Ranks([[-1.0, 0.0, 0.0, 0.5], [0.0, 0.1, 0.2, 1.0]], EDGES), 2),
+    *rows(interpolate.Ranks([[-1.0, 0.0, 0.0, 0.5]], EDGES, margin=1e-7), 1, label="-margin"),
+    *rows(interpolate.Ranks([[0.3]], [0.0]), 1, label="-one"),
+    *sparse(interpolate.Ranks([[0.0, 0.0, 0.5, 2.0]], EDGES, sparse=True), 1),
+    *rows(interpolate.NormalQuantile(), 4, draw=shares, **FUNCTION),
+    *rows(interpolate.NormalQuantile(), 4, label="-odd", tolerance=2e-14, why=LIBM),
+    # --- flour/ops/impute.py
+    *rows(impute.Impute(np.nan, [3.0, 4.0]), 2),
+    *sparse(impute.Impute(np.nan, [3.0]), 9),
+    *rows(impute.Impute(1.0, [3.0, 4.0]), 2, label="-ones"),
+    Case(impute.Impute(7, [3, 4]), (Vector(2, "int64"),)),
+    *rows(impute.IsMissing(np.nan), 2),
+    *rows(impute.IsMissing(0.0), 2, label="-zeros"),
+    *(
+        Case(impute.IsMissingText(kind, text), (Vector(2, "string"),), draw=gappy, label=kind)
+        for kind, text in (("nan", []), ("none", []), ("either", []), ("text", ["日本"]))
+    ),
+    *(
+        Case(
+            impute.ImputeText(kind, [], ["x", "日"]),
+            (Vector(2, "string"),),
+            draw=gappy,
+            native=False,
+            label=kind,
+        )
+        for kind in ("nan", "either")
+    ),
+    Case(impute.ImputeText("text", [""], ["x", "日"]), (Vector(2, "string"),), native=False),
 ]
 
 __all__ = ["CASES", "Case", "Text"]

@@ -10,6 +10,7 @@ import numpy as np
 
 from flour.check import is_string
 from flour.ops.categorise import UNKNOWN, Categorise, CategoriseText, flatten
+from flour.ops.impute import EITHER, NAN, NONE, TEXT, ImputeText
 from flour.types import Record, Vector
 
 if TYPE_CHECKING:
@@ -50,9 +51,34 @@ def codes_of(
     for text, group in groupby(columns, lambda column: column.text):
         run = list(group)
         part = pick(x, [column.number for column in run])
+        part, run = _unimputed(part, run)
         codes = (_texts if text else _numbers)(run, strict=strict)(part)
         parts.append(codes if isinstance(codes.type, Vector) else codes.as_vector())
     return parts[0].concat(*parts[1:]) if len(parts) > 1 else parts[0]
+
+
+def _unimputed(part: Flow, run: list[_Column]) -> tuple[Flow, list[_Column]]:
+    """The strings before an imputer filled them, and codes that do the same.
+
+    The code of a filled string is that of the text it is filled with, so nobody has to write it.
+    """
+    op = part.node.op
+    if not isinstance(op, ImputeText):
+        return part, run
+    return part.input(0), [
+        _imputing(column, op, value) for column, value in zip(run, op.values, strict=True)
+    ]
+
+
+def _imputing(column: _Column, op: ImputeText, value: str) -> _Column:
+    known = dict(zip(column.entries, column.codes, strict=True))
+    fill = known.get(value, column.unknown)
+    if op.marker == TEXT:
+        known[op.text[0]] = fill
+        return column._replace(entries=list(known), codes=list(known.values()))
+    none = fill if op.marker in (NONE, EITHER) else column.none
+    missing = fill if op.marker in (NAN, EITHER) else column.missing
+    return column._replace(none=none, missing=missing)
 
 
 def text_columns(x: Flow) -> list[bool]:

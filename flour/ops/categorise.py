@@ -183,10 +183,10 @@ _FOLD = 29
 
 
 class CategoriseText(Encoding):
-    """The code of each string among its column's texts (int64): `missing` for NaN, `none` for None.
+    """The code of each string among its column's texts; `missing` for NaN, `none` for None.
 
-    Column j's texts are texts[starts[j]:starts[j + 1]], and codes go with them. A string that is
-    not among them has the code `unknown`; with `strict` it is an error.
+    Column j's texts are texts[starts[j]:starts[j + 1]], and codes go with them (int64). A string
+    that is not among them has the code `unknown`; with `strict` it is an error.
     """
 
     texts: Table

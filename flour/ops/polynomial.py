@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Products(Op):
-    """The columns, then the product of terms left[i] and right[i] for each i; `skip` are left out.
+    """The columns, then the product of terms left[i] and right[i] for each i; `skip` left out.
 
     Terms are numbered as they are made, the columns first, so that a cube is a square times a
     column. With `bias` a one comes ahead of the terms that are kept.

@@ -60,7 +60,7 @@ class OneIfTiny(FloatElementwise):
 
 
 class YeoJohnson(FloatElementwise):
-    """The Yeo-Johnson power transform, an exponent for each column, in the wider float width."""
+    """The Yeo-Johnson power transform, an exponent a column, in the wider float width."""
 
     exponents: Array
     monotone = True
@@ -101,7 +101,7 @@ _LARGE = 709.78
 
 
 class BoxCox(FloatElementwise):
-    """The Box-Cox power transform with an exponent for each column, in float64; NaN below zero."""
+    """The Box-Cox power transform, an exponent a column, in float64; NaN below zero."""
 
     exponents: Array
     monotone = True

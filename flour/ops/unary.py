@@ -42,7 +42,7 @@ class ZeroToZero(FloatFunction, abstract=True):
 
 
 class Exp(FloatFunction):
-    """exp(x)."""
+    """e to the power of x."""
 
     function = np.exp
     code = "exp({x})"
@@ -50,7 +50,7 @@ class Exp(FloatFunction):
 
 
 class Expm1(ZeroToZero):
-    """exp(x) - 1, exact near zero."""
+    """e to the power of x, minus 1, exact near zero."""
 
     function = np.expm1
     code = "expm1({x})"
@@ -58,7 +58,7 @@ class Expm1(ZeroToZero):
 
 
 class Log(FloatFunction):
-    """log(x): NaN below zero."""
+    """The natural logarithm of x: NaN below zero."""
 
     function = np.log
     code = "log({x})"
@@ -66,7 +66,7 @@ class Log(FloatFunction):
 
 
 class Log1p(ZeroToZero):
-    """log(1 + x), exact near zero: NaN below -1."""
+    """The natural logarithm of 1 + x, exact near zero: NaN below -1."""
 
     function = np.log1p
     code = "log1p({x})"
@@ -98,21 +98,21 @@ class Sqrt(ZeroToZero):
 
 
 class Sin(ZeroToZero):
-    """sin(x), x in radians."""
+    """The sine of x, in radians."""
 
     function = np.sin
     code = "sin({x})"
 
 
 class Cos(FloatFunction):
-    """cos(x), x in radians."""
+    """The cosine of x, in radians."""
 
     function = np.cos
     code = "cos({x})"
 
 
 class Tan(ZeroToZero):
-    """tan(x), x in radians."""
+    """The tangent of x, in radians."""
 
     function = np.tan
     code = "tan({x})"

@@ -1,0 +1,167 @@
+"""Missing values: found, and replaced by fitted ones.
+
+What counts as missing is said by a marker: NaN or any number for columns of numbers; for strings
+"nan", "none", "either" of them, or a text.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from flour.check import expect, fitted
+from flour.errors import ParameterError
+from flour.op import Array, Columns, Op, Table
+from flour.ops.bases import Elementwise
+from flour.ops.categorise import find_text, hash_tables
+from flour.types import FLOATS, Scalar, Type, Vector
+
+if TYPE_CHECKING:
+    from flour.emission import Emitter, RowValue, ScalarValue, VectorValue
+
+
+class Marked(Elementwise, abstract=True):
+    """What looks for a marker among numbers; NaN is found by NaN."""
+
+    marker: float
+    takes_sparse = True
+    keeps_zero = True
+
+    def output(self, kind: Vector | Scalar) -> Type:
+        sparse = isinstance(kind, Vector) and kind.sparse
+        expect(
+            not sparse or self.marker != 0,
+            "a sparse vector's zeros are not stored, so they cannot be missing values",
+            "call to_dense() first",
+        )
+        return super().output(kind)
+
+    def missing(self, x: NDArray[Any]) -> Any:
+        """Which values are missing."""
+        if np.isnan(self.marker):
+            return x != x  # noqa: PLR0124 (the definition of NaN)
+        return x == (x.dtype.type(self.marker) if x.dtype.kind == "f" else self.marker)
+
+    def structure(self) -> tuple[object, ...]:
+        return (bool(np.isnan(self.marker)),)
+
+    def is_missing(self, e: Emitter, x: ScalarValue) -> str:
+        """Whether the value is missing, as an expression."""
+        if np.isnan(self.marker):
+            return f"({x.expr} != {x.expr})"
+        return f"({x.expr} == {e.number(self.marker, x.dtype if x.dtype in FLOATS else 'float64')})"
+
+
+class IsMissing(Marked):
+    """Whether x is missing: is the marker."""
+
+    result = "bool"
+
+    def compute(self, x: Any) -> Any:
+        return self.missing(x)
+
+    def element(self, e: Emitter, j: str, x: ScalarValue) -> str:
+        return self.is_missing(e, x._replace(expr=e.let(x.expr, x.dtype).expr))
+
+
+class Impute(Marked):
+    """x, or its column's value where x is missing."""
+
+    values: Array
+
+    def compute(self, x: Any) -> Any:
+        values = self.values.array.reshape(-1).astype(x.dtype)
+        return np.where(self.missing(x), values, x)
+
+    def element(self, e: Emitter, j: str, x: ScalarValue) -> str:
+        value = x._replace(expr=e.let(x.expr, x.dtype).expr)
+        fill = e.at(self.values, j, x.dtype)
+        return f"({fill} if {self.is_missing(e, value)} else {value.expr})"
+
+
+# --- strings --------------------------------------------------------------------------------------
+
+NAN, NONE, EITHER, TEXT = "nan", "none", "either", "text"
+
+
+class MarkedText(Op, abstract=True):
+    """What looks for a marker among strings."""
+
+    marker: str
+    text: Table
+
+    def check(self) -> None:
+        if self.marker not in (NAN, NONE, EITHER, TEXT) or len(self.text) != (self.marker == TEXT):
+            raise ParameterError(
+                f"strings are missing as {NAN!r}, {NONE!r}, {EITHER!r}, or as one text",
+                found=f"{self.marker!r} and {len(self.text)} texts",
+            )
+
+    def missing(self, x: NDArray[Any]) -> NDArray[np.bool_]:
+        """Which strings are missing."""
+        if self.marker == TEXT:
+            return np.array(x == self.text[0], bool)
+        lost: Any = np.frompyfunc(lambda value: not isinstance(value, str), 1, 1)(x).astype(bool)
+        none: Any = np.frompyfunc(lambda value: value is None, 1, 1)(x).astype(bool)
+        if self.marker == EITHER:
+            return np.asarray(lost)
+        return np.asarray(none if self.marker == NONE else lost & ~none)
+
+    def structure(self) -> tuple[object, ...]:
+        return (self.marker,)
+
+
+class IsMissingText(MarkedText):
+    """Whether a string is missing: is the marker."""
+
+    def infer(self, x: Type) -> Vector:
+        return strings(x, "is_missing_text").having(dtype="bool")
+
+    def reference(self, x: Columns) -> Columns:
+        return self.missing(x)
+
+    def emit(self, e: Emitter, x: VectorValue) -> RowValue:
+        def missing(_: str, v: str) -> str:
+            cell = e.let(v, "int64").expr
+            if self.marker == TEXT:
+                return self._is_text(e, cell)
+            length = f"ld_int64({cell}, 1)"
+            if self.marker == EITHER:
+                return f"({length} < 0)"
+            return f"({length} == {-1 if self.marker == NONE else -2})"
+
+        return e.map(missing, x, dtype="bool", width=x.width)
+
+    def _is_text(self, e: Emitter, cell: str) -> str:
+        slots, _, mask = hash_tables(self.text, Array.of(np.array([0, 1])))
+        where, length = (e.var(f"ld_int64({cell}, {half})") for half in (0, 1))
+        limit = e.at(mask, "0")
+        return f"({find_text(e, self.text, where, length, e.address(slots), limit)} >= 0)"
+
+
+class ImputeText(MarkedText):
+    """The string, or its column's value where it is missing."""
+
+    values: Table
+
+    def infer(self, x: Type) -> Vector:
+        kind = strings(x, "impute_text")
+        fitted(len(self.values), kind, "impute_text")
+        return kind
+
+    def reference(self, x: Columns) -> Columns:
+        values = np.array([*self.values.to_list(), None], dtype=object)[:-1]
+        made = x.copy()
+        missing = self.missing(x)
+        made[missing] = np.broadcast_to(values, x.shape)[missing]
+        return made
+
+
+def strings(kind: Type, who: str) -> Vector:
+    """The type, which must be a vector of strings."""
+    fine = isinstance(kind, Vector) and kind.dtype == "string"
+    expect(fine, f"{who} needs a vector of strings, got {kind}")
+    assert isinstance(kind, Vector)
+    return kind
