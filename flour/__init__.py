@@ -12,6 +12,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 from flour.errors import FlourError
@@ -20,7 +21,9 @@ from flour.sources import category, concat, csv, record, scalar, text, tokens, v
 from flour.types import Category, Record, Scalar, Text, Tokens, Type, Vector
 
 if TYPE_CHECKING:
+    from flour.lightgbm import from_lightgbm
     from flour.sklearn import from_sklearn
+    from flour.xgboost import from_xgboost
 
 __all__ = [
     "Category",
@@ -35,7 +38,9 @@ __all__ = [
     "category",
     "concat",
     "csv",
+    "from_lightgbm",
     "from_sklearn",
+    "from_xgboost",
     "outputs",
     "record",
     "scalar",
@@ -45,10 +50,15 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> object:
-    """Importers are loaded when first asked for: most processes only serve."""
-    if name == "from_sklearn":
-        from flour.sklearn import from_sklearn
+#: Importers are loaded when first asked for: most processes only serve.
+_IMPORTERS = {
+    "from_lightgbm": "flour.lightgbm",
+    "from_sklearn": "flour.sklearn",
+    "from_xgboost": "flour.xgboost",
+}
 
-        return from_sklearn
+
+def __getattr__(name: str) -> object:
+    if name in _IMPORTERS:
+        return getattr(import_module(_IMPORTERS[name]), name)
     raise AttributeError(f"module 'flour' has no attribute {name!r}")

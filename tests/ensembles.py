@@ -9,7 +9,15 @@ import numpy as np
 from flour.ops.trees import TreeLeaves, Trees
 
 
-def nodes(seed: int, *, trees: int = 5, depth: int = 4, width: int = 6, sets: bool = False) -> Any:
+def nodes(
+    seed: int,
+    *,
+    trees: int = 5,
+    depth: int = 4,
+    width: int = 6,
+    sets: bool = False,
+    zeros: bool = False,
+) -> Any:
     """The table of an ensemble of random trees, and how many leaves they have."""
     rng = np.random.default_rng(seed)
     rows: list[list[Any]] = []
@@ -29,7 +37,7 @@ def nodes(seed: int, *, trees: int = 5, depth: int = 4, width: int = 6, sets: bo
             float(rng.choice(np.array([0.0, rng.normal(), np.float32(rng.normal())]))),
             left,
             right,
-            int(rng.integers(3)),
+            int(rng.choice([0, 1, 2, 5, 6])) if zeros else int(rng.integers(3)),
             start,
             2 if start >= 0 else 0,
         ]
@@ -52,8 +60,8 @@ def nodes(seed: int, *, trees: int = 5, depth: int = 4, width: int = 6, sets: bo
 
 def sums(seed: int, outputs: int = 1, span: int = 1, **how: Any) -> Trees:
     """An ensemble whose trees add `span` values to `outputs` columns."""
-    flags = {key: how.pop(key) for key in ("strict", "narrow", "mean") if key in how}
-    table, leaves = nodes(seed, **how)
+    flags = {key: how.pop(key) for key in ("strict", "narrow", "zeros", "divisor", "dtype", "signed") if key in how}
+    table, leaves = nodes(seed, zeros=bool(flags.get("zeros")), **how)
     rng = np.random.default_rng(seed)
     return Trees(
         **table,

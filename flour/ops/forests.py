@@ -70,7 +70,7 @@ def forest(
         target=np.zeros(len(trees), np.int32),
         base=np.zeros(value.shape[1]),
         narrow=True,
-        mean=mean,
+        divisor=len(trees) if mean else 0,
     )
     return made(x)
 

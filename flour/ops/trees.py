@@ -16,15 +16,18 @@ from numpy.typing import NDArray
 from flour.check import expect, vector
 from flour.errors import ParameterError
 from flour.op import Arity, Array, Bound, Columns, Op
-from flour.types import Type, Vector
+from flour.types import FLOATS, Type, Vector
 
 if TYPE_CHECKING:
     from flour.emission import Column, Emitter
 
 #: What `missing` says of a node: NaN is compared like any number (and so fails the test) ...
 COMPARED = 0
-#: ... or is sent left, or right, whatever the test says.
+#: ... or is sent left, or right, whatever the test says ...
 LEFT, RIGHT = 1, 2
+#: ... and so are zeros, where this is added to it. Zero is what LightGBM takes for it.
+ZEROS = 4
+ZERO = 1e-35
 
 
 class Walk(Op, abstract=True):
@@ -45,6 +48,10 @@ class Walk(Op, abstract=True):
     strict: bool = False
     #: x is rounded to float32 before the test.
     narrow: bool = False
+    #: Some nodes take zeros for missing.
+    zeros: bool = False
+    #: Numbers between -1 and 0 are cut to category 0 (else no negative number is a category).
+    signed: bool = True
     arity = Arity.AGGREGATE
     bound = Bound.COMPUTE
 
@@ -85,7 +92,7 @@ class Walk(Op, abstract=True):
         raise NotImplementedError(f"{self.name}.leaf_count")
 
     def structure(self) -> tuple[object, ...]:
-        return (self.strict, self.narrow, len(self.words) > 0)
+        return (self.strict, self.narrow, self.zeros, self.signed, len(self.words) > 0)
 
     def _needs(self, x: Type) -> Vector:
         kind = vector(x, self.name)
@@ -120,14 +127,16 @@ class Walk(Op, abstract=True):
         passed = value < threshold if self.strict else value <= threshold
         if len(self.words):
             passed = np.where(category[at] >= 0, self._member(value, at), passed)
-        nan = np.isnan(value) & (missing != COMPARED)
-        return np.where(nan, missing == LEFT, passed)
+        gone = np.isnan(value) & (missing & 3 != COMPARED)
+        if self.zeros:
+            gone |= (value > -ZERO) & (value <= ZERO) & (missing >= ZEROS)
+        return np.where(gone, missing & 3 == LEFT, passed)
 
     def _member(self, value: NDArray[np.float64], at: NDArray[np.int64]) -> Any:
         """Whether the value, cut to a whole number, is in the node's set."""
         start = np.maximum(self.category.array[at].astype(np.int64), 0)
         limit = self.length.array[at].astype(np.int64) * 32
-        inside = (value > -1) & (value < limit)
+        inside = ((value > -1) if self.signed else (value >= 0)) & (value < limit)
         code = np.where(inside, value, 0).astype(np.int64)
         word = self.words.array[np.minimum(start + code // 32, len(self.words) - 1)]
         return inside & ((word >> (code % 32).astype(np.uint32)) & 1).astype(bool)
@@ -148,14 +157,21 @@ class Walk(Op, abstract=True):
             passed = e.var(f"{value} {'<' if self.strict else '<='} {limit}", "b")
             if len(self.words):
                 self._emit_member(e, value, at, passed)
-            with e.block(f"if {value} != {value}:"):
-                way = e.let(e.load(missing, at, "uint8", constant=True), "uint8").expr
-                with e.block(f"if {way} != {COMPARED}:"):
-                    e.line(f"{passed} = {way} == {LEFT}")
+            self._emit_missing(e, value, e.load(missing, at, "uint8", constant=True), passed)
             yes, no = (e.load(side, at, "int32", constant=True) for side in (left, right))
             e.line(f"{at} = int64({yes}) if {passed} else int64({no})")
             e.line(f"{look} = {e.load(feature, at, 'int32', constant=True)}")
         return e.let(f"int64({e.load(left, at, 'int32', constant=True)})", "int64").expr
+
+    def _emit_missing(self, e: Emitter, value: str, way: str, passed: str) -> None:
+        zero = f" or ({value} > -{ZERO} and {value} <= {ZERO})" if self.zeros else ""
+        with e.block(f"if {value} != {value}{zero}:"):
+            way = e.let(f"int64({way})", "int64").expr
+            known = f"{way} % {ZEROS} != {COMPARED}"
+            if self.zeros:
+                known = f"({known}) if {value} != {value} else {way} >= {ZEROS}"
+            with e.block(f"if {known}:"):
+                e.line(f"{passed} = {way} % {ZEROS} == {LEFT}")
 
     def _narrowed(self, value: str, dtype: str) -> str:
         return f"float64(float32({value}))" if self.narrow else f"float64({value})"
@@ -166,25 +182,31 @@ class Walk(Op, abstract=True):
         with e.block(f"if {start} >= 0:"):
             limit = f"32 * int64({e.load(length, at, 'int32', constant=True)})"
             e.line(f"{passed} = False")
-            with e.block(f"if {value} > -1.0 and {value} < float64({limit}):"):
+            least = "> -1.0" if self.signed else ">= 0.0"
+            with e.block(f"if {value} {least} and {value} < float64({limit}):"):
                 code = e.let(f"int64({value})", "int64").expr
                 word = e.load(words, f"{start} + {code} // 32", "uint32", constant=True)
                 e.line(f"{passed} = ((int64({word}) >> ({code} % 32)) & 1) != 0")
 
 
 class Trees(Walk):
-    """The sum (or mean) over the trees of the leaf values each row reaches."""
+    """The sum over the trees of the leaf values each row reaches, divided at the end if asked."""
 
     value: Array
     #: The first output column each tree adds to.
     target: Array
     base: Array
-    mean: bool = False
+    #: What the sums are divided by (how many trees there are, for a mean); 0 for nothing.
+    divisor: int = 0
+    #: The float width the sums are made in.
+    dtype: str = "float64"
 
     def leaf_count(self) -> int:
         return int(self.value.shape[0])
 
     def check(self) -> None:
+        if self.dtype not in FLOATS:
+            raise ParameterError(f"leaf values are summed as floats, not as {self.dtype}")
         if self.value.array.ndim != 2 or not self.base.array.size:
             raise ParameterError("a leaf has a row of values, an ensemble at least one output")
         super().check()
@@ -194,39 +216,41 @@ class Trees(Walk):
 
     def infer(self, x: Type) -> Vector:
         self._needs(x)
-        return Vector(len(self.base), "float64")
+        return Vector(len(self.base), self.dtype)
 
     def reference(self, x: Columns) -> Columns:
-        value, base = raw(self.value, self.base)
-        made = np.tile(base.astype(np.float64), (len(x), 1))
+        value, base = (part.astype(self.dtype) for part in raw(self.value, self.base))
+        made = np.tile(base, (len(x), 1))
         span = self.value.shape[1]
         for root, first in zip(self.roots.array, self.target.array, strict=True):
             made[:, first : first + span] += value[self.walk(x, int(root))]
-        return made / len(self.roots) if self.mean else made
+        return made / np.dtype(self.dtype).type(self.divisor) if self.divisor else made
 
     def structure(self) -> tuple[object, ...]:
-        return (*super().structure(), self.mean, self.value.shape[1] == 1)
+        return (*super().structure(), self.dtype, self.divisor > 0, self.value.shape[1] == 1)
 
     def kernel(self, e: Emitter, inputs: tuple[Column, ...], out: Column) -> None:
         (x,) = inputs
-        value, target, roots = (e.address(p) for p in (self.value, self.target, self.roots))
+        target, roots = e.address(self.target), e.address(self.roots)
+        value = e.address(self.value, self.dtype)
         span = "1" if self.value.shape[1] == 1 else e.size(self.value.shape[1])
         count = e.size(len(self.roots))
         with e.loop(e.rows) as i:
             row, into = e.var(x.row(i), "r"), e.var(out.row(i), "w")
             with e.loop(out.size) as o:
-                e.store(into, o, e.at(self.base, o, "float64"), "float64")
+                e.store(into, o, e.at(self.base, o, self.dtype), self.dtype)
             with e.loop(count) as t:
                 root = f"int64({e.load(roots, t, 'int32', constant=True)})"
                 leaf = self.descend(e, x, row, root)
                 first = e.let(f"int64({e.load(target, t, 'int32', constant=True)})", "int64").expr
                 with e.loop(span) as v:
-                    one = e.load(value, f"{leaf} * {span} + {v}", "float64", constant=True)
+                    one = e.load(value, f"{leaf} * {span} + {v}", self.dtype, constant=True)
                     at = f"{first} + {v}"
-                    e.store(into, at, f"{e.load(into, at, 'float64')} + {one}", "float64")
-            if self.mean:
+                    e.store(into, at, f"{e.load(into, at, self.dtype)} + {one}", self.dtype)
+            if self.divisor:
+                by = e.number(self.divisor, self.dtype)
                 with e.loop(out.size) as o:
-                    e.store(into, o, f"{e.load(into, o, 'float64')} / {count}", "float64")
+                    e.store(into, o, f"{e.load(into, o, self.dtype)} / {by}", self.dtype)
 
 
 def raw(*parameters: Array) -> list[Any]:

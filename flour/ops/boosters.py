@@ -1,0 +1,75 @@
+"""The scikit-learn wrappers of LightGBM and XGBoost, inside pipelines."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from flour.adapters import adapts
+from flour.types import Vector
+
+if TYPE_CHECKING:
+    from flour.flow import Flow
+    from flour.sklearn import Importer
+
+
+@adapts("lightgbm.sklearn.LGBMRegressor", "lightgbm.sklearn.LGBMRanker")
+def _lightgbm(fit: Any, x: Flow, to: Importer) -> dict[str, Flow]:
+    return {"value": _lightgbm_answers(fit, x, to)[0]}
+
+
+@adapts("lightgbm.sklearn.LGBMClassifier")
+def _lightgbm_classifier(fit: Any, x: Flow, to: Importer) -> dict[str, Flow]:
+    value, scores = _lightgbm_answers(fit, x, to)
+    made = _classified(fit, value, to)
+    return {**made, "scores": scores} if hasattr(fit, "decision_function") else made
+
+
+def _lightgbm_answers(fit: Any, x: Flow, to: Importer) -> tuple[Flow, Flow]:
+    """What the booster answers, and its raw scores."""
+    from flour import lightgbm
+
+    head, trees = lightgbm.parse(lightgbm.text_of(fit))
+    to.need(not fit.booster_.pandas_categorical, "categories of pandas columns", _CODES)
+    scores, _ = lightgbm.scores_of(head, trees, to.doubles(x))
+    return lightgbm.answered(head, trees, scores), lightgbm.flat(scores)
+
+
+@adapts("xgboost.sklearn.XGBRegressor", "xgboost.sklearn.XGBRFRegressor")
+@adapts("xgboost.sklearn.XGBRanker")
+def _xgboost(fit: Any, x: Flow, to: Importer) -> dict[str, Flow]:
+    return {"value": _xgboost_value(fit, x, to)}
+
+
+@adapts("xgboost.sklearn.XGBClassifier", "xgboost.sklearn.XGBRFClassifier")
+def _xgboost_classifier(fit: Any, x: Flow, to: Importer) -> dict[str, Flow]:
+    return _classified(fit, _xgboost_value(fit, x, to), to)
+
+
+def _xgboost_value(fit: Any, x: Flow, to: Importer) -> Flow:
+    from flour import xgboost
+
+    model = xgboost.parse(fit)
+    to.need(np.isnan(fit.missing), f"missing={fit.missing}", "train with missing=NaN")
+    # Training that stopped early answers with its best round, through the wrapper only.
+    best = fit.get_booster().attr("best_iteration")
+    rounds = None if best is None else int(best) + 1
+    scores, _ = xgboost.scores_of(model, to.floats(x).cast("float32"), rounds)
+    if model.objective == "multi:softmax":
+        return scores.softmax()
+    return xgboost.converted(model, scores)
+
+
+_CODES = "encode categories as numbers in a step before it"
+
+
+def _classified(fit: Any, value: Flow, to: Importer) -> dict[str, Flow]:
+    """Labels from what the booster answers: a probability, or one for each class."""
+    many = isinstance(value.type, Vector)
+    to.need(not many or fit.n_classes_ > 2, "a classifier whose booster has several targets")
+    if many:
+        return {"label": value.arg_max().take(fit.classes_), "probabilities": value}
+    index = value.greater([0.5]).cast("int64")
+    both = value.one_minus().concat(value)
+    return {"label": index.take(fit.classes_), "probabilities": both}

@@ -1,0 +1,225 @@
+"""LightGBM and XGBoost models, from files and live, against their own libraries."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import lightgbm as lgb
+import numpy as np
+import pytest
+import xgboost as xgb
+
+import flour
+import oven
+from flour.errors import DamagedProgram, FlourError, UnsupportedSetting
+from flour.lightgbm import from_lightgbm, text_of
+from flour.xgboost import from_xgboost
+from tests.estimators import check
+
+rng = np.random.default_rng(3)
+X = rng.normal(size=(240, 6))
+X[:, 5] = rng.integers(0, 9, 240)
+HOLES = np.where(rng.random(X.shape) < 0.15, np.nan, np.where(rng.random(X.shape) < 0.1, 0.0, X))
+Y = X[:, :5] @ rng.normal(size=5) + np.sin(X[:, 5])
+THREE = np.digitize(Y, [-1.0, 1.0])
+# Far from training data: whole and broken categories, unknown and negative ones, infinities.
+ODD = np.concatenate([HOLES, rng.choice([-1.5, -0.5, 0.0, 3.7, 40.0, 1e9, -np.inf], (60, 6))])
+
+
+def light(extra: dict[str, Any], label: Any, rounds: int = 8) -> Any:
+    """A small LightGBM model."""
+    how = {"verbose": -1, "min_data_in_leaf": 3, "num_threads": 1, **extra}
+    data = lgb.Dataset(HOLES, label, categorical_feature=[5], free_raw_data=False)
+    return lgb.train(how, data, rounds)
+
+
+def same_light(booster: Any, program: flour.Flow) -> None:
+    """The program answers as the booster does, by definition and natively, to the last bit."""
+    for made in (program.reference(ODD), oven.bake(program, exact=True).run(ODD)):
+        np.testing.assert_allclose(made["value"], booster.predict(ODD), rtol=1e-14)
+        np.testing.assert_array_equal(made["scores"], booster.predict(ODD, raw_score=True))
+        leaves = booster.predict(ODD, pred_leaf=True).reshape(made["leaves"].shape)
+        np.testing.assert_array_equal(made["leaves"], leaves)
+
+
+OBJECTIVES = {
+    "regression": Y,
+    "regression_l1": Y,
+    "huber": Y,
+    "quantile": Y,
+    "mape": Y,
+    "poisson": np.abs(Y),
+    "gamma": np.abs(Y) + 0.1,
+    "tweedie": np.abs(Y),
+    "binary": Y > 0,
+    "cross_entropy": 1 / (1 + np.exp(-Y)),
+    "cross_entropy_lambda": 1 / (1 + np.exp(-Y)),
+}
+
+
+@pytest.mark.parametrize("objective", OBJECTIVES)
+def test_lightgbm_objectives(objective: str) -> None:
+    booster = light({"objective": objective}, OBJECTIVES[objective])
+    same_light(booster, from_lightgbm(booster))
+
+
+@pytest.mark.parametrize(
+    "extra",
+    [
+        {"objective": "multiclass", "num_class": 3},
+        {"objective": "multiclassova", "num_class": 3, "sigmoid": 2.0},
+        {"objective": "binary", "sigmoid": 0.5},
+        {"objective": "regression", "reg_sqrt": True},
+        {"objective": "regression", "boosting": "dart", "drop_rate": 0.5},
+        {"objective": "regression", "boosting": "rf", "bagging_freq": 1, "bagging_fraction": 0.5},
+        {"objective": "regression", "zero_as_missing": True},
+        {"objective": "regression", "use_missing": False},
+        {"objective": "regression", "max_cat_to_onehot": 1, "min_data_per_group": 2},
+        {"objective": "regression", "num_leaves": 200, "min_data_in_leaf": 1},
+        {"objective": "regression", "min_data_in_leaf": 10_000},
+    ],
+    ids=str,
+)
+def test_lightgbm_settings(extra: dict[str, Any]) -> None:
+    label = THREE if "num_class" in extra else (Y > 0 if extra["objective"] == "binary" else Y)
+    booster = light(extra, label)
+    same_light(booster, from_lightgbm(booster))
+
+
+def test_lightgbm_models_come_as_files_and_text(tmp_path: Path) -> None:
+    booster = light({"objective": "binary"}, Y > 0)
+    booster.save_model(tmp_path / "model.txt")
+    text = (tmp_path / "model.txt").read_text()
+    programs = [
+        from_lightgbm(tmp_path / "model.txt"),
+        from_lightgbm(str(tmp_path / "model.txt")),
+        from_lightgbm(text),
+        from_lightgbm(text.encode()),
+        from_lightgbm(booster),
+    ]
+    assert len({program.digest for program in programs}) == 1
+    same_light(booster, programs[0])
+
+
+def test_lightgbm_text_cut_or_changed_is_an_error_or_a_model() -> None:
+    text = text_of(light({"objective": "regression"}, Y, 2))
+    lines = text.splitlines()
+    random = np.random.default_rng(0)
+    for _ in range(400):
+        changed = list(lines)
+        at = int(random.integers(len(changed)))
+        words = changed[at].split(" ")
+        place = int(random.integers(len(words)))
+        words[place] = str(random.choice(["", "-1", "99999", "nan", "x", "1e400", "0"]))
+        changed[at : at + 1] = random.choice([0, 1]) * [" ".join(words)]
+        try:
+            program = from_lightgbm("\n".join(changed))
+        except (DamagedProgram, FlourError):
+            continue
+        assert np.isfinite(program.reference(X)["leaves"]).all()
+
+
+def test_lightgbm_linear_trees_are_refused() -> None:
+    booster = light({"objective": "regression", "linear_tree": True}, Y)
+    with pytest.raises(UnsupportedSetting, match="linear trees"):
+        from_lightgbm(booster)
+
+
+def grown(extra: dict[str, Any], label: Any, rounds: int = 8, kinds: Any = None) -> Any:
+    """A small XGBoost model."""
+    how = {"nthread": 1, "max_depth": 4, **extra}
+    data = xgb.DMatrix(HOLES, label, feature_types=kinds, enable_categorical=kinds is not None)
+    return xgb.train(how, data, rounds)
+
+
+def same_boosted(booster: Any, program: flour.Flow, rows: Any = HOLES, kinds: Any = None) -> None:
+    """Margins within 2 units in the last place of the largest, leaves equal."""
+    data = xgb.DMatrix(rows, feature_types=kinds, enable_categorical=kinds is not None)
+    narrow = rows.astype(np.float32)
+    for made in (program.reference(narrow), oven.bake(program, exact=True).run(narrow)):
+        margin = booster.predict(data, output_margin=True)
+        assert made["scores"].dtype == margin.dtype == np.float32
+        ulp = np.finfo(np.float32).eps * np.abs(margin).max()
+        np.testing.assert_allclose(made["scores"], margin, rtol=0, atol=2 * ulp)
+        np.testing.assert_allclose(made["value"], booster.predict(data), rtol=2e-6, atol=1e-7)
+        if "leaves" in made:
+            leaves = booster.predict(data, pred_leaf=True).reshape(made["leaves"].shape)
+            np.testing.assert_array_equal(made["leaves"], leaves)
+
+
+BOOSTED: list[tuple[dict[str, Any], Any]] = [
+    ({}, Y),
+    ({"objective": "reg:absoluteerror"}, Y),
+    ({"objective": "reg:pseudohubererror"}, Y),
+    ({"objective": "binary:logistic"}, Y > 0),
+    ({"objective": "reg:logistic", "base_score": 0.3}, Y > 0),
+    ({"objective": "binary:logitraw"}, Y > 0),
+    ({"objective": "binary:hinge"}, Y > 0),
+    ({"objective": "count:poisson"}, np.abs(Y)),
+    ({"objective": "reg:gamma"}, np.abs(Y) + 0.1),
+    ({"objective": "reg:tweedie", "base_score": 2.0}, np.abs(Y)),
+    ({"objective": "multi:softprob", "num_class": 3}, THREE),
+    ({"objective": "multi:softmax", "num_class": 3}, THREE),
+    ({"booster": "dart", "rate_drop": 0.5}, Y),
+    ({"num_parallel_tree": 3, "subsample": 0.5}, Y),
+]
+
+
+@pytest.mark.parametrize(("extra", "label"), BOOSTED, ids=[str(extra) for extra, _ in BOOSTED])
+def test_xgboost_objectives(extra: dict[str, Any], label: Any) -> None:
+    booster = grown(extra, label)
+    same_boosted(booster, from_xgboost(booster))
+
+
+@pytest.mark.parametrize("limit", [1, 100], ids=["one-hot", "partition"])
+def test_xgboost_categories(limit: int) -> None:
+    kinds = ["q"] * 5 + ["c"]
+    booster = grown({"max_cat_to_onehot": 101 - limit}, Y, kinds=kinds)
+    assert "categories" in str(booster.save_raw("json"))
+    same_boosted(booster, from_xgboost(booster), kinds=kinds)
+
+
+def test_xgboost_models_come_as_files_and_bytes(tmp_path: Path) -> None:
+    booster = grown({"objective": "binary:logistic"}, Y > 0)
+    programs = [from_xgboost(booster)]
+    for kind in ("json", "ubj"):
+        booster.save_model(tmp_path / f"model.{kind}")
+        programs.append(from_xgboost(tmp_path / f"model.{kind}"))
+        programs.append(from_xgboost(bytes(booster.save_raw(kind))))
+    assert len({program.digest for program in programs}) == 1
+
+
+def test_xgboost_bytes_cut_or_changed_are_an_error_or_a_model() -> None:
+    random = np.random.default_rng(0)
+    booster = grown({}, Y, 2)
+    for kind in ("json", "ubj"):
+        raw = bytes(booster.save_raw(kind))
+        for _ in range(300):
+            changed = bytearray(raw)
+            at = int(random.integers(len(changed)))
+            changed[at] = int(random.integers(256))
+            cut = int(random.integers(len(raw))) if random.random() < 0.2 else len(raw)
+            try:
+                program = from_xgboost(bytes(changed[:cut]))
+            except FlourError:
+                continue
+            width = max(program.inputs()["X"].width, 1)  # type: ignore[union-attr]  # a vector
+            if width < 1000:
+                program.reference(np.zeros((2, width), np.float32))
+
+
+def test_the_old_binary_format_is_refused_by_name() -> None:
+    with pytest.raises(UnsupportedSetting, match="old binary format"):
+        from_xgboost(b"binf\x00\x00\x00\x00")
+
+
+def test_wrappers_inside_pipelines() -> None:
+    names = np.array(["low", "mid", "top"])[THREE]
+    quiet: Any = {"n_estimators": 5, "n_jobs": 1}
+    check(lgb.LGBMClassifier(verbose=-1, **quiet).fit(X, names), X)
+    check(lgb.LGBMClassifier(verbose=-1, **quiet).fit(X, names == "low"), X)
+    check(lgb.LGBMRegressor(verbose=-1, **quiet).fit(X, Y), X)
+    check(xgb.XGBClassifier(**quiet).fit(X, THREE), X, tolerance=1e-9)
+    check(xgb.XGBClassifier(**quiet).fit(X, THREE == 1), X, tolerance=1e-9)
+    check(xgb.XGBRegressor(**quiet).fit(X, Y), X, tolerance=1e-9)
