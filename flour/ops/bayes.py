@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from flour.adapters import adapts
-from flour.check import expect, fitted, vector
+from flour.check import expect, fitted, is_float, vector
 from flour.errors import ParameterError
 from flour.op import Arity, Array, Bound, Columns, Op
 from flour.ops.linear import affine
@@ -32,14 +32,16 @@ class SpreadDistances(Op):
     bound = Bound.COMPUTE
 
     def check(self) -> None:
-        if len(self.centres.shape) != 2 or self.centres.shape != self.spreads.shape:
+        shapes = len(self.centres.shape) == 2 and self.centres.shape == self.spreads.shape
+        if not shapes or (self.centres.dtype.kind, self.spreads.dtype.kind) != ("f", "f"):
             raise ParameterError(
-                "spread_distances needs one spread for each number of each centre",
+                "spread_distances needs one spread for each number of each centre, as floats",
                 found=f"centres {self.centres.shape}, spreads {self.spreads.shape}",
             )
 
     def infer(self, x: Vector) -> Vector:
         kind = vector(x, self.name)
+        expect(is_float(kind), f"{self.name} computes on floats, got {kind}", "as_float() first")
         fitted(self.centres.shape[1], kind, self.name)
         return Vector(self.centres.shape[0], self._dtype(kind.dtype))
 
@@ -83,7 +85,8 @@ class SumOfEntries(Op):
 
     def check(self) -> None:
         starts = self.starts.array
-        if starts.ndim != 1 or starts.dtype != np.int64 or len(self.table.shape) != 2:
+        whole = starts.ndim == 1 and len(starts) and starts.dtype == np.int64
+        if not whole or len(self.table.shape) != 2 or self.table.dtype.kind != "f":
             raise ParameterError("sum_of_entries needs a table and where each column starts")
         if np.any(np.diff([*starts, self.table.shape[0]]) < 1) or starts[0] != 0:
             raise ParameterError(

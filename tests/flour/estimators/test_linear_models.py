@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -237,6 +238,14 @@ def test_whole_numbers_and_pipelines() -> None:
     scaled = make_pipeline(StandardScaler(), lm.LogisticRegression())
     check(scaled.fit(X, LABELS["three_words"]), X)
     check(make_pipeline(StandardScaler(), lm.RidgeCV()).fit(X, TARGET), X)
+
+
+def test_columns_are_found_by_name() -> None:
+    frame = pd.DataFrame(X, columns=list("abcdef"))
+    model = lm.LogisticRegression().fit(frame, LABELS["words"])
+    program = check(model, frame)
+    shuffled = program.reference(frame[list("fbdace")])
+    np.testing.assert_array_equal(shuffled["label"], model.predict(frame))
 
 
 @settings(max_examples=15, deadline=None)
