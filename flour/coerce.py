@@ -40,7 +40,9 @@ def coerce(inputs: Mapping[str, Type], data: Data) -> tuple[dict[str, Columns], 
     counts = {name: row_count(column) for name, column in columns.items()}
     if len(set(counts.values())) > 1:
         found = ", ".join(f"{name}: {count}" for name, count in counts.items())
-        raise NotRectangular("the inputs have different numbers of rows", found=found)
+        raise NotRectangular(
+            "the inputs have different numbers of rows", where="$", found=found, hint=_RAGGED
+        )
     return columns, next(iter(counts.values()), 0)
 
 
@@ -126,21 +128,33 @@ def _vector(data: Data, kind: Vector, path: str) -> Columns:
             hint="one row: x.reshape(1, -1); one column: x.reshape(-1, 1)",
         )
     if matrix.ndim != 2:
-        raise NotRectangular(f"expected two dimensions, got {matrix.ndim}", where=path)
-    if matrix.shape[1] != kind.width:
-        raise WidthMismatch(
-            f"expected {kind.width} columns, got {matrix.shape[1]}",
+        raise NotRectangular(
+            f"a block of rows has two dimensions, got {matrix.ndim}",
             where=path,
-            found=f"{matrix.shape[0]} rows of {matrix.shape[1]}",
-            hint="was a column dropped or added after training?",
+            found=f"{type(data).__name__} of shape {matrix.shape}",
+            hint=_ROWS,
         )
+    _check_width(matrix.shape, kind.width, path)
     dense = _as_dtype(matrix, kind.dtype, path)
     return Sparse.of(dense) if kind.sparse else dense
 
 
+_ROWS = "pass rows of values, as in [[1.0, 2.0], [3.0, 4.0]]"
+
+
+def _check_width(shape: tuple[int, ...], width: int, path: str, names: str = "") -> None:
+    """Every row needs as many values as the program has columns."""
+    if shape[1] != width:
+        raise WidthMismatch(
+            f"expected {width} columns, got {shape[1]}",
+            where=path,
+            found=f"{shape[0]} rows of {shape[1]}",
+            hint=names or "was a column dropped or added after training?",
+        )
+
+
 def _from_sparse(data: Data, kind: Vector, path: str) -> Columns:
-    if data.shape[1] != kind.width:
-        raise WidthMismatch(f"expected {kind.width} columns, got {data.shape[1]}", where=path)
+    _check_width(data.shape, kind.width, path)
     made = Sparse.from_scipy(data)
     typed = made.with_data(_as_dtype(made.data, kind.dtype, path))
     return typed if kind.sparse else typed.toarray()
@@ -151,18 +165,19 @@ def _rectangle(data: Data, path: str) -> NDArray[Any]:
         return np.asarray(data)
     except ValueError as problem:
         raise NotRectangular(
-            "the rows have different lengths", where=_ragged(data, path), hint=_RAGGED
+            "the rows have different lengths", hint=_RAGGED, **_ragged(data, path)
         ) from problem
 
 
 _RAGGED = "every row needs a value for every column; use None or NaN where one is missing"
 
 
-def _ragged(data: Sequence[Any], path: str) -> str:
-    """The path of the first row whose length differs from row 0."""
+def _ragged(data: Sequence[Any], path: str) -> dict[str, str]:
+    """Which row is the first whose length differs from row 0, and how long it is."""
     lengths = [len(row) if isinstance(row, Sequence | np.ndarray) else -1 for row in data]
     odd = next((i for i, length in enumerate(lengths) if length != lengths[0]), 0)
-    return f"{path}[{odd}] ({lengths[odd]} values, the first row has {lengths[0]})"
+    found = f"{lengths[odd]} values, the first row has {lengths[0]}"
+    return {"where": f"{path}[{odd}]", "found": found}
 
 
 def _as_dtype(values: NDArray[Any], dtype: str, path: str) -> NDArray[Any]:
@@ -171,19 +186,26 @@ def _as_dtype(values: NDArray[Any], dtype: str, path: str) -> NDArray[Any]:
     if values.dtype.kind in "OUS":
         values = _numbers(values, path)
     if values.dtype.kind not in "biuf":
-        raise WrongDtype(f"expected {dtype}", where=path, found=f"dtype {values.dtype}")
-    if values.dtype.kind == "f" and np.dtype(dtype).kind in "iub":
+        raise WrongDtype(
+            f"expected {dtype}", where=path, found=f"dtype {values.dtype}", hint=_CONVERT
+        )
+    if np.dtype(dtype).kind in "iub" and values.dtype != dtype:
         _whole(values, dtype, path)
     return values.astype(dtype, copy=False)
 
 
 def _whole(values: NDArray[Any], dtype: str, path: str) -> None:
-    """Floats may stand for ints where nothing is lost."""
-    bad = ~(np.isfinite(values) & (np.floor(values) == values))
+    """Other numbers may stand for whole ones where nothing is lost."""
+    low, high = (0, 1) if dtype == "bool" else (np.iinfo(dtype).min, np.iinfo(dtype).max)
+    bad = ~((np.floor(values) == values) & (values >= low) & (values <= high))
     if bad.any():
         where = tuple(int(i) for i in np.argwhere(bad)[0])
         spot = path + "".join(f"[{i}]" for i in where)
-        raise WrongDtype(f"expected {dtype}", where=spot, found=repr(float(values[where])))
+        found = str(values[where])
+        raise WrongDtype(f"expected {dtype}", where=spot, found=found, hint=_CONVERT)
+
+
+_CONVERT = "convert it before predicting, as before training"
 
 
 def _numbers(values: NDArray[Any], path: str) -> NDArray[Any]:
@@ -214,6 +236,10 @@ def _record(data: Data, kind: Record, path: str) -> dict[str, Columns]:
     columns = frame_columns(data)
     if columns is None:
         columns = _by_position(data, kind, path)
+    elif kind.positional and not set(kind.names) <= set(columns):
+        # Fitted without names: a frame's own names say nothing, its columns are taken in order.
+        _check_width((len(next(iter(columns.values()), ())), len(columns)), len(kind.names), path)
+        columns = dict(zip(kind.names, columns.values(), strict=True))
     made = {}
     for name, sub in kind.fields:
         if name not in columns:
@@ -224,7 +250,9 @@ def _record(data: Data, kind: Record, path: str) -> dict[str, Columns]:
     lengths = {name: len(column) for name, column in made.items()}
     if len(set(lengths.values())) > 1:
         found = ", ".join(f"{name}: {count}" for name, count in lengths.items())
-        raise NotRectangular("the columns have different lengths", where=path, found=found)
+        raise NotRectangular(
+            "the columns have different lengths", where=path, found=found, hint=_RAGGED
+        )
     return made
 
 
@@ -239,12 +267,8 @@ def _by_position(data: Data, kind: Record, path: str) -> dict[str, Any]:
             found=f"{type(data).__name__} of {matrix.ndim} dimensions",
             hint="pass a frame, a dict of columns or a list of dicts",
         )
-    if matrix.shape[1] != len(kind.fields):
-        raise WidthMismatch(
-            f"expected {len(kind.fields)} columns, got {matrix.shape[1]}",
-            where=path,
-            hint="the columns are " + ", ".join(kind.names),
-        )
+    names = "the columns are " + ", ".join(kind.names)
+    _check_width(matrix.shape, len(kind.fields), path, names)
     return {name: matrix[:, j] for j, name in enumerate(kind.names)}
 
 
@@ -272,7 +296,10 @@ def _flat(data: Data, path: str) -> NDArray[Any]:
         column = column[:, 0]
     if column.ndim != 1:
         raise NotRectangular(
-            "expected one value per row", where=path, found=f"{column.ndim} dimensions"
+            "expected one value per row",
+            where=path,
+            found=f"{column.ndim} dimensions",
+            hint="a list, or an array of one dimension",
         )
     return column
 
@@ -284,12 +311,20 @@ def _values(column: Data, dtype: str, path: str) -> NDArray[Any]:
 def _texts(data: Data, path: str) -> NDArray[Any]:
     if isinstance(data, str):
         raise WrongDtype(
-            "expected a list of documents, got one", where=path, hint="pass [text] for one row"
+            "expected a list of documents, got one",
+            where=path,
+            found=f"str {data[:40]!r}",
+            hint="pass [text] for one row",
         )
     column = _flat(data, path)
     for i, value in enumerate(column):
         if not isinstance(value, str):
-            raise WrongDtype("expected text", where=f"{path}[{i}]", found=type(value).__name__)
+            raise WrongDtype(
+                "expected text",
+                where=f"{path}[{i}]",
+                found=type(value).__name__,
+                hint="an empty document is ''",
+            )
     return column.astype(object)
 
 
@@ -309,16 +344,22 @@ def _strings(values: NDArray[Any], path: str) -> NDArray[Any]:
     if values.dtype.kind == "U" or not values.size:  # an empty list is an array of floats
         return values.astype(object)
     if values.dtype.kind != "O":
-        raise WrongDtype("expected strings", where=path, found=f"dtype {values.dtype}")
+        raise WrongDtype(
+            "expected strings", where=path, found=f"dtype {values.dtype}", hint=_AS_STRINGS
+        )
     made = values.copy()
     for where, value in np.ndenumerate(values):
         if isinstance(value, str) or value is None:
             continue
         if not _is_missing(value):
             spot = path + "".join(f"[{i}]" for i in where)
-            raise WrongDtype("expected a string", where=spot, found=type(value).__name__)
+            found = f"{type(value).__name__} {value!r}"[:60]
+            raise WrongDtype("expected a string", where=spot, found=found, hint=_AS_STRINGS)
         made[where] = np.nan
     return made
+
+
+_AS_STRINGS = "the column held strings when it was fitted; None or NaN where one is missing"
 
 
 def _is_missing(value: object) -> bool:

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 
 from flour.errors import FlourError, ParameterError, TypeMismatch
 from flour.node import Node, node, rebuild, topological
-from flour.op import Op
+from flour.op import REGISTRY, Op
 from flour.ops.source import Source
 from flour.provenance import Origin, here
 from flour.shorthands import Shorthands
@@ -38,7 +38,7 @@ class Flow(Shorthands):
         made_from: tuple[Flow, ...] = (),
     ) -> None:
         if not outputs:
-            raise ParameterError("a program needs at least one output")
+            raise ParameterError("a program needs at least one output", where=str(here()))
         self.outputs = dict(outputs)
         self.origin = origin
         self.made_from = made_from
@@ -123,7 +123,8 @@ class Flow(Shorthands):
             return self.field(name)
         if name in self.outputs:
             return Flow({name: self.outputs[name]}, self.origin, (self,))
-        raise TypeMismatch(f"there is no output {name!r}", found=", ".join(self.outputs))
+        found = ", ".join(self.outputs)
+        raise TypeMismatch(f"there is no output {name!r}", where=str(here()), found=found)
 
     def _is_record(self) -> bool:
         return isinstance(self.node.type, Record)
@@ -255,6 +256,16 @@ def apply(op: Op, *inputs: Flow) -> Flow:
         problem.where = problem.where or str(origin)
         raise
     return Flow({"output": made}, origin, inputs)
+
+
+def build(name: str, fields: Mapping[str, object], *inputs: Flow) -> Flow:
+    """A program that applies the operator of this name and parameters (the fluent methods)."""
+    try:
+        op = REGISTRY[name](**fields)
+    except FlourError as problem:
+        problem.where = problem.where or str(here())
+        raise
+    return apply(op, *inputs)
 
 
 def outputs(**flows: Flow) -> Flow:

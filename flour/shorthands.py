@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from flour.fluent import Fluent
+from flour.provenance import here
 
 if TYPE_CHECKING:
     from flour.flow import Flow
@@ -66,6 +67,7 @@ class Shorthands(Fluent):
         if len(classes) < 2 or len(rows) != (1 if len(classes) == 2 else len(classes)):
             raise ParameterError(
                 "two classes need one row of weights, more need one for each class",
+                where=str(here()),
                 found=f"{len(rows)} rows for {len(classes)} classes",
             )
         scores = self.linear(rows, offsets)

@@ -55,6 +55,9 @@ def _without_unread(program: Flow) -> Flow:
     return program.retype(X=Record(kind.fields, unread=unread))
 
 
+_INSTEAD = "replace this step or serve it as a Python stage"
+
+
 class Importer:
     """What an adapter may ask for while it translates an estimator."""
 
@@ -72,7 +75,7 @@ class Importer:
         try:
             made: Flow | dict[str, Flow] = adapter(estimator, x, self)
         except FlourError as problem:
-            problem.where = _joined(problem.where, self.where())
+            problem.where = _joined(problem.where, self.where()) or _itself(estimator)
             raise
         except AttributeError as problem:
             raise self._unfitted(estimator, problem) from problem
@@ -102,13 +105,17 @@ class Importer:
             if name in made:
                 return made[name]
         raise UnsupportedSetting(
-            f"{type(estimator).__name__} has no transform here", where=self.where() or None
+            f"{type(estimator).__name__} has no transform here",
+            where=self.where() or None,
+            hint=_INSTEAD,
         )
 
     def _adapter(self, estimator: Any) -> Adapter:
         if isinstance(estimator, type):
             raise UnfittedEstimator(
-                f"{estimator.__name__} is a class, not a fitted estimator", where=self.where()
+                f"{estimator.__name__} is a class, not a fitted estimator",
+                where=self.where() or _itself(estimator),
+                hint=f"make one and fit it: {estimator.__name__}().fit(X, y)",
             )
         load_operators()
         name = public_name(type(estimator))
@@ -117,15 +124,15 @@ class Importer:
         reason = NOT_NATIVE.get(name)
         raise UnknownEstimator(
             f"{name} cannot be imported" + (f" ({reason})" if reason else ""),
-            where=self.where() or "the estimator itself",
-            hint="docs/coverage.md lists what can; replace this step or serve it as a Python stage",
+            where=self.where() or _itself(estimator),
+            hint=f"docs/coverage.md lists what can; {_INSTEAD}",
         )
 
     def _unfitted(self, estimator: Any, problem: AttributeError) -> FlourError:
         name = type(estimator).__name__
         return UnfittedEstimator(
             f"{name} is not fitted",
-            where=self.where() or f"the estimator itself ({name})",
+            where=self.where() or _itself(estimator),
             found=str(problem)[:120],
             hint="call fit() before importing it",
         )
@@ -139,7 +146,7 @@ class Importer:
 
     def refuse(self, what: str, hint: str | None = None) -> Any:
         """Raise UnsupportedSetting: this configuration has no exact translation."""
-        raise UnsupportedSetting(what, where=self.where() or None, hint=hint)
+        raise UnsupportedSetting(what, where=self.where() or None, hint=hint or _INSTEAD)
 
     def need(self, fine: object, what: str, hint: str | None = None) -> None:
         """Refuse unless `fine`."""
@@ -205,8 +212,13 @@ def load_operators() -> None:
     ops.load()
 
 
+def _itself(estimator: Any) -> str:
+    """The place of a problem with what was handed in, not with a step of it."""
+    return f"the estimator itself ({type(estimator).__name__})"
+
+
 def _joined(inner: str | None, outer: str) -> str | None:
-    if not inner or not outer or outer in inner:
+    if not inner or not outer or inner.startswith(outer.rstrip("'")):
         return inner or outer or None
     return f"{inner}, {outer}"
 

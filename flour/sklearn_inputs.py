@@ -25,6 +25,7 @@ def input_type(estimator: Any, sample: Any = None) -> Type:
     if width is None:
         raise UnfittedEstimator(
             f"{type(estimator).__name__} does not say how many columns it was fitted on",
+            where=f"the estimator itself ({type(estimator).__name__})",
             hint="fit it first, or pass sample= with a few rows of its input",
         )
     kinds = column_types(estimator, int(width))

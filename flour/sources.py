@@ -2,26 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
-from flour.errors import ParameterError
+from flour.errors import FlourError, ParameterError
 from flour.flow import Flow, source
+from flour.provenance import here
 from flour.types import Category, Record, Scalar, Text, Tokens, Type, Vector
+
+
+def _typed(make: Callable[..., Type], *facts: object) -> Type:
+    """The type with these facts; a mistake in them is the caller's."""
+    try:
+        return make(*facts)
+    except FlourError as problem:
+        problem.where = problem.where or str(here())
+        raise
 
 
 def vector(name: str, width: int, dtype: str = "float64", *, sparse: bool = False) -> Flow:
     """An input of `width` columns of one dtype."""
-    return source(name, Vector(width, dtype, sparse))
+    return source(name, _typed(Vector, width, dtype, sparse))
 
 
 def scalar(name: str, dtype: str = "float64") -> Flow:
     """An input of one number (or string) per row."""
-    return source(name, Scalar(dtype))
+    return source(name, _typed(Scalar, dtype))
 
 
 def category(name: str, dtype: str = "string") -> Flow:
     """An input of one value out of an open set per row."""
-    return source(name, Category(dtype))
+    return source(name, _typed(Category, dtype))
 
 
 def text(name: str = "text") -> Flow:
@@ -47,5 +57,5 @@ def csv(columns: Mapping[str, Type], separator: str = ",", name: str = "csv") ->
 def concat(*flows: Flow) -> Flow:
     """The flows side by side, as one vector."""
     if not flows:
-        raise ParameterError("concat needs at least one flow")
+        raise ParameterError("concat needs at least one flow", where=str(here()))
     return flows[0].concat(*flows[1:])

@@ -1,0 +1,243 @@
+"""Bad input of every kind: its own class, and a message that says what, where, found and hint."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import sparse
+from sklearn.base import BaseEstimator
+from sklearn.compose import ColumnTransformer
+from sklearn.feature_extraction.text import CountVectorizer
+from sklearn.linear_model import LinearRegression, LogisticRegression
+from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.preprocessing import FunctionTransformer, StandardScaler
+
+import flour
+from flour import errors
+from flour.errors import FlourError
+from tests.golden import Golden
+
+X = np.arange(12.0).reshape(4, 3) ** 2
+FRAME = pd.DataFrame(X, columns=["age", "fare", "city"])
+TWO = [0, 1, 0, 1]
+
+
+class Homemade(BaseEstimator):  # type: ignore[misc]  # sklearn is untyped
+    """An estimator that nobody else has."""
+
+    def fit(self, X: Any, y: Any = None) -> Homemade:
+        """Learn nothing."""
+        self.n_features_in_ = np.shape(X)[1]
+        return self
+
+    def transform(self, X: Any) -> Any:
+        """Do nothing."""
+        return X
+
+
+def fitted() -> flour.Flow:
+    """A program fitted on an array."""
+    return flour.from_sklearn(make_pipeline(StandardScaler(), LinearRegression()).fit(X, TWO))
+
+
+def named() -> flour.Flow:
+    """A program fitted on a frame."""
+    return flour.from_sklearn(make_pipeline(StandardScaler(), LinearRegression()).fit(FRAME, TWO))
+
+
+def run(program: flour.Flow, data: Any) -> Callable[[], Any]:
+    """Something that runs the program on bad data."""
+    return lambda: program.reference(data)
+
+
+def bring(estimator: Any, sample: Any = None) -> Callable[[], Any]:
+    """Something that imports a bad estimator."""
+    return lambda: flour.from_sklearn(estimator, sample)
+
+
+def mixed(value: Any) -> Any:
+    """Rows of objects with a bad one in the middle."""
+    rows = X.astype(object)
+    rows[2, 1] = value
+    return rows
+
+
+ages = flour.record("people", {"age": flour.Scalar(), "city": flour.Category()})
+pair = flour.outputs(a=flour.vector("a", 1), b=flour.vector("b", 1))
+
+DATA: dict[str, tuple[type[FlourError], Callable[[], Any]]] = {
+    "too wide": (errors.WidthMismatch, run(fitted(), np.ones((2, 4)))),
+    "too wide and sparse": (errors.WidthMismatch, run(fitted(), sparse.csr_matrix((2, 5)))),
+    "too narrow by position": (errors.WidthMismatch, run(named(), np.ones((2, 2)))),
+    "one dimension": (errors.NotRectangular, run(fitted(), np.ones(3))),
+    "three dimensions": (errors.NotRectangular, run(fitted(), np.ones((2, 3, 1)))),
+    "no dimension": (errors.NotRectangular, run(fitted(), 5.0)),
+    "nothing at all": (errors.NotRectangular, run(fitted(), None)),
+    "ragged lists": (errors.NotRectangular, run(fitted(), [[1, 2, 3], [4, 5, 6], [7, 8]])),
+    "a string in objects": (errors.NotNumeric, run(fitted(), mixed("12 euros"))),
+    "a list in objects": (errors.NotNumeric, run(fitted(), mixed([1]))),
+    "strings for numbers": (errors.NotNumeric, run(fitted(), [["1", "2", "3"]])),
+    "dates for numbers": (errors.WrongDtype, run(fitted(), X.astype("datetime64[s]"))),
+    "complex for numbers": (errors.WrongDtype, run(fitted(), X + 1j)),
+    "a column is missing": (errors.MissingColumn, run(named(), FRAME[["age", "city"]])),
+    "a column is misspelt": (errors.MissingColumn, run(named(), FRAME.rename(columns=str.upper))),
+    "a key is missing": (errors.MissingColumn, run(named(), [{"age": 1, "fare": 2}])),
+    "columns of two lengths": (errors.NotRectangular, run(ages, {"age": [1], "city": ["a", "b"]})),
+    "numbers for strings": (errors.WrongDtype, run(ages, {"age": [1.0], "city": [3.0]})),
+    "a number among strings": (errors.WrongDtype, run(ages, {"age": [1.0], "city": ["a", 3]})),
+    "a string among numbers": (errors.NotNumeric, run(ages, {"age": [1, "x"], "city": ["a", "b"]})),
+    "an input is missing": (errors.MissingColumn, run(pair, {"a": [[1.0]]})),
+    "inputs without names": (errors.InputError, run(pair, [[1.0, 2.0]])),
+    "inputs of two lengths": (errors.NotRectangular, run(pair, {"a": [[1]], "b": [[1], [2]]})),
+    "one document": (errors.WrongDtype, run(flour.text().lower(), "a document")),
+    "no document": (errors.WrongDtype, run(flour.text().lower(), ["a document", None])),
+    "documents for words": (errors.WrongDtype, run(flour.tokens().phrases(), ["a document"])),
+    "too large a number": (errors.WrongDtype, run(flour.scalar("n", "int8"), [1, 300])),
+    "no whole number": (errors.WrongDtype, run(flour.scalar("n", "int64"), [1, np.nan])),
+    "neither true nor false": (errors.WrongDtype, run(flour.scalar("n", "bool"), [1, 2])),
+    "a matrix for one number a row": (errors.NotRectangular, run(flour.scalar("n"), X)),
+    "fractions for whole numbers": (errors.WrongDtype, run(flour.scalar("n", "int64"), [1, 2.5])),
+}
+
+IMPORTS: dict[str, tuple[type[FlourError], Callable[[], Any]]] = {
+    "never fitted": (errors.UnfittedEstimator, bring(StandardScaler())),
+    "never fitted with sample": (errors.UnfittedEstimator, bring(StandardScaler(), X)),
+    "never fitted step": (
+        errors.UnfittedEstimator,
+        bring(Pipeline([("scale", StandardScaler()), ("model", LogisticRegression())]), X),
+    ),
+    "a class": (errors.UnfittedEstimator, bring(StandardScaler, X)),
+    "nobody knows it": (errors.UnknownEstimator, bring(Homemade().fit(X))),
+    "nobody knows a step": (
+        errors.UnknownEstimator,
+        bring(
+            make_pipeline(
+                ColumnTransformer([("mine", make_pipeline(Homemade()), [0, 1])]), StandardScaler()
+            ).fit(X)
+        ),
+    ),
+    "not an estimator": (errors.UnknownEstimator, bring({"coef": [1]}, X)),
+    "a function of the user": (
+        errors.UnsupportedSetting,
+        bring(make_pipeline(FunctionTransformer(lambda x: x + 1), StandardScaler()).fit(X)),
+    ),
+    "a tokenizer of the user": (
+        errors.UnsupportedSetting,
+        bring(CountVectorizer(tokenizer=str.split, token_pattern=None).fit(["a b"])),
+    ),
+}
+
+
+PROGRAMS: dict[str, tuple[type[FlourError], Callable[[], Any]]] = {
+    "text where numbers go": (errors.TypeMismatch, lambda: flour.text().sum()),
+    "words where numbers go": (errors.TypeMismatch, lambda: flour.tokens().exp()),
+    "a record where a vector goes": (errors.TypeMismatch, ages.softmax),
+    "a category where numbers go": (errors.TypeMismatch, ages["city"].exp),
+    "a document that was not cut": (errors.TypeMismatch, lambda: flour.text().word_ngrams(["a"])),
+    "ints where floats go": (
+        errors.TypeMismatch,
+        lambda: flour.vector("x", 2, "int64").subtract([1, 2]),
+    ),
+    "weights of another width": (
+        errors.TypeMismatch,
+        lambda: flour.vector("x", 3).linear([[1, 2]], [0]),
+    ),
+    "no such column": (errors.TypeMismatch, lambda: ages["name"]),
+    "no such output": (errors.TypeMismatch, lambda: fitted()["label"]),
+    "no such element": (errors.TypeMismatch, lambda: flour.vector("x", 3).element(3)),
+    "strings beside numbers": (errors.TypeMismatch, lambda: ages["age"].concat(ages["city"])),
+    "numbers in place of a flow": (
+        errors.TypeMismatch,
+        lambda: flour.vector("x", 1).concat([1.0]),  # type: ignore[arg-type]
+    ),
+    "two inputs of one name": (
+        errors.TypeMismatch,
+        lambda: flour.vector("x", 1).concat(flour.vector("x", 2)).inputs(),
+    ),
+    "several outputs at once": (errors.TypeMismatch, pair.sum),
+    "weights without a row": (
+        errors.ParameterError,
+        lambda: flour.vector("x", 2).linear([1.0, 2.0], [0]),
+    ),
+    "weights of too few classes": (
+        errors.ParameterError,
+        lambda: flour.vector("x", 2).linear_classifier([1.0, 2.0], classes=["a", "b", "c"]),
+    ),
+    "a dtype that is none": (errors.ParameterError, lambda: flour.vector("x", 2, "complex128")),
+    "a negative width": (errors.ParameterError, lambda: flour.vector("x", -1)),
+    "not a regular expression": (errors.ParameterError, lambda: flour.text().tokenize("(")),
+    "n-grams of no length": (errors.ParameterError, lambda: flour.tokens().phrases(0, 2)),
+    "a program without outputs": (errors.ParameterError, flour.outputs),
+}
+
+
+@pytest.mark.parametrize("name", [*DATA, *IMPORTS, *PROGRAMS])
+def test_every_mistake_has_its_class_and_message(name: str, golden: Golden) -> None:
+    kind, mistake = {**DATA, **IMPORTS, **PROGRAMS}[name]
+    with pytest.raises(FlourError) as caught:
+        mistake()
+    assert type(caught.value) is kind
+    assert golden == _stable(str(caught.value))
+    problem = caught.value
+    assert problem.where
+    assert problem.hint or name in PROGRAMS
+    assert problem.found or name not in DATA
+
+
+def _stable(text: str) -> str:
+    return re.sub(r"test_errors\.py:\d+", "test_errors.py:N", text)
+
+
+@pytest.mark.parametrize("name", DATA)
+def test_native_plans_complain_in_the_same_words(name: str) -> None:
+    kind, mistake = DATA[name]
+    program, data = (cell.cell_contents for cell in reversed(mistake.__closure__ or ()))
+    assert isinstance(program, flour.Flow)
+    with pytest.raises(kind) as reference:
+        mistake()
+    with pytest.raises(kind) as native:
+        program.plan().run(data)
+    assert str(native.value) == str(reference.value)
+
+
+def test_every_mistake_in_data_is_a_value_error() -> None:
+    assert all(issubclass(kind, ValueError) for kind, _ in DATA.values())
+
+
+def test_every_class_of_error_is_shown_above() -> None:
+    shown = {kind for kind, _ in {**DATA, **IMPORTS, **PROGRAMS}.values()}
+    every = {
+        kind
+        for kind in vars(errors).values()
+        if isinstance(kind, type) and issubclass(kind, FlourError)
+    }
+    # The others are the families' names, or need a damaged file.
+    families = {errors.FlourError, errors.ImportRefused, errors.DamagedProgram}
+    assert every - shown == families
+
+
+def test_messages_have_their_parts_in_order() -> None:
+    problem = FlourError("what", where="where", found="found", hint="hint")
+    assert str(problem).splitlines() == [
+        "what",
+        "  at     where",
+        "  found  found",
+        "  hint   hint",
+    ]
+    assert str(FlourError("what")) == "what"
+
+
+def test_a_frame_for_a_program_without_names_goes_by_position() -> None:
+    model = ColumnTransformer([("s", StandardScaler(), [0]), ("p", "passthrough", [1])])
+    rows = np.array([[1.0, "a"], [2.0, "b"]], object)
+    program = flour.from_sklearn(model.fit(rows), sample=rows)
+    frame = pd.DataFrame({"some": [1.0, 2.0], "names": ["a", "b"]})
+    by_frame, by_rows = (program.reference(x)["features"] for x in (frame, rows))
+    assert {name: list(by_frame[name]) for name in by_frame} == {
+        name: list(by_rows[name]) for name in by_rows
+    }
