@@ -47,6 +47,7 @@ class Counters:
     """What the cache did in this process."""
 
     compiled: int = 0
+    compile_seconds: float = 0.0
     from_disk: int = 0
     from_memory: int = 0
     rebuilt: int = 0
@@ -122,8 +123,10 @@ def _compile(source: str, name: str, unique: str) -> Code:
 def _built(digest: str, unique: str, build: Callable[[str], Code]) -> int:
     start = time.perf_counter()
     made = build(unique)
+    seconds = time.perf_counter() - start
     counters.compiled += 1
-    debug.say(1, f"compiled {unique} in {(time.perf_counter() - start) * 1e3:.0f} ms")
+    counters.compile_seconds += seconds
+    debug.say(1, f"compiled {unique} in {seconds * 1e3:.0f} ms")
     _keep(digest, made.symbol.encode("ascii"), made.code)
     return machine.load(made.code, made.symbol)
 

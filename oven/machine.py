@@ -156,14 +156,21 @@ def load(code: bytes, symbol: str) -> int:
 
 @cache
 def _know_libm() -> None:
-    library = ctypes.CDLL(ctypes.util.find_library("m"))
+    # The interpreter has libm loaded; asking for its file would start a process.
     process = ctypes.CDLL(None)
-    for name in _LIBM:
-        for where in (library, process):
-            function = getattr(where, name, None)
-            if function is not None:
-                llvm.add_symbol(name, ctypes.cast(function, ctypes.c_void_p).value)
-                break
+    missing = [name for name in _LIBM if not _know(name, process)]
+    if missing:
+        library = ctypes.CDLL(ctypes.util.find_library("m"))
+        for name in missing:
+            _know(name, library)
+
+
+def _know(name: str, library: ctypes.CDLL) -> bool:
+    """Tell the loader where a function is, if this library has it."""
+    function = getattr(library, name, None)
+    if function is not None:
+        llvm.add_symbol(name, ctypes.cast(function, ctypes.c_void_p).value)
+    return function is not None
 
 
 #: numba's calling convention: status = f(&result, &error, params, io, n, scratch).
