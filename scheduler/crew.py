@@ -15,7 +15,6 @@ import time
 import weakref
 from collections import deque
 from collections.abc import Hashable
-from typing import TypeVar
 
 from scheduler.buffers import NO_BUFFERS, BufferPool, BufferStats, Factory
 from scheduler.clock import Clock
@@ -30,8 +29,6 @@ from scheduler.queues import QueueRules
 from scheduler.ticket import Ticket, Timing
 from scheduler.timekeeper import Timekeeper
 from scheduler.work import Strand, Work
-
-R = TypeVar("R")
 
 _log = logging.getLogger("pretzel.scheduler")
 _crews: weakref.WeakSet[Crew] = weakref.WeakSet()
@@ -68,9 +65,9 @@ class Crew:
 
     # For callers.
 
-    def submit(self, job: Job[R]) -> Ticket[R]:
+    def submit(self, job: Job) -> Ticket:
         """Accept a job, or raise at once."""
-        ticket: Ticket[R] = Ticket()
+        ticket = Ticket()
         self.lock.acquire()
         try:
             work = self.core.submit(job, ticket, self.clock.now())
@@ -159,10 +156,10 @@ class Crew:
         """Do what an event asked for."""
         for slot in effects.hires:
             self._hire(slot)
-        for slot in effects.starts:
-            slot.wake.set()
         for strand in effects.ended:
             self._clear(strand)
+        for slot in effects.starts:
+            slot.wake.set()
         for work in effects.settled:
             self._settle(work)
         if self._abandoned:

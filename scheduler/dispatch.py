@@ -13,7 +13,6 @@ last, so finishing comes before starting. And what is over does not run.
 from __future__ import annotations
 
 from collections.abc import Hashable
-from typing import Any
 
 from scheduler.effects import NOTHING, Effects
 from scheduler.errors import BadJob, DeadlineExceeded, ExecutorDied, Overloaded, SchedulerClosed
@@ -78,7 +77,7 @@ class Dispatcher:
 
     # Events.
 
-    def submit(self, job: Job[Any], ticket: object, now: float) -> Work:
+    def submit(self, job: Job, ticket: object, now: float) -> Work:
         """Accept a job, or raise `Overloaded` or `SchedulerClosed` and change nothing."""
         if self.closed:
             raise SchedulerClosed("this pool takes no more jobs", hint="it was shut down")
@@ -104,7 +103,7 @@ class Dispatcher:
             self._fill(lane, now)
         return work
 
-    def _admit(self, lane: Lane, job: Job[Any], now: float) -> None:
+    def _admit(self, lane: Lane, job: Job, now: float) -> None:
         """Refuse a job for which there is no room, even without those that came too late."""
         if _full(lane, job):
             self.tick(now)
@@ -384,7 +383,7 @@ class Dispatcher:
             self._out.ended.append(strand)
 
 
-def _full(lane: Lane, job: Job[Any]) -> bool:
+def _full(lane: Lane, job: Job) -> bool:
     """Return whether a job would exceed the bounds; one larger than them may wait alone."""
     fresh, rules = lane.fresh, lane.rules
     if len(fresh) >= rules.jobs:

@@ -13,8 +13,8 @@ class Effects:
 
     def __init__(self) -> None:
         self.hires: list[Slot] = []  # give this slot a thread
+        self.ended: list[Strand] = []  # take this chunk's buffer back, as the next may want it
         self.starts: list[Slot] = []  # wake this executor: it has a run, or is retired
-        self.ended: list[Strand] = []  # take this chunk's buffer back
         self.settled: list[Work] = []  # tell the caller how the job ended
 
     def __bool__(self) -> bool:

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 from scheduler.errors import BadJob
 from scheduler.stages import Stages
-
-R = TypeVar("R")
 
 # Assumed of a chunk when nobody has measured: long enough that chunks are told apart from nothing.
 UNMEASURED = 100e-6
 
 
 @dataclass(slots=True, eq=False)
-class Job(Generic[R]):
+class Job:
     """What to run; never changed once it is made. `Job.of` checks its arguments.
 
     Every chunk goes through all stages on its own, holding one buffer of `room` bytes from its
@@ -32,7 +30,7 @@ class Job(Generic[R]):
     deadline: float | None
     cost: float
     room: int
-    join: Callable[[list[Any]], R] | None
+    join: Callable[[list[Any]], object] | None
 
     @classmethod
     def of(  # noqa: PLR0913 - a job is this much, and all but two have a default
@@ -46,8 +44,8 @@ class Job(Generic[R]):
         deadline: float | None = None,
         cost: float | None = None,
         room: int = 0,
-        join: Callable[[list[Any]], R] | None = None,
-    ) -> Job[R]:
+        join: Callable[[list[Any]], object] | None = None,
+    ) -> Job:
         """Return a job over `chunks`, which are opaque: slices, arrays, requests.
 
         `key` is who asks: keys share executors fairly, and can reserve some. A higher `priority`

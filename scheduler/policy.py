@@ -114,7 +114,8 @@ def chunk_rows(ask: Ask, load: Load, settings: Settings = DEFAULTS) -> int:
         most = max(most, 10 * settings.per_stage / max(ask.estimate.per_row, 1e-12))
     chunks = ceil(rows / max(most, 1.0))
     if chunks > 1:
-        chunks = ceil(chunks / load.executors) * load.executors
+        executors = max(load.executors, 1)
+        chunks = ceil(chunks / executors) * executors
     elif _worth_splitting(ask, load, settings):
         chunks = load.idle
     return max(1, ceil(rows / max(chunks, 1)))

@@ -7,7 +7,7 @@ import weakref
 from collections.abc import Hashable
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import Self
 
 from scheduler.buffers import BufferStats, Factory
 from scheduler.clock import Clock, RealClock
@@ -20,8 +20,6 @@ from scheduler.policy import Load
 from scheduler.queues import QueueRules
 from scheduler.stats import Latency
 from scheduler.ticket import State, Ticket
-
-R = TypeVar("R")
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +88,7 @@ class Pool:
         )
         weakref.finalize(self, self._crew.abandon)
 
-    def submit(self, job: Job[R]) -> Ticket[R]:
+    def submit(self, job: Job) -> Ticket:
         """Accept a job, or raise `Overloaded` or `SchedulerClosed` at once; never wait."""
         return self._crew.submit(job)
 

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import enum
 from concurrent.futures import Future
-from typing import NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol
 
 from scheduler.work import Work
-
-R = TypeVar("R")
 
 
 class State(enum.Enum):
@@ -37,7 +35,7 @@ class Canceller(Protocol):
         """Take the job back unless it is over."""
 
 
-class Ticket(Future[R]):
+class Ticket(Future[Any]):
     """A `concurrent.futures.Future`, so it works with `wait`, `as_completed` and asyncio.
 
     Unlike there, a job can be cancelled until it is over: stages that run now are let run, their
@@ -81,7 +79,7 @@ class Ticket(Future[R]):
         """
         self._ours, self._final, self.timing = None, state, timing
         if state is State.DONE:
-            self.set_result(value)  # type: ignore[arg-type]  # what the stages returned
+            self.set_result(value)
         elif state is State.CANCELLED:
             # Not ours, which would ask the pool to do what it is just doing.
             super().cancel()

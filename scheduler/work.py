@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from scheduler.job import Job
 from scheduler.stages import Stages
@@ -39,7 +39,7 @@ class Work:
         "value",
     )
 
-    def __init__(self, job: Job[Any], lane: Lane, number: int, ticket: object, now: float) -> None:
+    def __init__(self, job: Job, lane: Lane, number: int, ticket: object, now: float) -> None:
         count = len(job.chunks)
         self.job, self.lane, self.number, self.ticket = job, lane, number, ticket
         self.arrival = self.since = now  # `since`: the last time the queue served it
