@@ -85,6 +85,7 @@ class Flow(Shorthands):
             if found.setdefault(item.op.label, item.type) != item.type:
                 raise TypeMismatch(
                     f"two inputs are called {item.op.label!r}",
+                    where=str(here()),
                     found=f"{found[item.op.label]} and {item.type}",
                 )
         return found

@@ -292,6 +292,14 @@ class Fluent:
         """The string, or its column's value where it is missing."""
         return self._apply("ImputeText", (), marker=marker, text=text, values=values)
 
+    def interpolate(self, knots: ArrayLike, heights: ArrayLike) -> Flow:
+        """The height at x of the straight lines between (knots, heights); NaN outside them.
+
+        Knots ascend. In float64 a number that is a knot gets exactly its height; in float32 it is
+        reached along the line from the left (numpy interpolates float64, scipy the rest).
+        """
+        return self._apply("Interpolate", (), knots=knots, heights=heights)
+
     def is_missing(self, marker: float) -> Flow:
         """Whether x is missing: is the marker."""
         return self._apply("IsMissing", (), marker=marker)
@@ -529,6 +537,10 @@ class Fluent:
         """exp(x) over its row sum, shifted by the row's maximum first."""
         return self._apply("Softmax", ())
 
+    def solve_lower(self, matrix: ArrayLike) -> Flow:
+        """The y for which matrix @ y = x; the matrix is lower triangular."""
+        return self._apply("SolveLower", (), matrix=matrix)
+
     def split(self, separator: str = ",") -> Flow:
         """The document cut at every separator; what is between may be empty."""
         return self._apply("Split", (), separator=separator)
@@ -624,6 +636,14 @@ class Fluent:
     def trunc(self) -> Flow:
         """x without its fraction."""
         return self._apply("Trunc", ())
+
+    def undo_box_cox(self, exponents: ArrayLike) -> Flow:
+        """The number whose Box-Cox transform is x, an exponent a column, in float64."""
+        return self._apply("UndoBoxCox", (), exponents=exponents)
+
+    def undo_yeo_johnson(self, exponents: ArrayLike) -> Flow:
+        """The number whose Yeo-Johnson transform is x, an exponent a column, in the wider width."""
+        return self._apply("UndoYeoJohnson", (), exponents=exponents)
 
     def votes(self, weights: Flow, classes: int) -> Flow:
         """How much weight each of `classes` codes gets, from codes and (if given) their weights."""

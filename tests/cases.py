@@ -30,8 +30,10 @@ from flour.ops import (
     distance,
     elementwise,
     encode,
+    gaussian_process,
     impute,
     interpolate,
+    isotonic,
     kernel,
     linear,
     link,
@@ -47,6 +49,7 @@ from flour.ops import (
     source,
     storage,
     structure,
+    target,
     svm,
     text,
     topics,
@@ -232,6 +235,9 @@ CASES: list[Case] = [
     *rows(text.Damp(), 4, **FUNCTION),
     *sparse(text.Damp(), 4, **FUNCTION),
     Case(csv.ParseCsv(("t",), (Category(),), ";"), (Text(),), native=False, odd=False),
+    # --- flour/ops/target.py
+    *rows(target.UndoYeoJohnson([0.0, 2.0, 0.5, -1.5]), 4, **FUNCTION),
+    *rows(target.UndoBoxCox([0.0, 2.0, 0.5, -1.5]), 4, **FUNCTION),
     # --- flour/ops/elementwise.py
     *rows(elementwise.Subtract(normal(8)), 8),
     *scalars(elementwise.Subtract(normal(1))),
@@ -468,6 +474,11 @@ CASES: list[Case] = [
         for kind in ("nan", "either")
     ),
     Case(impute.ImputeText("text", [""], ["x", "日"]), (Vector(2, "string"),), native=False),
+    # --- flour/ops/isotonic.py
+    *rows(isotonic.Interpolate([-1.5, -0.5, 0.0, 1.0], [0.0, 2.0, -1.0, 3.0]), 9, **FUNCTION),
+    *scalars(isotonic.Interpolate([-1.0, 1.0], [0.5, 2.0]), **FUNCTION),
+    # --- flour/ops/gaussian_process.py
+    Case(gaussian_process.SolveLower(np.tril(positive(5, 5))), (Vector(5),), **DOT),
 ]
 
 __all__ = ["CASES", "Case", "Text"]

@@ -151,7 +151,7 @@ def test_strings_beside_numbers_travel_to_a_later_step() -> None:
         [("hot", OneHotEncoder(sparse_output=False), [3, 2])], remainder="passthrough"
     )
     made = Pipeline([("first", first), ("second", second), ("model", LogisticRegression())])
-    check(made.fit(FRAME, Y), FRAME)
+    check(made.fit(FRAME, Y), FRAME, sample=FRAME)
 
 
 def test_a_program_can_answer_with_mixed_columns() -> None:

@@ -1,0 +1,143 @@
+"""Models of a transformed target: what undoes the transformation runs after the model."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from flour.adapters import ADAPTERS, adapts, public_name
+from flour.op import Array
+from flour.ops.bases import FloatElementwise
+from flour.types import Vector
+
+if TYPE_CHECKING:
+    from flour.emission import Emitter, ScalarValue
+    from flour.flow import Flow
+    from flour.sklearn import Importer
+
+_EPSILON = float(np.spacing(1.0))
+
+
+class UndoYeoJohnson(FloatElementwise):
+    """The number whose Yeo-Johnson transform is x, an exponent a column, in the wider width."""
+
+    exponents: Array
+    monotone = True
+
+    def compute(self, x: Any) -> Any:
+        powers = np.broadcast_to(self.exponents.array.reshape(-1), x.shape)
+        wide = x.astype(np.result_type(x, powers))
+        up, down = np.maximum(wide, 0), np.minimum(wide, 0)
+        above = np.where(
+            np.abs(powers) < _EPSILON, np.exp(up) - 1, np.power(up * powers + 1, 1 / powers) - 1
+        )
+        rest = 2 - powers
+        below = np.where(
+            np.abs(powers - 2) > _EPSILON,
+            1 - np.power(-rest * down + 1, 1 / rest),
+            1 - np.exp(-down),
+        )
+        made = np.where(wide >= 0, above, below)
+        return np.where(np.isnan(wide), wide, made).astype(x.dtype)
+
+    def element(self, e: Emitter, j: str, x: ScalarValue) -> str:
+        power = e.let(e.at(self.exponents, j, "float64"), "float64").expr
+        made = e.var(e.cast(x.expr, x.dtype, "float64"))
+        with e.block(f"if {made} >= 0.0:"):
+            with e.block(f"if abs({power}) < {_EPSILON!r}:"):
+                e.line(f"{made} = exp({made}) - 1.0")
+            with e.block("else:"):
+                e.line(f"{made} = ({made} * {power} + 1.0) ** (1.0 / {power}) - 1.0")
+        with e.block("else:"):
+            rest = e.let(f"2.0 - {power}", "float64").expr
+            with e.block(f"if abs({power} - 2.0) > {_EPSILON!r}:"):
+                e.line(f"{made} = 1.0 - (-{rest} * {made} + 1.0) ** (1.0 / {rest})")
+            with e.block("else:"):
+                e.line(f"{made} = 1.0 - exp(-{made})")
+        return e.cast(made, "float64", x.dtype)
+
+
+class UndoBoxCox(FloatElementwise):
+    """The number whose Box-Cox transform is x, an exponent a column, in float64."""
+
+    exponents: Array
+    monotone = True
+
+    def compute(self, x: Any) -> Any:
+        powers = np.broadcast_to(self.exponents.array.reshape(-1).astype(np.float64), x.shape)
+        wide = x.astype(np.float64)
+        made = np.where(powers == 0, np.exp(wide), np.exp(np.log1p(powers * wide) / powers))
+        return made.astype(x.dtype)
+
+    def element(self, e: Emitter, j: str, x: ScalarValue) -> str:
+        power = e.let(e.at(self.exponents, j, "float64"), "float64").expr
+        made = e.var(e.cast(x.expr, x.dtype, "float64"))
+        with e.block(f"if {power} != 0.0:"):
+            e.line(f"{made} = log1p({power} * {made}) / {power}")
+        return e.cast(f"exp({made})", "float64", x.dtype)
+
+
+# --- adapters -------------------------------------------------------------------------------------
+
+
+@adapts("sklearn.compose.TransformedTargetRegressor")
+def _transformed_target(fit: Any, x: Flow, to: Importer) -> dict[str, Flow]:
+    value = to.predict(fit.regressor_, x, "regressor_")["value"]
+    made = undone(fit.transformer_, to.matrix(value), to)
+    flat = fit._training_dim == 1 and isinstance(made.type, Vector) and made.type.width == 1
+    return {"value": made.element(0) if flat else made}
+
+
+def undone(fit: Any, x: Flow, to: Importer) -> Flow:
+    """What a fitted transformer's inverse_transform makes of x."""
+    name = public_name(type(fit))
+    if name == "sklearn.pipeline.Pipeline":
+        for _, step in reversed(fit.steps):
+            if step is not None and not isinstance(step, str):
+                x = undone(step, x, to)
+        return x
+    if name == "sklearn.preprocessing.FunctionTransformer":
+        again = SimpleNamespace(func=fit.inverse_func, kw_args=fit.inv_kw_args)
+        made: Flow = ADAPTERS[name](again, x, to)
+        return made
+    to.need(
+        name in _INVERSES,
+        f"the inverse of {type(fit).__name__} is not imported",
+        "transform the target by " + ", ".join(key.rpartition(".")[2] for key in _INVERSES),
+    )
+    return _INVERSES[name](fit, to.floats(x), to)
+
+
+def _undo_standard(fit: Any, x: Flow, _to: Importer) -> Flow:
+    x = x.multiply(fit.scale_) if fit.with_std else x
+    return x.add(fit.mean_) if fit.with_mean else x
+
+
+def _undo_min_max(fit: Any, x: Flow, _to: Importer) -> Flow:
+    return x.subtract(fit.min_, wide=True).divide(fit.scale_, wide=True)
+
+
+def _undo_max_abs(fit: Any, x: Flow, _to: Importer) -> Flow:
+    return x.multiply(fit.scale_, wide=True)
+
+
+def _undo_robust(fit: Any, x: Flow, _to: Importer) -> Flow:
+    x = x.multiply(fit.scale_, wide=True) if fit.with_scaling else x
+    return x.add(fit.center_, wide=True) if fit.with_centering else x
+
+
+def _undo_power(fit: Any, x: Flow, to: Importer) -> Flow:
+    x = undone(fit._scaler, x, to) if fit.standardize else x
+    box_cox = fit.method == "box-cox"
+    return x.undo_box_cox(fit.lambdas_) if box_cox else x.undo_yeo_johnson(fit.lambdas_)
+
+
+_INVERSES = {
+    "sklearn.preprocessing.StandardScaler": _undo_standard,
+    "sklearn.preprocessing.MinMaxScaler": _undo_min_max,
+    "sklearn.preprocessing.MaxAbsScaler": _undo_max_abs,
+    "sklearn.preprocessing.RobustScaler": _undo_robust,
+    "sklearn.preprocessing.PowerTransformer": _undo_power,
+}
