@@ -72,6 +72,5 @@ def is_float(kind: Type) -> bool:
 
 
 def dtype_of(item: Node) -> str:
-    """The dtype of a number or a vector."""
-    assert isinstance(item.type, Vector | Scalar)
-    return item.type.dtype
+    """The dtype of a number or a vector, empty for anything else."""
+    return item.type.dtype if isinstance(item.type, Vector | Scalar) else ""

@@ -292,12 +292,13 @@ def substitute(
     stack = list(roots)
     while stack:
         item = stack[-1]
+        if item in done:
+            stack.pop()
+            continue
         needed = (instead[item],) if item in instead else item.inputs
         missing = [source for source in needed if source not in done]
-        if item in done or not missing:
-            done.setdefault(item, _moved(item, instead, done))
-            waiting.discard(item)
-            stack.pop()
+        if not missing:
+            done[item] = _moved(item, instead, done)
             continue
         if item in waiting:
             raise RewriteError(f"{who} replaced {item.op.name} by something that reads it")

@@ -94,9 +94,7 @@ def _from_concat(m: Match, x: Node, columns: Columns) -> Node | None:
         _part(x.inputs[run[0][0]], [int(column - starts[run[0][0]]) for _, column in run])
         for run in runs
     ]
-    if len(parts) == 1 and isinstance(parts[0].type, Vector):
-        return parts[0]
-    return node(Concat(), parts)
+    return parts[0] if len(parts) == 1 else node(Concat(), parts)
 
 
 def _part(part: Node, columns: Columns) -> Node:

@@ -44,7 +44,7 @@ def _worth_keeping(item: Node, used: Mask, facts: Facts) -> Mask:
             return _worth_keeping(item.inputs[0], used, facts)
         case ToDense() if lone:
             return _worth_keeping(item.inputs[0], used, facts)
-        case Pick() | Select():
+        case Pick():
             return used
     few = not kind.sparse and 2 * np.count_nonzero(used) <= kind.width
     return used if few else np.ones_like(used)

@@ -58,10 +58,9 @@ def _groups(m: Match, every: list[Part]) -> list[list[Part]]:
 
 def _guard(m: Match) -> bool:
     # One float width all the way: sums in a narrower one would round differently.
-    return (
-        all(dtype_of(item) == dtype_of(m["linear"]) for item in (m["x"], *m["x"].inputs))
-        and dtype_of(m["linear"]) in FLOATS
-    )
+    dtype = dtype_of(m["linear"])
+    every = (m["x"], *(part.item for part in parts(m, m["x"])))
+    return dtype in FLOATS and all(dtype_of(item) == dtype for item in every)
 
 
 def _build(m: Match) -> Node | None:
