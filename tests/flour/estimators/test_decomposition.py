@@ -63,6 +63,13 @@ def test_far_from_the_origin() -> None:
     check(dc.PCA(n_components=2, whiten=True).fit(X), X)
 
 
+def test_a_column_without_variance() -> None:
+    data = np.where(np.arange(6) == 5, 0.0, X)
+    model = dc.PCA(whiten=True, svd_solver="covariance_eigh").fit(data)
+    assert model.explained_variance_[-1] == 0
+    check(model, data)
+
+
 @pytest.mark.parametrize(
     "model",
     [dc.TruncatedSVD(n_components=2), dc.PCA(n_components=2, svd_solver="arpack")],
@@ -126,7 +133,7 @@ def test_greedy_codes(atoms: int | None, dtype: Any) -> None:
 def test_greedy_codes_that_end_early() -> None:
     dictionary = np.eye(3)[[0, 1, 0]]
     coder = dc.SparseCoder(dictionary, transform_n_nonzero_coefs=3)
-    rows = np.array([[1.0, 2.0, 5.0], [0.0, 0.0, 1.0], [0.0, -3.0, 0.0]])
+    rows = np.array([[1.0, 2.0, 5.0], [0.0, 0.0, 1.0], [0.0, -3.0, 0.0], [1e-9, 0.0, 1.0]])
     check(coder.fit(rows), rows)
 
 

@@ -63,6 +63,32 @@ def test_learnt_projections() -> None:
     check(make_pipeline(StandardScaler(), model).fit(X, THREE), X)
 
 
+@pytest.mark.parametrize(
+    "how",
+    [
+        {"kernel": "rbf"},
+        {"kernel": "rbf", "gamma": 0.2},
+        {"kernel": "linear"},
+        {"kernel": "poly", "degree": 2, "coef0": 0.5},
+        {"kernel": "polynomial", "gamma": 0.1},
+        {"kernel": "sigmoid", "gamma": 0.01},
+        {"kernel": "laplacian"},
+        {"kernel": "cosine"},
+    ],
+    ids=str,
+)
+def test_kernels_with_a_few_rows(how: dict[str, Any]) -> None:
+    check(ka.Nystroem(n_components=5, random_state=0, **how).fit(X), X, tolerance=1e-10)
+
+
+@pytest.mark.parametrize("how", [{"kernel": "chi2"}, {"kernel": "additive_chi2"}])
+def test_kernels_of_histograms(how: dict[str, Any]) -> None:
+    model = ka.Nystroem(n_components=5, random_state=0, **how).fit(POSITIVE)
+    check(model, POSITIVE, tolerance=1e-10)
+    pair = make_pipeline(StandardScaler(), ka.Nystroem(n_components=5, random_state=0))
+    check(pair.fit(X), X, tolerance=1e-10)
+
+
 def test_skewed_chi_squared() -> None:
     model = ka.SkewedChi2Sampler(skewedness=0.5, n_components=7, random_state=0)
     check(model.fit(POSITIVE), POSITIVE, narrow=False)
