@@ -541,6 +541,33 @@ class Fluent:
         """The y for which matrix @ y = x; the matrix is lower triangular."""
         return self._apply("SolveLower", (), matrix=matrix)
 
+    def splines(
+        self,
+        knots: ArrayLike,
+        bounds: ArrayLike,
+        ends: ArrayLike,
+        degree: int,
+        beyond: str,
+        keep: int,
+    ) -> Flow:
+        """The B-splines of each column over its knots: as many a column as `ends` has, NaN gives zeros.
+
+        `knots` has a row for each column. Beyond a column's `bounds` the splines go on as `beyond`
+        says: constant or linear from the ends (whose values and slopes are ends[column] = (low, low
+        slope, high, high slope)), by their polynomials, periodically, or not at all. Only the first
+        `keep` splines of a column are kept.
+        """
+        return self._apply(
+            "Splines",
+            (),
+            knots=knots,
+            bounds=bounds,
+            ends=ends,
+            degree=degree,
+            beyond=beyond,
+            keep=keep,
+        )
+
     def split(self, separator: str = ",") -> Flow:
         """The document cut at every separator; what is between may be empty."""
         return self._apply("Split", (), separator=separator)

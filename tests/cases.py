@@ -47,10 +47,11 @@ from flour.ops import (
     reduce,
     scale,
     source,
+    spline,
     storage,
     structure,
-    target,
     svm,
+    target,
     text,
     topics,
     unary,
@@ -199,6 +200,8 @@ FUNCTION = {"tolerance": 4e-15, "why": LIBM}
 TEXTS = (["a", "", "日本", "a"], [0, 1, 7, 3], [0, 3, 4], [8, -1], [9, -2], [-3, 4])
 
 EDGES = [0.0, 0.25, 0.5, 1.0]
+
+KNOTS = [[-1.0, -0.75, -0.5, 0.0, 0.75, 1.0, 1.5]]
 
 CASES: list[Case] = [
     # --- flour/ops/source.py
@@ -479,6 +482,27 @@ CASES: list[Case] = [
     *scalars(isotonic.Interpolate([-1.0, 1.0], [0.5, 2.0]), **FUNCTION),
     # --- flour/ops/gaussian_process.py
     Case(gaussian_process.SolveLower(np.tril(positive(5, 5))), (Vector(5),), **DOT),
+    # --- flour/ops/spline.py
+    *(
+        case
+        for beyond, ends, kept in (
+            ("constant", 4, 4),
+            ("linear", 4, 3),
+            ("continue", 4, 4),
+            ("periodic", 2, 2),
+        )
+        for case in rows(
+            spline.Splines(KNOTS, [[-0.5, 0.75]], positive(1, 4, ends), 2, beyond, kept),
+            1,
+            label=f"-{beyond}",
+            odd=beyond in ("constant", "linear"),
+        )
+    ),
+    Case(
+        spline.Splines(KNOTS, [[-9.0, 9.0]], positive(1, 4, 4), 2, "error", 4),
+        (Vector(1),),
+        odd=False,
+    ),
 ]
 
 __all__ = ["CASES", "Case", "Text"]
