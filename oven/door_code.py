@@ -184,9 +184,14 @@ def door(self, argument):
     if release:
         thread = c_call_0(ldc_int64(table, SAVE_THREAD))
     run, program = ldc_int64(table, RUN), ldc_int64(table, PROGRAM)
-    call_stage(run, program, scratch, rows, scratch + ldc_int64(table, STAGES))
+    refused = call_stage(run, program, scratch, rows, scratch + ldc_int64(table, STAGES)) != 0
     if release:
         c_call_1(ldc_int64(table, RESTORE_THREAD), thread)
+    if refused:
+        if owned != 0:
+            c_call_1(ldc_int64(table, FREE), owned)
+        c_call_1(ldc_int64(table, DECREASE), made)
+        return c_call_2(ldc_int64(table, CALL), ldc_int64(table, FALLBACK), argument)
 
     for place in range(count):
         output = first + 8 * OUTPUT_SIZE * place

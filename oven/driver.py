@@ -6,7 +6,8 @@ The program is a table of int64:
      then for each of its columns: (mode, where, stride)]
 
 with mode 0 for column `where` of the caller's io table and 1 for a buffer at scratch + `where`.
-The scratch memory starts with room for one stage's io table.
+The scratch memory starts with room for one stage's io table. A stage that refuses its rows answers
+with something other than 0, and then so does the run, which ends there.
 """
 
 from __future__ import annotations
@@ -37,7 +38,8 @@ def run_stages(program, io, n, scratch):
                 st_int64(scratch, 2 * c, where)
                 st_int64(scratch, 2 * c + 1, stride)
                 cursor += 3
-            call_stage(function, params, scratch, rows, scratch)
+            if call_stage(function, params, scratch, rows, scratch) != 0:
+                return 1
         done += rows
     return 0
 """

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable
+from types import FunctionType
 from typing import Any, NamedTuple
 
 import llvmlite.binding as llvm
@@ -20,9 +21,9 @@ from llvmlite import ir
 from numba import njit, types
 from numba.core import cgutils
 from numba.core.errors import NumbaError
-from numba.extending import intrinsic, models, register_model
+from numba.extending import intrinsic, models, overload, register_model
 
-from oven import machine
+from oven import functions, machine
 from oven.errors import CompileError
 
 NUMBA_TYPES: dict[str, Any] = {
@@ -125,16 +126,17 @@ def _loose_mul(kind: Any) -> Any:
 
 @intrinsic
 def call_stage(typingctx: Any, function: Any, params: Any, io: Any, n: Any, scratch: Any) -> Any:
-    """Call a compiled stage by its address, in numba's calling convention."""
+    """Call a compiled stage by its address, in numba's calling convention; what it returns."""
 
     def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         word, pointer = ir.IntType(64), ir.IntType(8).as_pointer()
         kind = ir.FunctionType(ir.IntType(32), [pointer, pointer, word, word, word, word])
-        result = builder.bitcast(cgutils.alloca_once(builder, word), pointer)
+        cell = cgutils.alloca_once(builder, word)
+        result = builder.bitcast(cell, pointer)
         error = builder.bitcast(cgutils.alloca_once(builder, pointer), pointer)
         target = builder.inttoptr(args[0], kind.as_pointer())
         builder.call(target, [result, error, *args[1:]])
-        return ir.Constant(word, 0)
+        return builder.load(cell)
 
     return types.int64(*([types.int64] * 5)), code
 
@@ -294,6 +296,61 @@ def _store_some(builder: Any, where: Any, value: Any, count: Any) -> None:
     builder.call(function, [value, where, ir.IntType(32)(size), mask])
 
 
+# --- the vocabulary: sixteen rows at a time -------------------------------------------------------
+
+_LANES = 16
+
+
+def _and16(test: str, kind: Any, bits: Any) -> Any:
+    """masks[l] &= mask wherever values[l] compares so with the threshold, for sixteen lanes."""
+    values = ir.VectorType(_storage(kind), _LANES)
+    words = ir.VectorType(ir.IntType(bits.bitwidth), _LANES)
+
+    def word(typingctx: Any, masks: Any, here: Any, threshold: Any, mask: Any) -> Any:
+        def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            where = builder.inttoptr(args[0], words.as_pointer())
+            given = builder.inttoptr(args[1], values.as_pointer())
+            known = builder.load(given, align=kind.bitwidth // 8, typ=values)
+            compare = builder.fcmp_ordered if test[0] == "o" else builder.fcmp_unordered
+            symbol = ">" if test[1:] == "gt" else ">="
+            failed = compare(symbol, known, _repeated(builder, args[2], _LANES))
+            all_leaves = ir.Constant(words, [(1 << bits.bitwidth) - 1] * _LANES)
+            kept = builder.select(failed, _repeated(builder, args[3], _LANES), all_leaves)
+            old = builder.load(where, align=bits.bitwidth // 8, typ=words)
+            builder.store(builder.and_(old, kept), where, align=bits.bitwidth // 8)
+            return context.get_dummy_value()
+
+        return types.void(types.int64, types.int64, kind, bits), code
+
+    return intrinsic(word)
+
+
+def _first_bit(bits: Any) -> Any:
+    """The number of the lowest bit that is set."""
+
+    def word(typingctx: Any, mask: Any) -> Any:
+        def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            found = builder.cttz(args[0], ir.Constant(ir.IntType(1), 0))
+            return builder.zext(found, ir.IntType(64)) if bits.bitwidth < 64 else found
+
+        return types.int64(bits), code
+
+    return intrinsic(word)
+
+
+def _sixteen() -> dict[str, Any]:
+    """The vocabulary for scoring trees."""
+    widths = {"uint32": types.uint32, "uint64": types.uint64}
+    kinds = {"float32": types.float32, "float64": types.float64}
+    made = {
+        f"and16_{test}_{k}_{b}": _and16(test, kind, bits)
+        for test in ("ogt", "ugt", "oge", "uge")
+        for k, kind in kinds.items()
+        for b, bits in widths.items()
+    }
+    return made | {f"first_bit_{b}": _first_bit(bits) for b, bits in widths.items()}
+
+
 # --- the vocabulary: functions ------------------------------------------------------------------
 
 
@@ -312,8 +369,70 @@ def clip(x: Any, low: Any, high: Any) -> Any:
     return minimum(maximum(x, low), high)
 
 
+def exp(x: Any) -> Any:
+    """e to the power x: a stub that the overload below stands in for."""
+    raise NotImplementedError
+
+
+@overload(exp)
+def _exp(x: Any) -> Any:
+    made = _compiled(functions.EXP.get(str(x), functions.exp_float64))
+
+    def of_float(x: Any) -> Any:
+        return made(x)
+
+    def of_whole(x: Any) -> Any:
+        return made(float(x))
+
+    return of_float if isinstance(x, types.Float) else of_whole
+
+
+def _compiled(function: FunctionType) -> Any:
+    """A function of oven.functions, over the processor's own operations."""
+    words = {"fused": fused, "bits": bits, "of_bits": of_bits, "type_of": type_of}
+    return njit(FunctionType(function.__code__, words, function.__name__), **OPTIONS)
+
+
+@intrinsic
+def fused(typingctx: Any, a: Any, b: Any, c: Any) -> Any:
+    """a * b + c, rounded once where the processor can."""
+
+    def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        product = builder.fmul(args[0], args[1], flags=("contract",))
+        return builder.fadd(product, args[2], flags=("contract",))
+
+    return c(c, c, c), code
+
+
+@intrinsic
+def bits(typingctx: Any, x: Any) -> Any:
+    """The bits of a float as a whole number with a sign."""
+
+    def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        whole = builder.bitcast(args[0], ir.IntType(x.bitwidth))
+        return whole if x.bitwidth == 64 else builder.sext(whole, ir.IntType(64))
+
+    return types.int64(x), code
+
+
+@intrinsic
+def of_bits(typingctx: Any, like: Any, number: Any) -> Any:
+    """The float, as wide as `like`, with these bits."""
+
+    def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        whole = args[1] if like.bitwidth == 64 else builder.trunc(args[1], ir.IntType(32))
+        return builder.bitcast(whole, _storage(like))
+
+    return like(like, types.int64), code
+
+
 def sigmoid(x: Any) -> Any:
     """1 / (1 + exp(-x)); where exp overflows the answer is zero, as in scipy."""
+    return type_of(x, 1) / (type_of(x, 1) + exp(-x))
+
+
+def sigmoid_alone(x: Any) -> Any:
+    """The same with the C library's exp, which is faster for one number at a time."""
     return type_of(x, 1) / (type_of(x, 1) + math.exp(-x))
 
 
@@ -369,6 +488,7 @@ def _make_vocabulary() -> dict[str, Any]:
     made["c_call_float"] = _c_call(types.float64)
     made["c_call_to_float"] = _c_call(types.int64, result=types.float64)
     made |= {name: getattr(math, name) for name in _MATH}
+    made |= {"exp": exp, "exp_alone": math.exp}
     made |= {function.__name__: function for function in _ROUNDING}
     for name, kind in NUMBA_TYPES.items():
         made[f"ld_{name}"] = _load(kind, constant=False)
@@ -379,17 +499,17 @@ def _make_vocabulary() -> dict[str, Any]:
             made |= _Vectors(kind).words()
             made[f"loose_add_{name}"] = _loose_add(kind)
             made[f"loose_mul_{name}"] = _loose_mul(kind)
+    made |= _sixteen()
     function: Callable[..., Any]
     for function in (maximum, minimum):
         globals()[function.__name__] = made[function.__name__] = njit(function, **OPTIONS)
-    for function in (clip, sigmoid, digamma):
+    for function in (clip, sigmoid, sigmoid_alone, digamma):
         made[function.__name__] = njit(function, **OPTIONS)
     return made
 
 
 _MATH = [
     "sqrt",
-    "exp",
     "expm1",
     "log",
     "log1p",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -24,6 +25,10 @@ MAX_TILE = 240
 #: Matrix products work on 4, 6 or 8 rows at once; a tile should leave none over.
 _TILE_STEP = 24
 _ALIGN = 64
+
+
+class RowsRefused(Exception):
+    """Native code met a row that its operator refuses; it cannot say which, or why."""
 
 
 class NativeRun:
@@ -114,6 +119,8 @@ class NativeRun:
         memory, start = _scratch_memory(self.scratch_bytes)
         assert memory.size
         self._call(start - 16, start - 8, self.entry[1], io, rows, start)
+        if ctypes.c_int64.from_address(start - 16).value:
+            raise RowsRefused("the native code refuses these rows")
 
 
 class _Local(threading.local):

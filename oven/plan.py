@@ -20,7 +20,7 @@ from flour.sparse import Sparse
 from flour.types import Type, Vector
 from oven.background import Pending
 from oven.door import Call, around, layout, open_door
-from oven.native_run import NativeRun
+from oven.native_run import NativeRun, RowsRefused
 from oven.ports import Port, View, find_ports, pack
 from oven.stages import PYTHON, Stage, Value, cut
 
@@ -178,9 +178,18 @@ class Plan:
     def run_columns(self, columns: Columns, rows: int) -> dict[str, Columns]:
         """Every output for columns that already are what the inputs' types say."""
         steps = self._bound.here
-        if steps is None:  # still compiling: the definition answers
-            known = evaluate(self._roots, columns)
-            return {name: known[item] for name, item in self.optimised.outputs.items()}
+        if steps is None:  # still compiling
+            return self._by_definition(columns)
+        try:
+            return self._by_steps(steps, columns, rows)
+        except RowsRefused:
+            return self._by_definition(columns)  # which says what is wrong, and where
+
+    def _by_definition(self, columns: Columns) -> dict[str, Columns]:
+        known = evaluate(self._roots, columns, self.optimised.origins())
+        return {name: known[item] for name, item in self.optimised.outputs.items()}
+
+    def _by_steps(self, steps: Steps, columns: Columns, rows: int) -> dict[str, Columns]:
         values: dict[Value, Any] = {}
         for step in steps:
             if isinstance(step, NativeRun):

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from flour.emission import Column, RowValue, VectorValue
 from flour.node import Node, readers, topological
-from flour.op import Parameter
+from flour.op import Op, Parameter
 from flour.ops.source import Source
 from flour.types import Category, Record, Scalar, Text, Tokens, Type, Vector
 from objectstore import Blob
@@ -176,6 +176,8 @@ class _Writer:
         rows = {value: self._row(value) for value in self.columns}
         for item, scope in inside.items():
             inputs = [self._input(source, scope, rows) for source in item.inputs]
+            if not _reads_sparse(item.op):
+                inputs = [_dense(value, scope) for value in inputs]
             value = item.op.emit(scope, *inputs)
             self.values[item] = self._settled(item, value, scope, uses[item], rows)
 
@@ -226,6 +228,15 @@ class _Writer:
             size=column.size,
             stored=True,
         )
+
+
+def _reads_sparse(op: Op) -> bool:
+    """Whether an operator's code can do with the elements of a vector that are not zero."""
+    return op.takes_sparse or op.keeps_zero or getattr(op, "skips_zeros", False)
+
+
+def _dense(value: RowValue, scope: Scope) -> RowValue:
+    return scope.hold(value) if isinstance(value, VectorValue) and not value.dense else value
 
 
 def _is_stored(value: VectorValue) -> bool:

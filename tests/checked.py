@@ -46,6 +46,10 @@ class OutOfBoundsError(AssertionError):
     """Native code would have touched memory that is not its own."""
 
 
+class UnwrittenError(AssertionError):
+    """Native code would have read, or left behind, memory that nobody wrote."""
+
+
 class EndlessError(AssertionError):
     """Native code would have run for ever, or nearly."""
 
@@ -55,15 +59,15 @@ class Memory:
 
     def __init__(self) -> None:
         self._starts: list[int] = []
-        self._regions: list[tuple[str, NDArray[np.uint8], bool]] = []
+        self._regions: list[tuple[str, NDArray[np.uint8], NDArray[np.bool] | None]] = []
         self.accesses = 0
 
     def add(self, name: str, content: NDArray[Any], *, writable: bool = False) -> int:
-        """The address at which this memory is from now on."""
+        """The address at which this memory is from now on; what is writable is yet unwritten."""
         start = (len(self._starts) + 1) * _GAP
         self._starts.append(start)
         flat = content.reshape(-1).view(np.uint8) if content.size else np.empty(0, np.uint8)
-        self._regions.append((name, flat, writable))
+        self._regions.append((name, flat, np.zeros(len(flat), bool) if writable else None))
         return start
 
     def at(self, address: int, size: int, *, write: bool) -> NDArray[np.uint8]:
@@ -74,15 +78,25 @@ class Memory:
         place = bisect_right(self._starts, address) - 1
         if place < 0:
             raise OutOfBoundsError(f"address {address} is before all memory")
-        name, flat, writable = self._regions[place]
+        name, flat, written = self._regions[place]
         offset = address - self._starts[place]
         if offset + size > len(flat):
             raise OutOfBoundsError(
                 f"bytes {offset}..{offset + size} of {name}, which has {len(flat)}"
             )
-        if write and not writable:
+        if write and written is None:
             raise OutOfBoundsError(f"a store into {name}, which is read only")
+        if written is not None:
+            if not write and name != "scratch" and not written[offset : offset + size].all():
+                raise UnwrittenError(f"a load of bytes {offset}..{offset + size} of {name}")
+            written[offset : offset + size] = True
         return flat[offset : offset + size]
+
+    def check_written(self, address: int) -> None:
+        """Raise unless all of this region has been written."""
+        name, _, written = self._regions[bisect_right(self._starts, address) - 1]
+        if written is not None and not written.all():
+            raise UnwrittenError(f"{np.argmin(written)} is the first byte of {name} left unwritten")
 
 
 class Int64(int):
@@ -251,7 +265,9 @@ def run_stage(stage: Stage, given: Mapping[Value, Any], rows: int) -> dict[Value
         memory.add("columns", np.array(io or [0], np.int64)),
     )
     with np.errstate(all="ignore"):
-        space[stage.name](*addresses, rows, 0)
+        refused = space[stage.name](*addresses, rows, 0)
+    for address in io[2 * len(given) :: 2] if not refused else ():
+        memory.check_written(address)
     return made
 
 

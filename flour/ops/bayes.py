@@ -88,7 +88,9 @@ class SumOfEntries(Op):
         whole = starts.ndim == 1 and len(starts) and starts.dtype == np.int64
         if not whole or len(self.table.shape) != 2 or self.table.dtype.kind != "f":
             raise ParameterError("sum_of_entries needs a table and where each column starts")
-        if np.any(np.diff([*starts, self.table.shape[0]]) < 1) or starts[0] != 0:
+        # Compared, not subtracted: a difference could overflow.
+        ends = np.append(starts[1:], self.table.shape[0])
+        if not len(starts) or starts[0] != 0 or np.any(ends <= starts):
             raise ParameterError(
                 "every column needs at least one row of the table", found=str(starts)
             )

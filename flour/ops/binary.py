@@ -107,9 +107,14 @@ class Scaling(Binary, abstract=True):
     keeps_zero = True
 
     def reference(self, x: Columns, y: Columns) -> Columns:
-        if isinstance(x, Sparse) and y.ndim == 1:
+        if isinstance(x, Sparse) and _is_flat(y):
             return x.with_data(super().reference(x.data, y[x.rows]))
         return super().reference(densify(x), densify(y))
+
+
+def _is_flat(x: Columns) -> bool:
+    """Whether it is one number per row."""
+    return not isinstance(x, Sparse) and x.ndim == 1
 
 
 class Times(Scaling):
@@ -124,7 +129,7 @@ class Times(Scaling):
         )
 
     def reference(self, x: Columns, y: Columns) -> Columns:
-        if isinstance(y, Sparse) and x.ndim == 1:
+        if isinstance(y, Sparse) and _is_flat(x):
             x, y = y, x
         return super().reference(x, y)
 

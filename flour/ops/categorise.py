@@ -28,7 +28,7 @@ def check_runs(who: str, starts: Array, count: int, *columns: Array) -> None:
     """Raise unless `starts` cuts `count` things into one run for each column."""
     cuts = starts.array
     fine = cuts.ndim == 1 and cuts.dtype == np.int64 and len(cuts) > 0 and cuts[0] == 0
-    if not fine or cuts[-1] != count or np.any(np.diff(cuts) < 0):
+    if not fine or cuts[-1] != count or np.any(cuts[1:] < cuts[:-1]):
         raise ParameterError(f"{who}: the starts do not cut {count} entries into columns")
     for item in columns:
         if item.shape != (len(cuts) - 1,):
@@ -284,12 +284,15 @@ def hash_tables(texts: Table, starts: Array) -> tuple[Array, Array, Array]:
     masks = [_table_size(end - start) - 1 for start, end in pairwise(cuts)]
     first = np.cumsum([0, *(mask + 1 for mask in masks)])
     slots = np.full(max(int(first[-1]), 1), -1, np.int64)
-    raw, ends = texts.data.tobytes(), texts.offsets.tolist()
+    raw, ends, steps = texts.data.tobytes(), texts.offsets.tolist(), 0
     for j, mask in enumerate(masks):
         for entry in range(cuts[j], cuts[j + 1]):
             slot = hash_of(raw[ends[entry] : ends[entry + 1]]) & mask
             while slots[first[j] + slot] >= 0:
                 slot = (slot + 1) & mask
+                steps += 1
+            if steps > 64 * len(texts) + 4096:
+                raise ParameterError("these strings were made to share one place in a hash table")
             slots[first[j] + slot] = entry
     return Array.of(slots), Array.of(first[:-1]), Array.of(np.array(masks, np.int64))
 

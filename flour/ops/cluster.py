@@ -32,7 +32,8 @@ class Descend(Op):
         count = np.arange(len(self.left))
         for table in (self.left, self.right):
             side: Any = table.array
-            forward = side.shape == count.shape and np.all((side < 0) | (side > count))
+            whole = side.dtype.kind == "i" and side.shape == count.shape
+            forward = whole and np.all((side < 0) | (side > count))
             if not forward or not len(count) or np.any(side >= len(count)):
                 raise ParameterError("the children of a node are leaves or come after it")
 

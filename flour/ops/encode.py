@@ -109,7 +109,8 @@ class LookUp(Op):
         def entry(j: str, v: str) -> str:
             code = e.let(v, x.dtype).expr
             start = e.let(e.at(self.starts, j), "int64").expr
-            fine = f"0 <= {code} and {start} + {code} < {e.at(self.starts, f'{j} + 1')}"
+            # Subtracted, not added: the sum with a huge code would wrap around.
+            fine = f"0 <= {code} and {code} < {e.at(self.starts, f'{j} + 1')} - {start}"
             found = _entry(e, self.table, f"{start} + {code}")
             return f"({found} if {fine} else {e.at(self.other, j)})"
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from flour.check import expect, vector
+from flour.errors import ParameterError
 from flour.op import Arity
 from flour.ops.bases import Reduction
 from flour.types import Scalar, Type
@@ -112,6 +113,10 @@ class Norm(Reduction):
     kind: str
     arity = Arity.AGGREGATE
     skips_zeros = True
+
+    def check(self) -> None:
+        if self.kind not in ("l1", "l2", "max"):
+            raise ParameterError(f"there is no norm {self.kind!r}", hint="l1, l2, max")
 
     def compute(self, x: Any) -> Any:
         if self.kind == "l1":

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from flour.check import expect
-from flour.errors import TypeMismatch
+from flour.errors import ParameterError, TypeMismatch
 from flour.op import Array, Columns, Op
 from flour.types import Category, Record, Scalar, Type, Vector, promote
 
@@ -20,6 +20,10 @@ class Source(Op):
 
     label: str
     kind: object  # a Type; the field is static and part of the program's identity
+
+    def check(self) -> None:
+        if not isinstance(self.label, str) or not isinstance(self.kind, Type):
+            raise ParameterError("an input has a name and a type", found=repr(self.kind))
 
     def infer(self) -> Type:
         return self.kind  # type: ignore[return-value]  # Op keeps static fields untyped
@@ -86,6 +90,11 @@ class Fill(Op):
 
     values: Array
     scalar: bool = False
+
+    def check(self) -> None:
+        shape = self.values.shape
+        if len(shape) != 1 or (self.scalar and shape != (1,)):
+            raise ParameterError("fill needs a row of values, or one value", found=str(shape))
 
     def infer(self, x: Type) -> Type:
         dtype = str(self.values.dtype.name)

@@ -75,8 +75,9 @@ class Select(Op):
     keeps_zero = True
 
     def check(self) -> None:
-        if self.columns.dtype.kind not in "iu" and self.columns.array.size:
-            raise ParameterError("columns are picked by whole numbers")
+        whole = self.columns.dtype.kind in "iu" or not self.columns.array.size
+        if not whole or self.columns.array.ndim != 1:
+            raise ParameterError("columns are picked by whole numbers, in one dimension")
 
     def infer(self, x: Vector) -> Vector:
         expect(isinstance(x, Vector), f"select needs a vector, got {x}")

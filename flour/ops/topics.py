@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from flour.flow import Flow
     from flour.sklearn import Importer
 
+#: scikit-learn makes 100 unless told otherwise; a file could ask for a year's worth.
+MOST_ROUNDS = 100_000
 EULER = 0.577215664901532860606512090082402431
 
 
@@ -42,6 +44,8 @@ class TopicWeights(Op):
     def check(self) -> None:
         if len(self.words.shape) != 2 or self.words.dtype.kind != "f" or not self.words.shape[0]:
             raise ParameterError("topic_weights needs words as floats (topics, words)")
+        if not 0 <= self.rounds <= MOST_ROUNDS:
+            raise ParameterError(f"topic_weights makes at most {MOST_ROUNDS} rounds a row")
 
     def infer(self, x: Type) -> Vector:
         kind = vector(x, self.name)

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from flour.check import expect, vector
 from flour.errors import ParameterError
 from flour.op import Arity, Array, Bound, Columns, Op
+from flour.ops.scorer import LEAST_ROWS, layout, score
 from flour.types import FLOATS, Type, Vector
 
 if TYPE_CHECKING:
@@ -28,6 +29,15 @@ LEFT, RIGHT = 1, 2
 #: ... and so are zeros, where this is added to it. Zero is what LightGBM takes for it.
 ZEROS = 4
 ZERO = 1e-35
+
+
+_TABLES = {
+    **dict.fromkeys(("feature", "left", "right", "roots", "target"), "int32"),
+    **dict.fromkeys(("category", "length"), "int32"),
+    "threshold": "float64",
+    "missing": "uint8",
+    "words": "uint32",
+}
 
 
 class Walk(Op, abstract=True):
@@ -56,12 +66,22 @@ class Walk(Op, abstract=True):
     bound = Bound.COMPUTE
 
     def check(self) -> None:
+        self._check_tables()
         nodes = len(self.feature)
         shapes = {len(part) for part in (self.threshold, self.left, self.right, self.missing)}
         if shapes != {nodes} or not nodes or not len(self.roots):
             raise ParameterError("every node has a feature, a threshold and two ways to go")
         self._check_walks()
         self._check_categories()
+
+    def _check_tables(self) -> None:
+        """Native code reads each table in the dtype it is written in."""
+        for key, dtype in _TABLES.items():
+            table = self.fields().get(key)
+            if table is None or not len(table):
+                continue
+            if table.array.ndim != 1 or table.dtype.name != dtype:
+                raise ParameterError(f"{key} is a row of {dtype}", found=repr(table))
 
     def _check_walks(self) -> None:
         """Every walk must end at a leaf: native code follows these numbers without looking."""
@@ -227,10 +247,21 @@ class Trees(Walk):
         return made / np.dtype(self.dtype).type(self.divisor) if self.divisor else made
 
     def structure(self) -> tuple[object, ...]:
-        return (*super().structure(), self.dtype, self.divisor > 0, self.value.shape[1] == 1)
+        span = self.value.shape[1] == 1
+        return (*super().structure(), self.dtype, self.divisor > 0, span)
 
     def kernel(self, e: Emitter, inputs: tuple[Column, ...], out: Column) -> None:
         (x,) = inputs
+        sorted_nodes = layout(self)
+        if sorted_nodes is None:
+            self._walk_rows(e, x, out)
+            return
+        with e.block(f"if {e.rows} >= {LEAST_ROWS}:"):
+            score(e, self, sorted_nodes, x, out)
+        with e.block("else:"):
+            self._walk_rows(e, x, out)
+
+    def _walk_rows(self, e: Emitter, x: Column, out: Column) -> None:
         target, roots = e.address(self.target), e.address(self.roots)
         value = e.address(self.value, self.dtype)
         span = "1" if self.value.shape[1] == 1 else e.size(self.value.shape[1])

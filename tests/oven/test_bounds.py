@@ -17,9 +17,11 @@ import pytest
 
 from flour.errors import FlourError
 from flour.flow import Flow
-from flour.node import node
+from flour.node import Node, node
 from flour.op import Op, Parameter, from_data, to_data
+from flour.ops.encode import OneHot
 from flour.ops.source import Source
+from flour.reference import evaluate
 from flour.sparse import densify
 from flour.types import Category, Record, Scalar, Text, Tokens, Type, Vector
 from objectstore import Blob, StoreError, Strings
@@ -28,7 +30,7 @@ from oven.plan import Plan
 from oven.saved import STUMBLES
 from tests import checked
 from tests.cases import CASES, Case
-from tests.columns import draw
+from tests.columns import assert_close, draw
 from tests.flour.test_cases import columns
 from tests.oven.test_cases import program
 
@@ -216,19 +218,64 @@ DISTINCT = list({(case.op.digest, len(case.inputs)): case for case in NATIVE}.va
 
 
 def fitting(case: Case, rng: np.random.Generator) -> list[Type]:
-    """Types for the operator's inputs: mostly its own, one of them another."""
+    """Types for the operator's inputs: mostly its own, one or two of them another."""
     kinds = list(case.inputs)
     for place in rng.integers(len(kinds), size=rng.integers(1, 3)):
         kinds[place] = KINDS[rng.integers(len(KINDS))]
     return kinds
 
 
+def extreme(rng: np.random.Generator, kind: Type, rows: int) -> Any:
+    """A column with the numbers that make arithmetic overflow among the others."""
+    made = draw(rng, kind, rows, odd=True)
+    if isinstance(made, np.ndarray) and made.dtype.kind in "iu" and made.size:
+        limits = np.iinfo(made.dtype)
+        edges = [limits.min, limits.min + 1, limits.max - 1, limits.max, 0, 1, 2]
+        edge = np.array([edges[i] for i in rng.integers(len(edges), size=made.size)], made.dtype)
+        made = np.where(rng.random(made.shape) < 0.5, edge.reshape(made.shape), made)
+    return made
+
+
+@pytest.mark.parametrize("case", DISTINCT, ids=[case.name for case in DISTINCT])
+def test_no_data_leads_out_of_memory(case: Case) -> None:
+    rng = np.random.default_rng(5)
+    plan = emitted(program(case))
+    for rows in (1, 4, 4):
+        given = {f"x{i}": extreme(rng, kind, rows) for i, kind in enumerate(case.inputs)}
+        checked.run(plan, given, rows)
+
+
 @pytest.mark.parametrize("case", DISTINCT, ids=[case.name for case in DISTINCT])
 def test_no_input_type_leads_out_of_memory(case: Case) -> None:
     rng = np.random.default_rng(11)
-    for _ in range(2 * len(KINDS)):
+    for _ in range(len(KINDS)):
         kinds = fitting(case, rng)
         plan = accepted(to_data(case.op), {p.digest: p for p in case.op.parameters()}, kinds)
         if plan is not None:
-            given = {f"x{i}": draw(rng, kind, 2, odd=True) for i, kind in enumerate(kinds)}
+            given = {f"x{i}": extreme(rng, kind, 2) for i, kind in enumerate(kinds)}
             checked.run(plan, given, 2)
+
+
+def sparse_source(name: str, width: int) -> Node:
+    """A vector of this width that only says its elements that are not zero."""
+    codes = node(Source(name, Vector(2, "int64")), [])
+    return node(OneHot([0, width // 2, width]), [codes])
+
+
+@pytest.mark.parametrize("case", DISTINCT, ids=[case.name for case in DISTINCT])
+def test_stages_may_hand_on_stored_elements_only(case: Case) -> None:
+    """A sparse vector inside a stage is not in memory: every operator has to do with that."""
+    rng = np.random.default_rng(13)
+    kinds = [kind for kind in case.inputs if isinstance(kind, Vector) and kind.dtype == "float64"]
+    if len(kinds) != len(case.inputs):
+        return
+    try:
+        made = node(case.op, [sparse_source(f"x{i}", k.width) for i, k in enumerate(kinds)])
+    except FlourError:
+        return
+    plan = emitted(Flow({"output": made}))
+    given = {f"x{i}": rng.integers(-1, 4, size=(5, 2)) for i in range(len(kinds))}
+    found = densify(checked.run(plan, given, 5)["output"])
+    want = densify(evaluate([made], given)[made])
+    if np.isfinite(want).all():  # Python's min and max have their own idea of NaN
+        assert_close(found, want, max(case.tolerance, 1e-12), case.name)
