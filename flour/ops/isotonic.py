@@ -1,0 +1,110 @@
+"""Isotonic regression: a curve through fitted points."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from flour.adapters import adapts
+from flour.check import numeric
+from flour.errors import ParameterError
+from flour.op import Array
+from flour.ops.bases import FloatElementwise
+from flour.types import Type
+
+if TYPE_CHECKING:
+    from flour.emission import Emitter, ScalarValue
+    from flour.flow import Flow
+    from flour.sklearn import Importer
+
+
+class Interpolate(FloatElementwise):
+    """The height at x of the straight lines between (knots, heights); NaN outside them.
+
+    Knots ascend. In float64 a number that is a knot gets exactly its height; in float32 it is
+    reached along the line from the left (numpy interpolates float64, scipy the rest).
+    """
+
+    knots: Array
+    heights: Array
+
+    def check(self) -> None:
+        knots: Any = self.knots.array
+        if knots.ndim != 1 or len(knots) < 2 or self.heights.shape != knots.shape:
+            raise ParameterError("two knots or more are needed, and a height for each")
+        if not np.all(knots[1:] > knots[:-1]):
+            raise ParameterError("knots must ascend")
+
+    def infer(self, x: Type) -> Type:
+        return self.output(numeric(x, "interpolate"))
+
+    def _exact(self, dtype: str) -> bool:
+        return dtype == "float64"
+
+    def compute(self, x: Any) -> Any:
+        knots, heights = (side.array.astype(x.dtype) for side in (self.knots, self.heights))
+        inside = (x >= knots[0]) & (x <= knots[-1])
+        if self._exact(x.dtype.name):
+            return np.where(inside, np.interp(x, knots, heights), np.nan)
+        high = np.searchsorted(knots, x).clip(1, len(knots) - 1)
+        low = high - 1
+        slope = (heights[high] - heights[low]) / (knots[high] - knots[low])
+        made = slope * (x - knots[low]) + heights[low]
+        return np.where(inside, made, x.dtype.type(np.nan))
+
+    def element(self, e: Emitter, j: str, x: ScalarValue) -> str:
+        value = e.let(x.expr, x.dtype).expr
+        end = e.size(len(self.knots) - 1)
+
+        def knot(place: str) -> str:
+            return e.at(self.knots, place, x.dtype)
+
+        def height(place: str) -> str:
+            return e.at(self.heights, place, x.dtype)
+
+        made = e.var(f"{x.dtype}(math.nan)")
+        with e.block(f"if {value} >= {knot('0')} and {value} <= {knot(end)}:"):
+            low, high = _around(e, knot, value, end, exact=self._exact(x.dtype))
+            rise = f"({height(high)} - {height(low)}) / ({knot(high)} - {knot(low)})"
+            e.line(f"{made} = {rise} * ({value} - {knot(low)}) + {height(low)}")
+            if self._exact(x.dtype):
+                for place in (low, high):
+                    with e.block(f"if {value} == {knot(place)}:"):
+                        e.line(f"{made} = {height(place)}")
+        return made
+
+
+def _around(
+    e: Emitter, knot: Callable[[str], str], value: str, end: str, *, exact: bool
+) -> tuple[str, str]:
+    """The knots a value is between: the last that is not above it (float32: below it), the next."""
+    low, high = e.var("0"), e.var(end)
+    with e.block(f"while {high} - {low} > 1:"):
+        middle = e.let(f"({low} + {high}) >> 1", "int64").expr
+        with e.block(f"if {knot(middle)} {'<=' if exact else '<'} {value}:"):
+            e.line(f"{low} = {middle}")
+        with e.block("else:"):
+            e.line(f"{high} = {middle}")
+    return low, high
+
+
+@adapts("sklearn.isotonic.IsotonicRegression")
+def _isotonic(fit: Any, x: Flow, to: Importer) -> dict[str, Flow]:
+    to.need(
+        fit.out_of_bounds != "raise",
+        "out_of_bounds='raise' stops the library at rows outside the range it was fitted on",
+        "use out_of_bounds='clip' or 'nan'",
+    )
+    value = isotonic(fit, to.matrix(x).cast(str(fit.X_thresholds_.dtype.name)).element(0))
+    return {"value": value, "features": value}
+
+
+def isotonic(fit: Any, x: Flow) -> Flow:
+    """The fitted curve at x, which is a number in the dtype of its knots."""
+    if len(fit.X_thresholds_) == 1:
+        return x.fill(fit.y_thresholds_.astype(fit.X_thresholds_.dtype), scalar=True)
+    if fit.out_of_bounds == "clip":
+        x = x.clip(fit.X_min_, fit.X_max_)
+    return x.interpolate(fit.X_thresholds_, fit.y_thresholds_)
