@@ -9,7 +9,7 @@ import numpy as np
 
 from flour.errors import UnfittedEstimator
 from flour.frames import as_column, frame_columns, is_sparse
-from flour.types import FLOATS, Record, Scalar, Text, Type, Vector, dtype_name
+from flour.types import FLOATS, Record, Scalar, Text, Tokens, Type, Vector, dtype_name
 
 
 def input_type(estimator: Any, sample: Any = None) -> Type:
@@ -134,11 +134,12 @@ def _from_sample(estimator: Any, sample: Any) -> Type:
     columns = frame_columns(sample)
     if columns is not None:
         return _from_frame(estimator, {name: as_column(c) for name, c in columns.items()})
+    if type(estimator).__name__ == "FeatureHasher":
+        return Tokens()
     values = np.asarray(sample)
-    if values.ndim == 1 and (values.dtype.kind in "OU" or takes_text(estimator)):
-        return Text() if takes_text(estimator) else Scalar("string")
     if values.ndim == 1:
-        return Scalar(_number(values.dtype))
+        plain = "string" if values.dtype.kind in "OU" else _number(values.dtype)
+        return Text() if takes_text(estimator) else Scalar(plain)
     if values.dtype.kind in "OU":
         return _record_or_vector(None, [_kind(values[:, j]) for j in range(values.shape[1])])
     return Vector(int(values.shape[1]), _number(values.dtype))

@@ -88,7 +88,6 @@ def _unordered(fit: Any, flows: list[Flow]) -> Flow:
 
 
 @adapts("sklearn.multiclass._ConstantPredictor")
-@adapts("sklearn.multiclass.ConstantPredictor")
 def _constant(fit: Any, x: Flow, _to: Importer) -> Outputs:
     value = np.asarray(fit.y_).ravel()[:1]
     share = float(value[0])
