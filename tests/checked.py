@@ -241,6 +241,7 @@ def vocabulary(memory: Memory) -> dict[str, Any]:
         if f"lanes_{dtype}" in words:
             made |= _vectors(memory, dtype, words[f"lanes_{dtype}"])
     made |= _sixteen(memory)
+    made["exp_alone"] = np.exp
     for name in words.keys() - made.keys():
         made[name] = _stand_in(name, words[name], made)
     return made

@@ -28,6 +28,19 @@ class Sigmoid(FloatElementwise):
     def element(self, e: Emitter, j: str, x: ScalarValue) -> str:
         return f"sigmoid({x.expr})"
 
+    def emit(self, e: Emitter, x: RowValue) -> RowValue:
+        from flour.emission import ScalarValue
+
+        if isinstance(x, ScalarValue):
+            return e.let(f"sigmoid_alone({x.expr})", x.dtype)
+        word = _for_width("sigmoid", x.width)
+        return e.map(lambda _, v: f"{word}({v})", x, dtype=x.dtype, width=x.width)
+
+
+def _for_width(word: str, width: int) -> str:
+    """The function for a loop of this length: below eight, numbers are computed one by one."""
+    return word if width >= 8 else f"{word}_alone"
+
 
 class Softmax(Op):
     """exp(x) over its row sum, shifted by the row's maximum first."""
@@ -51,8 +64,9 @@ class Softmax(Op):
         with e.loop(x.size, "1") as j:
             e.line(f"{top} = maximum({top}, {at(j)})")
         out, total = e.scratch(x.dtype, x.width), e.var(zero(x.dtype))
+        word = _for_width("exp", x.width)
         with e.loop(x.size) as j:
-            value = e.let(f"exp({at(j)} - {top})", x.dtype).expr
+            value = e.let(f"{word}({at(j)} - {top})", x.dtype).expr
             e.store(out, j, value, x.dtype)
-            e.line(f"{total} = {total} + {value}")
+            e.add(total, value, x.dtype)
         return e.dense(x.dtype, x.width, lambda j: f"({e.load(out, j, x.dtype)} / {total})")
