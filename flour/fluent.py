@@ -7,48 +7,28 @@ from typing import TYPE_CHECKING
 
 from numpy.typing import ArrayLike
 
+from flour.fluent_numbers import Numbers
+
 if TYPE_CHECKING:
     from flour.flow import Flow
 
 
-class Fluent:
+class Fluent(Numbers):
     """The operators as chainable methods of a flow."""
 
     __slots__ = ()
-
-    def _apply(self, name: str, others: Sequence[Fluent], **fields: object) -> Flow:
-        from flour import flow, ops
-
-        ops.load()
-        return flow.build(name, fields, self, *others)  # type: ignore[arg-type]  # self is a Flow
-
-    def abs(self) -> Flow:
-        """The magnitude of x."""
-        return self._apply("Abs", ())
-
-    def add(self, operand: ArrayLike, *, wide: bool = False) -> Flow:
-        """x + operand, column by column."""
-        return self._apply("Add", (), operand=operand, wide=wide)
-
-    def arg_max(self) -> Flow:
-        """The number of the largest column: the first of equals, the first NaN before all."""
-        return self._apply("ArgMax", ())
-
-    def arg_min(self) -> Flow:
-        """The number of the smallest column: the first of equals, the first NaN before all."""
-        return self._apply("ArgMin", ())
-
-    def as_float(self, dtype: str = "float64") -> Flow:
-        """Ints and bools become float64, floats stay what they are (what check_array does)."""
-        return self._apply("AsFloat", (), dtype=dtype)
 
     def as_vector(self) -> Flow:
         """A scalar as a vector of one column."""
         return self._apply("AsVector", ())
 
-    def binarize(self, threshold: float) -> Flow:
-        """1 where x > threshold, else 0, in x's own dtype."""
-        return self._apply("Binarize", (), threshold=threshold)
+    def barycentre(self, places: Flow, points: ArrayLike, reg: float) -> Flow:
+        """The weights with which some rows of `points` add up to x as nearly as they can.
+
+        `places` picks the rows. The weights add up to one; `reg` times the sum of squared distances
+        is added to the diagonal of the equations, so that there is always an answer.
+        """
+        return self._apply("Barycentre", (places,), points=points, reg=reg)
 
     def bins(self, edges: ArrayLike, starts: ArrayLike) -> Flow:
         """How many of its column's edges a number has reached (int64): edge <= x; NaN reaches all.
@@ -56,14 +36,6 @@ class Fluent:
         Column j's edges are edges[starts[j]:starts[j + 1]], ascending.
         """
         return self._apply("Bins", (), edges=edges, starts=starts)
-
-    def box_cox(self, exponents: ArrayLike) -> Flow:
-        """The Box-Cox power transform, an exponent a column, in float64; NaN below zero."""
-        return self._apply("BoxCox", (), exponents=exponents)
-
-    def cast(self, dtype: str) -> Flow:
-        """The values in another dtype, converted as numpy's astype does."""
-        return self._apply("Cast", (), dtype=dtype)
 
     def cast_like(self, y: Flow) -> Flow:
         """x in the dtype of y: what arithmetic in place leaves behind."""
@@ -123,10 +95,6 @@ class Fluent:
             strict=strict,
         )
 
-    def ceil(self) -> Flow:
-        """The smallest whole number that is not below x."""
-        return self._apply("Ceil", ())
-
     def char_ngrams(
         self,
         vocabulary: Sequence[str],
@@ -151,21 +119,9 @@ class Fluent:
             dtype=dtype,
         )
 
-    def chi_wave(self, step: int, interval: float, *, sine: bool) -> Flow:
-        """One component of the additive chi-squared kernel's feature map; zero stays zero.
-
-        sqrt(x interval) for step 0, else sqrt(2 x interval / cosh(pi step interval)) times the cosine
-        or sine of step * interval * log(x).
-        """
-        return self._apply("ChiWave", (), step=step, interval=interval, sine=sine)
-
     def circular_convolve(self, y: Flow) -> Flow:
         """The circular convolution of two vectors: what a product of their spectra means."""
         return self._apply("CircularConvolve", (y,))
-
-    def clip(self, low: ArrayLike, high: ArrayLike) -> Flow:
-        """x limited to [low, high], column by column; NaN stays NaN."""
-        return self._apply("Clip", (), low=low, high=high)
 
     def closeness(self, among: Flow) -> Flow:
         """1 / distance for each neighbour; where any distance is zero, those count one, the rest none.
@@ -178,14 +134,6 @@ class Fluent:
         """The inputs side by side; a scalar is one column. Sparse if any input is."""
         return self._apply("Concat", others)
 
-    def cos(self) -> Flow:
-        """The cosine of x, in radians."""
-        return self._apply("Cos", ())
-
-    def cosh(self) -> Flow:
-        """The hyperbolic cosine of x."""
-        return self._apply("Cosh", ())
-
     def couple_pairs(self, classes: int) -> Flow:
         """Class probabilities that agree best with those of each pair of classes.
 
@@ -194,10 +142,6 @@ class Fluent:
         of its optimum: where one stops is part of the answer.
         """
         return self._apply("CouplePairs", (), classes=classes)
-
-    def damp(self) -> Flow:
-        """1 + log(x) where x is not zero: many occurrences count less than each would."""
-        return self._apply("Damp", ())
 
     def descend(self, left: ArrayLike, right: ArrayLike) -> Flow:
         """The leaf a row reaches: at node j it goes right if column j is above zero, else left.
@@ -214,10 +158,6 @@ class Fluent:
         `weights` are those of minkowski (a factor) and seuclidean (variances); empty means none.
         """
         return self._apply("Distances", (), points=points, metric=metric, p=p, weights=weights)
-
-    def divide(self, operand: ArrayLike, *, wide: bool = False) -> Flow:
-        """x / operand, column by column."""
-        return self._apply("Divide", (), operand=operand, wide=wide)
 
     def drop_words(self, words: Sequence[str]) -> Flow:
         """The words that are not in a list (of stop words)."""
@@ -236,29 +176,9 @@ class Fluent:
         """One column of a vector as a scalar."""
         return self._apply("Element", (), column=column)
 
-    def equal(self, operand: ArrayLike) -> Flow:
-        """Whether x == operand, column by column; never for NaN."""
-        return self._apply("Equal", (), operand=operand)
-
-    def erf(self) -> Flow:
-        """The error function of x."""
-        return self._apply("Erf", ())
-
-    def exp(self) -> Flow:
-        """e to the power of x."""
-        return self._apply("Exp", ())
-
-    def expm1(self) -> Flow:
-        """e to the power of x, minus 1, exact near zero."""
-        return self._apply("Expm1", ())
-
     def fill(self, values: ArrayLike, *, scalar: bool = False) -> Flow:
         """The same values for every row, whatever the input (it only says how many rows)."""
         return self._apply("Fill", (), values=values, scalar=scalar)
-
-    def floor(self) -> Flow:
-        """The largest whole number that is not above x."""
-        return self._apply("Floor", ())
 
     def gather(self, places: Flow) -> Flow:
         """The columns of one vector that another vector of numbers picks, row by row.
@@ -266,14 +186,6 @@ class Fluent:
         A number outside the vector means its nearest end.
         """
         return self._apply("Gather", (places,))
-
-    def greater(self, operand: ArrayLike) -> Flow:
-        """Whether x > operand, column by column; never for NaN."""
-        return self._apply("Greater", (), operand=operand)
-
-    def greater_equal(self, operand: ArrayLike) -> Flow:
-        """Whether x >= operand, column by column; never for NaN."""
-        return self._apply("GreaterEqual", (), operand=operand)
 
     def hashing(
         self, width: int, dtype: str = "float64", *, signed: bool = True, binary: bool = False
@@ -284,41 +196,51 @@ class Fluent:
         """
         return self._apply("Hashing", (), width=width, signed=signed, binary=binary, dtype=dtype)
 
-    def impute(self, marker: float, values: ArrayLike) -> Flow:
-        """x, or its column's value where x is missing."""
-        return self._apply("Impute", (), marker=marker, values=values)
+    def impute_in_turn(
+        self,
+        filled: Flow,
+        targets: ArrayLike,
+        weights: ArrayLike,
+        biases: ArrayLike,
+        low: ArrayLike,
+        high: ArrayLike,
+    ) -> Flow:
+        """`filled`, its columns recomputed in turn from all others wherever x is NaN.
+
+        Step s writes column targets[s] as the row's product with weights[s] plus biases[s], limited
+        to the column's [low, high]. A row without any value is left as it was filled.
+        """
+        return self._apply(
+            "ImputeInTurn",
+            (filled,),
+            targets=targets,
+            weights=weights,
+            biases=biases,
+            low=low,
+            high=high,
+        )
+
+    def impute_nearest(
+        self, points: ArrayLike, means: ArrayLike, count: int, *, closeness: bool = False
+    ) -> Flow:
+        """x, and where it is NaN the mean of that column over the nearest rows of a table.
+
+        Rows are as far apart as the columns that both have say, scaled up to all columns. Only rows
+        that have the column count, at most `count` of them, each as one or (`closeness`) as one over
+        its distance; of rows equally far the first come first. Where no row can be compared, the
+        column's entry in `means` stands in.
+        """
+        return self._apply(
+            "ImputeNearest", (), points=points, means=means, count=count, closeness=closeness
+        )
 
     def impute_text(self, marker: str, text: Sequence[str], values: Sequence[str]) -> Flow:
         """The string, or its column's value where it is missing."""
         return self._apply("ImputeText", (), marker=marker, text=text, values=values)
 
-    def interpolate(self, knots: ArrayLike, heights: ArrayLike) -> Flow:
-        """The height at x of the straight lines between (knots, heights); NaN outside them.
-
-        Knots ascend. In float64 a number that is a knot gets exactly its height; in float32 it is
-        reached along the line from the left (numpy interpolates float64, scipy the rest).
-        """
-        return self._apply("Interpolate", (), knots=knots, heights=heights)
-
-    def is_missing(self, marker: float) -> Flow:
-        """Whether x is missing: is the marker."""
-        return self._apply("IsMissing", (), marker=marker)
-
     def is_missing_text(self, marker: str, text: Sequence[str]) -> Flow:
         """Whether a string is missing: is the marker."""
         return self._apply("IsMissingText", (), marker=marker, text=text)
-
-    def is_nan(self) -> Flow:
-        """Whether x is not a number; never for whole numbers."""
-        return self._apply("IsNan", ())
-
-    def less(self, operand: ArrayLike) -> Flow:
-        """Whether x < operand, column by column; never for NaN."""
-        return self._apply("Less", (), operand=operand)
-
-    def less_equal(self, operand: ArrayLike) -> Flow:
-        """Whether x <= operand, column by column; never for NaN."""
-        return self._apply("LessEqual", (), operand=operand)
 
     def linear(self, weights: ArrayLike, bias: ArrayLike) -> Flow:
         """x @ weights.T + bias: one output per row of `weights`, in numpy's promoted dtype.
@@ -326,30 +248,6 @@ class Fluent:
         An empty bias adds nothing.
         """
         return self._apply("Linear", (), weights=weights, bias=bias)
-
-    def log(self) -> Flow:
-        """The natural logarithm of x: NaN below zero."""
-        return self._apply("Log", ())
-
-    def log10(self) -> Flow:
-        """The logarithm of x to base 10."""
-        return self._apply("Log10", ())
-
-    def log1p(self) -> Flow:
-        """The natural logarithm of 1 + x, exact near zero: NaN below -1."""
-        return self._apply("Log1p", ())
-
-    def log2(self) -> Flow:
-        """The logarithm of x to base 2."""
-        return self._apply("Log2", ())
-
-    def log_sum_exp(self) -> Flow:
-        """log(sum(exp(x))), shifted by the row's maximum so that nothing overflows.
-
-        The largest terms are kept out of the sum and come back through log1p, which keeps the digits
-        of what is small beside them.
-        """
-        return self._apply("LogSumExp", ())
 
     def look_up(self, table: ArrayLike, starts: ArrayLike, other: ArrayLike) -> Flow:
         """The entry of each column's own table for its code; `other` for a code out of range.
@@ -371,26 +269,6 @@ class Fluent:
         """
         return self._apply("MatchingPursuit", (), gram=gram, atoms=atoms)
 
-    def max(self) -> Flow:
-        """The largest column; NaN if any is NaN."""
-        return self._apply("Max", ())
-
-    def maximum(self, y: Flow) -> Flow:
-        """The larger of two flows, column by column; NaN if either is NaN."""
-        return self._apply("Maximum", (y,))
-
-    def min(self) -> Flow:
-        """The smallest column; NaN if any is NaN."""
-        return self._apply("Min", ())
-
-    def minus(self, y: Flow) -> Flow:
-        """x - y of two flows; a scalar meets every column."""
-        return self._apply("Minus", (y,))
-
-    def multiply(self, operand: ArrayLike, *, wide: bool = False) -> Flow:
-        """x * operand, column by column."""
-        return self._apply("Multiply", (), operand=operand, wide=wide)
-
     def narrow(self, labels: tuple[str, ...]) -> Flow:
         """Some columns of a record, in this order, still as a record."""
         return self._apply("Narrow", (), labels=labels)
@@ -399,43 +277,12 @@ class Fluent:
         """The numbers of the `count` smallest columns, ascending: of equals the first, NaN last."""
         return self._apply("Nearest", (), count=count)
 
-    def negate(self) -> Flow:
-        """-x."""
-        return self._apply("Negate", ())
-
-    def norm(self, kind: str) -> Flow:
-        """The length of the vector: l1, l2 or max norm (the largest magnitude)."""
-        return self._apply("Norm", (), kind=kind)
-
-    def normal_quantile(self) -> Flow:
-        """The number that a standard normal variable stays below with probability x."""
-        return self._apply("NormalQuantile", ())
-
-    def not_equal(self, operand: ArrayLike) -> Flow:
-        """Whether x != operand, column by column; always for NaN."""
-        return self._apply("NotEqual", (), operand=operand)
-
     def one_hot(self, starts: ArrayLike, dtype: str = "float64") -> Flow:
         """A one in the column of each code, zeros elsewhere (sparse); none for a code out of range.
 
         Code c of input column j is output column starts[j] + c, up to starts[j + 1].
         """
         return self._apply("OneHot", (), starts=starts, dtype=dtype)
-
-    def one_if_tiny(self, epsilons: float) -> Flow:
-        """x, or 1 where x is 0 or below `epsilons` of its float width: safe to divide by."""
-        return self._apply("OneIfTiny", (), epsilons=epsilons)
-
-    def one_minus(self) -> Flow:
-        """1 - x: the probability of the other class."""
-        return self._apply("OneMinus", ())
-
-    def over(self, y: Flow) -> Flow:
-        """x / y of two flows; a scalar meets every column, and a sparse x over a scalar stays sparse.
-
-        Whole numbers divide as float64.
-        """
-        return self._apply("Over", (y,))
 
     def parse_csv(
         self, labels: tuple[str, ...], kinds: tuple[object, ...], separator: str = ","
@@ -449,14 +296,6 @@ class Fluent:
     def phrases(self, low: int = 1, high: int = 1) -> Flow:
         """All phrases of `low` to `high` words, as words themselves."""
         return self._apply("Phrases", (), low=low, high=high)
-
-    def plus(self, y: Flow) -> Flow:
-        """x + y of two flows; a scalar meets every column."""
-        return self._apply("Plus", (y,))
-
-    def power(self, exponent: float) -> Flow:
-        """x ** exponent: NaN where x is below zero and the exponent is not whole."""
-        return self._apply("Power", (), exponent=exponent)
 
     def products(
         self, left: ArrayLike, right: ArrayLike, skip: int = 0, *, bias: bool = False
@@ -472,10 +311,6 @@ class Fluent:
         """x over its row sum; a row that sums to zero becomes equal shares."""
         return self._apply("Proportions", ())
 
-    def quotient(self, operand: ArrayLike, *, wide: bool = False) -> Flow:
-        """operand / x, column by column (what `1 / flow` means)."""
-        return self._apply("Quotient", (), operand=operand, wide=wide)
-
     def ranks(
         self, quantiles: ArrayLike, ranks: ArrayLike, margin: float = 0.0, *, sparse: bool = False
     ) -> Flow:
@@ -488,18 +323,6 @@ class Fluent:
         return self._apply(
             "Ranks", (), quantiles=quantiles, ranks=ranks, margin=margin, sparse=sparse
         )
-
-    def reciprocal(self) -> Flow:
-        """1 / x."""
-        return self._apply("Reciprocal", ())
-
-    def relu(self) -> Flow:
-        """x where it is above zero, else zero; NaN stays NaN."""
-        return self._apply("Relu", ())
-
-    def rint(self) -> Flow:
-        """The nearest whole number; halves go to the even one."""
-        return self._apply("Rint", ())
 
     def runs(self, low: int = 1, high: int = 1, *, within_words: bool = False) -> Flow:
         """All runs of `low` to `high` characters, as words."""
@@ -517,21 +340,12 @@ class Fluent:
         """x over its row sum; a row that sums to zero stays as it is."""
         return self._apply("Share", ())
 
-    def sigmoid(self) -> Flow:
-        """1 / (1 + exp(-x)), zero where exp(-x) overflows: scipy's expit to the last bits."""
-        return self._apply("Sigmoid", ())
+    def shortest_way(self, distances: Flow, table: ArrayLike) -> Flow:
+        """The way to each column of a table by the best of some rows: their distance plus the table's.
 
-    def sign(self) -> Flow:
-        """-1, 0 or 1 as x is below, at or above zero; NaN stays NaN."""
-        return self._apply("Sign", ())
-
-    def sin(self) -> Flow:
-        """The sine of x, in radians."""
-        return self._apply("Sin", ())
-
-    def sinh(self) -> Flow:
-        """The hyperbolic sine of x."""
-        return self._apply("Sinh", ())
+        `places` picks rows of the table, and a number outside it means its nearest row.
+        """
+        return self._apply("ShortestWay", (distances,), table=table)
 
     def softmax(self) -> Flow:
         """exp(x) over its row sum, shifted by the row's maximum first."""
@@ -579,14 +393,6 @@ class Fluent:
         """
         return self._apply("SpreadDistances", (), centres=centres, spreads=spreads)
 
-    def sqrt(self) -> Flow:
-        """The square root of x: NaN below zero."""
-        return self._apply("Sqrt", ())
-
-    def square(self) -> Flow:
-        """x * x."""
-        return self._apply("Square", ())
-
     def squared_distances(self, points: ArrayLike) -> Flow:
         """|x|^2 - 2 x.y + |y|^2 for each point y, never below zero, worked out in float64.
 
@@ -597,14 +403,6 @@ class Fluent:
     def strip_accents(self, *, ascii: bool = False) -> Flow:
         """The document decomposed (NFKD), without its combining marks, or without all but ASCII."""
         return self._apply("StripAccents", (), ascii=ascii)
-
-    def subtract(self, operand: ArrayLike, *, wide: bool = False) -> Flow:
-        """x - operand, column by column."""
-        return self._apply("Subtract", (), operand=operand, wide=wide)
-
-    def sum(self) -> Flow:
-        """The sum of all columns."""
-        return self._apply("Sum", ())
 
     def sum_of_entries(self, table: ArrayLike, starts: ArrayLike) -> Flow:
         """The sum over columns of a table's row, picked by that column's whole number.
@@ -624,18 +422,6 @@ class Fluent:
         The columns hold class numbers in [0, classes); they are added up in order.
         """
         return self._apply("Tally", (), weights=weights, against=against, classes=classes)
-
-    def tan(self) -> Flow:
-        """The tangent of x, in radians."""
-        return self._apply("Tan", ())
-
-    def tanh(self) -> Flow:
-        """The hyperbolic tangent of x."""
-        return self._apply("Tanh", ())
-
-    def times(self, y: Flow) -> Flow:
-        """x * y of two flows; a scalar meets every column, and a sparse x stays sparse."""
-        return self._apply("Times", (y,))
 
     def to_dense(self) -> Flow:
         """The same values, all of them stored."""
@@ -659,18 +445,6 @@ class Fluent:
         return self._apply(
             "TopicWeights", (), words=words, prior=prior, tolerance=tolerance, rounds=rounds
         )
-
-    def trunc(self) -> Flow:
-        """x without its fraction."""
-        return self._apply("Trunc", ())
-
-    def undo_box_cox(self, exponents: ArrayLike) -> Flow:
-        """The number whose Box-Cox transform is x, an exponent a column, in float64."""
-        return self._apply("UndoBoxCox", (), exponents=exponents)
-
-    def undo_yeo_johnson(self, exponents: ArrayLike) -> Flow:
-        """The number whose Yeo-Johnson transform is x, an exponent a column, in the wider width."""
-        return self._apply("UndoYeoJohnson", (), exponents=exponents)
 
     def votes(self, weights: Flow, classes: int) -> Flow:
         """How much weight each of `classes` codes gets, from codes and (if given) their weights."""
@@ -702,7 +476,3 @@ class Fluent:
     ) -> Flow:
         """How often each phrase of the vocabulary, `low` to `high` words long, occurs."""
         return self._apply("WordNgrams", (), vocabulary=vocabulary, low=low, high=high, dtype=dtype)
-
-    def yeo_johnson(self, exponents: ArrayLike) -> Flow:
-        """The Yeo-Johnson power transform, an exponent a column, in the wider float width."""
-        return self._apply("YeoJohnson", (), exponents=exponents)

@@ -32,11 +32,13 @@ from flour.ops import (
     encode,
     gaussian_process,
     impute,
+    impute_models,
     interpolate,
     isotonic,
     kernel,
     linear,
     link,
+    manifold,
     mixture,
     nearest,
     normalise,
@@ -163,6 +165,22 @@ def shares(rng: np.random.Generator, kind: Type, rows: int) -> Any:
     assert isinstance(kind, Vector)
     made = rng.choice([0.0, 1.0, 1e-300, 1e-9, 0.1, 0.5, 0.99999], (rows, kind.width))
     return np.where(rng.random(made.shape) < 0.5, made, rng.random(made.shape)).astype(kind.dtype)
+
+
+def missing(rng: np.random.Generator, kind: Type, rows: int) -> Any:
+    """Draw numbers, some of them NaN."""
+    made = draw(rng, kind, rows)
+    return np.where(rng.random(made.shape) < 0.4, np.nan, made).astype(made.dtype)
+
+
+def sometimes_missing(rng: np.random.Generator, kind: Type, rows: int) -> Any:
+    """Draw numbers; half the time some of them are NaN."""
+    return missing(rng, kind, rows) if rng.random() < 0.5 else draw(rng, kind, rows)
+
+
+def holes(*shape: int) -> NDArray[np.float64]:
+    """Parameters of which some are NaN."""
+    return np.where(_rng.random(shape) < 0.3, np.nan, normal(*shape))
 
 
 def zeros(_: np.random.Generator, kind: Type, rows: int) -> Any:
@@ -502,6 +520,40 @@ CASES: list[Case] = [
         spline.Splines(KNOTS, [[-9.0, 9.0]], positive(1, 4, 4), 2, "error", 4),
         (Vector(1),),
         odd=False,
+    ),
+    # --- flour/ops/manifold.py
+    Case(manifold.ShortestWay(positive(6, 4)), (Vector(3, "int64"), Vector(3)), draw=codes(9)),
+    Case(
+        manifold.Barycentre(normal(9, 4), 0.1),
+        (Vector(4), Vector(3, "int64")),
+        1e-12,
+        "equations are solved by another method",
+        draw=codes(9),
+    ),
+    # --- flour/ops/impute_models.py
+    *(
+        Case(
+            impute_models.ImputeNearest(holes(7, 3), [0.1, 0.2, 0.3], 2, closeness=near),
+            (Vector(3, d),),
+            draw=missing,
+            tolerance=1e-13,
+            why=REASSOCIATES,
+            label=f"-{near}",
+        )
+        for d in WIDTHS
+        for near in (False, True)
+    ),
+    *(
+        Case(
+            impute_models.ImputeInTurn(
+                [0, 2, 0], normal(3, 3), normal(3), [-9, -0.5, -9.0], [9, 0.5, 9.0]
+            ),
+            (Vector(3, d), Vector(3, d)),
+            draw=sometimes_missing,
+            tolerance=1e-13,
+            why=REASSOCIATES,
+        )
+        for d in WIDTHS
     ),
 ]
 

@@ -1,0 +1,358 @@
+"""Missing values replaced by what the other columns say: nearest rows, rounds of regression."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from flour.adapters import adapts
+from flour.adapters import public_name as name_of
+from flour.check import expect, fitted, is_float, vector
+from flour.errors import ParameterError
+from flour.op import Array, Columns, Op
+from flour.ops.imputers import number_marker, with_indicator
+from flour.types import Type, Vector
+
+if TYPE_CHECKING:
+    from flour.emission import At, Emitter, RowValue, VectorValue
+    from flour.flow import Flow
+    from flour.sklearn import Importer
+
+
+class ImputeNearest(Op):
+    """x, and where it is NaN the mean of that column over the nearest rows of a table.
+
+    Rows are as far apart as the columns that both have say, scaled up to all columns. Only rows
+    that have the column count, at most `count` of them, each as one or (`closeness`) as one over
+    its distance; of rows equally far the first come first. Where no row can be compared, the
+    column's entry in `means` stands in.
+    """
+
+    points: Array
+    means: Array
+    count: int
+    closeness: bool = False
+
+    def check(self) -> None:
+        shape = self.points.shape
+        if len(shape) != 2 or self.means.shape != shape[1:] or self.count < 1:
+            raise ParameterError("impute_nearest needs rows of points, and a mean for each column")
+        if {self.points.dtype.name, self.means.dtype.name} != {"float64"}:
+            raise ParameterError("impute_nearest keeps its points in float64")
+
+    def infer(self, x: Type) -> Vector:
+        kind = vector(x, "impute_nearest")
+        fitted(self.points.shape[1], kind, "impute_nearest")
+        expect(is_float(kind), f"only floats can be NaN, got {kind}", "call as_float() first")
+        return kind.having(sparse=False)
+
+    # --- the definition ----------------------------------------------------------------------
+
+    def reference(self, x: Columns) -> Columns:
+        made = x.copy()
+        for row in np.flatnonzero(np.isnan(x).any(axis=1)):
+            distances = self._distances(x[row].astype(np.float64))
+            for j in np.flatnonzero(np.isnan(x[row])):
+                made[row, j] = self._value(distances, int(j))
+        return made
+
+    def _distances(self, row: NDArray[Any]) -> NDArray[Any]:
+        points: Any = self.points.array
+        both = ~np.isnan(points) & ~np.isnan(row)
+        apart = np.where(both, points - row, 0.0)
+        counts = both.sum(axis=1)
+        squares = (apart * apart).sum(axis=1) / np.maximum(counts, 1) * len(row)
+        return np.where(counts == 0, np.nan, np.sqrt(squares))
+
+    def _value(self, distances: NDArray[Any], j: int) -> Any:
+        column: Any = self.points.array[:, j]
+        usable = np.flatnonzero(~np.isnan(column) & ~np.isnan(distances))
+        if not usable.size:
+            return self.means.array[j]
+        near = usable[np.argsort(distances[usable], kind="stable")[: self.count]]
+        weights = np.ones(len(near))
+        if self.closeness:
+            far = distances[near]
+            weights = (far == 0).astype(float) if (far == 0).any() else 1 / far
+        return (weights * column[near]).sum() / weights.sum()
+
+    # --- native code -------------------------------------------------------------------------
+
+    def structure(self) -> tuple[object, ...]:
+        return (self.closeness,)
+
+    def emit(self, e: Emitter, x: VectorValue) -> RowValue:
+        at, out = e.indexable(x), e.scratch(x.dtype, x.width)
+        known = e.scratch("float64", self.points.shape[0])
+        lost = e.var("0")
+        with e.loop(x.size) as j:
+            value = e.let(at(j), x.dtype).expr
+            e.store(out, j, value, x.dtype)
+            with e.block(f"if {value} != {value}:"):
+                e.line(f"{lost} += 1")
+        with e.block(f"if {lost} > 0:"):
+            rows = e.size(self.points.shape[0])
+            self._measure(e, x, at, (known, rows))
+            with e.loop(x.size) as j:
+                value = e.let(at(j), x.dtype).expr
+                with e.block(f"if {value} != {value}:"):
+                    made = self._mean(e, x.size, j, (known, rows))
+                    e.store(out, j, e.cast(made, "float64", x.dtype), x.dtype)
+        return e.dense(
+            x.dtype, x.width, lambda j: e.load(out, j, x.dtype), size=x.size, stored=True
+        )
+
+    def _measure(self, e: Emitter, x: VectorValue, at: At, table: tuple[str, str]) -> None:
+        """Write how far every row of the table is; NaN for one that cannot be compared."""
+        known, rows = table
+        points = e.address(self.points)
+        with e.loop(rows) as p:
+            total, both = e.var("0.0"), e.var("0")
+            with e.loop(x.size) as j:
+                point = e.load(points, f"{p} * {x.size} + {j}", "float64", constant=True)
+                apart = e.let(f"{point} - {e.cast(at(j), x.dtype, 'float64')}", "float64").expr
+                with e.block(f"if {apart} == {apart}:"):
+                    e.line(f"{total} = {total} + {apart} * {apart}")
+                    e.line(f"{both} += 1")
+            scaled = f"sqrt({total} / float64({both}) * float64({x.size}))"
+            e.store(known, p, f"{scaled} if {both} > 0 else float64(math.nan)", "float64")
+
+    def _mean(self, e: Emitter, width: str, j: str, table: tuple[str, str]) -> str:
+        """The weighted mean of column j over the nearest rows that have it."""
+        known, rows = table
+        points, count = e.address(self.points), e.size(self.count)
+        near, places = e.scratch("float64", self.count), e.scratch("int64", self.count)
+        found = e.var("0")
+        with e.loop(rows) as p:
+            value = e.let(self._entry(e, points, p, width, j), "float64").expr
+            far = e.let(e.load(known, p, "float64"), "float64").expr
+            with e.block(f"if {value} == {value} and {far} == {far}:"):
+                _insert(e, (near, places), (found, count), (far, p))
+        made = e.var(e.at(self.means, j))
+        with e.block(f"if {found} > 0:"):
+            total, weights = e.var("0.0"), e.var("0.0")
+            nearest = e.let(e.load(near, "0", "float64"), "float64").expr
+            with e.loop(found) as i:
+                weight = self._weight(e, e.load(near, i, "float64"), nearest)
+                place = e.load(places, i, "int64")
+                value = self._entry(e, points, place, width, j)
+                e.line(f"{total} = {total} + {weight} * {value}")
+                e.line(f"{weights} = {weights} + {weight}")
+            e.line(f"{made} = {total} / {weights}")
+        return made
+
+    def _weight(self, e: Emitter, far: str, nearest: str) -> str:
+        if not self.closeness:
+            return "1.0"
+        far = e.let(far, "float64").expr
+        same = f"(1.0 if {far} == 0.0 else 0.0)"
+        return e.let(f"{same} if {nearest} == 0.0 else 1.0 / {far}", "float64").expr
+
+    def _entry(self, e: Emitter, points: str, p: str, width: str, j: str) -> str:
+        return e.load(points, f"({p}) * {width} + {j}", "float64", constant=True)
+
+
+def _insert(
+    e: Emitter, lists: tuple[str, str], size: tuple[str, str], item: tuple[str, str]
+) -> None:
+    """Emit the insertion of (distance, row) into two ascending lists of bounded size."""
+    near, places = lists
+    found, count = size
+    far, row = item
+    full = f"{found} == {count}"
+    with e.block(f"if not ({full} and {e.load(near, f'{count} - 1', 'float64')} <= {far}):"):
+        place = e.var(f"{count} - 1 if {full} else {found}")
+        with e.block(f"if {found} < {count}:"):
+            e.line(f"{found} += 1")
+        with e.block(f"while {place} > 0 and {e.load(near, f'{place} - 1', 'float64')} > {far}:"):
+            e.store(near, place, e.load(near, f"{place} - 1", "float64"), "float64")
+            e.store(places, place, e.load(places, f"{place} - 1", "int64"), "int64")
+            e.line(f"{place} = {place} - 1")
+        e.store(near, place, far, "float64")
+        e.store(places, place, row, "int64")
+
+
+class ImputeInTurn(Op):
+    """`filled`, its columns recomputed in turn from all others wherever x is NaN.
+
+    Step s writes column targets[s] as the row's product with weights[s] plus biases[s], limited
+    to the column's [low, high]. A row without any value is left as it was filled.
+    """
+
+    targets: Array
+    weights: Array
+    biases: Array
+    low: Array
+    high: Array
+
+    def check(self) -> None:
+        steps, width = self.biases.array.size, self.low.array.size
+        shapes = [item.shape for item in (self.targets, self.weights, self.biases, self.high)]
+        if shapes != [(steps,), (steps, width), (steps,), (width,)] or self.low.shape != (width,):
+            raise ParameterError("impute_in_turn needs a target, weights and a bias for each step")
+        rest = (self.weights, self.biases, self.low, self.high)
+        targets: Any = self.targets.array
+        if targets.dtype != np.int64 or any(item.dtype != np.float64 for item in rest):
+            raise ParameterError("impute_in_turn computes in float64, its targets are int64")
+        if np.any((targets < 0) | (targets >= width)):
+            raise ParameterError(f"a step writes a column that {width} columns do not have")
+
+    def infer(self, x: Type, filled: Type) -> Vector:
+        kinds = [vector(kind, "impute_in_turn") for kind in (x, filled)]
+        for kind in kinds:
+            fitted(len(self.low), kind, "impute_in_turn")
+            expect(is_float(kind), f"only floats can be NaN, got {kind}", "call as_float() first")
+        return kinds[1].having(sparse=False)
+
+    def reference(self, x: Columns, filled: Columns) -> Columns:
+        made, missing = filled.copy(), np.isnan(x)
+        missing[missing.all(axis=1)] = False
+        low: Any = self.low.array
+        high: Any = self.high.array
+        steps = zip(self.targets.array, self.weights.array, self.biases.array, strict=True)
+        for target, weights, bias in steps:
+            rows = missing[:, target]
+            value = made[rows].astype(np.float64) @ weights + bias
+            made[rows, target] = np.clip(value, low[target], high[target])
+        return made
+
+    def emit(self, e: Emitter, x: VectorValue, filled: VectorValue) -> RowValue:
+        at, dtype = e.indexable(x), filled.dtype
+        out, seen = e.scratch(dtype, filled.width), e.var("0")
+        first = e.indexable(filled)
+        with e.loop(x.size) as j:
+            value = e.let(at(j), x.dtype).expr
+            with e.block(f"if {value} == {value}:"):
+                e.line(f"{seen} += 1")
+            e.store(out, j, first(j), dtype)
+        with e.block(f"if {seen} > 0:"), e.loop(e.size(len(self.biases))) as s:
+            self._step(e, s, (at, x.dtype), (out, dtype, x.size))
+        return e.dense(
+            dtype, filled.width, lambda j: e.load(out, j, dtype), size=x.size, stored=True
+        )
+
+    def _step(self, e: Emitter, s: str, x: tuple[At, str], out: tuple[str, str, str]) -> None:
+        base, dtype, width = out
+        target = e.let(e.at(self.targets, s), "int64").expr
+        value = e.let(x[0](target), x[1]).expr
+        with e.block(f"if {value} != {value}:"):
+            total, weights = e.var("0.0"), e.address(self.weights)
+            with e.loop(width) as j:
+                known = e.cast(e.load(base, j, dtype), dtype, "float64")
+                weight = e.load(weights, f"{s} * {width} + {j}", "float64", constant=True)
+                e.add(total, f"{known} * {weight}")
+            e.line(f"{total} = {total} + {e.at(self.biases, s)}")
+            limited = f"clip({total}, {e.at(self.low, target)}, {e.at(self.high, target)})"
+            e.store(base, target, e.cast(limited, "float64", dtype), dtype)
+
+
+# --- adapters ---------------------------------------------------------------------------------
+
+
+@adapts("sklearn.impute.KNNImputer")
+def _knn_imputer(fit: Any, x: Flow, to: Importer) -> Flow:
+    to.need(fit.metric == "nan_euclidean", "the metric is Python code")
+    to.need(fit.weights in ("uniform", "distance"), "the weights are Python code")
+    source = to.floats(x)
+    mask = np.asarray(fit._mask_fit_X)
+    points = np.where(mask, np.nan, np.asarray(fit._fit_X, np.float64))
+    valid = np.asarray(fit._valid_mask)
+    means = np.zeros(len(valid))
+    means[valid] = np.ma.array(fit._fit_X, mask=mask, dtype=np.float64)[:, valid].mean(axis=0)
+    made = blanked(source, fit, to).impute_nearest(
+        points, means, fit.n_neighbors, closeness=fit.weights == "distance"
+    )
+    if not valid.all():
+        made = _emptied(made, valid) if fit.keep_empty_features else made.select(valid.nonzero()[0])
+    return with_indicator(fit, made, source, to)
+
+
+def _emptied(x: Flow, valid: Any) -> Flow:
+    """Columns that were never there in training are zero."""
+    return x.multiply(valid.astype(np.float64))
+
+
+def blanked(x: Flow, fit: Any, to: Importer) -> Flow:
+    """x with NaN for whatever the imputer takes as missing."""
+    marker = number_marker(fit.missing_values, to)
+    return x if np.isnan(marker) else x.impute(marker, [np.nan])
+
+
+#: Regressors whose prediction is a product with coef_ plus intercept_, and nothing else.
+_LINEAR = frozenset(
+    f"sklearn.linear_model.{name}"
+    for name in (
+        *("ARDRegression", "BayesianRidge", "ElasticNet", "ElasticNetCV", "HuberRegressor"),
+        *("Lars", "LarsCV", "Lasso", "LassoCV", "LassoLars", "LassoLarsCV", "LassoLarsIC"),
+        *("LinearRegression", "OrthogonalMatchingPursuit", "QuantileRegressor", "Ridge"),
+        *("RidgeCV", "SGDRegressor", "TheilSenRegressor"),
+    )
+)
+_MOST_STEPS = 128
+
+
+@adapts("sklearn.impute.IterativeImputer")
+def _iterative_imputer(fit: Any, x: Flow, to: Importer) -> Flow:
+    to.need(not fit.sample_posterior, "drawing from the posterior is random", "sample_posterior")
+    empty = np.asarray(fit._is_empty_feature)
+    to.need(
+        not (empty.any() and fit.keep_empty_features),
+        "a column without a value in training was kept",
+        "keep_empty_features=False",
+    )
+    source = to.floats(x)
+    filled = to.transform(fit.initial_imputer_, source, "initial_imputer_")
+    present = blanked(source, fit, to)
+    if empty.any():
+        present = present.select(np.flatnonzero(~empty))
+    made = filled if fit.n_iter_ == 0 else _rounds(fit, present, filled, to)
+    return with_indicator(fit, made, source, to)
+
+
+def _rounds(fit: Any, x: Flow, filled: Flow, to: Importer) -> Flow:
+    steps = fit.imputation_sequence_
+    if all(name_of(type(step.estimator)) in _LINEAR for step in steps):
+        return _linear_rounds(fit, x, filled)
+    to.need(
+        len(steps) <= _MOST_STEPS,
+        f"{len(steps)} regressions in turn are too many that are not linear",
+        "use a linear estimator, or a smaller max_iter",
+    )
+    width = len(fit._min_value)
+    made, anything = filled, x.is_nan().cast("int64").sum().less([width])
+    for step in steps:
+        made = _predicted(fit, step, x, made, to)
+    return anything.where(made, filled)
+
+
+def _predicted(fit: Any, step: Any, x: Flow, made: Flow, to: Importer) -> Flow:
+    """One column written anew, the others as they are."""
+    target, width = int(step.feat_idx), len(fit._min_value)
+    name = f"imputation_sequence_[{target}]"
+    value = to.predict(step.estimator, made.select(step.neighbor_feat_idx), name)["value"]
+    value = value.as_float().clip([fit._min_value[target]], [fit._max_value[target]])
+    missing = x.element(target).is_nan()
+    column = missing.where(value.cast_like(made), made.element(target)).as_vector()
+    parts = [column]
+    if target > 0:
+        parts.insert(0, made.select(np.arange(target)))
+    if target + 1 < width:
+        parts.append(made.select(np.arange(target + 1, width)))
+    return parts[0].concat(*parts[1:])
+
+
+def _linear_rounds(fit: Any, x: Flow, filled: Flow) -> Flow:
+    steps, width = fit.imputation_sequence_, len(fit._min_value)
+    weights = np.zeros((len(steps), width))
+    for row, step in zip(weights, steps, strict=True):
+        row[step.neighbor_feat_idx] = np.ravel(step.estimator.coef_)
+    return x.impute_in_turn(
+        filled,
+        targets=np.array([step.feat_idx for step in steps], np.int64),
+        weights=weights,
+        biases=np.array([np.ravel(step.estimator.intercept_)[0] for step in steps], np.float64),
+        low=np.asarray(fit._min_value, np.float64),
+        high=np.asarray(fit._max_value, np.float64),
+    )
