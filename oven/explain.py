@@ -162,7 +162,8 @@ def _code(plan: Plan, form: str, title: str, text: Callable[[Stage], str]) -> st
     ]
     if form == "html":
         return page(title, "", "".join(preformatted(name, code) for name, code in parts))
-    return "\n".join(f"# --- {name}\n{code.rstrip()}\n" for name, code in parts).rstrip()
+    blocks = [f"# --- {name}\n{code.rstrip()}\n" for name, code in parts]
+    return "\n".join(blocks or ["# nothing runs: every output is an input"]).rstrip()
 
 
 def _no_code(stage: Stage) -> str:

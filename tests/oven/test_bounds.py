@@ -37,7 +37,7 @@ from tests.oven.test_cases import program
 NATIVE = [case for case in CASES if case.native and not isinstance(case.op, Source)]
 IDS = [case.name for case in NATIVE]
 # Changes tried on each row of the table.
-CHANGES = 60
+CHANGES = 40
 
 
 class Never(Executor):

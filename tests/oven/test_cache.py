@@ -281,6 +281,8 @@ def test_a_writer_that_dies_half_way_leaves_nothing_to_read(folder: Path) -> Non
         "ld_int64(io, index=1)",
         "raise n",
         "with n: pass",
+        "c_call_1(n, n)",
+        "call_stage(n, n, n, n, n)",
     ],
 )
 def test_text_that_is_not_arithmetic_is_not_compiled(line: str) -> None:
