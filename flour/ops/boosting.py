@@ -58,11 +58,7 @@ def _first_guess(
     if isinstance(fit.init_, str):
         return np.zeros(outputs), None
     if type(fit.init_).__name__ in ("DummyClassifier", "DummyRegressor"):
-        from sklearn.ensemble._gb import _init_raw_predictions
-
-        classifies = hasattr(fit, "classes_")
-        zeros = np.zeros((1, fit.n_features_in_))
-        return _init_raw_predictions(zeros, fit.init_, fit._loss, classifies)[0], None
+        return _constant_guess(fit), None
     to.need(
         not hasattr(fit, "classes_"),
         "a gradient boosting classifier that starts from an estimator of your own",
@@ -70,6 +66,19 @@ def _first_guess(
     )
     narrow = x.cast("float32")  # the data has been narrowed for the trees by then
     return np.zeros(outputs), to.predict(fit.init_, narrow, "init")["value"].as_vector()
+
+
+def _constant_guess(fit: Any) -> NDArray[np.float64]:
+    """The margins of what a dummy says of every row; probabilities are kept off 0 and 1."""
+    row = np.zeros((1, fit.n_features_in_))
+    if not hasattr(fit, "classes_"):
+        return np.asarray(fit._loss.link.link(fit.init_.predict(row).astype(np.float64)))
+    shares = fit.init_.predict_proba(row)
+    if not fit._loss.is_multiclass:
+        shares = shares[:, 1]
+    tiny = np.finfo(np.float64).eps
+    guess = fit._loss.link.link(np.clip(shares, tiny, 1 - tiny, dtype=np.float64))
+    return np.asarray(guess).reshape(-1)
 
 
 def _classifier(fit: Any, scores: Flow, to: Importer) -> dict[str, Flow]:
