@@ -20,8 +20,8 @@ from flour.errors import FlourError
 from flour.sparse import densify
 from objectstore import Archive, ArchiveError, Blob, FileStore, MemoryStore
 from objectstore.archive import write
-from oven import saved
 from oven.errors import DamagedPlan
+from oven.limits import MAX_NODES
 from oven.plan import Plan
 from tests.oven.programs import PROGRAMS
 
@@ -122,7 +122,7 @@ def test_what_code_wants_in_another_order_is_mapped_too(tmp_path: Path) -> None:
     plan, data = baked("wide_linear")
     plan.save(tmp_path / "a.plan")
     with Archive.open(tmp_path / "a.plan") as archive:
-        derived = archive.manifest["derived"]
+        derived: Any = archive.manifest["derived"]
     assert derived, "the kernel reads its weights in another order"
     want = plan.run(data)
     loaded = oven.load(tmp_path / "a.plan")
@@ -157,7 +157,7 @@ def test_plans_share_what_they_have_in_common() -> None:
 
 def test_equal_content_meets_whatever_form_it_came_in() -> None:
     values = np.arange(1.0, 7.0)
-    forms = [values, values.tolist(), values.astype(">f8"), np.repeat(values, 2)[::2]]
+    forms: list[Any] = [values, values.tolist(), values.astype(">f8"), np.repeat(values, 2)[::2]]
     plans = [oven.bake(flour.vector("x", 6).subtract(form)) for form in forms]
     first = {id(item) for item in plans[0].parameters()}
     assert all({id(item) for item in plan.parameters()} == first for plan in plans)
@@ -297,7 +297,7 @@ def origin_of_nothing(manifest: dict[str, Any]) -> None:
 
 
 def too_many_nodes(manifest: dict[str, Any]) -> None:
-    manifest["origins"] = [0] * (saved.MAX_NODES + 1)
+    manifest["origins"] = [0] * (MAX_NODES + 1)
 
 
 def source_without_a_type(manifest: dict[str, Any]) -> None:
