@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING
 
 from numpy.typing import ArrayLike
 
-from flour.op import REGISTRY
-
 if TYPE_CHECKING:
     from flour.flow import Flow
 
@@ -22,7 +20,7 @@ class Numbers:
         from flour import flow, ops
 
         ops.load()
-        return flow.apply(REGISTRY[name](**fields), self, *others)  # type: ignore[arg-type]
+        return flow.build(name, fields, self, *others)  # type: ignore[arg-type]  # self is a Flow
 
     def abs(self) -> Flow:
         """The magnitude of x."""

@@ -1,7 +1,8 @@
 """Write the parts of the project that follow from its operators; `--check` only compares.
 
-flour/fluent.py     one typed method per operator, so that editors complete them
-docs/coverage.md    every scikit-learn estimator: native, planned or refused
+flour/fluent.py        one typed method per operator, so that editors complete them
+docs/12-operators.md   every operator, with what it means
+docs/coverage.md       every scikit-learn estimator: native, planned or refused
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ class Numbers:
         from flour import flow, ops
 
         ops.load()
-        return flow.apply(REGISTRY[name](**fields), self, *others)  # type: ignore[arg-type]
+        return flow.build(name, fields, self, *others)  # type: ignore[arg-type]  # self is a Flow
 '''
 
 FLUENT = '''
@@ -114,8 +115,7 @@ def fluent() -> dict[str, str]:
     for name in sorted(REGISTRY):
         numbers = issubclass(REGISTRY[name], Elementwise | Reduction | Binary)
         found[numbers].append(method(REGISTRY[name]))
-    registry = "\nfrom flour.op import REGISTRY\n"
-    head = HEADER.format(about="Arithmetic as methods.", imports=registry)
+    head = HEADER.format(about="Arithmetic as methods.", imports="")
     rest = HEADER.format(
         about="One method per operator.", imports="\nfrom flour.fluent_numbers import Numbers\n"
     )
@@ -140,13 +140,12 @@ def formatted(text: str) -> str:
 
 def main() -> int:
     """Write or compare; 1 when something was out of date."""
+    import coverage_page
+    import operators_page
+
     targets = {name: formatted(text) for name, text in fluent().items()}
-    try:
-        from coverage_page import page
-    except ImportError:
-        pass
-    else:
-        targets["docs/coverage.md"] = page()
+    targets["docs/12-operators.md"] = operators_page.page()
+    targets["docs/coverage.md"] = coverage_page.page()
     stale = []
     for name, text in targets.items():
         path = ROOT / name

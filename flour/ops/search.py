@@ -61,8 +61,7 @@ def _decided(
     made: dict[str, Flow], scores: Flow, threshold: float, classes: Any, positive: Any
 ) -> dict[str, Flow]:
     """The child's outputs with the label that the threshold gives."""
-    # x >= t is x > the float just below t, NaN included.
-    reached = scores.cast("float64").greater(np.nextafter(np.float64(threshold), -np.inf))
+    reached = scores.cast("float64").greater_equal([threshold])
     order = [0, 1]
     if positive is not None:
         order = [
