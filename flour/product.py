@@ -4,11 +4,15 @@ Sums are vectors of neighbouring outputs. A tile of some rows by one to three su
 over all columns before anything is stored: each weight that is loaded serves every row of the tile,
 each value every output. Whatever the tile, an output is summed over the columns in order, so a row
 gets the same bits alone and among others. How many outputs a vector holds is the processor's affair
-(`lanes_float64`, ...), so weights are padded with zeros to whole tiles of the longest vectors.
+(`lanes_float64`, ...), so weights are padded with zeros to whole tiles of the longest vectors. They
+lie in panels: as many outputs as are summed at once, column after column, so that a tile reads
+its weights from front to back and a panel stays in cache while all rows pass by.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -28,7 +32,7 @@ _ALONE = 6
 
 
 class Product(NamedTuple):
-    """What is multiplied: weights (columns, outputs) and a bias (empty for none), in one dtype."""
+    """What is multiplied: weights (panels, columns, outputs) and a bias (or none), in one dtype."""
 
     weights: Blob
     bias: Blob
@@ -48,11 +52,12 @@ def product(weights: Blob, bias: Blob, dtype: str) -> Product:
     vectors = min(_ROWS, key=lambda count: (-(-needed // count) * count, -count))
     padded = -(-needed // vectors) * vectors
     alone = padded if padded <= _ALONE else vectors
-    across = np.zeros((weights.shape[1], padded * lanes), dtype)
-    across[:, :outputs] = weights.array.T
+    across = np.zeros((padded * lanes, weights.shape[1]), dtype)
+    across[:outputs] = weights.array
+    panels = across.reshape(padded // alone, alone * lanes, -1).transpose(0, 2, 1)
     added = np.zeros(padded * lanes if len(bias) else 0, dtype)
     added[:outputs] = bias.array
-    return Product(Blob.of(across), Blob.of(added), outputs, dtype, vectors, alone)
+    return Product(Blob.of(panels), Blob.of(added), outputs, dtype, vectors, alone)
 
 
 def multiply(e: Emitter, x: Column, made: Product, out: Column) -> None:
@@ -60,10 +65,13 @@ def multiply(e: Emitter, x: Column, made: Product, out: Column) -> None:
     rows = _ROWS[made.vectors]
     whole = e.var(f"{e.rows} - {e.rows} % {rows}", "n")
     writer = _Writer(e, x, made, out)
-    with e.block(f"for i in range(0, {whole}, {rows}):"):
-        writer.tiles("i", rows, made.vectors)
-    with e.block(f"for i in range({whole}, {e.rows}):"):
-        writer.tiles("i", 1, made.alone)
+    with (
+        writer.outputs(made.vectors) as start,
+        e.block(f"for i in range(0, {whole}, {rows}):"),
+    ):
+        writer.tile("i", rows, made.vectors, start)
+    with e.block(f"for i in range({whole}, {e.rows}):"), writer.outputs(made.alone) as start:
+        writer.tile("i", 1, made.alone, start)
 
 
 class _Writer:
@@ -73,21 +81,28 @@ class _Writer:
         self.e, self.x, self.made, self.out = e, x, made, out
         self.weights = e.address(made.weights)
         self.bias = e.address(made.bias) if len(made.bias) else ""
-        self.padded = e.size(made.weights.shape[1])
+        self.panel = made.weights.shape[2]
         self.add = f"vadd_product{'_exact' if e.exact else ''}_{made.dtype}"
 
-    def tiles(self, first: str, rows: int, vectors: int) -> None:
-        """All outputs of `rows` rows, `vectors` vectors at a time."""
-        e = self.e
+    @contextmanager
+    def outputs(self, vectors: int) -> Iterator[str]:
+        """A loop over the outputs, some vectors at a time."""
+        start = self.e.fresh("o")
+        step = f"{vectors} * lanes_{self.made.dtype}"
+        with self.e.block(f"for {start} in range(0, {self.out.size}, {step}):"):
+            yield start
+
+    def tile(self, first: str, rows: int, vectors: int, start: str) -> None:
+        """Some rows by some vectors of outputs."""
+        e, panel = self.e, self.panel
         sources = [e.var(self.x.row(f"({first} + {i})"), "r") for i in range(rows)]
         targets = [e.var(self.out.row(f"({first} + {i})"), "w") for i in range(rows)]
-        step = f"{vectors} * lanes_{self.made.dtype}"
-        start = e.fresh("o")
-        with e.block(f"for {start} in range(0, {self.out.size}, {step}):"):
-            sums = [[self._zero() for _ in range(vectors)] for _ in range(rows)]
-            with e.loop(self.x.size) as j:
-                self._column(j, start, sources, sums)
-            self._store(start, targets, sums)
+        sums = [[self._zero() for _ in range(vectors)] for _ in range(rows)]
+        inside = f"{start} // {panel} * {panel} * {self.x.size} + {start} % {panel}"
+        weights = e.var(inside, "p")
+        with e.loop(self.x.size) as j:
+            self._column(j, f"{weights} + {j} * {panel}", sources, sums)
+        self._store(start, targets, sums)
 
     def _zero(self) -> str:
         dtype = self.made.dtype
@@ -96,12 +111,12 @@ class _Writer:
     def _lane(self, start: str, vector: int) -> str:
         return f"{start} + {vector} * lanes_{self.made.dtype}" if vector else start
 
-    def _column(self, j: str, start: str, sources: list[str], sums: list[list[str]]) -> None:
+    def _column(self, j: str, where: str, sources: list[str], sums: list[list[str]]) -> None:
         """One column's part of every sum of the tile."""
         e, dtype, kind = self.e, self.made.dtype, self.x.type.dtype  # type: ignore[union-attr]
-        where = e.let(f"{j} * {self.padded}", "int64").expr
+        where = e.let(where, "int64").expr
         weights = [
-            e.var(f"vld_{dtype}({self.weights}, {where} + {self._lane(start, vector)})", "b")
+            e.var(f"vld_{dtype}({self.weights}, {self._lane(where, vector)})", "b")
             for vector in range(len(sums[0]))
         ]
         for source, line in zip(sources, sums, strict=True):

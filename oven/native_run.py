@@ -24,6 +24,8 @@ TILE_BYTES = 128 * 1024
 MAX_TILE = 240
 #: Matrix products work on 4, 6 or 8 rows at once; a tile should leave none over.
 _TILE_STEP = 24
+#: Rows wider than this would not stay in any cache.
+_WIDE = 64 * 1024
 _ALIGN = 64
 
 
@@ -103,20 +105,44 @@ class NativeRun:
 
     # --- running -----------------------------------------------------------------------------
 
-    def run(self, values: Mapping[Value, Any], rows: int) -> dict[Value, NDArray[Any]]:
-        """Every output for these columns."""
+    def blank(self, item: Value, rows: int) -> NDArray[Any]:
+        """An array for one of the outputs, not filled."""
+        return _empty(item, rows)
+
+    @property
+    def memory_bytes(self) -> int:
+        """What `run` needs where it is given memory to work in."""
+        return self.scratch_bytes + 2 * _ALIGN
+
+    def run(
+        self,
+        values: Mapping[Value, Any],
+        rows: int,
+        into: Mapping[Value, NDArray[Any]] | None = None,
+        memory: Any = None,
+    ) -> dict[Value, NDArray[Any]]:
+        """Every output for these columns, in the arrays given or in new ones.
+
+        `memory` is a buffer of `memory_bytes` to work in; without, it is this thread's.
+        """
         kept = [_contiguous(values[value], value) for value in self.inputs]
-        made = [_empty(value, rows) for value in self.outputs]
+        room = into or {}
+        made = [room[item] if item in room else _empty(item, rows) for item in self.outputs]
         io: list[int] = []
         for array in (*kept, *made):
             io += [array.ctypes.data, array.strides[0] if array.ndim else 0]
         table = np.array(io, np.int64)
-        self._invoke(table.ctypes.data, rows)
+        self._invoke(table.ctypes.data, rows, memory)
         return dict(zip(self.outputs, made, strict=True))
 
-    def _invoke(self, io: int, rows: int) -> None:
+    def _invoke(self, io: int, rows: int, given: Any = None) -> None:
         # Holding the memory keeps it from a finalizer that runs a bigger plan in between.
-        memory, start = _scratch_memory(self.scratch_bytes)
+        if given is None:
+            memory, start = _scratch_memory(self.scratch_bytes)
+        else:
+            memory = np.frombuffer(given, np.uint8)
+            start = _aligned(memory.ctypes.data + 16)
+            assert len(memory) >= self.memory_bytes, "whoever gives memory gives enough"
         assert memory.size
         self._call(start - 16, start - 8, self.entry[1], io, rows, start)
         if ctypes.c_int64.from_address(start - 16).value:
@@ -144,8 +170,10 @@ def _scratch_memory(size: int) -> tuple[NDArray[np.uint8], int]:
 
 
 def _tile_rows(row_bytes: int) -> int:
-    rows = max(4, min(MAX_TILE, TILE_BYTES // max(row_bytes, 1)))
-    return rows - rows % _TILE_STEP if rows >= _TILE_STEP else rows
+    rows = min(MAX_TILE, TILE_BYTES // max(row_bytes, 1))
+    if rows >= _TILE_STEP:
+        return rows - rows % _TILE_STEP
+    return _TILE_STEP if row_bytes <= _WIDE else 4
 
 
 def _aligned(size: int) -> int:

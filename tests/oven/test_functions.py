@@ -45,7 +45,8 @@ def error(values: NDArray[Any]) -> NDArray[Any]:
     with np.errstate(all="ignore"):
         truth = np.exp(values.astype(np.longdouble))
         unit = np.spacing(np.abs(truth.astype(values.dtype))).astype(np.longdouble)
-        return np.abs((exp(values).astype(np.longdouble) - truth) / unit)
+        away: NDArray[Any] = np.abs((exp(values).astype(np.longdouble) - truth) / unit)
+    return away
 
 
 def samples(dtype: str) -> NDArray[Any]:

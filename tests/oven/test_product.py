@@ -111,7 +111,11 @@ def test_odd_values_stay_in_their_row_and_output() -> None:
 @pytest.mark.parametrize("outputs", OUTPUTS)
 def test_padding_is_less_than_a_tile(outputs: int) -> None:
     made = product(Blob.of(np.ones((outputs, 3))), Blob.of(np.ones(outputs)), "float64")
-    padded = made.weights.shape[1]
+    panels, columns, across = made.weights.shape
+    padded = panels * across
+    assert columns == 3
     assert outputs <= padded < outputs + 16
     assert padded % (8 * made.vectors) == padded % (8 * made.alone) == 0
-    assert not made.weights.array[:, outputs:].any()
+    flat = made.weights.array.transpose(0, 2, 1).reshape(padded, 3)
+    assert flat[:outputs].all()
+    assert not flat[outputs:].any()
