@@ -26,6 +26,7 @@ from oven.stages import PYTHON, Stage, Value, cut
 
 if TYPE_CHECKING:
     from objectstore import Store
+    from oven.execution import Execution
 
 Steps = tuple[NativeRun | Stage, ...]
 
@@ -141,6 +142,23 @@ class Plan:
         found = layout(self.inputs, steps, self._roots) if steps else None
         return (open_door(found, slow) if found else None) or slow
 
+    def begin(self, data: object) -> Execution:
+        """A run over this data that can be done in chunks, by several threads."""
+        from oven.execution import Execution
+
+        self.wait()
+        return Execution(self, data)
+
+    @property
+    def scratch_bytes(self) -> int:
+        """The memory native code needs to work in, whatever the number of rows."""
+        runs = [step for step in self.steps if isinstance(step, NativeRun)]
+        return max((run.memory_bytes for run in runs), default=0)
+
+    def suited(self, data: object) -> Plan:
+        """The plan for the data's own types: this one or a variant."""
+        return self._suited(data) or self
+
     def _answer(self, data: object) -> dict[str, Any]:
         """Every output, whatever the data is."""
         if type(data) is np.ndarray and data.dtype.kind in "biuf":  # its dtype says it all
@@ -179,13 +197,14 @@ class Plan:
         """Every output for columns that already are what the inputs' types say."""
         steps = self._bound.here
         if steps is None:  # still compiling
-            return self._by_definition(columns)
+            return self.by_definition(columns)
         try:
             return self._by_steps(steps, columns, rows)
         except RowsRefused:
-            return self._by_definition(columns)  # which says what is wrong, and where
+            return self.by_definition(columns)  # which says what is wrong, and where
 
-    def _by_definition(self, columns: Columns) -> dict[str, Columns]:
+    def by_definition(self, columns: Columns) -> dict[str, Columns]:
+        """Every output from the operators' definitions, which say which row is wrong."""
         known = evaluate(self._roots, columns, self.optimised.origins())
         return {name: known[item] for name, item in self.optimised.outputs.items()}
 
@@ -193,16 +212,16 @@ class Plan:
         values: dict[Value, Any] = {}
         for step in steps:
             if isinstance(step, NativeRun):
-                given = {value: self._native(value, values, columns) for value in step.inputs}
+                given = {value: self.native_column(value, values, columns) for value in step.inputs}
                 values |= step.run(given, rows)
             else:
                 values |= self.interpret(step.nodes[0], values, columns)
         return {
-            name: self._output(item, values, columns)
+            name: self.output(item, values, columns)
             for name, item in self.optimised.outputs.items()
         }
 
-    def _native(self, value: Value, values: Mapping[Value, Any], columns: Columns) -> Any:
+    def native_column(self, value: Value, values: Mapping[Value, Any], columns: Columns) -> Any:
         """A column as native code reads it: dense."""
         found = pack(value, columns) if isinstance(value, Port) else values[value]
         return found.toarray() if isinstance(found, Sparse) else found
@@ -223,7 +242,8 @@ class Plan:
             return columns[item.op.label]
         return apply_op(item, [self._value(source, values, columns) for source in item.inputs])
 
-    def _output(self, item: Node, values: Mapping[Value, Any], columns: Columns) -> Any:
+    def output(self, item: Node, values: Mapping[Value, Any], columns: Columns) -> Any:
+        """An output from the values that have been computed, stored as its type says."""
         value = self._value(item, values, columns)
         if isinstance(item.type, Vector) and item.type.sparse and not isinstance(value, Sparse):
             return Sparse.of(value)

@@ -1,0 +1,103 @@
+"""Executions: any cut into chunks, in any order, by any thread, gives what `run` gives."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import pytest
+
+import flour
+import oven
+from flour import Flow
+from flour.errors import InputError
+from oven.execution import Execution
+
+WORDS = "the cat sat on a mat and saw nothing of that at all".split()  # noqa: SIM905 (shorter)
+
+
+def numbers() -> tuple[Flow, Any]:
+    x = flour.vector("x", 5).subtract([1.0, 2.0, 3.0, 4.0, 5.0])
+    label = x.arg_max().take(["a", "b", "c", "d", "e"])
+    return flour.outputs(moved=x, top=x.max(), label=label), np.arange(700.0).reshape(140, 5) % 11
+
+
+def texts() -> tuple[Flow, Any]:
+    rng = random.Random(1)
+    documents = [" ".join(rng.choices(WORDS, k=rng.randrange(9))) for _ in range(140)]
+    counts = flour.text("t").tokenize().word_ngrams(sorted(set(WORDS))[:6])
+    return flour.outputs(counts=counts, score=counts.linear([[1.0] * 6], [0.0])), documents
+
+
+def record() -> tuple[Flow, Any]:
+    row = flour.record(
+        "r", {"a": flour.Scalar("float64"), "b": flour.Scalar("float64"), "c": flour.Category()}
+    )
+    both = row.columns(["b", "a"]).multiply([2.0])
+    return flour.outputs(both=both, name=row.field("c")), {
+        "c": [None if i % 7 == 0 else str(i % 3) for i in range(140)],
+        "a": np.arange(140.0),
+        "b": np.arange(140.0) % 3,
+    }
+
+
+MADE = {"numbers": numbers, "texts": texts, "record": record}
+
+
+def through(work: Execution, bounds: list[int], threads: ThreadPoolExecutor, room: int) -> None:
+    """Take every chunk through every step, chunks in any order and at the same time."""
+    chunks = [work.chunk(start, stop) for start, stop in zip(bounds[:-1], bounds[1:], strict=True)]
+    random.Random(len(bounds)).shuffle(chunks)
+    for number in range(work.steps):
+        rooms = [bytearray(room) for _ in chunks]
+        list(threads.map(work.step, [number] * len(chunks), chunks, rooms))
+
+
+def agree(got: Mapping[str, Any], want: Mapping[str, Any]) -> None:
+    assert list(got) == list(want)
+    for name, value in want.items():
+        dense = value.toarray() if hasattr(value, "toarray") else np.asarray(value)
+        other = got[name]
+        found = other.toarray() if hasattr(other, "toarray") else np.asarray(other)
+        assert found.dtype == dense.dtype
+        np.testing.assert_array_equal(found, dense)
+
+
+@pytest.mark.parametrize("bounds", [[0, 140], [0, 1, 70, 71, 140], [*range(0, 141, 10)]])
+@pytest.mark.parametrize("name", MADE)
+def test_chunks_give_the_whole(name: str, bounds: list[int]) -> None:
+    flow, data = MADE[name]()
+    plan = oven.bake(flow)
+    work = plan.begin(data)
+    assert work.rows == 140
+    with ThreadPoolExecutor(3) as threads:
+        through(work, bounds, threads, plan.scratch_bytes)
+    agree(work.finish(), plan.run(data))
+
+
+def test_data_of_another_width_runs_on_the_variant() -> None:
+    flow, data = numbers()
+    plan = oven.bake(flow)
+    narrow = data.astype(np.float32)
+    work = plan.begin(narrow)
+    with ThreadPoolExecutor(1) as threads:
+        through(work, [0, 3, 140], threads, plan.suited(narrow).scratch_bytes)
+    agree(work.finish(), plan.run(narrow))
+
+
+def test_no_rows() -> None:
+    flow, data = numbers()
+    plan = oven.bake(flow)
+    work = plan.begin(data[:0])
+    with ThreadPoolExecutor(1) as threads:
+        through(work, [0, 0], threads, plan.scratch_bytes)
+    agree(work.finish(), plan.run(data[:0]))
+
+
+def test_wrong_data_is_refused_before_any_work() -> None:
+    plan = oven.bake(numbers()[0])
+    with pytest.raises(InputError):
+        plan.begin(np.zeros((3, 4)))
