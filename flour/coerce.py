@@ -242,9 +242,9 @@ def _record(data: Data, kind: Record, path: str) -> dict[str, Columns]:
         columns = dict(zip(kind.names, columns.values(), strict=True))
     made = {}
     for name, sub in kind.fields:
+        if name in kind.unread:
+            continue  # nobody reads it, whatever it holds
         if name not in columns:
-            if name in kind.unread:
-                continue
             raise _missing(name, list(columns), path)
         made[name] = _column(as_column(columns[name]), sub, f"{path}.{name}")
     lengths = {name: len(column) for name, column in made.items()}
