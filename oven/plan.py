@@ -49,7 +49,7 @@ class Plan:
         self.stages = tuple(cut(self._roots, self._views, exact=exact))
         if check is not None:  # before anything is compiled for them
             check(self.stages)
-        self._background = background
+        self._background, self._check = background, check
         self._bound: Pending[Steps] = Pending(self._steps, background)
         self._variants: dict[tuple[Type, ...], Plan] = {}
         self._by_dtype: dict[str, Plan | None] = {}
@@ -181,9 +181,10 @@ class Plan:
         if key not in self._variants:
             from oven.bake import bake
 
-            self._variants[key] = bake(
-                self.flow.retype(**kinds), exact=self.exact, background=self._background
-            )
+            made = bake(self.flow.retype(**kinds), exact=self.exact, background=self._background)
+            if self._check is not None:
+                self._check(made.stages)
+            self._variants[key] = made
         return self._variants[key]
 
     def _run(self, data: object) -> dict[str, Any]:

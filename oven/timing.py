@@ -13,7 +13,6 @@ from flour.coerce import coerce
 from flour.sparse import Sparse
 from flour.types import FLOATS, Category, Record, Scalar, Text, Tokens, Type, Vector
 from oven.native_run import NativeRun
-from oven.ports import Port, pack
 from oven.stages import Stage, Value
 
 if TYPE_CHECKING:
@@ -64,7 +63,7 @@ def _stage_time(
     """Run one stage, whose inputs are in `values`; what it leaves is added to them."""
     if stage.native:
         run = NativeRun([stage], stage.outputs)
-        given = {value: _column(value, values, columns) for value in stage.inputs}
+        given = {value: plan.native_column(value, values, columns) for value in stage.inputs}
         seconds, made = _best(lambda: run.run(given, rows))
         read = [*given.values(), *made.values()]
     else:
@@ -82,11 +81,6 @@ def _best(call: Callable[[], Any]) -> tuple[float, Any]:
         made = call()
         best = min(best, perf_counter() - start)
     return float(best), made
-
-
-def _column(value: Value, values: Mapping[Value, Any], columns: Mapping[str, Any]) -> Any:
-    found = pack(value, columns) if isinstance(value, Port) else values[value]
-    return found.toarray() if isinstance(found, Sparse) else found
 
 
 def _nbytes(column: Any) -> int:

@@ -17,12 +17,10 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from flour.sparse import Sparse
 from flour.types import Vector
 from objectstore import Blob
 from oven.cells import Cells, cells
 from oven.plan import Plan
-from oven.ports import Port, pack
 from oven.stages import Stage, Value, row_bytes
 
 SIZES = {
@@ -263,18 +261,13 @@ def run(plan: Plan, columns: Mapping[str, Any], rows: int) -> dict[str, Any]:
     values: dict[Value, Any] = {}
     for stage in plan.stages:
         if stage.native:
-            given = {value: _given(value, values, columns) for value in stage.inputs}
+            given = {v: plan.native_column(v, values, columns) for v in stage.inputs}
             values |= run_stage(stage, given, rows)
         else:
             values |= plan.interpret(stage.nodes[0], values, columns)
     return {
-        name: plan._output(item, values, columns) for name, item in plan.optimised.outputs.items()
+        name: plan.output(item, values, columns) for name, item in plan.optimised.outputs.items()
     }
-
-
-def _given(value: Value, values: Mapping[Value, Any], columns: Mapping[str, Any]) -> Any:
-    found = pack(value, columns) if isinstance(value, Port) else values[value]
-    return found.toarray() if isinstance(found, Sparse) else found
 
 
 def run_stage(stage: Stage, given: Mapping[Value, Any], rows: int) -> dict[Value, Any]:
