@@ -73,7 +73,7 @@ class Dispatcher:
     @property
     def next_deadline(self) -> float:
         """The earliest deadline of a job that is not over, infinity when there is none."""
-        return self._deadlines.rank()
+        return self._deadlines.rank()[0]
 
     # Events.
 
@@ -90,7 +90,7 @@ class Dispatcher:
         lane.works += 1
         self.counts.submitted += 1
         if job.deadline is not None:
-            self._deadlines.push(job.deadline, work.number, work)
+            self._deadlines.push((job.deadline, work.number), work.number, work)
             if job.deadline <= now:
                 self._expire(work, now)
                 return work
@@ -156,7 +156,7 @@ class Dispatcher:
 
     def tick(self, now: float) -> None:
         """Time has passed: jobs whose deadline has come are over."""
-        while self._deadlines.rank() <= now:
+        while self._deadlines.rank()[0] <= now:
             self._expire(self._deadlines.pop(), now)
 
     def reserve(self, key: Hashable, executors: int, rules: QueueRules) -> None:
@@ -255,6 +255,7 @@ class Dispatcher:
             work, index = lane.fresh.take(now)
             if not self._late(work, now):
                 return self._begin(work, index, now)
+            lane.fresh.refund(work)
         return None
 
     def _late(self, work: Work, now: float) -> bool:
@@ -378,8 +379,8 @@ class Dispatcher:
         work = strand.work
         work.strands.remove(strand)
         if strand.index != _JOINED:
-            if work.charge:
-                work.lane.fresh.correct(work, strand.spent - work.share)
+            # What never waited was not charged, and costs its key all it took.
+            work.lane.fresh.correct(work, strand.spent - work.charge)
             self._out.ended.append(strand)
 
 

@@ -8,10 +8,11 @@ New work is ordered by, in this order:
     arrival     first come, first served
 
 The share is what keeps one busy key from holding up all others. A key's virtual time moves by
-the cost of what it is served; the queue's virtual time moves by the same cost divided by the
-number of keys that want something. What would put a key ahead of the queue by more than `burst`
-waits aside until the queue has caught up. So within the burst deadlines decide, beyond it shares
-do. (This is the rule of fair queueing with eligibility, EEVDF, with the callers' deadlines.)
+the cost of what it is served. A key that is ahead of the queue's virtual time by more than
+`burst` waits aside; when nobody else wants anything, the queue's time moves on to the first of
+those. So within the burst deadlines decide, beyond it shares do. (Fair queueing with eligibility,
+as in EEVDF, but with the callers' own deadlines.) Within a key, a job of many chunks lets the
+others have a turn after each burst.
 
 Strict priorities starve. So one start in `one_in` goes to the work that has waited longest, once
 that is longer than `patience`: waiting is bounded, and urgent work keeps nearly all of the machine.
@@ -52,72 +53,100 @@ class QueueRules:
 
 
 class FairQueue:
-    """New work of one priority: by share, then deadline, then arrival."""
+    """New work of one priority: keys by share, then all jobs by deadline and arrival.
 
-    __slots__ = ("_burst", "_eligible", "_later", "_tags", "_virtual", "_wanting")
+    A key is `ready` when it is within its share, at the place of its first job, and `aside` when
+    it is not. It is charged when one of its chunks starts, and again when that has ended and took
+    another time than was estimated.
+    """
+
+    __slots__ = ("_aside", "_burst", "_jobs", "_ready", "_turns", "_used", "_virtual")
 
     def __init__(self, burst: float) -> None:
         self._burst = burst
         self._virtual = 0.0
-        self._tags: dict[Hashable, float] = {}  # per key: its virtual time
-        self._wanting: dict[Hashable, int] = {}  # per key: entries queued
-        self._eligible: Heap[Work] = Heap()  # by deadline
-        self._later: Heap[Work] = Heap()  # by virtual time
+        self._turns = 0
+        self._used: dict[Hashable, float] = {}  # per key: its virtual time
+        self._jobs: dict[Hashable, Heap[Work]] = {}  # per key that wants something
+        self._ready: Heap[Hashable] = Heap()
+        self._aside: Heap[Hashable] = Heap()
 
     def __len__(self) -> int:
-        return len(self._eligible) + len(self._later)
+        return sum(map(len, self._jobs.values()))
+
+    def __bool__(self) -> bool:
+        return bool(self._jobs)
 
     def push(self, work: Work) -> None:
-        """Queue the next chunk of a job and charge its key for it."""
+        """Queue the next chunk of a job.
+
+        A job keeps its place among those of its key for a burst; then the others have their turn.
+        """
+        if work.credit <= 0.0:
+            self._turns += 1
+            work.turn, work.credit = self._turns, self._burst
         key = work.job.key
-        start = max(self._tags.get(key, 0.0), self._virtual)
-        work.charge = max(work.share, _LEAST_COST)
-        self._tags[key] = start + work.charge
-        self._wanting[key] = self._wanting.get(key, 0) + 1
-        if start <= self._virtual + self._burst:
-            self._eligible.push(_deadline(work), work.number, work)
-        else:
-            self._later.push(start, work.number, work)
+        jobs = self._jobs.get(key)
+        if jobs is None:
+            jobs = self._jobs[key] = Heap()
+        rank = (_deadline(work), work.turn)
+        first = not jobs or rank < jobs.rank()
+        jobs.push(rank, work.number, work)
+        if first:
+            self._place(key, jobs)
 
     def pop(self) -> Work:
-        """Take out the job whose next chunk is to start."""
-        if not self._eligible:
-            self._virtual = max(self._virtual, self._later.rank())
-        horizon = self._virtual + self._burst
-        while self._later and self._later.rank() <= horizon:
-            late = self._later.pop()
-            self._eligible.push(_deadline(late), late.number, late)
-        work = self._eligible.pop()
-        self._virtual += work.charge / len(self._wanting)
-        self._left(work.job.key)
+        """Take out the job whose next chunk is to start, and charge its key."""
+        if not self._ready:
+            self._virtual = max(self._virtual, self._aside.rank()[0])
+            while self._aside.rank()[0] <= self._virtual + self._burst:
+                key = self._aside.pop()
+                self._ready.push(self._jobs[key].rank(), key, key)
+        key = self._ready.pop()
+        work = self._jobs[key].pop()
+        self._charge(work)
         return work
 
     def take(self, work: Work) -> None:
-        """Take out this job out of turn; its key stays charged."""
-        if self._eligible.discard(work.number) or self._later.discard(work.number):
-            self._virtual += work.charge / len(self._wanting)
-            self._left(work.job.key)
+        """Take out this job out of turn, and charge its key."""
+        self._jobs[work.job.key].discard(work.number)
+        self._charge(work)
 
     def remove(self, work: Work) -> None:
-        """Take out a job that will not run, and undo the charge."""
-        if self._eligible.discard(work.number) or self._later.discard(work.number):
-            self.correct(work.job.key, -work.charge)
-            self._left(work.job.key)
+        """Take out a job that will not run."""
+        jobs = self._jobs[work.job.key]
+        if jobs.discard(work.number):
+            self._place(work.job.key, jobs)
 
     def correct(self, key: Hashable, cost: float) -> None:
         """Charge a key for what a chunk cost beyond its estimate, or give back what it did not."""
-        tag = self._tags.get(key)
-        if tag is not None:
-            self._tags[key] = max(0.0, tag + cost)
+        self._used[key] = max(self._used.get(key, 0.0), self._virtual) + cost
+        jobs = self._jobs.get(key)
+        if jobs is not None:
+            self._place(key, jobs)
 
-    def _left(self, key: Hashable) -> None:
-        count = self._wanting[key] - 1
-        if count:
-            self._wanting[key] = count
-            return
-        del self._wanting[key]
-        if len(self._tags) > 2 * len(self._wanting) + _SLACK:
-            self._tags = {key: tag for key, tag in self._tags.items() if tag > self._virtual}
+    def _charge(self, work: Work) -> None:
+        cost = max(work.share, _LEAST_COST)
+        work.charge = cost
+        work.credit -= cost
+        self.correct(work.job.key, cost)
+
+    def _place(self, key: Hashable, jobs: Heap[Work]) -> None:
+        """Put a key where it belongs now."""
+        self._ready.discard(key)
+        self._aside.discard(key)
+        if not jobs:
+            del self._jobs[key]
+            self._tidy()
+        elif (used := self._used.get(key, 0.0)) <= self._virtual + self._burst:
+            self._ready.push(jobs.rank(), key, key)
+        else:
+            self._aside.push((used, 0), key, key)
+
+    def _tidy(self) -> None:
+        """Forget keys that have used no more than the others."""
+        if len(self._used) > 2 * len(self._jobs) + _SLACK:
+            self._used = {key: used for key, used in self._used.items() if used > self._virtual}
 
 
 def _deadline(work: Work) -> float:
@@ -178,6 +207,10 @@ class Fresh:
         level = self._levels.get(work.job.priority)
         if level is not None:
             level.correct(work.job.key, cost)
+
+    def refund(self, work: Work) -> None:
+        """A chunk that was taken out will not run after all."""
+        self.correct(work, -work.charge)
 
     def _push(self, work: Work) -> None:
         level = self._levels.get(work.job.priority)

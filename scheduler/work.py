@@ -24,6 +24,7 @@ class Work:
         "answers",
         "arrival",
         "charge",
+        "credit",
         "cursor",
         "end",
         "job",
@@ -36,6 +37,7 @@ class Work:
         "started",
         "strands",
         "ticket",
+        "turn",
         "value",
     )
 
@@ -44,7 +46,9 @@ class Work:
         self.job, self.lane, self.number, self.ticket = job, lane, number, ticket
         self.arrival = self.since = now  # `since`: the last time the queue served it
         self.share = job.cost / count  # the estimated cost of a chunk
-        self.charge = 0.0  # what its key was charged for the chunk that is queued
+        self.charge = 0.0  # what its key was charged for each chunk
+        self.credit = 0.0  # how much longer it keeps its place among the jobs of its key
+        self.turn = 0  # that place
         self.cursor = 0  # the first chunk that has not started
         self.left = count  # chunks that have not ended
         self.answers: list[object] = [None] * count

@@ -45,7 +45,7 @@ class TestHeap:
         model: dict[int, float] = {}
         for what, number, rank in events:
             if what == "push" and number not in model:
-                heap.push(rank, number, (rank, number))
+                heap.push((rank, number), number, (rank, number))
                 model[number] = rank
             elif what == "pop" and model:
                 first = min(model, key=lambda each: (model[each], each))
@@ -53,12 +53,12 @@ class TestHeap:
             elif what == "discard":
                 assert heap.discard(number) == (model.pop(number, None) is not None)
             assert len(heap) == len(model)
-            assert heap.rank() == min(model.values(), default=inf)
+            assert heap.rank()[0] == min(model.values(), default=inf)
 
     def test_what_is_taken_out_does_not_pile_up(self) -> None:
         heap: Heap[int] = Heap()
         for number in range(10_000):
-            heap.push(1.0, number, number)
+            heap.push((1.0, number), number, number)
             if number >= 10:
                 heap.discard(number - 5)
         assert len(heap._entries) < 200
