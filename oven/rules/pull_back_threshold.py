@@ -13,7 +13,7 @@ Numerics none: t′ is the very float where the transformed comparison flips, fo
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from flour.node import Node, node
 from flour.op import Op
 from flour.ops.bases import Elementwise
+from flour.ops.compare import GreaterEqual, Less, LessEqual
 from flour.ops.elementwise import (
     Add,
     Cast,
@@ -33,7 +34,7 @@ from flour.ops.elementwise import (
     WithParameter,
 )
 from flour.ops.trees import Walk
-from flour.types import Scalar, Vector
+from flour.types import Vector
 from objectstore import Blob
 from oven.affine import dtype_of, is_float
 from oven.parts import Part, joined, parts, seams, width_of
@@ -74,7 +75,7 @@ def _without_steps(m: Match, part: Part) -> Transformed:
 def _only_compared(m: Match, item: Node, reader: Node) -> bool:
     """Whether nothing needs this node but what can do with what is below it."""
     return not m.facts.is_output(item) and all(
-        other is reader or isinstance(other.op, Walk | Greater) for other in m.facts.readers(item)
+        other is reader or isinstance(other.op, _READERS) for other in m.facts.readers(item)
     )
 
 
@@ -100,19 +101,36 @@ def _dense_float(item: Node) -> bool:
 # --- one comparison ------------------------------------------------------------------------------
 
 
-def _compared(m: Match, greater: Greater) -> Node | None:
+class Flips(NamedTuple):
+    """What holds up to the float where a comparison flips, and the comparison that says so."""
+
+    below: Callable[[Floats, Floats], Flags]
+    made: Callable[[Floats], Op]
+
+
+_COMPARISONS: dict[type[Op], Flips] = {
+    Greater: Flips(np.less_equal, Greater),
+    GreaterEqual: Flips(np.less, Greater),
+    Less: Flips(np.less, LessEqual),
+    LessEqual: Flips(np.less_equal, LessEqual),
+}
+_READERS: tuple[type[Op], ...] = (Walk, *_COMPARISONS)
+
+
+def _compared(m: Match, flips: Flips) -> Node | None:
     x = m.root.inputs[0]
     column = _without_steps(m, Part(x, m.root, 0, width_of(x)))
-    limits = np.broadcast_to(greater.operand.array.reshape(-1), (width_of(x),))
+    operand: Blob = m.root.op.fields()["operand"]
+    limits = np.broadcast_to(operand.array.reshape(-1), (width_of(x),))
     if not column.steps or np.any(np.isnan(limits.astype(np.float64))):
         return None
     columns = np.arange(width_of(x))
 
     def stays(x: Floats) -> Flags:
-        return ~(column.transformed(x, columns) > limits)
+        return flips.below(column.transformed(x, columns), limits)
 
     found = last_passing(stays, len(columns), dtype_of(column.below))
-    return None if found is None else node(Greater(found.astype(np.float64)), [column.below])
+    return None if found is None else node(flips.made(found.astype(np.float64)), [column.below])
 
 
 # --- a forest of them ----------------------------------------------------------------------------
@@ -169,15 +187,10 @@ def _pulled(
 
 
 def _build(m: Match) -> Node | None:
-    operator: Op = m.root.op
-    if isinstance(operator, Greater):
-        return _compared(m, operator) if _is_numeric(m.root.inputs[0]) else None
-    assert isinstance(operator, Walk)
-    return _walked(m, operator)
+    flips = _COMPARISONS.get(type(m.root.op))
+    if flips is not None:
+        return _compared(m, flips)
+    return _walked(m, m.op("test", Walk))
 
 
-def _is_numeric(item: Node) -> bool:
-    return isinstance(item.type, Vector | Scalar)
-
-
-RULE = Rule(pattern=op(Greater, Walk, name="test")(rest("inputs")), build=_build, preserves=BITS)
+RULE = Rule(pattern=op(*_READERS, name="test")(rest("inputs")), build=_build, preserves=BITS)

@@ -37,6 +37,23 @@ def test_it_fires(dtype: str, *, wide: bool) -> None:
     assert_fires(scaled(dtype, wide=wide).greater([0.5]), RULE, "Greater[4](x)")
 
 
+COMPARISONS = {
+    "greater": "Greater[4](x)",
+    "greater_equal": "Greater[4](x)",
+    "less": "LessEqual[4](x)",
+    "less_equal": "LessEqual[4](x)",
+}
+
+
+@pytest.mark.parametrize("method", COMPARISONS)
+def test_it_fires_on_every_comparison(method: str) -> None:
+    # 1.5 is an answer of the scaled column, so that `>` and `>=` differ.
+    flow = getattr(vector(4).subtract([1.0]).divide([2.0]), method)([1.5])
+    made = assert_fires(flow, RULE, COMPARISONS[method])
+    rows = np.array([[4.0, np.nextafter(4.0, 9), np.nextafter(4.0, 0), np.nan]])
+    np.testing.assert_array_equal(made.reference(rows)["output"], flow.reference(rows)["output"])
+
+
 CHAINS = [
     vector(4).add(MEAN),
     vector(4).multiply(SCALE).add(MEAN).clip([-1.0], [1.0]),

@@ -1,0 +1,85 @@
+"""2,000 random programs: native code answers as the reference does, with rules on, off and exact.
+
+40 shapes, 50 programs each; all of them together are about 200 different stages, so that the
+compiler does not take the time the comparisons need.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from flour.flow import Flow
+from flour.op import Columns
+from flour.reference import evaluate
+from flour.sparse import Sparse, densify
+from flour.types import Vector
+from oven.passes import PASSES
+from oven.plan import Plan
+from oven.rewrite import trace
+from tests.columns import assert_close
+from tests.programs import random_program
+from tests.rewrites import rows
+
+pytestmark = pytest.mark.rules
+SHAPES, EACH = 40, 50
+#: Rounding of sums and of libm, carried through up to nine more steps; and what re-associated
+#: sums add to that. float32 gets as many of its own epsilons, of which there are fewer to lose.
+TOLERANCE = {"float64": {"exact": 1e-12, "rules": 1e-10}, "float32": {"exact": 1e-13, "rules": 1e-12}}
+#: The same program without rules, with those that keep every bit, and with all of them.
+FORMS = {
+    "off": lambda flow: Plan(flow, flow),
+    "exact": lambda flow: Plan(flow, trace(flow, True).flow, exact=True),
+    "default": lambda flow: Plan(flow, trace(flow).flow),
+}
+COUNT = 7
+
+
+@pytest.mark.parametrize("shape", range(SHAPES))
+@settings(max_examples=EACH)
+@given(numbers=st.integers(0, 2**32 - 1))
+def test_native_code_answers_as_the_reference(shape: int, numbers: int) -> None:
+    flow = random_program(shape, numbers)
+    columns = rows(flow, numbers % 1000, None, COUNT)
+    want = evaluate(flow.outputs.values(), columns)
+    for form, bake in FORMS.items():
+        plan = bake(flow)
+        _compare(plan, flow, columns, want, form)
+
+
+def _compare(
+    plan: Plan, flow: Flow, columns: dict[str, Columns], want: dict[object, Columns], form: str
+) -> None:
+    """All rows at once, and the last of them alone."""
+    alone = {name: _last(column) for name, column in columns.items()}
+    many, one = plan.run_columns(columns, COUNT), plan.run_columns(alone, 1)
+    for name, item in flow.outputs.items():
+        expected = np.asarray(densify(want[item]))
+        dtype = _dtype(flow)
+        loose = TOLERANCE[dtype]["rules" if form == "default" else "exact"]
+        assert_close(densify(many[name]), expected, loose, f"{form}: {name} of many rows")
+        got = np.concatenate([expected[:-1], np.asarray(densify(one[name]))])
+        assert_close(got, expected, loose, f"{form}: {name} of one row")
+
+
+def _last(column: Columns) -> Columns:
+    if isinstance(column, Sparse):
+        return Sparse.of(column.toarray()[-1:])
+    return column[-1:]
+
+
+def _dtype(flow: Flow) -> str:
+    return next(k.dtype for k in flow.inputs().values() if isinstance(k, Vector) and "f" in k.dtype)
+
+
+def test_the_programs_are_worth_their_time() -> None:
+    """Every rule but those about records and constants applies to some of them, often."""
+    fired: dict[str, int] = {}
+    for shape in range(SHAPES):
+        for firing in trace(random_program(shape, shape)).firings:
+            fired[firing.rule.name] = fired.get(firing.rule.name, 0) + 1
+    everything = {rule.name for one in PASSES for rule in one.rules}
+    assert everything - set(fired) <= {"fold_constants", "merge_common"}, fired
+    assert sum(fired.values()) > SHAPES, fired
