@@ -159,8 +159,7 @@ def _from_frame(estimator: Any, columns: dict[str, Any]) -> Type:
 
 def _kind(column: Any) -> Type:
     if column.dtype.kind == "O":
-        present = [v for v in column if v is not None and v == v]  # noqa: PLR0124 (drops NaN)
-        return Scalar("string" if any(isinstance(v, str) for v in present) else "float64")
+        return Scalar("string" if any(isinstance(v, str) for v in column) else "float64")
     return Scalar("string" if column.dtype.kind == "U" else _number(column.dtype))
 
 
