@@ -40,6 +40,15 @@ class TestOrder:
         simulation.run()
         assert simulation.order[1:] == ["high, early", "high, none", "early", "late", "none", "low"]
 
+    def test_deadlines_decide_between_keys_too(self) -> None:
+        simulation = Simulation(rules=QueueRules(patience=1e9, burst=1e9))
+        busy(simulation)
+        simulation.submit("a none", key="a")
+        simulation.submit("b late", key="b", within=90)
+        simulation.submit("a early", key="a", within=50)
+        simulation.run()
+        assert simulation.order[1:] == ["a early", "b late", "a none"]
+
     def test_started_work_goes_before_new_work_of_any_priority(self) -> None:
         simulation = Simulation(rules=NO_AGEING)
         simulation.submit("started", [1.0, 1.0, 1.0])
@@ -119,6 +128,31 @@ class TestSharing:
             used[play.name[0]] += seconds[play.name[0]]
         assert sum(used.values()) == pytest.approx(3.0, abs=0.01)
         assert used == pytest.approx(dict.fromkeys(used, 1.0), abs=0.04)
+
+    def test_early_deadlines_do_not_buy_a_larger_share(self) -> None:
+        simulation = Simulation(rules=QueueRules(patience=1e9, burst=0.002))
+        for n in range(200):
+            simulation.submit(("heavy", n), 0.05, key="heavy", within=50)
+            simulation.submit(("light", n), 0.005, key="light", within=99)
+        simulation.run(1.0)
+        used = {"heavy": 0.0, "light": 0.0}
+        for play in simulation.settled:
+            assert isinstance(play.name, tuple)
+            used[play.name[0]] += sum(play.seconds)
+        assert used["heavy"] == pytest.approx(0.5, abs=0.06)
+
+    def test_expired_work_is_passed_over_without_a_charge(self) -> None:
+        simulation = Simulation(rules=QueueRules(patience=1e9, burst=0.0))
+        busy(simulation)
+        for n in range(200):
+            simulation.submit(("other", n), 0.001, key="other")
+        late = [simulation.submit(n, 0.001, key="unlucky", within=0.5) for n in range(50)]
+        simulation.run(1.01)
+        assert {play.end for play in late} == {State.EXPIRED}
+        play = simulation.submit("fresh", 0.001, key="unlucky")
+        simulation.run()
+        assert play.started_at is not None
+        assert play.started_at < 1.013
 
     @pytest.mark.parametrize("how", ["cancelled", "expired"])
     def test_what_did_not_run_is_not_held_against_a_key(self, how: str) -> None:
