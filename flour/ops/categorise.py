@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 def check_runs(who: str, starts: Array, count: int, *columns: Array) -> None:
     """Raise unless `starts` cuts `count` things into one run for each column."""
-    cuts = starts.array
+    cuts: Any = starts.array
     fine = cuts.ndim == 1 and cuts.dtype == np.int64 and len(cuts) > 0 and cuts[0] == 0
     if not fine or cuts[-1] != count or np.any(cuts[1:] < cuts[:-1]):
         raise ParameterError(f"{who}: the starts do not cut {count} entries into columns")
@@ -122,6 +122,8 @@ class Categorise(Encoding):
             place = e.var(e.at(self.starts, j), "lo")
             end = e.let(e.at(self.starts, f"{j} + 1"), "int64").expr
             high = e.var(end, "hi")
+            if wide.startswith(("float", "int")):
+                self._guess(e, value, place, high, wide)
             with e.block(f"while {place} < {high}:"):
                 middle = e.let(f"({place} + {high}) >> 1", "int64").expr
                 with e.block(f"if {e.at(self.values, middle, wide)} < {value}:"):
@@ -138,6 +140,15 @@ class Categorise(Encoding):
             return _settled(e, made, strict=self.strict)
 
         return _each(e, x, code)
+
+    def _guess(self, e: Emitter, value: str, place: str, high: str, wide: str) -> None:
+        """Look first where the value is if the categories are consecutive whole numbers."""
+        with e.block(f"if {place} < {high}:"):
+            ahead = e.let(f"{value} - {e.at(self.values, place, wide)}", wide).expr
+            with e.block(f"if {ahead} >= 0 and {ahead} < {high} - {place}:"):
+                guess = e.let(f"{place} + int64({ahead})", "int64").expr
+                with e.block(f"if {e.at(self.values, guess, wide)} == {value}:"):
+                    e.line(f"{place} = {high} = {guess}")
 
     def _lost(self, e: Emitter, j: str) -> str:
         return str(UNKNOWN) if self.strict else e.at(self.unknown, j)
