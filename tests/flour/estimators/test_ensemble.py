@@ -19,7 +19,7 @@ from sklearn.ensemble import (
     VotingRegressor,
 )
 from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge, RidgeClassifier
-from sklearn.naive_bayes import GaussianNB
+from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
@@ -146,7 +146,7 @@ def test_bagging_children_that_only_vote_or_never_saw_a_class() -> None:
     votes = BaggingClassifier(RidgeClassifier(), n_estimators=4, random_state=0)
     check(votes.fit(X, LABELS["strings"]), X)
     rare = np.where(np.arange(90) < 1, 77, LABELS["three"])
-    few = BaggingClassifier(GaussianNB(), n_estimators=6, random_state=3).fit(X, rare)
+    few = BaggingClassifier(KNeighborsClassifier(2), n_estimators=3, random_state=1).fit(X, rare)
     assert {len(child.classes_) for child in few.estimators_} == {3, 4}
     check(few, X)
     repeated = BaggingClassifier(

@@ -55,6 +55,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "chars": {"analyzer": "char", "ngram_range": (1, 3)},
     "only char pairs": {"analyzer": "char", "ngram_range": (2, 2)},
     "chars in words": {"analyzer": "char_wb", "ngram_range": (2, 5)},
+    "chars in short words": {"analyzer": "char_wb", "ngram_range": (5, 6)},
     "plain": {"strip_accents": "unicode"},
     "ascii": {"strip_accents": "ascii"},
     "pattern": {"token_pattern": r"(\w)\w*"},
