@@ -264,7 +264,9 @@ def test_big_blocks_let_other_threads_run() -> None:
     sys.setswitchinterval(60)
     try:
         start.set()
-        call(block)
+        for _ in range(100):  # a busy machine may give the other thread no core for a while
+            if not turns:
+                call(block)
         assert turns == ["ran"]
     finally:
         sys.setswitchinterval(interval)
