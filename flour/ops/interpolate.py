@@ -303,10 +303,8 @@ def _quantile_transformer(fit: Any, x: Flow, to: Importer) -> Flow:
     )
     if not normal:
         return made
-    from scipy.stats import norm
-
     # The ranks 0 and 1 would be infinite: the library stops a little short of them.
-    low, high = (float(norm.ppf(p)) for p in (_STOP, 1 - _STOP))
+    low, high = NormalQuantile().compute(np.array([_STOP, 1 - _STOP]))
     made = made.normal_quantile().clip([low], [high])
     if not to.is_sparse(x):
         return made
