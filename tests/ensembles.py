@@ -60,7 +60,7 @@ def nodes(
 
 def sums(seed: int, outputs: int = 1, span: int = 1, **how: Any) -> Trees:
     """An ensemble whose trees add `span` values to `outputs` columns."""
-    flags = {key: how.pop(key) for key in ("strict", "narrow", "zeros", "divisor", "dtype", "signed") if key in how}
+    flags = {key: how.pop(key) for key in FLAGS if key in how}
     table, leaves = nodes(seed, zeros=bool(flags.get("zeros")), **how)
     rng = np.random.default_rng(seed)
     return Trees(
