@@ -86,7 +86,8 @@ def _spots(value: Any) -> Any:
 
 
 def _changed(value: Any, parameters: dict[str, Parameter], rng: np.random.Generator) -> Any:
-    if isinstance(value, dict) and (digest := value.get("parameter")) in parameters:
+    digest = value.get("parameter") if isinstance(value, dict) else None
+    if isinstance(digest, str) and digest in parameters:
         with np.errstate(all="ignore"):
             made = _other(parameters[digest], rng)
         parameters[made.digest] = made

@@ -100,7 +100,8 @@ def _has_fields(node: Any) -> bool:
 def _replaced(value: Any, parameters: Any, manifest: Any, rng: np.random.Generator) -> Any:
     """Something else: another parameter, a changed one, a number, or a piece of elsewhere."""
     choice = rng.random()
-    if isinstance(value, dict) and value.get("parameter") in parameters and choice < 0.7:
+    digest = value.get("parameter") if isinstance(value, dict) else None
+    if isinstance(digest, str) and digest in parameters and choice < 0.7:
         if choice < 0.2:
             names = sorted(parameters)
             return {"parameter": names[rng.integers(len(names))]}
