@@ -150,7 +150,7 @@ class Plan:
         return Execution(self, data)
 
     @property
-    def scratch_bytes(self) -> int:
+    def memory_bytes(self) -> int:
         """The memory native code needs to work in, whatever the number of rows."""
         runs = [step for step in self.steps if isinstance(step, NativeRun)]
         return max((run.memory_bytes for run in runs), default=0)
@@ -258,11 +258,11 @@ class Plan:
 
         return explain(self, stage, form, data)
 
-    def save(self, path: str | Path) -> None:
+    def save(self, path: str | Path, *, durable: bool = True) -> None:
         """Write the plan as data: a manifest and blobs, no code."""
         from oven.saved import save
 
-        save(self, path)
+        save(self, path, durable=durable)
 
     def parameters(self) -> frozenset[Parameter]:
         """Every array and table the plan refers to: as written, optimised, and derived for code."""

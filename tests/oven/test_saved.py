@@ -209,6 +209,41 @@ def test_a_process_with_a_warm_cache_compiles_nothing(tmp_path: Path) -> None:
     assert done.stdout.split() == ["0", "False", "True"]
 
 
+SPEED = """
+import sys
+from time import process_time
+import oven
+paths = sys.argv[1:]
+oven.load(paths[0])
+start = process_time()
+for path in paths[1:]:
+    oven.load(path)
+print((process_time() - start) / (len(paths) - 1), oven.cache.counters.compiled)
+"""
+
+
+def test_small_plans_load_in_milliseconds(tmp_path: Path) -> None:
+    rng = np.random.default_rng(3)
+    paths = []
+    for number in range(60):
+        scaled = flour.vector("x", 20).subtract(rng.normal(size=20)).divide(rng.uniform(1, 2, 20))
+        plan = oven.bake(scaled.linear(rng.normal(size=(1, 20)), rng.normal(size=1)).sigmoid())
+        paths.append(str(tmp_path / f"{number}.plan"))
+        plan.save(paths[-1], durable=False)
+    done = subprocess.run(
+        [sys.executable, "-c", SPEED, *paths],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+        cwd=ROOT,
+    )
+    seconds, compiled = done.stdout.split()
+    assert compiled == "0"
+    # About 0.001 of a quiet processor; the rest is room for busy and slow ones.
+    assert float(seconds) < 0.01
+
+
 # --- files that are not plans --------------------------------------------------------------------
 
 
