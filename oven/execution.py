@@ -66,6 +66,11 @@ class Execution:
         """How many steps a chunk goes through; one at least."""
         return max(1, len(self._steps))
 
+    @property
+    def memory_bytes(self) -> int:
+        """How much memory to work in a chunk's steps have to be given."""
+        return self._plan.memory_bytes
+
     def chunk(self, start: int, stop: int) -> Chunk:
         """These rows, to be taken through the steps."""
         whole = start == 0 and stop == self.rows
@@ -74,7 +79,7 @@ class Execution:
     def step(self, number: int, chunk: Chunk, memory: object = None) -> None:
         """Take a chunk through one step; the last one leaves its rows of the answer.
 
-        `memory` is a writable buffer of `plan.scratch_bytes` for native code.
+        `memory` is a writable buffer of `plan.memory_bytes` for native code.
         """
         if number < len(self._steps):
             step = self._steps[number]

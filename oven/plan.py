@@ -155,6 +155,12 @@ class Plan:
         runs = [step for step in self.steps if isinstance(step, NativeRun)]
         return max((run.memory_bytes for run in runs), default=0)
 
+    @property
+    def row_work(self) -> int | None:
+        """About how many bytes a row makes native code touch; None where there is other code."""
+        runs = [step for step in self.steps if isinstance(step, NativeRun)]
+        return sum(run.row_work for run in runs) if len(runs) == len(self.steps) else None
+
     def suited(self, data: object) -> Plan:
         """The plan for the data's own types: this one or a variant."""
         return self._suited(data) or self

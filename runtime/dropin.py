@@ -1,7 +1,7 @@
 """A compiled estimator with scikit-learn's methods: same results, shapes, dtypes and errors.
 
-    fast = runtime.compile(pipeline, verify=X[:100])
-    fast.predict_proba(X)
+fast = runtime.compile(pipeline, verify=X[:100])
+fast.predict_proba(X)
 """
 
 from __future__ import annotations
@@ -45,6 +45,7 @@ class offered:  # noqa: N801 (used as a decorator)
         self.names = names
 
     def __call__(self, method: Callable[..., _R]) -> Any:
+        """Take the method."""
         self.method = method
         self.__doc__ = method.__doc__
         return self

@@ -2,17 +2,51 @@
 
     FlourError (flour.errors)
     ├── UnknownEndpoint   nothing is registered under this name or version (also a LookupError)
+    ├── AlreadyTaken      this name and version is registered (also a ValueError)
+    ├── InService         this version answers the endpoint's requests and cannot be taken out
+    ├── BadRegistration   what was to be registered cannot be (also a TypeError)
+    ├── BadCall           a call asks for something that cannot be (also a ValueError)
+    ├── LostPlan          a plan that was dropped for memory cannot be brought back
+    ├── RuntimeClosed     the runtime was closed before this call
     ├── NotOffered        the program has no such output (also an AttributeError)
-    └── Unfaithful        a served program does not answer as the original does
+    ├── Unfaithful        a served program does not answer as the original does
+    └── InputError
+        └── UnexpectedColumn   the data has a column that the program does not know
+
+What the engines say is in scheduler.errors: Overloaded, DeadlineExceeded, ExecutorDied.
 """
 
 from __future__ import annotations
 
-from flour.errors import FlourError
+from flour.errors import FlourError, InputError
 
 
 class UnknownEndpoint(FlourError, LookupError):
     """Nothing is registered under this name or version."""
+
+
+class AlreadyTaken(FlourError, ValueError):
+    """This name and version is registered already."""
+
+
+class InService(FlourError):
+    """This version answers the endpoint's requests, so it cannot be taken out."""
+
+
+class BadRegistration(FlourError, TypeError):
+    """What was to be registered is no program, plan or file of one, or its name is no name."""
+
+
+class BadCall(FlourError, ValueError):
+    """A call asks for an engine, an output or a time that cannot be."""
+
+
+class LostPlan(FlourError):
+    """A plan that was dropped for memory cannot be brought back."""
+
+
+class RuntimeClosed(FlourError):
+    """The runtime was closed before this call."""
 
 
 class NotOffered(FlourError, AttributeError):
@@ -21,3 +55,7 @@ class NotOffered(FlourError, AttributeError):
 
 class Unfaithful(FlourError):
     """A served program does not answer as the original does, on rows the user gave."""
+
+
+class UnexpectedColumn(InputError):
+    """The data has a column that the program does not know."""

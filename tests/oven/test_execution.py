@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -49,7 +50,7 @@ MADE = {"numbers": numbers, "texts": texts, "record": record}
 
 def through(work: Execution, bounds: list[int], threads: ThreadPoolExecutor, room: int) -> None:
     """Take every chunk through every step, chunks in any order and at the same time."""
-    chunks = [work.chunk(start, stop) for start, stop in zip(bounds[:-1], bounds[1:], strict=True)]
+    chunks = [work.chunk(start, stop) for start, stop in pairwise(bounds)]
     random.Random(len(bounds)).shuffle(chunks)
     for number in range(work.steps):
         rooms = [bytearray(room) for _ in chunks]
@@ -74,7 +75,7 @@ def test_chunks_give_the_whole(name: str, bounds: list[int]) -> None:
     work = plan.begin(data)
     assert work.rows == 140
     with ThreadPoolExecutor(3) as threads:
-        through(work, bounds, threads, plan.scratch_bytes)
+        through(work, bounds, threads, plan.memory_bytes)
     agree(work.finish(), plan.run(data))
 
 
@@ -84,7 +85,7 @@ def test_data_of_another_width_runs_on_the_variant() -> None:
     narrow = data.astype(np.float32)
     work = plan.begin(narrow)
     with ThreadPoolExecutor(1) as threads:
-        through(work, [0, 3, 140], threads, plan.suited(narrow).scratch_bytes)
+        through(work, [0, 3, 140], threads, plan.suited(narrow).memory_bytes)
     agree(work.finish(), plan.run(narrow))
 
 
@@ -93,7 +94,7 @@ def test_no_rows() -> None:
     plan = oven.bake(flow)
     work = plan.begin(data[:0])
     with ThreadPoolExecutor(1) as threads:
-        through(work, [0, 0], threads, plan.scratch_bytes)
+        through(work, [0, 0], threads, plan.memory_bytes)
     agree(work.finish(), plan.run(data[:0]))
 
 

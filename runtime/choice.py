@@ -1,0 +1,106 @@
+"""Which engine answers a call: what is known of the call and the plan, put to the policy.
+
+The policy itself is scheduler/policy.py, where it is written down in words. What it needs of a
+plan is measured: one call in sixteen by the shortest way, and every chunk of an executor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from math import inf
+
+from flour.types import Category, Record, Scalar, Type, Vector
+from runtime.errors import BadCall
+from runtime.served import Served
+from scheduler import Ask, Decision, Engine, Estimate, Load, Settings, choose
+
+#: A single row that takes longer than this is worth a look at the queue and the deadline.
+DIRECT_SECONDS = 500e-6
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """What a caller asks for, besides the data."""
+
+    outputs: tuple[str, ...] | None = None
+    timeout: float | None = None
+    priority: int = 0
+    engine: Engine | None = None
+    blocking: bool = True
+
+    @classmethod
+    def of(
+        cls,
+        served: Served,
+        outputs: str | Iterable[str] | None = None,
+        timeout: float | None = None,
+        priority: int | None = None,
+        engine: str | None = None,
+        *,
+        blocking: bool = True,
+    ) -> Call:
+        """The wishes of a caller, checked."""
+        if timeout is not None and not timeout >= 0:  # not NaN either
+            raise BadCall("a timeout is a number of seconds", found=repr(timeout))
+        return cls(_outputs(served, outputs), timeout, priority or 0, _engine(engine), blocking)
+
+
+def _engine(name: str | None) -> Engine | None:
+    if name is None:
+        return None
+    known = {each.value: each for each in Engine}
+    if name not in known:
+        raise BadCall("there is no such engine", found=repr(name), hint=" or ".join(known))
+    return known[name]
+
+
+def _outputs(served: Served, wanted: str | Iterable[str] | None) -> tuple[str, ...] | None:
+    if wanted is None:
+        return None
+    names = (wanted,) if isinstance(wanted, str) else tuple(wanted)
+    for name in names:
+        if name not in served.outputs:
+            found = "outputs: " + ", ".join(served.outputs)
+            raise BadCall(f"{served.owner} has no output {name!r}", found=found)
+    return names
+
+
+def decide(
+    served: Served,
+    call: Call,
+    rows: int,
+    load: Load,
+    *,
+    estimate: Estimate | None,
+    inline_callers: int,
+    settings: Settings,
+) -> Decision:
+    """The engine for a call, and why."""
+    ask = Ask(
+        rows=rows,
+        estimate=estimate,
+        blocking=call.blocking,
+        remaining=inf if call.timeout is None else call.timeout,
+        row_bytes=row_bytes(served),
+        engine=call.engine,
+        reserved=bool(served.reserved),
+        inline_callers=inline_callers,
+    )
+    return choose(ask, load, settings)
+
+
+def row_bytes(served: Served) -> int:
+    """About how many bytes a row takes on its way in."""
+    return sum(_bytes(kind) for kind in served.inputs.values())
+
+
+def _bytes(kind: Type) -> int:
+    match kind:
+        case Vector(width=width):
+            return 8 * width
+        case Record(fields):
+            return sum(_bytes(sub) for _, sub in fields)
+        case Scalar() | Category():
+            return 8
+    return 0  # texts are as long as they are

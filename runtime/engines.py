@@ -1,0 +1,263 @@
+"""The two engines over plans: inline on the caller's thread, and in chunks by executors."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from functools import cache, partial
+from typing import Any
+
+from oven import Plan
+from oven.execution import Chunk, Execution
+from runtime.choice import Call, decide
+from runtime.errors import RuntimeClosed
+from runtime.inputs import first_row
+from runtime.served import Served
+from scheduler import (
+    CostModel,
+    Decision,
+    Estimate,
+    InlineEngine,
+    InlineStats,
+    Job,
+    Load,
+    Pool,
+    PoolStats,
+    QueueRules,
+    Settings,
+    Stages,
+    Ticket,
+    cores,
+    split,
+)
+
+Answers = dict[str, Any]
+
+
+Run = Callable[[Any], Answers]
+
+
+def _whole(chunk: tuple[Run, object], _buffer: object) -> Answers:
+    run, block = chunk
+    return run(block)
+
+
+def _step(number: int, chunk: tuple[Execution, Chunk], memory: object) -> None:
+    work, part = chunk
+    work.step(number, part, memory)
+
+
+#: What a call takes that was never measured: for itself, and for the bytes that it touches.
+BASE_SECONDS = 3e-6
+BYTES_A_SECOND = 2e10
+_SIZES = 16
+
+
+def _key(served: Served, rows: int) -> tuple[str, int]:
+    """Calls of about the same size have the same key: within a factor of four."""
+    return served.owner, min(rows.bit_length() // 2, _SIZES - 1)
+
+
+WHOLE = Stages.chain(_whole)
+
+
+@cache
+def _steps(count: int) -> Stages:
+    """The stages of a plan of so many steps; the first one waits in the low queue."""
+    return Stages.chain(*(partial(_step, number) for number in range(count)))
+
+
+def shaped(answers: Mapping[str, Any], call: Call, *, single: bool) -> Answers:
+    """The answers as the caller wants them: all or some outputs, of a block or of one row."""
+    made = first_row(answers) if single else dict(answers)
+    return made if call.outputs is None else {name: made[name] for name in call.outputs}
+
+
+class _Once:
+    """A callback that forgets what it calls, so that a kept ticket does not keep a plan."""
+
+    __slots__ = ("_call",)
+
+    def __init__(self, call: Callable[[], None]) -> None:
+        self._call: Callable[[], None] | None = call
+
+    def __call__(self, _ticket: object) -> None:
+        call, self._call = self._call, None
+        if call is not None:
+            call()
+
+
+class Engines:
+    """Inline and batch. The executors are started when they are first needed."""
+
+    def __init__(
+        self,
+        executors: int | None = None,
+        *,
+        rules: QueueRules | None = None,
+        settings: Settings | None = None,
+        inline_limit: int | None = None,
+    ) -> None:
+        # What the same work takes on a caller's thread and on an executor: the latter is measured
+        # while others run too.
+        self.costs, self._batch_costs = CostModel(), CostModel()
+        self.settings = settings or Settings()
+        self.executors = cores() if executors is None else executors
+        self._rules = rules
+        self._inline = InlineEngine(limit=inline_limit, sample=1 << 62)
+        self._inside: set[object] = set()  # inline calls on their way; of no order
+        self._pool: Pool | None = None
+        self._lock = threading.Lock()
+        self._closed = False
+
+    @property
+    def pool(self) -> Pool:
+        """The executors."""
+        pool = self._pool
+        if pool is None:
+            with self._lock:
+                if self._closed:
+                    raise RuntimeClosed("this runtime was closed")
+                if self._pool is None:
+                    self._pool = Pool(self.executors, rules=self._rules, costs=self._batch_costs)
+                pool = self._pool
+        return pool
+
+    def choose(self, served: Served, call: Call, rows: int, *, note: bool = True) -> Decision:
+        """The engine for a call, and why."""
+        pool = self._pool
+        idle = Load(self.executors, self.executors)
+        made = decide(
+            served,
+            call,
+            rows,
+            idle if pool is None else pool.load(served.owner),
+            estimate=self.estimate(served, rows),
+            inline_callers=len(self._inside),
+            settings=self.settings,
+        )
+        if note:
+            served.decision = made
+        return made
+
+    def observe(self, served: Served, rows: int, seconds: float) -> None:
+        """A call has taken so long on its caller's thread."""
+        self.costs.observe(_key(served, rows), rows, seconds)
+
+    def estimate(self, served: Served, rows: int) -> Estimate | None:
+        """What a call should take: measured near its size, else worked out, else far from it.
+
+        A call of one row is mostly overhead and says nothing of a thousand rows. What was
+        measured once may have been slow for reasons that have gone: so the least counts.
+        """
+        near = self.costs.estimate(_key(served, rows), rows)
+        batch = self._batch_costs.estimate(served.owner, rows)
+        found = [each for each in (near, batch) if each is not None]
+        if not found and served.row_work is not None:
+            seconds = BASE_SECONDS + rows * served.row_work / BYTES_A_SECOND
+            return Estimate(seconds, seconds / max(rows, 1), 0)
+        return min(found, default=None)
+
+    def forget(self, served: Served) -> None:
+        """A version was unregistered."""
+        self._batch_costs.forget(served.owner)
+        for size in range(_SIZES):
+            self.costs.forget((served.owner, size))
+
+    # --- inline ------------------------------------------------------------------------------
+
+    def inline(self, run: Run, block: object, rows: int, deadline: float | None) -> Answers:
+        """Every output, computed here and now."""
+        token = object()
+        self._inside.add(token)
+        try:
+            answers: Any = self._inline.run(WHOLE, (run, block), rows=rows, deadline=deadline)
+        finally:
+            self._inside.discard(token)
+        made: Answers = answers
+        return made
+
+    # --- batch -------------------------------------------------------------------------------
+
+    def submit(
+        self,
+        served: Served,
+        plan: Plan,
+        block: object,
+        decision: Decision,
+        call: Call,
+        *,
+        single: bool,
+        done: Callable[[], None],
+    ) -> Ticket:
+        """A ticket for the answers; `done` is called once, when the plan is not needed any more.
+
+        The data is checked here; an error in it is the caller's at once.
+        """
+        try:
+            job = self._job(served, plan, block, decision, call, single=single)
+            ticket = self.pool.submit(job)
+        except BaseException:
+            done()
+            raise
+        served.batch.tick()
+        ticket.add_done_callback(_Once(done))
+        return ticket
+
+    def _job(
+        self,
+        served: Served,
+        plan: Plan,
+        block: object,
+        decision: Decision,
+        call: Call,
+        *,
+        single: bool,
+    ) -> Job:
+        deadline = None if call.timeout is None else self.pool.now() + call.timeout
+        common: dict[str, Any] = {
+            "key": served.owner,
+            "priority": call.priority,
+            "deadline": deadline,
+            "cost": decision.inline_seconds,
+        }
+        if not plan.ready:  # it answers from the definitions until it is
+
+            def whole(answers: list[Any]) -> Answers:
+                return shaped(answers[0], call, single=single)
+
+            return Job.of(WHOLE, [(plan.run, block)], rows=1, join=whole, **common)
+        work = plan.begin(block)
+        parts = split(work.rows, decision.chunk_rows) if work.rows else [slice(0, 0)]
+        chunks = [(work, work.chunk(part.start, part.stop)) for part in parts]
+
+        def join(_: list[Any]) -> Answers:
+            return shaped(work.finish(), call, single=single)
+
+        room = work.memory_bytes
+        return Job.of(
+            _steps(work.steps), chunks, rows=max(work.rows, 1), room=room, join=join, **common
+        )
+
+    # --- reservations ------------------------------------------------------------------------
+
+    def reserve(self, served: Served) -> None:
+        """Give a version executors of its own."""
+        self.pool.reserve(served.owner, served.reserved)
+
+    def release(self, served: Served) -> None:
+        """Take a version's executors back, once what they have accepted is done."""
+        if self._pool is not None:
+            self._pool.release(served.owner)
+
+    # --- the end -----------------------------------------------------------------------------
+
+    def stats(self) -> tuple[InlineStats, PoolStats | None]:
+        """What both engines did; None where no executor was ever needed."""
+        return self._inline.stats(), None if self._pool is None else self._pool.stats()
+
+    def close(self, *, drain: bool, timeout: float | None) -> bool:
+        """End the executors; whether they ended in time."""
+        with self._lock:
+            self._closed = True
+        return self._pool is None or self._pool.shutdown(drain=drain, timeout=timeout)

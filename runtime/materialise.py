@@ -1,0 +1,323 @@
+"""Sub-plan materialisation: what several plans compute from the same input is computed once.
+
+Versions whose programs begin alike form a group. Their common first part becomes a plan of its
+own, whose recent results are kept by the input's digest; the rest of each becomes another. That
+costs something: looking the input up, and what fusing across the cut would have saved. So it is
+tried for some calls, measured, and used only where it pays; from time to time it is tried again.
+
+    off ──► trial ──► on ──► (no gain any more) ──► off
+
+All of a group switch together, as what one has put there another one finds.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+import weakref
+from collections.abc import Mapping
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+import oven
+from flour.coerce import coerce
+from flour.errors import FlourError
+from flour.node import Node
+from flour.ops.source import Source
+from flour.reference import public
+from oven import Plan
+from oven.background import shared as background
+from runtime.recut import Cut, cut, digests
+from runtime.results import Results, freeze, key_of
+from runtime.served import SAMPLE, Served
+
+OFF, TRIAL, ON = "off", "trial", "on"
+#: Calls that take less have nothing to gain: looking an input up takes some 3 us.
+CANDIDATE_SECONDS = 20e-6
+TRIAL_CALLS = 96  # a quarter of them the ordinary way, to compare
+REVIEW_CALLS = 256
+REST_CALLS = 4096  # after a trial that failed; doubled each time
+MOST_REST = 1 << 20
+GAIN = 0.9  # of the ordinary time: less is not worth the memory
+
+
+@dataclass(frozen=True, slots=True)
+class GroupStats:
+    """What versions with a common first part made of it."""
+
+    members: tuple[str, ...]
+    mode: str
+    hits: int
+    misses: int
+    whole_seconds: float
+    prefix_seconds: float
+    suffix_seconds: float
+    """Of a call the ordinary way, of the common part, of the rest with the look-up."""
+
+    @property
+    def hit_rate(self) -> float:
+        """The share of look-ups that found something."""
+        return self.hits / max(1, self.hits + self.misses)
+
+
+class _Mean:
+    """A mean that follows: plain at first, then weighing new values by a sixteenth."""
+
+    __slots__ = ("count", "value")
+
+    def __init__(self) -> None:
+        self.value, self.count = 0.0, 0
+
+    def add(self, value: float) -> None:
+        self.count += 1
+        # An interruption is not a cost.
+        value = min(value, 4 * self.value) if self.count > 4 and self.value else value
+        self.value += (value - self.value) / min(self.count, 16)
+
+
+class Group:
+    """Versions that begin alike, and how that has worked out. Approximate under threads."""
+
+    def __init__(self, number: int, prefix: Plan) -> None:
+        self.number, self.prefix = number, prefix
+        self.members: dict[str, weakref.ref[Served]] = {}
+        self.mode = TRIAL
+        self.calls = self.hits = self.misses = 0
+        self._recent = [0, 0]  # hits and look-ups since the last review
+        self.whole, self.first, self.rest = _Mean(), _Mean(), _Mean()
+        self._pause = REST_CALLS
+
+    def next(self) -> bool:
+        """Whether the next call goes by the common part."""
+        self.calls += 1
+        calls = self.calls
+        if self.mode is ON:
+            if calls >= REVIEW_CALLS:
+                self._review()
+            return True
+        if self.mode is TRIAL:
+            if calls >= TRIAL_CALLS * max(1, len(self.members)) and self._recent[1]:
+                self._review()
+            return bool(calls & 3)
+        self.passed(0)
+        return False
+
+    def looked(self, *, hit: bool) -> None:
+        """Count a look-up."""
+        self.hits += hit
+        self.misses += not hit
+        self._recent[0] += hit
+        self._recent[1] += 1
+
+    def _review(self) -> None:
+        """Compare what calls take now with what they took the ordinary way."""
+        hits, looks = self._recent
+        if self.mode is TRIAL:  # nothing could be found at its beginning
+            hits = min(looks, round(hits * 1.25))
+        cost = self.rest.value + (1 - hits / looks) * self.first.value if looks else 0.0
+        if cost < GAIN * self.whole.value:
+            self._restart(ON)
+            self._pause = REST_CALLS
+        else:
+            self._restart(OFF)
+            self._pause = min(2 * self._pause, MOST_REST)
+
+    def _restart(self, mode: str) -> None:
+        self.mode, self.calls, self._recent = mode, 0, [0, 0]
+        self.route()
+
+    def route(self) -> None:
+        """Open the shortest way for members that share nothing now, shut it for the others."""
+        for reference in tuple(self.members.values()):
+            served = reference()
+            if served is not None:
+                served.open()
+
+    def passed(self, calls: int) -> None:
+        """So many calls of a member have gone the shortest way."""
+        self.calls += calls
+        if self.mode is OFF and self.calls >= self._pause:
+            self._restart(TRIAL)
+
+
+class Shared:
+    """A version as a member of a group: the group's first part, and its own rest."""
+
+    def __init__(self, group: Group, suffix: Plan, results: Results) -> None:
+        self.group, self._suffix, self._results = group, suffix, results
+        outputs = suffix.optimised.outputs.values()
+        self._passed_on = any(isinstance(item.op, Source) for item in outputs)
+
+    def run(self, plan: Plan, block: object) -> dict[str, Any]:
+        """Every output, the common part from memory where it is there."""
+        group = self.group
+        if not group.next():
+            if group.mode is not TRIAL:
+                return plan.run(block)
+            start = time.perf_counter()
+            answers = plan.run(block)
+            group.whole.add(time.perf_counter() - start)
+            return answers
+        start = time.perf_counter()
+        key = key_of(block)
+        if key is None or plan.suited(block) is not plan:
+            return plan.run(block)
+        values = self._results.get(group.number, key)
+        group.looked(hit=values is not None)
+        spent = 0.0
+        if values is None:
+            before = time.perf_counter()
+            values = self._first(block)
+            spent = time.perf_counter() - before
+            group.first.add(spent)
+            self._results.put(group.number, key, values)
+        answers = self._rest(*values)
+        group.rest.add(time.perf_counter() - start - spent)
+        return answers
+
+    def _first(self, block: object) -> tuple[Mapping[str, Any], int]:
+        columns, rows = coerce(self.group.prefix.inputs, block)
+        made = self.group.prefix.run_columns(columns, rows)
+        freeze(made)
+        return made, rows
+
+    def _rest(self, columns: Mapping[str, Any], rows: int) -> dict[str, Any]:
+        suffix = self._suffix
+        made = suffix.run_columns(columns, rows)
+        kinds = suffix.optimised.outputs
+        answers = {name: public(value, kinds[name].type) for name, value in made.items()}
+        if self._passed_on:  # callers may write to what they get
+            answers = {name: _own(value) for name, value in answers.items()}
+        return answers
+
+
+def _own(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {name: _own(column) for name, column in value.items()}
+    return np.array(value) if isinstance(value, np.ndarray) else value.copy()
+
+
+class Materialiser:
+    """Finds what registered versions have in common, and lets them share it."""
+
+    def __init__(self, budget: int) -> None:
+        self.results = Results(budget)
+        self._lock = threading.Lock()
+        self._nodes: dict[str, int] = {}  # in how many versions
+        self._members: dict[Served, list[str]] = {}
+        self._groups: dict[str, Group] = {}
+        self._numbers = 0
+        self._looked_at: dict[Served, int] = {}  # when, in registrations
+        self._registrations = 0
+        self._building: set[Future[None]] = set()
+
+    def join(self, served: Served, plan: Plan) -> None:
+        """A version was registered."""
+        if not self.results.budget:
+            return
+        found = digests(plan.flow)
+        with self._lock:
+            self._registrations += 1
+            self._members[served] = found
+            for digest in found:
+                self._nodes[digest] = self._nodes.get(digest, 0) + 1
+
+    def leave(self, served: Served) -> None:
+        """A version was unregistered: nobody else may share with it any more."""
+        with self._lock:
+            for digest in self._members.pop(served, ()):
+                self._nodes[digest] -= 1
+                if not self._nodes[digest]:
+                    del self._nodes[digest]
+        self.part(served)
+
+    def part(self, served: Served) -> None:
+        """A version leaves its group, because it goes or its plan is dropped for memory."""
+        with self._lock:
+            self._looked_at.pop(served, None)
+            one, served.shared = served.shared, None
+            if one is None:
+                return
+            group = one.group
+            group.members.pop(served.owner, None)
+            if group.members:
+                return
+            self._groups = {key: each for key, each in self._groups.items() if each is not group}
+        self.results.drop(group.number)
+
+    def consider(self, served: Served, seconds: float) -> None:
+        """One call in `SAMPLE` took so long; look, in the background, what it could share."""
+        one = served.shared
+        if one is not None:
+            one.group.passed(SAMPLE)
+            return
+        if seconds < CANDIDATE_SECONDS or self._looked_at.get(served) == self._registrations:
+            return
+        with self._lock:
+            plan = served.plan
+            known = served in self._members and served.shared is None
+            if plan is None or not known or self._looked_at.get(served) == self._registrations:
+                return
+            self._looked_at[served] = self._registrations
+        building = background().submit(self._build, served, plan)
+        self._building.add(building)
+        building.add_done_callback(self._building.discard)
+
+    def settle(self, timeout: float | None = None) -> None:
+        """Wait until nothing is being built; for tests and for whoever has just registered."""
+        for building in tuple(self._building):
+            building.result(timeout)
+
+    def _is_shared(self, item: Node) -> bool:
+        return self._nodes.get(item.digest, 0) > 1
+
+    def _build(self, served: Served, plan: Plan) -> None:
+        found = cut(plan.flow, self._is_shared)
+        if found is None:
+            return
+        try:
+            suffix = oven.bake(found.suffix, exact=plan.exact)
+            group = self._group(found, exact=plan.exact)
+        except FlourError:
+            return  # a part that cannot be baked alone: the plan goes on as it is
+        with self._lock:
+            if served not in self._members or served.plan is not plan:
+                return
+            group = self._groups.setdefault(self._key(found, exact=plan.exact), group)
+            group.members[served.owner] = weakref.ref(served)
+            served.shared = Shared(group, suffix, self.results)
+        group.route()
+
+    def _key(self, found: Cut, *, exact: bool) -> str:
+        return f"{found.key} {exact}"
+
+    def _group(self, found: Cut, *, exact: bool) -> Group:
+        key = self._key(found, exact=exact)
+        with self._lock:
+            known = self._groups.get(key)
+        if known is not None:
+            return known
+        prefix = oven.bake(found.prefix, exact=exact)
+        with self._lock:
+            self._numbers += 1
+            return self._groups.setdefault(key, Group(self._numbers, prefix))
+
+    def stats(self) -> tuple[GroupStats, ...]:
+        """What each group does."""
+        with self._lock:
+            groups = list(self._groups.values())
+            return tuple(
+                GroupStats(
+                    members=tuple(sorted(group.members)),
+                    mode=group.mode,
+                    hits=group.hits,
+                    misses=group.misses,
+                    whole_seconds=group.whole.value,
+                    prefix_seconds=group.first.value,
+                    suffix_seconds=group.rest.value,
+                )
+                for group in groups
+            )

@@ -1,0 +1,273 @@
+"""A memory budget: more plans are registered than fit, those in use are there.
+
+What is dropped is a plan with its tables and its maps of files; it stays registered, and the next
+request brings it back from its file: the one it was registered from, or one it is written to when
+it is dropped for the first time. Which one goes is decided by GreedyDual-Size: a plan is worth
+keeping for the seconds that loading it takes, for each byte it occupies, and its worth ages. Plans
+that executors work on are not dropped, and a call on its way keeps what it has taken.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+import weakref
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from heapq import heappop, heappush
+from pathlib import Path
+from shutil import rmtree
+from tempfile import mkdtemp
+
+import oven
+from flour.errors import FlourError
+from objectstore import MemoryStore, StoreError
+from oven import Plan
+from runtime.catalog import Catalog
+from runtime.errors import LostPlan
+from runtime.served import Served
+from scheduler import Histogram, Latency
+
+#: What a plan takes besides its parameters: objects, tables, code text. Measured: see
+#: docs/60-runtime.md.
+PLAN_BYTES = 24 << 10
+NODE_BYTES = 2 << 10
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryStats:
+    """What the budget made of the plans."""
+
+    budget: int | None
+    used: int
+    """Bytes of parameters, each once, and of plans in memory."""
+    resident: int
+    dropped: int
+    """Plans in memory now, and registered ones that are not."""
+    evictions: int
+    cold_hits: int
+    cold: Latency
+    """How long requests waited for their plan to come back, in seconds."""
+    unwritable: int
+    """Plans that could not be dropped, as they could not be written to a file."""
+
+
+class _Resident:
+    """A plan in memory: what it occupies, what it is worth."""
+
+    __slots__ = ("bytes", "parameters", "seconds", "seen", "served", "worth")
+
+    def __init__(self, served: Served, plan: Plan, seconds: float) -> None:
+        self.served: Served | None = served  # None once it has gone
+        self.seconds = seconds
+        self.parameters = {item.digest: item.nbytes for item in plan.parameters()}
+        nodes = len(plan.optimised.nodes()) + len(plan.flow.nodes())
+        self.bytes = PLAN_BYTES + NODE_BYTES * nodes
+        self.seen = served.inline.value + served.batch.value
+        self.worth = 0.0
+
+
+class Residency:
+    """Which plans are in memory."""
+
+    def __init__(self, budget: int | None, catalog: Catalog, spill: Path | None = None) -> None:
+        self.budget, self._catalog, self._spill = budget, catalog, spill
+        self._made_spill = False
+        #: Who else keeps something of a plan that is dropped.
+        self.on_drop: Callable[[Served], None] = lambda _: None
+        self._lock = threading.Lock()
+        self._residents: dict[Served, _Resident] = {}
+        self._heap: list[tuple[float, int, _Resident]] = []
+        self._pushes = 0
+        self._holders: dict[str, int] = {}
+        self._used = 0
+        self._age = 0.0
+        self._evictions = self._unwritable = self._spilled = 0
+        self._cold = Histogram()
+
+    # --- coming ------------------------------------------------------------------------------
+
+    def admit(self, served: Served, plan: Plan, seconds: float) -> None:
+        """A plan has come into memory; loading it takes so long."""
+        if self.budget is None:
+            return
+        with self._lock:
+            if not served.retired:
+                self._account(_Resident(served, plan, seconds))
+            self._shrink()
+
+    def _account(self, one: _Resident) -> None:
+        if one.served is None or one.served in self._residents:
+            return
+        self._residents[one.served] = one
+        self._used += one.bytes
+        for digest, nbytes in one.parameters.items():
+            holders = self._holders.get(digest, 0)
+            self._holders[digest] = holders + 1
+            self._used += 0 if holders else nbytes
+        self._push(one)
+
+    def _push(self, one: _Resident) -> None:
+        size = one.bytes + sum(
+            nbytes / self._holders[digest] for digest, nbytes in one.parameters.items()
+        )
+        one.worth = self._age + one.seconds / size
+        self._pushes += 1
+        heappush(self._heap, (one.worth, self._pushes, one))
+
+    def take(self, served: Served, *, pin: bool = False) -> Plan:
+        """The version's plan, brought back if it was dropped, and pinned if asked."""
+        found = served.plan
+        if found is not None and not pin:
+            return found
+        seconds = 0.0
+        with served.lock:
+            plan = served.plan
+            if plan is None:
+                start = time.perf_counter()
+                plan = self._load(served)
+                self._catalog.hold(served, plan)
+                served.plan = plan
+                served.open()
+                seconds = time.perf_counter() - start
+            served.pins += pin
+        if seconds:
+            self.admit(served, plan, seconds)
+            with self._lock:
+                self._cold.record(seconds)
+        return plan
+
+    def _load(self, served: Served) -> Plan:
+        path = served.path
+        store = self._catalog.store
+        try:
+            assert path is not None, "what was dropped was written before"
+            plan = oven.load(path, store=None if isinstance(store, MemoryStore) else store)
+        except (OSError, FlourError, StoreError) as problem:
+            raise LostPlan(
+                "a plan that was dropped for memory cannot be brought back",
+                where=str(path),
+                found=str(problem).splitlines()[0],
+                hint=f"register {served.name!r} again",
+            ) from problem
+        if plan.flow.digest != served.digest:
+            raise LostPlan(
+                "the file of a plan has become another program",
+                where=str(path),
+                found=repr(plan),
+                hint="register it as a new version; do not replace files of registered plans",
+            )
+        return plan
+
+    # --- going -------------------------------------------------------------------------------
+
+    def _shrink(self) -> None:
+        """Drop what is worth least until the rest is within the budget."""
+        assert self.budget is not None
+        busy: list[_Resident] = []
+        while self._used > self.budget and self._heap:
+            worth, _, one = heappop(self._heap)
+            served = one.served
+            if served is None:
+                continue
+            seen = served.inline.value + served.batch.value
+            if seen != one.seen:  # it was called since: it is worth its load again
+                one.seen = seen
+                self._push(one)
+            elif self._drop(served):
+                self._age = max(self._age, worth)
+                self._evictions += 1
+                self._remove(one)
+            else:
+                busy.append(one)
+        for one in busy:
+            self._push(one)
+
+    def _drop(self, served: Served) -> bool:
+        """Drop a plan unless it is in use or has no file; return whether it was."""
+        if not served.lock.acquire(blocking=False):
+            return False
+        try:
+            if served.pins or not self._on_file(served):
+                return False
+            served.drop()
+            self.on_drop(served)
+            if isinstance(self._catalog.store, MemoryStore):
+                self._catalog.let_go(served)
+            return True
+        finally:
+            served.lock.release()
+
+    def _on_file(self, served: Served) -> bool:
+        """Whether the plan can be had again; it is written to a file if there is none."""
+        if served.path is not None or served.plan is None:
+            return True
+        from oven.saved import save
+
+        try:
+            self._spilled += 1
+            path = self._directory() / f"{self._spilled}.pretzel"
+            save(served.plan, path, durable=False)
+        except (OSError, FlourError):
+            self._unwritable += 1
+            return False
+        served.path = path
+        # Requests that were accepted may still bring the plan back; nobody can after them.
+        weakref.finalize(served, _unlink, path).atexit = False
+        return True
+
+    def _directory(self) -> Path:
+        if self._spill is None:
+            self._spill, self._made_spill = Path(mkdtemp(prefix="pretzel-")), True
+        self._spill.mkdir(parents=True, exist_ok=True)
+        return self._spill
+
+    def _remove(self, one: _Resident) -> None:
+        assert one.served is not None, "it is removed once"
+        del self._residents[one.served]
+        one.served = None
+        self._used -= one.bytes
+        for digest, nbytes in one.parameters.items():
+            self._holders[digest] -= 1
+            if not self._holders[digest]:
+                del self._holders[digest]
+                self._used -= nbytes
+
+    def forget(self, served: Served) -> None:
+        """A version was unregistered."""
+        with self._lock:
+            one = self._residents.get(served)
+            if one is not None:
+                self._remove(one)
+
+    def close(self) -> None:
+        """Forget everything; remove the files that were written here."""
+        with self._lock:
+            self._residents.clear()
+            self._heap.clear()
+            self._holders.clear()
+            self._used = 0
+        if self._made_spill and self._spill is not None:
+            rmtree(self._spill, ignore_errors=True)
+
+    def stats(self, registered: int) -> MemoryStats:
+        """What the budget made of the plans."""
+        with self._lock:
+            resident = registered if self.budget is None else len(self._residents)
+            cold = self._cold.summary()
+            return MemoryStats(
+                budget=self.budget,
+                used=self._used,
+                resident=resident,
+                dropped=max(0, registered - resident),
+                evictions=self._evictions,
+                cold_hits=cold.count,
+                cold=cold,
+                unwritable=self._unwritable,
+            )
+
+
+def _unlink(path: Path) -> None:
+    with suppress(OSError):
+        path.unlink()

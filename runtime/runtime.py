@@ -1,0 +1,411 @@
+"""The runtime: many plans in one process, by name.
+
+with Runtime() as runtime:
+    runtime.register("fraud", plan)
+    runtime.predict("fraud", row)["probabilities"]
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterable, Iterator
+from concurrent.futures import Future
+from functools import partial
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+
+import oven
+from flour.flow import Flow
+from objectstore import MemoryStore, Store
+from oven import Plan
+from oven.door import Call as Door
+from runtime import batches
+from runtime.catalog import Catalog
+from runtime.choice import DIRECT_SECONDS, Call
+from runtime.endpoint import Endpoint, Endpoints
+from runtime.engines import Answers, Engines, shaped
+from runtime.errors import BadRegistration, RuntimeClosed
+from runtime.inputs import as_block, refuse_extra, row_count
+from runtime.materialise import Materialiser
+from runtime.memory import Residency
+from runtime.served import INLINE_SAMPLE, SAMPLE, Served
+from runtime.stats import RuntimeStats, explained, version_stats
+from scheduler import Decision, Engine, QueueRules, Settings
+
+#: What sub-plan materialisation may keep, unless told otherwise.
+RESULT_BYTES = 32 << 20
+_REST = SAMPLE - 1
+_ANY = Call()
+_NUMBERS = frozenset({float, int})
+
+
+def _is_short(data: Any, few: int) -> bool:
+    """Whether this is a row of numbers, or a block of few rows, for a plan that reads a vector."""
+    kind = type(data)
+    if kind is np.ndarray:
+        dimensions = data.ndim
+        return dimensions == 1 or (dimensions == 2 and len(data) <= few)
+    return (kind is list or kind is tuple) and bool(data) and type(data[0]) in _NUMBERS
+
+
+class Runtime:
+    """Registers plans as endpoints and answers requests on them, from any thread."""
+
+    def __init__(  # noqa: PLR0913 (each has a default)
+        self,
+        store: Store | None = None,
+        executors: int | None = None,
+        memory_budget: int | None = None,
+        *,
+        result_bytes: int = RESULT_BYTES,
+        spill: str | Path | None = None,
+        rules: QueueRules | None = None,
+        settings: Settings | None = None,
+        inline_limit: int | None = None,
+        owner: str = "",
+    ) -> None:
+        """Make a runtime; threads are started when they are first needed.
+
+        Parameters live in `store` (in this process, if none is given), under owners called
+        `owner` + "name@version". Plans beyond `memory_budget` bytes are dropped and brought back;
+        those that came from no file are written to the directory `spill`. `result_bytes` bounds
+        what is kept of common parts of plans. At most `inline_limit` callers compute at once on
+        their own threads, apart from single rows by the shortest way.
+        """
+        self._own_store = store is None
+        self.store = MemoryStore() if store is None else store
+        self._catalog = Catalog(self.store, owner)
+        self._endpoints = Endpoints()
+        self._routes = self._endpoints.routes
+        self._engines = Engines(
+            executors, rules=rules, settings=settings, inline_limit=inline_limit
+        )
+        self._memory = Residency(memory_budget, self._catalog, Path(spill) if spill else None)
+        self._materialiser = Materialiser(result_bytes)
+        self._memory.on_drop = self._materialiser.part
+        self._closed = False
+
+    # --- registering -------------------------------------------------------------------------
+
+    def register(
+        self,
+        name: str,
+        source: Plan | Flow | str | Path,
+        version: str | int | None = None,
+        *,
+        reserve: bool | int = False,
+        activate: bool = True,
+        exact: bool = False,
+        background: bool = False,
+    ) -> str:
+        """Serve a plan, a program or the file of a plan; the version it got.
+
+        It answers the endpoint's requests from now on, or with `activate=False` only those that
+        name its version, until `switch`. `reserve` gives it as many executors of its own. `exact`
+        and `background` are those of `oven.bake`, for a program.
+        """
+        self._check_open()
+        self._catalog.sweep()
+        number = self._endpoints.next_version(name) if version is None else str(version)
+        self._endpoints.check(name, number)
+        start = time.perf_counter()
+        plan, path = self._plan(source, exact=exact, background=background)
+        served = Served(name, number, plan, reserved=int(reserve))
+        served.path = path
+        self._endpoints.claim(served)
+        try:
+            self._admit(served, plan)
+        except BaseException:
+            self._endpoints.disclaim(served)
+            raise
+        self._endpoints.add(served, activate=activate)
+        self._memory.admit(served, plan, max(time.perf_counter() - start, 1e-3))
+        return number
+
+    def _plan(self, source: object, *, exact: bool, background: bool) -> tuple[Plan, Path | None]:
+        match source:
+            case Plan():
+                return source, None
+            case Flow():
+                return oven.bake(source, exact=exact, background=background), None
+            case str() | Path():
+                store = None if isinstance(self.store, MemoryStore) else self.store
+                path = Path(source).absolute()
+                return oven.load(path, store=store, background=background), path
+        raise BadRegistration(
+            "this is no plan, program or file of a plan",
+            found=type(source).__name__,
+            hint="an estimator is imported first: flour.from_sklearn(estimator)",
+        )
+
+    def _admit(self, served: Served, plan: Plan) -> None:
+        self._catalog.admit(served, plan)
+        if served.reserved:
+            self._engines.reserve(served)
+        served.open()
+        self._materialiser.join(served, plan)
+
+    def unregister(self, name: str, version: str | int | None = None) -> None:
+        """Take out a version, or the endpoint with all its versions.
+
+        Requests that were accepted get their answers; nothing is waited for.
+        """
+        self._check_open()
+        for served in self._endpoints.remove(name, None if version is None else str(version)):
+            self._retire(served)
+        self._catalog.sweep()
+
+    def _retire(self, served: Served) -> None:
+        served.retired = True
+        if served.reserved:
+            self._engines.release(served)
+        self._materialiser.leave(served)
+        self._memory.forget(served)
+        self._engines.forget(served)
+
+    def switch(self, name: str, version: str | int) -> None:
+        """Let another version answer the endpoint's requests, from the next one on."""
+        self._check_open()
+        self._endpoints.switch(name, str(version))
+
+    def endpoints(self) -> tuple[Endpoint, ...]:
+        """Every endpoint with its versions."""
+        return self._endpoints.list()
+
+    # --- answering ---------------------------------------------------------------------------
+
+    def predict(
+        self,
+        name: str,
+        data: Any,
+        *,
+        outputs: str | Iterable[str] | None = None,
+        timeout: float | None = None,
+        priority: int | None = None,
+        engine: str | None = None,
+    ) -> Answers:
+        """The outputs by name: arrays for a block of rows, values for a single row.
+
+        `name` is an endpoint, or "endpoint@version". `outputs` picks some; after `timeout`
+        seconds a call that waits is given up with DeadlineExceeded; a higher `priority` goes
+        first among what waits for executors; `engine` is "inline" or "batch", just this once.
+        """
+        served = self._routes.get(name)
+        call = None if served is None else served.call
+        if call is None or served is None:
+            served = self._find(name)
+        elif outputs is None and timeout is None and priority is None and engine is None:
+            if served.vector and _is_short(data, served.few):
+                if served.tick() & _REST:
+                    return dict(zip(served.outputs, call(data)))  # noqa: B905 (costs as much)
+                return self._timed(served, call, data)
+            return self._answer(served, data, _ANY)
+        return self._answer(served, data, Call.of(served, outputs, timeout, priority, engine))
+
+    def _timed(self, served: Served, call: Door, data: Any) -> Answers:
+        """A call by the shortest way, with a look at the clock and at what is due."""
+        start = time.perf_counter()
+        answers = dict(zip(served.outputs, call(data), strict=True))
+        rows = len(data) if isinstance(data, np.ndarray) and data.ndim == 2 else 1
+        self._look(served, time.perf_counter() - start, rows)
+        return answers
+
+    def submit(
+        self,
+        name: str,
+        data: Any,
+        *,
+        outputs: str | Iterable[str] | None = None,
+        timeout: float | None = None,
+        priority: int | None = None,
+        engine: str | None = None,
+    ) -> Future[Answers]:
+        """A future for what `predict` would answer; this call waits for nothing.
+
+        What is over at once has been done when it returns. Data that the plan cannot take, and a
+        full queue, are errors of this call.
+        """
+        served = self._find(name)
+        call = Call.of(served, outputs, timeout, priority, engine, blocking=False)
+        block, single, decision = self._decided(served, data, call)
+        if decision.engine is Engine.BATCH:
+            return self._submit(served, block, decision, call, single=single)
+        made: Future[Answers] = Future()
+        try:
+            made.set_result(self._inline(served, block, call, single=single))
+        except Exception as error:  # noqa: BLE001 (it is the future's)
+            made.set_exception(error)
+        return made
+
+    async def apredict(
+        self,
+        name: str,
+        data: Any,
+        *,
+        outputs: str | Iterable[str] | None = None,
+        timeout: float | None = None,  # noqa: ASYNC109 (a deadline for the executors)
+        priority: int | None = None,
+        engine: str | None = None,
+    ) -> Answers:
+        """What `predict` answers, for event loops: they are held up for some microseconds only.
+
+        Cancelling the task gives the call up.
+        """
+        served = self._find(name)
+        call = Call.of(served, outputs, timeout, priority, engine, blocking=False)
+        if served.plan is None:
+            await asyncio.to_thread(self._memory.take, served)
+        block, single, decision = self._decided(served, data, call)
+        if decision.engine is Engine.INLINE:
+            return self._inline(served, block, call, single=single)
+        return await asyncio.wrap_future(self._submit(served, block, decision, call, single=single))
+
+    def predict_batch(
+        self,
+        name: str,
+        blocks: Iterable[Any],
+        *,
+        outputs: str | Iterable[str] | None = None,
+        priority: int | None = None,
+        ahead: int | None = None,
+    ) -> Iterator[Answers]:
+        """The answers for blocks of rows, one by one and in order, by the executors.
+
+        For data larger than memory: at most `ahead` blocks (two for each executor) are on their
+        way, and a version that is switched or unregistered meanwhile answers to the end.
+        """
+        served = self._find(name)
+        call = Call.of(served, outputs, None, priority, Engine.BATCH.value)
+
+        def submit(data: Any) -> Future[Answers]:
+            block, single, decision = self._decided(served, data, call)
+            return self._submit(served, block, decision, call, single=single)
+
+        return batches.answers(submit, blocks, ahead or 2 * self._engines.executors)
+
+    # --- the way of a call -------------------------------------------------------------------
+
+    def _find(self, name: str) -> Served:
+        self._check_open()
+        if self._catalog.departed:
+            self._catalog.sweep()
+        return self._endpoints.find(name)
+
+    def _answer(self, served: Served, data: Any, call: Call) -> Answers:
+        if call is _ANY and served.call is not None:
+            block, single = as_block(served.inputs, data)
+            if single:  # there is nothing to decide
+                refuse_extra(served.inputs, block)
+                return self._inline(served, block, call, single=True)
+        block, single, decision = self._decided(served, data, call)
+        if decision.engine is Engine.INLINE:
+            return self._inline(served, block, call, single=single)
+        return self._submit(served, block, decision, call, single=single).result()
+
+    def _decided(self, served: Served, data: Any, call: Call) -> tuple[Any, bool, Decision]:
+        block, single = as_block(served.inputs, data)
+        refuse_extra(served.inputs, block)
+        rows = 1 if single else row_count(block)
+        return block, single, self._engines.choose(served, call, rows)
+
+    def _submit(
+        self, served: Served, block: Any, decision: Decision, call: Call, *, single: bool
+    ) -> Future[Answers]:
+        plan = self._memory.take(served, pin=True)
+        return self._engines.submit(
+            served, plan, block, decision, call, single=single, done=served.unpin
+        )
+
+    def _inline(self, served: Served, block: Any, call: Call, *, single: bool) -> Answers:
+        plan, shared = self._memory.take(served), served.shared
+        run = plan.run if shared is None else partial(shared.run, plan)
+        rows = 1 if single else max(row_count(block), 1)
+        deadline = None if call.timeout is None else time.monotonic() + call.timeout
+        start = time.perf_counter()
+        answers = self._engines.inline(run, block, rows, deadline)
+        if not served.tick() & (INLINE_SAMPLE - 1):
+            self._look(served, time.perf_counter() - start, rows)
+        return shaped(answers, call, single=single)
+
+    def _look(self, served: Served, seconds: float, rows: int) -> None:
+        """Now and then: learn what a call takes, and do what is due."""
+        self._engines.observe(served, rows, seconds)
+        if self._catalog.departed:
+            self._catalog.sweep()
+        self._materialiser.consider(served, seconds)
+        if rows == 1:
+            served.direct = seconds < DIRECT_SECONDS
+        if served.direct is not (served.call is not None):
+            served.open()
+
+    # --- looking ------------------------------------------------------------------------------
+
+    def stats(self) -> RuntimeStats:
+        """What was done so far, and what is there now."""
+        every = self._endpoints.all()
+        inline, batch = self._engines.stats()
+        return RuntimeStats(
+            versions=tuple(
+                version_stats(
+                    served, self._engines, in_service=self._routes.get(served.name) is served
+                )
+                for served in every
+            ),
+            inline=inline,
+            batch=batch,
+            catalog=self._catalog.stats(),
+            memory=self._memory.stats(len(every)),
+            groups=self._materialiser.stats(),
+            result_bytes=self._materialiser.results.used,
+        )
+
+    def explain(
+        self, name: str, rows: int = 1, *, timeout: float | None = None, blocking: bool = True
+    ) -> str:
+        """Which engine a call with this many rows would go to now, and why, in words."""
+        served = self._find(name)
+        call = Call.of(served, timeout=timeout, blocking=blocking)
+        return explained(served, self._engines.choose(served, call, rows, note=False), rows)
+
+    # --- the end ------------------------------------------------------------------------------
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise RuntimeClosed("this runtime was closed", hint="it takes no more calls")
+
+    def close(self, *, drain: bool = True, timeout: float | None = None) -> bool:
+        """Take no more calls, and end; whether the executors ended in time.
+
+        With `drain`, what was accepted is answered first, for up to `timeout` seconds; without,
+        or after that, it is cancelled. Either way every future is resolved.
+        """
+        if self._closed:
+            return True
+        self._closed = True
+        gone = self._endpoints.clear()
+        ended = self._engines.close(drain=drain, timeout=timeout)
+        for served in gone:
+            self._materialiser.leave(served)
+        self._memory.close()
+        self._catalog.close()
+        if self._own_store:
+            self.store.close()
+        return ended
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close(drain=error is None)
+
+    def __repr__(self) -> str:
+        return f"Runtime({len(self._endpoints.list())} endpoints)"

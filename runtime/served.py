@@ -1,0 +1,109 @@
+"""One version of an endpoint: its plan, the way in, and what is counted of it."""
+
+from __future__ import annotations
+
+import threading
+from itertools import count
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from flour.types import Record, Type, Vector
+from oven import Plan
+
+if TYPE_CHECKING:
+    from oven.door import Call
+    from runtime.materialise import Shared
+    from scheduler import Decision
+
+#: One call in so many by the shortest way is timed, and one in so many others; powers of two.
+SAMPLE = 64
+INLINE_SAMPLE = 8
+#: Blocks that make native code touch less than this take some 20 us and go in like single rows.
+FEW_BYTES = 1 << 20
+
+
+class Counter:
+    """Counts from any number of threads without a lock: `next` on it is one step of C code."""
+
+    __slots__ = ("_count", "tick")
+
+    def __init__(self) -> None:
+        self._count = count()
+        self.tick = self._count.__next__
+
+    @property
+    def value(self) -> int:
+        """How often `tick` was called."""
+        return int(repr(self._count)[6:-1])  # "count(12)": looking must not count
+
+
+class Served:
+    """A registered version. Calls hold on to what they have taken from it, and take it once."""
+
+    __slots__ = (
+        *("__weakref__", "batch", "call", "decision", "digest", "direct", "door", "few"),
+        *("inline", "inputs", "lock", "name", "outputs", "owner", "path", "pins", "plan"),
+        *("reserved", "retired", "row_work", "shared", "tick", "vector", "version"),
+    )
+
+    def __init__(self, name: str, version: str, plan: Plan, *, reserved: int = 0) -> None:
+        self.name, self.version = name, version
+        #: The name parameters, costs and executors are accounted under.
+        self.owner = f"{name}@{version}"
+        self.inputs: dict[str, Type] = plan.inputs
+        self.outputs = tuple(plan.outputs)
+        self.digest = plan.flow.digest
+        #: Where the plan can be had again: the file it came from, or one it was written to.
+        self.path: Path | None = None
+        self.plan: Plan | None = plan  # None while it is dropped for memory
+        self.door: Call | None = None
+        self.call: Call | None = None  # the door, while single rows may take the shortest way
+        self.reserved = reserved
+        self.shared: Shared | None = None  # what it has in common with others, worth keeping
+        #: Whether single rows may go in by the shortest way: measured, they are over at once.
+        self.direct = True
+        self.few = 0  # blocks of up to so many rows may, too
+        self.row_work: int | None = None  # bytes that a row touches, where that is known
+        self.retired = False  # whether it was unregistered
+        kinds = list(self.inputs.values())
+        self.vector = len(kinds) == 1 and isinstance(kinds[0], Vector | Record)
+        self.lock = threading.RLock()  # while the plan comes or goes, and for `pins`
+        self.pins = 0  # calls by executors that are on their way
+        self.inline, self.batch = Counter(), Counter()
+        self.tick = self.inline.tick
+        self.decision: Decision | None = None  # the last one
+
+    def open(self) -> None:
+        """Let single rows in by the shortest way, where nothing speaks against it."""
+        with self.lock:
+            self._open(self.plan)
+
+    def _open(self, plan: Plan | None) -> None:
+        shared = self.shared
+        sharing = shared is not None and shared.group.mode != "off"
+        if plan is None or sharing or self.reserved or not self.direct or not plan.ready:
+            self.call = None
+            return
+        if self.door is None:
+            self.door, self.row_work = plan.door(), plan.row_work
+            if self.row_work is not None and self.vector:
+                self.few = FEW_BYTES // max(self.row_work, 1)
+        self.call = self.door
+
+    def drop(self) -> None:
+        """Let the plan go; calls on their way keep what they have taken."""
+        with self.lock:
+            self.call = self.door = self.plan = None
+
+    def pin(self) -> None:
+        """A call needs the plan until it says otherwise."""
+        with self.lock:
+            self.pins += 1
+
+    def unpin(self) -> None:
+        """A call that pinned the plan is over."""
+        with self.lock:
+            self.pins -= 1
+
+    def __repr__(self) -> str:
+        return f"Served({self.owner})"
