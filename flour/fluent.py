@@ -277,7 +277,7 @@ class Fluent(Numbers):
         """The numbers of the `count` smallest columns, ascending: of equals the first, NaN last."""
         return self._apply("Nearest", (), count=count)
 
-    def one_hot(self, starts: ArrayLike, dtype: str = "float64") -> Flow:
+    def one_hot_codes(self, starts: ArrayLike, dtype: str = "float64") -> Flow:
         """A one in the column of each code, zeros elsewhere (sparse); none for a code out of range.
 
         Code c of input column j is output column starts[j] + c, up to starts[j + 1].

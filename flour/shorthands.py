@@ -13,6 +13,7 @@ from flour.provenance import here
 
 if TYPE_CHECKING:
     from flour.flow import Flow
+    from flour.types import Type
 
 
 class Shorthands(Fluent):
@@ -20,9 +21,40 @@ class Shorthands(Fluent):
 
     __slots__ = ()
 
+    if TYPE_CHECKING:
+
+        @property
+        def type(self) -> Type:
+            """What the one output of the flow is."""
+
     def scale(self, mean: ArrayLike, deviation: ArrayLike) -> Flow:
         """(x - mean) / deviation, column by column."""
         return self.as_float().subtract(mean).divide(deviation)
+
+    def ordinal(self, categories: Sequence[Any], *, unknown: int = -1) -> Flow:
+        """The place of each value among the categories; `unknown` for one that is not there.
+
+        Of a vector, `categories` is a list of lists: one for each column.
+        """
+        runs = _runs(self.type, categories)
+        starts = np.cumsum([0, *map(len, runs)])
+        none = np.full(len(runs), unknown)
+        if getattr(self.type, "dtype", "") == "string":
+            codes = np.concatenate([np.arange(len(run)) for run in runs])
+            texts = [str(value) for run in runs for value in run]
+            return self.categorise_text(texts, codes, starts, none, none, none)
+        order = [np.argsort(run, kind="stable") for run in runs]
+        values = np.concatenate([np.asarray(r)[o] for r, o in zip(runs, order, strict=True)])
+        return self.categorise(values, np.concatenate(order), starts, none, none)
+
+    def one_hot(self, categories: Sequence[Any]) -> Flow:
+        """A column for each category (of each column), with a one where the value is that one."""
+        from flour.types import Vector
+
+        codes = self.ordinal(categories)
+        runs = _runs(self.type, categories)
+        codes = codes if isinstance(codes.type, Vector) else codes.as_vector()
+        return codes.one_hot_codes(np.cumsum([0, *map(len, runs)]))
 
     def linear_regressor(self, weights: ArrayLike, bias: ArrayLike = 0.0) -> Flow:
         """A program that answers `value`: weights times x plus bias, one number or several."""
@@ -75,6 +107,13 @@ class Shorthands(Fluent):
             return scores.arg_max().take(classes), scores
         single = scores.element(0)
         return single.greater([0.0]).cast("int64").take(classes), single
+
+
+def _runs(kind: Any, categories: Sequence[Any]) -> list[Sequence[Any]]:
+    """The categories of each column; one value per row has one list of them."""
+    from flour.types import Vector
+
+    return list(categories) if isinstance(kind, Vector) else [categories]
 
 
 def _rows(weights: ArrayLike, bias: ArrayLike) -> tuple[NDArray[Any], NDArray[Any]]:

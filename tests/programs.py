@@ -9,6 +9,7 @@ import random
 from collections.abc import Callable
 
 import numpy as np
+from numpy.typing import NDArray
 
 from flour.flow import Flow, outputs, source
 from flour.types import Vector
@@ -53,17 +54,18 @@ class Program:
         self.read.add(chosen)
         return chosen
 
-    def normal(self, *shape: int) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
+    def normal(self, *shape: int) -> NDArray[np.float64]:
         """Numbers of both signs."""
         return self.rng.normal(size=shape).astype(self.dtype)
 
-    def positive(self, *shape: int) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
+    def positive(self, *shape: int) -> NDArray[np.float64]:
         """Numbers that can be divided by."""
         return self.rng.uniform(0.5, 2.0, size=shape).astype(self.dtype)
 
-    def weights(self, outs: int, x: Flow) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
+    def weights(self, outs: int, x: Flow) -> NDArray[np.float64]:
         """Weights for a vector, scaled so that sums stay small."""
-        return self.normal(outs, width(x)) / np.sqrt(width(x)).astype(self.dtype)
+        made: NDArray[np.float64] = self.normal(outs, width(x)) / np.sqrt(width(x))
+        return made.astype(self.dtype)
 
 
 def width(flow: Flow) -> int:
@@ -127,15 +129,21 @@ def _beside(p: Program, x: Flow) -> Flow:
 
 
 def _picked(p: Program, x: Flow) -> Flow:
-    return x.select(p.rng.permutation(width(x))[: max(2, width(x) // 2)])
+    ready = p.shape.choice([x, _scaled(p, x), x.concat(x.clip([-1.0], [1.0]))])
+    return ready.select(p.rng.permutation(width(ready))[: max(2, width(x) // 2)])
 
 
-def _shares(p: Program, x: Flow) -> Flow | None:
+def _shares(_: Program, x: Flow) -> Flow | None:
     return x.softmax() if width(x) > 1 else None
 
 
 def _normalised(p: Program, x: Flow) -> Flow:
     return x / x.norm(p.shape.choice(["l1", "l2", "max"])).add(p.positive(1))
+
+
+def _branches(p: Program, x: Flow) -> Flow:
+    both = _normalised(p, x).concat(p._pick(_is_vector))
+    return both.linear(p.weights(1, both), p.normal(1))
 
 
 def _reduced(p: Program, x: Flow) -> Flow:
@@ -147,7 +155,7 @@ def _added(p: Program, x: Flow) -> Flow | None:
     other = p._pick(_is_vector)
     if width(other) != width(x):
         other = other.select(np.arange(width(x)) % width(other))
-    return p.shape.choice([lambda: x + other, lambda: other + x, lambda: x * other])()
+    return p.shape.choice([x + other, other + x, x * other])
 
 
 def _compared(p: Program, x: Flow) -> Flow | None:
@@ -169,7 +177,7 @@ def _label(p: Program, x: Flow) -> Flow | None:
 def _encoded(p: Program, x: Flow) -> Flow:
     codes = source("code", Vector(2, "int64"))
     starts = np.array([0, 20, 45])
-    hot = codes.one_hot(starts, dtype=p.dtype)
+    hot = codes.one_hot_codes(starts, dtype=p.dtype)
     made = hot.to_dense() if p.shape.random() < 0.5 else hot
     if p.shape.random() < 0.5:
         return made
@@ -180,12 +188,11 @@ def _encoded(p: Program, x: Flow) -> Flow:
 
 STEPS: tuple[Callable[[Program, Flow], Flow | None], ...] = (
     *(_scaled, _affine, _chained, _curve, _clipped, _one_sum, _sums, _projected, _sparse_weights),
-    *(_beside, _picked, _shares, _normalised, _reduced, _added, _compared, _label, _encoded),
+    *(_beside, _picked, _picked, _shares, _normalised, _reduced, _branches, _added, _compared),
+    *(_label, _encoded),
 )
 
 
 def random_program(shape: int, numbers: int) -> Flow:
     """The program of this shape with these numbers."""
     return Program(shape, numbers).write()
-
-

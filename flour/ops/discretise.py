@@ -77,5 +77,5 @@ def _k_bins(fit: Any, x: Flow, to: Importer) -> Flow:
     if fit.encode == "ordinal":
         return places.cast_like(x)
     columns = np.cumsum([0, *fit.n_bins_]).astype(np.int64)
-    made = places.one_hot(columns).cast_like(x)
+    made = places.one_hot_codes(columns).cast_like(x)
     return made if fit.encode == "onehot" else made.to_dense()

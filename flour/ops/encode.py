@@ -35,6 +35,7 @@ class OneHot(Op):
     Code c of input column j is output column starts[j] + c, up to starts[j + 1].
     """
 
+    method = "one_hot_codes"  # one_hot([...]) of categories is a shorthand
     starts: Array
     dtype: str = "float64"
     arity = Arity.ONE_TO_MANY
@@ -135,7 +136,7 @@ def _one_hot_encoder(fit: Any, x: Flow, to: Importer) -> Flow:
     ]
     starts = np.cumsum([0, *fit._n_features_outs]).astype(np.int64)
     codes = codes_of(x, fit.categories_, columns, to, strict=strict)
-    made = codes.one_hot(starts, dtype=dtype_name(fit.dtype))
+    made = codes.one_hot_codes(starts, dtype=dtype_name(fit.dtype))
     return made if fit.sparse_output else made.to_dense()
 
 

@@ -58,16 +58,36 @@ def _mixture(fit: Any, x: Flow, to: Importer) -> dict[str, Flow]:
 
 @adapts("sklearn.mixture.BayesianGaussianMixture")
 def _bayesian_mixture(fit: Any, x: Flow, to: Importer) -> dict[str, Flow]:
-    from scipy.special import digamma
-
     width = fit.means_.shape[1]
     spread = 0.5 * (fit.degrees_of_freedom_ - np.arange(0, width)[:, None])
-    log_lambda = width * np.log(2.0) + np.sum(digamma(spread), 0)
+    log_lambda = width * np.log(2.0) + np.sum(_digamma(spread), 0)
     logs = _densities(fit, x, to)
     logs = logs.subtract(0.5 * width * np.log(fit.degrees_of_freedom_))
     logs = logs.add(0.5 * (log_lambda - width / fit.mean_precision_))
     # What the weights are expected to be is a function of fitted numbers alone.
     return _shares(logs.add(fit._estimate_log_weights()))
+
+
+def _digamma(x: Any) -> Any:
+    """The logarithmic derivative of the gamma function for positive numbers, to the last bits.
+
+    Numbers are moved up to 12 by the recurrence, where eight terms of the asymptotic series are
+    enough for float64.
+    """
+    x = np.asarray(x, np.float64)
+    below = np.zeros_like(x)
+    while np.any(low := x < 12.0):
+        below = np.where(low, below - 1.0 / x, below)
+        x = np.where(low, x + 1.0, x)
+    square = 1.0 / (x * x)
+    series = np.zeros_like(x)
+    for term in reversed(_BERNOULLI):
+        series = square * (term + series)
+    return below + np.log(x) - 0.5 / x - series
+
+
+#: B(2k) / 2k, the coefficients of that series.
+_BERNOULLI = (1 / 12, -1 / 120, 1 / 252, -1 / 240, 5 / 660, -691 / 32760, 1 / 12, -3617 / 8160)
 
 
 def _shares(logs: Flow) -> dict[str, Flow]:

@@ -196,3 +196,19 @@ def test_tokens_may_be_an_input() -> None:
     assert program.reference([["a", "b", "a"], []])["output"].toarray().tolist() == [[1, 2], [0, 0]]
     with pytest.raises(WrongDtype):
         program.reference(["a b a"])
+
+
+def test_categories_are_encoded_in_one_word() -> None:
+    city = flour.category("city")
+    rows = np.array(["Graz", "Bonn", "Oslo"], object)
+    for program, expected in (
+        (city.ordinal(["Oslo", "Graz"]), [1, -1, 0]),
+        (city.one_hot(["Oslo", "Graz"]), [[0, 1], [0, 0], [1, 0]]),
+    ):
+        for made in (program.reference(rows), program.plan().run(rows)):
+            answer = made["output"]
+            got = answer.toarray() if hasattr(answer, "toarray") else answer
+            assert np.asarray(got).tolist() == expected
+    sizes = flour.vector("sizes", 2).one_hot([[3, 1], [0, 5, 2]])
+    made = sizes.plan().run(np.array([[1.0, 2.0], [3.0, 9.0]]))["output"]
+    assert made.toarray().tolist() == [[0, 1, 0, 0, 1], [1, 0, 0, 0, 0]]

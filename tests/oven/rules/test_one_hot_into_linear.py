@@ -17,7 +17,7 @@ WEIGHTS = rng.normal(size=(1, 60))
 
 def hot(dtype: str = "float64") -> Flow:
     """Three columns of codes (drawn from 0 to 49, so some are out of range) as 60 columns."""
-    return vector(3, "int64").one_hot(STARTS, dtype=dtype)
+    return vector(3, "int64").one_hot_codes(STARTS, dtype=dtype)
 
 
 def example() -> Flow:
