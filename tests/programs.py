@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flour.flow import Flow, outputs, source
+from flour.ops.encode import OneHot
 from flour.types import Vector
 
 MOST_STEPS = 9
@@ -163,7 +164,8 @@ def _compared(p: Program, x: Flow) -> Flow | None:
     if p.dtype == "float32":
         return None
     method = p.shape.choice(["greater", "less", "less_equal", "greater_equal"])
-    made: Flow = getattr(x, method)(p.normal(width(x)))
+    ready = p.shape.choice([x, _scaled(p, x)])
+    made: Flow = getattr(ready, method)(p.normal(width(x)))
     return made.cast(p.dtype)
 
 
@@ -177,7 +179,7 @@ def _label(p: Program, x: Flow) -> Flow | None:
 def _encoded(p: Program, x: Flow) -> Flow:
     codes = source("code", Vector(2, "int64"))
     starts = np.array([0, 20, 45])
-    hot = codes.one_hot_codes(starts, dtype=p.dtype)
+    hot = OneHot(starts, p.dtype)(codes)
     made = hot.to_dense() if p.shape.random() < 0.5 else hot
     if p.shape.random() < 0.5:
         return made

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from flour.flow import Flow, outputs
+from flour.ops.encode import OneHot
 from tests.rewrites import assert_declines, assert_fires, vector
 
 pytestmark = pytest.mark.rules
@@ -17,7 +18,7 @@ WEIGHTS = rng.normal(size=(1, 60))
 
 def hot(dtype: str = "float64") -> Flow:
     """Three columns of codes (drawn from 0 to 49, so some are out of range) as 60 columns."""
-    return vector(3, "int64").one_hot_codes(STARTS, dtype=dtype)
+    return OneHot(STARTS, dtype)(vector(3, "int64"))
 
 
 def example() -> Flow:
