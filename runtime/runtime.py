@@ -155,17 +155,17 @@ class Runtime:
         Requests that were accepted get their answers; nothing is waited for.
         """
         self._check_open()
-        for served in self._endpoints.remove(name, None if version is None else str(version)):
-            self._retire(served)
+        self._retire(self._endpoints.remove(name, None if version is None else str(version)))
         self._catalog.sweep()
 
-    def _retire(self, served: Served) -> None:
-        served.retired = True
-        if served.reserved:
-            self._engines.release(served)
-        self._materialiser.leave(served)
-        self._memory.forget(served)
-        self._engines.forget(served)
+    def _retire(self, gone: list[Served]) -> None:
+        for served in gone:
+            served.retired = True
+            if served.reserved:
+                self._engines.release(served)
+            self._materialiser.leave(served)
+            self._memory.forget(served)
+            self._engines.forget(served)
 
     def switch(self, name: str, version: str | int) -> None:
         """Let another version answer the endpoint's requests, from the next one on."""

@@ -1,0 +1,51 @@
+"""A plan that waits until a test lets it go."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from oven import Plan
+from oven.execution import Execution
+from tests.runtime.plans import shift
+
+
+class Hold:
+    """Makes plans whose work by executors does not end before `go`."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._started, self._go = threading.Event(), threading.Event()
+        self._plans: set[int] = set()
+        whole = Execution.step
+
+        def step(work: Execution, number: int, chunk: Any, memory: object = None) -> None:
+            if id(work._plan) in self._plans:
+                self._started.set()
+                assert self._go.wait(60)
+            whole(work, number, chunk, memory)
+
+        monkeypatch.setattr(Execution, "step", step)
+
+    def plan(self) -> Plan:
+        """A plan of its own kind: answers are moved by 9."""
+        made = shift(9.0)
+        self._plans.add(id(made))
+        return made
+
+    def wait(self) -> None:
+        """Wait until an executor is at work."""
+        assert self._started.wait(60)
+
+    def go(self) -> None:
+        """Let everybody go on."""
+        self._go.set()
+
+
+@pytest.fixture
+def hold(monkeypatch: pytest.MonkeyPatch) -> Iterator[Hold]:
+    made = Hold(monkeypatch)
+    yield made
+    made.go()
