@@ -19,7 +19,7 @@ def input_type(estimator: Any, sample: Any = None) -> Type:
     if takes_text(estimator):
         return Text()
     names = getattr(estimator, "feature_names_in_", None)
-    width = len(names) if names is not None else getattr(estimator, "n_features_in_", None)
+    width = len(names) if names is not None else _own_width(estimator)
     if width is None:
         width = next((w for w in map(_own_width, _leaves(estimator)) if w is not None), None)
     if width is None:
@@ -122,7 +122,13 @@ def _leaves(estimator: Any) -> Iterable[Any]:
 
 
 def _own_width(estimator: Any) -> int | None:
-    return getattr(estimator, "n_features_in_", None)
+    """How many columns an estimator was fitted on, from whatever it remembers."""
+    if hasattr(estimator, "n_features_in_"):
+        return int(estimator.n_features_in_)
+    if type(estimator).__name__ == "IsotonicRegression":
+        return 1
+    known = getattr(estimator, "X_train_", None)  # Gaussian processes
+    return int(known.shape[1]) if hasattr(known, "shape") and len(known.shape) == 2 else None
 
 
 # --- from a sample ------------------------------------------------------------------------------

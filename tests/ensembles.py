@@ -9,6 +9,9 @@ import numpy as np
 from flour.ops.trees import TreeLeaves, Trees
 
 
+FLAGS = ("strict", "narrow", "zeros", "divisor", "dtype", "signed")
+
+
 def nodes(
     seed: int,
     *,
