@@ -32,6 +32,10 @@ def as_column(values: Any) -> NDArray[Any]:
     """One column as an array; nullable and categorical columns become plain values."""
     if isinstance(values, np.ndarray):
         return values
+    kind = getattr(values, "type", None)
+    if hasattr(kind, "index_type"):
+        # Arrow's dictionary columns lose their missing values on the way to numpy.
+        values = values.cast(kind.value_type)
     dtype = str(getattr(values, "dtype", ""))
     if dtype[:3] in ("Int", "UIn", "Flo", "boo") and hasattr(values, "isna"):
         return _nullable(values)

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 import flour
 import oven
 from flour import Flow
+from flour.types import Type
 from oven import Plan
 
 WIDTH = 4
@@ -53,7 +54,8 @@ def text_flow(seed: int) -> Flow:
 
 def record_flow() -> Flow:
     """Three named columns, one of them strings."""
-    kinds = {"age": flour.Scalar(), "income": flour.Scalar(), "city": flour.Category()}
+    number = flour.Scalar()
+    kinds: dict[str, Type] = {"age": number, "income": number, "city": flour.Category()}
     row = flour.record("row", kinds)
     return flour.outputs(
         both=row.columns(["age", "income"]).multiply([2.0]), city=row.field("city")

@@ -271,7 +271,7 @@ def test_priority_goes_first(hold: Hold) -> None:
     assert order == ["high", "low"]
 
 
-# --- the policy -----------------------------------------------------------------------------------
+# --- the policy ----------------------------------------------------------------------------------
 
 
 def test_the_choice_can_be_looked_at(runtime: Runtime) -> None:
@@ -324,7 +324,7 @@ def test_a_reserved_version_has_executors_of_its_own(hold: Hold) -> None:
         assert "mine@1" not in {lane.key for lane in lanes_left}
 
 
-# --- parameters and references ----------------------------------------------------------------------
+# --- parameters and references -------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kind", ["memory", "file"])
@@ -351,7 +351,7 @@ def test_a_version_in_flight_is_freed_with_its_last_answer(hold: Hold) -> None:
         runtime.register("a", hold.plan())
         future = runtime.submit("a", BLOCK, engine="batch")
         hold.wait()
-        plan = weakref.ref(runtime._find("a").plan)  # type: ignore[arg-type]
+        plan = weakref.ref(runtime._find("a").plan)
         runtime.unregister("a")
         assert set(runtime.store.holdings()) == {"a@1"}, "the call still needs its parameters"
         hold.go()

@@ -1,0 +1,111 @@
+"""What a caller may hand in: rows and blocks of every kind, and errors that say where."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+
+import flour
+from flour.errors import FlourError, MissingColumn, WrongDtype
+from runtime import Runtime
+from runtime.errors import UnexpectedColumn
+from tests.runtime.plans import record_flow
+
+COLUMNS: dict[str, list[Any]] = {"age": [31.0, 45.5], "income": [2.5, 1.0], "city": ["Rome", None]}
+ROWS: list[dict[str, Any]] = [
+    {name: column[i] for name, column in COLUMNS.items()} for i in range(2)
+]
+BLOCKS: dict[str, Any] = {
+    "dict": COLUMNS,
+    "other order": dict(reversed(COLUMNS.items())),
+    "dict of arrays": {name: np.array(column, object) for name, column in COLUMNS.items()},
+    "dicts": ROWS,
+    "rows": [[31.0, 2.5, "Rome"], [45.5, 1.0, None]],
+    "pandas": pd.DataFrame(COLUMNS),
+    "polars": pl.DataFrame(COLUMNS),
+    "arrow": pa.table(COLUMNS),
+    "arrow dictionary": pa.table(
+        {**COLUMNS, "city": pa.array(COLUMNS["city"]).dictionary_encode()}
+    ),
+    "polars category": pl.DataFrame(COLUMNS).with_columns(pl.col("city").cast(pl.Categorical)),
+    "pandas category": pd.DataFrame(COLUMNS).astype({"city": "category"}),
+}
+
+
+@pytest.fixture(scope="module")
+def runtime() -> Iterator[Runtime]:
+    with Runtime(executors=1) as made:
+        made.register("record", record_flow())
+        x, w = flour.vector("x", 2), flour.scalar("w")
+        made.register("two", flour.outputs(sum=x.add([1.0, 2.0]), w=w.multiply(2.0)))
+        made.register("scalar", flour.scalar("s").multiply(2.0).named("twice"))
+        yield made
+
+
+def check_block(answers: dict[str, Any]) -> None:
+    np.testing.assert_array_equal(answers["both"], [[62.0, 5.0], [91.0, 2.0]])
+    first, second = answers["city"]
+    assert first == "Rome"
+    assert second is None or second != second  # noqa: PLR0124 (NaN)
+
+
+@pytest.mark.parametrize("engine", ["inline", "batch"])
+@pytest.mark.parametrize("kind", BLOCKS)
+def test_blocks(runtime: Runtime, kind: str, engine: str) -> None:
+    check_block(runtime.predict("record", BLOCKS[kind], engine=engine))
+
+
+@pytest.mark.parametrize("engine", [None, "inline", "batch"])
+def test_single_rows(runtime: Runtime, engine: str | None) -> None:
+    for row in ({"city": "Rome", "income": 2.5, "age": 31}, [31.0, 2.5, "Rome"]):
+        answers = runtime.predict("record", row, engine=engine)
+        np.testing.assert_array_equal(answers["both"], [62.0, 5.0])
+        assert answers["city"] == "Rome"
+
+
+def test_several_inputs(runtime: Runtime) -> None:
+    one = runtime.predict("two", {"x": [1.0, 2.0], "w": 3.0})
+    np.testing.assert_array_equal(one["sum"], [2.0, 4.0])
+    assert one["w"] == 6.0
+    two = runtime.predict("two", {"x": np.ones((2, 2)), "w": [3.0, 4.0]})
+    np.testing.assert_array_equal(two["sum"], [[2.0, 3.0]] * 2)
+    np.testing.assert_array_equal(two["w"], [6.0, 8.0])
+
+
+def test_for_a_scalar_a_vector_is_a_block(runtime: Runtime) -> None:
+    np.testing.assert_array_equal(runtime.predict("scalar", np.arange(3.0))["twice"], [0, 2, 4])
+    assert runtime.predict("scalar", 4.0) == {"twice": 8.0}
+    assert runtime.predict("scalar", {"s": 4.0}) == {"twice": 8.0}
+
+
+@pytest.mark.parametrize(
+    ("data", "kind", "where", "says"),
+    [
+        ({"age": 1.0, "city": "x"}, MissingColumn, "$", "'income'"),
+        ([*ROWS, {"age": 1.0, "city": "x"}], MissingColumn, "$[2]", "'income'"),
+        ({"age": 1.0, "incom": 2.0, "city": "x"}, UnexpectedColumn, "$.incom", "'income'"),
+        ({**COLUMNS, "zip": [1, 2]}, UnexpectedColumn, "$.zip", "drop it"),
+        ([ROWS[0], {**ROWS[1], "ages": 1}], UnexpectedColumn, "$[1].ages", "'age'"),
+        (pd.DataFrame({**COLUMNS, "zip": 1}), UnexpectedColumn, "$.zip", "drop it"),
+        ({**COLUMNS, "city": ["x", 7]}, WrongDtype, "$.city[1]", "int"),
+        ({"age": "old", "income": 1.0, "city": "x"}, FlourError, "$.age[0]", "'old'"),
+    ],
+    ids=[
+        *("missing", "missing in a row", "misspelt", "extra", "extra in a row"),
+        *("frame", "type", "number"),
+    ],
+)
+def test_errors_say_where(
+    runtime: Runtime, data: Any, kind: type[FlourError], where: str, says: str
+) -> None:
+    for engine in (None, "batch"):
+        with pytest.raises(kind) as caught:
+            runtime.predict("record", data, engine=engine)
+        assert caught.value.where == where
+        assert says in str(caught.value)
