@@ -127,8 +127,8 @@ def _own_width(estimator: Any) -> int | None:
         return int(estimator.n_features_in_)
     if type(estimator).__name__ == "IsotonicRegression":
         return 1
-    known = getattr(estimator, "X_train_", None)  # Gaussian processes
-    return int(known.shape[1]) if hasattr(known, "shape") and len(known.shape) == 2 else None
+    trained = np.shape(getattr(estimator, "X_train_", ()))  # Gaussian processes
+    return int(trained[1]) if len(trained) == 2 else None
 
 
 # --- from a sample ------------------------------------------------------------------------------

@@ -39,6 +39,7 @@ from flour.ops import (
     linear,
     link,
     manifold,
+    metrics,
     mixture,
     nearest,
     normalise,
@@ -100,6 +101,11 @@ def normal(*shape: int) -> NDArray[np.float64]:
 def positive(*shape: int) -> NDArray[np.float64]:
     """Parameters that can be divided by."""
     return _rng.uniform(0.5, 2.0, size=shape)
+
+
+def narrow(*values: float) -> NDArray[np.float32]:
+    """Parameters in float32."""
+    return np.array(values, np.float32)
 
 
 def rows(op: Op, *widths: int, **how: Any) -> list[Case]:
@@ -209,10 +215,10 @@ def chances(rng: np.random.Generator, kind: Type, count: int) -> Any:
 
 
 RECORD = Record((("age", Scalar("float64")), ("fare", Scalar("float64")), ("city", Category())))
-DOT = {"tolerance": 1e-13, "why": REASSOCIATES, "odd": False}
+DOT: dict[str, Any] = {"tolerance": 1e-13, "why": REASSOCIATES, "odd": False}
 SETTLED = {"tolerance": 1e-11, "why": REASSOCIATES, "odd": False}
 WAVE = {"tolerance": 1e-12, "why": LIBM}
-FUNCTION = {"tolerance": 4e-15, "why": LIBM}
+FUNCTION: dict[str, Any] = {"tolerance": 4e-15, "why": LIBM}
 
 # Two columns: "a" "" and "日本" among the first one's texts, "a" alone among the second's.
 TEXTS = (["a", "", "日本", "a"], [0, 1, 7, 3], [0, 3, 4], [8, -1], [9, -2], [-3, 4])
@@ -354,7 +360,7 @@ CASES: list[Case] = [
     *sparse(scale.Binarize(0.3), 9),
     *scalars(scale.OneIfTiny(10.0)),
     *rows(scale.YeoJohnson([0.0, 1.3, 2.0, -0.7, 0.5]), 5, **FUNCTION),
-    *rows(scale.YeoJohnson(np.float32([0.0, 1.3, 2.0])), 3, label="-narrow", **FUNCTION),
+    *rows(scale.YeoJohnson(narrow(0.0, 1.3, 2.0)), 3, label="-narrow", **FUNCTION),
     *rows(scale.BoxCox([0.0, 1.3, 2.0, -0.7, 0.5]), 5, **FUNCTION),
     # --- flour/ops/unary.py
     *(
@@ -392,7 +398,7 @@ CASES: list[Case] = [
     *sparse(distance.SquaredDistances(normal(3, 5)), 5, **DOT),
     *(
         case
-        for metric in distance.METRICS
+        for metric in metrics.METRICS
         for case in rows(distance.Distances(normal(7, 5), metric), 5, **FUNCTION)
     ),
     *sparse(distance.Distances(normal(3, 5), "canberra"), 5, **FUNCTION),
@@ -462,7 +468,7 @@ CASES: list[Case] = [
         for case in (*rows(op([0.1]), 4), Case(op([3, 4]), (Vector(2, "int64"),)))
     ),
     *rows(compare.Equal([0.0, 1.0]), 2),
-    *rows(compare.NotEqual(np.float32([0.0, 1.0])), 2),
+    *rows(compare.NotEqual(narrow(0.0, 1.0)), 2),
     *(Case(compare.Where(), (Vector(3, "bool"), Vector(3, d), Scalar())) for d in WIDTHS),
     Case(compare.Where(), (Scalar("bool"), Vector(3), Vector(3, "int64"))),
     Case(compare.Where(), (Scalar("bool"), Scalar("float32"), Scalar("int8"))),

@@ -8,7 +8,6 @@ import numpy as np
 
 from flour.ops.trees import TreeLeaves, Trees
 
-
 FLAGS = ("strict", "narrow", "zeros", "divisor", "dtype", "signed")
 
 

@@ -22,7 +22,8 @@ class Source(Op):
     kind: object  # a Type; the field is static and part of the program's identity
 
     def check(self) -> None:
-        if not isinstance(self.label, str) or not isinstance(self.kind, Type):
+        label: object = self.label  # from a file it may be anything
+        if not isinstance(label, str) or not isinstance(self.kind, Type):
             raise ParameterError("an input has a name and a type", found=repr(self.kind))
 
     def infer(self) -> Type:
