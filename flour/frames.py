@@ -32,7 +32,7 @@ def as_column(values: Any) -> NDArray[Any]:
     """One column as an array; nullable and categorical columns become plain values."""
     if isinstance(values, np.ndarray):
         return values
-    kind = getattr(values, "type", None)
+    kind: Any = getattr(values, "type", None)
     if hasattr(kind, "index_type"):
         # Arrow's dictionary columns lose their missing values on the way to numpy.
         values = values.cast(kind.value_type)
