@@ -33,6 +33,8 @@ from scheduler import Histogram, Latency
 #: docs/60-runtime.md.
 PLAN_BYTES = 24 << 10
 NODE_BYTES = 2 << 10
+#: Loading takes about this long at least, or as long as that where it was not measured yet.
+LEAST_SECONDS = 1e-3
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +62,7 @@ class _Resident:
 
     def __init__(self, served: Served, plan: Plan, seconds: float) -> None:
         self.served: Served | None = served  # None once it has gone
-        self.seconds = seconds
+        self.seconds = max(seconds, LEAST_SECONDS)
         self.parameters = {item.digest: item.nbytes for item in plan.parameters()}
         nodes = len(plan.optimised.nodes()) + len(plan.flow.nodes())
         self.bytes = PLAN_BYTES + NODE_BYTES * nodes
@@ -95,7 +97,7 @@ class Residency:
         with self._lock:
             if not served.retired:
                 self._account(_Resident(served, plan, seconds))
-            self._shrink()
+            self._shrink(served)
 
     def _account(self, one: _Resident) -> None:
         if one.served is None or one.served in self._residents:
@@ -162,8 +164,8 @@ class Residency:
 
     # --- going -------------------------------------------------------------------------------
 
-    def _shrink(self) -> None:
-        """Drop what is worth least until the rest is within the budget."""
+    def _shrink(self, newest: Served) -> None:
+        """Drop what is worth least until the rest is within the budget; never what just came."""
         assert self.budget is not None
         busy: list[_Resident] = []
         while self._used > self.budget and self._heap:
@@ -175,7 +177,7 @@ class Residency:
             if seen != one.seen:  # it was called since: it is worth its load again
                 one.seen = seen
                 self._push(one)
-            elif self._drop(served):
+            elif served is not newest and self._drop(served):
                 self._age = max(self._age, worth)
                 self._evictions += 1
                 self._remove(one)

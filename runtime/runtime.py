@@ -123,7 +123,7 @@ class Runtime:
             self._endpoints.disclaim(served)
             raise
         self._endpoints.add(served, activate=activate)
-        self._memory.admit(served, plan, max(time.perf_counter() - start, 1e-3))
+        self._memory.admit(served, plan, time.perf_counter() - start)
         return number
 
     def _plan(self, source: object, *, exact: bool, background: bool) -> tuple[Plan, Path | None]:
