@@ -15,7 +15,9 @@ from numpy.typing import NDArray
 
 from flour.errors import DamagedProgram, UnsupportedSetting
 from flour.flow import Flow, outputs, source
-from flour.ops.trees import COMPARED, LEFT, RIGHT, ZEROS, TreeLeaves, Trees
+from flour.ops.linear_trees import LinearTrees
+from flour.ops.trees import TreeLeaves, Trees
+from flour.ops.walk import COMPARED, LEFT, RIGHT, ZERO, ZEROS
 from flour.types import Vector
 
 # decision_type of a node: bit 0 a set of categories, bit 1 default left, bits 2-3 what is missing.
@@ -138,13 +140,47 @@ def scores_of(head: Fields, trees: list[Fields], x: Flow) -> tuple[Flow, Flow]:
     if columns < 1 or not trees or len(trees) % columns:
         raise DamagedProgram("every iteration has one tree for each class", found=str(len(trees)))
     nodes, value, number = _table(trees)
-    made = Trees(
-        **nodes,
-        value=value,
-        target=np.tile(np.arange(columns, dtype=np.int32), len(trees) // columns),
-        base=np.zeros(columns),
-    )
-    return made(x), TreeLeaves(**nodes, number=number)(x)
+    ends = {
+        "target": np.tile(np.arange(columns, dtype=np.int32), len(trees) // columns),
+        "base": np.zeros(columns),
+    }
+    leaves = TreeLeaves(**nodes, number=number)(x)
+    if not any(_is_linear(fields) for fields in trees):
+        return Trees(**nodes, value=value[:, None], **ends)(x), leaves
+    return LinearTrees(**nodes, value=value, **_terms(trees), **ends)(x), leaves
+
+
+def _is_linear(fields: Fields) -> bool:
+    return fields.get("is_linear", "0").strip() not in ("", "0")
+
+
+def _terms(trees: list[Fields]) -> dict[str, NDArray[Any]]:
+    """The linear models of all leaves, tree after tree."""
+    constants, counts, columns, slopes = [], [], [], []
+    for fields in trees:
+        leaves = _whole(fields, "num_leaves")
+        key = "leaf_const" if _is_linear(fields) else "leaf_value"
+        constants.append(_numbers(fields, key, leaves))
+        count = np.zeros(leaves, np.int64)
+        if _is_linear(fields):
+            count = _numbers(fields, "num_features", leaves, "int64")
+        if np.any((count < 0) | (count > _MAX_LEAVES)):
+            raise _damaged(fields, "num_features", "counts of features")
+        total = int(count.sum())
+        columns.append(_numbers(fields, "leaf_features", total, "int32"))
+        slopes.append(_numbers(fields, "leaf_coeff", total))
+        counts.append(count)
+        if np.any(columns[-1] < 0):
+            raise _damaged(fields, "leaf_features", "the numbers of columns")
+    starts = np.concatenate([[0], np.cumsum(np.concatenate(counts))])
+    if starts[-1] > np.iinfo(np.int32).max:
+        raise _damaged(trees[-1], "num_features", "counts of features")
+    return {
+        "constant": np.concatenate(constants),
+        "starts": starts.astype(np.int32),
+        "column": np.concatenate(columns),
+        "slope": np.concatenate(slopes),
+    }
 
 
 def _table(trees: list[Fields]) -> tuple[dict[str, Any], NDArray[Any], NDArray[Any]]:
@@ -167,7 +203,7 @@ def _table(trees: list[Fields]) -> tuple[dict[str, Any], NDArray[Any], NDArray[A
         table["words"] = np.concatenate(words)
     else:
         del table["category"], table["length"]
-    return table, np.concatenate(values)[:, None], np.concatenate(numbers)
+    return table, np.concatenate(values), np.concatenate(numbers)
 
 
 def _tree(fields: Fields, place: int, leaf: int, word: int) -> tuple[Any, Any, Any]:
@@ -175,12 +211,6 @@ def _tree(fields: Fields, place: int, leaf: int, word: int) -> tuple[Any, Any, A
     leaves = _whole(fields, "num_leaves")
     if not 1 <= leaves <= _MAX_LEAVES:
         raise _damaged(fields, "num_leaves", "a count of leaves")
-    if fields.get("is_linear", "0").strip() not in ("", "0"):
-        raise UnsupportedSetting(
-            "linear trees cannot be imported yet",
-            where=f"tree {fields['Tree']} of the LightGBM model",
-            hint="train with linear_tree=false",
-        )
     value = _numbers(fields, "leaf_value", leaves)
     if leaves == 1:
         return _leaf_nodes(leaf, 1), value, np.empty(0, np.uint32)
@@ -215,13 +245,21 @@ def _tests(fields: Fields, count: int, place: int, word: int) -> tuple[Any, NDAr
     start, length, bits = _sets(fields, categorical, threshold, word)
     return {
         "feature": feature.astype(np.int32),
-        "threshold": np.where(categorical, 0.0, threshold),
+        "threshold": np.where(categorical, 0.0, _beside_zero(threshold)),
         "left": left.astype(np.int32),
         "right": right.astype(np.int32),
         "missing": _ways(kind, threshold, categorical),
         "category": start,
         "length": length,
     }, bits
+
+
+def _beside_zero(threshold: NDArray[Any]) -> NDArray[Any]:
+    """Thresholds that take the tiniest numbers for zero, as LightGBM does when it reads a row."""
+    tiny = np.abs(threshold) < ZERO
+    below = np.nextafter(-ZERO, -np.inf)
+    moved = np.where(threshold >= 0, ZERO, below)
+    return np.where(tiny | (threshold == -ZERO), moved, threshold)
 
 
 def _ways(kind: Any, threshold: Any, categorical: Any) -> NDArray[np.uint8]:

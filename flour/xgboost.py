@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 from flour import ubjson
 from flour.errors import DamagedProgram, UnsupportedSetting
 from flour.flow import Flow, outputs, source
-from flour.ops.trees import COMPARED, LEFT, RIGHT, TreeLeaves, Trees
+from flour.ops.trees import TreeLeaves, Trees
+from flour.ops.walk import COMPARED, LEFT, RIGHT
 from flour.types import Vector
 
 _MAX_WORDS = 1 << 19  # XGBoost knows categories below 2**24

@@ -11,7 +11,8 @@ from flour import provenance
 from flour.adapters import adapts
 from flour.ops.compose import columns_of
 from flour.ops.forests import table
-from flour.ops.trees import COMPARED, LEFT, RIGHT, Trees
+from flour.ops.trees import Trees
+from flour.ops.walk import COMPARED, LEFT, RIGHT
 
 if TYPE_CHECKING:
     from flour.flow import Flow

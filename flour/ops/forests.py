@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flour.adapters import adapts
-from flour.ops.trees import COMPARED, LEFT, RIGHT, TreeLeaves, Trees
+from flour.ops.trees import TreeLeaves, Trees
+from flour.ops.walk import COMPARED, LEFT, RIGHT
 
 if TYPE_CHECKING:
     from flour.flow import Flow

@@ -24,7 +24,9 @@ HOLES = np.where(rng.random(X.shape) < 0.15, np.nan, np.where(rng.random(X.shape
 Y = X[:, :5] @ rng.normal(size=5) + np.sin(X[:, 5])
 THREE = np.digitize(Y, [-1.0, 1.0])
 # Far from training data: whole and broken categories, unknown and negative ones, infinities.
-ODD = np.concatenate([HOLES, rng.choice([-1.5, -0.5, 0.0, 3.7, 40.0, 1e9, -np.inf], (60, 6))])
+TINY = float(np.float32(1e-35))
+STRANGE = [-1.5, -0.5, 0.0, -0.0, 3.7, 40.0, 1e9, -np.inf, TINY, -TINY, 1e-36, -1e-36, 2e-35, -2e-35]
+ODD = np.concatenate([HOLES, rng.choice(STRANGE, (120, 6))])
 
 
 def light(extra: dict[str, Any], label: Any, rounds: int = 8) -> Any:
@@ -103,7 +105,11 @@ def test_lightgbm_models_come_as_files_and_text(tmp_path: Path) -> None:
 
 
 def test_lightgbm_text_cut_or_changed_is_an_error_or_a_model() -> None:
-    text = text_of(light({"objective": "regression"}, Y, 2))
+    changed_text(text_of(light({"objective": "regression"}, Y, 2)))
+
+
+def changed_text(text: str) -> None:
+    """Whatever is changed in a model's text, it is refused or read: nothing else happens."""
     lines = text.splitlines()
     random = np.random.default_rng(0)
     for _ in range(400):
@@ -120,10 +126,19 @@ def test_lightgbm_text_cut_or_changed_is_an_error_or_a_model() -> None:
         assert np.isfinite(program.reference(X)["leaves"]).all()
 
 
-def test_lightgbm_linear_trees_are_refused() -> None:
-    booster = light({"objective": "regression", "linear_tree": True}, Y)
-    with pytest.raises(UnsupportedSetting, match="linear trees"):
-        from_lightgbm(booster)
+@pytest.mark.parametrize("classes", [1, 3])
+def test_lightgbm_linear_trees(classes: int) -> None:
+    objective = {"objective": "multiclass", "num_class": 3} if classes > 1 else {}
+    label = THREE if classes > 1 else Y
+    booster = light({**objective, "linear_tree": True, "max_leaves": 7}, label)
+    terms = [line for line in text_of(booster).splitlines() if line.startswith("num_features")]
+    assert any(set(line.split("=")[1].split()) - {"0"} for line in terms)
+    same_light(booster, from_lightgbm(booster))
+
+
+def test_lightgbm_linear_trees_cut_or_changed() -> None:
+    booster = light({"linear_tree": True}, Y, 3)
+    changed_text(text_of(booster))
 
 
 def grown(extra: dict[str, Any], label: Any, rounds: int = 8, kinds: Any = None) -> Any:
