@@ -233,6 +233,19 @@ def _table(value: Any) -> Strings:
     return value if isinstance(value, Strings) else Strings.of(value)
 
 
+def _text(value: object) -> str:
+    """A string: static ones become part of emitted code, so nothing may pass for one."""
+    if not isinstance(value, str):
+        raise ParameterError(f"a string is needed, not {type(value).__name__}")
+    return str(value)
+
+
+def _texts(values: Any) -> tuple[str, ...]:
+    if isinstance(values, str) or not isinstance(values, Sequence):
+        raise ParameterError("several strings are needed", found=repr(values)[:80])
+    return tuple(_text(value) for value in values)
+
+
 _CANONICAL: dict[str, Callable[[Any], object]] = {
     "Array": _array,
     "Arrays": _arrays,
@@ -241,6 +254,8 @@ _CANONICAL: dict[str, Callable[[Any], object]] = {
     "float": float,
     "int": int,
     "bool": bool,
+    "str": _text,
+    "tuple[str, ...]": _texts,
 }
 
 

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from flour.errors import ParameterError
 from flour.op import Array, Columns
 from flour.ops.bases import Elementwise, FloatElementwise
 from flour.sparse import Sparse
-from flour.types import Scalar, Type, Vector, promote
+from flour.types import DTYPES, Scalar, Type, Vector, promote
 
 if TYPE_CHECKING:
     from flour.emission import Emitter, ScalarValue
@@ -150,6 +151,10 @@ class Cast(Elementwise):
     takes_sparse = True
     keeps_zero = True
     monotone = True
+
+    def check(self) -> None:
+        if self.dtype not in DTYPES or self.dtype == "string":
+            raise ParameterError(f"values cannot become {self.dtype!r}", hint="float64, int64, ...")
 
     def output(self, kind: Vector | Scalar) -> Type:
         return Scalar(self.dtype) if isinstance(kind, Scalar) else kind.having(dtype=self.dtype)

@@ -14,7 +14,7 @@ from flour.ops.categories import Coding, codes_of
 from flour.ops.categorise import check_runs, flatten
 from flour.ops.elementwise import one
 from flour.sparse import Sparse
-from flour.types import INTS, Type, Vector, dtype_name
+from flour.types import DTYPES, INTS, Type, Vector, dtype_name
 
 if TYPE_CHECKING:
     from flour.emission import Emitter, Push, RowValue, VectorValue
@@ -43,7 +43,7 @@ class OneHot(Op):
     def check(self) -> None:
         cuts = self.starts.array
         check_runs("one_hot", self.starts, int(cuts[-1]) if cuts.size else 0)
-        if self.dtype == "string":
+        if self.dtype not in DTYPES or self.dtype == "string":
             raise ParameterError("one_hot makes numbers, not strings")
 
     def infer(self, x: Type) -> Vector:
