@@ -25,7 +25,9 @@ from flour.reference import evaluate
 from flour.sparse import densify
 from flour.types import Category, Record, Scalar, Text, Tokens, Type, Vector
 from objectstore import Blob, StoreError, Strings
+from oven import vetting
 from oven.limits import check_limits
+from oven.native import vocabulary
 from oven.plan import Plan
 from oven.saved import STUMBLES
 from tests import checked
@@ -92,7 +94,7 @@ def _changed(value: Any, parameters: dict[str, Parameter], rng: np.random.Genera
             made = _other(parameters[digest], rng)
         parameters[made.digest] = made
         return {"parameter": made.digest}
-    choices = _choices(value)
+    choices = [*_choices(value), *_choices(value), None, "None", 3, ["a"], {"float": "0x1p-3"}]
     return choices[rng.integers(len(choices))]
 
 
@@ -109,7 +111,7 @@ def _choices(value: Any) -> list[Any]:
             return [value[1:], value[:-1], [*value, *value[-1:]], value[::-1]]
         case {"float": _}:
             return [{"float": text} for text in ("nan", "inf", "-0x1p+1000", "0x0p+0")]
-    return [None, 1, "x", {"type": ["Scalar", "float64"]}]
+    return [{"type": ["Scalar", "float64"]}]
 
 
 def _other(parameter: Parameter, rng: np.random.Generator) -> Parameter:
@@ -171,9 +173,13 @@ def accepted(data: Any, parameters: dict[str, Parameter], kinds: Sequence[Type])
         made = node(op, inputs)
         if isinstance(made.type, Vector) and made.type.width > 10_000:
             return None
-        return emitted(Flow({"output": made}))
+        plan = emitted(Flow({"output": made}))
     except (FlourError, StoreError, *STUMBLES):
         return None
+    for stage in plan.stages:
+        if stage.native:
+            vetting.vet(stage.source, stage.name, vocabulary())
+    return plan
 
 
 @pytest.mark.parametrize("case", NATIVE, ids=IDS)
