@@ -7,19 +7,22 @@ fast.predict_proba(X)
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import isfinite
 from typing import Any, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 import flour
 import oven
-from flour.errors import InputError
+from flour.errors import InputError, NotRectangular
 from flour.flow import Flow
+from flour.types import Record, Vector
 from runtime.errors import NotOffered
+from runtime.inputs import row_count
 from runtime.verify import verify as check_against
 
 _R = TypeVar("_R")
+METHODS = ("predict", "predict_proba", "predict_log_proba", "decision_function", "transform")
 _FACTS = ("classes_", "feature_names_in_", "n_features_in_", "n_outputs_", "outputs_2d_")
 
 
@@ -53,12 +56,18 @@ class offered:  # noqa: N801 (used as a decorator)
     def __get__(self, owner: Compiled | None, kind: type) -> Any:
         if owner is None:
             return self
-        if not any(name in owner.outputs for name in self.names):
-            raise NotOffered(
-                f"this program has no {' or '.join(self.names)}",
-                found=", ".join(owner.outputs),
-            )
+        made = any(name in owner.outputs for name in self.names)
+        if not made or self.method.__name__ in owner.missing:
+            raise self.refusal(owner)
         return self.method.__get__(owner, kind)
+
+    def refusal(self, owner: Compiled) -> NotOffered:
+        """The error where the program has none of the outputs."""
+        if self.method.__name__ in owner.missing:
+            return NotOffered(f"the estimator has no {self.method.__name__}")
+        return NotOffered(
+            f"this program has no {' or '.join(self.names)}", found=", ".join(owner.outputs)
+        )
 
 
 class Compiled:
@@ -71,16 +80,28 @@ class Compiled:
         self._facts = {
             name: getattr(estimator, name) for name in _FACTS if hasattr(estimator, name)
         }
+        #: Methods that could be but that the estimator has not.
+        self.missing: frozenset[str] = frozenset()
+        if estimator is not None:
+            self.missing = frozenset(name for name in METHODS if not hasattr(estimator, name))
         self._nan_allowed = _allows_nan(estimator)
         self._parts = {
             name: oven.bake(flow[name], exact=exact) if len(self.outputs) > 1 else self.plan
             for name in self.outputs
         }
+        self._doors = {name: plan.door() for name, plan in self._parts.items()}
+        kinds = list(flow.inputs().values())
+        # Training libraries want at least one row of numbers; texts may be none.
+        self._wants_rows = estimator is not None and isinstance(kinds[0], Vector | Record)
 
     def __getattr__(self, name: str) -> Any:
         facts = self.__dict__.get("_facts", {})
         if name in facts:
             return facts[name]
+        # Python comes here as well where a method is there but not offered.
+        method = type(self).__dict__.get(name)
+        if isinstance(method, offered):
+            raise method.refusal(self)
         raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
 
     def __repr__(self) -> str:
@@ -89,7 +110,7 @@ class Compiled:
     # --- scikit-learn's methods --------------------------------------------------------------
 
     @offered("label", "value")
-    def predict(self, X: Any) -> NDArray[Any]:
+    def predict(self, X: Any) -> Any:
         """Class labels, values or cluster numbers."""
         if "value" in self.outputs:
             return self._run("value", X)
@@ -113,7 +134,7 @@ class Compiled:
             return [np.log(part) for part in made] if isinstance(made, list) else np.log(made)
 
     @offered("scores")
-    def decision_function(self, X: Any) -> NDArray[Any]:
+    def decision_function(self, X: Any) -> Any:
         """The scores the decision is made by."""
         return self._run("scores", X)
 
@@ -125,11 +146,22 @@ class Compiled:
     # --- running -----------------------------------------------------------------------------
 
     def _run(self, name: str, X: Any) -> Any:
+        if type(X) is np.ndarray and X.ndim == 2 and len(X):
+            if not self._nan_allowed:
+                refuse_non_finite(X)
+            return self._doors[name](X)[0]
         return self._checked(self._parts[name], X)[name]
 
     def _checked(self, plan: oven.Plan, X: Any) -> dict[str, Any]:
         if not self._nan_allowed:
             refuse_non_finite(X)
+        if self._wants_rows and row_count(X) == 0 and hasattr(X, "__len__"):
+            raise NotRectangular(
+                "there are no rows, and the estimator asks for one at least",
+                where="$",
+                found=f"{type(X).__name__} of length 0",
+                hint="answer an empty request without asking",
+            )
         return plan.run(X)
 
 
@@ -137,10 +169,10 @@ def refuse_non_finite(X: Any) -> None:
     """Raise InputError for NaN or infinity in an array, as the training library would."""
     if not (isinstance(X, np.ndarray) and X.dtype.kind == "f"):
         return
-    with np.errstate(all="ignore"):
-        if np.isfinite(X.sum()):
-            return
-        bad = ~np.isfinite(X)
+    # The sum of squares is finite only if all of it is; where it overflows, look again.
+    if isfinite(np.vdot(X, X)):
+        return
+    bad = ~np.isfinite(X)
     if bad.any():
         where = tuple(int(i) for i in np.argwhere(bad)[0])
         raise InputError(

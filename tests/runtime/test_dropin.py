@@ -1,0 +1,205 @@
+"""The drop-in: an estimator's own methods, results, shapes, dtypes and kinds of error."""
+
+from __future__ import annotations
+
+import copy
+import warnings
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.base import BaseEstimator
+from sklearn.cluster import KMeans
+from sklearn.compose import ColumnTransformer
+from sklearn.decomposition import PCA
+from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
+from sklearn.exceptions import NotFittedError
+from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
+from sklearn.tree import DecisionTreeClassifier
+
+import flour
+import runtime
+from flour.errors import FlourError
+from runtime.errors import NotOffered, Unfaithful
+from tests.golden import Golden
+from tests.runtime.plans import documents, shift_flow
+
+RNG = np.random.default_rng(3)
+X = RNG.normal(size=(120, 5))
+Y = np.where(X[:, 0] + X[:, 1] > 0, "good", "bad")
+NUMBERS = (X[:, 2] > 0).astype(np.int32)
+FRAME = pd.DataFrame({"age": X[:, 0], "city": np.where(X[:, 1] > 0, "Rome", "Oslo")})
+TEXTS = documents(30, 8)
+METHODS = ("predict", "predict_proba", "predict_log_proba", "decision_function", "transform")
+FACTS = ("classes_", "feature_names_in_", "n_features_in_")
+
+FITTED: dict[str, tuple[Any, Any]] = {
+    "logistic": (make_pipeline(StandardScaler(), LogisticRegression()).fit(X, Y), X),
+    "whole labels": (LogisticRegression().fit(X, NUMBERS), X),
+    "three classes": (LogisticRegression().fit(X, np.digitize(X[:, 0], [-0.5, 0.5])), X),
+    "forest": (RandomForestClassifier(5, random_state=0).fit(X, Y), X),
+    "boosting": (HistGradientBoostingClassifier(max_iter=3).fit(X, NUMBERS), X),
+    "two targets": (DecisionTreeClassifier(max_depth=3).fit(X, np.c_[NUMBERS, Y == "bad"]), X),
+    "regression": (LinearRegression().fit(X, X[:, 0]), X),
+    "two values": (Ridge().fit(X, X[:, :2]), X),
+    "transformer": (make_pipeline(StandardScaler(), PCA(2)).fit(X), X),
+    "clusters": (KMeans(3, n_init=1, random_state=0).fit(X), X),
+    "frame": (
+        make_pipeline(
+            ColumnTransformer([("n", StandardScaler(), ["age"]), ("c", OneHotEncoder(), ["city"])]),
+            LogisticRegression(),
+        ).fit(FRAME, Y),
+        FRAME,
+    ),
+    "texts": (make_pipeline(TfidfVectorizer(), LogisticRegression()).fit(TEXTS, Y[:30]), TEXTS),
+}
+
+
+@pytest.fixture(scope="module", params=FITTED)
+def pair(request: pytest.FixtureRequest) -> tuple[Any, Any, Any]:
+    estimator, data = FITTED[request.param]
+    return estimator, runtime.compile(estimator, data[:5]), data
+
+
+def parts(value: Any) -> list[np.ndarray[Any, Any]]:
+    made = value if isinstance(value, list) else [value]
+    return [np.asarray(each.toarray() if hasattr(each, "toarray") else each) for each in made]
+
+
+@pytest.mark.filterwarnings("ignore:divide by zero:RuntimeWarning")  # theirs, in a logarithm
+@pytest.mark.parametrize("rows", [1, 2, 30])
+@pytest.mark.parametrize("method", METHODS)
+def test_methods_are_the_estimators(pair: tuple[Any, Any, Any], method: str, rows: int) -> None:
+    estimator, made, data = pair
+    assert hasattr(made, method) == hasattr(estimator, method)
+    if not hasattr(estimator, method):
+        return
+    part = data[:rows]
+    got, want = getattr(made, method)(part), getattr(estimator, method)(part)
+    assert isinstance(got, list) == isinstance(want, list)
+    for mine, theirs in zip(parts(got), parts(want), strict=True):
+        assert (mine.shape, mine.dtype) == (theirs.shape, theirs.dtype)
+        if theirs.dtype.kind in "fc":
+            np.testing.assert_allclose(mine, theirs, rtol=1e-9, atol=1e-12)
+        else:
+            np.testing.assert_array_equal(mine, theirs)
+
+
+@pytest.mark.parametrize("fact", FACTS)
+def test_facts_are_the_estimators(pair: tuple[Any, Any, Any], fact: str) -> None:
+    estimator, made, _ = pair
+    assert hasattr(made, fact) == hasattr(estimator, fact)
+    if hasattr(estimator, fact):
+        for mine, theirs in zip(
+            np.atleast_1d(getattr(made, fact)), np.atleast_1d(getattr(estimator, fact)), strict=True
+        ):
+            np.testing.assert_array_equal(mine, theirs)
+
+
+def with_value(value: float) -> Any:
+    made = X[:3].copy()
+    made[1, 2] = value
+    return made
+
+
+BAD: dict[str, Any] = {
+    "one dimension": X[0],
+    "three dimensions": X[None],
+    "a column too few": X[:, :4],
+    "no rows": X[:0],
+    "no rows in a list": [],
+    "words": [["a"] * 5],
+    "ragged": [[1.0] * 5, [1.0] * 4],
+    "not a number": with_value(np.nan),
+    "infinity": with_value(-np.inf),
+    "nothing": None,
+}
+
+
+@pytest.mark.parametrize("bad", BAD)
+def test_what_the_estimator_refuses_is_refused(bad: str, golden: Golden) -> None:
+    """Both raise a ValueError; ours says where."""
+    estimator, data = FITTED["logistic"]
+    made = runtime.compile(estimator, data[:5])
+    with pytest.raises(ValueError):
+        estimator.predict(BAD[bad])
+    with pytest.raises(ValueError) as caught:
+        made.predict(BAD[bad])
+    assert isinstance(caught.value, FlourError)
+    golden(f"{type(caught.value).__name__}: {caught.value}")
+
+
+def test_missing_values_are_taken_where_the_estimator_takes_them() -> None:
+    estimator, data = FITTED["boosting"]
+    made = runtime.compile(estimator, data[:5])
+    np.testing.assert_array_equal(
+        made.predict(with_value(np.nan)), estimator.predict(with_value(np.nan))
+    )
+
+
+def test_large_numbers_are_no_infinity() -> None:
+    estimator, data = FITTED["regression"]
+    made = runtime.compile(estimator, data[:5])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        np.testing.assert_allclose(
+            made.predict(with_value(1e200)), estimator.predict(with_value(1e200)), rtol=1e-9
+        )
+
+
+def test_an_attribute_that_is_not_there(golden: Golden) -> None:
+    estimator, data = FITTED["regression"]
+    made = runtime.compile(estimator, data[:5])
+    with pytest.raises(NotOffered) as caught:
+        made.predict_proba(data)
+    assert isinstance(caught.value, AttributeError)
+    golden(str(caught.value))
+    with pytest.raises(AttributeError):
+        _ = made.coef_
+    with pytest.raises(FlourError):
+        runtime.compile(LinearRegression())
+    with pytest.raises(NotFittedError):
+        LinearRegression().predict(data)
+
+
+def test_verifying_accepts_what_is_right(pair: tuple[Any, Any, Any]) -> None:
+    estimator, _, data = pair
+    runtime.compile(estimator, data[:5], verify=data)
+
+
+class Wrong(BaseEstimator):  # type: ignore[misc]  # sklearn is untyped
+    """Answers as another estimator, but for some rows."""
+
+    def __init__(self, inner: Any) -> None:
+        self.inner = inner
+
+    def predict(self, rows: Any) -> Any:
+        """One label is another one."""
+        made = self.inner.predict(rows)
+        made[3] = "bad" if made[3] == "good" else "good"
+        return made
+
+    def predict_proba(self, rows: Any) -> Any:
+        """Two rows are off by a little."""
+        made = self.inner.predict_proba(rows)
+        made[[2, 7], 0] += 1e-6
+        return made
+
+
+def test_verifying_refuses_a_mismatch(golden: Golden, monkeypatch: pytest.MonkeyPatch) -> None:
+    estimator, data = FITTED["logistic"]
+    flow = flour.from_sklearn(estimator)
+    monkeypatch.setattr(flour, "from_sklearn", lambda *_: flow)
+    with pytest.raises(Unfaithful) as caught:
+        runtime.compile(Wrong(copy.deepcopy(estimator)), verify=data)
+    golden(str(caught.value))
+
+
+def test_programs_compile_too() -> None:
+    made = runtime.compile(shift_flow(1.0))
+    assert made.outputs == ("moved", "top")
+    np.testing.assert_array_equal(made.plan.run(X[:, :4])["moved"], X[:, :4] + 1.0)
