@@ -61,6 +61,15 @@ PASSES: tuple[Pass, ...] = (
         "collapse_elementwise",
     ),
     _pass(
+        "join",
+        "models that stood side by side may look at the very same columns now, as the passes above "
+        "have taken their scalers away",
+        "remove_identity",
+        "join_elementwise",
+        "join_linears",
+        "join_picks",
+    ),
+    _pass(
         "finish",
         "what the passes above left behind: identities, constants, equal sums",
         "remove_identity",

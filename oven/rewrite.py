@@ -219,12 +219,13 @@ class _Run:
     def _sweep(self) -> list[Firing]:
         """The rules that apply now, at places that do not overlap."""
         facts = Facts(tuple(self.outputs.values()))
-        taken: set[Node] = set()
+        replaced: set[Node] = set()
         found: list[Firing] = []
         for item in facts.nodes:
             firing = self._first(item, facts)
-            if firing is not None and taken.isdisjoint(firing.match.inside):
-                taken.update(firing.match.inside)
+            # Several may look through the same nodes, but not through what another replaces.
+            if firing is not None and replaced.isdisjoint(firing.match.inside):
+                replaced.add(item)
                 self.tallies[firing.rule].hits += 1
                 found.append(firing)
         return found
@@ -337,11 +338,11 @@ def _origins(
 
 def _inherit(firing: Firing, found: dict[Node, dict[Origin, None]]) -> None:
     places = [place for item in firing.match.inside for place in found.get(item, ())]
-    below = set(firing.match.holes)
+    known = set(firing.match.facts.nodes)
     stack = [firing.after]
     while stack:
         item = stack.pop()
-        if item not in below and item.inputs:
-            below.add(item)
+        if item not in known:
+            known.add(item)
             found.setdefault(item, {}).update(dict.fromkeys(places))
             stack += item.inputs

@@ -11,6 +11,7 @@ from collections.abc import Collection, Mapping
 from flour.node import Node, topological
 from flour.op import Op
 from flour.ops.source import Source
+from flour.provenance import Origin
 from flour.types import Type
 from objectstore import Blob, Strings
 
@@ -76,12 +77,19 @@ def _applied(item: Node, names: Mapping[Node, str]) -> str:
     return brief(item.op) + (f"({inputs})" if item.inputs else "")
 
 
-def listing(outputs: Mapping[str, Node]) -> str:
-    """Every node on a line of its own, inputs first, then the outputs by name."""
+def listing(
+    outputs: Mapping[str, Node], origins: Mapping[Node, tuple[Origin, ...]] | None = None
+) -> str:
+    """Every node on a line of its own, inputs first, then the outputs by name.
+
+    With origins, every line ends with the steps the node comes from.
+    """
     names: dict[Node, str] = {}
     lines = []
     for item in topological(outputs.values()):
         names[item] = f"%{len(names)}"
-        lines.append(f"{names[item]} = {_applied(item, names)} : {item.type}")
+        steps = dict.fromkeys(place.step for place in (origins or {}).get(item, ()) if place.step)
+        where = f"  <- {', '.join(steps)}" if steps else ""
+        lines.append(f"{names[item]} = {_applied(item, names)} : {item.type}{where}")
     lines += [f"{name} = {names[item]}" for name, item in outputs.items()]
     return "\n".join(lines)

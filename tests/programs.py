@@ -147,6 +147,21 @@ def _branches(p: Program, x: Flow) -> Flow:
     return both.linear(p.weights(1, both), p.normal(1))
 
 
+def _side_by_side(p: Program, x: Flow) -> Flow:
+    x = _scaled(p, x)
+    method = p.shape.choice(["sigmoid", "tanh"])
+    heads: list[Flow] = [
+        getattr(x.linear(p.weights(1, x), p.normal(1)).element(0), method)() for _ in "123"
+    ]
+    return heads[0].concat(*heads[1:])
+
+
+def _taken_apart(p: Program, x: Flow) -> Flow:
+    parts = [_scaled(p, x.select([-1 + width(x)])), _scaled(p, x.select([0]))]
+    both = parts[0].concat(parts[1])
+    return both.linear(p.weights(2, both), p.normal(2)) if p.shape.random() < 0.5 else both
+
+
 def _reduced(p: Program, x: Flow) -> Flow:
     made: Flow = getattr(x, p.shape.choice(["sum", "max", "min"]))()
     return made.as_vector().concat(x.element(0))
@@ -191,7 +206,7 @@ def _encoded(p: Program, x: Flow) -> Flow:
 STEPS: tuple[Callable[[Program, Flow], Flow | None], ...] = (
     *(_scaled, _affine, _chained, _curve, _clipped, _one_sum, _sums, _projected, _sparse_weights),
     *(_beside, _picked, _picked, _shares, _normalised, _reduced, _branches, _added, _compared),
-    *(_label, _encoded),
+    *(_label, _encoded, _side_by_side, _taken_apart),
 )
 
 

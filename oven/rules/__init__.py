@@ -1,7 +1,7 @@
 """The rules, all of them: one file each, called as the file is. oven/passes.py has their order.
 
     BITS          remove_identity, fold_constants, merge_common, drop_unused_columns,
-                  pull_back_threshold
+                  pull_back_threshold, join_elementwise, join_picks
     REASSOCIATES  the others
 
 `explain` shows where each applied, `PRETZEL_WITHOUT=name` leaves one out.
@@ -18,6 +18,9 @@ from oven.rules import (
     drop_unused_columns,
     drop_zero_weights,
     fold_constants,
+    join_elementwise,
+    join_linears,
+    join_picks,
     linear_into_linear,
     merge_common,
     normalise_after_linear,
@@ -46,5 +49,8 @@ RULES: dict[str, Rule] = {
         sparse_into_linear,
         push_linear_through_concat,
         collapse_elementwise,
+        join_elementwise,
+        join_linears,
+        join_picks,
     )
 }

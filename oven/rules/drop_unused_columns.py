@@ -130,6 +130,7 @@ def _build(m: Match) -> Node | None:
     x, columns = m["x"], _picked(m.root)
     if not columns:
         return None
+    m.take(x)
     if isinstance(m.root.op, Element):
         return _one(m, x, columns[0])
     for kind, narrowed in _FROM:

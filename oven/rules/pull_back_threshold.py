@@ -138,7 +138,9 @@ def _compared(m: Match, flips: Flips) -> Node | None:
 
 def _walked(m: Match, walk: Walk) -> Node | None:
     every = [_without_steps(m, part) for part in parts(m, m.root.inputs[0])]
-    zeros = walk.fields().get("zeros", False)  # a zero is missing: decided on the steps' result
+    kind = m.root.inputs[0].type
+    absent = walk.absent and isinstance(kind, Vector) and kind.sparse
+    zeros = walk.zeros or absent  # a zero is missing: decided on the steps' result
     if zeros or not any(each.steps for each in every):
         return None
     threshold = _thresholds(walk, every)

@@ -53,7 +53,8 @@ def _groups(m: Match, every: list[Part]) -> list[list[Part]]:
     mixed = len(dense) < len(rest) and outs > 1 and sum(part.width for part in dense) >= MANY
     if mixed:
         rest = [part for part in rest if _sparse(part)]
-    return [*([part] for part in apart), *([dense] if mixed else []), *([rest] if rest else [])]
+    # The first group gets the bias: plain sums first, which start from it for nothing.
+    return [*([dense] if mixed else []), *([rest] if rest else []), *([part] for part in apart)]
 
 
 def _guard(m: Match) -> bool:

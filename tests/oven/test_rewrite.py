@@ -261,6 +261,7 @@ def test_the_trace_says_what_fired_where_and_what_did_not() -> None:
         "%1 = Linear[1x2, 1](%0) : Vector[1, float64]\n"
         "output = %1\n"
         "== collapse (unchanged)\n"
+        "== join (unchanged)\n"
         "== finish (unchanged)"
     )
 

@@ -38,7 +38,7 @@ def example() -> Flow:
 
 
 def test_it_fires() -> None:
-    after = "Plus(Linear[1x3, 1](Over(x, Norm[l2](x))), Linear[1x2, 0](y))"
+    after = "Plus(Linear[1x2, 1](y), Linear[1x3, 0](Over(x, Norm[l2](x))))"
     assert_fires(example(), RULE, after)
 
 
@@ -46,8 +46,8 @@ def test_it_fires_on_several_and_keeps_the_rest_together() -> None:
     parts = [vector(2, name="y"), unit(), vector(1, name="z"), unit("t")]
     flow = parts[0].concat(*parts[1:]).linear(weights(2, 9), [])
     after = (
-        "Plus(Plus(Linear[2x3, 0](Over(x, Norm[l2](x))), Linear[2x3, 0](Over(t, Norm[l2](t)))), "
-        "Linear[2x3, 0](Concat(y, z)))"
+        "Plus(Plus(Linear[2x3, 0](Concat(y, z)), Linear[2x3, 0](Over(x, Norm[l2](x)))), "
+        "Linear[2x3, 0](Over(t, Norm[l2](t))))"
     )
     assert_fires(flow, RULE, after)
 
@@ -65,7 +65,7 @@ def test_dense_columns_beside_sparse_ones_get_a_kernel() -> None:
 
 
 def test_scored_alone_a_normalised_branch_is_divided_once() -> None:
-    after = "Plus(Add[1](Over(Linear[1x3, 0](x), Norm[l2](x))), Linear[1x2, 0](y))"
+    after = "Plus(Linear[1x2, 1](y), Over(Linear[1x3, 0](x), Norm[l2](x)))"
     assert expression(optimise(example(), exact=False).node) == after
 
 

@@ -47,7 +47,33 @@ def test_it_fires_on_a_concatenation_of_one() -> None:
     assert_fires(flour.concat(vector(3)).abs(), RULE, "Abs(x)")
 
 
+LABELS = [
+    (vector(3).arg_max().take([0, 1, 2]), "ArgMax(x)"),
+    (vector(3).arg_min().take([0, 1, 2, 3]), "ArgMin(x)"),
+    (vector(3).greater([0.5]).cast("int64").take([0, 1]), "Cast[int64](Greater[1](x))"),
+]
+
+
+@pytest.mark.parametrize(("flow", "after"), LABELS, ids=[after for _, after in LABELS])
+def test_it_fires_on_labels_that_count(flow: Flow, after: str) -> None:
+    assert_fires(flow, RULE, after)
+
+
+def test_it_fires_on_the_only_column_of_a_vector() -> None:
+    assert_fires(vector(1).element(0).as_vector().abs(), RULE, "Abs(x)")
+    both = vector(1).element(0).concat(vector(2, name="y"), source("z", Scalar()))
+    assert_fires(both, RULE, "Concat(x, y, z)")
+
+
 SOMETHING = [
+    vector(2).element(0).as_vector(),
+    vector(2).element(0).concat(vector(2, name="y")),
+    vector(1, sparse=True).element(0).as_vector(),
+    vector(3).arg_max().take([0, 1]),  # a number beyond the table means its end
+    vector(3).arg_max().take([0, 2, 1]),
+    vector(3).arg_max().take([0.0, 1.0, 2.0]),
+    source("x", Scalar("int64")).take([0, 1]),
+    vector(3).cast("int64").take([0, 1]),
     vector(3).add([0.0]),  # -0.0 + 0.0 is 0.0
     vector(3).subtract([-0.0]),  # -0.0 - -0.0 is 0.0
     vector(3).subtract([0.0, 0.0, 1e-300]),
