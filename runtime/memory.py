@@ -31,8 +31,8 @@ from scheduler import Histogram, Latency
 
 #: What a plan takes besides its parameters: objects, tables, code text. Measured: see
 #: docs/60-runtime.md.
-PLAN_BYTES = 24 << 10
-NODE_BYTES = 2 << 10
+PLAN_BYTES = 4 << 10
+NODE_BYTES = 1536
 #: Loading takes about this long at least, or as long as that where it was not measured yet.
 LEAST_SECONDS = 1e-3
 

@@ -28,13 +28,13 @@ class Counter:
     __slots__ = ("_count", "tick")
 
     def __init__(self) -> None:
-        self._count = count()
+        self._count = count(1)
         self.tick = self._count.__next__
 
     @property
     def value(self) -> int:
         """How often `tick` was called."""
-        return int(repr(self._count)[6:-1])  # "count(12)": looking must not count
+        return int(repr(self._count)[6:-1]) - 1  # "count(12)": looking must not count
 
 
 class Served:
@@ -81,12 +81,13 @@ class Served:
     def _open(self, plan: Plan | None) -> None:
         shared = self.shared
         sharing = shared is not None and shared.group.mode != "off"
-        if plan is None or sharing or self.reserved or not self.direct or not plan.ready:
+        if plan is None or sharing or not self.direct or not plan.ready:
             self.call = None
             return
         if self.door is None:
             self.door, self.row_work = plan.door(), plan.row_work
-            if self.row_work is not None and self.vector:
+            # A reserved version's blocks go to its executors; its rows share nothing with anyone.
+            if self.row_work is not None and self.vector and not self.reserved:
                 self.few = FEW_BYTES // max(self.row_work, 1)
         self.call = self.door
 

@@ -29,7 +29,7 @@ from tests.runtime.plans import WIDTH, offset_of, shift
 NAMES = ("a", "b", "c")
 ENGINES = (None, "inline", "batch")
 DATA = np.arange(30.0 * WIDTH).reshape(30, WIDTH)
-BUDGET = 120_000  # three plans or so
+BUDGET = 45_000  # three plans or so
 
 names = st.sampled_from(NAMES)
 engines = st.sampled_from(ENGINES)
