@@ -95,6 +95,15 @@ def test_every_rule_has_the_three_kinds_of_test(name: str) -> None:
     assert "def test_it_declines" in text
 
 
+def test_the_page_about_rules_names_all_of_them_and_what_they_preserve() -> None:
+    page = (TEST_FILES.parent.parent.parent / "docs" / "25-rules.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `(\w+)` \| (\w+) \|", page, re.MULTILINE)
+    assert dict(rows) == {name: rule.preserves.name for name, rule in RULES.items()}
+    order = re.search(r"The passes, in order: (.*?);", page, re.DOTALL)
+    assert order is not None
+    assert re.findall(r"`(\w+)`", order[1]) == [one.name for one in PASSES]
+
+
 # --- fix-point ----------------------------------------------------------------------------------
 
 
