@@ -77,22 +77,29 @@ def _split(inputs: Mapping[str, Type], data: Data) -> list[tuple[str, str, Data]
 
 def _native(kind: Type, data: Data) -> Type:
     match kind:
-        case Vector(dtype=dtype) if dtype in FLOATS:
-            own = str(getattr(data, "dtype", dtype))
-            return kind.having(dtype=own if own in FLOATS else dtype, sparse=is_sparse(data))
-        case Scalar(dtype=dtype) if dtype in FLOATS:
-            own = str(getattr(data, "dtype", dtype))
-            return Scalar(own) if own in FLOATS else kind
+        case Vector(dtype=dtype) if dtype != "string":
+            return kind.having(dtype=_width(dtype, data), sparse=is_sparse(data))
+        case Scalar(dtype=dtype):
+            return Scalar(_width(dtype, data))
         case Record(fields, positional, unread):
             columns = frame_columns(data)
-            own = str(getattr(data, "dtype", ""))
-            if columns is None and own in FLOATS:
+            if columns is None and hasattr(data, "dtype"):
                 columns = dict.fromkeys(kind.names, data)
             if columns is None:
                 return kind
             typed = tuple((n, _native(sub, columns.get(n))) for n, sub in fields)
             return Record(typed, positional, unread)
     return kind
+
+
+def _width(dtype: str, data: Data) -> str:
+    """The float width to compute in: the data's own; whole numbers count as float64."""
+    if dtype not in FLOATS:
+        return dtype
+    own = getattr(data, "dtype", None)
+    if isinstance(own, np.dtype) and own.kind in "biuf":
+        return str(own) if str(own) in FLOATS else "float64"
+    return str(own) if str(own) in FLOATS else dtype
 
 
 def _column(data: Data, kind: Type, path: str) -> Columns:

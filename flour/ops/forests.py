@@ -139,10 +139,31 @@ def _isolation_forest(fit: Any, x: Flow, to: Importer) -> dict[str, Flow]:
     depths = made(to.floats(x)).element(0)
     # The anomaly score is 2 ** -(depth / expected depth); one row alone counts as depth 1 of 1.
     expected = len(trees) * _average_path_length(fit._max_samples)
-    share = depths.multiply([1 / expected]) if expected else depths.multiply([0.0]).add([1.0])
+    share = depths / expected if expected else depths.multiply([0.0]).add([1.0])
     scores = share.multiply([-np.log(2.0)]).exp().negate().subtract([fit.offset_])
-    outlier = scores.negate().greater([0.0]).cast("int64")
-    return {"label": outlier.take(np.array([1, -1])), "scores": scores}
+    inlier = depths.greater([_deepest_outlier(expected, fit.offset_)]).cast("int64")
+    return {"label": inlier.take(np.array([-1, 1])), "scores": scores}
+
+
+def _deepest_outlier(expected: float, offset: float) -> float:
+    """The largest sum of depths whose score is still below zero.
+
+    The offset is a score of the training data, so rows are often exactly on it: labels hang on the
+    last bit of a power, which only the library's own computation gets right.
+    """
+
+    def outside(depth: float) -> bool:
+        share = np.array([depth / expected if expected else 1.0])
+        return bool((-(2**-share) - offset)[0] < 0)
+
+    if not outside(0.0):
+        return -1.0
+    low, high = np.array([0.0, np.inf]).view(np.int64).tolist()
+    while low + 1 < high:  # positive floats ascend as their bits do
+        middle = (low + high) // 2
+        deeper = outside(float(np.int64(middle).view(np.float64)))
+        low, high = (middle, high) if deeper else (low, middle)
+    return float(np.int64(low).view(np.float64))
 
 
 def _average_path_length(samples: int) -> float:

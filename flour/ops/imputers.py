@@ -101,7 +101,6 @@ def with_indicator(fit: Any, made: Flow, source: Flow, to: Importer) -> Flow:
 def _missing_indicator(fit: Any, x: Flow, to: Importer) -> Flow:
     to.need(not fit._precomputed, "a precomputed mask is no input of a program")
     columns, kinds = [int(j) for j in fit.features_], text_columns(x)
-    sparse = to.is_sparse(x)
     if not any(kinds):
         made = _kept(to.matrix(x), columns).is_missing(number_marker(fit.missing_values, to))
     else:
@@ -113,4 +112,4 @@ def _missing_indicator(fit: Any, x: Flow, to: Importer) -> Flow:
         )
     if fit.sparse == "auto":
         return made
-    return made.to_sparse() if fit.sparse else made.to_dense() if sparse else made
+    return made.to_sparse() if fit.sparse else made.to_dense()

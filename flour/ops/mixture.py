@@ -100,12 +100,9 @@ def _densities(fit: Any, x: Flow, to: Importer) -> Flow:
     """The logarithm of every component's density at x."""
     width = fit.means_.shape[1]
     made = _FORMS[fit.covariance_type](fit, x, to).add(width * math.log(2 * math.pi))
-    # The answer is as wide as the fitted numbers, whatever the data is.
-    return made.multiply(-0.5).cast(_dtype(fit)).add(_log_determinants(fit))
-
-
-def _dtype(fit: Any) -> str:
-    return str(np.result_type(fit.means_, fit.precisions_cholesky_).name)
+    # The answer is at least as wide as the fitted numbers.
+    wide = to.promoted(made.multiply(-0.5), fit.means_, fit.precisions_cholesky_)
+    return wide.add(_log_determinants(fit))
 
 
 def _log_determinants(fit: Any) -> Any:

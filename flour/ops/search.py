@@ -51,6 +51,8 @@ def _confidence(
     wanted = {"auto": ("probabilities", "scores"), "predict_proba": ("probabilities",)}
     names = [n for n in wanted.get(fit.response_method, ("scores",)) if n in made]
     to.need(names, f"the estimator has no {fit.response_method}")
+    known = positive is None or bool(np.any(classes == positive))
+    to.need(known, f"pos_label={positive!r} is none of the classes", "fit it with one that is")
     column = 1 if positive is None else int(np.flatnonzero(classes == positive)[0])
     if names[0] == "probabilities":
         return made["probabilities"].element(column), names[0]

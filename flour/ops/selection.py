@@ -39,4 +39,6 @@ def kept(fit: Any, x: Flow, to: Importer) -> Flow:
     """The columns a selector keeps, in their own dtype."""
     support = np.asarray(fit.get_support())
     x = to.matrix(x)
-    return x if support.all() else x.select(np.flatnonzero(support))
+    made = x if support.all() else x.select(np.flatnonzero(support))
+    # Nothing is kept: the library answers with an empty array, also for sparse data.
+    return made if support.any() else made.to_dense()

@@ -41,6 +41,8 @@ def test_isotonic(bounds: str, *, increasing: bool) -> None:
     check(fit, near, sample=near)
     fit.fit(AXIS.astype("f"), HEIGHT.astype("f"))
     check(fit, near.astype("f"), sample=near.astype("f"))
+    for rows in (near, near[:, 0], near[:, 0].astype("f")):  # fitted on one value a row
+        check(fit, rows, narrow=False)
 
 
 def test_isotonic_of_one_point() -> None:

@@ -63,3 +63,7 @@ def test_quadratic_settings() -> None:
     check(model.fit(VARIED, THREE), VARIED)
     model = QuadraticDiscriminantAnalysis(solver="eigen", shrinkage=0.2)
     check(model.fit(VARIED, TWO), VARIED)
+    narrow = VARIED.astype(np.float32)
+    fit = QuadraticDiscriminantAnalysis().fit(narrow, THREE)
+    check(fit, VARIED, narrow=False)
+    check(fit, narrow, tolerance=1e-6)  # sums of float32, made float64 by float64 priors

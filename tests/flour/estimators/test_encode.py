@@ -209,6 +209,7 @@ def test_labels(name: str) -> None:
     check(LabelEncoder().fit(labels), labels, sample=labels, narrow=False)
     for how in ({}, {"neg_label": -1, "pos_label": 2}, {"sparse_output": True}):
         check(LabelBinarizer(**how).fit(labels), labels, sample=labels, narrow=False)
+        check(LabelBinarizer(**how).fit(labels), labels, narrow=False)
     check(LabelBinarizer(neg_label=-2, pos_label=0).fit(labels), labels, sample=labels)
 
 

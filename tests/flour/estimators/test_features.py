@@ -207,3 +207,15 @@ def test_selection_within_a_pipeline() -> None:
     ).fit(X, THREE)
     program = check(model, WIDE)
     assert all(stage.native for stage in oven.bake(program).stages)
+
+
+def test_a_selector_that_keeps_nothing() -> None:
+    fitted = fs.SelectKBest(k=0).fit(X, LABELS)
+    for rows in (X, sp.csr_array(X)):
+        with pytest.warns(UserWarning, match="No features were selected"):
+            want = fitted.transform(rows)
+        for made in (flour.from_sklearn(fitted), flour.from_sklearn(fitted).plan()):
+            run = made.reference if isinstance(made, flour.Flow) else made.run
+            got = run(rows)["features"]
+            assert type(got) is type(want)
+            assert got.shape == want.shape

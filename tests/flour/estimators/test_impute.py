@@ -122,6 +122,16 @@ def test_indicators(sparse: Any, features: str) -> None:
     check(MissingIndicator(features=features, sparse=sparse).fit(data), data, tolerance=0)
 
 
+def test_indicators_of_sparse_data_are_stored_as_the_library_stores_them() -> None:
+    data = sp.csr_array(np.where(rng.random(HOLES.shape) < 0.5, HOLES, 0))
+    for sparse in (True, False, "auto"):
+        fitted = MissingIndicator(sparse=sparse, features="all").fit(HOLES)
+        made = flour.from_sklearn(fitted).reference(data)["features"]
+        want = fitted.transform(data)
+        assert sp.issparse(made) == sp.issparse(want)
+        np.testing.assert_array_equal(sp.csr_array(made).toarray(), sp.csr_array(want).toarray())
+
+
 def test_strings_beside_numbers() -> None:
     frame = pd.DataFrame({"a": GAPS["nan"][0][:, 0], "n": HOLES[:, 0], "b": NAMES[:, 1]})
     imputer = SimpleImputer(strategy="most_frequent")

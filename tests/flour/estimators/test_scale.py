@@ -204,3 +204,18 @@ def test_any_data(rows: list[tuple[float, float]], data: st.DataObject) -> None:
     ).fit(np.array(rows))
     other = data.draw(st.lists(st.tuples(finite, finite), min_size=1, max_size=8))
     check(fitted, np.array(other), tolerance=0)
+
+
+def test_whole_numbers_count_as_float64_whatever_the_sample_was() -> None:
+    narrow = X.astype(np.float32)
+    model = make_pipeline(StandardScaler(), LogisticRegression()).fit(narrow, LABELS)
+    for rows in (np.rint(X).astype(np.int64), np.rint(X).astype(np.int16), X > 0):
+        check(model, rows, sample=narrow)
+        check(StandardScaler().fit(pd.DataFrame(narrow)), pd.DataFrame(rows).to_numpy())
+
+
+def test_a_dense_block_for_a_sample_of_sparse_whole_numbers() -> None:
+    counts = CSR.astype(np.int64)
+    program = flour.from_sklearn(MaxAbsScaler().fit(counts), sample=counts)
+    for rows in (counts, counts.toarray()):
+        assert sp.issparse(program.reference(rows)["features"]) == sp.issparse(rows)

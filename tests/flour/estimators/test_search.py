@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from sklearn.experimental import enable_halving_search_cv  # noqa: F401 (importing enables)
+from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import (
     FixedThresholdClassifier,
@@ -91,3 +92,10 @@ def test_tuned_thresholds(method: str) -> None:
         LogisticRegression(), response_method=method, cv=2, thresholds=12
     )
     check(made.fit(X, Y), X, narrow=False)
+
+
+def test_a_positive_class_that_nobody_saw_is_refused() -> None:
+    child = LogisticRegression().fit(X, NAMES)
+    made = FixedThresholdClassifier(FrozenEstimator(child), pos_label="maybe").fit(X, NAMES)
+    with pytest.raises(UnsupportedSetting, match="none of the classes"):
+        flour.from_sklearn(made)

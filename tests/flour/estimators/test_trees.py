@@ -130,6 +130,15 @@ def test_isolation_forests() -> None:
     check(IsolationForest(n_estimators=3, random_state=0, max_samples=1).fit(X), X)
 
 
+def test_training_rows_exactly_on_the_offset_are_labelled_as_the_library_does() -> None:
+    # With shares of outliers, the offset is a score of the training data; few depths are possible.
+    rows = np.repeat(np.arange(11.0), 4)[:, None]
+    for share in (0.05, 0.1, 0.3):
+        model = IsolationForest(n_estimators=5, max_samples=3, contamination=share, random_state=0)
+        check(model.fit(rows), rows)
+    check(IsolationForest(max_samples=1, n_estimators=3, contamination=0.1).fit(rows), rows)
+
+
 def test_values_at_thresholds_and_their_neighbours() -> None:
     tree = DecisionTreeRegressor().fit(X, Y)
     used = tree.tree_.threshold[tree.tree_.feature >= 0]
