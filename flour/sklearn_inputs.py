@@ -18,6 +18,8 @@ def input_type(estimator: Any, sample: Any = None) -> Type:
         return _from_sample(estimator, sample)
     if takes_text(estimator):
         return Text()
+    if type(estimator).__name__ in _ONE_VALUE:
+        return _one_value(estimator)
     names = getattr(estimator, "feature_names_in_", None)
     width = len(names) if names is not None else _own_width(estimator)
     if width is None:
@@ -40,6 +42,15 @@ def takes_text(estimator: Any) -> bool:
 
 
 _TEXT = {"CountVectorizer", "TfidfVectorizer", "HashingVectorizer"}
+#: What is fitted on one value a row, not on rows.
+_ONE_VALUE = {"IsotonicRegression", "LabelEncoder", "LabelBinarizer"}
+
+
+def _one_value(estimator: Any) -> Type:
+    """The type of the one value that each row is."""
+    if type(estimator).__name__ == "IsotonicRegression":
+        return Scalar(dtype_name(estimator.X_thresholds_.dtype))
+    return Scalar(_stored(np.asarray(estimator.classes_)))
 
 
 def column_types(estimator: Any, width: int) -> list[Type]:
