@@ -8,7 +8,9 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 
-def least(functions: Mapping[str, Callable[[], object]], turns: int, calls: int) -> dict[str, float]:
+def least(
+    functions: Mapping[str, Callable[[], object]], turns: int, calls: int
+) -> dict[str, float]:
     """Seconds a call takes in the best of some turns, for each function."""
     found = dict.fromkeys(functions, float("inf"))
     for _ in range(turns):

@@ -1,0 +1,76 @@
+"""An hour of a busy runtime, in fewer minutes: memory stays flat."""
+
+from __future__ import annotations
+
+import gc
+import os
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from runtime import Runtime
+from scheduler import Overloaded
+from tests.runtime.plans import documents, offset_of, shift, text_flow
+
+ROUNDS = 60  # each does about what a minute of moderate traffic does
+CALLS = 20_000
+WIDTH = 20
+BLOCK = np.random.default_rng(0).normal(size=(100, WIDTH))
+
+
+def resident_bytes() -> int:
+    """This process' memory, of which the operating system knows."""
+    pages = Path("/proc/self/statm").read_text(encoding="utf-8").split()[1]
+    return int(pages) * os.sysconf("SC_PAGE_SIZE")
+
+
+def one_round(runtime: Runtime, turn: int) -> None:
+    """Deploy, switch, call, give up, retire."""
+    for n in range(20):
+        runtime.register(f"p{n}", shift(float(turn + n), WIDTH))
+        for old in runtime.endpoints()[n].versions[:-2]:
+            runtime.unregister(f"p{n}", old)
+    texts = documents(50, seed=turn)
+
+    def ask(seed: int) -> None:
+        rng = np.random.default_rng(seed)
+        for n in rng.integers(0, 20, CALLS // 4):
+            name = f"p{n}"
+            if n == 0:
+                runtime.predict(f"text{seed % 3}", texts[int(rng.integers(50))])
+            elif n < 4:
+                try:
+                    ticket = runtime.submit(name, BLOCK, engine="batch", timeout=5.0)
+                except Overloaded:
+                    continue
+                if n == 1:
+                    ticket.cancel()
+            else:
+                runtime.predict(name, BLOCK[0] if n % 2 else BLOCK)
+
+    with ThreadPoolExecutor(4) as threads:
+        list(threads.map(ask, range(turn * 4, turn * 4 + 4)))
+
+
+@pytest.mark.soak
+def test_memory_stays_flat() -> None:
+    with Runtime(executors=2, memory_budget=400_000) as runtime:
+        for n in range(20):
+            runtime.register(f"p{n}", shift(float(n), WIDTH))
+        for n in range(3):
+            runtime.register(f"text{n}", text_flow(n))
+        sizes = []
+        for turn in range(ROUNDS):
+            one_round(runtime, turn)
+            gc.collect()
+            sizes.append(resident_bytes())
+        stats = runtime.stats()
+        assert stats.catalog.versions == len(stats.versions)
+        found = offset_of(runtime.predict("p3", BLOCK[0] * 0), BLOCK[0] * 0)
+        assert found == ROUNDS - 1 + 3
+    assert threading.active_count() <= 3
+    early, late = np.median(sizes[10:20]), np.median(sizes[-10:])
+    assert late < early * 1.05 + (2 << 20), [size >> 20 for size in sizes]
