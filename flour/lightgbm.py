@@ -6,24 +6,30 @@ names the tree and the field, whatever LightGBM itself would do with it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from flour.coded import coded, input_type
 from flour.errors import DamagedProgram, UnsupportedSetting
 from flour.flow import Flow, outputs, source
 from flour.ops.linear_trees import LinearTrees
 from flour.ops.trees import TreeLeaves, Trees
 from flour.ops.walk import COMPARED, LEFT, RIGHT, ZERO, ZEROS
+from flour.sklearn import Importer
 from flour.types import Vector
 
 # decision_type of a node: bit 0 a set of categories, bit 1 default left, bits 2-3 what is missing.
 _CATEGORICAL, _DEFAULT_LEFT, _MISSING_SHIFT = 1, 2, 2
 _MISSING_ZERO, _MISSING_NAN = 1, 2
 _MAX_LEAVES = 1 << 24
+#: The field of the text's last line, and how long that line may be.
+_FRAME = "pandas_categorical"
+_MOST_CATEGORIES = 1 << 26
 
 Fields = Mapping[str, str]
 
@@ -32,13 +38,19 @@ def from_lightgbm(model: object) -> Flow:
     """The program of a LightGBM model: a booster, a fitted wrapper, a file or its text.
 
     Outputs: `value` is what Booster.predict answers, `scores` its raw scores, `leaves` the leaf
-    each tree ends in.
+    each tree ends in. A model trained on a frame with categories takes the frame's own values.
     """
     head, trees = parse(text_of(model))
     width = _whole(head, "max_feature_idx") + 1
-    x = source("X", Vector(width, "float64"))
-    scores, leaves = scores_of(head, trees, x)
+    names = head.get("feature_names", "").split(" ")
+    x = source("X", input_type(names, width, categories_of(head), "float64"))
+    scores, leaves = scores_of(head, trees, columns(head, x, Importer()))
     return outputs(value=answered(head, trees, scores), scores=flat(scores), leaves=leaves)
+
+
+def columns(head: Fields, x: Flow, to: Importer) -> Flow:
+    """The columns as the trees number them; a category that is not known is missing."""
+    return coded(x, categories_of(head), to, strict=False).cast("float64")
 
 
 def answered(head: Fields, trees: list[Fields], scores: Flow) -> Flow:
@@ -72,6 +84,8 @@ def parse(text: str) -> tuple[Fields, list[Fields]]:
     """The fields of the header and of every tree."""
     blocks = _blocks(text)
     head = next(blocks, None)
+    if head is not None:
+        head = {**head, _FRAME: _told_last(text)}
     if head is None or "max_feature_idx" not in head:
         raise DamagedProgram("this is not a LightGBM model", found=text[:40].strip() or "nothing")
     trees = list(blocks)
@@ -83,6 +97,37 @@ def parse(text: str) -> tuple[Fields, list[Fields]]:
             found=f"{len(trees)} trees, the header tells of {len(told.split())}",
         )
     return head, trees
+
+
+def _told_last(text: str) -> str:
+    """The categories of the frame a model was trained on: the last line of its text, as JSON."""
+    tail = text[-_MOST_CATEGORIES:].rpartition(f"\n{_FRAME}:")[2] if _FRAME in text else ""
+    return tail.partition("\n")[0].strip()
+
+
+def categories_of(head: Fields) -> dict[int, Sequence[Any]]:
+    """The categories of the frame's columns, in the order of their numbers, by column."""
+    try:
+        kept = json.loads(head.get(_FRAME) or "null") or []
+        lists = [[float(v) if isinstance(v, bool) else v for v in values] for values in kept]
+    except (ValueError, TypeError, RecursionError):
+        raise _damaged(head, _FRAME, "lists of categories") from None
+    if any(not isinstance(v, str | int | float) for values in lists for v in values):
+        raise _damaged(head, _FRAME, "lists of strings or numbers")
+    if not lists:
+        return {}
+    infos = head.get("feature_infos", "").split()
+    told = [j for j, info in enumerate(infos) if info[0] != "[" and info != "none"]
+    maybe = [j for j, info in enumerate(infos) if info[0] != "["]
+    for found in (told, maybe):
+        if len(found) == len(lists):
+            return dict(zip(found, lists, strict=True))
+    raise UnsupportedSetting(
+        "the model does not say which of the frame's columns had categories",
+        where="feature_infos of the LightGBM model",
+        found=f"{len(lists)} columns of categories, {len(told)} of them in the trees' terms",
+        hint="encode ordered or constant categories as numbers in a step before",
+    )
 
 
 def _blocks(text: str) -> Iterator[Fields]:

@@ -89,9 +89,27 @@ def _categories(estimator: Any) -> list[Type] | None:
     """The column types of an encoder or imputer, from what it learnt."""
     if hasattr(estimator, "categories_") and type(estimator).__name__ != "CategoricalNB":
         return [Scalar(_stored(np.asarray(values))) for values in estimator.categories_]
+    frame = _of_frame(estimator)
+    if frame is not None:
+        return frame
     statistics = getattr(estimator, "statistics_", None)
     if statistics is not None:
         return [Scalar("string" if isinstance(v, str) else "float64") for v in statistics]
+    return None
+
+
+def _of_frame(estimator: Any) -> list[Type] | None:
+    """The column types of a booster that was trained on a frame with categories."""
+    from flour import lightgbm, xgboost  # which build on the importer
+    from flour.coded import kinds
+
+    module = type(estimator).__module__
+    if module == "lightgbm.sklearn" and estimator.booster_.pandas_categorical:
+        head, _ = lightgbm.parse(lightgbm.text_of(estimator))
+        return kinds(int(estimator.n_features_in_), lightgbm.categories_of(head))
+    if module == "xgboost.sklearn":
+        known = xgboost.parse(estimator).categories
+        return kinds(int(estimator.n_features_in_), known) if known else None
     return None
 
 

@@ -1,4 +1,4 @@
-"""Read XGBoost models, from JSON, UBJSON or a live booster, without the library.
+"""Read XGBoost models, from any of its files or a live booster, without the library.
 
 XGBoost computes in float32: inputs are narrowed, `x < threshold` compares float32, and leaf values
 are added up in float32, tree after tree; so do these programs.
@@ -9,17 +9,20 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from flour import ubjson
+from flour import ubjson, xgboost_binary
+from flour.coded import Categories, coded, input_type
 from flour.errors import DamagedProgram, UnsupportedSetting
 from flour.flow import Flow, outputs, source
 from flour.ops.trees import TreeLeaves, Trees
 from flour.ops.walk import COMPARED, LEFT, RIGHT
+from flour.sklearn import Importer
 from flour.types import Vector
 
 _MAX_WORDS = 1 << 19  # XGBoost knows categories below 2**24
@@ -37,18 +40,35 @@ class Model(NamedTuple):
     info: NDArray[np.int64]
     weights: NDArray[np.float32] | None
     parallel: int
+    #: The weights of a linear booster: a row for each feature, and one that is added always.
+    linear: NDArray[np.float32] | None
+    names: Sequence[str]
+    #: The categories of the columns that had any, in the order of their numbers.
+    categories: Categories
+
+    @property
+    def vector(self) -> bool:
+        """Whether the leaves hold a value for every column."""
+        return bool(self.trees) and _leaf_width(self.trees[0]) > 1
 
 
 def from_xgboost(model: object, *, rounds: int | None = None) -> Flow:
     """The program of an XGBoost model: a booster, a fitted wrapper, a file, JSON or UBJSON.
 
     Outputs: `value` is what Booster.predict answers, `scores` its margins, `leaves` the leaf each
-    tree ends in. `rounds` uses only the first boosting rounds (iteration_range).
+    tree ends in (where there are trees). `rounds` uses only the first boosting rounds
+    (iteration_range). A model trained on a frame with categories takes the frame's own values.
     """
     read = parse(model)
-    x = source("X", Vector(read.width, "float32"))
-    scores, leaves = scores_of(read, x, rounds)
-    return outputs(value=converted(read, scores), scores=flat(scores), leaves=leaves)
+    x = source("X", input_type(read.names, read.width, read.categories, "float32"))
+    scores, leaves = scores_of(read, columns(read, x, Importer()), rounds)
+    made = {"value": converted(read, scores), "scores": flat(scores)}
+    return outputs(**made) if leaves is None else outputs(**made, leaves=leaves)
+
+
+def columns(model: Model, x: Flow, to: Importer) -> Flow:
+    """The columns as the trees number them; XGBoost knows no category it was not trained on."""
+    return coded(x, model.categories, to, strict=True)
 
 
 def parse(model: Any) -> Model:
@@ -90,10 +110,7 @@ def _data(model: Any) -> Any:
 
 def _decode(raw: bytes) -> Any:
     if raw[:1] != b"{":
-        raise UnsupportedSetting(
-            "this is XGBoost's old binary format, or no model at all",
-            hint="load it with XGBoost below 2.1 and save it again as .json or .ubj",
-        )
+        return xgboost_binary.loads(raw)
     # UBJSON's first key follows a length; JSON's follows a quotation mark or white space.
     if raw[1:2] in b'" \t\r\n}':
         try:
@@ -112,15 +129,38 @@ def _model(data: Any) -> Model:
     columns = max(classes, targets, 1)
     objective = str(learner["objective"]["name"])
     width = int(parameters["num_feature"])
-    base = _margins(objective, parameters["base_score"], columns)
-    if booster["name"] not in ("gbtree", "dart"):
+    name = booster["name"]
+    if name not in ("gbtree", "dart", "gblinear"):
         raise UnsupportedSetting(
-            f"the booster {str(booster['name'])[:40]!r} is not known here",
-            hint="train with booster='gbtree' or 'dart'",
+            f"the booster {str(name)[:40]!r} is not known here",
+            hint="train with booster='gbtree', 'dart' or 'gblinear'",
         )
-    dart = booster["name"] == "dart"
-    inner = (booster["gbtree"] if dart else booster)["model"]
-    weights = np.array(booster["weight_drop"], np.float32) if dart else None
+    inner = (booster["gbtree"] if name == "dart" else booster)["model"]
+    _check_columns(columns, inner)
+    common = {
+        "width": width,
+        "columns": columns,
+        "objective": objective,
+        "base": _margins(objective, parameters, columns),
+        "names": [str(item) for item in learner.get("feature_names", ())],
+        "categories": _containers(inner.get("cats")),
+    }
+    if name == "gblinear":
+        return Model(**common, **_without_trees(inner["weights"], width, columns))
+    weights = np.array(booster["weight_drop"], np.float32) if name == "dart" else None
+    return Model(**common, **_with_trees(inner, columns, weights), linear=None)
+
+
+def _check_columns(columns: int, inner: Data) -> None:
+    """Every column has weights or trees of its own, or a place in every leaf."""
+    trees = inner.get("trees", ())
+    rows = [trees[0].get(key, ()) for key in ("leaf_weights", "base_weights")] if len(trees) else []
+    most = max(map(len, (trees, inner.get("weights", ()), *rows)))
+    if columns > most:
+        raise ValueError(f"{columns} columns, and values for {most}")
+
+
+def _with_trees(inner: Data, columns: int, weights: NDArray[np.float32] | None) -> dict[str, Any]:
     info = np.array(inner["tree_info"], np.int64)
     trees = inner["trees"]
     if not len(trees) or len(trees) != len(info) or np.any((info < 0) | (info >= columns)):
@@ -128,16 +168,49 @@ def _model(data: Any) -> Model:
     if weights is not None and len(weights) != len(trees):
         raise ValueError("every tree of a DART model has a weight")
     parallel = int(inner["gbtree_model_param"].get("num_parallel_tree", 1) or 1)
-    return Model(width, columns, objective, base, trees, info, weights, max(parallel, 1))
+    return {"trees": trees, "info": info, "weights": weights, "parallel": max(parallel, 1)}
 
 
-def _margins(objective: str, text: Any, columns: int) -> NDArray[np.float32]:
+def _without_trees(weights: Any, width: int, columns: int) -> dict[str, Any]:
+    table = np.asarray(weights, np.float32)
+    if table.size != (width + 1) * columns:
+        raise ValueError(f"{table.size} weights for {width} features and {columns} columns")
+    table = table.reshape(width + 1, columns)
+    none = np.empty(0, np.int64)
+    return {"trees": (), "info": none, "weights": None, "parallel": 1, "linear": table}
+
+
+def _containers(found: Any) -> dict[int, Sequence[Any]]:
+    """The categories a model was trained on, by column (files since version 3.1 have them)."""
+    made = {}
+    for column, kept in enumerate((found or {}).get("enc", ())):
+        if "offsets" in kept:
+            text = np.asarray(kept["values"], np.int8).tobytes()
+            if not text.isascii():
+                raise UnsupportedSetting(
+                    "XGBoost cuts categories that are not ASCII short when it writes them down",
+                    where=f"the categories of column {column}",
+                    hint="encode the categories as numbers in a step before",
+                )
+            cuts = [int(cut) for cut in kept["offsets"]]
+            values: list[Any] = [text[a:b].decode() for a, b in pairwise(cuts)]
+        else:
+            values = np.asarray(kept["values"]).tolist()
+        if values:
+            made[column] = values
+    return made
+
+
+def _margins(objective: str, parameters: Data, columns: int) -> NDArray[np.float32]:
     """The starting margins: the base score (one number, or one for each class) before the link."""
-    parts = str(text).strip().strip("[]").split(",")
+    known = parameters.get("base_margin")
+    parts = str(parameters["base_score"] if known is None else known).strip().strip("[]").split(",")
     score = np.array([float(part) for part in parts], np.float32)
     if len(score) not in (1, columns):
         raise ValueError(f"{len(score)} base scores for {columns} columns")
     score = np.repeat(score, columns // len(score))
+    if known is not None:
+        return score
     with np.errstate(all="ignore"):
         if objective in ("binary:logistic", "reg:logistic"):
             score = -np.log(np.float32(1) / score - np.float32(1))
@@ -149,21 +222,33 @@ def _margins(objective: str, text: Any, columns: int) -> NDArray[np.float32]:
 # --- the trees -----------------------------------------------------------------------------------
 
 
-def scores_of(model: Model, x: Flow, rounds: int | None = None) -> tuple[Flow, Flow]:
+def scores_of(model: Model, x: Flow, rounds: int | None = None) -> tuple[Flow, Flow | None]:
     """The margins, one column a class, and the leaves."""
+    if model.linear is not None:
+        return _weighted(model.linear, model.base, x), None
     count = len(model.trees)
     if rounds is not None:
-        count = min(count, rounds * model.columns * model.parallel)
+        per_round = model.parallel * (1 if model.vector else model.columns)
+        count = min(count, rounds * per_round)
     with _reading():
-        table, value, number = _joined([_tree(tree) for tree in model.trees[:count]], model)
+        parts = [_tree(tree, model.columns) for tree in model.trees[:count]]
+        table, value, number = _joined(parts, model)
+    target = np.zeros(count) if model.vector else model.info[:count]
     made = Trees(
         **table,
         value=value,
-        target=model.info[:count].astype(np.int32),
+        target=target.astype(np.int32),
         base=model.base,
         dtype="float32",
     )
     return made(x), TreeLeaves(**table, number=number)(x)
+
+
+def _weighted(weights: NDArray[np.float32], base: NDArray[np.float32], x: Flow) -> Flow:
+    """A linear booster's margins; what is missing adds nothing."""
+    seen = x.cast("float32").to_dense().impute(np.nan, np.zeros(len(weights) - 1, np.float32))
+    # The library adds the first column's base score to every column.
+    return seen.linear(weights[:-1].T, weights[-1] + base[0])
 
 
 def _joined(parts: list[dict[str, Any]], model: Model) -> tuple[dict[str, Any], Any, Any]:
@@ -183,7 +268,8 @@ def _joined(parts: list[dict[str, Any]], model: Model) -> tuple[dict[str, Any], 
         key: np.concatenate([part[key] for part in shifted]).astype(kind)
         for key, kind in _COLUMNS.items()
     }
-    table |= {"roots": np.array(roots, np.int32), "strict": True, "narrow": True, "signed": False}
+    table |= {"roots": np.array(roots, np.int32), "strict": True, "narrow": True}
+    table |= {"signed": False, "absent": True}
     if word:
         table["words"] = np.concatenate([part["words"] for part in parts])
     else:
@@ -193,7 +279,7 @@ def _joined(parts: list[dict[str, Any]], model: Model) -> tuple[dict[str, Any], 
         part["value"] if weights is None else (part["value"] * weights[i]).astype(np.float32)
         for i, part in enumerate(parts)
     ]
-    return table, np.concatenate(values)[:, None], np.concatenate([p["number"] for p in parts])
+    return table, np.concatenate(values), np.concatenate([p["number"] for p in parts])
 
 
 _COLUMNS = {
@@ -207,17 +293,28 @@ _COLUMNS = {
 }
 
 
-def _tree(tree: Data) -> dict[str, Any]:
+def _leaf_width(tree: Data) -> int:
+    return max(int(tree["tree_param"].get("size_leaf_vector", 1)), 1)  # it used to be 0 for one
+
+
+def _leaf_values(tree: Data, leaves: Any, right: Any, columns: int) -> NDArray[np.float32]:
+    """The values of these leaves: one number, or one for each column."""
+    if _leaf_width(tree) == 1:
+        return np.asarray(tree["split_conditions"], np.float32)[leaves][:, None]
+    if _leaf_width(tree) != columns:
+        raise ValueError(f"leaves of {_leaf_width(tree)} values for {columns} columns")
+    if "leaf_weights" in tree:  # in order of the leaves, whose right child says which
+        return np.asarray(tree["leaf_weights"], np.float32).reshape(-1, columns)[right[leaves]]
+    return np.asarray(tree["base_weights"], np.float32).reshape(-1, columns)[leaves]
+
+
+def _tree(tree: Data, columns: int) -> dict[str, Any]:
     """One tree's nodes in depth-first order (children behind their parents), checked."""
     left, right = _ints(tree, "left_children"), _ints(tree, "right_children")
-    if int(tree["tree_param"].get("size_leaf_vector", 1) or 1) > 1:
-        raise UnsupportedSetting(
-            "trees whose leaves hold a vector cannot be imported yet",
-            hint="train with multi_strategy='one_output_per_tree'",
-        )
     order = _depth_first(left, right)
     new = np.full(len(left), -1, np.int64)
     new[order] = np.arange(len(order))
+    value = _leaf_values(tree, order[left[order] < 0], right, columns)
     left, right = left[order], right[order]
     inner = left >= 0
     condition = np.asarray(tree["split_conditions"], np.float32)[order]
@@ -236,7 +333,7 @@ def _tree(tree: Data) -> dict[str, Any]:
         "category": start,
         "length": length,
         "words": words,
-        "value": condition[~inner],
+        "value": value,
         "number": order[~inner],
     }
 

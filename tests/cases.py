@@ -425,6 +425,11 @@ CASES: list[Case] = [
     *rows(ensembles.sums(7, dtype="float32", strict=True, narrow=True), 6),
     *rows(ensembles.sums(4, sets=True, trees=9), 6),
     *rows(ensembles.leaves(5, sets=True), 6),
+    *sparse(ensembles.sums(9, absent=True, strict=True, narrow=True), 6),
+    *sparse(ensembles.sums(11, absent=True, sets=True), 6),
+    # --- flour/ops/linear_trees.py
+    *rows(ensembles.linear(10, outputs=2), 6),
+    *rows(ensembles.linear(12, depth=0), 6),
     # --- flour/ops/cluster.py
     *rows(cluster.Descend([1, -1, -3], [2, -2, -4]), 3),
     # --- flour/ops/mixture.py

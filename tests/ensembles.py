@@ -6,9 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from flour.ops.linear_trees import LinearTrees
 from flour.ops.trees import TreeLeaves, Trees
 
-FLAGS = ("strict", "narrow", "zeros", "divisor", "dtype", "signed")
+FLAGS = ("strict", "narrow", "zeros", "divisor", "dtype", "signed", "absent")
 
 
 def nodes(
@@ -71,6 +72,23 @@ def sums(seed: int, outputs: int = 1, span: int = 1, **how: Any) -> Trees:
         target=rng.integers(0, outputs - span + 1, size=len(table["roots"])).astype(np.int32),
         base=rng.normal(size=outputs),
         **flags,
+    )
+
+
+def linear(seed: int, outputs: int = 1, width: int = 6, **how: Any) -> LinearTrees:
+    """An ensemble whose leaves hold up to three terms each."""
+    table, count = nodes(seed, width=width, **how)
+    rng = np.random.default_rng(seed)
+    starts = np.concatenate([[0], np.cumsum(rng.integers(0, 4, size=count))])
+    return LinearTrees(
+        **table,
+        value=rng.normal(size=count),
+        constant=rng.normal(size=count),
+        starts=starts.astype(np.int32),
+        column=rng.integers(0, width, size=starts[-1]).astype(np.int32),
+        slope=rng.normal(size=starts[-1]),
+        target=rng.integers(0, outputs, size=len(table["roots"])).astype(np.int32),
+        base=rng.normal(size=outputs),
     )
 
 

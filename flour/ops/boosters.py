@@ -31,8 +31,7 @@ def _lightgbm_answers(fit: Any, x: Flow, to: Importer) -> tuple[Flow, Flow]:
     from flour import lightgbm
 
     head, trees = lightgbm.parse(lightgbm.text_of(fit))
-    to.need(not fit.booster_.pandas_categorical, "categories of pandas columns", _CODES)
-    scores, _ = lightgbm.scores_of(head, trees, to.doubles(x))
+    scores, _ = lightgbm.scores_of(head, trees, lightgbm.columns(head, x, to))
     return lightgbm.answered(head, trees, scores), lightgbm.flat(scores)
 
 
@@ -55,13 +54,11 @@ def _xgboost_value(fit: Any, x: Flow, to: Importer) -> Flow:
     # Training that stopped early answers with its best round, through the wrapper only.
     best = fit.get_booster().attr("best_iteration")
     rounds = None if best is None else int(best) + 1
-    scores, _ = xgboost.scores_of(model, to.floats(x).cast("float32"), rounds)
+    columns = xgboost.columns(model, x, to).cast("float32")
+    scores, _ = xgboost.scores_of(model, columns, rounds)
     if model.objective == "multi:softmax":
         return scores.softmax()
     return xgboost.converted(model, scores)
-
-
-_CODES = "encode categories as numbers in a step before it"
 
 
 def _classified(fit: Any, value: Flow, to: Importer) -> dict[str, Flow]:

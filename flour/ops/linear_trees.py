@@ -61,6 +61,7 @@ class LinearTrees(Nodes):
         return Vector(len(self.base), "float64")
 
     def reference(self, x: Columns) -> Columns:
+        x = self.rows(x)
         made = np.tile(self.base.array.astype(np.float64), (len(x), 1))
         for root, target in zip(self.roots.array, self.target.array, strict=True):
             made[:, target] += self._leaf(x.astype(np.float64), self.walk(x, int(root)))

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from flour.types import Vector
 from objectstore import Blob
 
 if TYPE_CHECKING:
@@ -188,14 +189,15 @@ class _Scoring:
 
     def gather(self, first: str, count: str) -> None:
         """The tested features of the rows, feature by feature; missing rows repeat the last."""
-        e, dtype = self.e, self.x.type.dtype  # type: ignore[union-attr]  # a vector, by infer
+        e, kind = self.e, self.x.type
+        assert isinstance(kind, Vector)
         used = e.address(self.made.used)
         with e.loop(str(LANES)) as lane:
             row = e.var(self.x.row(f"({first} + min({lane}, {count} - 1))"), "r")
             with e.loop(self.features) as u:
                 column = f"int64({e.load(used, u, 'int32', constant=True)})"
-                value = e.load(row, column, dtype, constant=True)
-                value = e.cast(value, dtype, self.made.width)
+                value = e.load(row, column, kind.dtype, constant=True)
+                value = self.op.seen(value, kind, self.made.width)
                 e.store(self.values, f"{u} * {LANES} + {lane}", value, self.made.width)
 
     def rule_out(self, u: str, place: str) -> None:

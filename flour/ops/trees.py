@@ -54,6 +54,7 @@ class Trees(Walk):
         return Vector(len(self.base), self.dtype)
 
     def reference(self, x: Columns) -> Columns:
+        x = self.rows(x)
         value, base = (part.astype(self.dtype) for part in raw(self.value, self.base))
         made = np.tile(base, (len(x), 1))
         span = self.value.shape[1]
@@ -113,6 +114,7 @@ class TreeLeaves(Walk):
         return Vector(len(self.roots), "int64")
 
     def reference(self, x: Columns) -> Columns:
+        x = self.rows(x)
         number = self.number.array.astype(np.int64)
         leaves = [number[self.walk(x, int(root))] for root in self.roots.array]
         return np.stack(leaves, axis=1)

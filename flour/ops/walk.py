@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 
 from flour.check import expect, vector
 from flour.errors import ParameterError
-from flour.op import Arity, Array, Bound, Op
+from flour.op import Arity, Array, Bound, Columns, Op
+from flour.sparse import Sparse, densify
 from flour.types import Type, Vector
 
 if TYPE_CHECKING:
@@ -58,10 +59,13 @@ class Nodes(Op, abstract=True):
     narrow: bool = False
     #: Some nodes take zeros for missing.
     zeros: bool = False
+    #: Zeros of a sparse vector are missing (what it does not store, XGBoost has not seen).
+    absent: bool = False
     #: Numbers between -1 and 0 are cut to category 0 (else no negative number is a category).
     signed: bool = True
     arity = Arity.AGGREGATE
     bound = Bound.COMPUTE
+    takes_sparse = True
 
     def check(self) -> None:
         self._check_tables()
@@ -110,7 +114,8 @@ class Nodes(Op, abstract=True):
         raise NotImplementedError(f"{self.name}.leaf_count")
 
     def structure(self) -> tuple[object, ...]:
-        return (self.strict, self.narrow, self.zeros, self.signed, len(self.words) > 0)
+        flags = (self.strict, self.narrow, self.zeros, self.absent, self.signed)
+        return (*flags, len(self.words) > 0)
 
     def _needs(self, x: Type) -> Vector:
         kind = vector(x, self.name)
@@ -123,6 +128,13 @@ class Nodes(Op, abstract=True):
         return kind
 
     # --- the meaning ---------------------------------------------------------------------------
+
+    def rows(self, x: Columns) -> NDArray[Any]:
+        """The rows as the tests see them: dense, NaN where something is missing."""
+        dense = densify(x)
+        if not (self.absent and isinstance(x, Sparse)):
+            return np.asarray(dense)
+        return np.where(dense == 0, np.asarray(np.nan, dense.dtype), dense)
 
     def walk(self, x: NDArray[Any], root: int) -> NDArray[np.int64]:
         """The leaf each row reaches in the tree at this root."""
@@ -170,7 +182,7 @@ class Nodes(Op, abstract=True):
         look = e.var(e.load(feature, at, "int32", constant=True), "f")
         with e.block(f"while {look} >= 0:"):
             loaded = e.load(row, f"int64({look})", x.type.dtype, constant=True)
-            value = e.let(self._narrowed(loaded, x.type.dtype), "float64").expr
+            value = e.let(self.seen(loaded, x.type), "float64").expr
             limit = e.load(threshold, at, "float64", constant=True)
             passed = e.var(f"{value} {'<' if self.strict else '<='} {limit}", "b")
             if len(self.words):
@@ -191,8 +203,12 @@ class Nodes(Op, abstract=True):
             with e.block(f"if {known}:"):
                 e.line(f"{passed} = {way} % {ZEROS} == {LEFT}")
 
-    def _narrowed(self, value: str, dtype: str) -> str:
-        return f"float64(float32({value}))" if self.narrow else f"float64({value})"
+    def seen(self, value: str, kind: Vector, dtype: str = "float64") -> str:
+        """A loaded value as the tests see it, in this float width."""
+        made = f"{dtype}(float32({value}))" if self.narrow else f"{dtype}({value})"
+        if not (self.absent and kind.sparse):
+            return made
+        return f"({made} if {value} != 0 else {dtype}(math.nan))"
 
     def _emit_member(self, e: Emitter, value: str, at: str, passed: str) -> None:
         category, length, words = (e.address(p) for p in (self.category, self.length, self.words))

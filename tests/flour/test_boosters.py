@@ -12,7 +12,7 @@ import xgboost as xgb
 
 import flour
 import oven
-from flour.errors import DamagedProgram, FlourError, UnsupportedSetting
+from flour.errors import DamagedProgram, FlourError
 from flour.lightgbm import from_lightgbm, text_of
 from flour.xgboost import from_xgboost
 from tests.estimators import check
@@ -25,7 +25,22 @@ Y = X[:, :5] @ rng.normal(size=5) + np.sin(X[:, 5])
 THREE = np.digitize(Y, [-1.0, 1.0])
 # Far from training data: whole and broken categories, unknown and negative ones, infinities.
 TINY = float(np.float32(1e-35))
-STRANGE = [-1.5, -0.5, 0.0, -0.0, 3.7, 40.0, 1e9, -np.inf, TINY, -TINY, 1e-36, -1e-36, 2e-35, -2e-35]
+STRANGE = [
+    -1.5,
+    -0.5,
+    0.0,
+    -0.0,
+    3.7,
+    40.0,
+    1e9,
+    -np.inf,
+    TINY,
+    -TINY,
+    1e-36,
+    -1e-36,
+    2e-35,
+    -2e-35,
+]
 ODD = np.concatenate([HOLES, rng.choice(STRANGE, (120, 6))])
 
 
@@ -222,11 +237,6 @@ def test_xgboost_bytes_cut_or_changed_are_an_error_or_a_model() -> None:
             width = max(program.inputs()["X"].width, 1)  # type: ignore[union-attr]  # a vector
             if width < 1000:
                 program.reference(np.zeros((2, width), np.float32))
-
-
-def test_the_old_binary_format_is_refused_by_name() -> None:
-    with pytest.raises(UnsupportedSetting, match="old binary format"):
-        from_xgboost(b"binf\x00\x00\x00\x00")
 
 
 def test_wrappers_inside_pipelines() -> None:
