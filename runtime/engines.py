@@ -21,6 +21,7 @@ from scheduler import (
     InlineStats,
     Job,
     Load,
+    Overloaded,
     Pool,
     PoolStats,
     QueueRules,
@@ -103,7 +104,7 @@ class Engines:
         self.costs, self._batch_costs = CostModel(), CostModel()
         self.settings = settings or Settings()
         self.executors = cores() if executors is None else executors
-        self._rules = rules
+        self._rules = rules or QueueRules()
         self._inline = InlineEngine(limit=inline_limit, sample=1 << 62)
         self._inside: set[object] = set()  # inline calls on their way; of no order
         self._pool: Pool | None = None
@@ -195,6 +196,7 @@ class Engines:
         The data is checked here; an error in it is the caller's at once.
         """
         try:
+            self._admit(served)
             job = self._job(served, plan, block, decision, call, single=single)
             ticket = self.pool.submit(job)
         except BaseException:
@@ -203,6 +205,19 @@ class Engines:
         served.batch.tick()
         ticket.add_done_callback(_Once(done))
         return ticket
+
+    def _admit(self, served: Served) -> None:
+        """Raise Overloaded before any work is done for a call that would be refused anyway."""
+        load, rules = self.pool.load(served.owner), self._rules
+        if not load.idle and (load.queued_jobs >= rules.jobs or load.queued_rows >= rules.rows):
+            wait = load.queued_seconds / max(1, load.executors)
+            raise Overloaded(
+                "the queue is full",
+                where=served.owner,
+                found=f"{load.queued_jobs} jobs and {load.queued_rows} rows wait",
+                hint=f"it should have drained in {wait:.3f} s; send the call again or elsewhere",
+                retry_after=wait,
+            )
 
     def _job(
         self,

@@ -75,7 +75,7 @@ class Residency:
 
     def __init__(self, budget: int | None, catalog: Catalog, spill: Path | None = None) -> None:
         self.budget, self._catalog, self._spill = budget, catalog, spill
-        self._made_spill = False
+        self._sweep_up: Callable[[], object] | None = None
         #: Who else keeps something of a plan that is dropped.
         self.on_drop: Callable[[Served], None] = lambda _: None
         self._lock = threading.Lock()
@@ -221,7 +221,9 @@ class Residency:
 
     def _directory(self) -> Path:
         if self._spill is None:
-            self._spill, self._made_spill = Path(mkdtemp(prefix="pretzel-")), True
+            self._spill = Path(mkdtemp(prefix="pretzel-"))
+            # Also where nobody closes the runtime.
+            self._sweep_up = weakref.finalize(self, rmtree, self._spill, ignore_errors=True)
         self._spill.mkdir(parents=True, exist_ok=True)
         return self._spill
 
@@ -250,8 +252,8 @@ class Residency:
             self._heap.clear()
             self._holders.clear()
             self._used = 0
-        if self._made_spill and self._spill is not None:
-            rmtree(self._spill, ignore_errors=True)
+        if self._sweep_up is not None:
+            self._sweep_up()
 
     def stats(self, registered: int) -> MemoryStats:
         """What the budget made of the plans."""

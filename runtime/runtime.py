@@ -7,7 +7,6 @@ with Runtime() as runtime:
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future
@@ -255,6 +254,8 @@ class Runtime:
 
         Cancelling the task gives the call up.
         """
+        import asyncio  # it takes 30 ms, and who awaits this has it
+
         served = self._find(name)
         call = Call.of(served, outputs, timeout, priority, engine, blocking=False)
         if served.plan is None:

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy.sparse import csr_matrix
 
 import flour
 import oven
@@ -45,7 +46,13 @@ def record() -> tuple[Flow, Any]:
     }
 
 
-MADE = {"numbers": numbers, "texts": texts, "record": record}
+def sparse_rows() -> tuple[Flow, Any]:
+    data = csr_matrix(np.arange(700.0).reshape(140, 5) % 3)
+    x = flour.vector("x", 5, sparse=True)
+    return flour.outputs(doubled=x.multiply([2.0]), top=x.max()), data
+
+
+MADE = {"sparse": sparse_rows, "numbers": numbers, "texts": texts, "record": record}
 
 
 def through(work: Execution, bounds: list[int], threads: ThreadPoolExecutor, room: int) -> None:

@@ -247,3 +247,17 @@ def test_one_load_serves_all_who_wait(size: int, monkeypatch: pytest.MonkeyPatch
         with ThreadPoolExecutor(4) as threads:
             assert list(threads.map(ask, range(4))) == [0.0] * 4
         assert len(loads) == 1
+
+
+def test_a_directory_of_its_own_goes_with_the_runtime(size: int) -> None:
+    for close in (True, False):
+        runtime = Runtime(executors=1, memory_budget=size)
+        filled(runtime, 3)
+        directory = runtime._memory._spill
+        assert directory is not None
+        assert directory.is_dir()
+        if close:
+            runtime.close()
+        del runtime
+        gc.collect()
+        assert not directory.exists()
