@@ -100,17 +100,19 @@ def _categories(estimator: Any) -> list[Type] | None:
 
 def _of_frame(estimator: Any) -> list[Type] | None:
     """The column types of a booster that was trained on a frame with categories."""
+    module = type(estimator).__module__
+    if module not in ("lightgbm.sklearn", "xgboost.sklearn"):
+        return None
+    if not estimator.__sklearn_is_fitted__():
+        return None  # the prototype of an ensemble's estimators
     from flour import lightgbm, xgboost  # which build on the importer
     from flour.coded import kinds
 
-    module = type(estimator).__module__
     if module == "lightgbm.sklearn" and estimator.booster_.pandas_categorical:
         head, _ = lightgbm.parse(lightgbm.text_of(estimator))
         return kinds(int(estimator.n_features_in_), lightgbm.categories_of(head))
-    if module == "xgboost.sklearn":
-        known = xgboost.parse(estimator).categories
-        return kinds(int(estimator.n_features_in_), known) if known else None
-    return None
+    known = xgboost.parse(estimator).categories if module == "xgboost.sklearn" else {}
+    return kinds(int(estimator.n_features_in_), known) if known else None
 
 
 def _stored(values: Any) -> str:

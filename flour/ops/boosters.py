@@ -43,7 +43,14 @@ def _xgboost(fit: Any, x: Flow, to: Importer) -> dict[str, Flow]:
 
 @adapts("xgboost.sklearn.XGBClassifier", "xgboost.sklearn.XGBRFClassifier")
 def _xgboost_classifier(fit: Any, x: Flow, to: Importer) -> dict[str, Flow]:
-    return _classified(fit, _xgboost_value(fit, x, to), to)
+    value = _xgboost_value(fit, x, to)
+    if isinstance(value.type, Vector) and fit.n_classes_ == 2:  # a label of its own each column
+        return {"label": value.greater([0.5]).cast("float64"), "probabilities": value}
+    made = _classified(fit, value, to)
+    if fit.objective != "multi:softmax":
+        return made
+    # The library hands on what its booster says: whole numbers of another width.
+    return {**made, "label": made["label"].cast("int32")}
 
 
 def _xgboost_value(fit: Any, x: Flow, to: Importer) -> Flow:
