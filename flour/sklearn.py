@@ -79,6 +79,9 @@ class Importer:
             raise
         except AttributeError as problem:
             raise self._unfitted(estimator, problem) from problem
+        except Exception as problem:
+            # A setting the library accepts in fit() and trips over later, or one nobody thought of.
+            raise self._unreadable(estimator, problem) from problem
         finally:
             self._depth -= 1
         return made
@@ -135,6 +138,15 @@ class Importer:
             where=self.where() or _itself(estimator),
             found=str(problem)[:120],
             hint="call fit() before importing it",
+        )
+
+    def _unreadable(self, estimator: Any, problem: Exception) -> FlourError:
+        name = type(estimator).__name__
+        return UnsupportedSetting(
+            f"{name} cannot be imported as it is fitted",
+            where=self.where() or _itself(estimator),
+            found=f"{type(problem).__name__}: {problem}"[:120],
+            hint=f"see that its own methods answer; {_INSTEAD}",
         )
 
     # --- refusing ----------------------------------------------------------------------------

@@ -34,7 +34,8 @@ def table(trees: Sequence[Any], columns: Sequence[Any] | None = None) -> dict[st
 
 def _nodes(tree: Any, start: int, leaf: int, columns: Any) -> dict[str, NDArray[Any]]:
     inner = tree.children_left >= 0
-    feature = tree.feature if columns is None else np.asarray(columns)[tree.feature]
+    feature = np.where(inner, tree.feature, 0)  # a leaf has a mark there, which is no column
+    feature = feature if columns is None else np.asarray(columns)[feature]
     number = leaf + np.cumsum(~inner) - 1
     return {
         "feature": np.where(inner, feature, -1).astype(np.int32),

@@ -110,6 +110,5 @@ def both(second: Flow) -> Flow:
 
 
 def inliers(scores: Flow, dtype: str) -> Flow:
-    """1 where the score is not below zero, else -1."""
-    below = scores.negate().greater([0.0]).cast("int64")
-    return below.take(np.array([1, -1], dtype))
+    """1 where the score is zero or more, else (NaN, from data that overflows) -1."""
+    return scores.greater_equal([0.0]).cast("int64").take(np.array([-1, 1], dtype))

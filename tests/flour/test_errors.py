@@ -13,6 +13,7 @@ from scipy import sparse
 from sklearn.base import BaseEstimator
 from sklearn.compose import ColumnTransformer
 from sklearn.feature_extraction.text import CountVectorizer
+from sklearn.feature_selection import GenericUnivariateSelect
 from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
@@ -125,6 +126,10 @@ IMPORTS: dict[str, tuple[type[FlourError], Callable[[], Any]]] = {
     "a function of the user": (
         errors.UnsupportedSetting,
         bring(make_pipeline(FunctionTransformer(lambda x: x + 1), StandardScaler()).fit(X)),
+    ),
+    "a setting the library itself trips over": (
+        errors.UnsupportedSetting,
+        bring(make_pipeline(GenericUnivariateSelect(mode="k_best", param=0.5)).fit(X, TWO)),
     ),
     "a tokenizer of the user": (
         errors.UnsupportedSetting,

@@ -10,6 +10,7 @@ from sklearn.covariance import EllipticEnvelope
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
+import flour
 from tests.estimators import check
 from tests.flour.estimators.linear_data import X
 
@@ -23,3 +24,13 @@ def test_ellipse(how: dict[str, Any]) -> None:
     assert 5 < np.sum(model.predict(VARIED) < 0) < 40
     scaled = make_pipeline(StandardScaler(), EllipticEnvelope(random_state=0))
     check(scaled.fit(VARIED), VARIED)
+
+
+def test_what_overflows_has_no_score_and_is_no_inlier() -> None:
+    model = EllipticEnvelope(random_state=0).fit(VARIED)
+    far = VARIED * 1e200
+    with np.errstate(all="ignore"):
+        want = model.predict(far)
+    program = flour.from_sklearn(model)
+    assert program.reference(far)["label"].tolist() == want.tolist()
+    assert program.plan().run(far)["label"].tolist() == want.tolist()

@@ -128,6 +128,7 @@ def test_isolation_forests() -> None:
         X,
     )
     check(IsolationForest(n_estimators=3, random_state=0, max_samples=1).fit(X), X)
+    check(IsolationForest(n_estimators=3, random_state=0, max_features=1).fit(X), X)
 
 
 def test_training_rows_exactly_on_the_offset_are_labelled_as_the_library_does() -> None:
