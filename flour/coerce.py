@@ -98,7 +98,7 @@ def _width(dtype: str, data: Data) -> str:
         return dtype
     own = getattr(data, "dtype", None)
     if isinstance(own, np.dtype) and own.kind in "biuf":
-        return str(own) if str(own) in FLOATS else "float64"
+        return own.name if own.name in FLOATS else "float64"  # the name has no byte order
     return str(own) if str(own) in FLOATS else dtype
 
 
