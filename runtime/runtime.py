@@ -300,7 +300,8 @@ class Runtime:
         if call is _ANY and served.call is not None:
             block, single = as_block(served.inputs, data)
             if single:  # there is nothing to decide
-                refuse_extra(served.inputs, block)
+                if type(block) is not dict or not block.keys() <= served.columns:
+                    refuse_extra(served.inputs, block)
                 return self._inline(served, block, call, single=True)
         block, single, decision = self._decided(served, data, call)
         if decision.engine is Engine.INLINE:

@@ -41,7 +41,7 @@ class Served:
     """A registered version. Calls hold on to what they have taken from it, and take it once."""
 
     __slots__ = (
-        *("__weakref__", "batch", "call", "decision", "digest", "direct", "door", "few"),
+        *("__weakref__", "batch", "call", "columns", "decision", "digest", "direct", "door", "few"),
         *("inline", "inputs", "lock", "name", "outputs", "owner", "path", "pins", "plan"),
         *("reserved", "retired", "row_work", "shared", "tick", "vector", "version"),
     )
@@ -67,6 +67,10 @@ class Served:
         self.retired = False  # whether it was unregistered
         kinds = list(self.inputs.values())
         self.vector = len(kinds) == 1 and isinstance(kinds[0], Vector | Record)
+        #: The columns of its one record: a row that has no others needs no closer look.
+        self.columns = frozenset[str]()
+        if len(kinds) == 1 and isinstance(kinds[0], Record):
+            self.columns = frozenset(kinds[0].names)
         self.lock = threading.RLock()  # while the plan comes or goes, and for `pins`
         self.pins = 0  # calls by executors that are on their way
         self.inline, self.batch = Counter(), Counter()

@@ -70,7 +70,7 @@ class RuntimeMachine(RuleBasedStateMachine):
     @initialize(with_spill=st.booleans())
     def start(self, *, with_spill: bool) -> None:
         gc.collect()
-        self.plans_before = {id(each) for each in gc.get_objects() if isinstance(each, Plan)}
+        self.plans_before = {id(each) for each in gc.get_objects() if type(each) is Plan}
         self.threads_before = threading.active_count()
         self.directory = TemporaryDirectory()
         self.runtime = Runtime(
@@ -276,7 +276,7 @@ class RuntimeMachine(RuleBasedStateMachine):
             plans = [
                 each
                 for each in gc.get_objects()
-                if isinstance(each, Plan) and id(each) not in self.plans_before
+                if type(each) is Plan and id(each) not in self.plans_before
             ]
             maps = Path("/proc/self/maps").read_text(encoding="utf-8")
             left = (len(plans), maps.count(self.directory.name))

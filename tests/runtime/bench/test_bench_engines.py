@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import numpy as np
@@ -42,4 +43,5 @@ def test_two_executors_and_one(benchmark: Any) -> None:
         benchmark.extra_info["inline_ms"] = times["inline"] * 1e3
         benchmark(two.predict, "a", data, engine="batch")
     assert times["one"] > 1e-3
-    assert ratio > 1.3
+    if os.getloadavg()[0] < 1.5 * cores():  # else others have the second core
+        assert ratio > 1.4
