@@ -137,7 +137,7 @@ def _model(data: Any) -> Model:
         )
     inner = (booster["gbtree"] if name == "dart" else booster)["model"]
     _check_columns(columns, inner)
-    common = {
+    common: dict[str, Any] = {
         "width": width,
         "columns": columns,
         "objective": objective,
@@ -182,7 +182,7 @@ def _without_trees(weights: Any, width: int, columns: int) -> dict[str, Any]:
 
 def _containers(found: Any) -> dict[int, Sequence[Any]]:
     """The categories a model was trained on, by column (files since version 3.1 have them)."""
-    made = {}
+    made: dict[int, Sequence[Any]] = {}
     for column, kept in enumerate((found or {}).get("enc", ())):
         if "offsets" in kept:
             text = np.asarray(kept["values"], np.int8).tobytes()
@@ -300,12 +300,15 @@ def _leaf_width(tree: Data) -> int:
 def _leaf_values(tree: Data, leaves: Any, right: Any, columns: int) -> NDArray[np.float32]:
     """The values of these leaves: one number, or one for each column."""
     if _leaf_width(tree) == 1:
-        return np.asarray(tree["split_conditions"], np.float32)[leaves][:, None]
-    if _leaf_width(tree) != columns:
+        key, columns = "split_conditions", 1
+    elif _leaf_width(tree) != columns:
         raise ValueError(f"leaves of {_leaf_width(tree)} values for {columns} columns")
-    if "leaf_weights" in tree:  # in order of the leaves, whose right child says which
-        return np.asarray(tree["leaf_weights"], np.float32).reshape(-1, columns)[right[leaves]]
-    return np.asarray(tree["base_weights"], np.float32).reshape(-1, columns)[leaves]
+    elif "leaf_weights" in tree:  # in order of the leaves, whose right child says which
+        key, leaves = "leaf_weights", right[leaves]
+    else:
+        key = "base_weights"
+    made: NDArray[np.float32] = np.asarray(tree[key], np.float32).reshape(-1, columns)[leaves]
+    return made
 
 
 def _tree(tree: Data, columns: int) -> dict[str, Any]:
