@@ -91,7 +91,7 @@ def decide(
 
 
 def row_bytes(served: Served) -> int:
-    """About how many bytes a row takes on its way in; 0 for native code, which cuts tiles itself."""
+    """About how many bytes a row takes; 0 for native code, which cuts tiles itself."""
     if served.row_work is not None:
         return 0
     return sum(_bytes(kind) for kind in served.inputs.values())
