@@ -25,6 +25,23 @@ from typing import NamedTuple, Protocol
 from flour.op import Parameter
 from flour.types import Type
 
+
+class Room(NamedTuple):
+    """Memory whose size depends on the data: `each` for every byte of the longest row, and `fixed`.
+
+    Never more than `most`. Used as well for numbers of things. Rows are as long as their document,
+    or as their words with a byte between them.
+    """
+
+    each: int
+    fixed: int
+    most: int = 2**62
+
+    def times(self, factor: int) -> Room:
+        """So many times as much."""
+        return Room(self.each * factor, self.fixed * factor, min(self.most * factor, 2**62))
+
+
 At = Callable[[str], str]
 Push = Callable[[str, str], None]
 
@@ -53,6 +70,8 @@ class Part(NamedTuple):
     each: Callable[[Push], None]
     #: `at` is one load from memory, so asking twice costs nothing.
     stored: bool = False
+    #: Of a part without `at`: how many elements are stored at most, if that is known.
+    most: Room | None = None
 
 
 class VectorValue(NamedTuple):
@@ -74,7 +93,33 @@ class VectorValue(NamedTuple):
         return all(part.at is not None for part in self.parts)
 
 
+class TextValue(NamedTuple):
+    """A document: where its UTF-8 bytes are, and how many. Eight bytes behind it may be read.
+
+    It has at most `growth` times the bytes of the longest row.
+    """
+
+    where: str
+    size: str
+    growth: int
+
+
+class TokensValue(NamedTuple):
+    """Words: a list of slices of the bytes from `base` on (see oven.words_text), and their number.
+
+    `most` says how many there are at most, `joined` how many bytes they take with a byte more each.
+    """
+
+    base: str
+    slices: str
+    number: str
+    most: Room
+    joined: Room
+
+
 RowValue = ScalarValue | VectorValue
+#: What one operator hands to the next; documents and words stay inside a stage.
+Value = RowValue | TextValue | TokensValue
 
 
 class Column(NamedTuple):
@@ -94,6 +139,8 @@ class Emitter(Protocol):
     """The vocabulary an operator writes its native code with."""
 
     exact: bool
+    #: Sparse vectors have to push their elements in the order of the columns.
+    ordered: bool
     #: The number of rows of the block (kernels only).
     rows: str
 
@@ -142,8 +189,14 @@ class Emitter(Protocol):
     def scratch(self, dtype: str, count: int) -> str:
         """A local holding the address of `count` elements that live for one row (or block)."""
 
+    def room(self, room: Room) -> str:
+        """A local holding the address of memory for one row, as much as the data needs."""
+
     def hold(self, value: VectorValue) -> VectorValue:
         """The same vector, dense, written to scratch once."""
+
+    def keep(self, value: VectorValue) -> VectorValue:
+        """The same vector, written to scratch once: of sparse parts, what is stored."""
 
     def indexable(self, value: VectorValue) -> At:
         """A way to read any element cheaply, any number of times (held if it has to be)."""
@@ -167,9 +220,15 @@ class Emitter(Protocol):
         """A vector that says its elements (`stored`: each is one load)."""
 
     def sparse(
-        self, dtype: str, width: int, each: Callable[[Push], None], *, size: str | None = None
+        self,
+        dtype: str,
+        width: int,
+        each: Callable[[Push], None],
+        *,
+        size: str | None = None,
+        most: Room | None = None,
     ) -> VectorValue:
-        """A vector that pushes its stored elements as (column, value)."""
+        """A vector that pushes its stored elements as (column, value), `most` of them."""
 
     def joined(self, values: Sequence[RowValue], dtype: str, width: int) -> VectorValue:
         """The values side by side, nothing copied."""

@@ -30,7 +30,7 @@ from objectstore import Blob, StoreError, Strings
 from objectstore.digest import combine
 
 if TYPE_CHECKING:
-    from flour.emission import Column, Emitter, RowValue
+    from flour.emission import Column, Emitter, Value
     from flour.flow import Flow
 
 Array: TypeAlias = Blob
@@ -175,7 +175,7 @@ class Op:
         """The static facts that change the emitted code (all else arrives as parameters)."""
         return ()
 
-    def emit(self, e: Emitter, *inputs: Any) -> RowValue:
+    def emit(self, e: Emitter, *inputs: Any) -> Value:
         """Native code for one row of a fused stage."""
         raise NotImplementedError(f"{self.name}.emit")
 
@@ -192,6 +192,10 @@ class Op:
     def has_kernel(cls) -> bool:
         """Whether a block of rows of this operator can be native code."""
         return cls.kernel is not Op.kernel
+
+    def runs_native(self) -> bool:
+        """Whether these very parameters can be native code, where the operator can."""
+        return True
 
     def wants_kernel(self, *inputs: Type) -> bool:
         """Whether to stand alone as a kernel rather than be fused, for these input types."""

@@ -12,6 +12,7 @@ read, and the code is compiled instead.
 from __future__ import annotations
 
 import os
+import re
 import stat
 import struct
 import threading
@@ -40,6 +41,7 @@ _WRITES_A_LOOK = 256
 # A hit renews an entry's age once a day, so that the least used ones are the oldest.
 _RENEWED_SECONDS = 86_400.0
 _ABANDONED_SECONDS = 3_600.0
+_TEXT = re.compile(r"\b(text|wrap)_")
 _CALLING = ("call_", "c_call_", "stack_")
 
 
@@ -80,7 +82,7 @@ _writes = 0
 
 def key(source: str) -> str:
     """The name of this source's machine code on this machine."""
-    return combine(_toolchain(), source)
+    return combine(_toolchain(), *([_text_words()] if _TEXT.search(source) else []), source)
 
 
 @cache
@@ -92,6 +94,13 @@ def _vocabulary() -> str:
     """The words of emitted code are compiled with it, so their text is part of every key."""
     texts = (Path(__file__).with_name(name).read_bytes() for name in ("native.py", "functions.py"))
     return combine(*texts)
+
+
+@cache
+def _text_words() -> str:
+    """The words for text are part of the keys of only those sources that use them."""
+    names = ("native_words.py", "words_text.py", "words_count.py")
+    return combine(*(Path(__file__).with_name(name).read_bytes() for name in names))
 
 
 def address(source: str, name: str) -> int:

@@ -1,19 +1,28 @@
-"""Strings as native code reads them: one cell of two int64 each, an address and a length."""
+"""Strings as native code reads them: one cell of two int64 each, an address and a length.
+
+A row of words is three int64: the address of its bytes, that of a list of slices, and how many. A
+slice is where a word starts, times 2**32, plus its bytes. Eight bytes behind any text may be read.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import chain
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 NONE, NAN = -1, -2
+PADDING = bytes(8)
 
 
 class Cells(np.ndarray[Any, Any]):
     """Cells that keep the bytes they point to alive."""
 
     text: bytes
+    #: The lists of slices, of rows of words.
+    slices: NDArray[np.int64] | None = None
 
 
 def cells(values: NDArray[Any]) -> NDArray[Any]:
@@ -21,8 +30,8 @@ def cells(values: NDArray[Any]) -> NDArray[Any]:
     flat = values.reshape(-1)
     encoded = [v.encode("utf-8", "surrogatepass") if isinstance(v, str) else b"" for v in flat]
     lengths = np.fromiter(map(len, encoded), np.int64, len(encoded))
-    text = b"".join(encoded)
-    base = np.frombuffer(text or b"\0", np.uint8).ctypes.data
+    text = b"".join([*encoded, PADDING])
+    base = np.frombuffer(text, np.uint8).ctypes.data
     made = np.empty((flat.size, 2), np.int64)
     made[:, 0] = base + np.cumsum(lengths) - lengths
     made[:, 1] = lengths
@@ -33,3 +42,35 @@ def cells(values: NDArray[Any]) -> NDArray[Any]:
     block = made.reshape(len(values), 2 * width).view(Cells)
     block.text = text
     return block
+
+
+def word_cells(rows: Sequence[Sequence[str]]) -> Cells:
+    """Rows of words as a block of cells."""
+    encoded = [word.encode("utf-8", "surrogatepass") for word in chain.from_iterable(rows)]
+    text = b"".join([*encoded, PADDING])
+    sizes = np.fromiter(map(len, encoded), np.int64, len(encoded))
+    counts = np.fromiter(map(len, rows), np.int64, len(rows))
+    ends = np.cumsum(counts)
+    starts = np.concatenate([[0], np.cumsum(sizes)])
+    first = starts[ends - counts]
+    slices = (starts[:-1] - np.repeat(first, counts)) << 32 | sizes
+    made = np.empty((len(rows), 3), np.int64)
+    made[:, 0] = np.frombuffer(text, np.uint8).ctypes.data + first
+    made[:, 1] = slices.ctypes.data + 8 * (ends - counts)
+    made[:, 2] = counts
+    block = made.view(Cells)
+    block.text, block.slices = text, slices
+    return block
+
+
+def longest(block: NDArray[Any], *, words: bool) -> int:
+    """The most bytes of a row, of words with a byte more for each."""
+    if not len(block):
+        return 0
+    if not words:
+        return max(int(block[:, 1::2].max()), 0)
+    assert isinstance(block, Cells)
+    assert block.slices is not None
+    ends = np.cumsum(block[:, 2])
+    sizes = np.concatenate([[0], np.cumsum((block.slices & 0xFFFFFFFF) + 1)])
+    return int((sizes[ends] - sizes[ends - block[:, 2]]).max())

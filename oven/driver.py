@@ -5,7 +5,8 @@ The program is a table of int64:
     [stages, rows a tile, then for each stage: function, parameters, columns,
      then for each of its columns: (mode, where, stride)]
 
-with mode 0 for column `where` of the caller's io table and 1 for a buffer at scratch + `where`.
+with mode 0 for column `where` of the caller's io table, 1 for a buffer at scratch + `where`, and 2
+for memory in the caller's io table that every tile uses anew.
 The scratch memory starts with room for one stage's io table. A stage that refuses its rows answers
 with something other than 0, and then so does the run, which ends there.
 """
@@ -30,9 +31,12 @@ def run_stages(program, io, n, scratch):
             for c in range(columns):
                 where = ldc_int64(program, cursor + 1)
                 stride = ldc_int64(program, cursor + 2)
-                if ldc_int64(program, cursor) == 0:
+                mode = ldc_int64(program, cursor)
+                if mode != 1:
                     stride = ld_int64(io, 2 * where + 1)
-                    where = ld_int64(io, 2 * where) + done * stride
+                    where = ld_int64(io, 2 * where)
+                    if mode == 0:
+                        where += done * stride
                 else:
                     where = scratch + where
                 st_int64(scratch, 2 * c, where)
@@ -47,7 +51,7 @@ NAME = "run_stages"
 
 
 class Wire(NamedTuple):
-    """Where one column of a stage is: an external column, or a tile buffer in scratch."""
+    """Where one column of a stage is: an external column, a tile buffer in scratch, or room."""
 
     mode: int
     where: int

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 
-from flour.emission import At, Part, Push, RowValue, ScalarValue, VectorValue
+from flour.emission import At, Part, Push, Room, RowValue, ScalarValue, VectorValue
 from flour.op import Parameter
 from objectstore import Blob, Strings
 
@@ -45,8 +45,11 @@ BYTES = {
 class Body:
     """The text of one stage and the slots of its parameter table."""
 
-    def __init__(self, *, exact: bool) -> None:
-        self.exact = exact
+    def __init__(self, *, exact: bool, ordered: bool = False, columns: int = 0) -> None:
+        self.exact, self.ordered = exact, exact or ordered
+        #: Memory whose size depends on the data, in the order in which it lies.
+        self.rooms: list[Room] = []
+        self._columns, self._free = columns, ""
         self.slots: list[Slot] = []
         self._head: list[str] = []
         self._lines: list[str] = []
@@ -79,6 +82,23 @@ class Body:
             self.head(f"{name} = ldc_int64(params, {index})")
         return name
 
+    def room(self, room: Room) -> str:
+        """A local holding the address of room for one row.
+
+        All of it lies behind one another where the column after the stage's own says, which is
+        also where the length of the longest row stands.
+        """
+        if not self.rooms:
+            self._free = self.fresh("f")
+            self.head(f"{self._free} = ldc_int64(io, {2 * self._columns})")
+            self.head(f"longest = ldc_int64(io, {2 * self._columns + 1})")
+        name, self._free = self._free, self.fresh("f")
+        each, fixed, most = (self.slot("n", Slot(size=number)) for number in room)
+        size = f"min(longest * {each} + {fixed}, {most})"
+        self.head(f"{self._free} = {name} + (({size} + 63) & -64)")
+        self.rooms.append(room)
+        return name
+
     @contextmanager
     def block(self, header: str) -> Iterator[None]:
         """A compound statement."""
@@ -101,7 +121,7 @@ class Scope:
 
     def __init__(self, body: Body, rows: str = "n") -> None:
         self._body = body
-        self.exact = body.exact
+        self.exact, self.ordered = body.exact, body.ordered
         self.rows = rows
         self._known: dict[tuple[str, str | None], str] = {}
 
@@ -182,6 +202,10 @@ class Scope:
         """A local holding the address of `count` elements that live for one row (or block)."""
         return self._body.slot("s", Slot(scratch=BYTES[dtype] * max(count, 1)))
 
+    def room(self, room: Room) -> str:
+        """A local holding the address of memory for one row, as much as the data needs."""
+        return self._body.room(room)
+
     # --- memory and arithmetic -----------------------------------------------------------------
 
     def load(self, base: str, index: str, dtype: str, *, constant: bool = False) -> str:
@@ -226,6 +250,34 @@ class Scope:
             size=value.size,
             stored=True,
         )
+
+    def keep(self, value: VectorValue) -> VectorValue:
+        """The same vector, written to scratch once: of sparse parts, what is stored."""
+        if any(part.at is None and part.most is None for part in value.parts):
+            return self.hold(value)
+        if value.dense:
+            return self.hold(value)
+        return value._replace(parts=tuple(self._kept(part, value.dtype) for part in value.parts))
+
+    def _kept(self, part: Part, dtype: str) -> Part:
+        if part.most is None:
+            return part
+        columns, values = self.room(part.most.times(8)), self.room(part.most.times(BYTES[dtype]))
+        count = self.var("0", "k")
+
+        def put(j: str, v: str) -> None:
+            self.store(columns, count, j, "int64")
+            self.store(values, count, v, dtype)
+            self.line(f"{count} += 1")
+
+        part.each(put)
+
+        def each(push: Push) -> None:
+            with self.loop(count) as k:
+                column = self.let(self.load(columns, k, "int64"), "int64").expr
+                push(column, self.let(self.load(values, k, dtype), dtype).expr)
+
+        return part._replace(each=each)
 
     def write(self, value: RowValue, where: str) -> None:
         """Store a value's elements at an address."""
@@ -321,10 +373,11 @@ class Scope:
         each: Callable[[Push], None],
         *,
         size: str | None = None,
+        most: Room | None = None,
     ) -> VectorValue:
-        """A vector that pushes its stored elements as (column, value)."""
+        """A vector that pushes its stored elements as (column, value), `most` of them."""
         size = size or self.size(width)
-        return VectorValue(dtype, width, size, (Part("0", size, None, each),))
+        return VectorValue(dtype, width, size, (Part("0", size, None, each, most=most),))
 
     def joined(self, values: Sequence[RowValue], dtype: str, width: int) -> VectorValue:
         """The values side by side, nothing copied."""
@@ -359,11 +412,8 @@ class Scope:
         where = plus(start, part.start)
         if part.at is not None:
             return self._part(where, part.size, part.at)
-        return Part(
-            where,
-            part.size,
-            None,
-            lambda push: part.each(lambda j, v: push(plus(start, j), v)),
+        return part._replace(
+            start=where, each=lambda push: part.each(lambda j, v: push(plus(start, j), v))
         )
 
 

@@ -25,6 +25,7 @@ from numba.extending import intrinsic, models, overload, register_model
 
 from oven import functions, machine
 from oven.errors import CompileError
+from oven.native_words import more_words
 
 NUMBA_TYPES: dict[str, Any] = {
     "float64": types.float64,
@@ -70,11 +71,12 @@ def _storage(kind: Any) -> Any:
     return ir.FloatType() if kind is types.float32 else ir.IntType(kind.bitwidth)
 
 
-def _load(kind: Any, *, constant: bool) -> Any:
+def _load(kind: Any, *, constant: bool, align: int | None = None) -> Any:
     def load(typingctx: Any, base: Any, index: Any) -> Any:
         def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
             where = _pointer(builder, args[0], args[1], kind)
-            value = builder.load(where, typ=where.gep_type if hasattr(where, "gep_type") else None)
+            typ = where.gep_type if hasattr(where, "gep_type") else None
+            value = builder.load(where, align=align, typ=typ)
             if constant:
                 value.set_metadata("invariant.load", builder.module.add_metadata([]))
             if kind is types.boolean:
@@ -86,13 +88,13 @@ def _load(kind: Any, *, constant: bool) -> Any:
     return intrinsic(load)
 
 
-def _store(kind: Any) -> Any:
+def _store(kind: Any, align: int | None = None) -> Any:
     def store(typingctx: Any, base: Any, index: Any, value: Any) -> Any:
         def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
             stored = args[2]
             if kind is types.boolean:
                 stored = builder.zext(stored, ir.IntType(8))
-            builder.store(stored, _pointer(builder, args[0], args[1], kind))
+            builder.store(stored, _pointer(builder, args[0], args[1], kind), align=align)
             return context.get_dummy_value()
 
         return types.void(types.int64, types.int64, kind), code
@@ -499,13 +501,16 @@ def _make_vocabulary() -> dict[str, Any]:
             made |= _Vectors(kind).words()
             made[f"loose_add_{name}"] = _loose_add(kind)
             made[f"loose_mul_{name}"] = _loose_mul(kind)
+    for name in ("int64", "int32"):
+        made[f"peek_{name}"] = _load(NUMBA_TYPES[name], constant=False, align=1)
+    made["poke_int64"] = _store(types.int64, align=1)
     made |= _sixteen()
     function: Callable[..., Any]
     for function in (maximum, minimum):
         globals()[function.__name__] = made[function.__name__] = njit(function, **OPTIONS)
     for function in (clip, sigmoid, sigmoid_alone, digamma):
         made[function.__name__] = njit(function, **OPTIONS)
-    return made
+    return made | more_words(made, OPTIONS)
 
 
 _MATH = [

@@ -10,12 +10,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from flour.types import Vector
+from flour.emission import Room
+from flour.types import Tokens, Vector
 from objectstore import Blob
-from oven import cache, driver, machine
+from oven import cache, cells, driver, machine
 from oven.emitter import Slot
 from oven.ports import Port
-from oven.stages import Stage, Value, row_bytes
+from oven.stages import Stage, Value, is_text, row_bytes
 
 #: Rows a tile: enough to amortise a stage's call, few enough that its columns stay in cache.
 #: Between 24 and 960 rows it makes a few per cent of difference (measured on a CPU with 48 KiB of
@@ -27,6 +28,11 @@ _TILE_STEP = 24
 #: Rows wider than this would not stay in any cache.
 _WIDE = 64 * 1024
 _ALIGN = 64
+#: Rooms up to this size stay with their thread; they are as large as the longest document could
+#: need, and most of their pages are never touched.
+KEPT_ROOM = 64 << 20
+#: Documents longer than this are left to Python.
+LONGEST = 64 << 20
 
 
 class RowsRefused(Exception):
@@ -57,7 +63,7 @@ class NativeRun:
         inner = [n for s in self.stages for n in s.outputs if n not in self._externals]
         row = sum(row_bytes(value.type) for value in (*inner, *self._externals))
         self.tile = _tile_rows(row)
-        columns = max(len(stage.inputs) + len(stage.outputs) for stage in self.stages)
+        columns = 1 + max(len(stage.inputs) + len(stage.outputs) for stage in self.stages)
         self._wires: dict[Value, driver.Wire] = {
             value: driver.Wire(0, place, 0) for value, place in self._externals.items()
         }
@@ -70,12 +76,19 @@ class NativeRun:
         self._row_scratch = size
         self.scratch_bytes = size + max(_scratch(stage.slots) for stage in self.stages)
 
+    @property
+    def rooms(self) -> bool:
+        """Whether some of its memory is as large as the data needs."""
+        return any(stage.rooms for stage in self.stages)
+
     def _bind(self) -> None:
         """Find the code and write the tables that lead it to this plan's parameters."""
         self._kept: list[Any] = []
         table: list[int] = [len(self.stages), self.tile]
         for stage in self.stages:
             columns = [self._wires[value] for value in (*stage.inputs, *stage.outputs)]
+            if stage.rooms:
+                columns.append(driver.Wire(2, len(self._externals), 0))
             table += [cache.address(stage.source, stage.name), self._parameters(stage.slots)]
             table += [len(columns), *(number for wire in columns for number in wire)]
         self._table = np.array(table, np.int64)
@@ -131,9 +144,24 @@ class NativeRun:
         io: list[int] = []
         for array in (*kept, *made):
             io += [array.ctypes.data, array.strides[0] if array.ndim else 0]
-        table = np.array(io, np.int64)
+        memory_of_rooms, most = self._room(kept)
+        table = np.array([*io, _aligned(memory_of_rooms.ctypes.data), most], np.int64)
         self._invoke(table.ctypes.data, rows, memory)
         return dict(zip(self.outputs, made, strict=True))
+
+    def _room(self, columns: Sequence[NDArray[Any]]) -> tuple[NDArray[np.uint8], int]:
+        """Memory whose size depends on these columns, and the length of their longest row."""
+        if not self.rooms:
+            return _NO_ROOM, 0
+        lengths = [
+            cells.longest(column, words=isinstance(value.type, Tokens))
+            for value, column in zip(self.inputs, columns, strict=True)
+            if is_text(value.type)
+        ]
+        most = max(lengths, default=0)
+        if most > LONGEST:
+            raise RowsRefused("a document is too long for native code")
+        return _room_memory(max(room_bytes(stage.rooms, most) for stage in self.stages)), most
 
     def _invoke(self, io: int, rows: int, given: Any = None) -> None:
         # Holding the memory keeps it from a finalizer that runs a bigger plan in between.
@@ -152,6 +180,7 @@ class NativeRun:
 class _Local(threading.local):
     """This thread's scratch memory, which all plans share: one runs at a time."""
 
+    room: NDArray[np.uint8] = np.empty(0, np.uint8)
     memory: NDArray[np.uint8] = np.empty(0, np.uint8)
     start: int = 0
     size: int = 0
@@ -167,6 +196,25 @@ def _scratch_memory(size: int) -> tuple[NDArray[np.uint8], int]:
         _local.start = _aligned(_local.memory.ctypes.data + 16)
         _local.size = size
     return _local.memory, _local.start
+
+
+_NO_ROOM = np.empty(0, np.uint8)
+
+
+def room_bytes(rooms: Sequence[Room], most: int) -> int:
+    """How much memory these rooms take for rows of up to so many bytes."""
+    return sum(_aligned(min(most * room.each + room.fixed, room.most)) for room in rooms)
+
+
+def _room_memory(size: int) -> NDArray[np.uint8]:
+    """Memory of at least this size; what is not used of it costs nothing."""
+    size += _ALIGN
+    if len(_local.room) >= size:
+        return _local.room
+    made = np.empty(size, np.uint8)
+    if size <= KEPT_ROOM:
+        _local.room = made
+    return made
 
 
 def _tile_rows(row_bytes: int) -> int:
@@ -192,13 +240,14 @@ def _empty(value: Value, rows: int) -> NDArray[Any]:
     return np.empty(rows, kind.dtype)  # type: ignore[union-attr]  # native columns have a dtype
 
 
-def _contiguous(array: NDArray[Any], value: Value) -> NDArray[Any]:
+def _contiguous(array: Any, value: Value) -> NDArray[Any]:
     """Rows may be apart, but the columns of a row lie side by side."""
+    if isinstance(value.type, Tokens):
+        return cells.word_cells(array)
+    if is_text(value.type):
+        return cells.cells(array)
     dtype = value.type.dtype  # type: ignore[union-attr]  # native columns have a dtype
-    if dtype == "string":
-        from oven.cells import cells
-
-        return cells(array)
-    if array.dtype != dtype or (array.ndim == 2 and array.strides[1] != array.itemsize):
-        return np.ascontiguousarray(array, dtype)
-    return array
+    made: NDArray[Any] = array
+    if made.dtype != dtype or (made.ndim == 2 and made.strides[1] != made.itemsize):
+        return np.ascontiguousarray(made, dtype)
+    return made

@@ -14,7 +14,7 @@ import numpy as np
 
 from flour.node import Node, topological
 from flour.ops.source import Field, Pick, Source
-from flour.types import Category, Scalar, Type, Vector
+from flour.types import Record, Text, Tokens, Type, Vector
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ def find_ports(roots: Sequence[Node]) -> dict[Node, View]:
     found = {
         item: View(Port(item.op.label, item.type))
         for item in order
-        if isinstance(item.op, Source) and isinstance(item.type, Vector | Scalar | Category)
+        if isinstance(item.op, Source) and not isinstance(item.type, Record)
     }
     picked = [item for item in order if _is_column(item)]
     blocks = _blocks(picked)
@@ -56,7 +56,7 @@ def find_ports(roots: Sequence[Node]) -> dict[Node, View]:
 def _is_column(item: Node) -> bool:
     if not isinstance(item.op, Field | Pick) or not isinstance(item.inputs[0].op, Source):
         return False
-    return isinstance(item.type, Scalar | Category | Vector)
+    return not isinstance(item.type, Record | Tokens)
 
 
 def _blocks(picked: Sequence[Node]) -> dict[tuple[str, str], Port]:
@@ -77,8 +77,8 @@ def _source_of(item: Node) -> str:
 
 
 def _dtype_of(item: Node) -> str:
-    assert isinstance(item.type, Scalar | Category | Vector)
-    return item.type.dtype
+    assert not isinstance(item.type, Record | Tokens)
+    return "string" if isinstance(item.type, Text) else item.type.dtype
 
 
 def _names_of(item: Node) -> tuple[str, ...]:

@@ -7,14 +7,15 @@ native code (`python`). Stages run in order; what one leaves for a later one is 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from flour.emission import Column, RowValue, VectorValue
+from flour.emission import Column, Room, ScalarValue, TokensValue, VectorValue
+from flour.emission import Value as Emitted
 from flour.node import Node, readers, topological
 from flour.op import Op, Parameter
 from flour.ops.source import Source
-from flour.types import Category, Record, Scalar, Text, Tokens, Type, Vector
+from flour.types import Record, Text, Tokens, Type, Vector
 from objectstore import Blob
 from oven.emitter import BYTES, Body, Scope, Slot
 from oven.ports import Port, View
@@ -35,6 +36,8 @@ class Stage:
     name: str = ""
     source: str = ""
     slots: tuple[Slot, ...] = ()
+    #: Memory for one row whose size depends on the data.
+    rooms: tuple[Room, ...] = ()
 
     @property
     def native(self) -> bool:
@@ -54,33 +57,68 @@ class Stage:
 
 
 def kind_of(item: Node) -> str:
-    """What kind of stage this node belongs in."""
+    """What kind of stage this node belongs in, as far as it alone can tell."""
     types = [item.type, *(source.type for source in item.inputs)]
-    if not all(isinstance(kind, Scalar | Category | Vector) for kind in types):
+    if any(isinstance(kind, Record) for kind in types) or isinstance(item.op, Source):
         return PYTHON
-    if _dtype(item.type) == "string" or isinstance(item.op, Source):
+    if _dtype(item.type) == "string" and isinstance(item.type, Vector):
         return PYTHON
-    if item.op.wants_kernel(*(source.type for source in item.inputs)):
+    inputs = [source.type for source in item.inputs]
+    if item.op.wants_kernel(*inputs):
         return KERNEL
-    return FUSED if item.op.has_emit() else PYTHON
+    return FUSED if item.op.has_emit() and item.op.runs_native() else PYTHON
+
+
+def place(
+    wanted: Sequence[Node], roots: Collection[Node]
+) -> tuple[dict[Node, str], dict[Node, int]]:
+    """The kind of stage each node belongs in, and how many come before it.
+
+    Documents and words never leave a stage that is native: what makes them is native only where all
+    that read them are, in that very stage.
+    """
+    kinds = {item: kind_of(item) for item in wanted}
+    reading: dict[Node, list[Node]] = {}
+    for item in wanted:
+        for source in item.inputs:
+            reading.setdefault(source, []).append(item)
+    while True:
+        levels: dict[Node, int] = {}
+        for item in wanted:
+            levels[item] = max((_after(s, item, kinds, levels) for s in item.inputs), default=0)
+        leaving = [
+            item
+            for item in wanted
+            if is_text(item.type) and kinds[item] == FUSED
+            if item in roots
+            or any(kinds[r] != FUSED or levels[r] != levels[item] for r in reading[item])
+        ]
+        if not leaving:
+            return kinds, levels
+        kinds |= dict.fromkeys(leaving, PYTHON)
+
+
+def is_text(kind: Type) -> bool:
+    """Whether native code has the value as bytes, not as numbers."""
+    return isinstance(kind, Text | Tokens) or _dtype(kind) == "string"
 
 
 def _dtype(kind: Type) -> str:
-    return "" if isinstance(kind, Text | Tokens | Record) else kind.dtype
+    """The dtype of a column as native code reads it."""
+    if isinstance(kind, Record):
+        return ""
+    return "string" if isinstance(kind, Text | Tokens) else kind.dtype
 
 
 def cut(roots: Sequence[Node], views: Views, *, exact: bool = False) -> list[Stage]:
     """The stages of a program, in an order in which they can run."""
     wanted = _wanted(roots, views)
-    kinds = {item: kind_of(item) for item in wanted}
-    levels: dict[Node, int] = {}
-    for item in wanted:
-        levels[item] = max((_after(s, item, kinds, levels) for s in item.inputs), default=0)
+    kinds, levels = place(wanted, set(roots))
     grouped: dict[tuple[int, int, int], list[Node]] = {}
-    for place, item in enumerate(wanted):
+    for number, item in enumerate(wanted):
         # All fused operators of a level are one pass over the row; the others stand alone.
         rank = (FUSED, KERNEL, PYTHON).index(kinds[item])
-        alone = place if rank else -1
+        alone = number if rank else -1
         grouped.setdefault((levels[item], rank, alone), []).append(item)
     reading = readers(roots)
     ordered = (grouped[key] for key in sorted(grouped))
@@ -126,7 +164,8 @@ def _stage(
         return stage
     body = _Writer(stage, views, exact=exact).write()
     name = "fused_rows" if kind == FUSED else "kernel_" + nodes[0].op.name.lower()
-    return Stage(kind, stage.nodes, stage.inputs, outputs, name, body.text(name), tuple(body.slots))
+    text, slots, rooms = body.text(name), tuple(body.slots), tuple(body.rooms)
+    return Stage(kind, stage.nodes, stage.inputs, outputs, name, text, slots, rooms)
 
 
 class _Writer:
@@ -134,12 +173,12 @@ class _Writer:
 
     def __init__(self, stage: Stage, views: Views, *, exact: bool) -> None:
         self.stage, self.views = stage, views
-        self.body = Body(exact=exact)
+        self.body = Body(exact=exact, columns=len(stage.inputs) + len(stage.outputs))
         self.columns: dict[Value, Column] = {}
         for place, value in enumerate((*stage.inputs, *stage.outputs)):
             output = place >= len(stage.inputs)
             self.columns[value] = self._column(value, place, "y" if output else "x")
-        self.values: dict[Node, RowValue] = {}
+        self.values: dict[Node, Emitted] = {}
 
     def _column(self, value: Value, place: int, stem: str) -> Column:
         base, stride = self.body.fresh(stem), self.body.fresh("t")
@@ -189,18 +228,19 @@ class _Writer:
         return name
 
     def _settled(
-        self, item: Node, value: RowValue, scope: Scope, uses: int, rows: Mapping[Value, str]
-    ) -> RowValue:
+        self, item: Node, value: Emitted, scope: Scope, uses: int, rows: Mapping[Value, str]
+    ) -> Emitted:
         """Write an output where it belongs; compute what several read only once."""
         if item in self.columns:
+            assert isinstance(value, ScalarValue | VectorValue), "documents and words stay inside"
             scope.write(value, rows[item])
             if uses and isinstance(value, VectorValue):
                 return self._stored(item, scope, rows[item], constant=False)
         elif uses > 1 and isinstance(value, VectorValue) and not _is_stored(value):
-            return scope.hold(value)
+            return scope.keep(value)
         return value
 
-    def _input(self, source: Node, scope: Scope, rows: Mapping[Value, str]) -> RowValue:
+    def _input(self, source: Node, scope: Scope, rows: Mapping[Value, str]) -> Emitted:
         if source in self.values:
             return self.values[source]
         view = self.views.get(source)
@@ -216,9 +256,12 @@ class _Writer:
         picked = Blob.of(list(view.columns), "int64")
         return scope.dense(whole.dtype, len(picked), lambda j: at(scope.at(picked, j)), stored=True)
 
-    def _stored(self, value: Value, scope: Scope, row: str, *, constant: bool) -> RowValue:
+    def _stored(self, value: Value, scope: Scope, row: str, *, constant: bool) -> Emitted:
         """A column's value in the current row, read from memory."""
         column, dtype = self.columns[value], _dtype(value.type)
+        if isinstance(value.type, Tokens):
+            base, slices, count = (scope.let(f"ldc_int64({row}, {k})", "int64").expr for k in "012")
+            return TokensValue(base, slices, count, Room(1, 0), Room(1, 0))
         if not isinstance(column.type, Vector):
             return scope.let(scope.load(row, "0", dtype, constant=constant), dtype)
         return scope.dense(
@@ -235,7 +278,7 @@ def _reads_sparse(op: Op) -> bool:
     return op.takes_sparse or op.keeps_zero or getattr(op, "skips_zeros", False)
 
 
-def _dense(value: RowValue, scope: Scope) -> RowValue:
+def _dense(value: Emitted, scope: Scope) -> Emitted:
     return scope.hold(value) if isinstance(value, VectorValue) and not value.dense else value
 
 
@@ -245,5 +288,7 @@ def _is_stored(value: VectorValue) -> bool:
 
 def row_bytes(kind: Type) -> int:
     """How many bytes one row of a column takes."""
+    if isinstance(kind, Tokens):
+        return 3 * BYTES["int64"]
     width = kind.width if isinstance(kind, Vector) else 1
     return width * BYTES[_dtype(kind)]

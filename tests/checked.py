@@ -17,11 +17,12 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from flour.types import Vector
+from flour.types import Tokens, Vector
 from objectstore import Blob
-from oven.cells import Cells, cells
+from oven.cells import Cells, cells, longest, word_cells
+from oven.native_run import room_bytes
 from oven.plan import Plan
-from oven.stages import Stage, Value, row_bytes
+from oven.stages import Stage, Value, is_text, row_bytes
 
 SIZES = {
     "float64": 8,
@@ -231,6 +232,11 @@ def vocabulary(memory: Memory) -> dict[str, Any]:
         made[f"ld_{dtype}"] = made[f"ldc_{dtype}"] = _load(memory, dtype)
         made[f"st_{dtype}"] = _store(memory, dtype)
         made[dtype] = lambda value, dtype=dtype: _value(_narrowed(value, dtype), dtype)
+    for dtype in ("int64", "int32"):
+        made[f"peek_{dtype}"] = made[f"ld_{dtype}"]
+    made["wrap_add"] = lambda a, b: Int64(int(a) + int(b))
+    made["wrap_mul"] = lambda a, b: Int64(int(a) * int(b))
+    made["poke_int64"] = made["st_int64"]
     made |= {"min": min, "max": max, "abs": abs, "int": int, "range": range, "math": _Math()}
     made["type_of"] = lambda like, value: type(like)(value)
     for dtype in ("float64", "float32"):
@@ -247,6 +253,8 @@ def vocabulary(memory: Memory) -> dict[str, Any]:
 
 def _stand_in(name: str, found: Any, space: dict[str, Any]) -> Any:
     """The same function in Python: numpy's, or the text that numba compiles."""
+    if isinstance(found, int):
+        return Int64(found)
     function = getattr(found, "py_func", found)
     if isinstance(function, FunctionType) and not hasattr(math, name):
         for used in function.__code__.co_names:
@@ -281,6 +289,7 @@ def run_stage(stage: Stage, given: Mapping[Value, Any], rows: int) -> dict[Value
     for place, item in enumerate(stage.outputs):
         made[item] = _empty(item, rows)
         io += [memory.add(f"output {place}", made[item], writable=True), row_bytes(item.type)]
+    io += _room(stage, given, memory)
     table = [_entry(slot, memory) for slot in stage.slots]
     space = vocabulary(memory)
     exec(compile(stage.source, f"<{stage.name}>", "exec"), space)
@@ -290,22 +299,40 @@ def run_stage(stage: Stage, given: Mapping[Value, Any], rows: int) -> dict[Value
     )
     with np.errstate(all="ignore"):
         refused = space[stage.name](*addresses, rows, 0)
-    for address in io[2 * len(given) :: 2] if not refused else ():
+    made_at = io[2 * len(given) : 2 * (len(given) + len(made)) : 2]
+    for address in made_at if not refused else ():
         memory.check_written(address)
     return made
 
 
 def _block(column: Any, value: Value, memory: Memory) -> NDArray[Any]:
-    dtype = value.type.dtype  # type: ignore[union-attr]  # native columns have a dtype
-    if dtype != "string":
+    if not is_text(value.type):
+        dtype = value.type.dtype  # type: ignore[union-attr]  # native columns have a dtype
         return np.array(column, dtype, order="C")
-    found = cells(column)
+    words = isinstance(value.type, Tokens)
+    found = word_cells(column) if words else cells(column)
     assert isinstance(found, Cells)
-    text = np.frombuffer(found.text or b"\0", np.uint8)
-    start = memory.add("text", np.frombuffer(found.text, np.uint8))
+    text = np.frombuffer(found.text, np.uint8)
+    start = memory.add("text", text)
     moved = np.array(found, np.int64)
-    moved[:, 0::2] += start - text.ctypes.data
+    if words:
+        assert found.slices is not None
+        moved[:, 0] += start - text.ctypes.data
+        moved[:, 1] += memory.add("slices", found.slices) - found.slices.ctypes.data
+    else:
+        moved[:, 0::2] += start - text.ctypes.data
     return moved
+
+
+def _room(stage: Stage, given: Mapping[Value, Any], memory: Memory) -> list[int]:
+    """Where the memory is whose size depends on the data, and the length of the longest row."""
+    most = 0
+    for value, column in given.items():
+        if is_text(value.type):
+            words = isinstance(value.type, Tokens)
+            most = max(most, longest(word_cells(column) if words else cells(column), words=words))
+    size = room_bytes(stage.rooms, most)
+    return [memory.add("scratch", np.zeros(size, np.uint8), writable=True), most]
 
 
 def _empty(value: Value, rows: int) -> NDArray[Any]:

@@ -1,35 +1,36 @@
-"""Text to words to counts: cleaning, tokenising, n-grams, hashing.
+"""Documents and words: cleaning, tokenising, dropping.
 
-These run as Python for now. Each is one idea on one kind of value (text, words, counts), so that
-native kernels can replace them one by one.
+Native code has them as UTF-8 bytes. What it knows of characters and patterns comes in tables
+(flour.unicode, flour.patterns), so all languages and all patterns share one piece of code. A
+pattern that no automaton can stand for runs as Python.
 """
 
 from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import chain
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from flour.check import expect, text, tokens
+from flour import unicode
+from flour.check import text, tokens
+from flour.dictionary import dictionary
 from flour.errors import ParameterError
-from flour.hashing import murmur3
 from flour.op import Arity, Columns, Op, Table
-from flour.ops.bases import FloatElementwise
-from flour.sparse import Sparse
-from flour.types import Text, Tokens, Type, Vector, dtype_name
-from objectstore import Strings
+from flour.patterns import Automaton, automaton
+from flour.types import Text, Tokens, Type
+from objectstore import Blob, Strings
 
 if TYPE_CHECKING:
-    from flour.emission import Emitter, ScalarValue
+    from flour.emission import Emitter, TextValue, TokensValue, Value
 
 #: Words of at least two letters, digits or underscores: what scikit-learn takes for a word.
 WORD = r"(?u)\b\w\w+\b"
-_SPACES = re.compile(r"\s\s+")
+#: What a document takes beyond its bytes, so that it can be read and written in words of eight.
+SLACK = 16
 
 
 class TextMap(Op, abstract=True):
@@ -48,12 +49,49 @@ class TextMap(Op, abstract=True):
         """The document's new text."""
         raise NotImplementedError(f"{self.name}.one")
 
+    def mapping(self) -> unicode.Mapping:
+        """What every character becomes."""
+        raise NotImplementedError(f"{self.name}.mapping")
+
+    def emit(self, e: Emitter, x: Value) -> TextValue:
+        from flour.emission import Room, TextValue
+
+        source, table = document(e, x), self.mapping()
+        growth = source.growth * table.growth
+        made = e.room(Room(growth, SLACK))
+        fold = e.size(_SMALL if isinstance(self, Lower) else 0)
+        tables = (*unicode.contexts(), table.places, table.blocks, table.pieces)
+        context, contexts, index, blocks, pieces = map(e.address, tables)
+        call = f"text_map({source.where}, {source.size}, {made}, {fold}, {index}, {blocks}, "
+        size = e.let(f"{call}{pieces}, {context}, {contexts})", "int64").expr
+        return TextValue(made, size, growth)
+
+
+# The bit in which small letters differ from capitals, in each of eight bytes.
+_SMALL = 0x2020202020202020
+
+
+def document(e: Emitter, x: Value) -> TextValue:
+    """A document as native code has it; rows without one are refused."""
+    from flour.emission import ScalarValue, TextValue
+
+    if isinstance(x, TextValue):
+        return x
+    assert isinstance(x, ScalarValue), "a document, or a cell with one"
+    where, size = (e.let(f"ld_int64({x.expr}, {half})", "int64").expr for half in "01")
+    with e.block(f"if {size} < 0:"):
+        e.line("return 1")
+    return TextValue(where, size, 1)
+
 
 class Lower(TextMap):
     """The document in lower case, by Unicode's full rules (which may change its length)."""
 
     def one(self, document: str) -> str:
         return document.lower()
+
+    def mapping(self) -> unicode.Mapping:
+        return unicode.lower()
 
 
 class StripAccents(TextMap):
@@ -68,6 +106,9 @@ class StripAccents(TextMap):
         if self.ascii:
             return apart.encode("ascii", "ignore").decode("ascii")
         return "".join(letter for letter in apart if not unicodedata.combining(letter))
+
+    def mapping(self) -> unicode.Mapping:
+        return unicode.without_accents(only_ascii=self.ascii)
 
 
 class Tokenize(Op):
@@ -96,6 +137,34 @@ class Tokenize(Op):
         find = re.compile(self.pattern).findall
         return [find(document) for document in x]
 
+    def runs_native(self) -> bool:
+        return automaton(self.pattern) is not None
+
+    def structure(self) -> tuple[object, ...]:
+        found = automaton(self.pattern)
+        return (found is not None and found.trims,)
+
+    def emit(self, e: Emitter, x: Value) -> TokensValue:
+        from flour.emission import Room, TokensValue
+
+        source, found = document(e, x), automaton(self.pattern)
+        assert found is not None, "only patterns with an automaton are native"
+        most = Room(source.growth, 1)
+        made = e.room(most.times(8))
+        tables = (*found.characters, found.moves, found.after)
+        index, blocks, moves, after = map(e.address, tables)
+        call = f"text_tokens({source.where}, {source.size}, {made}, {index}, {blocks}, {moves}, "
+        count = e.let(f"{call}{after}, {e.size(found.kinds)})", "int64").expr
+        if found.trims:
+            _trim(e, found, source.where, made, count)
+        return TokensValue(source.where, made, count, most, most.times(2))
+
+
+def _trim(e: Emitter, found: Automaton, where: str, slices: str, count: str) -> None:
+    """Cut matches down to their group."""
+    before, inside, behind = (e.size(n) for n in (found.before, found.inside, found.behind))
+    e.line(f"text_trim({where}, {slices}, {count}, {before}, {inside}, {behind})")
+
 
 class Split(Op):
     """The document cut at every separator; what is between may be empty."""
@@ -114,6 +183,19 @@ class Split(Op):
     def reference(self, x: Columns) -> Columns:
         return [document.split(self.separator) for document in x]
 
+    def emit(self, e: Emitter, x: Value) -> TokensValue:
+        from flour.emission import Room, TokensValue
+
+        source = document(e, x)
+        raw = self.separator.encode("utf-8", "surrogatepass")
+        # Documents may be read beyond their end, and so may what they are compared with.
+        separator = e.address(Blob.of(np.frombuffer(raw + bytes(8), np.uint8)))
+        most = Room(source.growth, 1)
+        made = e.room(most.times(8))
+        call = f"text_split({source.where}, {source.size}, {made}, {separator}, {e.size(len(raw))})"
+        count = e.let(call, "int64").expr
+        return TokensValue(source.where, made, count, most, most.times(2))
+
 
 class DropWords(Op):
     """The words that are not in a list (of stop words)."""
@@ -128,88 +210,18 @@ class DropWords(Op):
         dropped = numbered(self.words)
         return [[word for word in words if word not in dropped] for words in x]
 
-
-# --- n-grams --------------------------------------------------------------------------------------
-
-
-class WordNgrams(Op):
-    """How often each phrase of the vocabulary, `low` to `high` words long, occurs."""
-
-    vocabulary: Table
-    low: int = 1
-    high: int = 1
-    dtype: str = "float64"
-    arity = Arity.ONE_TO_MANY
-
-    def check(self) -> None:
-        _check_counts(self.low, self.high, self.dtype)
-
-    def infer(self, x: Type) -> Vector:
-        tokens(x, self.name)
-        return Vector(len(self.vocabulary), self.dtype, sparse=True)
-
-    def reference(self, x: Columns) -> Columns:
-        phrases = (word_ngrams(words, self.low, self.high) for words in x)
-        return counted(phrases, self.vocabulary, self.dtype)
+    def emit(self, e: Emitter, x: TokensValue) -> TokensValue:
+        made = e.room(x.most.times(8))
+        known = looked_up(e, self.words)
+        call = f"text_drop({x.base}, {x.slices}, {x.number}, {known}, {made})"
+        return x._replace(slices=made, number=e.let(call, "int64").expr)
 
 
-class CharNgrams(Op):
-    """How often each run of `low` to `high` characters that the vocabulary has occurs.
-
-    Runs of white space count as one space. With `within_words` no run reaches over the edge of a
-    word, which has a space on either side.
-    """
-
-    vocabulary: Table
-    low: int = 1
-    high: int = 1
-    within_words: bool = False
-    dtype: str = "float64"
-    arity = Arity.ONE_TO_MANY
-
-    def check(self) -> None:
-        _check_counts(self.low, self.high, self.dtype)
-
-    def infer(self, x: Type) -> Vector:
-        text(x, self.name)
-        return Vector(len(self.vocabulary), self.dtype, sparse=True)
-
-    def reference(self, x: Columns) -> Columns:
-        cut = runs_in_words if self.within_words else char_ngrams
-        runs = (cut(document, self.low, self.high) for document in x)
-        return counted(runs, self.vocabulary, self.dtype)
-
-
-def _check_counts(low: int, high: int, dtype: str) -> None:
-    if not 1 <= low <= high:
-        raise ParameterError("n-grams need 1 <= low <= high", found=f"low={low}, high={high}")
-    if dtype_name(dtype) == "string":
-        raise ParameterError("counts are numbers")
-
-
-def word_ngrams(words: Sequence[str], low: int, high: int) -> Iterator[str]:
-    """All phrases of `low` to `high` words, joined by spaces."""
-    for n in range(low, min(high, len(words)) + 1):
-        for i in range(len(words) - n + 1):
-            yield " ".join(words[i : i + n])
-
-
-def char_ngrams(document: str, low: int, high: int) -> Iterator[str]:
-    """All runs of `low` to `high` characters."""
-    document = _SPACES.sub(" ", document)
-    for n in range(low, min(high, len(document)) + 1):
-        for i in range(len(document) - n + 1):
-            yield document[i : i + n]
-
-
-def runs_in_words(document: str, low: int, high: int) -> Iterator[str]:
-    """All runs of characters within each word and the spaces around it; a short word is one run."""
-    for word in _SPACES.sub(" ", document).split():
-        padded = f" {word} "
-        for n in range(low, high + 1):
-            yield from (padded[i : i + n] for i in range(max(len(padded) - n, 0) + 1))
-            if n >= len(padded):
-                break  # a word shorter than this length was counted whole, once
+def looked_up(e: Emitter, texts: Table) -> str:
+    """Where a dictionary's texts and slots are: the arguments of a look-up."""
+    offsets, data = map(e.address, texts.blobs())
+    slots, homes = dictionary(texts)
+    return f"{offsets}, {data}, {e.address(slots)}, {e.size(homes)}"
 
 
 _NUMBERED: WeakKeyDictionary[Strings, Mapping[str, int]] = WeakKeyDictionary()
@@ -222,119 +234,3 @@ def numbered(table: Strings) -> Mapping[str, int]:
         found = {word: place for place, word in enumerate(table.to_list())}
         _NUMBERED[table] = found
     return found
-
-
-def counted(rows: Iterable[Iterable[str]], vocabulary: Strings, dtype: str) -> Sparse:
-    """How often each entry of the vocabulary occurs in each row."""
-    places = numbered(vocabulary)
-    found = []
-    for row in rows:
-        numbers = [places[item] for item in row if item in places]
-        found.append(np.unique(np.asarray(numbers, np.int64), return_counts=True))
-    return stacked(found, len(vocabulary), dtype)
-
-
-def stacked(rows: Sequence[tuple[Any, Any]], width: int, dtype: str) -> Sparse:
-    """Rows of (ascending columns, values) as one matrix."""
-    sizes = np.cumsum([0, *(len(columns) for columns, _ in rows)], dtype=np.int64)
-    columns = np.fromiter(chain.from_iterable(c for c, _ in rows), np.int64, int(sizes[-1]))
-    values = np.fromiter(chain.from_iterable(v for _, v in rows), dtype, int(sizes[-1]))
-    return Sparse(values, columns, sizes, (len(rows), width))
-
-
-# --- hashing --------------------------------------------------------------------------------------
-
-
-class Hashing(Op):
-    """Words added up in the column their hash names; half of them negated with `signed`.
-
-    `binary` makes every column that any word fell into a one, even where signs cancelled.
-    """
-
-    width: int
-    signed: bool = True
-    binary: bool = False
-    dtype: str = "float64"
-    arity = Arity.ONE_TO_MANY
-
-    def check(self) -> None:
-        if self.width < 1:
-            raise ParameterError("hashing needs at least one column", found=str(self.width))
-        _check_counts(1, 1, self.dtype)
-
-    def infer(self, x: Type) -> Vector:
-        tokens(x, self.name)
-        return Vector(self.width, self.dtype, sparse=True)
-
-    def reference(self, x: Columns) -> Columns:
-        rows = [self._row(words) for words in x]
-        return stacked(rows, self.width, self.dtype)
-
-    def _row(self, words: Iterable[str]) -> tuple[Any, Any]:
-        sums: dict[int, int] = {}
-        for word in words:
-            code = murmur3(word.encode())
-            column = abs(code) % self.width
-            sums[column] = sums.get(column, 0) + (1 if code >= 0 or not self.signed else -1)
-        columns = sorted(sums)
-        return columns, [1 if self.binary else sums[column] for column in columns]
-
-
-class Phrases(Op):
-    """All phrases of `low` to `high` words, as words themselves."""
-
-    low: int = 1
-    high: int = 1
-    arity = Arity.ONE_TO_MANY
-
-    def check(self) -> None:
-        _check_counts(self.low, self.high, "int64")
-
-    def infer(self, x: Type) -> Tokens:
-        tokens(x, self.name)
-        return Tokens()
-
-    def reference(self, x: Columns) -> Columns:
-        return [list(word_ngrams(words, self.low, self.high)) for words in x]
-
-
-class Runs(Op):
-    """All runs of `low` to `high` characters, as words."""
-
-    low: int = 1
-    high: int = 1
-    within_words: bool = False
-    arity = Arity.ONE_TO_MANY
-
-    def check(self) -> None:
-        _check_counts(self.low, self.high, "int64")
-
-    def infer(self, x: Type) -> Tokens:
-        text(x, self.name)
-        return Tokens()
-
-    def reference(self, x: Columns) -> Columns:
-        cut = runs_in_words if self.within_words else char_ngrams
-        return [list(cut(document, self.low, self.high)) for document in x]
-
-
-# --- weighting ------------------------------------------------------------------------------------
-
-
-class Damp(FloatElementwise):
-    """1 + log(x) where x is not zero: many occurrences count less than each would."""
-
-    keeps_zero = True
-    takes_sparse = True
-
-    def infer(self, x: Type) -> Type:
-        expect(isinstance(x, Vector), f"damp needs a vector of counts, got {x}")
-        return super().infer(x)
-
-    def compute(self, x: Any) -> Any:
-        return np.where(x == 0, x, np.log(x) + x.dtype.type(1))
-
-    def element(self, e: Emitter, j: str, x: ScalarValue) -> str:
-        value = e.let(x.expr, x.dtype).expr
-        one = "float32(1.0)" if x.dtype == "float32" else "1.0"
-        return f"({value} if {value} == 0 else log({value}) + {one})"

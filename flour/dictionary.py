@@ -1,0 +1,90 @@
+"""Dictionaries in the one form in which native code looks words up.
+
+The texts stay what they are, a table of strings. Beside them lies an array of slots, each with the
+number of a text and a tag of its hash; a text lives in the first free slot from its home on. Hits
+are compared byte for byte, but texts of up to three bytes are their own tags. The form depends on
+the texts alone, so all plans with one vocabulary share one array; it takes some 13 bytes an entry,
+and the table of strings 8 bytes beside the texts themselves.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
+
+import numpy as np
+from numpy.typing import NDArray
+
+from flour.errors import ParameterError
+from objectstore import Blob, Strings
+
+# As in oven.words_count, which explains them.
+_STIR = np.int64(-0x61C8864680B583EB)
+_TURN = np.int64(-0x7A1435883D4D519D)
+_SIZE = np.int64(0x165667B19E3779F9)
+_HALF = np.int64(0xFFFFFFFF)
+_LONG = np.int64(0x40000000)
+_EMPTY = -1
+
+
+class Dictionary(NamedTuple):
+    """The slots of a table of texts, and how many of them are homes."""
+
+    slots: Blob
+    homes: int
+
+
+_known: WeakKeyDictionary[Strings, Dictionary] = WeakKeyDictionary()
+
+
+def dictionary(texts: Strings) -> Dictionary:
+    """The slots of these texts, made once for as long as the table lives."""
+    made = _known.get(texts)
+    if made is None:
+        made = _known[texts] = _made(texts)
+    return made
+
+
+def _made(texts: Strings) -> Dictionary:
+    codes, short = hashes(texts)
+    count = len(codes)
+    homes = max(count + count // 2, 1)
+    home = ((codes & _HALF) * homes) >> 32
+    numbers = np.arange(count)
+    # Of equal texts the last is found, as in a Python dict: so it comes first.
+    order = np.lexsort((-numbers, home))
+    place = np.maximum.accumulate(home[order] - numbers) + numbers if count else numbers
+    if int((place - home[order]).sum()) > 64 * count + 4096:
+        raise ParameterError("these strings were made to share one place in a dictionary")
+    end = int(place[-1]) + 1 if count else 0
+    slots = np.full(max(end, homes) + 1, _EMPTY, np.int64)
+    tags = np.where(short >= 0, short, codes >> 32 | _LONG)
+    slots[place] = (tags[order] << 32) | order
+    return Dictionary(Blob.of(slots), homes)
+
+
+def hashes(texts: Strings) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The hash of every text, and the tag of those that are their own tags (else -1)."""
+    starts, sizes = texts.offsets[:-1], np.diff(texts.offsets)
+    words = _every_word(texts.data)
+    codes = sizes * _SIZE
+    for begin in range(0, int(sizes.max(initial=0)), 8):
+        rows = np.flatnonzero(sizes > begin)
+        part = words[starts[rows] + begin] & _mask(sizes[rows] - begin)
+        mixed = (codes[rows] ^ part) * _STIR
+        codes[rows] = mixed ^ mixed >> 29
+    codes = codes * _TURN
+    codes ^= codes >> 32
+    tags = sizes << 24 | words[starts] & _mask(sizes) if len(starts) else sizes
+    return codes, np.where(sizes < 4, tags, -1)
+
+
+def _every_word(data: NDArray[np.uint8]) -> NDArray[Any]:
+    """The eight bytes from every byte on, zeros behind the last."""
+    padded = np.concatenate([data, np.zeros(8, np.uint8)])
+    return np.ndarray((len(data) + 1,), np.int64, padded, strides=(1,))
+
+
+def _mask(sizes: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The bits of the first so many bytes of a word."""
+    return np.where(sizes >= 8, -1, (np.int64(1) << 8 * np.minimum(sizes, 7)) - 1)

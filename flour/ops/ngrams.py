@@ -1,0 +1,429 @@
+"""Words and characters to counts: n-grams of a vocabulary, hashed words, damping.
+
+In native code a row's counts are a list of columns, each with its number, as long as there are
+different n-grams in the document; no row of all columns is ever made. N-grams are cut, looked up
+and counted a few thousand at a time, so that a long document needs no more room for them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from flour import unicode
+from flour.check import expect, text, tokens
+from flour.errors import ParameterError
+from flour.hashing import murmur3
+from flour.op import Arity, Columns, Op, Table
+from flour.ops.bases import FloatElementwise
+from flour.ops.text import SLACK, document, looked_up, numbered
+from flour.sparse import Sparse
+from flour.types import Tokens, Type, Vector, dtype_name
+from objectstore import Strings
+
+if TYPE_CHECKING:
+    from flour.emission import (
+        Emitter,
+        Push,
+        Room,
+        ScalarValue,
+        TextValue,
+        TokensValue,
+        Value,
+        VectorValue,
+    )
+
+_SPACES = re.compile(r"\s\s+")
+#: N-grams that are looked up at a time.
+CHUNK = 4096
+#: Longer n-grams are left to Python.
+_LONGEST = 1000
+
+
+class WordNgrams(Op):
+    """How often each phrase of the vocabulary, `low` to `high` words long, occurs."""
+
+    vocabulary: Table
+    low: int = 1
+    high: int = 1
+    dtype: str = "float64"
+    arity = Arity.ONE_TO_MANY
+
+    def check(self) -> None:
+        _check_counts(self.low, self.high, self.dtype)
+
+    def infer(self, x: Type) -> Vector:
+        tokens(x, self.name)
+        return Vector(len(self.vocabulary), self.dtype, sparse=True)
+
+    def reference(self, x: Columns) -> Columns:
+        phrases = (word_ngrams(words, self.low, self.high) for words in x)
+        return counted(phrases, self.vocabulary, self.dtype)
+
+    def runs_native(self) -> bool:
+        return self.high <= _LONGEST
+
+    def structure(self) -> tuple[object, ...]:
+        return (self.dtype, self.high > 1)
+
+    def emit(self, e: Emitter, x: TokensValue) -> VectorValue:
+        width, cuts = len(self.vocabulary), self.high - self.low + 1
+        counts = _Counts(e, x.most.times(cuts), f"{x.number} * {e.size(cuts)}", width)
+        known = looked_up(e, self.vocabulary)
+        if self.high == 1:
+            counts.line(f"text_count({x.base}, {x.slices}, {x.number}, {known}, ")
+        else:
+            base, slices = _joined(e, x)
+            for found, many in _phrases(e, slices, x.number, self.low, self.high):
+                counts.line(f"text_count({base}, {found}, {many}, {known}, ")
+        return counts.vector(self.dtype)
+
+
+class CharNgrams(Op):
+    """How often each run of `low` to `high` characters that the vocabulary has occurs.
+
+    Runs of white space count as one space. With `within_words` no run reaches over the edge of a
+    word, which has a space on either side.
+    """
+
+    vocabulary: Table
+    low: int = 1
+    high: int = 1
+    within_words: bool = False
+    dtype: str = "float64"
+    arity = Arity.ONE_TO_MANY
+
+    def check(self) -> None:
+        _check_counts(self.low, self.high, self.dtype)
+
+    def infer(self, x: Type) -> Vector:
+        text(x, self.name)
+        return Vector(len(self.vocabulary), self.dtype, sparse=True)
+
+    def reference(self, x: Columns) -> Columns:
+        cut = runs_in_words if self.within_words else char_ngrams
+        runs = (cut(document, self.low, self.high) for document in x)
+        return counted(runs, self.vocabulary, self.dtype)
+
+    def runs_native(self) -> bool:
+        return self.high <= _LONGEST
+
+    def structure(self) -> tuple[object, ...]:
+        return (self.dtype, self.within_words)
+
+    def emit(self, e: Emitter, x: Value) -> VectorValue:
+        width, cuts = len(self.vocabulary), self.high - self.low + 1
+        letters = _letters(e, document(e, x), within_words=self.within_words)
+        most = _characters(letters).times(cuts)
+        counts = _Counts(e, most, f"{letters.size} * {e.size(cuts)}", width)
+        known = looked_up(e, self.vocabulary)
+        for found, many in _runs(e, letters, self.low, self.high, words=self.within_words):
+            counts.line(f"text_count({letters.where}, {found}, {many}, {known}, ")
+        return counts.vector(self.dtype)
+
+
+def _check_counts(low: int, high: int, dtype: str) -> None:
+    if not 1 <= low <= high:
+        raise ParameterError("n-grams need 1 <= low <= high", found=f"low={low}, high={high}")
+    if dtype_name(dtype) == "string":
+        raise ParameterError("counts are numbers")
+
+
+def word_ngrams(words: Sequence[str], low: int, high: int) -> Iterator[str]:
+    """All phrases of `low` to `high` words, joined by spaces."""
+    for n in range(low, min(high, len(words)) + 1):
+        for i in range(len(words) - n + 1):
+            yield " ".join(words[i : i + n])
+
+
+def char_ngrams(document: str, low: int, high: int) -> Iterator[str]:
+    """All runs of `low` to `high` characters."""
+    document = _SPACES.sub(" ", document)
+    for n in range(low, min(high, len(document)) + 1):
+        for i in range(len(document) - n + 1):
+            yield document[i : i + n]
+
+
+def runs_in_words(document: str, low: int, high: int) -> Iterator[str]:
+    """All runs of characters within each word and the spaces around it; a short word is one run."""
+    for word in _SPACES.sub(" ", document).split():
+        padded = f" {word} "
+        for n in range(low, high + 1):
+            yield from (padded[i : i + n] for i in range(max(len(padded) - n, 0) + 1))
+            if n >= len(padded):
+                break  # a word shorter than this length was counted whole, once
+
+
+def counted(rows: Iterable[Iterable[str]], vocabulary: Strings, dtype: str) -> Sparse:
+    """How often each entry of the vocabulary occurs in each row."""
+    places = numbered(vocabulary)
+    found = []
+    for row in rows:
+        numbers = [places[item] for item in row if item in places]
+        found.append(np.unique(np.asarray(numbers, np.int64), return_counts=True))
+    return stacked(found, len(vocabulary), dtype)
+
+
+def stacked(rows: Sequence[tuple[Any, Any]], width: int, dtype: str) -> Sparse:
+    """Rows of (ascending columns, values) as one matrix."""
+    sizes = np.cumsum([0, *(len(columns) for columns, _ in rows)], dtype=np.int64)
+    columns = np.fromiter(chain.from_iterable(c for c, _ in rows), np.int64, int(sizes[-1]))
+    values = np.fromiter(chain.from_iterable(v for _, v in rows), dtype, int(sizes[-1]))
+    return Sparse(values, columns, sizes, (len(rows), width))
+
+
+# --- hashing --------------------------------------------------------------------------------------
+
+
+class Hashing(Op):
+    """Words added up in the column their hash names; half of them negated with `signed`.
+
+    `binary` makes every column that any word fell into a one, even where signs cancelled.
+    """
+
+    width: int
+    signed: bool = True
+    binary: bool = False
+    dtype: str = "float64"
+    arity = Arity.ONE_TO_MANY
+
+    def check(self) -> None:
+        if self.width < 1:
+            raise ParameterError("hashing needs at least one column", found=str(self.width))
+        _check_counts(1, 1, self.dtype)
+
+    def infer(self, x: Type) -> Vector:
+        tokens(x, self.name)
+        return Vector(self.width, self.dtype, sparse=True)
+
+    def reference(self, x: Columns) -> Columns:
+        rows = [self._row(words) for words in x]
+        return stacked(rows, self.width, self.dtype)
+
+    def _row(self, words: Iterable[str]) -> tuple[Any, Any]:
+        sums: dict[int, int] = {}
+        for word in words:
+            code = murmur3(word.encode())
+            column = abs(code) % self.width
+            sums[column] = sums.get(column, 0) + (1 if code >= 0 or not self.signed else -1)
+        columns = sorted(sums)
+        return columns, [1 if self.binary else sums[column] for column in columns]
+
+    def structure(self) -> tuple[object, ...]:
+        return (self.dtype, self.binary)
+
+    def emit(self, e: Emitter, x: TokensValue) -> VectorValue:
+        counts = _Counts(e, x.most, x.number, self.width)
+        width, signed = e.size(self.width), e.size(self.signed)
+        counts.line(f"text_hashed({x.base}, {x.slices}, {x.number}, {width}, {signed}, ")
+        with e.block(f"if {counts.found} < 0:"):
+            e.line("return 1")
+        return counts.vector(self.dtype, less=_MIDDLE, binary=self.binary)
+
+
+class Phrases(Op):
+    """All phrases of `low` to `high` words, as words themselves."""
+
+    low: int = 1
+    high: int = 1
+    arity = Arity.ONE_TO_MANY
+
+    def check(self) -> None:
+        _check_counts(self.low, self.high, "int64")
+
+    def infer(self, x: Type) -> Tokens:
+        tokens(x, self.name)
+        return Tokens()
+
+    def reference(self, x: Columns) -> Columns:
+        return [list(word_ngrams(words, self.low, self.high)) for words in x]
+
+    def runs_native(self) -> bool:
+        return self.high <= _LONGEST
+
+    def structure(self) -> tuple[object, ...]:
+        return (self.high > 1,)
+
+    def emit(self, e: Emitter, x: TokensValue) -> TokensValue:
+        if self.high == 1:
+            return x
+        base, slices = _joined(e, x)
+        sizes = range(self.low, self.high + 1)
+        most = x.most.times(len(sizes))
+        made, (low, high) = e.room(most.times(8)), map(e.size, (self.low, self.high))
+        count = e.fresh("k")
+        call = f"text_phrases({slices}, {x.number}, 0, {low}, {high}, {made}, {e.size(2**62)})"
+        e.line(f"{e.fresh('k')}, {count} = {call}")
+        return x._replace(
+            base=base, slices=made, number=count, most=most, joined=x.joined.times(sum(sizes))
+        )
+
+
+class Runs(Op):
+    """All runs of `low` to `high` characters, as words."""
+
+    low: int = 1
+    high: int = 1
+    within_words: bool = False
+    arity = Arity.ONE_TO_MANY
+
+    def check(self) -> None:
+        _check_counts(self.low, self.high, "int64")
+
+    def infer(self, x: Type) -> Tokens:
+        text(x, self.name)
+        return Tokens()
+
+    def reference(self, x: Columns) -> Columns:
+        cut = runs_in_words if self.within_words else char_ngrams
+        return [list(cut(document, self.low, self.high)) for document in x]
+
+    def runs_native(self) -> bool:
+        return self.high <= _LONGEST
+
+    def structure(self) -> tuple[object, ...]:
+        return (self.within_words,)
+
+    def emit(self, e: Emitter, x: Value) -> TokensValue:
+        from flour.emission import TokensValue
+
+        letters = _letters(e, document(e, x), within_words=self.within_words)
+        sizes = range(self.low, self.high + 1)
+        most = _characters(letters).times(len(sizes))
+        made, count = e.room(most.times(8)), e.fresh("k")
+        call = _runs_call(e, letters, "0", (self.low, self.high), words=self.within_words)
+        e.line(f"{e.fresh('k')}, {count} = {call}, {made}, {e.size(2**62)})")
+        return TokensValue(letters.where, made, count, most, most.times(4 * self.high + 1))
+
+
+# --- native code ----------------------------------------------------------------------------------
+
+#: What hashed columns are counted from (see oven.words_count).
+_MIDDLE = 0x80000000
+
+
+def _letters(e: Emitter, x: TextValue, *, within_words: bool) -> TextValue:
+    """The document with its white space as n-grams of characters see it."""
+    from flour.emission import Room
+
+    growth = x.growth * (2 if within_words else 1)
+    made = e.room(Room(growth, SLACK))
+    index, blocks = map(e.address, unicode.spaces())
+    word = "text_pad" if within_words else "text_squeeze"
+    size = e.let(f"{word}({x.where}, {x.size}, {made}, {index}, {blocks})", "int64").expr
+    return x._replace(where=made, size=size, growth=growth)
+
+
+def _characters(letters: TextValue) -> Room:
+    """How many there are at most."""
+    from flour.emission import Room
+
+    return Room(letters.growth, 2)
+
+
+def _joined(e: Emitter, x: TokensValue) -> tuple[str, str]:
+    """The words with a space between them, and where they are then."""
+    made = e.room(x.joined._replace(fixed=x.joined.fixed + SLACK))
+    places = e.room(x.most.times(8))
+    e.line(f"text_join({x.base}, {x.slices}, {x.number}, {made}, {places})")
+    return made, places
+
+
+def _phrases(e: Emitter, slices: str, count: str, low: int, high: int) -> Iterator[tuple[str, str]]:
+    """Emit a loop over lists of phrases: the list and how many there are."""
+    made, most = _chunk(e, high - low + 1)
+    least, longest = e.size(low), e.size(high)
+    place, many = e.var("0", "k"), e.fresh("k")
+    with e.block(f"while {place} < {count}:"):
+        call = f"text_phrases({slices}, {count}, {place}, {least}, {longest}, {made}, {most})"
+        e.line(f"{place}, {many} = {call}")
+        yield made, many
+
+
+def _runs(
+    e: Emitter, letters: TextValue, low: int, high: int, *, words: bool
+) -> Iterator[tuple[str, str]]:
+    """Emit a loop over lists of runs of characters: the list and how many there are."""
+    made, most = _chunk(e, high - low + 1)
+    place, many = e.var("0", "k"), e.fresh("k")
+    call = _runs_call(e, letters, place, (low, high), words=words)
+    with e.block(f"while {place} < {letters.size}:"):
+        e.line(f"{place}, {many} = {call}, {made}, {most})")
+        yield made, many
+
+
+def _runs_call(
+    e: Emitter, letters: TextValue, place: str, sizes: tuple[int, int], *, words: bool
+) -> str:
+    low, high = map(e.size, sizes)
+    return f"text_runs({letters.where}, {letters.size}, {place}, {low}, {high}, {int(words)}"
+
+
+def _chunk(e: Emitter, least: int) -> tuple[str, str]:
+    """A list for some n-grams, and how many it holds."""
+    most = max(CHUNK, least)
+    return e.scratch("int64", most), e.size(most)
+
+
+class _Counts:
+    """A row's columns and their counts on the way."""
+
+    def __init__(self, e: Emitter, most: Room, actual: str, width: int) -> None:
+        """For at most so many n-grams (in this row: `actual`) of a vocabulary."""
+        from flour.emission import Room
+
+        self._e, self._width = e, width
+        self._most = Room(most.each, most.fixed, min(most.most, width))
+        whole = self._most.times(32)
+        self._seen = e.room(Room(whole.each, whole.fixed + 64, whole.most + 64))
+        self._touched = e.room(self._most.times(8))
+        self._mask = e.let(f"text_clear({self._seen}, min({actual}, {e.size(width)}))", "int64")
+        self.found = e.var("0", "k")
+
+    def line(self, call: str) -> None:
+        """Count with this call, whose last arguments are the counts'."""
+        rest = f"{self._seen}, {self._mask.expr}, {self._touched}, {self.found})"
+        self._e.line(f"{self.found} = {call}{rest}")
+
+    def vector(self, dtype: str, *, less: int = 0, binary: bool = False) -> VectorValue:
+        """The counts, each less something, or ones."""
+        e = self._e
+        e.line(f"text_settle({self._seen}, {self._touched}, {self.found})")
+        if e.ordered:
+            spare = e.room(self._most.times(8))
+            e.line(f"text_sort({self._touched}, {self.found}, {spare})")
+
+        def each(push: Push) -> None:
+            with e.loop(self.found) as k:
+                entry = e.let(f"ld_int64({self._touched}, {k})", "int64").expr
+                number = "1" if binary else f"(({entry} & 4294967295) - {less})"
+                column = e.let(f"{entry} >> 32", "int64").expr
+                push(column, e.let(e.cast(number, "int64", dtype), dtype).expr)
+
+        return e.sparse(dtype, self._width, each, most=self._most)
+
+
+# --- weighting ------------------------------------------------------------------------------------
+
+
+class Damp(FloatElementwise):
+    """1 + log(x) where x is not zero: many occurrences count less than each would."""
+
+    keeps_zero = True
+    takes_sparse = True
+
+    def infer(self, x: Type) -> Type:
+        expect(isinstance(x, Vector), f"damp needs a vector of counts, got {x}")
+        return super().infer(x)
+
+    def compute(self, x: Any) -> Any:
+        return np.where(x == 0, x, np.log(x) + x.dtype.type(1))
+
+    def element(self, e: Emitter, j: str, x: ScalarValue) -> str:
+        value = e.let(x.expr, x.dtype).expr
+        one = "float32(1.0)" if x.dtype == "float32" else "1.0"
+        return f"({value} if {value} == 0 else log({value}) + {one})"

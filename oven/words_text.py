@@ -1,0 +1,398 @@
+"""The words of native code for text: UTF-8 in, slices of it, columns and counts out.
+
+They are plain Python over addresses and whole numbers, and the native back end compiles this very
+text over the vocabulary's loads and stores, as it does with oven.functions. A document is an
+address and a size, and eight bytes beyond its end may be read. A slice is one number: where it
+starts, times 2**32, plus its size. A list is an address of such numbers.
+
+Nothing here allocates. Whoever calls has made room for the most that can come out, which the
+operators in flour.ops.text know.
+"""
+
+from __future__ import annotations
+
+# --- what stands for the vocabulary's own words -----------------------------------------------
+
+
+def int64(value: int) -> int:
+    """The number in 64 bits."""
+    raise NotImplementedError(value)
+
+
+def ld_uint8(base: int, index: int) -> int:
+    """A byte."""
+    raise NotImplementedError(base, index)
+
+
+def ld_int64(base: int, index: int) -> int:
+    """A number."""
+    raise NotImplementedError(base, index)
+
+
+def peek_int64(base: int, index: int) -> int:
+    """A number that may lie anywhere."""
+    raise NotImplementedError(base, index)
+
+
+def peek_int32(base: int, index: int) -> int:
+    """A short number that may lie anywhere."""
+    raise NotImplementedError(base, index)
+
+
+def poke_int64(base: int, index: int, value: int) -> None:
+    """Write a number anywhere."""
+    raise NotImplementedError(base, index, value)
+
+
+def st_uint8(base: int, index: int, value: int) -> None:
+    """Write a byte."""
+    raise NotImplementedError(base, index, value)
+
+
+def st_int64(base: int, index: int, value: int) -> None:
+    """Write a number."""
+    raise NotImplementedError(base, index, value)
+
+
+def wrap_add(left: int, right: int) -> int:
+    """left + right modulo 2**64."""
+    raise NotImplementedError(left, right)
+
+
+def wrap_mul(left: int, right: int) -> int:
+    """left * right modulo 2**64."""
+    raise NotImplementedError(left, right)
+
+
+ldc_uint8 = ld_uint8
+ldc_uint16 = ld_uint8
+ldc_int32 = ld_int64
+ldc_int64 = ld_int64
+first_bit_uint64 = uint64 = int64
+
+# --- characters ---------------------------------------------------------------------------------
+
+# The highest bit of each byte of a word, and the seven others.
+_HIGH = -0x7F7F7F7F7F7F7F80
+_LOW = 0x7F7F7F7F7F7F7F7F
+# Added to seven bits, these set the eighth from A on, and from beyond Z on.
+_FROM_A = 0x3F3F3F3F3F3F3F3F
+_BEYOND_Z = 0x2525252525252525
+
+
+def text_width(lead: int) -> int:
+    """How many bytes the character that begins with this byte has."""
+    return 1 + (lead >= 192) + (lead >= 224) + (lead >= 240)
+
+
+def text_code(where: int, place: int) -> int:
+    """The character that begins here."""
+    lead = int64(ld_uint8(where, place))
+    if lead < 128:
+        return lead
+    code = ld_uint8(where, place + 1) & 63
+    if lead < 224:
+        return (lead & 31) << 6 | code
+    code = code << 6 | ld_uint8(where, place + 2) & 63
+    if lead < 240:
+        return (lead & 15) << 12 | code
+    return (lead & 7) << 18 | code << 6 | ld_uint8(where, place + 3) & 63
+
+
+def text_kind(code: int, index: int, blocks: int) -> int:
+    """What kind of character this is, out of a table of bytes (see flour.unicode)."""
+    return int64(ldc_uint8(blocks, ldc_uint16(index, code >> 8) * 256 + (code & 255)))
+
+
+def text_kind_at(where: int, place: int, index: int, blocks: int) -> int:
+    """What kind of character begins here; the first block of the table holds ASCII."""
+    lead = int64(ld_uint8(where, place))
+    if lead < 128:
+        return int64(ldc_uint8(blocks, lead))
+    return text_kind(text_code(where, place), index, blocks)
+
+
+def text_copy(source: int, size: int, made: int) -> None:
+    """Copy some bytes, and up to seven more, to where nothing is yet."""
+    place = 0
+    while place < size:
+        poke_int64(made + place, 0, peek_int64(source + place, 0))
+        place += 8
+
+
+# --- whole documents ------------------------------------------------------------------------------
+
+
+def text_map(
+    where: int,
+    size: int,
+    made: int,
+    fold: int,
+    index: int,
+    blocks: int,
+    pieces: int,
+    context: int,
+    contexts: int,
+) -> int:
+    """Replace characters one by one; the new size.
+
+    ASCII letters become small where `fold` has the bit of small letters. Other characters have a
+    number in the table: 0 for themselves, -1 for a capital sigma, or what to write instead: where
+    it starts in `pieces`, times 64, plus its size, plus 1.
+    """
+    place, grown = 0, 0
+    while place < size:
+        word = peek_int64(where + place, 0)
+        low = word & _LOW
+        capital = (wrap_add(low, _FROM_A) ^ wrap_add(low, _BEYOND_Z)) & _HIGH & ~word
+        poke_int64(made + grown, 0, word | (capital >> 2) & fold)
+        high = word & _HIGH
+        plain = 8 if high == 0 else first_bit_uint64(uint64(high)) >> 3
+        plain = min(plain, size - place)
+        place, grown = place + plain, grown + plain
+        if plain == 8 or place >= size:
+            continue
+        code = text_code(where, place)
+        entry = ldc_int32(blocks, ldc_uint16(index, code >> 8) * 256 + (code & 255))
+        width = text_width(ld_uint8(where, place))
+        if entry > 0:
+            many = (entry - 1) & 63
+            start = pieces + ((entry - 1) >> 6)
+            for j in range(many):
+                st_uint8(made, grown + j, ldc_uint8(start, j))
+            grown += many
+        else:
+            poke_int64(made + grown, 0, peek_int64(where + place, 0))
+            if entry < 0:
+                final = text_is_final(where, size, place, context, contexts)
+                st_uint8(made, grown, 207)
+                st_uint8(made, grown + 1, 130 if final else 131)
+            grown += width
+        place += width
+    return grown
+
+
+def text_is_final(where: int, size: int, place: int, index: int, blocks: int) -> bool:
+    """Whether a sigma ends a word: a cased letter before it and none behind it.
+
+    Kinds: 1 has case, 2 is looked through.
+    """
+    back, kind = place, 2
+    while kind == 2:
+        if back == 0:
+            return False
+        back -= 1
+        while ld_uint8(where, back) & 192 == 128:
+            back -= 1
+        kind = text_kind_at(where, back, index, blocks)
+    if kind != 1:
+        return False
+    ahead = place + 2
+    while ahead < size:
+        kind = text_kind_at(where, ahead, index, blocks)
+        if kind != 2:
+            return kind != 1
+        ahead += text_width(ld_uint8(where, ahead))
+    return True
+
+
+def text_squeeze(where: int, size: int, made: int, index: int, blocks: int) -> int:
+    """Write one space for two or more of any white space in a row; the new size."""
+    place, grown = 0, 0
+    while place < size:
+        width = text_width(ld_uint8(where, place))
+        poke_int64(made + grown, 0, peek_int64(where + place, 0))
+        if text_kind_at(where, place, index, blocks) != 0:
+            ahead = place + width
+            while ahead < size and text_kind_at(where, ahead, index, blocks) != 0:
+                ahead += text_width(ld_uint8(where, ahead))
+            if ahead > place + width:
+                st_uint8(made, grown, 32)
+                place, grown = ahead, grown + 1
+                continue
+        place, grown = place + width, grown + width
+    return grown
+
+
+def text_pad(where: int, size: int, made: int, index: int, blocks: int) -> int:
+    """Write each word (what white space surrounds) with a space on either side; the new size."""
+    place, grown = 0, 0
+    while place < size:
+        if text_kind_at(where, place, index, blocks) != 0:
+            place += text_width(ld_uint8(where, place))
+            continue
+        st_uint8(made, grown, 32)
+        grown += 1
+        while place < size and text_kind_at(where, place, index, blocks) == 0:
+            width = text_width(ld_uint8(where, place))
+            poke_int64(made + grown, 0, peek_int64(where + place, 0))
+            place, grown = place + width, grown + width
+        st_uint8(made, grown, 32)
+        grown += 1
+    return grown
+
+
+# --- slices ---------------------------------------------------------------------------------------
+
+
+def text_tokens(
+    where: int,
+    size: int,
+    made: int,
+    index: int,
+    blocks: int,
+    moves: int,
+    after: int,
+    kinds: int,
+) -> int:
+    """A list of all matches of an automaton (see flour.patterns); how many there are.
+
+    `moves` has a number for each state and kind of character: twice the next state (0: none), plus
+    1 if what was read before this character is a match. The last kind is the end of the document.
+    `after` has the state to start in behind a character of each kind, in the end that at the front.
+    """
+    count, place = 0, 0
+    start = ldc_int32(after, kinds - 1)
+    while place < size:
+        kind = text_kind_at(where, place, index, blocks)
+        move = ldc_int32(moves, start * kinds + kind)
+        ahead = place + text_width(ld_uint8(where, place))
+        if move < 2:
+            place, start = ahead, ldc_int32(after, kind)
+            continue
+        stop, last = int64(-1), kind
+        behind, begun = kind, ahead
+        while move > 1:
+            now = kinds - 1
+            if ahead < size:
+                now = text_kind_at(where, ahead, index, blocks)
+            move = ldc_int32(moves, (move >> 1) * kinds + now)
+            if move & 1:
+                stop, last = ahead, behind
+            behind = now
+            if ahead < size:
+                ahead += text_width(ld_uint8(where, ahead))
+        if stop < 0:
+            place, start = begun, ldc_int32(after, kind)
+            continue
+        st_int64(made, count, place << 32 | stop - place)
+        count += 1
+        place, start = stop, ldc_int32(after, last)
+    return count
+
+
+def text_split(where: int, size: int, made: int, separator: int, width: int) -> int:
+    """A list of what is between separators; how many there are."""
+    count, place, start = 0, 0, 0
+    while place + width <= size:
+        if text_same(where + place, separator, width):
+            st_int64(made, count, start << 32 | place - start)
+            count, place = count + 1, place + width
+            start = place
+        else:
+            place += 1
+    st_int64(made, count, start << 32 | size - start)
+    return count + 1
+
+
+def text_trim(where: int, slices: int, count: int, before: int, inside: int, behind: int) -> None:
+    """Cut slices down: leave out `before` characters, then take `inside`, or all but `behind`."""
+    for item in range(count):
+        found = ld_int64(slices, item)
+        start, stop = found >> 32, (found >> 32) + (found & 0xFFFFFFFF)
+        for _ in range(before):
+            start += text_width(ld_uint8(where, start))
+        if inside >= 0:
+            stop = start
+            for _ in range(inside):
+                stop += text_width(ld_uint8(where, stop))
+        for _ in range(behind):
+            stop -= 1
+            while ld_uint8(where, stop) & 192 == 128:
+                stop -= 1
+        st_int64(slices, item, start << 32 | stop - start)
+
+
+def text_join(base: int, slices: int, count: int, made: int, places: int) -> None:
+    """Copy slices with a space between them; where they are then is a list too."""
+    grown = int64(0)
+    for item in range(count):
+        found = ld_int64(slices, item)
+        size = found & 0xFFFFFFFF
+        text_copy(base + (found >> 32), size, made + grown)
+        st_int64(places, item, grown << 32 | size)
+        grown += size
+        st_uint8(made, grown, 32)
+        grown += 1
+
+
+def text_phrases(
+    slices: int, count: int, place: int, low: int, high: int, made: int, most: int
+) -> tuple[int, int]:
+    """Runs of `low` to `high` joined slices from slice `place` on, as many as there is room for.
+
+    The first slice that was not begun with, and how many runs there are.
+    """
+    many = int64(0)
+    most = most - (high - low + 1)
+    while place < count and many <= most:
+        start = ld_int64(slices, place) >> 32
+        for item in range(place + low - 1, min(place + high, count)):
+            found = ld_int64(slices, item)
+            stop = (found >> 32) + (found & 0xFFFFFFFF)
+            st_int64(made, many, start << 32 | stop - start)
+            many += 1
+        place += 1
+    return place, many
+
+
+def text_runs(
+    base: int, size: int, place: int, low: int, high: int, words: int, made: int, most: int
+) -> tuple[int, int]:
+    """Runs of `low` to `high` characters from `place` on, as many as there is room for.
+
+    The first place that was not begun at, and how many runs there are. In padded `words`, no run
+    goes on behind the space that ends a word, and a word that is too short is one run.
+    """
+    many = int64(0)
+    most = most - (high - low + 1)
+    while place < size and many <= most:
+        lead = ld_uint8(base, place)
+        first = place + text_width(lead)
+        whole = 0
+        if words and lead == 32 and first < size:
+            whole = int64(ld_uint8(base, first) != 32)
+        end, n = place, 0
+        while n < high and end < size:
+            closing = words and ld_uint8(base, end) == 32 and (n > 0 or whole == 0)
+            end += text_width(ld_uint8(base, end))
+            n += 1
+            if n >= low or (closing and whole):
+                st_int64(made, many, place << 32 | end - place)
+                many += 1
+            if closing:
+                break
+        place = first
+    return place, many
+
+
+def text_same(left: int, right: int, size: int) -> bool:
+    """Whether two runs of bytes are equal."""
+    place = 0
+    while place + 8 <= size:
+        if peek_int64(left + place, 0) != peek_int64(right + place, 0):
+            return False
+        place += 8
+    if size >= 8:
+        place = size - 8
+        return peek_int64(left + place, 0) == peek_int64(right + place, 0)
+    if size >= 4:
+        if peek_int32(left, 0) != peek_int32(right, 0):
+            return False
+        place = size - 4
+        return peek_int32(left + place, 0) == peek_int32(right + place, 0)
+    while place < size:
+        if ld_uint8(left, place) != ld_uint8(right, place):
+            return False
+        place += 1
+    return True
