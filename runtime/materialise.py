@@ -28,8 +28,11 @@ from flour.errors import FlourError
 from flour.node import Node
 from flour.ops.source import Source
 from flour.reference import public
+from flour.sparse import densify
+from flour.types import Vector
 from oven import Plan
 from oven.background import shared as background
+from oven.door import Call as Door
 from runtime.recut import Cut, cut, digests
 from runtime.results import Results, freeze, key_of
 from runtime.served import SAMPLE, Served
@@ -81,8 +84,8 @@ class _Mean:
 class Group:
     """Versions that begin alike, and how that has worked out. Approximate under threads."""
 
-    def __init__(self, number: int, prefix: Plan) -> None:
-        self.number, self.prefix = number, prefix
+    def __init__(self, number: int, prefix: Plan, *, dense: bool = False) -> None:
+        self.number, self.prefix, self.dense = number, prefix, dense
         self.members: dict[str, weakref.ref[Served]] = {}
         self.mode = TRIAL
         self.calls = self.hits = self.misses = 0
@@ -150,6 +153,10 @@ class Shared:
         self.group, self._suffix, self._results = group, suffix, results
         outputs = suffix.optimised.outputs.values()
         self._passed_on = any(isinstance(item.op, Source) for item in outputs)
+        kinds = list(suffix.inputs.items())
+        self._door: Door | None = None
+        if len(kinds) == 1 and isinstance(kinds[0][1], Vector) and not kinds[0][1].sparse:
+            self._label, self._door = kinds[0][0], suffix.door()
 
     def run(self, plan: Plan, block: object) -> dict[str, Any]:
         """Every output, the common part from memory where it is there."""
@@ -181,11 +188,16 @@ class Shared:
     def _first(self, block: object) -> tuple[Mapping[str, Any], int]:
         columns, rows = coerce(self.group.prefix.inputs, block)
         made = self.group.prefix.run_columns(columns, rows)
+        if self.group.dense:
+            made = {name: densify(value) for name, value in made.items()}
         freeze(made)
         return made, rows
 
     def _rest(self, columns: Mapping[str, Any], rows: int) -> dict[str, Any]:
         suffix = self._suffix
+        if self._door is not None and not self._passed_on:
+            found = self._door(columns[self._label])
+            return dict(zip(suffix.optimised.outputs, found, strict=True))
         made = suffix.run_columns(columns, rows)
         kinds = suffix.optimised.outputs
         answers = {name: public(value, kinds[name].type) for name, value in made.items()}
@@ -303,7 +315,7 @@ class Materialiser:
         prefix = oven.bake(found.prefix, exact=exact)
         with self._lock:
             self._numbers += 1
-            return self._groups.setdefault(key, Group(self._numbers, prefix))
+            return self._groups.setdefault(key, Group(self._numbers, prefix, dense=found.dense))
 
     def stats(self) -> tuple[GroupStats, ...]:
         """What each group does."""

@@ -6,12 +6,16 @@ node in common exactly where they compute the same value from the same input.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from flour.flow import Flow
 from flour.node import Node, node, readers, rebuild
 from flour.ops.source import Source
+from flour.types import Vector
+
+#: A vector of this many columns is passed on with its zeros.
+SHORT = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,11 +24,13 @@ class Cut:
 
     prefix: Flow
     suffix: Flow
+    dense: bool
+    """Whether the rest reads sparse vectors with their zeros, which is faster for short ones."""
 
     @property
     def key(self) -> str:
         """Programs with the same first part have the same key."""
-        return self.prefix.digest
+        return f"{self.prefix.digest} {self.dense}"
 
 
 def cut(flow: Flow, is_shared: Callable[[Node], bool]) -> Cut | None:
@@ -40,17 +46,33 @@ def cut(flow: Flow, is_shared: Callable[[Node], bool]) -> Cut | None:
     if not edge:
         return None
     labels = {item: f"shared_{place}" for place, item in enumerate(edge)}
-
-    def change(old: Node, inputs: tuple[Node, ...]) -> Node:
-        if old in labels:
-            return node(Source(labels[old], old.type), ())
-        return node(old.op, inputs)
-
-    made = rebuild(roots, change)
-    suffix = Flow(dict(zip(flow.outputs, made, strict=True)))
+    dense = all(map(_is_short, edge))
+    suffix = _rest(flow, labels, dense=dense)
+    if suffix.types != flow.types:  # an output would be stored differently
+        dense = False
+        suffix = _rest(flow, labels, dense=False)
     if not suffix.inputs().keys() <= set(labels.values()):
         return None  # it would have to read the data again
-    return Cut(Flow({labels[item]: item for item in edge}), suffix)
+    return Cut(Flow({labels[item]: item for item in edge}), suffix, dense)
+
+
+def _is_short(item: Node) -> bool:
+    return isinstance(item.type, Vector) and item.type.width <= SHORT
+
+
+def _rest(flow: Flow, labels: Mapping[Node, str], *, dense: bool) -> Flow:
+    """The program with inputs in the places of some nodes."""
+
+    def change(old: Node, inputs: tuple[Node, ...]) -> Node:
+        if old not in labels:
+            return node(old.op, inputs)
+        kind = old.type
+        if dense and isinstance(kind, Vector):
+            kind = kind.having(sparse=False)
+        return node(Source(labels[old], kind), ())
+
+    made = rebuild(flow.outputs.values(), change)
+    return Flow(dict(zip(flow.outputs, made, strict=True)))
 
 
 def digests(flow: Flow) -> list[str]:

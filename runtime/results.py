@@ -14,6 +14,7 @@ from flour.sparse import Sparse
 
 #: Keys up to this size are kept as they are, longer ones as a digest.
 _SHORT = 256
+_TEXT = 4096
 _MOST_ROWS = 256
 _ENTRY_BYTES = 400
 
@@ -41,7 +42,7 @@ class Results:
 
     def put(self, group: int, key: Hashable, value: Any) -> None:
         """Keep a value, at the cost of those not used for longest."""
-        size = _ENTRY_BYTES + size_of(value)
+        size = _ENTRY_BYTES + size_of(key) + size_of(value)
         if size > self.budget // 8:  # one large result is not worth many small ones
             return
         with self._lock:
@@ -67,7 +68,7 @@ def size_of(value: Any) -> int:
         return value.data.nbytes + value.indices.nbytes + value.indptr.nbytes
     if isinstance(value, Mapping):
         return sum(map(size_of, value.values()))
-    if isinstance(value, str):
+    if isinstance(value, str | bytes):
         return 56 + len(value)
     return 8 + sum(map(size_of, value)) if isinstance(value, list | tuple) else 32
 
@@ -101,6 +102,8 @@ def key_of(block: Any) -> Hashable | None:
 def _list_key(block: Sequence[Any]) -> Hashable | None:
     if len(block) > _MOST_ROWS:
         return None
+    if len(block) == 1 and type(block[0]) is str and len(block[0]) <= _TEXT:
+        return ("text", block[0])  # comparing it is faster than a digest
     if all(type(value) is str for value in block):
         lengths = ",".join(str(len(value)) for value in block)
         text = f"{lengths};{''.join(block)}"

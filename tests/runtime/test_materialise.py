@@ -224,7 +224,7 @@ def test_the_parts_together_are_the_program() -> None:
 
 def test_results_are_bounded_and_the_oldest_go() -> None:
     value = {"v": np.zeros(50)}
-    each = 400 + size_of(value)
+    each = 400 + size_of(value) + size_of(1)
     results = Results(10 * each)
     for n in range(10):
         results.put(1, n, value)
