@@ -1,7 +1,7 @@
-"""Sample pipelines, trained, imported, verified, saved, loaded and asked: the whole way once.
+"""Sample pipelines, trained, imported, verified, saved, served and asked: the whole way once.
 
 For each pipeline it prints the program's stages, one answer beside scikit-learn's own, what one row
-and a block cost on both sides, and at the end what the plans share.
+and a block cost on both sides, and at the end what the served plans hold and share.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 import flour
 import oven
-from objectstore.store import MemoryStore
+from runtime import Runtime
+from runtime.verify import verify
 
 
 class Sample(NamedTuple):
@@ -83,42 +84,37 @@ def orders() -> Sample:
 
 
 def main() -> int:
-    """Run every sample; 1 if any answer differs."""
-    store = MemoryStore()
-    with tempfile.TemporaryDirectory() as folder:
-        for number, make in enumerate((tumours, wines, progress, orders)):
-            show(make(), Path(folder) / f"{number}.pretzel", store)
-    say(store.report())
+    """Run every sample; a row that differs from scikit-learn's answer ends the demonstration."""
+    with tempfile.TemporaryDirectory() as folder, Runtime() as runtime:
+        for make in (tumours, wines, progress, orders):
+            show(make(), Path(folder), runtime)
+        say("\n=== what is served, and whose parameters it holds")
+        say(runtime.store.report())
     return 0
 
 
-def show(sample: Sample, path: Path, store: MemoryStore) -> None:
+def show(sample: Sample, folder: Path, runtime: Runtime) -> None:
     """One pipeline, the whole way."""
+    name = sample.name.split(":")[0]
     say(f"\n=== {sample.name}")
     started = time.perf_counter()
-    baked = oven.bake(flour.from_sklearn(sample.pipeline, sample.rows[:5]))
+    plan = oven.bake(flour.from_sklearn(sample.pipeline, sample.rows[:5]))
     say(f"imported and baked in {1e3 * (time.perf_counter() - started):.0f} ms")
-    baked.save(path)
-    plan = oven.load(path)
-    verify(sample, plan)
-    plan.put_into(store, sample.name.split(":")[0])
+    verify(plan, sample.pipeline, sample.rows)
+    say(f"verified: all {len(sample.rows)} rows answer as scikit-learn does")
+    plan.save(folder / f"{name}.pretzel")
+    runtime.register(name, folder / f"{name}.pretzel")
     say(plan.explain())
-    row = sample.rows[:1]
-    ask = sample.pipeline
-    say(f"scikit-learn answers {ask.predict(row)[0]!s:>12}   {micro(lambda: ask.predict(row))}")
-    say(f"pretzel answers      {first(plan.run(row))!s:>12}   {micro(lambda: plan.run(row))}")
-    theirs, ours = micro(lambda: ask.predict(sample.rows)), micro(lambda: plan.run(sample.rows))
-    say(f"{len(sample.rows)} rows: scikit-learn {theirs.strip()}, pretzel {ours.strip()}")
+    compare(sample, lambda rows: runtime.predict(name, rows))
 
 
-def verify(sample: Sample, plan: oven.Plan) -> None:
-    """Every row answers as the original does, or the demonstration ends here."""
-    made, want = plan.run(sample.rows), sample.pipeline.predict(sample.rows)
-    got = made["label"] if "label" in made else made["value"]
-    same = got == want if "label" in made else np.isclose(got, want, rtol=1e-12)
-    if not np.all(same):
-        sys.exit(f"{sample.name}: {np.sum(~same)} of {len(want)} rows differ from scikit-learn")
-    say(f"verified: all {len(want)} rows answer as scikit-learn does")
+def compare(sample: Sample, ask: Callable[[Any], dict[str, Any]]) -> None:
+    """One row and all rows, on both sides."""
+    row, rows, original = sample.rows[:1], sample.rows, sample.pipeline
+    say(f"scikit-learn  {original.predict(row)[0]!s:>20}   {micro(lambda: original.predict(row))}")
+    say(f"pretzel       {first(ask(row))!s:>20}   {micro(lambda: ask(row))}")
+    theirs, ours = micro(lambda: original.predict(rows)), micro(lambda: ask(rows))
+    say(f"{len(rows)} rows: scikit-learn {theirs.strip()}, pretzel {ours.strip()}")
 
 
 def first(made: dict[str, Any]) -> object:
