@@ -12,6 +12,7 @@ import numpy as np
 
 from flour.errors import ParameterError
 from flour.op import Array, Columns
+from flour.ops.lockstep import LANES, Walks, pack
 from flour.ops.scorer import LEAST_ROWS, layout, score
 from flour.ops.walk import Nodes, raw
 from flour.types import FLOATS, Type, Vector
@@ -68,36 +69,113 @@ class Trees(Walk):
 
     def kernel(self, e: Emitter, inputs: tuple[Column, ...], out: Column) -> None:
         (x,) = inputs
-        sorted_nodes = layout(self)
-        if sorted_nodes is None:
-            self._walk_rows(e, x, out)
+        scored = layout(self)
+        if scored is None:
+            self._walks(e, x, out, block=True)
             return
         with e.block(f"if {e.rows} >= {LEAST_ROWS}:"):
-            score(e, self, sorted_nodes, x, out)
+            score(e, self, scored, x, out)
         with e.block("else:"):
-            self._walk_rows(e, x, out)
+            self._walks(e, x, out, block=False)
 
-    def _walk_rows(self, e: Emitter, x: Column, out: Column) -> None:
-        target, roots = e.address(self.target), e.address(self.roots)
+    def _walks(self, e: Emitter, x: Column, out: Column, *, block: bool) -> None:
+        """Few rows walk one by one; a block too, of trees that cannot be scored."""
+        value = self.value.array
+        leaf = value[:, 0] if value.shape[1] == 1 else np.arange(len(value))
+        packed = pack(self, leaf.astype(self.dtype).astype(np.float64))
+        if packed is None:
+            self._one_by_one(e, x, out)
+            return
+        sums = _Sums(e, self, out)
+        alone = Walks(e, self, packed, x, block=False)
+        if not block:
+            alone.one_by_one(sums.begin_alone, sums.take_alone, sums.end_alone)
+            return
+        with e.block(f"if {e.rows} < {LANES}:"):
+            alone.one_by_one(sums.begin_alone, sums.take_alone, sums.end_alone)
+        with e.block("else:"):
+            Walks(e, self, packed, x, block=True).by_the_block(sums.begin, sums.take, sums.end)
+
+    def _one_by_one(self, e: Emitter, x: Column, out: Column) -> None:
+        """Row after row, tree after tree."""
+        roots, sums = e.address(self.roots), _Sums(e, self, out)
         value = e.address(self.value, self.dtype)
-        span = "1" if self.value.shape[1] == 1 else e.size(self.value.shape[1])
-        count = e.size(len(self.roots))
         with e.loop(e.rows) as i:
-            row, into = e.var(x.row(i), "r"), e.var(out.row(i), "w")
-            with e.loop(out.size) as o:
-                e.store(into, o, e.at(self.base, o, self.dtype), self.dtype)
-            with e.loop(count) as t:
+            row = e.var(x.row(i), "r")
+            sums.begin(i)
+            with e.loop(e.size(len(self.roots))) as t:
                 root = f"int64({e.load(roots, t, 'int32', constant=True)})"
                 leaf = self.descend(e, x, row, root)
-                first = e.let(f"int64({e.load(target, t, 'int32', constant=True)})", "int64").expr
-                with e.loop(span) as v:
-                    one = e.load(value, f"{leaf} * {span} + {v}", self.dtype, constant=True)
-                    at = f"{first} + {v}"
-                    e.store(into, at, f"{e.load(into, at, self.dtype)} + {one}", self.dtype)
-            if self.divisor:
-                by = e.number(self.divisor, self.dtype)
-                with e.loop(out.size) as o:
-                    e.store(into, o, f"{e.load(into, o, self.dtype)} / {by}", self.dtype)
+                held = leaf
+                if self.value.shape[1] == 1:
+                    held = e.load(value, leaf, self.dtype, constant=True)
+                sums.take(i, t, held)
+            sums.end(i)
+
+
+class _Sums:
+    """Writes how the values of leaves are added up, in the order of the trees."""
+
+    def __init__(self, e: Emitter, op: Trees, out: Column) -> None:
+        self.e, self.op, self.out = e, op, out
+        self.single = len(op.base) == 1
+        self.total = ""
+        self.by = e.number(op.divisor, op.dtype) if op.divisor else ""
+
+    def begin(self, i: str) -> None:
+        """Every output starts from its base."""
+        e, into = self.e, self.out.row(i)
+        with e.loop(self.out.size) as o:
+            e.store(into, o, e.at(self.op.base, o, self.op.dtype), self.op.dtype)
+
+    def take(self, i: str, t: str, held: str) -> None:
+        """Add one tree's leaf: what it holds is its value, or where its values are."""
+        e, op, dtype = self.e, self.op, self.op.dtype
+        into = e.var(self.out.row(i), "w")
+        target = e.address(op.target)
+        first = e.var(f"int64({e.load(target, t, 'int32', constant=True)})", "k")
+        if op.value.shape[1] == 1:
+            e.store(into, first, f"{e.load(into, first, dtype)} + {dtype}({held})", dtype)
+            return
+        value, span = e.address(op.value, dtype), e.size(op.value.shape[1])
+        start = e.var(f"int64({held}) * {span}", "k")
+        with e.loop(span) as v:
+            one = e.load(value, f"{start} + {v}", dtype, constant=True)
+            at = f"{first} + {v}"
+            e.store(into, at, f"{e.load(into, at, dtype)} + {one}", dtype)
+
+    def end(self, i: str) -> None:
+        """A mean is divided."""
+        e, into = self.e, self.out.row(i)
+        if self.by:
+            with e.loop(self.out.size) as o:
+                total = e.load(into, o, self.op.dtype)
+                e.store(into, o, f"{total} / {self.by}", self.op.dtype)
+
+    # One output of one row alone is kept in a register: memory would be waited for at every tree.
+
+    def begin_alone(self, i: str) -> None:
+        """The same for one row alone."""
+        if not self.single:
+            self.begin(i)
+            return
+        start = self.e.at(self.op.base, "0", self.op.dtype)
+        self.total = self.e.var(f"{self.op.dtype}({start})", "s")
+
+    def take_alone(self, i: str, t: str, held: str) -> None:
+        """The same for one row alone."""
+        if self.single:
+            self.e.line(f"{self.total} = {self.total} + {self.op.dtype}({held})")
+        else:
+            self.take(i, t, held)
+
+    def end_alone(self, i: str) -> None:
+        """The same for one row alone."""
+        if self.single:
+            total = f"{self.total} / {self.by}" if self.by else self.total
+            self.e.store(self.out.row(i), "0", total, self.op.dtype)
+        else:
+            self.end(i)
 
 
 class TreeLeaves(Walk):
@@ -121,11 +199,22 @@ class TreeLeaves(Walk):
 
     def kernel(self, e: Emitter, inputs: tuple[Column, ...], out: Column) -> None:
         (x,) = inputs
-        number, roots = e.address(self.number, "int64"), e.address(self.roots)
-        count = e.size(len(self.roots))
+        number = e.address(self.number, "int64")
+
+        def take(i: str, t: str, held: str) -> None:
+            found = e.load(number, f"int64({held})", "int64", constant=True)
+            e.store(out.row(i), t, found, "int64")
+
+        def nothing(i: str) -> None:
+            """There is nothing to do for the whole row."""
+
+        packed = pack(self, np.arange(len(self.number)).astype(np.float64))
+        if packed is not None:
+            Walks(e, self, packed, x, block=False).one_by_one(nothing, take, nothing)
+            return
+        roots, count = e.address(self.roots), e.size(len(self.roots))
         with e.loop(e.rows) as i:
-            row, into = e.var(x.row(i), "r"), e.var(out.row(i), "w")
+            row = e.var(x.row(i), "r")
             with e.loop(count) as t:
                 root = f"int64({e.load(roots, t, 'int32', constant=True)})"
-                leaf = self.descend(e, x, row, root)
-                e.store(into, t, e.load(number, leaf, "int64", constant=True), "int64")
+                take(i, t, self.descend(e, x, row, root))

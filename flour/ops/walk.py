@@ -96,6 +96,10 @@ class Nodes(Op, abstract=True):
         (roots,) = raw(self.roots)
         if roots.min() < 0 or roots.max() >= len(feature):
             raise ParameterError("a root is outside the table of nodes")
+        # Following a node that two parents share, or a root that is a child, may never end well.
+        met = np.bincount(np.concatenate([left[inner], right[inner], roots]))
+        if met.max() > 1:
+            raise ParameterError("every node has one parent, or is the root of one tree")
         leaves = left[~inner]
         if leaves.size and (leaves.min() < 0 or leaves.max() >= self.leaf_count()):
             raise ParameterError("a leaf is outside the table of values")

@@ -1,0 +1,309 @@
+"""Several walks at once: eight trees for one row, or eight rows for one tree.
+
+A walk waits for memory at every step, so eight of them take little longer than one. The nodes of a
+tree are packed for that: sixteen bytes each, children side by side, breadth first, leaves that lead
+to themselves. A step is one load of the node, one of the value it looks at, and a comparison
+without a branch.
+
+Everything a test may do with missing values is decided before the walk, once for each column and
+way of looking at it (a slot): a missing value that goes left becomes minus infinity, one that goes
+right NaN. `x < t` is `x <= u` for the float u just below t. A set of categories stands between a
+word of ones, which is where a missing value that belongs to it looks, and a word of zeros, which is
+where everything else looks that is not in its range.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from flour.types import Vector
+from objectstore import Blob
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from flour.emission import Column, Emitter
+    from flour.ops.walk import Nodes
+
+    #: What to do with a row before and after its walks, and with what a tree's leaf holds.
+    Begin = Callable[[str], None]
+    Take = Callable[[str, str, str], None]
+
+LANES = 8
+_LEFT, _ZEROS = 1, 4  # as in flour.ops.walk
+_GOES_LEFT, _ZERO_TOO, _IN_A_SET = 1, 2, 4
+#: A slot's number takes the bits below; one above says that the node tests for a set.
+_SET_BIT = 30
+#: No set is as big as this.
+_BEYOND = 1 << 40
+#: A row looks at few of the columns of a few trees: filling slots would be most of the work.
+_SLOTS_A_TREE = 8
+#: The rows a tree is walked for before the next: their slots should stay in a near cache.
+_MOST_ROWS, _SLOT_BYTES = 64, 64 * 1024
+
+
+class Packed(NamedTuple):
+    """The nodes of an ensemble, packed for walking."""
+
+    #: Two int64 a node: the bits of its threshold (or of what its leaf holds, or where its set
+    #: is), then its slot and twice its left child's number.
+    nodes: Blob
+    #: Twice the number of each tree's root; the trees are filled up to a multiple of the lanes.
+    roots: Blob
+    #: For each slot but the first (which holds minus infinity): the column, what stands there for a
+    #: missing value, the largest number that is taken for zero, and the code of a missing category.
+    column: Blob
+    fill: Blob
+    zero: Blob
+    code: Blob
+    words: Blob
+
+
+def pack(op: Nodes, leaf: NDArray[Any]) -> Packed | None:
+    """The nodes packed, the leaf of number k holding leaf[k]; None where that cannot be done."""
+    table = _Table(op)
+    if len(table.roots) * _SLOTS_A_TREE < len(table.slots) or np.any(np.isnan(leaf)):
+        return None
+    bits = table.first_words(leaf)
+    return None if bits is None else table.packed(bits)
+
+
+class _Table:
+    """The nodes that can be reached, tree after tree, breadth first."""
+
+    def __init__(self, op: Nodes) -> None:
+        self.op = op
+        feature, left, right, roots = (
+            np.asarray(part.array).astype(np.int64)
+            for part in (op.feature, op.left, op.right, op.roots)
+        )
+        tree = np.full(len(feature), -1, np.int64)
+        tree[roots] = np.arange(len(roots))
+        levels, level = [], roots
+        while level.size:
+            levels.append(level)
+            inner = level[feature[level] >= 0]
+            tree[left[inner]] = tree[right[inner]] = tree[inner]
+            level = np.stack([left[inner], right[inner]], axis=1).reshape(-1)
+        order = np.concatenate(levels)
+        #: The old numbers of the nodes in their new order.
+        self.order = order[np.argsort(tree[order], kind="stable")]
+        self.number = np.zeros(len(feature), np.int64)
+        self.number[self.order] = np.arange(len(self.order))
+        self.feature, self.left = feature[self.order], left[self.order]
+        self.inner = self.feature >= 0
+        self.roots: NDArray[np.int64] = self.number[roots]
+        self._ask()
+
+    def _ask(self) -> None:
+        """Which slot each node looks at."""
+        op = self.op
+        missing = np.asarray(op.missing.array)[self.order].astype(np.int64)
+        self.sets = np.zeros(len(self.order), bool)
+        if len(op.words):
+            self.sets = self.inner & (np.asarray(op.category.array)[self.order] >= 0)
+        way = np.where(missing % _ZEROS == _LEFT, _GOES_LEFT, 0)
+        way |= np.where(bool(op.zeros) & (missing >= _ZEROS), _ZERO_TOO, 0)
+        way |= np.where(self.sets, _IN_A_SET, 0)
+        self.slots, found = np.unique((self.feature * 8 + way)[self.inner], return_inverse=True)
+        self.slot = np.zeros(len(self.order), np.int64)
+        self.slot[self.inner] = found + 1
+
+    def first_words(self, leaf: NDArray[Any]) -> NDArray[np.int64] | None:
+        """The bits of thresholds, leaves and the places of sets."""
+        threshold: NDArray[np.float64] = np.asarray(self.op.threshold.array)[self.order]
+        if self.op.strict:
+            below = np.nextafter(threshold, -np.inf)
+            threshold = np.where(threshold == -np.inf, np.nan, below)
+        tests = self.inner & ~self.sets
+        if np.any(np.isnan(threshold[tests])):
+            return None
+        made = np.zeros(len(self.order))
+        made[tests] = threshold[tests]
+        made[~self.inner] = leaf[self.left[~self.inner]]
+        bits: NDArray[np.int64] = made.view(np.int64)
+        return bits
+
+    def packed(self, bits: NDArray[np.int64]) -> Packed:
+        """The tables native code reads."""
+        here = np.arange(len(self.order))
+        child = np.where(self.inner, self.number[np.where(self.inner, self.left, 0)], here)
+        words, place = self._words()
+        bits[self.sets] = place
+        slot = self.slot | (self.sets.astype(np.int64) << _SET_BIT)
+        # A tree that is one leaf, the first of all, fills the lanes up.
+        nodes = np.stack([bits, (slot << 32) | (2 * child)], axis=1).reshape(-1)
+        idle = 2 * np.full(-len(self.roots) % LANES, int(np.flatnonzero(~self.inner)[0]))
+        way = self.slots % 8
+        left, zero, sets = (way & flag != 0 for flag in (_GOES_LEFT, _ZERO_TOO, _IN_A_SET))
+        return Packed(
+            nodes=Blob.of(nodes),
+            roots=Blob.of(np.concatenate([2 * self.roots, idle])),
+            column=Blob.of((self.slots // 8).astype(np.int32)),
+            fill=Blob.of(np.where(left, -np.inf, np.nan)),
+            zero=Blob.of(np.where(zero, np.float64(np.float32(1e-35)), -1.0)),
+            code=Blob.of(np.where(sets, np.where(left, -1, _BEYOND), 0)),
+            words=Blob.of(words),
+        )
+
+    def _words(self) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
+        """The sets, each between ones and zeros, and where each node's is (and how long)."""
+        if not self.sets.any():
+            return np.zeros(1, np.uint32), np.empty(0, np.int64)
+        old = np.asarray(self.op.words.array)
+        spans = np.stack([np.asarray(self.op.category.array), np.asarray(self.op.length.array)])
+        unique, which = np.unique(spans[:, self.order[self.sets]], axis=1, return_inverse=True)
+        parts, places, size = [np.zeros(1, np.uint32)], [], 1
+        ones, zeros = np.full(1, 2**32 - 1, np.uint32), np.zeros(1, np.uint32)
+        for start, length in unique.T.tolist():
+            parts += [ones, old[start : start + length], zeros]
+            places.append(size + 1 + (length << 32))
+            size += length + 2
+        return np.concatenate(parts), np.array(places, np.int64)[which.reshape(-1)]
+
+
+# --- native code ---------------------------------------------------------------------------------
+
+
+class Walks:
+    """Writes walks in lock-step over packed nodes."""
+
+    def __init__(self, e: Emitter, op: Nodes, made: Packed, x: Column, *, block: bool) -> None:
+        self.e, self.op, self.x = e, op, x
+        self.trees = e.size(len(op.roots))
+        self.nodes, self.roots = e.address(made.nodes), e.address(made.roots)
+        self.column, self.fill = e.address(made.column), e.address(made.fill)
+        self.zero, self.code = e.address(made.zero), e.address(made.code)
+        self.words = e.address(made.words)
+        count = len(made.column)
+        rows = 1
+        if block:
+            rows = LANES * max(1, min(_MOST_ROWS, _SLOT_BYTES // (8 * (count + 1))) // LANES)
+            self.chunk = e.size(rows)
+        self.count = e.size(count)
+        self.width = e.size(count + 1)
+        self.slots = e.scratch("float64", (count + 1) * rows)
+        self.codes = e.scratch("int64", (count + 1) * rows) if len(op.words) else ""
+
+    def look(self, row: str, place: str = "0") -> None:
+        """Fill the slots of one row, the one at this place among those held."""
+        e, kind = self.e, self.x.type
+        assert isinstance(kind, Vector)
+        start = e.var(f"{place} * {self.width}", "h")
+        e.store(self.slots, start, "-math.inf", "float64")
+        if self.codes:
+            e.store(self.codes, start, "0", "int64")
+        with e.loop(self.count) as u:
+            column = f"int64({e.load(self.column, u, 'int32', constant=True)})"
+            loaded = e.load(row, column, kind.dtype, constant=True)
+            value = e.let(self.op.seen(loaded, kind), "float64").expr
+            gone = f"{value} != {value}"
+            if self.op.zeros:
+                gone = f"({gone}) or abs({value}) <= {self._of(self.zero, u)}"
+            gone = e.let(f"({gone})", "bool").expr
+            kept = f"({self._of(self.fill, u)} if {gone} else {value})"
+            e.store(self.slots, f"{start} + {u} + 1", kept, "float64")
+            if self.codes:
+                self._code(f"{start} + {u} + 1", u, value, gone)
+
+    def _of(self, table: str, u: str) -> str:
+        return self.e.load(table, u, "float64", constant=True)
+
+    def _code(self, where: str, u: str, value: str, gone: str) -> None:
+        """The slot's value as the number of a category."""
+        e = self.e
+        known = e.var(e.load(self.code, u, "int64", constant=True), "k")
+        least = "> -1.0" if self.op.signed else ">= 0.0"
+        with e.block(f"if {known} != 0 and not {gone}:"):
+            inside = f"{value} {least} and {value} < {float(_BEYOND)}"
+            e.line(f"{known} = int64({value}) if {inside} else {_BEYOND}")
+        e.store(self.codes, where, known, "int64")
+
+    def one_by_one(self, begin: Begin, take: Take, end: Begin) -> None:
+        """Row after row, eight trees at a time: `take` gets what each tree's leaf holds."""
+        e = self.e
+        with e.loop(e.rows) as i:
+            self.look(e.var(self.x.row(i), "r"))
+            begin(i)
+            with e.loop(f"({self.trees} + {LANES - 1}) // {LANES}") as g:
+                places = [f"{g} * {LANES} + {lane}" for lane in range(LANES)]
+                start = [e.load(self.roots, at, "int64", constant=True) for at in places]
+                for at, tree in zip(self.walk(start, ["0"] * LANES), places, strict=True):
+                    with e.block(f"if {tree} < {self.trees}:"):
+                        take(i, e.var(tree, "t"), self.held(at))
+            end(i)
+
+    def by_the_block(self, begin: Begin, take: Take, end: Begin) -> None:
+        """Tree after tree, eight rows at a time, for as many rows as there are slots for."""
+        e = self.e
+        with e.loop(f"({e.rows} + {self.chunk} - 1) // {self.chunk}") as c:
+            first = e.var(f"{c} * {self.chunk}", "h")
+            count = e.var(f"min({self.chunk}, {e.rows} - {first})", "h")
+            with e.loop(count) as i:
+                self.look(e.var(self.x.row(f"({first} + {i})"), "r"), i)
+                begin(f"({first} + {i})")
+            with e.loop(self.trees) as t:
+                root = e.var(e.load(self.roots, t, "int64", constant=True), "k")
+                with e.loop(f"({count} + {LANES - 1}) // {LANES}") as b:
+                    self._eight_rows(first, count, f"{b} * {LANES}", root, t, take)
+            with e.loop(count) as i:
+                end(f"({first} + {i})")
+
+    def _eight_rows(
+        self, first: str, count: str, start: str, root: str, tree: str, take: Take
+    ) -> None:
+        """One tree for eight rows; where there are fewer, the last is walked again."""
+        e = self.e
+        rows = [e.var(f"min({start} + {lane}, {count} - 1)", "l") for lane in range(LANES)]
+        lanes = [e.var(f"{row} * {self.width}", "l") for row in rows]
+        for lane, at in enumerate(self.walk([root] * LANES, lanes)):
+            with e.block(f"if {start} + {lane} < {count}:"):
+                take(f"({first} + {rows[lane]})", tree, self.held(at))
+
+    def walk(self, start: list[str], lanes: list[str]) -> list[str]:
+        """Walk from these nodes, each lane over slots of its own; locals with where they end."""
+        e = self.e
+        at = [e.var(place, "a") for place in start]
+        word = [e.var(self._second(place), "w") for place in at]
+        with e.block(f"while ({' | '.join(word)}) >> 32 != 0:"):
+            for i, place in enumerate(at):
+                e.line(f"{place} = {self._next(place, word[i], lanes[i])}")
+            for i, place in enumerate(at):
+                e.line(f"{word[i]} = {self._second(place)}")
+        return at
+
+    def _second(self, at: str) -> str:
+        return self.e.load(self.nodes, f"{at} + 1", "int64", constant=True)
+
+    def _next(self, at: str, word: str, lane: str) -> str:
+        """Twice the number of the child; the lane's slots start at that number."""
+        e, left = self.e, f"({word} & 4294967295)"
+        limit = e.load(self.nodes, at, "float64", constant=True)
+        if not self.codes:
+            seen = e.load(self.slots, plus(lane, f"({word} >> 32)"), "float64")
+            return f"{left} + (0 if {seen} <= {limit} else 2)"
+        number = f"(({word} >> 32) & {(1 << _SET_BIT) - 1})"
+        slot = e.let(plus(lane, number), "int64").expr
+        is_set = e.let(f"{word} >> {32 + _SET_BIT}", "int64").expr
+        place = f"{e.load(self.nodes, at, 'int64', constant=True)} & -{is_set}"
+        span = e.let(place, "int64").expr
+        code = e.let(e.load(self.codes, slot, "int64"), "int64").expr
+        index = f"({span} & 4294967295) + min({code} >> 5, {span} >> 32)"
+        bits = f"int64({e.load(self.words, index, 'uint32', constant=True)})"
+        member = e.let(f"({bits} >> ({code} & 31)) & 1", "int64").expr
+        passed = e.let(
+            f"1 if {e.load(self.slots, slot, 'float64')} <= {limit} else 0", "int64"
+        ).expr
+        return f"{left} + 2 - 2 * ({member} if {is_set} != 0 else {passed})"
+
+    def held(self, at: str) -> str:
+        """What the leaf at this place holds."""
+        return self.e.load(self.nodes, at, "float64", constant=True)
+
+
+def plus(left: str, right: str) -> str:
+    """The sum of two expressions, without adding zero."""
+    return right if left == "0" else f"{left} + {right}"
