@@ -169,6 +169,10 @@ class TakeText(Op):
         table = np.array([*self.table.to_list(), None], dtype=object)[:-1]
         return table[np.clip(x, 0, len(table) - 1)]
 
+    def check(self) -> None:
+        if not len(self.table):
+            raise ParameterError("a table has at least one entry")
+
 
 def take(table: Any) -> Op:
     """The look-up operator for a table of numbers or of strings."""

@@ -12,6 +12,7 @@ import flour
 from flour import Flow
 from flour.errors import NotRectangular, ParameterError, TypeMismatch, WrongDtype
 from flour.node import topological
+from flour.ops.structure import Take, TakeText
 
 LINES = [
     '1,"Great pretzels, great price"',
@@ -174,6 +175,12 @@ def test_classifiers_of_several_classes() -> None:
 def test_several_values() -> None:
     program = flour.vector("x", 2).linear_regressor([[1, 0], [0, 1], [1, 1]], [0, 1, 2])
     np.testing.assert_array_equal(program.reference([[1.0, 2.0]])["value"], [[1.0, 3.0, 5.0]])
+
+
+@pytest.mark.parametrize("empty", [Take, TakeText])
+def test_a_table_that_is_looked_into_has_entries(empty: type[Take | TakeText]) -> None:
+    with pytest.raises(ParameterError, match="at least one entry"):
+        empty([])
 
 
 def test_mistakes_are_found_where_they_are_made() -> None:
