@@ -70,7 +70,8 @@ class Part(NamedTuple):
     each: Callable[[Push], None]
     #: `at` is one load from memory, so asking twice costs nothing.
     stored: bool = False
-    #: Of a part without `at`: how many elements are stored at most, if that is known.
+    #: Of a part without `at` that has its elements in the order of the columns (in ordered code)
+    #: and none twice: how many are stored at most.
     most: Room | None = None
 
 

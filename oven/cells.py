@@ -63,14 +63,12 @@ def word_cells(rows: Sequence[Sequence[str]]) -> Cells:
     return block
 
 
-def longest(block: NDArray[Any], *, words: bool) -> int:
-    """The most bytes of a row, of words with a byte more for each."""
-    if not len(block):
-        return 0
-    if not words:
-        return max(int(block[:, 1::2].max()), 0)
+def lengths(block: NDArray[Any], *, words: bool) -> NDArray[np.int64]:
+    """The bytes of each row (of its longest text), of words with a byte more for each."""
+    if not words or not len(block):
+        return np.asarray(np.maximum(block[:, 1::2].max(axis=1, initial=0), 0), np.int64)
     assert isinstance(block, Cells)
     assert block.slices is not None
     ends = np.cumsum(block[:, 2])
     sizes = np.concatenate([[0], np.cumsum((block.slices & 0xFFFFFFFF) + 1)])
-    return int((sizes[ends] - sizes[ends - block[:, 2]]).max())
+    return np.asarray(sizes[ends] - sizes[ends - block[:, 2]])

@@ -61,7 +61,8 @@ def layout(
     run, kind = steps[0], kinds[0]
     if not isinstance(kind, Vector) or kind.sparse or kind.dtype not in FLOATS:
         return None
-    if not all(isinstance(value, Port) and not value.fields for value in run.inputs):
+    plain = all(isinstance(value, Port) and not value.fields for value in run.inputs)
+    if not plain or run.rooms or run.stored:
         return None
     if any(isinstance(item.type, Vector) and item.type.sparse for item in outputs):
         return None  # answers stored sparsely are made by Plan.run

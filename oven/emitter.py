@@ -45,11 +45,11 @@ BYTES = {
 class Body:
     """The text of one stage and the slots of its parameter table."""
 
-    def __init__(self, *, exact: bool, ordered: bool = False, columns: int = 0) -> None:
+    def __init__(self, *, exact: bool, ordered: bool = False) -> None:
         self.exact, self.ordered = exact, exact or ordered
         #: Memory whose size depends on the data, in the order in which it lies.
         self.rooms: list[Room] = []
-        self._columns, self._free = columns, ""
+        self._columns, self._free, self._longest = 0, "", ""
         self.slots: list[Slot] = []
         self._head: list[str] = []
         self._lines: list[str] = []
@@ -82,19 +82,25 @@ class Body:
             self.head(f"{name} = ldc_int64(params, {index})")
         return name
 
+    def column(self, *stems: str) -> tuple[str, str]:
+        """Two locals holding the next entry of the stage's table of columns."""
+        first, second = map(self.fresh, stems)
+        self.head(f"{first} = ldc_int64(io, {2 * self._columns})")
+        self.head(f"{second} = ldc_int64(io, {2 * self._columns + 1})")
+        self._columns += 1
+        return first, second
+
     def room(self, room: Room) -> str:
         """A local holding the address of room for one row.
 
-        All of it lies behind one another where the column after the stage's own says, which is
-        also where the length of the longest row stands.
+        All of it lies behind one another where the entry after the columns says, which is also
+        where the length of the longest row stands.
         """
         if not self.rooms:
-            self._free = self.fresh("f")
-            self.head(f"{self._free} = ldc_int64(io, {2 * self._columns})")
-            self.head(f"longest = ldc_int64(io, {2 * self._columns + 1})")
+            self._free, self._longest = self.column("f", "l")
         name, self._free = self._free, self.fresh("f")
         each, fixed, most = (self.slot("n", Slot(size=number)) for number in room)
-        size = f"min(longest * {each} + {fixed}, {most})"
+        size = f"min({self._longest} * {each} + {fixed}, {most})"
         self.head(f"{self._free} = {name} + (({size} + 63) & -64)")
         self.rooms.append(room)
         return name
@@ -290,6 +296,24 @@ class Scope:
                     zero = "0.0" if value.dtype.startswith("float") else "0"
                     self.store(where, plus(part.start, j), zero, value.dtype)
         value.each(lambda j, v: self.store(where, j, v, value.dtype))
+
+    def write_stored(self, value: VectorValue, row: str, columns: str, values: str) -> None:
+        """Store the elements that are not zero, from where the row's pointer says."""
+        place = self.var(self.load(row, "0", "int64"), "k")
+
+        def put(j: str, v: str) -> None:
+            self.store(columns, place, j, "int64")
+            self.store(values, place, v, value.dtype)
+            self.line(f"{place} += 1")
+
+        def put_unless_zero(j: str, v: str) -> None:
+            number = self.let(v, value.dtype).expr
+            with self.block(f"if {number} != 0:"):
+                put(j, number)
+
+        for part in value.parts:
+            part.each(put if part.at is None else put_unless_zero)
+        self.store(row, "1", place, "int64")
 
     def indexable(self, value: VectorValue) -> At:
         """A way to read any element cheaply, any number of times."""

@@ -54,7 +54,7 @@ class Execution:
             for step in self._steps
             if isinstance(step, NativeRun)
             for item in step.outputs
-            if item in wanted
+            if item in wanted and item not in step.stored
         }
         self._parts: dict[str, list[tuple[int, Columns]]] = {
             name: [] for name, item in self._outputs.items() if item not in self._made

@@ -53,6 +53,8 @@ def _check_row(value: Value, stage: Stage) -> None:
 def _dense(value: Value, stage: Stage) -> bool:
     """Whether the stage has the value with its zeros."""
     assert isinstance(value.type, Vector)
+    if stage.stores(value):
+        return False
     if not value.type.sparse or stage.native or isinstance(value, Port):
         return True
     return not stage.nodes[0].op.takes_sparse

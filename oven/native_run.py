@@ -11,12 +11,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flour.emission import Room
-from flour.types import Tokens, Vector
+from flour.node import Node
+from flour.sparse import Sparse
+from flour.types import Vector
 from objectstore import Blob
-from oven import cache, cells, driver, machine
+from oven import cache, driver, machine
+from oven.columns import given, lengths, settled, unfilled, words
 from oven.emitter import Slot
 from oven.ports import Port
-from oven.stages import Stage, Value, is_text, row_bytes
+from oven.stages import Stage, Value, is_text, is_wide, row_bytes
 
 #: Rows a tile: enough to amortise a stage's call, few enough that its columns stay in cache.
 #: Between 24 and 960 rows it makes a few per cent of difference (measured on a CPU with 48 KiB of
@@ -31,6 +34,8 @@ _ALIGN = 64
 #: Rooms up to this size stay with their thread; they are as large as the longest document could
 #: need, and most of their pages are never touched.
 KEPT_ROOM = 64 << 20
+#: What a row of a wide sparse vector is taken to store.
+_STORED_BYTES = 1024
 #: Documents longer than this are left to Python.
 LONGEST = 64 << 20
 
@@ -46,12 +51,25 @@ class NativeRun:
         self.stages = tuple(stages)
         made = {item for stage in stages for item in stage.outputs}
         read = dict.fromkeys(value for stage in stages for value in stage.inputs)
-        #: What the caller provides and receives, in the order of the io table.
+        #: What the caller provides and receives.
         self.inputs = tuple(value for value in read if value not in made)
+        #: What the stages read of that: columns, or what is stored of them.
+        self._read = tuple(
+            dict.fromkeys(
+                (value, stage.stores(value))
+                for stage in stages
+                for value in stage.inputs
+                if value not in made
+            )
+        )
         outside = set(wanted)
         self.outputs = tuple(item for stage in stages for item in stage.outputs if item in outside)
-        self._externals: dict[Value, int] = {
-            value: place for place, value in enumerate((*self.inputs, *self.outputs))
+        #: Outputs of which only what is stored leaves, and how much that is at most in a row.
+        self.stored = {
+            item: stage.most[item]
+            for stage in stages
+            for item in stage.outputs
+            if stage.stores(item)
         }
         self._lay_out()
         self._bind()
@@ -60,21 +78,38 @@ class NativeRun:
 
     def _lay_out(self) -> None:
         """Decide the tile's rows and where its buffers are in scratch memory."""
-        inner = [n for s in self.stages for n in s.outputs if n not in self._externals]
-        row = sum(row_bytes(value.type) for value in (*inner, *self._externals))
+        read = [value for value, _ in self._read]
+        outer = {*read, *self.outputs}
+        inner = [n for s in self.stages for n in s.outputs if n not in outer]
+        row = sum(_row_work(value) for value in (*inner, *read, *self.outputs))
         self.tile = _tile_rows(row)
-        columns = 1 + max(len(stage.inputs) + len(stage.outputs) for stage in self.stages)
-        self._wires: dict[Value, driver.Wire] = {
-            value: driver.Wire(0, place, 0) for value, place in self._externals.items()
-        }
+        self._wires: dict[tuple[Value, bool], list[driver.Wire]] = {}
+        self._entries = 0
+        for value, stored in self._read:
+            self._wire(value, stored=stored)
+        for item in self.outputs:
+            self._wire(item, stored=item in self.stored)
+        columns = 1 + max(
+            sum(1 + stage.stores(value) for value in (*stage.inputs, *stage.outputs))
+            for stage in self.stages
+        )
         size = _aligned(16 * columns)
         for item in inner:
-            self._wires[item] = driver.Wire(1, size, row_bytes(item.type))
+            assert item not in self.stored, "what is stored is read by another run"
+            self._wires[item, False] = [driver.Wire(1, size, row_bytes(item.type))]
             size += _aligned(self.tile * row_bytes(item.type))
         #: About how many bytes a row makes the code touch, which says how long a row takes.
         self.row_work = row
         self._row_scratch = size
         self.scratch_bytes = size + max(_scratch(stage.slots) for stage in self.stages)
+
+    def _wire(self, value: Value, *, stored: bool) -> None:
+        """Give an external column its entries in the io table."""
+        wires = [driver.Wire(0, self._entries, 0)]
+        if stored:
+            wires.append(driver.Wire(2, self._entries + 1, 0))
+        self._wires[value, stored] = wires
+        self._entries += len(wires)
 
     @property
     def rooms(self) -> bool:
@@ -86,9 +121,10 @@ class NativeRun:
         self._kept: list[Any] = []
         table: list[int] = [len(self.stages), self.tile]
         for stage in self.stages:
-            columns = [self._wires[value] for value in (*stage.inputs, *stage.outputs)]
+            values = (*stage.inputs, *stage.outputs)
+            columns = [wire for v in values for wire in self._wires[v, stage.stores(v)]]
             if stage.rooms:
-                columns.append(driver.Wire(2, len(self._externals), 0))
+                columns.append(driver.Wire(2, self._entries, 0))
             table += [cache.address(stage.source, stage.name), self._parameters(stage.slots)]
             table += [len(columns), *(number for wire in columns for number in wire)]
         self._table = np.array(table, np.int64)
@@ -133,35 +169,50 @@ class NativeRun:
         rows: int,
         into: Mapping[Value, NDArray[Any]] | None = None,
         memory: Any = None,
-    ) -> dict[Value, NDArray[Any]]:
+    ) -> dict[Value, Any]:
         """Every output for these columns, in the arrays given or in new ones.
 
         `memory` is a buffer of `memory_bytes` to work in; without, it is this thread's.
         """
-        kept = [_contiguous(values[value], value) for value in self.inputs]
-        room = into or {}
-        made = [room[item] if item in room else _empty(item, rows) for item in self.outputs]
-        io: list[int] = []
-        for array in (*kept, *made):
-            io += [array.ctypes.data, array.strides[0] if array.ndim else 0]
-        memory_of_rooms, most = self._room(kept)
-        table = np.array([*io, _aligned(memory_of_rooms.ctypes.data), most], np.int64)
-        self._invoke(table.ctypes.data, rows, memory)
-        return dict(zip(self.outputs, made, strict=True))
-
-    def _room(self, columns: Sequence[NDArray[Any]]) -> tuple[NDArray[np.uint8], int]:
-        """Memory whose size depends on these columns, and the length of their longest row."""
-        if not self.rooms:
-            return _NO_ROOM, 0
-        lengths = [
-            cells.longest(column, words=isinstance(value.type, Tokens))
-            for value, column in zip(self.inputs, columns, strict=True)
-            if is_text(value.type)
+        kept = [given(values[value], value, stored=stored) for value, stored in self._read]
+        lengths = self._lengths(kept)
+        room, into = _room_memory(self._room_bytes(lengths)), into or {}
+        made = [
+            into[item] if item in into else self._new(item, rows, lengths) for item in self.outputs
         ]
-        most = max(lengths, default=0)
-        if most > LONGEST:
+        io = [word for column in (*kept, *made) for word in words(column)]
+        longest = int(lengths.max(initial=0))
+        table = np.array([*io, _aligned(room.ctypes.data), longest], np.int64)
+        self._invoke(table.ctypes.data, rows, memory)
+        done = [settled(column) if isinstance(column, Sparse) else column for column in made]
+        return dict(zip(self.outputs, done, strict=True))
+
+    def _lengths(self, columns: Sequence[NDArray[Any] | Sparse]) -> NDArray[np.int64]:
+        """How long each row is; nothing where no memory depends on it."""
+        if not self.rooms and not self.stored:
+            return _NO_LENGTHS
+        found = [
+            lengths(column, value.type)
+            for (value, _), column in zip(self._read, columns, strict=True)
+            if isinstance(column, Sparse) or is_text(value.type)
+        ]
+        made = np.max(found, axis=0) if found else _NO_LENGTHS
+        if made.max(initial=0) > LONGEST:
             raise RowsRefused("a document is too long for native code")
-        return _room_memory(max(room_bytes(stage.rooms, most) for stage in self.stages)), most
+        return made
+
+    def _room_bytes(self, lengths: NDArray[np.int64]) -> int:
+        most = int(lengths.max(initial=0))
+        return max(room_bytes(stage.rooms, most) for stage in self.stages)
+
+    def _new(self, item: Value, rows: int, lengths: NDArray[np.int64]) -> NDArray[Any] | Sparse:
+        """Memory for an output."""
+        room = self.stored.get(item) if isinstance(item, Node) else None
+        if room is None:
+            return _empty(item, rows)
+        each = lengths if len(lengths) else np.zeros(rows, np.int64)
+        most = int(np.minimum(each * room.each + room.fixed, room.most).sum())
+        return unfilled(item.type, rows, most)
 
     def _invoke(self, io: int, rows: int, given: Any = None) -> None:
         # Holding the memory keeps it from a finalizer that runs a bigger plan in between.
@@ -198,7 +249,7 @@ def _scratch_memory(size: int) -> tuple[NDArray[np.uint8], int]:
     return _local.memory, _local.start
 
 
-_NO_ROOM = np.empty(0, np.uint8)
+_NO_LENGTHS = np.empty(0, np.int64)
 
 
 def room_bytes(rooms: Sequence[Room], most: int) -> int:
@@ -208,7 +259,7 @@ def room_bytes(rooms: Sequence[Room], most: int) -> int:
 
 def _room_memory(size: int) -> NDArray[np.uint8]:
     """Memory of at least this size; what is not used of it costs nothing."""
-    size += _ALIGN
+    size += _ALIGN if size else 0
     if len(_local.room) >= size:
         return _local.room
     made = np.empty(size, np.uint8)
@@ -240,14 +291,6 @@ def _empty(value: Value, rows: int) -> NDArray[Any]:
     return np.empty(rows, kind.dtype)  # type: ignore[union-attr]  # native columns have a dtype
 
 
-def _contiguous(array: Any, value: Value) -> NDArray[Any]:
-    """Rows may be apart, but the columns of a row lie side by side."""
-    if isinstance(value.type, Tokens):
-        return cells.word_cells(array)
-    if is_text(value.type):
-        return cells.cells(array)
-    dtype = value.type.dtype  # type: ignore[union-attr]  # native columns have a dtype
-    made: NDArray[Any] = array
-    if made.dtype != dtype or (made.ndim == 2 and made.strides[1] != made.itemsize):
-        return np.ascontiguousarray(made, dtype)
-    return made
+def _row_work(value: Value) -> int:
+    """About how many bytes of a column a row touches."""
+    return _STORED_BYTES if is_wide(value.type) else row_bytes(value.type)

@@ -90,6 +90,8 @@ class Plan:
                 self._close(pending, place, steps)
                 steps.append(stage)
             else:
+                if any(made.stores(item) for made in pending for item in made.outputs):
+                    self._close(pending, place, steps)
                 pending.append(stage)
         self._close(pending, len(self.stages), steps)
         return tuple(steps)
@@ -229,9 +231,8 @@ class Plan:
         }
 
     def native_column(self, value: Value, values: Mapping[Value, Any], columns: Columns) -> Any:
-        """A column as native code reads it: dense."""
-        found = pack(value, columns) if isinstance(value, Port) else values[value]
-        return found.toarray() if isinstance(found, Sparse) else found
+        """A column for native code."""
+        return pack(value, columns) if isinstance(value, Port) else values[value]
 
     def interpret(
         self, item: Node, values: Mapping[Value, Any], columns: Columns

@@ -8,9 +8,9 @@ native code (`python`). Stages run in order; what one leaves for a later one is 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from flour.emission import Column, Room, ScalarValue, TokensValue, VectorValue
+from flour.emission import Column, Push, Room, ScalarValue, TokensValue, VectorValue
 from flour.emission import Value as Emitted
 from flour.node import Node, readers, topological
 from flour.op import Op, Parameter
@@ -21,6 +21,8 @@ from oven.emitter import BYTES, Body, Scope, Slot
 from oven.ports import Port, View
 
 FUSED, KERNEL, PYTHON = "fused", "kernel", "python"
+#: Sparse vectors up to this width go from stage to stage with their zeros.
+NARROW = 64
 Value = Node | Port
 Views = Mapping[Node, View]
 
@@ -38,11 +40,17 @@ class Stage:
     slots: tuple[Slot, ...] = ()
     #: Memory for one row whose size depends on the data.
     rooms: tuple[Room, ...] = ()
+    #: Of each output that leaves as rows of what is stored: how much that is at most, in a row.
+    most: Mapping[Node, Room] = field(default_factory=dict)
 
     @property
     def native(self) -> bool:
         """Whether it is machine code."""
         return self.kind != PYTHON
+
+    def stores(self, value: Value) -> bool:
+        """Whether its code reads or leaves only what is stored of a column: see `is_wide`."""
+        return self.kind == FUSED and is_wide(value.type)
 
     @property
     def title(self) -> str:
@@ -96,6 +104,15 @@ def place(
         if not leaving:
             return kinds, levels
         kinds |= dict.fromkeys(leaving, PYTHON)
+
+
+def is_wide(kind: Type) -> bool:
+    """Whether it is a sparse vector that native code never makes dense to hand it on.
+
+    Such a column has two entries in a stage's table: where its row pointers are and their size, and
+    where its column numbers and its values are.
+    """
+    return isinstance(kind, Vector) and kind.sparse and kind.width > NARROW
 
 
 def is_text(kind: Type) -> bool:
@@ -162,10 +179,12 @@ def _stage(
     stage = Stage(kind, tuple(nodes), tuple(inputs), outputs)
     if kind == PYTHON:
         return stage
-    body = _Writer(stage, views, exact=exact).write()
+    writer = _Writer(stage, views, exact=exact)
+    body = writer.write()
     name = "fused_rows" if kind == FUSED else "kernel_" + nodes[0].op.name.lower()
     text, slots, rooms = body.text(name), tuple(body.slots), tuple(body.rooms)
-    return Stage(kind, stage.nodes, stage.inputs, outputs, name, text, slots, rooms)
+    most = writer.most
+    return Stage(kind, stage.nodes, stage.inputs, outputs, name, text, slots, rooms, most)
 
 
 class _Writer:
@@ -173,17 +192,20 @@ class _Writer:
 
     def __init__(self, stage: Stage, views: Views, *, exact: bool) -> None:
         self.stage, self.views = stage, views
-        self.body = Body(exact=exact, columns=len(stage.inputs) + len(stage.outputs))
+        ordered = any(stage.stores(item) for item in stage.outputs)
+        self.body = Body(exact=exact, ordered=ordered)
         self.columns: dict[Value, Column] = {}
-        for place, value in enumerate((*stage.inputs, *stage.outputs)):
-            output = place >= len(stage.inputs)
-            self.columns[value] = self._column(value, place, "y" if output else "x")
+        self.stored: dict[Value, tuple[str, str]] = {}
+        for stem, values in (("x", stage.inputs), ("y", stage.outputs)):
+            for value in values:
+                self.columns[value] = self._column(value, stem)
+        self.most: dict[Node, Room] = {}
         self.values: dict[Node, Emitted] = {}
 
-    def _column(self, value: Value, place: int, stem: str) -> Column:
-        base, stride = self.body.fresh(stem), self.body.fresh("t")
-        self.body.head(f"{base} = ldc_int64(io, {2 * place})")
-        self.body.head(f"{stride} = ldc_int64(io, {2 * place + 1})")
+    def _column(self, value: Value, stem: str) -> Column:
+        base, stride = self.body.column(stem, "t")
+        if self.stage.stores(value):
+            self.stored[value] = self.body.column("c", "v")
         kind = value.type
         width = kind.width if isinstance(kind, Vector) else 1
         size = self.body.slot("n", Slot(size=width)) if isinstance(kind, Vector) else "1"
@@ -233,11 +255,25 @@ class _Writer:
         """Write an output where it belongs; compute what several read only once."""
         if item in self.columns:
             assert isinstance(value, ScalarValue | VectorValue), "documents and words stay inside"
+            if item in self.stored:
+                return self._leave(item, value, scope, rows[item], uses)
             scope.write(value, rows[item])
             if uses and isinstance(value, VectorValue):
                 return self._stored(item, scope, rows[item], constant=False)
         elif uses > 1 and isinstance(value, VectorValue) and not _is_stored(value):
             return scope.keep(value)
+        return value
+
+    def _leave(self, item: Node, value: Emitted, scope: Scope, row: str, uses: int) -> VectorValue:
+        """Write what is stored of a sparse vector behind that of the row before."""
+        assert isinstance(value, VectorValue), "scalars are not sparse"
+        if uses or any(part.at is None and part.most is None for part in value.parts):
+            value = scope.keep(value)
+        loose = any(part.at is not None for part in value.parts)
+        rooms = [part.most for part in value.parts if part.most is not None]
+        fixed = sum(room.fixed for room in rooms) + (value.width if loose else 0)
+        self.most[item] = Room(sum(room.each for room in rooms), fixed, value.width)
+        scope.write_stored(value, row, *self.stored[item])
         return value
 
     def _input(self, source: Node, scope: Scope, rows: Mapping[Value, str]) -> Emitted:
@@ -262,6 +298,8 @@ class _Writer:
         if isinstance(value.type, Tokens):
             base, slices, count = (scope.let(f"ldc_int64({row}, {k})", "int64").expr for k in "012")
             return TokensValue(base, slices, count, Room(1, 0), Room(1, 0))
+        if value in self.stored:
+            return _read_stored(scope, column, row, *self.stored[value])
         if not isinstance(column.type, Vector):
             return scope.let(scope.load(row, "0", dtype, constant=constant), dtype)
         return scope.dense(
@@ -271,6 +309,20 @@ class _Writer:
             size=column.size,
             stored=True,
         )
+
+
+def _read_stored(scope: Scope, column: Column, row: str, columns: str, values: str) -> VectorValue:
+    """A row of a column of which only what is stored is there."""
+    assert isinstance(column.type, Vector)
+    dtype, width = column.type.dtype, column.type.width
+    start, end = (scope.let(f"ldc_int64({row}, {k})", "int64").expr for k in "01")
+
+    def each(push: Push) -> None:
+        with scope.loop(end, start) as k:
+            j = scope.let(scope.load(columns, k, "int64", constant=True), "int64").expr
+            push(j, scope.let(scope.load(values, k, dtype, constant=True), dtype).expr)
+
+    return scope.sparse(dtype, width, each, size=column.size, most=Room(1, 0, width))
 
 
 def _reads_sparse(op: Op) -> bool:

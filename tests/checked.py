@@ -17,9 +17,12 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from flour.types import Tokens, Vector
+from flour.sparse import Sparse
+from flour.types import Vector
 from objectstore import Blob
-from oven.cells import Cells, cells, longest, word_cells
+from oven.cells import Cells
+from oven.columns import given as column_of
+from oven.columns import lengths, settled, unfilled
 from oven.native_run import room_bytes
 from oven.plan import Plan
 from oven.stages import Stage, Value, is_text, row_bytes
@@ -281,15 +284,30 @@ def run(plan: Plan, columns: Mapping[str, Any], rows: int) -> dict[str, Any]:
 def run_stage(stage: Stage, given: Mapping[Value, Any], rows: int) -> dict[Value, Any]:
     """What one native stage leaves for these columns."""
     memory = Memory()
+    columns = [column_of(given[v], v, stored=stage.stores(v)) for v in stage.inputs]
+    sizes = [
+        lengths(column, value.type)
+        for value, column in zip(stage.inputs, columns, strict=True)
+        if isinstance(column, Sparse) or is_text(value.type)
+    ]
+    each = np.max(sizes, axis=0) if sizes else np.zeros(rows, np.int64)
     io: list[int] = []
-    for place, (value, column) in enumerate(given.items()):
-        block = _block(column, value, memory)
-        io += [memory.add(f"input {place}", block), row_bytes(value.type)]
+    for place, (value, column) in enumerate(zip(stage.inputs, columns, strict=True)):
+        io += _entries(f"input {place}", value, column, memory)
     made: dict[Value, Any] = {}
+    filled = []
     for place, item in enumerate(stage.outputs):
         made[item] = _empty(item, rows)
-        io += [memory.add(f"output {place}", made[item], writable=True), row_bytes(item.type)]
-    io += _room(stage, given, memory)
+        if stage.stores(item):
+            room = stage.most[item]
+            many = int(np.minimum(each * room.each + room.fixed, room.most).sum())
+            made[item] = unfilled(item.type, rows, many)
+        entries = _entries(f"output {place}", item, made[item], memory, writable=True)
+        filled += [] if stage.stores(item) else entries[:1]
+        io += entries
+    longest = int(each.max(initial=0))
+    size = room_bytes(stage.rooms, longest)
+    io += [memory.add("scratch", np.zeros(size, np.uint8), writable=True), longest]
     table = [_entry(slot, memory) for slot in stage.slots]
     space = vocabulary(memory)
     exec(compile(stage.source, f"<{stage.name}>", "exec"), space)
@@ -299,40 +317,38 @@ def run_stage(stage: Stage, given: Mapping[Value, Any], rows: int) -> dict[Value
     )
     with np.errstate(all="ignore"):
         refused = space[stage.name](*addresses, rows, 0)
-    made_at = io[2 * len(given) : 2 * (len(given) + len(made)) : 2]
-    for address in made_at if not refused else ():
+    for address in filled if not refused else ():
         memory.check_written(address)
-    return made
+    return {k: settled(v) if isinstance(v, Sparse) else v for k, v in made.items()}
 
 
-def _block(column: Any, value: Value, memory: Memory) -> NDArray[Any]:
+def _entries(
+    name: str, value: Value, column: Any, memory: Memory, *, writable: bool = False
+) -> list[int]:
+    """A column's entries in the table of columns."""
+    if isinstance(column, Sparse):
+        parts = (column.indptr, column.indices, column.data)
+        first, *others = (memory.add(name, part, writable=writable) for part in parts)
+        if writable:
+            memory.at(first, 8, write=True)  # the first row begins at 0, and that stands there
+        return [first, 8, *others]
+    block = _block(column, value, memory) if not writable else column
+    return [memory.add(name, block, writable=writable), row_bytes(value.type)]
+
+
+def _block(found: Any, value: Value, memory: Memory) -> NDArray[Any]:
     if not is_text(value.type):
-        dtype = value.type.dtype  # type: ignore[union-attr]  # native columns have a dtype
-        return np.array(column, dtype, order="C")
-    words = isinstance(value.type, Tokens)
-    found = word_cells(column) if words else cells(column)
+        return np.ascontiguousarray(found)
     assert isinstance(found, Cells)
     text = np.frombuffer(found.text, np.uint8)
     start = memory.add("text", text)
     moved = np.array(found, np.int64)
-    if words:
-        assert found.slices is not None
+    if found.slices is not None:
         moved[:, 0] += start - text.ctypes.data
         moved[:, 1] += memory.add("slices", found.slices) - found.slices.ctypes.data
     else:
         moved[:, 0::2] += start - text.ctypes.data
     return moved
-
-
-def _room(stage: Stage, given: Mapping[Value, Any], memory: Memory) -> list[int]:
-    """Where the memory is whose size depends on the data, and the length of the longest row."""
-    most = 0
-    for value, column in given.items():
-        if is_text(value.type):
-            words = isinstance(value.type, Tokens)
-            most = max(most, longest(word_cells(column) if words else cells(column), words=words))
-    size = room_bytes(stage.rooms, most)
-    return [memory.add("scratch", np.zeros(size, np.uint8), writable=True), most]
 
 
 def _empty(value: Value, rows: int) -> NDArray[Any]:

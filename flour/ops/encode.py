@@ -71,7 +71,10 @@ class OneHot(Op):
 
             x.each(put)
 
-        return e.sparse(self.dtype, int(self.starts.array[-1]), each)
+        from flour.emission import Room
+
+        most = Room(0, len(self.starts) - 1)
+        return e.sparse(self.dtype, int(self.starts.array[-1]), each, most=most)
 
 
 def _true(dtype: str) -> str:
