@@ -92,8 +92,9 @@ def _toolchain() -> str:
 
 def _vocabulary() -> str:
     """The words of emitted code are compiled with it, so their text is part of every key."""
-    texts = (Path(__file__).with_name(name).read_bytes() for name in ("native.py", "functions.py"))
-    return combine(*texts)
+    here = Path(__file__).parent
+    texts = [here / "native.py", here / "native_words.py", here / "functions.py"]
+    return combine(*(path.read_bytes() for path in (*texts, *sorted(here.glob("words_*.py")))))
 
 
 @cache

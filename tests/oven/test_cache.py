@@ -17,7 +17,7 @@ import flour
 import oven
 from oven import cache, vetting
 from oven.errors import CompileError
-from oven.native import compile_source
+from oven.native import compile_source, vocabulary
 
 ROOT = Path(__file__).parent.parent.parent
 SOURCE = """\
@@ -54,6 +54,30 @@ def forget() -> None:
 def counts() -> tuple[int, int, int, int]:
     found = cache.counters
     return found.compiled, found.from_disk, found.from_memory, found.rebuilt
+
+
+def word_files() -> set[str]:
+    """The files of ours in which words of emitted code are defined."""
+    words = vocabulary().values()
+    plain = [getattr(word, "py_func", getattr(word, "_defn", word)) for word in words]
+    paths = [Path(found.__code__.co_filename) for found in plain if hasattr(found, "__code__")]
+    return {path.name for path in paths if path.parent == ROOT / "oven"}
+
+
+def test_the_text_of_every_word_is_part_of_the_key(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for path in (ROOT / "oven").glob("*.py"):
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    monkeypatch.setattr(cache, "__file__", str(tmp_path / "cache.py"))
+    known = {cache._vocabulary()}
+    files = word_files()
+    assert files >= {"native.py", "native_words.py", "words_text.py"}
+    for name in files:
+        with (tmp_path / name).open("a", encoding="utf-8") as file:
+            file.write("# another word\n")
+        assert cache._vocabulary() not in known, name
+        known.add(cache._vocabulary())
 
 
 @pytest.mark.usefixtures("folder")
@@ -311,8 +335,6 @@ def test_more_than_one_plain_function_is_not_compiled(source: str) -> None:
 
 def test_what_stages_emit_is_arithmetic() -> None:
     plan = oven.bake(flour.vector("x", 3).subtract([1.0, 2.0, 3.0]).sigmoid())
-    from oven.native import vocabulary
-
     for stage in plan.stages:
         vetting.vet(stage.source, stage.name, vocabulary())
         assert compile_source(stage.source, stage.name).code
