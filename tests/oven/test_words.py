@@ -1,0 +1,303 @@
+"""The words of native code for text do what Python does, for every character."""
+
+from __future__ import annotations
+
+import random
+import re
+import time
+import unicodedata
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from flour import unicode
+from flour.dictionary import dictionary, hashes
+from flour.errors import ParameterError
+from flour.hashing import murmur3
+from flour.patterns import automaton
+from flour.unicode import everything
+from objectstore import Blob, Strings
+from oven import native
+from tests import checked
+
+_FOLD = 0x2020202020202020
+WORDS = native.vocabulary()
+
+
+def encoded(text: str) -> NDArray[np.uint8]:
+    """The bytes of a text, and eight more."""
+    return np.frombuffer(text.encode("utf-8", "surrogatepass") + bytes(8), np.uint8)
+
+
+def decoded(raw: NDArray[np.uint8]) -> str:
+    return raw.tobytes().decode("utf-8", "surrogatepass")
+
+
+def at(*items: Blob | NDArray[Any]) -> list[int]:
+    """Addresses."""
+    return [(i.array if isinstance(i, Blob) else i).ctypes.data for i in items]
+
+
+def mapped(text: str, table: unicode.Mapping, fold: int = 0) -> str:
+    source = encoded(text)
+    size = len(source) - 8
+    made = np.zeros(size * table.growth + 16, np.uint8)
+    tables = (table.places, table.blocks, table.pieces, *unicode.contexts())
+    grown = WORDS["text_map"](*at(source), size, *at(made), fold, *at(*tables))
+    assert grown <= size * table.growth
+    return decoded(made[:grown])
+
+
+def lower(text: str) -> str:
+    return mapped(text, unicode.lower(), _FOLD)
+
+
+def tokens(pattern: str, text: str) -> list[str] | None:
+    found = automaton(pattern)
+    if found is None:
+        return None
+    source = encoded(text)
+    made = np.zeros(len(source), np.int64)
+    tables = at(*found.characters, found.moves, found.after)
+    size = len(source) - 8
+    count = WORDS["text_tokens"](*at(source), size, *at(made), *tables, found.kinds)
+    if found.trims:
+        WORDS["text_trim"](*at(source, made), count, found.before, found.inside, found.behind)
+    return [
+        decoded(source[start : start + length])
+        for start, length in ((n >> 32, n & 0xFFFFFFFF) for n in made[:count].tolist())
+    ]
+
+
+# --- characters -----------------------------------------------------------------------------------
+
+
+def test_every_character_in_lower_case() -> None:
+    assert lower(everything()) == everything().lower()
+
+
+@pytest.mark.parametrize("around", ["{0}Σ ", "A{0}Σ{0}B ", "AΣ{0}B ", "AΣ{0} ", "1{0}Σ{0}1 "])
+def test_a_capital_sigma_beside_every_character(around: str) -> None:
+    text = "".join(map(around.format, everything()))
+    assert lower(text) == text.lower()
+
+
+def test_every_character_without_accents() -> None:
+    apart = unicodedata.normalize("NFKD", everything())
+    plain = "".join(letter for letter in apart if not unicodedata.combining(letter))
+    assert mapped(everything(), unicode.without_accents(only_ascii=False)) == plain
+    ascii_only = apart.encode("ascii", "ignore").decode()
+    assert mapped(everything(), unicode.without_accents(only_ascii=True)) == ascii_only
+
+
+@given(st.text(alphabet="aAzZ@[`{ ßΣİéǅ\u0301\x00日🥨", max_size=40))
+@settings(max_examples=300)
+def test_mixed_text_in_lower_case(text: str) -> None:
+    assert lower(text) == text.lower()
+
+
+def squeezed(text: str, word: str) -> str:
+    source = encoded(text)
+    made = np.zeros(2 * len(source) + 16, np.uint8)
+    tables = at(*unicode.spaces())
+    return decoded(made[: WORDS[word](*at(source), len(source) - 8, *at(made), *tables)])
+
+
+@given(st.text(alphabet="ab \t\n\x1c\u2003\u0085é日", max_size=30))
+@settings(max_examples=300)
+def test_white_space(text: str) -> None:
+    assert squeezed(text, "text_squeeze") == re.sub(r"\s\s+", " ", text)
+    assert squeezed(text, "text_pad") == "".join(f" {word} " for word in text.split())
+
+
+# --- patterns -------------------------------------------------------------------------------------
+
+ATOMS = ["a", "b", "c", "_", r"\w", r"\W", r"\d", r"\s", r"\S", "[ab]", "[^a]", "[a-c1]", ".", "é"]
+ATOMS += ["ß", "(?:ab)", "(?:a|ab)", "(?:a|b|ab|abc)", "(?:ba?)"]
+TIMES = ["", "", "", "?", "*", "+", "{2}", "{1,2}", "{2,3}", "{2,}", "??", "*?", "+?", "{1,3}?"]
+LETTERS = "aaabbbccc_1 1é ßΣA\n\u0301日"
+
+
+def drawn_pattern(rng: random.Random, depth: int = 0) -> str:
+    parts = []
+    for _ in range(rng.randint(1, 4)):
+        kind = rng.random()
+        if kind < 0.15:
+            parts.append(rng.choice([r"\b", r"\B"]))
+        elif kind < 0.3 and depth < 2:
+            parts.append(f"(?:{drawn_pattern(rng, depth + 1)}){rng.choice(TIMES)}")
+        else:
+            parts.append(rng.choice(ATOMS) + rng.choice(TIMES))
+    also = f"|{drawn_pattern(rng, depth + 1)}" if rng.random() < 0.25 and depth < 2 else ""
+    return "".join(parts) + also
+
+
+def found_alike(patterns: int, seed: int) -> int:
+    """How many documents were cut by an automaton as Python cuts them; all must be."""
+    rng, tried = random.Random(seed), 0
+    for _ in range(patterns):
+        pattern = rng.choice(["", "", "", "(?i)", "(?a)"]) + drawn_pattern(rng)
+        find = re.compile(pattern).findall
+        for _ in range(100):
+            text = "".join(rng.choice(LETTERS) for _ in range(rng.randint(0, 14)))
+            found = tokens(pattern, text)
+            if found is None:
+                break
+            assert found == find(text), (pattern, text)
+            tried += 1
+    return tried
+
+
+def test_random_patterns_find_what_python_finds() -> None:
+    assert found_alike(120, 3) > 8_000
+
+
+@pytest.mark.soak
+def test_many_random_patterns_find_what_python_finds() -> None:
+    assert found_alike(12_000, 4) > 900_000
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        r"(?u)\b\w\w+\b",
+        r"(\w)\w*",
+        r"\b(\w\w+)\b",
+        r"a(\w+)b",
+        r"(?:x|y)(\w*)z",
+        r"#(\w+)",
+        r"(a+)(?:bc|cd)",
+        r"[^\W\d_]+(?:'[a-z]+)?",
+        r"\S+",
+        r"(?i)[a-z]{2,}|[0-9]+(?:\.[0-9]+)?",
+        r"\w+|[^\w\s]",
+        r"(?u)\b[a-zA-Z][\w-]+\b",
+    ],
+)
+def test_patterns_people_write(pattern: str) -> None:
+    rng, find = random.Random(5), re.compile(pattern).findall
+    for _ in range(400):
+        text = "".join(rng.choice("abxyz#cd é'.-19_日") for _ in range(rng.randint(0, 16)))
+        assert tokens(pattern, text) == find(text), text
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        "a*",
+        r"(?=a)b",
+        r"(?<!a)b",
+        r"(a)\1",
+        r"^a",
+        r"a$",
+        r"(a)|b",
+        r"(?>a+)b",
+        r"a++",
+        r"(a*)b?c|",
+    ],
+)
+def test_what_no_automaton_does(pattern: str) -> None:
+    assert automaton(pattern) is None
+
+
+# --- dictionaries ---------------------------------------------------------------------------------
+
+
+def numbers(texts: list[str], asked: list[str]) -> list[int]:
+    table = Strings.of(texts)
+    slots, homes = dictionary(table)
+    tables = [*at(*table.blobs(), slots), homes]
+    return [WORDS["text_find"](*at(raw := encoded(t)), len(raw) - 8, *tables) for t in asked]
+
+
+@given(st.lists(st.text(max_size=20), max_size=30), st.lists(st.text(max_size=20), max_size=10))
+@settings(max_examples=200)
+def test_dictionaries_find_what_they_hold(texts: list[str], others: list[str]) -> None:
+    known = {text: place for place, text in enumerate(texts)}
+    asked = [*texts, *others, *(text[:-1] for text in texts), *(text + "\x00" for text in texts)]
+    assert numbers(texts, asked) == [known.get(text, -1) for text in asked]
+
+
+def test_the_hash_is_the_same_in_both_places() -> None:
+    texts = ["", "a", "abc", "abcd", "12345678", "123456789", "x" * 100, "日本語", "\x00"]
+    codes, _ = hashes(Strings.of(texts))
+    want = [WORDS["text_hash"](*at(raw := encoded(t)), len(raw) - 8) for t in texts]
+    assert codes.tolist() == want
+
+
+def test_a_million_entries_take_little_room() -> None:
+    table = Strings.of([f"{i:07}" for i in range(200_000)])
+    extra = dictionary(table).slots.nbytes + table.offsets.nbytes
+    keys = table.data.nbytes
+    assert keys + extra <= 2 * keys + 16 * len(table)
+
+
+def test_texts_made_to_collide_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    from flour import dictionary as module
+
+    alike = Strings.of([f"text {i}" for i in range(500)])
+    same = np.zeros(500, np.int64)
+    monkeypatch.setattr(module, "hashes", lambda _: (same, same - 1))
+    with pytest.raises(ParameterError, match="one place"):
+        dictionary(alike)
+
+
+@given(st.binary(max_size=40))
+@settings(max_examples=300)
+def test_murmur(data: bytes) -> None:
+    raw = np.frombuffer(data + bytes(8), np.uint8)
+    found = WORDS["text_murmur"](raw.ctypes.data, len(data))
+    assert found == murmur3(data) % 2**32
+
+
+@given(st.lists(st.integers(0, 2**62), max_size=300))
+@settings(max_examples=100)
+def test_sorting(values: list[int]) -> None:
+    made, spare = np.array(values, np.int64), np.zeros(len(values), np.int64)
+    WORDS["text_sort"](*at(made), len(values), *at(spare))
+    assert made.tolist() == sorted(values)
+
+
+# --- within memory --------------------------------------------------------------------------------
+
+
+@given(st.text(alphabet="aA ßΣİ\u0301日🥨\ud800", max_size=12))
+@settings(max_examples=60)
+def test_words_stay_in_their_memory(text: str) -> None:
+    memory = checked.Memory()
+    words = checked.vocabulary(memory)
+    source = encoded(text)
+    size = len(source) - 8
+    table = unicode.without_accents(only_ascii=False)
+    tables = (table.places, table.blocks, table.pieces, *unicode.contexts())
+    made = memory.add("scratch", np.zeros(table.growth * size + 16, np.uint8), writable=True)
+    known = [memory.add("table", item.array) for item in tables]
+    words["text_map"](memory.add("text", source), size, made, 0, *known)
+
+
+# --- hostile documents ----------------------------------------------------------------------------
+
+
+def seconds(call: Callable[[], object]) -> float:
+    start = time.process_time()
+    call()
+    return time.process_time() - start
+
+
+@pytest.mark.parametrize(
+    "unit", ["a", "\u0301", "Σ", "Σ\u0301", "a ", "\x00", "🥨", "aΣ'"], ids=ascii
+)
+def test_time_grows_with_the_document(unit: str) -> None:
+    """Four times the document may take eight times as long, not sixteen."""
+    short, long = unit * 20_000, unit * 80_000
+    assert lower(short) == short.lower()
+    for call in (lower, lambda text: tokens(r"(?u)\b\w\w+\b", text)):
+        once = min(seconds(partial(call, short)) for _ in range(5))
+        many = min(seconds(partial(call, long)) for _ in range(5))
+        assert many < 8 * once + 0.01
