@@ -66,7 +66,6 @@ SETTINGS: dict[str, dict[str, Any]] = {
 TOLERANCE = {"Birch": 1e-7}
 #: What the library answers with one dimension for one row.
 FLAT = ("SparsePCA", "MiniBatchSparsePCA")
-BLACK = ("Lower", "StripAccents", "Tokenize", "DropWords", "WordNgrams", "Phrases", "Hashing")
 
 
 def made(module: str, name: str) -> Any:
@@ -116,9 +115,7 @@ def test_what_is_called_native_answers_as_the_library(module: str, name: str) ->
         estimator.fit(data, wanted) if wanted is not None else estimator.fit(data)
     if name in FLAT:
         reshape(estimator)
-    check(
-        estimator, data, sample=data, narrow=False, tolerance=TOLERANCE.get(name, 1e-9), black=BLACK
-    )
+    check(estimator, data, sample=data, narrow=False, tolerance=TOLERANCE.get(name, 1e-9))
 
 
 def test_every_estimator_has_a_status_and_a_reason() -> None:
