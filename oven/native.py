@@ -298,61 +298,6 @@ def _store_some(builder: Any, where: Any, value: Any, count: Any) -> None:
     builder.call(function, [value, where, ir.IntType(32)(size), mask])
 
 
-# --- the vocabulary: sixteen rows at a time -------------------------------------------------------
-
-_LANES = 16
-
-
-def _and16(test: str, kind: Any, bits: Any) -> Any:
-    """masks[l] &= mask wherever values[l] compares so with the threshold, for sixteen lanes."""
-    values = ir.VectorType(_storage(kind), _LANES)
-    words = ir.VectorType(ir.IntType(bits.bitwidth), _LANES)
-
-    def word(typingctx: Any, masks: Any, here: Any, threshold: Any, mask: Any) -> Any:
-        def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-            where = builder.inttoptr(args[0], words.as_pointer())
-            given = builder.inttoptr(args[1], values.as_pointer())
-            known = builder.load(given, align=kind.bitwidth // 8, typ=values)
-            compare = builder.fcmp_ordered if test[0] == "o" else builder.fcmp_unordered
-            symbol = ">" if test[1:] == "gt" else ">="
-            failed = compare(symbol, known, _repeated(builder, args[2], _LANES))
-            all_leaves = ir.Constant(words, [(1 << bits.bitwidth) - 1] * _LANES)
-            kept = builder.select(failed, _repeated(builder, args[3], _LANES), all_leaves)
-            old = builder.load(where, align=bits.bitwidth // 8, typ=words)
-            builder.store(builder.and_(old, kept), where, align=bits.bitwidth // 8)
-            return context.get_dummy_value()
-
-        return types.void(types.int64, types.int64, kind, bits), code
-
-    return intrinsic(word)
-
-
-def _first_bit(bits: Any) -> Any:
-    """The number of the lowest bit that is set."""
-
-    def word(typingctx: Any, mask: Any) -> Any:
-        def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-            found = builder.cttz(args[0], ir.Constant(ir.IntType(1), 0))
-            return builder.zext(found, ir.IntType(64)) if bits.bitwidth < 64 else found
-
-        return types.int64(bits), code
-
-    return intrinsic(word)
-
-
-def _sixteen() -> dict[str, Any]:
-    """The vocabulary for scoring trees."""
-    widths = {"uint32": types.uint32, "uint64": types.uint64}
-    kinds = {"float32": types.float32, "float64": types.float64}
-    made = {
-        f"and16_{test}_{k}_{b}": _and16(test, kind, bits)
-        for test in ("ogt", "ugt", "oge", "uge")
-        for k, kind in kinds.items()
-        for b, bits in widths.items()
-    }
-    return made | {f"first_bit_{b}": _first_bit(bits) for b, bits in widths.items()}
-
-
 # --- the vocabulary: functions ------------------------------------------------------------------
 
 
@@ -504,7 +449,9 @@ def _make_vocabulary() -> dict[str, Any]:
     for name in ("int64", "int32"):
         made[f"peek_{name}"] = _load(NUMBA_TYPES[name], constant=False, align=1)
     made["poke_int64"] = _store(types.int64, align=1)
-    made |= _sixteen()
+    from oven import words_trees  # only code for trees needs them
+
+    made |= words_trees.words()
     function: Callable[..., Any]
     for function in (maximum, minimum):
         globals()[function.__name__] = made[function.__name__] = njit(function, **OPTIONS)

@@ -218,6 +218,32 @@ def _sixteen(memory: Memory) -> dict[str, Any]:
     }
 
 
+def _walks(memory: Memory) -> dict[str, Any]:
+    """The words that walk eight trees, or one tree for eight rows."""
+
+    def walk(places: Any, nodes: Any, slots: Any, codes: Any, sets: Any, offsets: Any) -> None:
+        word, double = _load(memory, "int64"), _load(memory, "float64")
+        for lane in range(8):
+            at = int(word(places, lane))
+            shift = int(word(offsets, lane)) if offsets is not None else 0
+            while (second := int(word(nodes, at + 1))) >> 32:
+                slot = ((second >> 32) & (2**30 - 1)) + shift
+                passed = double(slots, slot) <= double(nodes, at)
+                if second >> 62:
+                    span, code = int(word(nodes, at)), int(word(codes, slot))
+                    place = (span & (2**32 - 1)) + min(code >> 5, span >> 32)
+                    passed = (int(_load(memory, "uint32")(sets, place)) >> (code & 31)) & 1
+                at = (second & (2**32 - 1)) + (0 if passed else 2)
+            _store(memory, "int64")(places, lane, at)
+
+    return {
+        "walk8": lambda p, n, s: walk(p, n, s, None, None, None),
+        "walk8_apart": lambda p, n, s, o: walk(p, n, s, None, None, o),
+        "walk8_sets": lambda p, n, s, c, w: walk(p, n, s, c, w, None),
+        "walk8_sets_apart": walk,
+    }
+
+
 class _Math:
     """`math` without its errors: infinity and NaN come back, as from the C library."""
 
@@ -247,7 +273,7 @@ def vocabulary(memory: Memory) -> dict[str, Any]:
         made[f"loose_mul_{dtype}"] = lambda a, b: a * b
         if f"lanes_{dtype}" in words:
             made |= _vectors(memory, dtype, words[f"lanes_{dtype}"])
-    made |= _sixteen(memory)
+    made |= _sixteen(memory) | _walks(memory)
     made["exp_alone"] = np.exp
     for name in words.keys() - made.keys():
         made[name] = _stand_in(name, words[name], made)

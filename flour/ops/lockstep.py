@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 LANES = 8
 _LEFT, _ZEROS = 1, 4  # as in flour.ops.walk
 _GOES_LEFT, _ZERO_TOO, _IN_A_SET = 1, 2, 4
-#: A slot's number takes the bits below; one above says that the node tests for a set.
+#: A slot's number takes the bits below it; it says that the node tests for a set.
 _SET_BIT = 30
 #: No set is as big as this.
 _BEYOND = 1 << 40
@@ -179,6 +179,8 @@ class Walks:
         self.zero, self.code = e.address(made.zero), e.address(made.code)
         self.words = e.address(made.words)
         count = len(made.column)
+        self.places = e.scratch("int64", LANES)
+        self.offsets = e.scratch("int64", LANES) if block else ""
         rows = 1
         if block:
             rows = LANES * max(1, min(_MOST_ROWS, _SLOT_BYTES // (8 * (count + 1))) // LANES)
@@ -229,11 +231,13 @@ class Walks:
             self.look(e.var(self.x.row(i), "r"))
             begin(i)
             with e.loop(f"({self.trees} + {LANES - 1}) // {LANES}") as g:
-                places = [f"{g} * {LANES} + {lane}" for lane in range(LANES)]
-                start = [e.load(self.roots, at, "int64", constant=True) for at in places]
-                for at, tree in zip(self.walk(start, ["0"] * LANES), places, strict=True):
-                    with e.block(f"if {tree} < {self.trees}:"):
-                        take(i, e.var(tree, "t"), self.held(at))
+                first = e.var(f"{g} * {LANES}", "h")
+                with e.loop(str(LANES)) as lane:
+                    root = e.load(self.roots, f"{first} + {lane}", "int64", constant=True)
+                    e.store(self.places, lane, root, "int64")
+                self.walk()
+                with e.loop(f"min({LANES}, {self.trees} - {first})") as lane:
+                    take(i, e.var(f"{first} + {lane}", "t"), self.held(lane))
             end(i)
 
     def by_the_block(self, begin: Begin, take: Take, end: Begin) -> None:
@@ -245,65 +249,34 @@ class Walks:
             with e.loop(count) as i:
                 self.look(e.var(self.x.row(f"({first} + {i})"), "r"), i)
                 begin(f"({first} + {i})")
-            with e.loop(self.trees) as t:
-                root = e.var(e.load(self.roots, t, "int64", constant=True), "k")
-                with e.loop(f"({count} + {LANES - 1}) // {LANES}") as b:
-                    self._eight_rows(first, count, f"{b} * {LANES}", root, t, take)
+            with e.loop(self.trees) as t, e.loop(f"({count} + {LANES - 1}) // {LANES}") as b:
+                start = e.var(f"{b} * {LANES}", "h")
+                self._eight_rows(start, count, t)
+                with e.loop(f"min({LANES}, {count} - {start})") as lane:
+                    take(f"({first} + {start} + {lane})", t, self.held(lane))
             with e.loop(count) as i:
                 end(f"({first} + {i})")
 
-    def _eight_rows(
-        self, first: str, count: str, start: str, root: str, tree: str, take: Take
-    ) -> None:
+    def _eight_rows(self, start: str, count: str, tree: str) -> None:
         """One tree for eight rows; where there are fewer, the last is walked again."""
         e = self.e
-        rows = [e.var(f"min({start} + {lane}, {count} - 1)", "l") for lane in range(LANES)]
-        lanes = [e.var(f"{row} * {self.width}", "l") for row in rows]
-        for lane, at in enumerate(self.walk([root] * LANES, lanes)):
-            with e.block(f"if {start} + {lane} < {count}:"):
-                take(f"({first} + {rows[lane]})", tree, self.held(at))
+        with e.loop(str(LANES)) as lane:
+            root = e.load(self.roots, tree, "int64", constant=True)
+            e.store(self.places, lane, root, "int64")
+            row = f"min({start} + {lane}, {count} - 1)"
+            e.store(self.offsets, lane, f"{row} * {self.width}", "int64")
+        self.walk()
 
-    def walk(self, start: list[str], lanes: list[str]) -> list[str]:
-        """Walk from these nodes, each lane over slots of its own; locals with where they end."""
-        e = self.e
-        at = [e.var(place, "a") for place in start]
-        word = [e.var(self._second(place), "w") for place in at]
-        with e.block(f"while ({' | '.join(word)}) >> 32 != 0:"):
-            for i, place in enumerate(at):
-                e.line(f"{place} = {self._next(place, word[i], lanes[i])}")
-            for i, place in enumerate(at):
-                e.line(f"{word[i]} = {self._second(place)}")
-        return at
+    def walk(self) -> None:
+        """Walk from the places; they hold where the walks end."""
+        names = [self.places, self.nodes, self.slots]
+        if self.codes:
+            names += [self.codes, self.words]
+        sets, apart = "_sets" if self.codes else "", "_apart" if self.offsets else ""
+        names += [self.offsets] if self.offsets else []
+        self.e.line(f"walk8{sets}{apart}({', '.join(names)})")
 
-    def _second(self, at: str) -> str:
-        return self.e.load(self.nodes, f"{at} + 1", "int64", constant=True)
-
-    def _next(self, at: str, word: str, lane: str) -> str:
-        """Twice the number of the child; the lane's slots start at that number."""
-        e, left = self.e, f"({word} & 4294967295)"
-        limit = e.load(self.nodes, at, "float64", constant=True)
-        if not self.codes:
-            seen = e.load(self.slots, plus(lane, f"({word} >> 32)"), "float64")
-            return f"{left} + (0 if {seen} <= {limit} else 2)"
-        number = f"(({word} >> 32) & {(1 << _SET_BIT) - 1})"
-        slot = e.let(plus(lane, number), "int64").expr
-        is_set = e.let(f"{word} >> {32 + _SET_BIT}", "int64").expr
-        place = f"{e.load(self.nodes, at, 'int64', constant=True)} & -{is_set}"
-        span = e.let(place, "int64").expr
-        code = e.let(e.load(self.codes, slot, "int64"), "int64").expr
-        index = f"({span} & 4294967295) + min({code} >> 5, {span} >> 32)"
-        bits = f"int64({e.load(self.words, index, 'uint32', constant=True)})"
-        member = e.let(f"({bits} >> ({code} & 31)) & 1", "int64").expr
-        passed = e.let(
-            f"1 if {e.load(self.slots, slot, 'float64')} <= {limit} else 0", "int64"
-        ).expr
-        return f"{left} + 2 - 2 * ({member} if {is_set} != 0 else {passed})"
-
-    def held(self, at: str) -> str:
-        """What the leaf at this place holds."""
-        return self.e.load(self.nodes, at, "float64", constant=True)
-
-
-def plus(left: str, right: str) -> str:
-    """The sum of two expressions, without adding zero."""
-    return right if left == "0" else f"{left} + {right}"
+    def held(self, lane: str) -> str:
+        """What the leaf at the end of a walk holds."""
+        place = self.e.load(self.places, lane, "int64")
+        return self.e.load(self.nodes, place, "float64", constant=True)
