@@ -10,17 +10,17 @@ several inputs      {input name: any of these}
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from flour.coerce_values import as_dtype
 from flour.errors import (
     InputError,
     MissingColumn,
-    NotNumeric,
     NotRectangular,
     WidthMismatch,
     WrongDtype,
@@ -93,13 +93,35 @@ def _native(kind: Type, data: Data) -> Type:
 
 
 def _width(dtype: str, data: Data) -> str:
-    """The float width to compute in: the data's own; whole numbers count as float64."""
+    """The float width to compute in: the data's own; what is no float counts as float64.
+
+    Data that does not say (lists) is read in the width the program was written for, and so is
+    float32 of other kinds than numpy's own, which training libraries widen.
+    """
     if dtype not in FLOATS:
         return dtype
-    own = getattr(data, "dtype", None)
-    if isinstance(own, np.dtype) and own.kind in "biuf":
-        return own.name if own.name in FLOATS else "float64"  # the name has no byte order
-    return str(own) if str(own) in FLOATS else dtype
+    kinds = _kinds(data)
+    if all(str(kind) in _NARROW for kind in kinds):
+        return dtype
+    numbers = all(isinstance(k, np.dtype) and k.kind in "biuf" and k.isnative for k in kinds)
+    common = np.result_type(*kinds).name if numbers else ""
+    return common if common in FLOATS else "float64"
+
+
+#: Of pandas and polars, of Arrow, of the other byte order.
+_NARROW = ("Float32", "float", ">f4", "<f4")
+
+
+def _kinds(data: Data) -> list[Any]:
+    """The dtypes that an array, a column or a frame (pandas, polars, Arrow) has."""
+    many = getattr(data, "dtypes", None)
+    if many is not None and hasattr(many, "__iter__"):
+        return list(many)
+    schema = getattr(data, "schema", None)
+    if schema is not None and hasattr(schema, "types"):
+        return list(schema.types)
+    own = getattr(data, "dtype", getattr(data, "type", None))
+    return [] if own is None else [own]
 
 
 def _column(data: Data, kind: Type, path: str) -> Columns:
@@ -113,7 +135,7 @@ def _column(data: Data, kind: Type, path: str) -> Columns:
         case Text():
             return _texts(data, path)
         case Tokens():
-            return [_words(words, f"{path}[{i}]") for i, words in enumerate(data)]
+            return _token_rows(data, path)
 
 
 # --- vectors ----------------------------------------------------------------------------------
@@ -124,28 +146,33 @@ def _vector(data: Data, kind: Vector, path: str) -> Columns:
         return _from_sparse(data, kind, path)
     columns = frame_columns(data)
     if columns is not None:
-        parts = [_values(values, kind.dtype, f"{path}.{name}") for name, values in columns.items()]
-        data = np.stack(parts, axis=1) if parts else np.empty((0, 0))
+        parts = {
+            name: _values(_flat(values, f"{path}.{name}"), kind.dtype, f"{path}.{name}")
+            for name, values in columns.items()
+        }
+        _same_length(parts, path)
+        data = np.stack(list(parts.values()), axis=1) if parts else np.empty((0, 0))
     matrix = _rectangle(data, path)
     if matrix.ndim == 1:
         raise NotRectangular(
-            "a block of rows has two dimensions, got one",
+            f"{_TWO}, got one",
             where=path,
             found=f"{len(matrix)} values",
             hint="one row: x.reshape(1, -1); one column: x.reshape(-1, 1)",
         )
     if matrix.ndim != 2:
         raise NotRectangular(
-            f"a block of rows has two dimensions, got {matrix.ndim}",
+            f"{_TWO}, got {matrix.ndim}",
             where=path,
             found=f"{type(data).__name__} of shape {matrix.shape}",
             hint=_ROWS,
         )
     _check_width(matrix.shape, kind.width, path)
-    dense = _as_dtype(matrix, kind.dtype, path)
+    dense = as_dtype(matrix, kind.dtype, path)
     return Sparse.of(dense) if kind.sparse else dense
 
 
+_TWO = "a block of rows has two dimensions"
 _ROWS = "pass rows of values, as in [[1.0, 2.0], [3.0, 4.0]]"
 
 
@@ -161,9 +188,12 @@ def _check_width(shape: tuple[int, ...], width: int, path: str, names: str = "")
 
 
 def _from_sparse(data: Data, kind: Vector, path: str) -> Columns:
+    if len(data.shape) != 2:
+        found = f"a sparse array of shape {data.shape}"
+        raise NotRectangular(_TWO, where=path, found=found, hint=_ROWS)
     _check_width(data.shape, kind.width, path)
     made = Sparse.from_scipy(data)
-    typed = made.with_data(_as_dtype(made.data, kind.dtype, path))
+    typed = made.with_data(as_dtype(made.data, kind.dtype, path))
     return typed if kind.sparse else typed.toarray()
 
 
@@ -187,55 +217,6 @@ def _ragged(data: Sequence[Any], path: str) -> dict[str, str]:
     return {"where": f"{path}[{odd}]", "found": found}
 
 
-def _as_dtype(values: NDArray[Any], dtype: str, path: str) -> NDArray[Any]:
-    if dtype == "string":
-        return _strings(values, path)
-    if values.dtype.kind in "OUS":
-        values = _numbers(values, path)
-    if values.dtype.kind not in "biuf":
-        raise WrongDtype(
-            f"expected {dtype}", where=path, found=f"dtype {values.dtype}", hint=_CONVERT
-        )
-    if np.dtype(dtype).kind in "iub" and values.dtype != dtype:
-        _whole(values, dtype, path)
-    return values.astype(dtype, copy=False)
-
-
-def _whole(values: NDArray[Any], dtype: str, path: str) -> None:
-    """Other numbers may stand for whole ones where nothing is lost."""
-    low, high = (0, 1) if dtype == "bool" else (np.iinfo(dtype).min, np.iinfo(dtype).max)
-    bad = ~((np.floor(values) == values) & (values >= low) & (values <= high))
-    if bad.any():
-        where = tuple(int(i) for i in np.argwhere(bad)[0])
-        spot = path + "".join(f"[{i}]" for i in where)
-        found = str(values[where])
-        raise WrongDtype(f"expected {dtype}", where=spot, found=found, hint=_CONVERT)
-
-
-_CONVERT = "convert it before predicting, as before training"
-
-
-def _numbers(values: NDArray[Any], path: str) -> NDArray[Any]:
-    """An object array that holds only numbers (None is a missing one) as float64."""
-    made = np.empty(values.shape, np.float64)
-    for where, value in np.ndenumerate(values):
-        if value is None:
-            made[where] = np.nan
-        elif isinstance(value, int | float | np.number | np.bool_):
-            made[where] = float(value)
-        elif _is_missing(value):
-            made[where] = np.nan
-        else:
-            spot = path + "".join(f"[{i}]" for i in where)
-            raise NotNumeric(
-                "expected numbers",
-                where=spot,
-                found=f"{type(value).__name__} {str(value)[:40]!r}",
-                hint="encode strings, or convert the column with astype(float)",
-            )
-    return made
-
-
 # --- records and single columns ----------------------------------------------------------------
 
 
@@ -253,14 +234,18 @@ def _record(data: Data, kind: Record, path: str) -> dict[str, Columns]:
             continue  # nobody reads it, whatever it holds
         if name not in columns:
             raise _missing(name, list(columns), path)
-        made[name] = _column(as_column(columns[name]), sub, f"{path}.{name}")
-    lengths = {name: len(column) for name, column in made.items()}
+        made[name] = _column(columns[name], sub, f"{path}.{name}")
+    _same_length(made, path)
+    return made
+
+
+def _same_length(columns: Mapping[str, Columns], path: str) -> None:
+    lengths = {name: len(column) for name, column in columns.items()}
     if len(set(lengths.values())) > 1:
         found = ", ".join(f"{name}: {count}" for name, count in lengths.items())
         raise NotRectangular(
             "the columns have different lengths", where=path, found=found, hint=_RAGGED
         )
-    return made
 
 
 def _by_position(data: Data, kind: Record, path: str) -> dict[str, Any]:
@@ -282,6 +267,13 @@ def _by_position(data: Data, kind: Record, path: str) -> dict[str, Any]:
 def _from_dicts(rows: Sequence[Mapping[str, Any]], kind: Record, path: str) -> dict[str, Any]:
     made: dict[str, list[Any]] = {name: [] for name in kind.names}
     for i, row in enumerate(rows):
+        if not isinstance(row, Mapping):
+            raise NotRectangular(
+                "the first row has named values, this one has none",
+                where=f"{path}[{i}]",
+                found=type(row).__name__,
+                hint="pass every row as a dict",
+            )
         for name, values in made.items():
             if name not in row and name not in kind.unread:
                 raise _missing(name, list(row), f"{path}[{i}]")
@@ -293,12 +285,23 @@ def _missing(name: str, present: list[str], path: str) -> MissingColumn:
     close = get_close_matches(name, present, 1)
     hint = f"did you mean {close[0]!r}?" if close else "columns are found by name, in any order"
     return MissingColumn(
-        f"there is no column {name!r}", where=path, found=", ".join(present[:20]), hint=hint
+        f"there is no column {name!r}",
+        where=path,
+        found=", ".join(present[:20]) or "no columns",
+        hint=hint,
     )
 
 
 def _flat(data: Data, path: str) -> NDArray[Any]:
-    column = as_column(data)
+    try:
+        column = as_column(data)
+    except ValueError as problem:
+        raise NotRectangular(
+            "expected one value per row",
+            where=path,
+            found="rows of different lengths",
+            hint=_ONE_EACH,
+        ) from problem
     if column.ndim == 2 and column.shape[1] == 1:
         column = column[:, 0]
     if column.ndim != 1:
@@ -306,13 +309,16 @@ def _flat(data: Data, path: str) -> NDArray[Any]:
             "expected one value per row",
             where=path,
             found=f"{column.ndim} dimensions",
-            hint="a list, or an array of one dimension",
+            hint=_ONE_EACH,
         )
     return column
 
 
+_ONE_EACH = "a list, or an array of one dimension"
+
+
 def _values(column: Data, dtype: str, path: str) -> NDArray[Any]:
-    return _as_dtype(as_column(column), dtype, path)
+    return as_dtype(as_column(column), dtype, path)
 
 
 def _texts(data: Data, path: str) -> NDArray[Any]:
@@ -335,45 +341,23 @@ def _texts(data: Data, path: str) -> NDArray[Any]:
     return column.astype(object)
 
 
+def _token_rows(data: Data, path: str) -> list[list[str]]:
+    if isinstance(data, str | bytes) or not isinstance(data, Iterable) or is_sparse(data):
+        found = type(data).__name__
+        raise WrongDtype("expected rows of words", where=path, found=found, hint=_WORDS)
+    return [_words(words, f"{path}[{i}]") for i, words in enumerate(data)]
+
+
 def _words(words: Data, path: str) -> list[str]:
     """One row's words; a document in their place was not cut into words yet."""
-    if isinstance(words, str) or not all(isinstance(word, str) for word in words):
+    rows = isinstance(words, Iterable) and not isinstance(words, str)
+    if not rows or not all(isinstance(word, str) for word in words):
         found = type(words).__name__
         raise WrongDtype("expected a list of words", where=path, found=found, hint=_WORDS)
     return list(words)
 
 
 _WORDS = "one list of strings per row; for whole documents start from flour.text() and tokenize()"
-
-
-def _strings(values: NDArray[Any], path: str) -> NDArray[Any]:
-    """Strings as an object array of str; None and NaN stay what they are (missing)."""
-    if values.dtype.kind == "U" or not values.size:  # an empty list is an array of floats
-        return values.astype(object)
-    if values.dtype.kind != "O":
-        raise WrongDtype(
-            "expected strings", where=path, found=f"dtype {values.dtype}", hint=_AS_STRINGS
-        )
-    made = values.copy()
-    for where, value in np.ndenumerate(values):
-        if isinstance(value, str) or value is None:
-            continue
-        if not _is_missing(value):
-            spot = path + "".join(f"[{i}]" for i in where)
-            found = f"{type(value).__name__} {value!r}"[:60]
-            raise WrongDtype("expected a string", where=spot, found=found, hint=_AS_STRINGS)
-        made[where] = np.nan
-    return made
-
-
-_AS_STRINGS = "the column held strings when it was fitted; None or NaN where one is missing"
-
-
-def _is_missing(value: object) -> bool:
-    """NaN, pandas.NA and NaT: the values that are not equal to themselves, or say NA."""
-    return type(value).__name__ in {"NAType", "NaTType"} or (
-        isinstance(value, float) and value != value  # noqa: PLR0124 (the definition of NaN)
-    )
 
 
 def _object_array(values: list[Any]) -> NDArray[Any]:

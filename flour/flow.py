@@ -38,7 +38,9 @@ class Flow(Shorthands):
         made_from: tuple[Flow, ...] = (),
     ) -> None:
         if not outputs:
-            raise ParameterError("a program needs at least one output", where=str(here()))
+            raise ParameterError(
+                "a program needs at least one output", where=str(here()), hint="outputs(label=...)"
+            )
         self.outputs = dict(outputs)
         self.origin = origin
         self.made_from = made_from
@@ -53,6 +55,7 @@ class Flow(Shorthands):
             return next(iter(self.outputs.values()))
         raise TypeMismatch(
             "this program has several outputs",
+            where=str(here()),
             found=", ".join(self.outputs),
             hint="pick one: flow['" + next(iter(self.outputs)) + "']",
         )
@@ -87,6 +90,7 @@ class Flow(Shorthands):
                     f"two inputs are called {item.op.label!r}",
                     where=str(here()),
                     found=f"{found[item.op.label]} and {item.type}",
+                    hint="give each input of a program a name of its own",
                 )
         return found
 
@@ -124,8 +128,12 @@ class Flow(Shorthands):
             return self.field(name)
         if name in self.outputs:
             return Flow({name: self.outputs[name]}, self.origin, (self,))
-        found = ", ".join(self.outputs)
-        raise TypeMismatch(f"there is no output {name!r}", where=str(here()), found=found)
+        raise TypeMismatch(
+            f"there is no output {name!r}",
+            where=str(here()),
+            found=", ".join(self.outputs),
+            hint="outputs, and columns of a record, are picked by their name",
+        )
 
     def _is_record(self) -> bool:
         return isinstance(self.node.type, Record)
@@ -182,7 +190,8 @@ class Flow(Shorthands):
         """One named column of a record."""
         from flour.ops.record import column
 
-        return column(self, label)
+        with _AtTheCall(REGISTRY["Field"]):
+            return column(self, label)
 
     def columns(self, labels: Sequence[str]) -> Flow:
         """Several columns of a record, all numbers or all strings, as one vector."""
@@ -194,7 +203,9 @@ class Flow(Shorthands):
         """The entry of a table (numbers or strings) for each index."""
         from flour.ops.structure import take
 
-        return apply(take(table), self)
+        with _AtTheCall(REGISTRY["Take"]):
+            op = take(table)
+        return apply(op, self)
 
     # --- running -----------------------------------------------------------------------------
 
@@ -220,18 +231,23 @@ class Flow(Shorthands):
 
     def _rebuilt(self, kinds: Mapping[str, Type]) -> Flow:
         moved: dict[Node, Node] = {}
+        origins = self.origins()
 
         def change(old: Node, inputs: tuple[Node, ...]) -> Node:
             op = old.op
             if isinstance(op, Source) and op.label in kinds:
                 op = Source(op.label, kinds[op.label])
-            moved[old] = node(op, inputs)
+            try:
+                moved[old] = node(op, inputs)
+            except FlourError as problem:
+                problem.where = problem.where or " and ".join(map(str, origins.get(old, ())))
+                raise
             return moved[old]
 
         made = rebuild(self.outputs.values(), change)
         return with_origins(
             dict(zip(self.outputs, made, strict=True)),
-            {moved[old]: places for old, places in self.origins().items() if old in moved},
+            {moved[old]: places for old, places in origins.items() if old in moved},
         )
 
     def show(self, form: str = "text") -> str:
@@ -251,26 +267,44 @@ def apply(op: Op, *inputs: Flow) -> Flow:
                 where=str(origin),
                 hint="for numbers run the program: flow.reference(data)",
             )
-    try:
+    with _AtTheCall(type(op)):
         made = node(op, [item.node for item in inputs])
-    except FlourError as problem:
-        problem.where = problem.where or str(origin)
-        raise
     return Flow({"output": made}, origin, inputs)
 
 
 def build(name: str, fields: Mapping[str, object], *inputs: Flow) -> Flow:
     """A program that applies the operator of this name and parameters (the fluent methods)."""
-    try:
-        op = REGISTRY[name](**fields)
-    except FlourError as problem:
-        problem.where = problem.where or str(here())
-        raise
+    kind = REGISTRY[name]
+    with _AtTheCall(kind):
+        op = kind(**fields)
     return apply(op, *inputs)
+
+
+class _AtTheCall:
+    """Mistakes made inside are the caller's; what the operator does is the last of hints."""
+
+    def __init__(self, kind: type[Op]) -> None:
+        self._kind = kind
+
+    def __enter__(self) -> None:
+        """Nothing to do yet."""
+
+    def __exit__(self, kind: object, problem: object, trace: object) -> None:
+        if isinstance(problem, FlourError):
+            problem.where = problem.where or str(here())
+            problem.hint = problem.hint or self._kind.summary()
 
 
 def outputs(**flows: Flow) -> Flow:
     """One program with several named outputs; what they share is computed once."""
+    for name, flow in flows.items():
+        if not isinstance(flow, Flow):
+            raise TypeMismatch(
+                f"output {name!r} is no flow",
+                where=str(here()),
+                found=type(flow).__name__,
+                hint="outputs(label=one_flow, scores=another)",
+            )
     return Flow({name: flow.node for name, flow in flows.items()}, None, tuple(flows.values()))
 
 
@@ -284,7 +318,9 @@ def with_origins(outputs: Mapping[str, Node], origins: Mapping[Node, Iterable[Or
 
 def source(name: str, kind: Type) -> Flow:
     """A named input of a program."""
-    return apply(Source(name, kind))
+    with _AtTheCall(Source):
+        op = Source(name, kind)
+    return apply(op)
 
 
 def is_numeric(flow: Flow) -> bool:

@@ -101,11 +101,20 @@ class Op:
     def __init__(self, *values: object, **fields: object) -> None:
         given = self._bind(values, fields)
         for key, kind in self._fields.items():
-            value = _CANONICAL.get(kind, _plain)(given[key])
-            object.__setattr__(self, key, value)
+            object.__setattr__(self, key, self._canonical(key, kind, given[key]))
         self.check()
         parts = (_part(getattr(self, key)) for key in self._fields)
         object.__setattr__(self, "digest", combine(self.name, *parts))
+
+    def _canonical(self, key: str, kind: str, value: object) -> object:
+        try:
+            return _CANONICAL.get(kind, _plain)(value)
+        except (StoreError, TypeError, ValueError, OverflowError) as problem:
+            said = getattr(problem, "what", None) or str(problem)
+            hint = getattr(problem, "hint", None) or self.signature()
+            raise ParameterError(
+                f"{self.name} cannot use this as {key}: {said}", found=_short(value), hint=hint
+            ) from problem
 
     def _bind(self, values: tuple[object, ...], fields: Mapping[str, object]) -> dict[str, object]:
         if len(values) > len(self._fields):
@@ -157,6 +166,11 @@ class Op:
     def signature(cls) -> str:
         """The call that makes this operator, for messages and docs."""
         return f"{cls.name}({', '.join(cls._fields)})"
+
+    @classmethod
+    def summary(cls) -> str:
+        """What the operator does, in the first sentence of its description."""
+        return f"{cls.name}: " + " ".join((cls.__doc__ or "").split("\n\n")[0].split())
 
     # --- what an operator defines -----------------------------------------------------------
 

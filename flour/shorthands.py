@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from flour.errors import ParameterError
 from flour.fluent import Fluent
 from flour.provenance import here
 
@@ -93,14 +94,20 @@ class Shorthands(Fluent):
         self, weights: ArrayLike, bias: ArrayLike, classes: Sequence[object]
     ) -> tuple[Flow, Flow]:
         """The label and the scores of a linear classifier."""
-        from flour.errors import ParameterError
-
+        if not _listed(classes):
+            raise ParameterError(
+                "the classes are a list of labels",
+                where=str(here()),
+                found=repr(classes)[:60],
+                hint="classes=['no', 'yes']",
+            )
         rows, offsets = _rows(weights, bias)
         if len(classes) < 2 or len(rows) != (1 if len(classes) == 2 else len(classes)):
             raise ParameterError(
                 "two classes need one row of weights, more need one for each class",
                 where=str(here()),
                 found=f"{len(rows)} rows for {len(classes)} classes",
+                hint="weights of shape (1, columns), or (classes, columns)",
             )
         scores = self.linear(rows, offsets)
         if len(classes) > 2:
@@ -113,7 +120,20 @@ def _runs(kind: Any, categories: Sequence[Any]) -> list[Sequence[Any]]:
     """The categories of each column; one value per row has one list of them."""
     from flour.types import Vector
 
-    return list(categories) if isinstance(kind, Vector) else [categories]
+    runs = list(categories) if isinstance(kind, Vector) and _listed(categories) else [categories]
+    for run in runs:
+        if not _listed(run):
+            raise ParameterError(
+                "the categories of a column are a list of values",
+                where=str(here()),
+                found=repr(run)[:60],
+                hint="['red', 'green'] for one value a row, a list of lists for a vector",
+            )
+    return runs
+
+
+def _listed(values: object) -> bool:
+    return isinstance(values, Sequence | np.ndarray) and not isinstance(values, str)
 
 
 def _rows(weights: ArrayLike, bias: ArrayLike) -> tuple[NDArray[Any], NDArray[Any]]:

@@ -19,7 +19,7 @@ from flour.errors import ParameterError
 from flour.node import Node
 from flour.op import Op
 from flour.ops.source import Source
-from flour.provenance import Origin
+from flour.provenance import Origin, here
 from flour.types import Type
 from objectstore import Blob, Strings
 
@@ -61,7 +61,10 @@ def show(flow: Flow, form: str = "text") -> str:
 
         return page(flow)
     if form not in ("text", "mermaid"):
-        raise ParameterError(f"a program is not shown as {form!r}", hint="text, mermaid or html")
+        hint = "text, mermaid or html"
+        raise ParameterError(
+            f"a program is not shown as {form!r}", where=str(here()), found=repr(form), hint=hint
+        )
     return text(flow) if form == "text" else mermaid(flow)
 
 

@@ -11,6 +11,7 @@ from flour import provenance
 from flour.adapters import ADAPTERS, NOT_NATIVE, Adapter, public_name
 from flour.errors import (
     FlourError,
+    NotRectangular,
     UnfittedEstimator,
     UnknownEstimator,
     UnsupportedSetting,
@@ -19,7 +20,7 @@ from flour.flow import Flow, outputs, source
 from flour.ops.record import Narrow
 from flour.ops.source import Field, Pick, Source
 from flour.sklearn_inputs import input_type
-from flour.types import Record, Scalar, Vector
+from flour.types import Record, Scalar, Type, Vector
 
 
 def from_sklearn(estimator: object, sample: object = None) -> Flow:
@@ -31,10 +32,28 @@ def from_sklearn(estimator: object, sample: object = None) -> Flow:
     they come from what the estimator remembers of its training data.
     """
     importer = Importer()
-    x = source("X", input_type(estimator, sample))
+    x = source("X", _input_type(estimator, sample))
     made = importer.adapt(estimator, x)
     program = outputs(**made) if isinstance(made, dict) else outputs(features=made)
     return _without_unread(program)
+
+
+def _input_type(estimator: object, sample: object) -> Type:
+    """The type of the program's input; what is wrong with the sample is said of the sample."""
+    if sample is None:
+        return input_type(estimator)
+    try:
+        return input_type(estimator, sample)
+    except FlourError as problem:
+        problem.where = problem.where or "sample"
+        raise
+    except (AttributeError, IndexError, TypeError, ValueError) as problem:
+        raise NotRectangular(
+            "the sample is no table of rows",
+            where="sample",
+            found=f"{type(sample).__name__}: {problem}"[:120],
+            hint="pass a few rows as they will be predicted, such as X[:5]",
+        ) from problem
 
 
 def _without_unread(program: Flow) -> Flow:

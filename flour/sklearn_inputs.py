@@ -170,7 +170,7 @@ def _from_sample(estimator: Any, sample: Any) -> Type:
         return Vector(int(sample.shape[1]), _number(sample.dtype), sparse=True)
     columns = frame_columns(sample)
     if columns is not None:
-        return _from_frame(estimator, {name: as_column(c) for name, c in columns.items()})
+        return _from_frame(estimator, {name: _shown(c) for name, c in columns.items()})
     if type(estimator).__name__ == "FeatureHasher":
         return Tokens()
     values = np.asarray(sample)
@@ -180,6 +180,13 @@ def _from_sample(estimator: Any, sample: Any) -> Type:
     if values.dtype.kind in "OU":
         return _record_or_vector(None, [_kind(values[:, j]) for j in range(values.shape[1])])
     return Vector(int(values.shape[1]), _number(values.dtype))
+
+
+def _shown(column: Any) -> Any:
+    """A column of the sample; one that may hold missing values is of floats, also if none does."""
+    made = as_column(column)
+    nullable = hasattr(getattr(column, "dtype", None), "na_value") and made.dtype.kind in "biu"
+    return made.astype(np.float64) if nullable else made
 
 
 def _from_frame(estimator: Any, columns: dict[str, Any]) -> Type:

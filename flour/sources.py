@@ -46,16 +46,33 @@ def tokens(name: str = "tokens") -> Flow:
 
 def record(name: str, fields: Mapping[str, Type]) -> Flow:
     """An input of named columns: record["age"] is one of them."""
-    return source(name, Record(tuple(fields.items())))
+    return source(name, Record(_columns(fields)))
 
 
 def csv(columns: Mapping[str, Type], separator: str = ",", name: str = "csv") -> Flow:
     """An input of one CSV record per row, as a record of named columns."""
-    return source(name, Text()).parse_csv(tuple(columns), tuple(columns.values()), separator)
+    pairs = _columns(columns)
+    labels, kinds = tuple(label for label, _ in pairs), tuple(kind for _, kind in pairs)
+    return source(name, Text()).parse_csv(labels, kinds, separator)
+
+
+def _columns(fields: object) -> tuple[tuple[str, Type], ...]:
+    """Named columns with their types, at least one."""
+    pairs = tuple(fields.items()) if isinstance(fields, Mapping) else ()
+    fine = all(isinstance(label, str) and isinstance(kind, Type) for label, kind in pairs)
+    if not pairs or not fine:
+        raise ParameterError(
+            "columns are given as a dict from names to types",
+            where=str(here()),
+            found=repr(fields)[:60],
+            hint="{'age': flour.Scalar(), 'city': flour.Category()}",
+        )
+    return pairs
 
 
 def concat(*flows: Flow) -> Flow:
     """The flows side by side, as one vector."""
     if not flows:
-        raise ParameterError("concat needs at least one flow", where=str(here()))
+        hint = "flour.concat(one, another)"
+        raise ParameterError("concat needs at least one flow", where=str(here()), hint=hint)
     return flows[0].concat(*flows[1:])

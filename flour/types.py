@@ -13,6 +13,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from operator import index
 from typing import Any
 
 import numpy as np
@@ -24,13 +25,17 @@ INTS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"
 DTYPES = (*FLOATS, *INTS, "bool", "string")
 # A width beyond this is a damaged file or a mistake: 2**31 float64 are 16 GiB a row.
 MAX_WIDTH = 2**31 - 1
+_WIDTH = f"the number of columns, from 0 to {MAX_WIDTH}"
 
 
 def dtype_name(dtype: object) -> str:
     """The canonical name of a numpy dtype (any kind of text becomes "string")."""
     if isinstance(dtype, str) and dtype in DTYPES:
         return dtype
-    found = np.dtype(dtype)  # type: ignore[call-overload]  # any dtype-like, checked just below
+    try:
+        found = np.dtype(dtype)  # type: ignore[call-overload]  # any dtype-like, checked below
+    except TypeError:
+        raise ParameterError("this is not a dtype", found=repr(dtype)[:40], hint=_KINDS) from None
     name = "string" if found.kind in "UO" else str(found.newbyteorder("=").name)
     if name not in DTYPES:
         raise ParameterError(f"values of dtype {found} have no place in a program", hint=_KINDS)
@@ -99,8 +104,15 @@ class Vector:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "dtype", dtype_name(self.dtype))
+        try:
+            object.__setattr__(self, "width", index(self.width))
+        except TypeError:
+            found = repr(self.width)[:40]
+            raise ParameterError("a width is a whole number", found=found, hint=_WIDTH) from None
         if not 0 <= self.width <= MAX_WIDTH:
-            raise ParameterError(f"a vector cannot have {self.width} columns")
+            raise ParameterError(
+                f"a vector cannot have {self.width} columns", found=str(self.width), hint=_WIDTH
+            )
 
     def __str__(self) -> str:
         return f"Vector[{self.width}, {self.dtype}{', sparse' if self.sparse else ''}]"

@@ -182,6 +182,7 @@ def _complain(x: NDArray[Any], lost: NDArray[np.bool_], j: int) -> None:
         raise InputError(
             f"{value!r} is not a category that was seen in training",
             where=f"row {row}, column {j} of the encoder",
+            found=type(value).__name__,
             hint="train the encoder with handle_unknown='ignore' to serve unseen values",
         )
 

@@ -57,7 +57,10 @@ class ParseCsv(Op):
             found = list(reader([line], delimiter=self.separator, strict=True))
         except CsvError as problem:
             raise NotRectangular(
-                "this is not a CSV record", where=f"$[{row}]", found=str(problem)
+                "this is not a CSV record",
+                where=f"$[{row}]",
+                found=str(problem),
+                hint='quotes around a field are doubled inside it: "say ""hi"""',
             ) from None
         # An empty line is a record of one empty field; what follows a line end is a second record.
         fields = (found[0] or [""]) if len(found) == 1 else []
@@ -65,7 +68,7 @@ class ParseCsv(Op):
             raise NotRectangular(
                 f"expected {len(self.labels)} fields, got {len(fields)}",
                 where=f"$[{row}]",
-                found=line[:60],
+                found=repr(line[:60]),
                 hint="the columns are " + ", ".join(self.labels),
             )
         return fields
@@ -83,10 +86,14 @@ def _column(label: str, kind: object, fields: list[str]) -> Columns:
 
 def _read(read: Callable[[str], Any], field: str, dtype: str, row: int, label: str) -> Any:
     try:
-        return read(field.strip())
-    except (ValueError, KeyError):
+        # numpy refuses what is outside a dtype's range, and Python what has too many digits.
+        return np.array(read(field.strip()), dtype)
+    except (ValueError, KeyError, OverflowError):
         raise WrongDtype(
-            f"expected {dtype}", where=f"$[{row}].{label}", found=repr(field[:40])
+            f"expected {dtype}",
+            where=f"$[{row}].{label}",
+            found=repr(field[:40]),
+            hint="is it another column, or is the separator another one?",
         ) from None
 
 

@@ -10,6 +10,7 @@ import pytest
 from scipy import sparse
 from sklearn.compose import ColumnTransformer, make_column_selector
 from sklearn.frozen import FrozenEstimator
+from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.pipeline import FeatureUnion, Pipeline, make_pipeline
 from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardScaler
@@ -204,3 +205,17 @@ def test_errors_name_the_step() -> None:
     with pytest.raises(UnfittedEstimator) as unfitted:
         flour.from_sklearn(Pipeline([("s", StandardScaler()), ("m", LinearRegression())]), sample=X)
     assert "'s'" in str(unfitted.value)
+
+
+def test_columns_that_happen_to_be_full_or_empty() -> None:
+    frame = pd.DataFrame({"k": ["a", "b", None, "a"], "n": pd.array([1, 2, None, 4], "Int64")})
+    steps = [("k", OneHotEncoder(handle_unknown="ignore"), ["k"]), ("n", SimpleImputer(), ["n"])]
+    model = ColumnTransformer(steps).fit(frame)
+    # The rows of the sample have no holes, but their column may have some later.
+    program = flour.from_sklearn(model, sample=frame[:2])
+    want = model.transform(frame)
+    for made in (program.reference, program.plan().run):
+        np.testing.assert_array_equal(made(frame)["features"], want)
+        # One row whose string is missing is a column of floats.
+        for row in (pd.DataFrame({"k": [np.nan], "n": [4]}), {"k": [np.nan], "n": [4.0]}):
+            np.testing.assert_array_equal(made(row)["features"], [[0, 0, 1, 4]])

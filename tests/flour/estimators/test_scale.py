@@ -219,3 +219,19 @@ def test_a_dense_block_for_a_sample_of_sparse_whole_numbers() -> None:
     program = flour.from_sklearn(MaxAbsScaler().fit(counts), sample=counts)
     for rows in (counts, counts.toarray()):
         assert sp.issparse(program.reference(rows)["features"]) == sp.issparse(rows)
+
+
+@pytest.mark.parametrize("sample", ["array", "frame", None])
+def test_a_frame_is_computed_in_its_own_width(sample: Any) -> None:
+    narrow = pd.DataFrame(X.astype(np.float32), columns=list("abcde"))
+    samples = {"array": narrow.to_numpy(), "frame": narrow, None: None}
+    for data in (narrow, narrow.to_numpy()):
+        model = StandardScaler().fit(data)
+        program = flour.from_sklearn(model, samples[sample])
+        for made in (program.reference, program.plan().run):
+            assert made(narrow)["features"].dtype == np.float32
+            for wide in (narrow.astype(float), narrow.astype("Float64"), narrow.astype(int)):
+                want = np.asarray(wide, float) if data is not narrow else wide
+                got = made(wide)["features"]
+                assert got.dtype == np.float64
+                np.testing.assert_allclose(got, model.transform(want), rtol=1e-12)
