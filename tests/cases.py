@@ -426,6 +426,9 @@ CASES: list[Case] = [
     *rows(ensembles.sums(7, dtype="float32", strict=True, narrow=True), 6),
     *rows(ensembles.sums(4, sets=True, trees=9), 6),
     *rows(ensembles.leaves(5, sets=True), 6),
+    *rows(ensembles.sums(13, depth=9, trees=3, outputs=2), 6),  # more leaves than a mask has bits
+    *rows(ensembles.sums(14, depth=9, trees=9, outputs=4, span=2, zeros=True), 6),
+    *rows(ensembles.sums(15, depth=5, trees=1), 6),  # too few trees to walk side by side
     *sparse(ensembles.sums(9, absent=True, strict=True, narrow=True), 6),
     *sparse(ensembles.sums(11, absent=True, sets=True), 6),
     # --- flour/ops/linear_trees.py

@@ -55,7 +55,8 @@ class Layout(NamedTuple):
 
 def layout(op: Trees) -> Layout | None:
     """The ensemble sorted for scoring, or None where it has to be walked."""
-    if len(op.words) or op.zeros:
+    unordered = np.any(np.isnan(np.asarray(op.threshold.array)))  # thresholds have to be sorted
+    if len(op.words) or op.zeros or unordered:
         return None
     table = _Shape(op)
     if table.most > MOST_LEAVES:

@@ -1,0 +1,129 @@
+"""Walks in lock-step and by masks end where plain walks end, wherever the thresholds are."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import oven
+from flour.errors import ParameterError
+from flour.flow import outputs, source
+from flour.ops import lockstep
+from flour.ops.trees import Trees
+from flour.types import Vector
+from tests import ensembles
+
+WIDTH = 6
+
+
+def near(op: Trees, seed: int, rows: int, dtype: str) -> Any:
+    """Rows at the ensemble's thresholds, beside them, and far out."""
+    rng = np.random.default_rng(seed)
+    used = np.unique(np.asarray(op.threshold.array))
+    beside = [used, np.nextafter(used, np.inf), np.nextafter(used, -np.inf), used.astype("f4")]
+    odd = [np.nan, np.inf, -np.inf, -0.0, 1e-36, -1e-36, -0.5, 31.0, 32.0, 63.9, 64.0, 1e30]
+    with np.errstate(over="ignore"):
+        return rng.choice(np.concatenate([*beside, odd]), size=(rows, WIDTH)).astype(dtype)
+
+
+#: How LightGBM, scikit-learn and XGBoost look at their data. Every way is code of its own.
+LIBRARIES: list[tuple[dict[str, bool], str]] = [
+    ({"zeros": True}, "float64"),
+    ({"narrow": True}, "float64"),
+    ({"strict": True, "narrow": True, "signed": False}, "float32"),
+]
+#: Trees and their depth: scored by masks of 32 and 64 bits, walked side by side and alone.
+SHAPES = [(1, 3), (8, 0), (9, 4), (17, 6), (4, 9)]
+
+
+@settings(max_examples=80)
+@given(
+    st.integers(0, 10_000),
+    st.sampled_from(SHAPES),
+    st.sampled_from(LIBRARIES),
+    st.sampled_from([0, 1]),
+)
+def test_every_way_ends_at_the_same_leaves(
+    seed: int, shape: tuple[int, int], library: tuple[dict[str, bool], str], sets: int
+) -> None:
+    flags, dtype = library
+    op = ensembles.sums(seed, trees=shape[0], depth=shape[1], sets=bool(sets), **flags)
+    plan = oven.bake(outputs(scores=op(source("X", Vector(WIDTH, dtype)))), exact=True)
+    for rows in (1, 7, 9, 70):
+        given_rows = near(op, seed + rows, rows, dtype)
+        np.testing.assert_array_equal(plan.run(given_rows)["scores"], op.reference(given_rows))
+
+
+def one_test(threshold: float, **changed: Any) -> dict[str, Any]:
+    """Eight trees of one test each."""
+    count = 8
+    fields: dict[str, Any] = {
+        "feature": np.tile([0, -1, -1], count).astype(np.int32),
+        "threshold": np.tile([threshold, 0.0, 0.0], count),
+        "left": np.array([[3 * t + 1, 2 * t, 2 * t + 1] for t in range(count)], np.int32).ravel(),
+        "right": np.array([[3 * t + 2, 0, 0] for t in range(count)], np.int32).ravel(),
+        "missing": np.tile([1, 0, 0], count).astype(np.uint8),
+        "roots": np.arange(0, 3 * count, 3, dtype=np.int32),
+        "value": np.tile([[1.0], [2.0]], (count, 1)),
+        "target": np.zeros(count, np.int32),
+        "base": np.zeros(1),
+    }
+    return {**fields, **changed}
+
+
+@pytest.mark.parametrize("threshold", [np.nan, -np.inf, np.inf, 5e-324, -0.0])
+@pytest.mark.parametrize("strict", [False, True])
+def test_thresholds_at_the_ends(threshold: float, *, strict: bool) -> None:
+    op = Trees(**one_test(threshold, strict=strict))
+    impossible = np.isnan(threshold) or (strict and threshold == -np.inf)
+    assert (lockstep.pack(op, op.value.array[:, 0]) is None) == impossible
+    rows = np.array([[np.nan], [-np.inf], [np.inf], [0.0], [-0.0], [5e-324]])
+    plan = oven.bake(outputs(scores=op(source("X", Vector(1)))))
+    for block in (rows[:1], rows, np.tile(rows, (20, 1))):
+        np.testing.assert_array_equal(plan.run(block)["scores"], op.reference(block))
+
+
+def test_leaves_that_are_not_numbers() -> None:
+    value = np.tile([[np.nan], [-np.inf]], (8, 1))
+    op = Trees(**one_test(0.0, value=value))
+    assert lockstep.pack(op, value[:, 0]) is None
+    rows = np.array([[-1.0], [1.0]])
+    plan = oven.bake(outputs(scores=op(source("X", Vector(1)))))
+    np.testing.assert_array_equal(plan.run(rows)["scores"], op.reference(rows))
+
+
+def test_trees_that_share_nodes_are_refused() -> None:
+    fields = one_test(0.0)
+    fields["right"][0] = fields["left"][0]
+    with pytest.raises(ParameterError, match="one parent"):
+        Trees(**fields)
+    fields = one_test(0.0)
+    fields["roots"][1] = fields["roots"][0]
+    with pytest.raises(ParameterError, match="one parent"):
+        Trees(**fields)
+
+
+def test_a_leaf_alone_and_a_chain() -> None:
+    deep = 4000
+    inner = np.arange(deep)
+    fields: dict[str, Any] = {
+        "feature": np.concatenate([np.zeros(deep), -np.ones(deep + 1)]).astype(np.int32),
+        "threshold": np.concatenate([inner.astype(float), np.zeros(deep + 1)]),
+        "left": np.concatenate([deep + inner, np.arange(deep + 1)]).astype(np.int32),
+        "right": np.concatenate([inner + 1, np.zeros(deep + 1)]).astype(np.int32),
+        "missing": np.zeros(2 * deep + 1, np.uint8),
+        "roots": np.zeros(1, np.int32),
+        "value": np.arange(deep + 1.0)[:, None],
+        "target": np.zeros(1, np.int32),
+        "base": np.zeros(1),
+    }
+    fields["right"][deep - 1] = 2 * deep
+    op = Trees(**fields)
+    rows = np.array([[-1.0], [0.5], [1999.0], [1e9], [np.nan]])
+    plan = oven.bake(outputs(scores=op(source("X", Vector(1)))))
+    np.testing.assert_array_equal(plan.run(rows)["scores"], op.reference(rows))
+    assert plan.run(rows)["scores"][:, 0].tolist() == [0.0, 1.0, 1999.0, 4000.0, 4000.0]
