@@ -18,6 +18,7 @@ import pandas as pd
 from sklearn.compose import ColumnTransformer
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_wine
 from sklearn.decomposition import PCA
+from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.neural_network import MLPClassifier
@@ -28,6 +29,51 @@ import flour
 import oven
 from runtime import Runtime
 from runtime.verify import verify
+
+GOOD = [
+    "great",
+    "lovely",
+    "superb",
+    "wonderful",
+    "délicieux",
+    "prächtig",
+    "好吃",
+    "best",
+    "tasty",
+    "warm",
+    "friendly",
+]
+BAD = [
+    "awful",
+    "cold",
+    "bland",
+    "terrible",
+    "rude",
+    "schlecht",
+    "难吃",
+    "worst",
+    "soggy",
+    "late",
+    "burnt",
+    "noisy",
+]
+PLAIN = [
+    "the",
+    "a",
+    "pizza",
+    "soup",
+    "was",
+    "and",
+    "very",
+    "it",
+    "place",
+    "service",
+    "food",
+    "we",
+    "table",
+    "again",
+    "with",
+]
 
 
 class Sample(NamedTuple):
@@ -83,10 +129,24 @@ def orders() -> Sample:
     return Sample("orders: impute, scale, one-hot + logistic regression", pipeline, frame)
 
 
+def reviews() -> Sample:
+    """Words and pairs of words of short texts, in several scripts, weighed and scored."""
+    rng = np.random.default_rng(1)
+    liked = rng.random(500) < 0.5
+    texts = [
+        " ".join(rng.choice(PLAIN + (GOOD if good else BAD) * 2, int(rng.integers(4, 40))))
+        for good in liked
+    ]
+    pipeline = make_pipeline(TfidfVectorizer(ngram_range=(1, 2)), LogisticRegression())
+    return Sample(
+        "reviews: tf-idf of words + logistic regression", pipeline.fit(texts, liked), texts
+    )
+
+
 def main() -> int:
     """Run every sample; a row that differs from scikit-learn's answer ends the demonstration."""
     with tempfile.TemporaryDirectory() as folder, Runtime() as runtime:
-        for make in (tumours, wines, progress, orders):
+        for make in (tumours, wines, progress, orders, reviews):
             show(make(), Path(folder), runtime)
         say("\n=== what is served, and whose parameters it holds")
         say(runtime.store.report())
