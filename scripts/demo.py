@@ -30,50 +30,9 @@ import oven
 from runtime import Runtime
 from runtime.verify import verify
 
-GOOD = [
-    "great",
-    "lovely",
-    "superb",
-    "wonderful",
-    "délicieux",
-    "prächtig",
-    "好吃",
-    "best",
-    "tasty",
-    "warm",
-    "friendly",
-]
-BAD = [
-    "awful",
-    "cold",
-    "bland",
-    "terrible",
-    "rude",
-    "schlecht",
-    "难吃",
-    "worst",
-    "soggy",
-    "late",
-    "burnt",
-    "noisy",
-]
-PLAIN = [
-    "the",
-    "a",
-    "pizza",
-    "soup",
-    "was",
-    "and",
-    "very",
-    "it",
-    "place",
-    "service",
-    "food",
-    "we",
-    "table",
-    "again",
-    "with",
-]
+GOOD = ["great", "lovely", "délicieux", "prächtig", "好吃", "tasty"]
+BAD = ["awful", "bland", "affreux", "schlecht", "难吃", "burnt"]
+PLAIN = ["the", "pizza", "soup", "was", "and", "very", "service", "again"]
 
 
 class Sample(NamedTuple):
