@@ -20,8 +20,9 @@ from flour.types import FLOATS, Scalar, Type, Vector
 Numbers = NDArray[np.float64]
 STEPS: tuple[type[Op], ...] = (Subtract, Add, Multiply, Divide)
 #: How many times larger than what it leaves an offset may be before leaving its place. Every
-#: factor of ten here is a digit lost; 256 leaves more than thirteen of float64's sixteen.
-MOST_CANCELLATION = 256.0
+#: factor of ten here is a digit lost; 256 leaves more than thirteen of float64's sixteen, and 4
+#: more than six of float32's seven.
+MOST_CANCELLATION = {"float64": 256.0, "float32": 4.0}
 #: Numbers beyond this, or closer to zero than its inverse, are left alone: products of them may
 #: overflow or lose digits.
 HUGE = 1e150

@@ -7,7 +7,8 @@ Unless   somebody but linear models reads the scaled columns; they are rounded t
          than the model computes in, which is part of the meaning; a number is zero, infinite or
          close to it; or leaving out an offset would cost digits: x - m is exact where x is close
          to m, and the folded sum must cancel w·m against w·x, so Σ|w·m| may be at most 256
-         times the scale of the answer, which is known only where the difference is scaled.
+         times (in float32 4 times) the scale of the answer, which is known only where the
+         difference is scaled. An offset behind the factor cancels likewise.
 Numerics the dot product is re-associated: |Δ| ≤ n · ε · Σ(|w·a·x| + |w·a·m|).
 """
 
@@ -46,7 +47,7 @@ def _scaled(m: Match, part: Part, weights: Numbers, bias: Numbers) -> Scaled:
         return Scaled(part.item, None)
     scale = compose((step.op for step in reversed(steps)), dtype_of(item))
     mine = weights[:, part.columns]
-    if not scale.sane or not _accurate(scale, mine, bias) or not _fine(scale, mine):
+    if not scale.sane or not _accurate(scale, mine, bias, dtype_of(item)) or not _fine(scale, mine):
         return Scaled(part.item, None)
     m.take(*steps)
     return Scaled(item, scale, any(isinstance(step.op, Add | Subtract) for step in steps))
@@ -58,17 +59,16 @@ def _only_for_linears(m: Match, item: Node, reader: Node) -> bool:
     )
 
 
-def _accurate(scale: Affine, weights: Numbers, bias: Numbers) -> bool:
+def _accurate(scale: Affine, weights: Numbers, bias: Numbers, dtype: str) -> bool:
     """Whether the answer's own scale is not much smaller than what cancels in it."""
-    if not scale.centre.any():
-        return True
-    if np.all(scale.factor == 1):
+    if scale.centre.any() and np.all(scale.factor == 1):
         return False  # nothing says how far x is from the centre
-    lost = np.abs(weights) @ _wide(np.abs(scale.centre * scale.factor), weights)
+    # An offset behind the factor (as in x * a + b) cancels like one ahead of it.
+    lost = np.abs(weights) @ _wide(np.abs(scale.offset), weights)
     own = np.sqrt(np.square(weights).sum(axis=1))
     if len(bias):
         own = own + np.abs(bias)
-    return bool(np.all(lost <= MOST_CANCELLATION * own))
+    return bool(np.all(lost <= MOST_CANCELLATION[dtype] * own))
 
 
 def _fine(scale: Affine, weights: Numbers) -> bool:

@@ -69,7 +69,7 @@ def _build(m: Match) -> Node | None:
     total = compose(reversed(before), dtype_of(x))
     if not total.sane:
         return None
-    after = _steps(_without_centre(total))
+    after = _steps(_without_centre(total, MOST_CANCELLATION[dtype_of(x)]))
     if len(after) >= len(before):
         return None
     for step in after:
@@ -77,10 +77,10 @@ def _build(m: Match) -> Node | None:
     return x if x.type == m.root.type else None
 
 
-def _without_centre(total: Affine) -> Affine:
+def _without_centre(total: Affine, most: float) -> Affine:
     """The offsets before and after the factor as one, where that costs no digits."""
     moved = np.abs(total.centre * total.factor)
-    if not total.shift.any() or np.any(moved > MOST_CANCELLATION * np.abs(total.shift)):
+    if not total.shift.any() or np.any(moved > most * np.abs(total.shift)):
         return total
     return Affine(np.zeros(1), total.factor, total.offset)
 

@@ -31,8 +31,22 @@ def test_it_fires() -> None:
 
 
 def test_it_fires_on_multiply_and_add() -> None:
-    flow = vector(5).multiply(SCALE).add([1e6]).linear(WEIGHTS, [])
+    flow = vector(5).multiply(SCALE).add([1e2]).linear(WEIGHTS, [])
     assert_fires(flow, RULE, "Linear[1x5, 1](x)")
+
+
+def test_it_declines_where_an_offset_behind_the_factor_would_cost_digits() -> None:
+    assert_declines(vector(5).multiply([1e4]).add([-1e6]).linear(WEIGHTS, []), RULE)
+
+
+@pytest.mark.parametrize(("dtype", "most"), [("float64", 50.0), ("float32", 0.5)])
+def test_float32_has_fewer_digits_to_lose(dtype: str, most: float) -> None:
+    def program(offset: float) -> Flow:
+        x = vector(5, dtype).subtract([offset]).multiply([2.0])
+        return x.linear(np.ones((1, 5), dtype), np.zeros(0, dtype))
+
+    assert_fires(program(most), RULE, "Linear[1x5, 1](x)")
+    assert_declines(program(100 * most), RULE)
 
 
 def test_it_fires_on_a_factor_alone_and_needs_no_bias_for_it() -> None:
