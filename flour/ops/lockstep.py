@@ -1,9 +1,9 @@
 """Several walks at once: eight trees for one row, or eight rows for one tree.
 
 A walk waits for memory at every step, so eight of them take little longer than one. The nodes of a
-tree are packed for that: sixteen bytes each, children side by side, breadth first, leaves that lead
-to themselves. A step is one load of the node, one of the value it looks at, and a comparison
-without a branch.
+tree are packed for that: sixteen bytes each, children side by side, what is below the bigger of
+them right behind, leaves that lead to themselves. A step is one load of the node, one of the value
+it looks at, and a comparison without a branch.
 
 Everything a test may do with missing values is decided before the walk, once for each column and
 way of looking at it (a slot): a missing value that goes left becomes minus infinity, one that goes
@@ -72,7 +72,7 @@ def pack(op: Nodes, leaf: NDArray[Any]) -> Packed | None:
 
 
 class _Table:
-    """The nodes that can be reached, tree after tree, breadth first."""
+    """The nodes that can be reached, in the order in which they are packed."""
 
     def __init__(self, op: Nodes) -> None:
         self.op = op
@@ -80,19 +80,10 @@ class _Table:
             np.asarray(part.array).astype(np.int64)
             for part in (op.feature, op.left, op.right, op.roots)
         )
-        tree = np.full(len(feature), -1, np.int64)
-        tree[roots] = np.arange(len(roots))
-        levels, level = [], roots
-        while level.size:
-            levels.append(level)
-            inner = level[feature[level] >= 0]
-            tree[left[inner]] = tree[right[inner]] = tree[inner]
-            level = np.stack([left[inner], right[inner]], axis=1).reshape(-1)
-        order = np.concatenate(levels)
-        #: The old numbers of the nodes in their new order.
-        self.order = order[np.argsort(tree[order], kind="stable")]
-        self.number = np.zeros(len(feature), np.int64)
-        self.number[self.order] = np.arange(len(self.order))
+        #: The new number of each node, the old numbers of the nodes in their new order.
+        self.number = _places(feature, left, right, roots)
+        reached = np.flatnonzero(self.number >= 0)
+        self.order = reached[np.argsort(self.number[reached])]
         self.feature, self.left = feature[self.order], left[self.order]
         self.inner = self.feature >= 0
         self.roots: NDArray[np.int64] = self.number[roots]
@@ -163,6 +154,39 @@ class _Table:
             places.append(size + 1 + (length << 32))
             size += length + 2
         return np.concatenate(parts), np.array(places, np.int64)[which.reshape(-1)]
+
+
+def _places(
+    feature: NDArray[np.int64],
+    left: NDArray[np.int64],
+    right: NDArray[np.int64],
+    roots: NDArray[np.int64],
+) -> NDArray[np.int64]:
+    """The number of each node: tree after tree, children side by side (-1: not reached).
+
+    Behind a pair of children stands all that is below the bigger of them, so that most steps stay
+    in the same line of the cache.
+    """
+    levels, level = [], roots
+    while level.size:
+        inner = level[feature[level] >= 0]
+        levels.append(inner)
+        level = np.concatenate([left[inner], right[inner]])
+    pairs = np.zeros(len(feature), np.int64)
+    for inner in reversed(levels):
+        pairs[inner] = 1 + pairs[left[inner]] + pairs[right[inner]]
+    made = np.full(len(feature), -1, np.int64)
+    below = np.zeros(len(feature), np.int64)  # where the pairs below a node start
+    made[roots] = np.cumsum(1 + 2 * pairs[roots]) - 1 - 2 * pairs[roots]
+    below[roots] = made[roots] + 1
+    for inner in levels:
+        one, other = left[inner], right[inner]
+        made[one], made[other] = below[inner], below[inner] + 1
+        big = np.where(pairs[one] >= pairs[other], one, other)
+        small = one + other - big
+        below[big] = below[inner] + 2
+        below[small] = below[big] + 2 * pairs[big]
+    return made
 
 
 # --- native code ---------------------------------------------------------------------------------
