@@ -1,10 +1,10 @@
 """Dictionaries in the one form in which native code looks words up.
 
 The texts stay what they are, a table of strings. Beside them lies an array of slots, each with the
-number of a text and a tag of its hash; a text lives in the first free slot from its home on. Hits
-are compared byte for byte, but texts of up to three bytes are their own tags. The form depends on
-the texts alone, so all plans with one vocabulary share one array; it takes some 13 bytes an entry,
-and the table of strings 8 bytes beside the texts themselves.
+number of a text and a tag of its hash; a text lives in the first free slot from its home, a group
+of eight, on. Hits are compared byte for byte, but texts of up to three bytes are their own tags.
+The form depends on the texts alone, so all plans with one vocabulary share one array; it takes some
+13 bytes an entry, and the table of strings 8 bytes beside the texts themselves.
 """
 
 from __future__ import annotations
@@ -25,10 +25,12 @@ _SIZE = np.int64(0x165667B19E3779F9)
 _HALF = np.int64(0xFFFFFFFF)
 _LONG = np.int64(0x40000000)
 _EMPTY = -1
+#: Slots that are looked at together, and how many there are for a hundred texts.
+_GROUP, _SPARE = 8, 150
 
 
 class Dictionary(NamedTuple):
-    """The slots of a table of texts, and how many of them are homes."""
+    """The slots of a table of texts, and how many groups of them are homes."""
 
     slots: Blob
     homes: int
@@ -47,20 +49,29 @@ def dictionary(texts: Strings) -> Dictionary:
 
 def _made(texts: Strings) -> Dictionary:
     codes, short = hashes(texts)
-    count = len(codes)
-    homes = max(count + count // 2, 1)
-    home = ((codes & _HALF) * homes) >> 32
-    numbers = np.arange(count)
-    # Of equal texts the last is found, as in a Python dict: so it comes first.
-    order = np.lexsort((-numbers, home))
-    place = np.maximum.accumulate(home[order] - numbers) + numbers if count else numbers
+    last = _last_ones(texts, codes)
+    count = len(last)
+    homes = max(count * _SPARE // (_GROUP * 100), 1)
+    home = (((codes[last] & _HALF) * homes) >> 32) * _GROUP
+    order = np.argsort(home, kind="stable")
+    steps = np.arange(count)
+    place = np.maximum.accumulate(home[order] - steps) + steps
     if int((place - home[order]).sum()) > 64 * count + 4096:
         raise ParameterError("these strings were made to share one place in a dictionary")
     end = int(place[-1]) + 1 if count else 0
-    slots = np.full(max(end, homes) + 1, _EMPTY, np.int64)
+    # One group more, so that every search meets an empty slot.
+    slots = np.full((max(end // _GROUP + 1, homes) + 1) * _GROUP, _EMPTY, np.int64)
     tags = np.where(short >= 0, short, codes >> 32 | _LONG)
-    slots[place] = (tags[order] << 32) | order
+    slots[place] = (tags[last] << 32 | last)[order]
     return Dictionary(Blob.of(slots), homes)
+
+
+def _last_ones(texts: Strings, codes: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The number of every text; of equal ones the last, which is what a Python dict has."""
+    if len(np.unique(codes)) == len(codes):
+        return np.arange(len(codes))
+    known = {text: number for number, text in enumerate(texts.to_list())}
+    return np.fromiter(known.values(), np.int64, len(known))
 
 
 def hashes(texts: Strings) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

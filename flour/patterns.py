@@ -39,6 +39,8 @@ class Automaton(NamedTuple):
     after: Blob
     kinds: int
     shortest: int
+    #: Matches are the runs of so many characters of kind 1 or more, if this is not 0.
+    run: int = 0
     before: int = 0
     inside: int = -1
     behind: int = 0
@@ -93,7 +95,25 @@ class _Compiler:
         first = self._sequence(list(self.parsed), self._step(_END))
         kinds, members, words = self._kinds()
         moves, after = _states(self.steps, first, members, words)
-        return Automaton(kinds, moves, after, members.shape[1], shortest, before, inside, behind)
+        count = members.shape[1]
+        run = shortest if count == 3 and self._is_run(list(self.parsed)) else 0
+        return Automaton(kinds, moves, after, count, shortest, run, before, inside, behind)
+
+    def _is_run(self, items: list[Any]) -> bool:
+        """Whether the pattern takes all there is of one kind of characters, and no less."""
+        kinds = [(str(kind), what) for kind, what in items]
+        if kinds[0] == kinds[-1] and str(kinds[0][1]) == "AT_BOUNDARY":
+            # Boundaries are where runs of words end, but not those of anything else.
+            words = unicode.found(re.compile(r"\w+", self.flags & (re.ASCII | re.UNICODE)))
+            if not np.array_equal(words, self.members[0]):
+                return False
+            kinds = kinds[1:-1]
+        characters = ("LITERAL", "NOT_LITERAL", "IN", "ANY")
+        greedy = kinds[-1][0] == "MAX_REPEAT" and str(kinds[-1][1][1]) == "MAXREPEAT"
+        single = all(kind in (*characters, "MAX_REPEAT") for kind, _ in kinds)
+        inner = [what[2] for kind, what in kinds if kind == "MAX_REPEAT"]
+        plain = all(len(each) == 1 and str(each[0][0]) in characters for each in inner)
+        return greedy and single and plain and len(self.members) == 1
 
     # --- what a match is cut down to ----------------------------------------------------------
 

@@ -1,19 +1,20 @@
 """The words of native code for counting: dictionaries, hashes, columns and their counts.
 
-They go on where oven.words_text ends, and work the same way. A table of counts is open-addressed; a
-place of it holds a column plus one, times 2**32, plus its count. A row's columns are listed in the
-order in which they were first met.
+They go on where oven.words_text ends, and work the same way. A row's counts are a list: a column,
+times 2**32, plus its count, in the order in which the columns were first met.
 """
 
 from __future__ import annotations
 
 from oven.words_text import (
     int64,
+    ld_int32,
     ld_int64,
     ld_uint8,
     ldc_int64,
     peek_int32,
     peek_int64,
+    st_int32,
     st_int64,
     text_same,
     wrap_mul,
@@ -47,24 +48,41 @@ def text_hash(where: int, size: int) -> int:
 
 
 def text_find(where: int, size: int, offsets: int, data: int, slots: int, homes: int) -> int:
-    """The number of a key in a dictionary, or -1."""
+    """The number of a key in a dictionary, or -1.
+
+    Eight slots are looked at together, as a branch for each would mostly be guessed wrong.
+    """
     code = text_hash(where, size)
     tag = code >> 32 | _LONG
     if size < 4:
         tag = size << 24 | peek_int64(where, 0) & ((1 << 8 * size) - 1)
-    slot = ((code & _HALF) * homes) >> 32
-    entry = ldc_int64(slots, slot)
-    while entry != -1:
-        if entry >> 32 == tag:
-            number = entry & _HALF
+    slot = 8 * (((code & _HALF) * homes) >> 32)
+    while True:
+        number = int64(-1)
+        for place in range(slot, slot + 8):
+            entry = ldc_int64(slots, place)
+            number = entry & _HALF if entry >> 32 == tag else number
+        if number >= 0:
             if size < 4:
                 return number
+            number = text_match(where, size, offsets, data, slots + 8 * slot, tag)
+            if number >= 0:
+                return number
+        if ldc_int64(slots, slot + 7) == -1:
+            return int64(-1)
+        slot += 8
+
+
+def text_match(where: int, size: int, offsets: int, data: int, slots: int, tag: int) -> int:
+    """The number of a key of four bytes or more among eight slots, or -1."""
+    for place in range(8):
+        entry = ldc_int64(slots, place)
+        if entry >> 32 == tag:
+            number = entry & _HALF
             start = ldc_int64(offsets, number)
             same = ldc_int64(offsets, number + 1) - start == size
             if same and text_same(where, data + start, size):
                 return number
-        slot += 1
-        entry = ldc_int64(slots, slot)
     return int64(-1)
 
 
@@ -92,34 +110,23 @@ def text_drop(
 # --- counting -------------------------------------------------------------------------------------
 
 
-def text_clear(seen: int, most: int) -> int:
-    """Empty a table of counts that has twice the places for `most` columns; its mask."""
-    size = 8
-    while size < 2 * most:
-        size *= 2
-    for place in range(size):
-        st_int64(seen, place, 0)
-    return size - 1
+def text_add(counts: int, found: int, places: int, column: int, amount: int, start: int) -> int:
+    """Add to a column's count, which starts from `start`; how many columns have one now.
 
-
-def text_add(
-    seen: int, mask: int, touched: int, found: int, column: int, amount: int, start: int
-) -> int:
-    """Add to a column's count; how many columns have one now.
-
-    A place of the table holds the column plus one, times 2**32, plus `start` and the count.
+    `places` says where a column's count is in the list of counts. Nobody ever cleared it: whatever
+    stands there is believed only if the count in that place is the column's own. There is no
+    branch, as nobody could guess whether a column was met before.
     """
-    place = ((column * 0x9E3779B1) & _HALF) * (mask + 1) >> 32
-    entry = ld_int64(seen, place)
-    while entry != 0 and (entry >> 32) - 1 != column:
-        place = (place + 1) & mask
-        entry = ld_int64(seen, place)
-    if entry == 0:
-        st_int64(touched, found, place)
-        found += 1
-        entry = (column + 1) << 32 | start
-    st_int64(seen, place, entry + amount)
-    return found
+    place = int64(ld_int32(places, column))
+    inside = (place >= 0) & (place < found)
+    place = place if inside else int64(0)
+    entry = ld_int64(counts, place)
+    known = inside & (entry >> 32 == column)
+    place = place if known else found
+    entry = entry if known else column << 32 | start
+    st_int64(counts, place, entry + amount)
+    st_int32(places, column, place)
+    return found + (0 if known else 1)
 
 
 def text_count(
@@ -130,9 +137,8 @@ def text_count(
     data: int,
     slots: int,
     homes: int,
-    seen: int,
-    mask: int,
-    touched: int,
+    counts: int,
+    places: int,
     found: int,
 ) -> int:
     """Count the slices that are in a dictionary; how many columns have a count now."""
@@ -140,7 +146,7 @@ def text_count(
         here = ld_int64(slices, item)
         number = text_find(base + (here >> 32), here & 0xFFFFFFFF, offsets, data, slots, homes)
         if number >= 0:
-            found = text_add(seen, mask, touched, found, number, 1, 0)
+            found = text_add(counts, found, places, number, 1, 0)
     return found
 
 
@@ -188,9 +194,8 @@ def text_hashed(
     count: int,
     width: int,
     signed: int,
-    seen: int,
-    mask: int,
-    touched: int,
+    counts: int,
+    places: int,
     found: int,
 ) -> int:
     """Add up slices in the columns their hashes name; how many there are, -1 if one has none."""
@@ -203,14 +208,8 @@ def text_hashed(
         negative = code >= _MIDDLE
         column = (0x100000000 - code if negative else code) % width
         amount = -1 if negative and signed else 1
-        found = text_add(seen, mask, touched, found, column, amount, _MIDDLE)
+        found = text_add(counts, found, places, column, amount, _MIDDLE)
     return found
-
-
-def text_settle(seen: int, touched: int, found: int) -> None:
-    """Make a list of the counts: each column times 2**32, plus its count."""
-    for item in range(found):
-        st_int64(touched, item, ld_int64(seen, ld_int64(touched, item)) - 0x100000000)
 
 
 def text_sort(slices: int, count: int, spare: int) -> None:

@@ -64,6 +64,8 @@ def wrap_mul(left: int, right: int) -> int:
     raise NotImplementedError(left, right)
 
 
+ld_int32 = ld_int64
+st_int32 = st_int64
 ldc_uint8 = ld_uint8
 ldc_uint16 = ld_uint8
 ldc_int32 = ld_int64
@@ -78,6 +80,8 @@ _LOW = 0x7F7F7F7F7F7F7F7F
 # Added to seven bits, these set the eighth from A on, and from beyond Z on.
 _FROM_A = 0x3F3F3F3F3F3F3F3F
 _BEYOND_Z = 0x2525252525252525
+# And from the first character on that is neither a space nor a control character.
+_FROM_BLANK = 0x5F5F5F5F5F5F5F5F
 
 
 def text_width(lead: int) -> int:
@@ -197,20 +201,32 @@ def text_is_final(where: int, size: int, place: int, index: int, blocks: int) ->
 
 
 def text_squeeze(where: int, size: int, made: int, index: int, blocks: int) -> int:
-    """Write one space for two or more of any white space in a row; the new size."""
-    place, grown = 0, 0
+    """Write one space for two or more of any white space in a row; the new size.
+
+    Eight bytes of ASCII without two neighbours that are blank (white space or control characters)
+    are copied as they are.
+    """
+    place, grown, last = 0, 0, 0
     while place < size:
+        word = peek_int64(where + place, 0)
+        blank = ~(wrap_add(word & _LOW, _FROM_BLANK) | word) & _HIGH
+        pairs = blank & (blank << 8 | last)
+        if word & _HIGH | pairs == 0 and place + 8 <= size:
+            poke_int64(made + grown, 0, word)
+            place, grown, last = place + 8, grown + 8, (blank >> 56) & 128
+            continue
+        if last != 0:  # what was copied last may be the first of several
+            place, grown, last = place - 1, grown - 1, 0
         width = text_width(ld_uint8(where, place))
         poke_int64(made + grown, 0, peek_int64(where + place, 0))
+        ahead = place + width
         if text_kind_at(where, place, index, blocks) != 0:
-            ahead = place + width
             while ahead < size and text_kind_at(where, ahead, index, blocks) != 0:
                 ahead += text_width(ld_uint8(where, ahead))
             if ahead > place + width:
                 st_uint8(made, grown, 32)
-                place, grown = ahead, grown + 1
-                continue
-        place, grown = place + width, grown + width
+                width = 1
+        place, grown = ahead, grown + width
     return grown
 
 
@@ -244,13 +260,17 @@ def text_tokens(
     moves: int,
     after: int,
     kinds: int,
+    least: int,
 ) -> int:
     """A list of all matches of an automaton (see flour.patterns); how many there are.
 
     `moves` has a number for each state and kind of character: twice the next state (0: none), plus
     1 if what was read before this character is a match. The last kind is the end of the document.
     `after` has the state to start in behind a character of each kind, in the end that at the front.
+    Where `least` is above zero, matches are the runs of so many characters of kind 1 or more.
     """
+    if least > 0:
+        return text_stretches(where, size, made, index, blocks, least)
     count, place = 0, 0
     start = ldc_int32(after, kinds - 1)
     while place < size:
@@ -278,6 +298,21 @@ def text_tokens(
         st_int64(made, count, place << 32 | stop - place)
         count += 1
         place, start = stop, ldc_int32(after, last)
+    return count
+
+
+def text_stretches(where: int, size: int, made: int, index: int, blocks: int, least: int) -> int:
+    """A list of all runs of at least so many characters of kind 1; how many there are."""
+    count, place = 0, 0
+    while place < size:
+        while place < size and text_kind_at(where, place, index, blocks) == 0:
+            place += text_width(ld_uint8(where, place))
+        start, many = place, 0
+        while place < size and text_kind_at(where, place, index, blocks) != 0:
+            place += text_width(ld_uint8(where, place))
+            many += 1
+        st_int64(made, count, start << 32 | place - start)
+        count += 1 if many >= least else 0
     return count
 
 
@@ -347,24 +382,50 @@ def text_phrases(
 
 
 def text_runs(
-    base: int, size: int, place: int, low: int, high: int, words: int, made: int, most: int
+    base: int, size: int, place: int, low: int, high: int, made: int, most: int
 ) -> tuple[int, int]:
     """Runs of `low` to `high` characters from `place` on, as many as there is room for.
 
-    The first place that was not begun at, and how many runs there are. In padded `words`, no run
-    goes on behind the space that ends a word, and a word that is too short is one run.
+    The first place that was not begun at, and how many runs there are.
+    """
+    many, shortest = int64(0), place
+    most = most - (high - low + 1)
+    for _ in range(low):
+        if shortest < size:
+            shortest += text_width(ld_uint8(base, shortest))
+        else:
+            return size, many
+    while many <= most:
+        end = shortest
+        for item in range(high - low + 1):
+            st_int64(made, many, place << 32 | end - place)
+            many += 1
+            if end >= size or item == high - low:
+                break
+            end += text_width(ld_uint8(base, end))
+        if shortest >= size:
+            return size, many
+        place += text_width(ld_uint8(base, place))
+        shortest += text_width(ld_uint8(base, shortest))
+    return place, many
+
+
+def text_word_runs(
+    base: int, size: int, place: int, low: int, high: int, made: int, most: int
+) -> tuple[int, int]:
+    """As text_runs, but no run goes on behind the space that ends a padded word.
+
+    A word that is too short is one run.
     """
     many = int64(0)
     most = most - (high - low + 1)
     while place < size and many <= most:
         lead = ld_uint8(base, place)
         first = place + text_width(lead)
-        whole = 0
-        if words and lead == 32 and first < size:
-            whole = int64(ld_uint8(base, first) != 32)
+        whole = lead == 32 and first < size and ld_uint8(base, first) != 32
         end, n = place, 0
         while n < high and end < size:
-            closing = words and ld_uint8(base, end) == 32 and (n > 0 or whole == 0)
+            closing = ld_uint8(base, end) == 32 and (n > 0 or not whole)
             end += text_width(ld_uint8(base, end))
             n += 1
             if n >= low or (closing and whole):

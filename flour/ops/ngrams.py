@@ -72,7 +72,7 @@ class WordNgrams(Op):
 
     def emit(self, e: Emitter, x: TokensValue) -> VectorValue:
         width, cuts = len(self.vocabulary), self.high - self.low + 1
-        counts = _Counts(e, x.most.times(cuts), f"{x.number} * {e.size(cuts)}", width)
+        counts = _Counts(e, x.most.times(cuts), width)
         known = looked_up(e, self.vocabulary)
         if self.high == 1:
             counts.line(f"text_count({x.base}, {x.slices}, {x.number}, {known}, ")
@@ -119,7 +119,7 @@ class CharNgrams(Op):
         width, cuts = len(self.vocabulary), self.high - self.low + 1
         letters = _letters(e, document(e, x), within_words=self.within_words)
         most = _characters(letters).times(cuts)
-        counts = _Counts(e, most, f"{letters.size} * {e.size(cuts)}", width)
+        counts = _Counts(e, most, width)
         known = looked_up(e, self.vocabulary)
         for found, many in _runs(e, letters, self.low, self.high, words=self.within_words):
             counts.line(f"text_count({letters.where}, {found}, {many}, {known}, ")
@@ -217,7 +217,7 @@ class Hashing(Op):
         return (self.dtype, self.binary)
 
     def emit(self, e: Emitter, x: TokensValue) -> VectorValue:
-        counts = _Counts(e, x.most, x.number, self.width)
+        counts = _Counts(e, x.most, self.width)
         width, signed = e.size(self.width), e.size(self.signed)
         counts.line(f"text_hashed({x.base}, {x.slices}, {x.number}, {width}, {signed}, ")
         with e.block(f"if {counts.found} < 0:"):
@@ -360,7 +360,8 @@ def _runs_call(
     e: Emitter, letters: TextValue, place: str, sizes: tuple[int, int], *, words: bool
 ) -> str:
     low, high = map(e.size, sizes)
-    return f"text_runs({letters.where}, {letters.size}, {place}, {low}, {high}, {int(words)}"
+    word = "text_word_runs" if words else "text_runs"
+    return f"{word}({letters.where}, {letters.size}, {place}, {low}, {high}"
 
 
 def _chunk(e: Emitter, least: int) -> tuple[str, str]:
@@ -372,34 +373,32 @@ def _chunk(e: Emitter, least: int) -> tuple[str, str]:
 class _Counts:
     """A row's columns and their counts on the way."""
 
-    def __init__(self, e: Emitter, most: Room, actual: str, width: int) -> None:
-        """For at most so many n-grams (in this row: `actual`) of a vocabulary."""
+    def __init__(self, e: Emitter, most: Room, width: int) -> None:
+        """For at most so many n-grams of a vocabulary."""
         from flour.emission import Room
 
         self._e, self._width = e, width
         self._most = Room(most.each, most.fixed, min(most.most, width))
-        whole = self._most.times(32)
-        self._seen = e.room(Room(whole.each, whole.fixed + 64, whole.most + 64))
-        self._touched = e.room(self._most.times(8))
-        self._mask = e.let(f"text_clear({self._seen}, min({actual}, {e.size(width)}))", "int64")
+        one_more = self._most.times(8)
+        self._counts = e.room(one_more._replace(fixed=one_more.fixed + 8, most=one_more.most + 8))
+        self._places = e.room(Room(0, 4 * width))
         self.found = e.var("0", "k")
 
     def line(self, call: str) -> None:
         """Count with this call, whose last arguments are the counts'."""
-        rest = f"{self._seen}, {self._mask.expr}, {self._touched}, {self.found})"
+        rest = f"{self._counts}, {self._places}, {self.found})"
         self._e.line(f"{self.found} = {call}{rest}")
 
     def vector(self, dtype: str, *, less: int = 0, binary: bool = False) -> VectorValue:
         """The counts, each less something, or ones."""
         e = self._e
-        e.line(f"text_settle({self._seen}, {self._touched}, {self.found})")
         if e.ordered:
             spare = e.room(self._most.times(8))
-            e.line(f"text_sort({self._touched}, {self.found}, {spare})")
+            e.line(f"text_sort({self._counts}, {self.found}, {spare})")
 
         def each(push: Push) -> None:
             with e.loop(self.found) as k:
-                entry = e.let(f"ld_int64({self._touched}, {k})", "int64").expr
+                entry = e.let(f"ld_int64({self._counts}, {k})", "int64").expr
                 number = "1" if binary else f"(({entry} & 4294967295) - {less})"
                 column = e.let(f"{entry} >> 32", "int64").expr
                 push(column, e.let(e.cast(number, "int64", dtype), dtype).expr)

@@ -154,7 +154,7 @@ class Tokenize(Op):
         tables = (*found.characters, found.moves, found.after)
         index, blocks, moves, after = map(e.address, tables)
         call = f"text_tokens({source.where}, {source.size}, {made}, {index}, {blocks}, {moves}, "
-        count = e.let(f"{call}{after}, {e.size(found.kinds)})", "int64").expr
+        count = e.let(f"{call}{after}, {e.size(found.kinds)}, {e.size(found.run)})", "int64").expr
         if found.trims:
             _trim(e, found, source.where, made, count)
         return TokensValue(source.where, made, count, most, most.times(2))

@@ -66,7 +66,7 @@ def tokens(pattern: str, text: str) -> list[str] | None:
     made = np.zeros(len(source), np.int64)
     tables = at(*found.characters, found.moves, found.after)
     size = len(source) - 8
-    count = WORDS["text_tokens"](*at(source), size, *at(made), *tables, found.kinds)
+    count = WORDS["text_tokens"](*at(source), size, *at(made), *tables, found.kinds, found.run)
     if found.trims:
         WORDS["text_trim"](*at(source, made), count, found.before, found.inside, found.behind)
     return [
