@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
@@ -19,6 +20,16 @@ def shared() -> Executor:
         if not _shared:
             _shared.append(ThreadPoolExecutor(1, thread_name_prefix="pretzel-compile"))
         return _shared[0]
+
+
+def _after_fork() -> None:
+    """A child process has not got the thread, and makes another one when it needs it."""
+    _shared.clear()
+    if _lock.locked():  # by a thread that is not here; at a fork nobody else is
+        _lock.release()
+
+
+os.register_at_fork(after_in_child=_after_fork)
 
 
 class Pending(Generic[T]):

@@ -25,15 +25,12 @@ from flour.ops.structure import TakeText
 from flour.types import FLOATS, Category, Scalar, Type, Vector
 from oven import cache, door_code
 from oven.interpreter import addresses
-from oven.native_run import NativeRun
+from oven.native_run import RELEASE_BYTES, NativeRun
 from oven.ports import Port
 from oven.stages import Stage
 
 Answers = tuple[Any, ...]
 Call = Callable[[object], Answers]
-#: A call that reads this many bytes or more lets other threads run meanwhile: some 20 us. Taking
-#: the interpreter's lock back can take thousands, so short calls keep it.
-RELEASE_BYTES = 1 << 20
 
 
 class Output(NamedTuple):

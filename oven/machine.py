@@ -174,12 +174,7 @@ def _know(name: str, library: ctypes.CDLL) -> bool:
 
 
 #: numba's calling convention: status = f(&result, &error, params, io, n, scratch).
-STAGE = ctypes.CFUNCTYPE(
-    ctypes.c_int32,
-    ctypes.c_void_p,
-    ctypes.c_void_p,
-    ctypes.c_int64,
-    ctypes.c_int64,
-    ctypes.c_int64,
-    ctypes.c_int64,
-)
+_SIGNATURE = (ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, *(ctypes.c_int64,) * 4)
+#: Calls that let other threads run meanwhile, and calls that do not.
+STAGE = ctypes.CFUNCTYPE(*_SIGNATURE)
+BRIEF = ctypes.PYFUNCTYPE(*_SIGNATURE)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -38,6 +38,11 @@ KEPT_ROOM = 64 << 20
 _STORED_BYTES = 1024
 #: Documents longer than this are left to Python.
 LONGEST = 64 << 20
+#: A call that touches this many bytes or more lets other threads run meanwhile: some 20 us. Taking
+#: the interpreter's lock back can take thousands, so short calls keep it.
+RELEASE_BYTES = 1 << 20
+#: A byte of text, or a stored number of a sparse row, takes about as long as touching so many.
+_TEXT_BYTES = 256
 
 
 class RowsRefused(Exception):
@@ -129,7 +134,7 @@ class NativeRun:
             table += [len(columns), *(number for wire in columns for number in wire)]
         self._table = np.array(table, np.int64)
         address = cache.address(driver.SOURCE, driver.NAME)
-        self._call = machine.STAGE(address)
+        self._call, self._brief = machine.STAGE(address), machine.BRIEF(address)
         self.entry = (address, self._table.ctypes.data)
 
     def _parameters(self, slots: Sequence[Slot]) -> int:
@@ -183,7 +188,8 @@ class NativeRun:
         io = [word for column in (*kept, *made) for word in words(column)]
         longest = int(lengths.max(initial=0))
         table = np.array([*io, _aligned(room.ctypes.data), longest], np.int64)
-        self._invoke(table.ctypes.data, rows, memory)
+        brief = rows * (self.row_work + longest * _TEXT_BYTES) < RELEASE_BYTES
+        self._invoke(self._brief if brief else self._call, table.ctypes.data, rows, memory)
         done = [settled(column) if isinstance(column, Sparse) else column for column in made]
         return dict(zip(self.outputs, done, strict=True))
 
@@ -214,7 +220,7 @@ class NativeRun:
         most = int(np.minimum(each * room.each + room.fixed, room.most).sum())
         return unfilled(item.type, rows, most)
 
-    def _invoke(self, io: int, rows: int, given: Any = None) -> None:
+    def _invoke(self, call: Callable[..., int], io: int, rows: int, given: Any = None) -> None:
         # Holding the memory keeps it from a finalizer that runs a bigger plan in between.
         if given is None:
             memory, start = _scratch_memory(self.scratch_bytes)
@@ -223,7 +229,7 @@ class NativeRun:
             start = _aligned(memory.ctypes.data + 16)
             assert len(memory) >= self.memory_bytes, "whoever gives memory gives enough"
         assert memory.size
-        self._call(start - 16, start - 8, self.entry[1], io, rows, start)
+        call(start - 16, start - 8, self.entry[1], io, rows, start)
         if ctypes.c_int64.from_address(start - 16).value:
             raise RowsRefused("the native code refuses these rows")
 

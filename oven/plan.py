@@ -163,6 +163,12 @@ class Plan:
         runs = [step for step in self.steps if isinstance(step, NativeRun)]
         return sum(run.row_work for run in runs) if len(runs) == len(self.steps) else None
 
+    def settled(self, data: object) -> bool:
+        """Whether the native code for the data's own types is there: nobody waits for it."""
+        kinds = native_types(self.inputs, data)
+        plan = self if kinds == self.inputs else self._variants.get(tuple(kinds.values()))
+        return plan is not None and plan.ready
+
     def suited(self, data: object) -> Plan:
         """The plan for the data's own types: this one or a variant."""
         return self._suited(data) or self

@@ -11,6 +11,7 @@ from __future__ import annotations
 import threading
 import weakref
 from collections import deque
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -36,8 +37,11 @@ class CatalogStats:
 class Catalog:
     """Keeps account of versions from registration until their last request is over."""
 
-    def __init__(self, store: Store, prefix: str = "") -> None:
+    def __init__(
+        self, store: Store, prefix: str = "", gone: Callable[[str], object] | None = None
+    ) -> None:
         self.store, self._prefix = store, prefix
+        self._gone = gone  # who else wants to know that an owner is there no more
         self._lock = threading.Lock()
         self._stages: dict[str, int] = {}
         self._known: dict[int, tuple[str, tuple[str, ...]]] = {}
@@ -88,6 +92,8 @@ class Catalog:
         if self._holding.get(owner) == number:  # and not a newer one of the same name
             del self._holding[owner]
             self._release(owner)
+            if self._gone is not None:
+                self._gone(owner)
         for stage in stages:
             self._stages[stage] -= 1
             if not self._stages[stage]:

@@ -6,6 +6,7 @@ plan is measured: one call in sixteen by the shortest way, and every chunk of an
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from math import inf
@@ -25,6 +26,8 @@ class Call:
 
     outputs: tuple[str, ...] | None = None
     timeout: float | None = None
+    #: When that is over, by `time.monotonic`; it runs from the call, not from the queue.
+    deadline: float | None = None
     priority: int = 0
     engine: Engine | None = None
     blocking: bool = True
@@ -43,7 +46,9 @@ class Call:
         """The wishes of a caller, checked."""
         if timeout is not None and not timeout >= 0:  # not NaN either
             raise BadCall("a timeout is a number of seconds", found=repr(timeout))
-        return cls(_outputs(served, outputs), timeout, priority or 0, _engine(engine), blocking)
+        deadline = None if timeout is None else time.monotonic() + timeout
+        wanted, where = _outputs(served, outputs), _engine(engine)
+        return cls(wanted, timeout, deadline, priority or 0, where, blocking)
 
 
 def _engine(name: str | None) -> Engine | None:

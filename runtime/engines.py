@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import threading
+import time
+import weakref
 from collections.abc import Callable, Mapping
 from functools import cache, partial
 from typing import Any
@@ -15,6 +18,7 @@ from runtime.inputs import first_row
 from runtime.served import Served
 from scheduler import (
     CostModel,
+    DeadlineExceeded,
     Decision,
     Estimate,
     InlineEngine,
@@ -68,10 +72,40 @@ def _steps(count: int) -> Stages:
     return Stages.chain(*(partial(_step, number) for number in range(count)))
 
 
+def in_time(plan: Plan, chunk_rows: int, deadline: float, block: object) -> Answers:
+    """Every output, computed here in chunks for as long as there is time."""
+    work = plan.begin(block)
+    for part in _parts(work, chunk_rows):
+        chunk = work.chunk(part.start, part.stop)
+        for number in range(work.steps):
+            if time.monotonic() >= deadline:
+                raise DeadlineExceeded(
+                    "the deadline passed before the call was done",
+                    found=f"{part.start} of {work.rows} rows were done",
+                    hint="allow more time, or send fewer rows at once",
+                )
+            work.step(number, chunk)
+    return work.finish()
+
+
+def _parts(work: Execution, chunk_rows: int) -> list[slice]:
+    return split(work.rows, chunk_rows) if work.rows else [slice(0, 0)]
+
+
 def shaped(answers: Mapping[str, Any], call: Call, *, single: bool) -> Answers:
     """The answers as the caller wants them: all or some outputs, of a block or of one row."""
     made = first_row(answers) if single else dict(answers)
     return made if call.outputs is None else {name: made[name] for name in call.outputs}
+
+
+def _wishes(served: Served, decision: Decision, call: Call) -> dict[str, Any]:
+    """What the scheduler should know about a call."""
+    return {
+        "key": served.owner,
+        "priority": call.priority,
+        "deadline": call.deadline,
+        "cost": decision.seconds,
+    }
 
 
 class _Once:
@@ -108,8 +142,10 @@ class Engines:
         self._inline = InlineEngine(limit=inline_limit, sample=1 << 62)
         self._inside: set[object] = set()  # inline calls on their way; of no order
         self._pool: Pool | None = None
+        self._reserved: dict[str, int] = {}
         self._lock = threading.Lock()
         self._closed = False
+        _all.add(self)
 
     @property
     def pool(self) -> Pool:
@@ -119,10 +155,19 @@ class Engines:
             with self._lock:
                 if self._closed:
                     raise RuntimeClosed("this runtime was closed")
-                if self._pool is None:
-                    self._pool = Pool(self.executors, rules=self._rules, costs=self._batch_costs)
                 pool = self._pool
+                if pool is None:
+                    pool = Pool(self.executors, rules=self._rules, costs=self._batch_costs)
+                    for owner, executors in self._reserved.items():
+                        pool.reserve(owner, executors)
+                    self._pool = pool
         return pool
+
+    def after_fork(self) -> None:
+        """A child process has none of our threads; it gets its own when it needs some."""
+        self._lock = threading.Lock()
+        self._pool = None
+        self._inside.clear()
 
     def choose(self, served: Served, call: Call, rows: int, *, note: bool = True) -> Decision:
         """The engine for a call, and why."""
@@ -159,11 +204,11 @@ class Engines:
             return Estimate(seconds, seconds / max(rows, 1), 0)
         return min(found, default=None)
 
-    def forget(self, served: Served) -> None:
-        """A version was unregistered."""
-        self._batch_costs.forget(served.owner)
+    def forget(self, owner: str) -> None:
+        """A version is gone, and so is the last call of it."""
+        self._batch_costs.forget(owner)
         for size in range(_SIZES):
-            self.costs.forget((served.owner, size))
+            self.costs.forget((owner, size))
 
     # --- inline ------------------------------------------------------------------------------
 
@@ -197,13 +242,33 @@ class Engines:
         """
         try:
             self._admit(served)
-            job = self._job(served, plan, block, decision, call, single=single)
+            if plan.ready:
+                job = self._job(served, plan, block, decision, call, single=single)
+            else:  # it answers from the definitions until it is
+                job = self._whole_job(served, plan.run, block, decision, call, single=single)
             ticket = self.pool.submit(job)
         except BaseException:
             done()
             raise
         served.batch.tick()
         ticket.add_done_callback(_Once(done))
+        return ticket
+
+    def submit_whole(
+        self,
+        served: Served,
+        run: Run,
+        block: object,
+        decision: Decision,
+        call: Call,
+        *,
+        single: bool,
+    ) -> Ticket:
+        """A ticket for what `run` makes of the data, all at once, by an executor."""
+        self._admit(served)
+        job = self._whole_job(served, run, block, decision, call, single=single)
+        ticket = self.pool.submit(job)
+        served.batch.tick()
         return ticket
 
     def _admit(self, served: Served) -> None:
@@ -229,39 +294,46 @@ class Engines:
         *,
         single: bool,
     ) -> Job:
-        deadline = None if call.timeout is None else self.pool.now() + call.timeout
-        common: dict[str, Any] = {
-            "key": served.owner,
-            "priority": call.priority,
-            "deadline": deadline,
-            "cost": decision.inline_seconds,
-        }
-        if not plan.ready:  # it answers from the definitions until it is
-
-            def whole(answers: list[Any]) -> Answers:
-                return shaped(answers[0], call, single=single)
-
-            return Job.of(WHOLE, [(plan.run, block)], rows=1, join=whole, **common)
         work = plan.begin(block)
-        parts = split(work.rows, decision.chunk_rows) if work.rows else [slice(0, 0)]
+        parts = _parts(work, decision.chunk_rows)
         chunks = [(work, work.chunk(part.start, part.stop)) for part in parts]
 
         def join(_: list[Any]) -> Answers:
             return shaped(work.finish(), call, single=single)
 
         room = work.memory_bytes
-        return Job.of(
-            _steps(work.steps), chunks, rows=max(work.rows, 1), room=room, join=join, **common
-        )
+        rows, known = max(work.rows, 1), _wishes(served, decision, call)
+        return Job.of(_steps(work.steps), chunks, rows=rows, room=room, join=join, **known)
+
+    def _whole_job(
+        self,
+        served: Served,
+        run: Run,
+        block: object,
+        decision: Decision,
+        call: Call,
+        *,
+        single: bool,
+    ) -> Job:
+        def join(answers: list[Any]) -> Answers:
+            return shaped(answers[0], call, single=single)
+
+        known = _wishes(served, decision, call)
+        # It waits for a file or a compiler, or does without: other calls will take another time.
+        return Job.of(WHOLE, [(run, block)], rows=1, join=join, typical=False, **known)
 
     # --- reservations ------------------------------------------------------------------------
 
     def reserve(self, served: Served) -> None:
         """Give a version executors of its own."""
         self.pool.reserve(served.owner, served.reserved)
+        with self._lock:
+            self._reserved[served.owner] = served.reserved
 
     def release(self, served: Served) -> None:
         """Take a version's executors back, once what they have accepted is done."""
+        with self._lock:
+            self._reserved.pop(served.owner, None)
         if self._pool is not None:
             self._pool.release(served.owner)
 
@@ -276,3 +348,14 @@ class Engines:
         with self._lock:
             self._closed = True
         return self._pool is None or self._pool.shutdown(drain=drain, timeout=timeout)
+
+
+_all: weakref.WeakSet[Engines] = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    for engines in tuple(_all):
+        engines.after_fork()
+
+
+os.register_at_fork(after_in_child=_after_fork)

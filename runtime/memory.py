@@ -9,16 +9,18 @@ that executors work on are not dropped, and a call on its way keeps what it has 
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 import weakref
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from pathlib import Path
 from shutil import rmtree
 from tempfile import mkdtemp
+from typing import NamedTuple
 
 import oven
 from flour.errors import FlourError
@@ -35,6 +37,7 @@ PLAN_BYTES = 4 << 10
 NODE_BYTES = 1536
 #: Loading takes about this long at least, or as long as that where it was not measured yet.
 LEAST_SECONDS = 1e-3
+_SLACK = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +56,14 @@ class MemoryStats:
     """How long requests waited for their plan to come back, in seconds."""
     unwritable: int
     """Plans that could not be dropped, as they could not be written to a file."""
+
+
+class _Spill(NamedTuple):
+    """The directory for plans without a file, and the process that made it."""
+
+    process: int = 0
+    sweep_up: Callable[[], object] = bool  # does nothing, there is none yet
+    path: Path = Path()
 
 
 class _Resident:
@@ -74,8 +85,8 @@ class Residency:
     """Which plans are in memory."""
 
     def __init__(self, budget: int | None, catalog: Catalog, spill: Path | None = None) -> None:
-        self.budget, self._catalog, self._spill = budget, catalog, spill
-        self._sweep_up: Callable[[], object] | None = None
+        self.budget, self._catalog = budget, catalog
+        self._spill, self._spill_in = _Spill(), spill
         #: Who else keeps something of a plan that is dropped.
         self.on_drop: Callable[[Served], None] = lambda _: None
         self._lock = threading.Lock()
@@ -205,27 +216,30 @@ class Residency:
         """Whether the plan can be had again; it is written to a file if there is none."""
         if served.path is not None or served.plan is None:
             return True
-        from oven.saved import save
-
         try:
             self._spilled += 1
             path = self._directory() / f"{self._spilled}.pretzel"
-            save(served.plan, path, durable=False)
+            served.plan.save(path, durable=False)
         except (OSError, FlourError):
             self._unwritable += 1
             return False
         served.path = path
         # Requests that were accepted may still bring the plan back; nobody can after them.
-        weakref.finalize(served, _unlink, path).atexit = False
+        weakref.finalize(served, _unlink, path, os.getpid()).atexit = False
         return True
 
     def _directory(self) -> Path:
-        if self._spill is None:
-            self._spill = Path(mkdtemp(prefix="pretzel-"))
+        """Where this process writes plans of this runtime: nobody else's have the same names."""
+        if self._spill.process != os.getpid():
+            if self._spill_in is not None:
+                self._spill_in.mkdir(parents=True, exist_ok=True)
+            made = Path(mkdtemp(prefix="pretzel-", dir=self._spill_in))
             # Also where nobody closes the runtime.
-            self._sweep_up = weakref.finalize(self, rmtree, self._spill, ignore_errors=True)
-        self._spill.mkdir(parents=True, exist_ok=True)
-        return self._spill
+            self._spill = _Spill(
+                os.getpid(), weakref.finalize(self, _remove, made, os.getpid()), made
+            )
+        self._spill.path.mkdir(parents=True, exist_ok=True)
+        return self._spill.path
 
     def _remove(self, one: _Resident) -> None:
         assert one.served is not None, "it is removed once"
@@ -244,6 +258,9 @@ class Residency:
             one = self._residents.get(served)
             if one is not None:
                 self._remove(one)
+            if len(self._heap) > 2 * len(self._residents) + _SLACK:  # most of it has gone
+                self._heap = [entry for entry in self._heap if entry[2].served is not None]
+                heapify(self._heap)
 
     def close(self) -> None:
         """Forget everything; remove the files that were written here."""
@@ -252,8 +269,7 @@ class Residency:
             self._heap.clear()
             self._holders.clear()
             self._used = 0
-        if self._sweep_up is not None:
-            self._sweep_up()
+        self._spill.sweep_up()
 
     def stats(self, registered: int) -> MemoryStats:
         """What the budget made of the plans."""
@@ -272,6 +288,12 @@ class Residency:
             )
 
 
-def _unlink(path: Path) -> None:
-    with suppress(OSError):
-        path.unlink()
+def _unlink(path: Path, process: int) -> None:
+    if process == os.getpid():  # what a process wrote is not its child's to remove
+        with suppress(OSError):
+            path.unlink()
+
+
+def _remove(path: Path, process: int) -> None:
+    if process == os.getpid():
+        rmtree(path, ignore_errors=True)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -20,13 +21,13 @@ import numpy as np
 import oven
 from flour.flow import Flow
 from objectstore import MemoryStore, Store
-from oven import Plan
+from oven import Plan, cache
 from oven.door import Call as Door
 from runtime import batches
 from runtime.catalog import Catalog
 from runtime.choice import DIRECT_SECONDS, Call
 from runtime.endpoint import Endpoint, Endpoints
-from runtime.engines import Answers, Engines, shaped
+from runtime.engines import Answers, Engines, in_time, shaped
 from runtime.errors import BadRegistration, RuntimeClosed
 from runtime.inputs import as_block, refuse_extra, row_count
 from runtime.materialise import Materialiser
@@ -49,6 +50,15 @@ def _is_short(data: Any, few: int) -> bool:
         dimensions = data.ndim
         return dimensions == 1 or (dimensions == 2 and len(data) <= few)
     return (kind is list or kind is tuple) and bool(data) and type(data[0]) in _NUMBERS
+
+
+NOT_HERE = "its code or its parameters are not here yet, and the caller must not be held up"
+
+
+def _is_here(served: Served, block: Any) -> bool:
+    """Whether a call need wait for no file and no compiler."""
+    plan = served.plan
+    return plan is not None and plan.settled(block)
 
 
 class Runtime:
@@ -77,12 +87,12 @@ class Runtime:
         """
         self._own_store = store is None
         self.store = MemoryStore() if store is None else store
-        self._catalog = Catalog(self.store, owner)
         self._endpoints = Endpoints()
         self._routes = self._endpoints.routes
         self._engines = Engines(
             executors, rules=rules, settings=settings, inline_limit=inline_limit
         )
+        self._catalog = Catalog(self.store, owner, gone=self._engines.forget)
         self._memory = Residency(memory_budget, self._catalog, Path(spill) if spill else None)
         self._materialiser = Materialiser(result_bytes)
         self._memory.on_drop = self._materialiser.part
@@ -111,8 +121,11 @@ class Runtime:
         self._catalog.sweep()
         number = self._endpoints.next_version(name) if version is None else str(version)
         self._endpoints.check(name, number)
-        start = time.perf_counter()
+        start, compiled = time.perf_counter(), cache.counters.compile_seconds
         plan, path = self._plan(source, exact=exact, background=background)
+        # What bringing it back would take: its code stays, so compiling is no part of that.
+        compiled = cache.counters.compile_seconds - compiled
+        seconds = 0.0 if path is None else time.perf_counter() - start - compiled
         served = Served(name, number, plan, reserved=int(reserve))
         served.path = path
         self._endpoints.claim(served)
@@ -122,7 +135,7 @@ class Runtime:
             self._endpoints.disclaim(served)
             raise
         self._endpoints.add(served, activate=activate)
-        self._memory.admit(served, plan, time.perf_counter() - start)
+        self._memory.admit(served, plan, seconds)
         return number
 
     def _plan(self, source: object, *, exact: bool, background: bool) -> tuple[Plan, Path | None]:
@@ -143,9 +156,9 @@ class Runtime:
 
     def _admit(self, served: Served, plan: Plan) -> None:
         self._catalog.admit(served, plan)
+        served.open()  # where native code cannot be made, this says so
         if served.reserved:
             self._engines.reserve(served)
-        served.open()
         self._materialiser.join(served, plan)
 
     def unregister(self, name: str, version: str | int | None = None) -> None:
@@ -164,7 +177,6 @@ class Runtime:
                 self._engines.release(served)
             self._materialiser.leave(served)
             self._memory.forget(served)
-            self._engines.forget(served)
 
     def switch(self, name: str, version: str | int) -> None:
         """Let another version answer the endpoint's requests, from the next one on."""
@@ -235,7 +247,9 @@ class Runtime:
             return self._submit(served, block, decision, call, single=single)
         made: Future[Answers] = Future()
         try:
-            made.set_result(self._inline(served, block, call, single=single))
+            made.set_result(
+                self._inline(served, block, call, single=single, few=decision.chunk_rows)
+            )
         except Exception as error:  # noqa: BLE001 (it is the future's)
             made.set_exception(error)
         return made
@@ -258,11 +272,9 @@ class Runtime:
 
         served = self._find(name)
         call = Call.of(served, outputs, timeout, priority, engine, blocking=False)
-        if served.plan is None:
-            await asyncio.to_thread(self._memory.take, served)
         block, single, decision = self._decided(served, data, call)
         if decision.engine is Engine.INLINE:
-            return self._inline(served, block, call, single=single)
+            return self._inline(served, block, call, single=single, few=decision.chunk_rows)
         return await asyncio.wrap_future(self._submit(served, block, decision, call, single=single))
 
     def predict_batch(
@@ -305,30 +317,44 @@ class Runtime:
                 return self._inline(served, block, call, single=True)
         block, single, decision = self._decided(served, data, call)
         if decision.engine is Engine.INLINE:
-            return self._inline(served, block, call, single=single)
+            return self._inline(served, block, call, single=single, few=decision.chunk_rows)
         return self._submit(served, block, decision, call, single=single).result()
 
     def _decided(self, served: Served, data: Any, call: Call) -> tuple[Any, bool, Decision]:
         block, single = as_block(served.inputs, data)
         refuse_extra(served.inputs, block)
         rows = 1 if single else row_count(block)
-        return block, single, self._engines.choose(served, call, rows)
+        decision = self._engines.choose(served, call, rows)
+        if decision.engine is Engine.INLINE and not (call.blocking or _is_here(served, block)):
+            decision = replace(decision, engine=Engine.BATCH, reason=NOT_HERE)
+            served.decision = decision
+        return block, single, decision
 
     def _submit(
         self, served: Served, block: Any, decision: Decision, call: Call, *, single: bool
     ) -> Future[Answers]:
+        if not (call.blocking or _is_here(served, block)):
+            run = partial(self._late, served)
+            return self._engines.submit_whole(served, run, block, decision, call, single=single)
         plan = self._memory.take(served, pin=True)
         return self._engines.submit(
             served, plan, block, decision, call, single=single, done=served.unpin
         )
 
-    def _inline(self, served: Served, block: Any, call: Call, *, single: bool) -> Answers:
+    def _late(self, served: Served, block: Any) -> Answers:
+        """Bring back what a call needs and nobody could wait for, and answer it."""
+        return self._memory.take(served).run(block)
+
+    def _inline(
+        self, served: Served, block: Any, call: Call, *, single: bool, few: int = 1
+    ) -> Answers:
         plan, shared = self._memory.take(served), served.shared
         run = plan.run if shared is None else partial(shared.run, plan)
         rows = 1 if single else max(row_count(block), 1)
-        deadline = None if call.timeout is None else time.monotonic() + call.timeout
+        if call.deadline is not None and rows > few and plan.ready:
+            run = partial(in_time, plan, few, call.deadline)
         start = time.perf_counter()
-        answers = self._engines.inline(run, block, rows, deadline)
+        answers = self._engines.inline(run, block, rows, call.deadline)
         if not served.tick() & (INLINE_SAMPLE - 1):
             self._look(served, time.perf_counter() - start, rows)
         return shaped(answers, call, single=single)

@@ -90,8 +90,7 @@ class Served:
             return
         if self.door is None:
             self.door, self.row_work = plan.door(), plan.row_work
-            # A reserved version's blocks go to its executors; its rows share nothing with anyone.
-            if self.row_work is not None and self.vector and not self.reserved:
+            if self.row_work is not None and self.vector:
                 self.few = FEW_BYTES // max(self.row_work, 1)
         self.call = self.door
 

@@ -181,7 +181,7 @@ class Crew:
         if strand.pool is not None:
             strand.pool.give_back(strand.buffer, job.room)
             strand.buffer = strand.pool = None
-        if self._costs is not None and not strand.left:
+        if self._costs is not None and job.typical and not strand.left:
             self._costs.observe(job.key, job.rows_of(strand.index), strand.spent)
 
     def _settle(self, work: Work) -> None:

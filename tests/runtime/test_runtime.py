@@ -33,6 +33,7 @@ from tests.runtime.plans import WIDTH, documents, offset_of, shift, shift_flow, 
 
 ROW = np.arange(float(WIDTH))
 BLOCK = np.arange(40.0 * WIDTH).reshape(40, WIDTH)
+MANY = np.zeros((50_000, WIDTH))
 
 
 @pytest.fixture
@@ -311,7 +312,9 @@ def test_a_reserved_version_has_executors_of_its_own(hold: Hold) -> None:
         blocked = runtime.submit("busy", BLOCK, engine="batch")
         hold.wait()
         assert offset_of(runtime.predict("mine", ROW), ROW) == 2.0
-        assert offset_of(runtime.predict("mine", BLOCK), BLOCK) == 2.0
+        assert offset_of(runtime.submit("mine", BLOCK, engine="batch").result(30), BLOCK) == 2.0
+        runtime._engines.observe(runtime._find("mine"), len(MANY), 1.0)
+        assert offset_of(runtime.predict("mine", MANY), MANY) == 2.0
         stats = runtime.stats()
         assert stats.batch is not None
         lanes = {lane.key: lane.executors for lane in stats.batch.lanes}

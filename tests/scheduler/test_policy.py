@@ -71,7 +71,18 @@ class TestChoice:
         assert late.late
 
     def test_a_reservation_is_used(self) -> None:
-        assert choose(Ask(1, takes(1e-6, 1), reserved=True), IDLE).engine is Engine.BATCH
+        for ask in (
+            Ask(100, takes(1e-6, 100), reserved=True),
+            Ask(1, takes(1e-6, 1), reserved=True, blocking=False),
+            Ask(1, None, reserved=True),
+        ):
+            assert choose(ask, IDLE).engine is Engine.BATCH
+
+    def test_what_is_over_at_once_needs_no_reservation(self) -> None:
+        for load in (IDLE, BUSY):
+            decision = choose(Ask(10, takes(1e-6, 10), reserved=True), load)
+            assert decision.engine is Engine.INLINE
+            assert decision.reason == "over in 10 us, sooner than its own executors would have it"
 
     @pytest.mark.parametrize(
         ("rows", "blocking", "engine"),

@@ -1,0 +1,207 @@
+"""Calls that must not wait, calls that must not take long, and what their callers are told."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import oven
+from flour import Flow
+from oven.execution import Execution
+from runtime import Runtime
+from runtime.engines import in_time
+from scheduler import DeadlineExceeded, Settings
+from tests.runtime.plans import offset_of, shift, shift_flow
+
+ROW = np.arange(4.0)
+BLOCK = np.arange(160.0).reshape(40, 4)
+
+
+@pytest.fixture
+def runtime() -> Iterator[Runtime]:
+    with Runtime(executors=2) as made:
+        yield made
+
+
+class Ovens:
+    """Notes which threads bake."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.threads: list[str] = []
+        whole = oven.bake
+
+        def bake(flow: Flow, **wishes: Any) -> oven.Plan:
+            self.threads.append(threading.current_thread().name)
+            return whole(flow, **wishes)
+
+        # The module, whose name `oven.bake` the function has taken.
+        monkeypatch.setattr(sys.modules["oven.bake"], "bake", bake)
+
+
+@pytest.mark.parametrize("data", [BLOCK, ROW], ids=["block", "row"])
+def test_who_does_not_wait_does_not_bake(
+    runtime: Runtime, monkeypatch: pytest.MonkeyPatch, data: Any
+) -> None:
+    """float32 has a plan of its own, which is baked when it is first met."""
+    runtime.register("a", shift(1.0))
+    runtime.register("b", shift(2.0))
+    for name in ("a", "b"):  # few rows have been measured and would stay on the caller's thread
+        for _ in range(200):
+            runtime.predict(name, data)
+    ovens, narrow = Ovens(monkeypatch), data.astype(np.float32)
+    made = runtime.submit("a", narrow).result(60)
+    assert offset_of(made, narrow) == 1.0
+    assert made["moved"].dtype == np.float32
+    made = asyncio.run(runtime.apredict("b", narrow))
+    assert offset_of(made, narrow) == 2.0
+    assert len(ovens.threads) == 2
+    assert all(name.startswith("pretzel-") for name in ovens.threads), "an executor's work"
+    before = runtime.stats().batch.submitted  # type: ignore[union-attr]
+    assert offset_of(runtime.submit("a", narrow).result(60), narrow) == 1.0
+    if data.ndim == 1:
+        after = runtime.stats().batch.submitted  # type: ignore[union-attr]
+        assert after == before, "there is nothing to wait for any more"
+
+
+def test_who_does_not_wait_does_not_load(monkeypatch: pytest.MonkeyPatch) -> None:
+    threads: list[str] = []
+    with Runtime(executors=1, memory_budget=1) as runtime:
+        runtime.register("a", shift(1.0))
+        runtime.register("b", shift(2.0))  # for which the first one had to go
+        whole = runtime._memory._load
+
+        def load(served: Any) -> oven.Plan:
+            threads.append(threading.current_thread().name)
+            return whole(served)
+
+        monkeypatch.setattr(runtime._memory, "_load", load)
+        for name, offset in (("a", 1.0), ("b", 2.0), ("a", 1.0)):
+            assert offset_of(runtime.submit(name, BLOCK).result(30), BLOCK) == offset
+        assert offset_of(asyncio.run(runtime.apredict("b", ROW)), ROW) == 2.0
+        assert len(threads) == 4
+        assert all(name.startswith("pretzel-") for name in threads)
+        assert "not here yet" in str(runtime.stats().versions[1].reason)
+
+
+def test_a_call_here_ends_with_its_deadline(
+    runtime: Runtime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What has begun is given up between two chunks."""
+    plan = shift(1.0)
+    runtime.register("a", plan)
+    whole = Execution.step
+    begun: list[int] = []
+    pause = 0.02
+
+    def step(work: Execution, number: int, chunk: Any, memory: object = None) -> None:
+        begun.append(chunk.start)
+        time.sleep(pause)
+        whole(work, number, chunk, memory)
+
+    data = np.zeros((100_000, 4))
+    runtime.predict("a", data[:1000], engine="inline")
+    monkeypatch.setattr(Execution, "step", step)
+    with pytest.raises(DeadlineExceeded, match="of 40 rows were done"):
+        in_time(plan, 4, time.monotonic() + 0.05, BLOCK)
+    assert 2 <= len(begun) < 10
+    assert offset_of(in_time(plan, 4, time.monotonic() + 60, BLOCK), BLOCK) == 1.0
+    pause = 0.5
+    with pytest.raises(DeadlineExceeded, match="of 100000 rows were done"):
+        runtime.predict("a", data, engine="inline", timeout=0.4)
+
+
+def test_time_runs_from_the_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bringing a plan back is part of it."""
+    with Runtime(executors=1, memory_budget=1) as runtime:
+        runtime.register("a", shift(1.0))
+        runtime.register("b", shift(2.0))
+        whole = runtime._memory._load
+
+        def load(served: Any) -> oven.Plan:
+            time.sleep(0.05)
+            return whole(served)
+
+        monkeypatch.setattr(runtime._memory, "_load", load)
+        for engine in ("inline", "batch"):
+            runtime.predict("b", BLOCK)
+            assert runtime._find("a").plan is None
+            with pytest.raises(DeadlineExceeded):
+                runtime.predict("a", BLOCK, engine=engine, timeout=0.04)
+
+
+def test_what_work_costs_is_not_what_waiting_costs(runtime: Runtime) -> None:
+    """A busy machine stretches the forecast of a call, not what its owner is charged."""
+    runtime.register("a", shift(1.0))
+    served = runtime._find("a")
+    engines = runtime._engines
+    for _ in range(50):
+        runtime.predict("a", BLOCK)
+        engines.observe(served, len(BLOCK), 1e-3)
+    from runtime.choice import Call
+
+    idle = engines.choose(served, Call(), len(BLOCK))
+    engines._inside.update(object() for _ in range(20))
+    busy = engines.choose(served, Call(), len(BLOCK))
+    engines._inside.clear()
+    assert idle.inline_seconds is not None
+    assert busy.inline_seconds is not None
+    assert busy.inline_seconds > 5 * idle.inline_seconds
+    assert busy.seconds == idle.seconds is not None
+    job = engines._job(served, served.plan, BLOCK, busy, Call(), single=False)  # type: ignore[arg-type]
+    assert job.cost == pytest.approx(busy.seconds)
+
+
+def test_a_reserved_version_is_called_here_for_what_is_over_at_once() -> None:
+    """Handing it over would take longer, and its caller's thread is its caller's own."""
+    slow = Settings(dispatch=0.0)
+    for settings, batches in ((Settings(), 0), (slow, 1)):
+        with Runtime(executors=1, settings=settings) as runtime:
+            runtime.register("mine", shift_flow(1.0, 64), reserve=True)
+            data = np.zeros((1000, 64))  # too many for the shortest way
+            runtime._engines.observe(runtime._find("mine"), 1000, 20e-6)
+            assert offset_of(runtime.predict("mine", data), data) == 1.0
+            assert runtime.stats().versions[0].batch_calls == batches
+            assert offset_of(runtime.submit("mine", data).result(30), data) == 1.0
+            assert runtime.stats().versions[0].batch_calls == batches + 1
+
+
+def test_nothing_of_a_version_is_left_when_it_has_gone(runtime: Runtime) -> None:
+    for n in range(20):
+        runtime.register("a", shift(float(n)), "v")
+        calls = [runtime.submit("a", BLOCK, engine="batch") for _ in range(4)]
+        runtime.predict("a", BLOCK, engine="inline")
+        runtime.unregister("a")
+        assert all(offset_of(each.result(30), BLOCK) == n for each in calls)
+        del calls
+    until = time.monotonic() + 30
+    while runtime.stats().catalog.versions:
+        assert time.monotonic() < until
+        gc.collect()
+    assert runtime._engines.costs.snapshot() == {}
+    assert runtime._engines._batch_costs.snapshot() == {}
+
+
+def test_what_cannot_be_registered_reserves_nothing(
+    runtime: Runtime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from runtime.served import Served
+
+    def fail(_: Served) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(Served, "open", fail)
+    with pytest.raises(MemoryError):
+        runtime.register("a", shift(1.0), reserve=True)
+    monkeypatch.undo()
+    assert runtime.endpoints() == ()
+    assert [lane.key for lane in runtime._engines.pool.stats().lanes] == ["shared"]
+    runtime.register("a", shift(1.0), "1", reserve=True)
+    assert offset_of(runtime.predict("a", BLOCK, engine="batch"), BLOCK) == 1.0
