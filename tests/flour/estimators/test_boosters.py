@@ -136,7 +136,9 @@ def test_training_that_stopped_early_answers_with_its_best_round() -> None:
     assert boosted.best_iteration < boosted.get_booster().num_boosted_rounds() - 1
     check(boosted, X, tolerance=NARROW)
     stopped = light(n_estimators=60, learning_rate=1.0)
-    stopped.fit(X, noise, eval_X=X[::-1], eval_y=Y, callbacks=[lgb.early_stopping(3, verbose=False)])
+    stopped.fit(
+        X, noise, eval_X=X[::-1], eval_y=Y, callbacks=[lgb.early_stopping(3, verbose=False)]
+    )
     assert stopped.best_iteration_ < 60
     check(stopped, X)
 
