@@ -57,7 +57,16 @@ def _weighted(fit: Any, x: Flow) -> Flow:
         x = x.damp()
     if fit.use_idf:
         x = x.multiply(fit.idf_)
-    return x / x.norm(fit.norm).one_if_tiny(0.0) if fit.norm else x
+    return _normalised(x, fit.norm)
+
+
+def _normalised(x: Flow, norm: str | None) -> Flow:
+    """Rows of length one; the library adds up and divides in float64 whatever the features are."""
+    if norm is None:
+        return x
+    size = (x.square() if norm == "l2" else x.abs()).cast("float64").sum()
+    length = size.sqrt() if norm == "l2" else size
+    return (x.cast("float64") / length.one_if_tiny(0.0)).cast_like(x)
 
 
 @adapts("sklearn.feature_extraction.text.CountVectorizer")
@@ -85,7 +94,7 @@ def _hashing(fit: Any, x: Flow, to: Importer) -> Flow:
         words = x.runs(low, high, within_words=fit.analyzer == "char_wb")
     dtype = str(np.dtype(fit.dtype).name)
     found = words.hashing(fit.n_features, signed=fit.alternate_sign, binary=fit.binary, dtype=dtype)
-    return found / found.norm(fit.norm).one_if_tiny(0.0) if fit.norm else found
+    return _normalised(found, fit.norm)
 
 
 @adapts("sklearn.feature_extraction.FeatureHasher")
