@@ -44,6 +44,7 @@ class Plan:
         check: Callable[[Sequence[Stage]], None] | None = None,
     ) -> None:
         self.flow, self.optimised, self.exact = flow, optimised, exact
+        self._inputs = flow.inputs()
         self._roots = tuple(optimised.outputs.values())
         self._views: Mapping[Node, View] = find_ports(self._roots)
         self.stages = tuple(cut(self._roots, self._views, exact=exact))
@@ -52,14 +53,14 @@ class Plan:
         self._background, self._check = background, check
         self._bound: Pending[Steps] = Pending(self._steps, background)
         self._variants: dict[tuple[Type, ...], Plan] = {}
-        self._by_dtype: dict[str, Plan | None] = {}
+        self._by_dtype: dict[str | None, Plan | None] = {}
         self._names = tuple(optimised.outputs)
         self._call: Call | None = None
 
     @property
     def inputs(self) -> dict[str, Type]:
         """The named inputs and their types."""
-        return self.flow.inputs()
+        return self._inputs
 
     @property
     def outputs(self) -> dict[str, Type]:
@@ -165,6 +166,9 @@ class Plan:
 
     def settled(self, data: object) -> bool:
         """Whether the native code for the data's own types is there: nobody waits for it."""
+        name = _dtype(data)
+        if name in self._by_dtype:
+            return (self._by_dtype[name] or self).ready
         kinds = native_types(self.inputs, data)
         plan = self if kinds == self.inputs else self._variants.get(tuple(kinds.values()))
         return plan is not None and plan.ready
@@ -175,19 +179,19 @@ class Plan:
 
     def _answer(self, data: object) -> dict[str, Any]:
         """Every output, whatever the data is."""
-        if type(data) is np.ndarray and data.dtype.kind in "biuf":  # its dtype says it all
-            name = data.dtype.str
-            if name not in self._by_dtype:
-                self._by_dtype[name] = self._suited(data)
-            found = self._by_dtype[name]
-        else:
-            found = self._suited(data)
+        found = self._suited(data)
         return self._run(data) if found is None else found.run(data)
 
     def _suited(self, data: object) -> Plan | None:
         """The variant for the data's own types; None for this plan."""
+        name = _dtype(data)
+        if name in self._by_dtype:
+            return self._by_dtype[name]
         kinds = native_types(self.inputs, data)
-        return None if kinds == self.inputs else self.variant(kinds)
+        found = None if kinds == self.inputs else self.variant(kinds)
+        if name is not None:
+            self._by_dtype[name] = found
+        return found
 
     def variant(self, kinds: Mapping[str, Type]) -> Plan:
         """The plan of the same program over other input types."""
@@ -295,3 +299,9 @@ class Plan:
     def __repr__(self) -> str:
         kinds = ", ".join(stage.kind for stage in self.stages)
         return f"Plan({', '.join(self.outputs)}: {kinds})"
+
+
+def _dtype(data: object) -> str | None:
+    """What an array's types are known by; None for data that has to be looked at."""
+    plain = type(data) is np.ndarray and data.dtype.kind in "biuf"
+    return data.dtype.str if plain else None  # type: ignore[attr-defined]  # it is an array

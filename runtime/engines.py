@@ -105,6 +105,7 @@ def _wishes(served: Served, decision: Decision, call: Call) -> dict[str, Any]:
         "priority": call.priority,
         "deadline": call.deadline,
         "cost": decision.seconds,
+        "computes": served.row_work is not None,
     }
 
 
@@ -241,7 +242,7 @@ class Engines:
         The data is checked here; an error in it is the caller's at once.
         """
         try:
-            self._admit(served)
+            self.check_room(served)
             if plan.ready:
                 job = self._job(served, plan, block, decision, call, single=single)
             else:  # it answers from the definitions until it is
@@ -265,13 +266,13 @@ class Engines:
         single: bool,
     ) -> Ticket:
         """A ticket for what `run` makes of the data, all at once, by an executor."""
-        self._admit(served)
+        self.check_room(served)
         job = self._whole_job(served, run, block, decision, call, single=single)
         ticket = self.pool.submit(job)
         served.batch.tick()
         return ticket
 
-    def _admit(self, served: Served) -> None:
+    def check_room(self, served: Served) -> None:
         """Raise Overloaded before any work is done for a call that would be refused anyway."""
         load, rules = self.pool.load(served.owner), self._rules
         if not load.idle and (load.queued_jobs >= rules.jobs or load.queued_rows >= rules.rows):

@@ -219,10 +219,10 @@ class Runtime:
 
     def _timed(self, served: Served, call: Door, data: Any) -> Answers:
         """A call by the shortest way, with a look at the clock and at what is due."""
-        start = time.perf_counter()
+        start = served.clock()
         answers = dict(zip(served.outputs, call(data), strict=True))
         rows = len(data) if isinstance(data, np.ndarray) and data.ndim == 2 else 1
-        self._look(served, time.perf_counter() - start, rows)
+        self._look(served, served.clock() - start, rows)
         return answers
 
     def submit(
@@ -321,6 +321,8 @@ class Runtime:
         return self._submit(served, block, decision, call, single=single).result()
 
     def _decided(self, served: Served, data: Any, call: Call) -> tuple[Any, bool, Decision]:
+        if call.engine is Engine.BATCH:
+            self._engines.check_room(served)
         block, single = as_block(served.inputs, data)
         refuse_extra(served.inputs, block)
         rows = 1 if single else row_count(block)
@@ -353,10 +355,11 @@ class Runtime:
         rows = 1 if single else max(row_count(block), 1)
         if call.deadline is not None and rows > few and plan.ready:
             run = partial(in_time, plan, few, call.deadline)
-        start = time.perf_counter()
+        sampled = not served.tick() & (INLINE_SAMPLE - 1)
+        start = served.clock() if sampled else 0.0
         answers = self._engines.inline(run, block, rows, call.deadline)
-        if not served.tick() & (INLINE_SAMPLE - 1):
-            self._look(served, time.perf_counter() - start, rows)
+        if sampled:
+            self._look(served, served.clock() - start, rows)
         return shaped(answers, call, single=single)
 
     def _look(self, served: Served, seconds: float, rows: int) -> None:

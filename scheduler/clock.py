@@ -38,6 +38,9 @@ class Clock(Protocol):
     def now(self) -> float:
         """Return the time in seconds since some fixed moment."""
 
+    def work(self) -> float:
+        """Return how many seconds the calling thread has computed, its waiting left out."""
+
     def wait(self, signal: Signal, timeout: float | None) -> bool:
         """Sleep until the signal is set or the time is over; return whether it was set."""
 
@@ -49,6 +52,7 @@ class RealClock:
 
     # The C function itself: a Python function around it would cost more than it does.
     now = staticmethod(time.monotonic)
+    work = staticmethod(time.thread_time)
 
     def wait(self, signal: Signal, timeout: float | None) -> bool:
         """Sleep until the signal is set or the time is over; return whether it was set."""
@@ -66,6 +70,10 @@ class SimulatedClock:
 
     def now(self) -> float:
         """Return the time that the test has set."""
+        return self._now
+
+    def work(self) -> float:
+        """Return the time that the test has set: in a simulation everybody computes."""
         return self._now
 
     def advance(self, seconds: float) -> None:

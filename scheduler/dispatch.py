@@ -120,9 +120,12 @@ class Dispatcher:
             retry_after=wait,
         )
 
-    def finished(self, slot: Slot, value: object, now: float) -> None:
-        """A stage has returned; its executor gets its next run, or is idle."""
-        run = self._take_back(slot, now)
+    def finished(self, slot: Slot, value: object, now: float, spent: float | None = None) -> None:
+        """A stage has returned; its executor gets its next run, or is idle.
+
+        `spent` is what the stage cost where that is not the time it took.
+        """
+        run = self._take_back(slot, now, spent)
         if run.strand.work.over is None:
             self._advance(run, value, now)
         elif not run.strand.running:
@@ -288,13 +291,13 @@ class Dispatcher:
         slot.since = now
         slot.run = run
 
-    def _take_back(self, slot: Slot, now: float) -> Run:
+    def _take_back(self, slot: Slot, now: float, cost: float | None = None) -> Run:
         run = slot.run
         assert run is not None, "an executor reported a stage that it was not given"
         slot.run = None
         spent = now - slot.since
         run.strand.running -= 1
-        run.strand.spent += spent
+        run.strand.spent += spent if cost is None else cost
         self.counts.busy += spent
         self.counts.stages += 1
         return run

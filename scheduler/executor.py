@@ -71,14 +71,19 @@ class Executor:
         crew = self._crew
         error: Exception | None = None
         value: object = None
-        slot.since = crew.clock.now()
+        clock = crew.clock
+        slot.since = clock.now()
+        # Waiting for the interpreter's lock is no cost of the work; taken for one, it would have
+        # busy pools cut work into ever smaller chunks.
+        began = clock.work() if run.strand.work.job.computes else None
         try:
             value = self._run(run)
         except Exception as raised:  # noqa: BLE001 - it is the caller's, who gets it
             error = _own_frames_cut(raised)
+        spent = None if began is None else clock.work() - began
         with crew.lock:
             if error is None:
-                crew.core.finished(slot, value, crew.clock.now())
+                crew.core.finished(slot, value, clock.now(), spent)
             else:
                 crew.core.failed(slot, error, crew.clock.now())
             effects = crew.core.collect()

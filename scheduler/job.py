@@ -32,6 +32,7 @@ class Job:
     room: int
     join: Callable[[list[Any]], object] | None
     typical: bool
+    computes: bool
 
     @classmethod
     def of(  # noqa: PLR0913 - a job is this much, and all but two have a default
@@ -47,13 +48,15 @@ class Job:
         room: int = 0,
         join: Callable[[list[Any]], object] | None = None,
         typical: bool = True,
+        computes: bool = False,
     ) -> Job:
         """Return a job over `chunks`, which are opaque: slices, arrays, requests.
 
         `key` is who asks: keys share executors fairly, and can reserve some. A higher `priority`
         goes first. `deadline` is a moment on the pool's clock. `cost` is the estimated time in
         seconds for all chunks together. Without `join` the answer is the list of the chunks'
-        answers. What is not `typical` teaches a cost model nothing.
+        answers. What is not `typical` teaches a cost model nothing. What `computes` and never waits
+        costs the time that its threads have worked, not the time that they took.
         """
         count = len(chunks)
         if not count:
@@ -65,7 +68,9 @@ class Job:
             raise BadJob("rows, cost and room count something", found=f"{rows}, {cost}, {room}")
         if deadline is not None and deadline != deadline:  # noqa: PLR0124 - is it NaN
             raise BadJob("a deadline is a moment on the pool's clock", found="NaN")
-        return cls(stages, chunks, rows, key, priority, deadline, cost, room, join, typical)
+        return cls(
+            stages, chunks, rows, key, priority, deadline, cost, room, join, typical, computes
+        )
 
     def rows_of(self, chunk: int) -> int:
         """Return how many rows are booked for a chunk: an even share, in whole rows."""

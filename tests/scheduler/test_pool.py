@@ -186,6 +186,33 @@ class TestAnswers:
         assert 0.002 <= estimate.seconds < 1.0
 
 
+class TestWhatWorkCosts:
+    """Waiting is no cost of what only computes, and teaches nobody to cut work smaller."""
+
+    def observed(self, *, computes: bool = False, typical: bool = True) -> float | None:
+        costs = CostModel()
+        with Pool(1, costs=costs) as pool:
+            stages = Stages.chain(lambda _, __: time.sleep(0.1))
+            job = Job.of(stages, [1], key="k", computes=computes, typical=typical)
+            pool.submit(job).result(30)
+            assert pool.stats().busy_seconds > 0.09
+        estimate = costs.estimate("k", 1)
+        return None if estimate is None else estimate.seconds
+
+    def test_the_time_it_took(self) -> None:
+        taken = self.observed()
+        assert taken is not None
+        assert taken > 0.09
+
+    def test_the_time_it_has_worked(self) -> None:
+        worked = self.observed(computes=True)
+        assert worked is not None
+        assert worked < 0.05
+
+    def test_what_is_not_typical_is_not_counted(self) -> None:
+        assert self.observed(typical=False) is None
+
+
 class TestFaults:
     def test_what_a_stage_raises_reaches_the_caller_alone(self, pool: Pool) -> None:
         bad = pool.submit(Job.of(Stages.chain(identity, fail), [7], room=9))
