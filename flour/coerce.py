@@ -98,8 +98,10 @@ def _width(dtype: str, data: Data) -> str:
     Data that does not say (lists) is read in the width the program was written for, and so is
     float32 of other kinds than numpy's own, which training libraries widen.
     """
-    if dtype not in FLOATS:
-        return dtype
+    if dtype not in FLOATS:  # a sample of whole numbers does not forbid fractions
+        own = getattr(data, "dtype", None)
+        fractional = isinstance(own, np.dtype) and own.name in FLOATS and dtype != "string"
+        return str(own.name) if fractional else dtype
     kinds = _kinds(data)
     if all(str(kind) in _NARROW for kind in kinds):
         return dtype

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from concurrent.futures import Executor
 
+from flour.errors import TypeMismatch
 from flour.flow import Flow
 from oven import debug
 from oven.plan import Plan
@@ -17,9 +18,20 @@ def bake(flow: Flow, *, exact: bool = False, background: bool | Executor = False
     `background`, code that is not in the cache is compiled on another thread (or on the executor
     given), and until it is there the plan answers from the operators' definitions.
     """
+    _check(flow)
     if not debug.asked():
         return Plan(flow, optimise(flow, exact=exact), exact=exact, background=background)
     made = trace(flow, exact)
     plan = Plan(flow, made.flow, exact=exact, background=background)
     debug.report(plan, made)
     return plan
+
+
+def _check(flow: object) -> None:
+    if not isinstance(flow, Flow):
+        raise TypeMismatch(
+            "only a program can be baked",
+            where="oven.bake",
+            found=type(flow).__name__,
+            hint="import a fitted estimator first: oven.bake(flour.from_sklearn(estimator))",
+        )
