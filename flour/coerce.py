@@ -100,8 +100,8 @@ def _width(dtype: str, data: Data) -> str:
     """
     if dtype not in FLOATS:  # a sample of whole numbers does not forbid fractions
         own = getattr(data, "dtype", None)
-        fractional = isinstance(own, np.dtype) and own.name in FLOATS and dtype != "string"
-        return str(own.name) if fractional else dtype
+        name = str(own.name) if isinstance(own, np.dtype) else ""
+        return name if name in FLOATS and dtype != "string" else dtype
     kinds = _kinds(data)
     if all(str(kind) in _NARROW for kind in kinds):
         return dtype

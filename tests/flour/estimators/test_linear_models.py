@@ -263,6 +263,6 @@ def test_any_size(*, outputs: int, columns: int, seed: int, intercept: bool) -> 
 
 def test_a_sample_of_whole_numbers_does_not_forbid_fractions() -> None:
     whole = np.arange(60).reshape(20, 3) % 7
-    model = LinearRegression().fit(whole, whole @ [1.0, 2.0, 3.0])
+    model = lm.LinearRegression().fit(whole, whole @ [1.0, 2.0, 3.0])
     check(model, whole, sample=whole[:3])
     check(model, whole + 0.5, sample=whole[:3])
