@@ -76,6 +76,7 @@ class NativeRun:
             for item in stage.outputs
             if stage.stores(item)
         }
+        self._room_steps: dict[int, int] = {}
         self._lay_out()
         self._bind()
 
@@ -181,12 +182,12 @@ class NativeRun:
         """
         kept = [given(values[value], value, stored=stored) for value, stored in self._read]
         lengths = self._lengths(kept)
-        room, into = _room_memory(self._room_bytes(lengths)), into or {}
+        longest = int(lengths.max(initial=0))
+        room, into = _room_memory(self._room_bytes(longest)), into or {}
         made = [
             into[item] if item in into else self._new(item, rows, lengths) for item in self.outputs
         ]
         io = [word for column in (*kept, *made) for word in words(column)]
-        longest = int(lengths.max(initial=0))
         table = np.array([*io, _aligned(room.ctypes.data), longest], np.int64)
         brief = rows * (self.row_work + longest * _TEXT_BYTES) < RELEASE_BYTES
         self._invoke(self._brief if brief else self._call, table.ctypes.data, rows, memory)
@@ -207,9 +208,14 @@ class NativeRun:
             raise RowsRefused("a document is too long for native code")
         return made
 
-    def _room_bytes(self, lengths: NDArray[np.int64]) -> int:
-        most = int(lengths.max(initial=0))
-        return max(room_bytes(stage.rooms, most) for stage in self.stages)
+    def _room_bytes(self, longest: int) -> int:
+        """How much memory rows of this length take, or of the next power of two."""
+        step = longest.bit_length()
+        found = self._room_steps.get(step)
+        if found is None:
+            found = max(room_bytes(stage.rooms, (1 << step) - 1) for stage in self.stages)
+            self._room_steps[step] = found
+        return found
 
     def _new(self, item: Value, rows: int, lengths: NDArray[np.int64]) -> NDArray[Any] | Sparse:
         """Memory for an output."""
