@@ -205,12 +205,10 @@ class Runtime:
         seconds a call that waits is given up with DeadlineExceeded; a higher `priority` goes
         first among what waits for executors; `engine` is "inline" or "batch", just this once.
         """
-        served = self._routes.get(name)
-        call = None if served is None else served.call
-        if call is None or served is None:
-            served = self._find(name)
-        elif outputs is None and timeout is None and priority is None and engine is None:
-            if served.vector and _is_short(data, served.few):
+        served = self._routes.get(name) or self._find(name)
+        if outputs is None and timeout is None and priority is None and engine is None:
+            call = served.call
+            if call is not None and served.vector and _is_short(data, served.few):
                 if served.tick() & _REST:
                     return dict(zip(served.outputs, call(data)))  # noqa: B905 (costs as much)
                 return self._timed(served, call, data)
@@ -309,7 +307,7 @@ class Runtime:
         return self._endpoints.find(name)
 
     def _answer(self, served: Served, data: Any, call: Call) -> Answers:
-        if call is _ANY and served.call is not None:
+        if call is _ANY and (served.call is not None or (served.shared and served.direct)):
             block, single = as_block(served.inputs, data)
             if single:  # there is nothing to decide
                 if type(block) is not dict or not block.keys() <= served.columns:

@@ -183,6 +183,37 @@ def test_what_does_not_pay_any_more_ends_and_is_tried_again() -> None:
     assert group.mode == TRIAL
 
 
+def test_what_has_become_faster_without_it_goes_back() -> None:
+    """One call in some goes the ordinary way, also while that is not the usual one."""
+    group = group_after(whole=100e-6, first=90e-6, rest=15e-6, hit_rate=0.9)
+    assert group.mode == ON
+    for _ in range(20 * REVIEW_CALLS):
+        if group.mode == OFF:
+            break
+        if group.next():
+            group.looked(hit=True)
+            group.rest.add(15e-6)
+        else:
+            group.whole.add(10e-6)
+    assert group.mode == OFF
+
+
+def test_a_row_of_a_member_is_not_put_to_the_policy() -> None:
+    with Runtime(executors=1) as runtime:
+        for n in range(4):
+            runtime.register(f"t{n}", text_flow(n))
+        for seed in range(5):
+            for text in documents(40, seed=seed):
+                for n in range(4):
+                    runtime.predict(f"t{n}", text)
+            runtime._materialiser.settle(60)
+        served = runtime._find("t0")
+        assert served.shared is not None
+        served.decision = None
+        runtime.predict("t0", "word001 word002")
+        assert served.decision is None
+
+
 # --- where programs part -------------------------------------------------------------------------
 
 
