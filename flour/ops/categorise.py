@@ -268,7 +268,7 @@ def find_text(e: Emitter, texts: Table, where: str, length: str, table: str, mas
     offsets, data = (e.address(blob) for blob in texts.blobs())
     code, table, mask = e.var(str(_BASIS), "h"), e.var(table, "t"), e.var(mask, "m")
     with e.loop(length) as b:
-        e.line(f"{code} = ({code} ^ ld_uint8({where}, {b})) * {_PRIME}")
+        e.line(f"{code} = wrap_mul({code} ^ int64(ld_uint8({where}, {b})), {_PRIME})")
     slot, found = e.var(f"({code} ^ ({code} >> {_FOLD})) & {mask}"), e.var("-1")
     entry = e.var(f"ldc_int64({table}, {slot})")
     with e.block(f"while {entry} >= 0:"):
