@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 
 from flour.errors import FlourError
 from flour.node import Node, topological
 from flour.ops.source import Source
 from flour.types import Type
-from objectstore import Blob, Strings
+from objectstore import Strings
 from oven.errors import RewriteError
 
 Outputs = Mapping[str, Node]
@@ -65,9 +65,10 @@ def _acyclic(item: Node, place: Mapping[Node, int], who: str) -> None:
 
 
 def _parameters(item: Node, who: str) -> None:
-    live: dict[type, Callable[[str], object]] = {Blob: Blob.live, Strings: Strings.live}
+    """Parameters are frozen content: arrays and tables that nobody can change under a plan."""
     for parameter in item.op.parameters():
-        if live[type(parameter)](parameter.digest) is None:
+        blobs = parameter.blobs() if isinstance(parameter, Strings) else (parameter,)
+        if any(blob.array.flags.writeable for blob in blobs):
             raise RewriteError(f"{who} lost a parameter of {item.op.name}", found=repr(parameter))
 
 
