@@ -21,27 +21,11 @@ world, what was there, and a hint.
 
 from __future__ import annotations
 
+from objectstore.errors import Explained
 
-class FlourError(Exception):
-    """What went wrong, where, what was found there and what to try next."""
 
-    def __init__(
-        self,
-        what: str,
-        *,
-        where: str | None = None,
-        found: str | None = None,
-        hint: str | None = None,
-    ) -> None:
-        self.what, self.where, self.found, self.hint = what, where, found, hint
-        super().__init__(what)
-
-    def __str__(self) -> str:
-        parts = [self.what]
-        for label, text in (("at", self.where), ("found", self.found), ("hint", self.hint)):
-            if text:
-                parts.append(f"  {label:<6} {text}")
-        return "\n".join(parts)
+class FlourError(Explained):
+    """Something is wrong with a program, or with what it was given."""
 
 
 class TypeMismatch(FlourError):

@@ -15,8 +15,8 @@ there, and a hint.
 from __future__ import annotations
 
 
-class StoreError(Exception):
-    """What went wrong, where, what was found there and what to try next."""
+class Explained(Exception):
+    """An error in four parts: what went wrong, where, what was found there, what to try next."""
 
     def __init__(
         self,
@@ -35,6 +35,10 @@ class StoreError(Exception):
             if text:
                 parts.append(f"  {label:<6} {text}")
         return "\n".join(parts)
+
+
+class StoreError(Explained):
+    """Something is wrong with a store, or with what it was asked to keep."""
 
 
 class UnstorableValue(StoreError):
