@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import numpy as np
@@ -66,7 +67,8 @@ def check(
         _compare(program.reference(block), want, loose, f"{type(estimator).__name__} reference")
         if plan is not None:
             _compare(plan.run(block), want, loose, f"{type(estimator).__name__} native")
-    if plan is not None:
+    # Without rewrite rules some strings are moved by Python; what is answered is the same.
+    if plan is not None and not os.environ.get("PRETZEL_WITHOUT"):
         running = {s.nodes[0].op.name for s in plan.stages if not s.native}
         assert running <= {"TakeText", *black}, f"without native code: {running}"
     return program
