@@ -9,13 +9,11 @@ raises nothing, needs no interpreter and can be loaded by a process that never i
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable
 from types import FunctionType
 from typing import Any, NamedTuple
 
 import llvmlite.binding as llvm
-import numba
 import numpy as np
 from llvmlite import ir
 from numba import njit, types
@@ -407,9 +405,6 @@ def type_of(typingctx: Any, like: Any, value: Any) -> Any:
     return like(like, value), code
 
 
-FUNCTIONS: dict[str, Callable[..., Any]] = {}
-
-
 def vocabulary() -> dict[str, Any]:
     """The names emitted code may use; made once."""
     if not _vocabulary:
@@ -522,11 +517,3 @@ def assembly(text: str) -> str:
     from oven.machine import target_machine
 
     return str(target_machine().emit_assembly(llvm.parse_assembly(text)))
-
-
-def versions() -> str:
-    """What else the machine code depends on, for cache keys."""
-    return f"numba {numba.__version__}"
-
-
-__all__ = ["Compiled", "assembly", "cgutils", "compile_source", "re", "versions", "vocabulary"]
