@@ -45,7 +45,7 @@ class Endpoints:
             self._numbers[name] = number
             return str(number)
 
-    def check(self, name: str, version: str) -> None:
+    def check(self, name: str, version: str, *, replace: bool = False) -> None:
         """Raise unless this name and version can be registered."""
         for label, text in (("name", name), ("version", version)):
             if not _NAME.fullmatch(text):
@@ -54,18 +54,20 @@ class Endpoints:
                     found=repr(text)[:80],
                     hint="up to 200 characters, without spaces and '@'",
                 )
-        if version in self._versions.get(name, {}) or f"{name}@{version}" in self._claimed:
+        taken = version in self._versions.get(name, {}) and not replace
+        if taken or f"{name}@{version}" in self._claimed:
             raise AlreadyTaken(
                 "this version is registered already",
                 where=f"{name}@{version}",
                 hint="give it another version, or unregister this one first",
             )
 
-    def claim(self, served: Served) -> None:
-        """Take a version's address for it, until it is added or given up."""
+    def claim(self, served: Served, *, replace: bool = False) -> Served | None:
+        """Take a version's address for it, until it is added or given up; who has it so far."""
         with self.lock:
-            self.check(served.name, served.version)
+            self.check(served.name, served.version, replace=replace)
             self._claimed.add(served.owner)
+            return self.routes.get(served.owner)
 
     def disclaim(self, served: Served) -> None:
         """Give a claimed address up."""
@@ -73,13 +75,18 @@ class Endpoints:
             self._claimed.discard(served.owner)
 
     def add(self, served: Served, *, activate: bool) -> None:
-        """Put a version in the table; the first one of a name always goes into service."""
+        """Put a version in the table; the first one of a name always goes into service.
+
+        One that takes another's address takes its service, too.
+        """
         with self.lock:
             self._claimed.discard(served.owner)
             versions = self._versions.setdefault(served.name, {})
+            former = self.routes.get(served.owner)
+            follows = former is not None and self.routes.get(served.name) is former
             versions[served.version] = served
             self.routes[served.owner] = served
-            if activate or len(versions) == 1:
+            if activate or follows or len(versions) == 1:
                 self.routes[served.name] = served
 
     def switch(self, name: str, version: str) -> None:

@@ -100,7 +100,7 @@ class Runtime:
 
     # --- registering -------------------------------------------------------------------------
 
-    def register(
+    def register(  # noqa: PLR0913 (each has a default)
         self,
         name: str,
         source: Plan | Flow | str | Path,
@@ -110,17 +110,19 @@ class Runtime:
         activate: bool = True,
         exact: bool = False,
         background: bool = False,
+        replace: bool = False,
     ) -> str:
         """Serve a plan, a program or the file of a plan; the version it got.
 
         It answers the endpoint's requests from now on, or with `activate=False` only those that
         name its version, until `switch`. `reserve` gives it as many executors of its own. `exact`
-        and `background` are those of `oven.bake`, for a program.
+        and `background` are those of `oven.bake`, for a program. With `replace`, a version of this
+        name gives way in one step: a request is answered by the one or by the other.
         """
         self._check_open()
         self._catalog.sweep()
         number = self._endpoints.next_version(name) if version is None else str(version)
-        self._endpoints.check(name, number)
+        self._endpoints.check(name, number, replace=replace)
         start, compiled = time.perf_counter(), cache.counters.compile_seconds
         plan, path = self._plan(source, exact=exact, background=background)
         # What bringing it back would take: its code stays, so compiling is no part of that.
@@ -128,14 +130,19 @@ class Runtime:
         seconds = 0.0 if path is None else time.perf_counter() - start - compiled
         served = Served(name, number, plan, reserved=int(reserve))
         served.path = path
-        self._endpoints.claim(served)
+        former = self._endpoints.claim(served, replace=replace)
         try:
+            if former is not None:  # what both are known by is the new one's
+                self._part(former)
             self._admit(served, plan)
         except BaseException:
             self._endpoints.disclaim(served)
             raise
         self._endpoints.add(served, activate=activate)
         self._memory.admit(served, plan, seconds)
+        if former is not None:
+            former.retired = True
+            self._memory.forget(former)
         return number
 
     def _plan(self, source: object, *, exact: bool, background: bool) -> tuple[Plan, Path | None]:
@@ -173,10 +180,14 @@ class Runtime:
     def _retire(self, gone: list[Served]) -> None:
         for served in gone:
             served.retired = True
-            if served.reserved:
-                self._engines.release(served)
-            self._materialiser.leave(served)
+            self._part(served)
             self._memory.forget(served)
+
+    def _part(self, served: Served) -> None:
+        """A version gives up executors of its own, and what it has in common with others."""
+        if served.reserved:
+            self._engines.release(served)
+        self._materialiser.leave(served)
 
     def switch(self, name: str, version: str | int) -> None:
         """Let another version answer the endpoint's requests, from the next one on."""
@@ -223,9 +234,28 @@ class Runtime:
         self._look(served, served.clock() - start, rows)
         return answers
 
+    def find(self, name: str) -> Served:
+        """What answers under this address now; a front end may call it in its name's place.
+
+        A call that was looked up so ends on this version, whatever is switched meanwhile.
+        """
+        return self._routes.get(name) or self._find(name)
+
+    def quick(self, served: Served, data: Any) -> tuple[Any, ...] | None:
+        """The outputs by the shortest way, in their order; None where another way has to be taken.
+
+        For a row of numbers, or a block of few rows, as `predict` takes them.
+        """
+        call = served.call
+        if call is None or not served.vector or not _is_short(data, served.few):
+            return None
+        if served.tick() & _REST:
+            return call(data)
+        return tuple(self._timed(served, call, data).values())
+
     def submit(
         self,
-        name: str,
+        name: str | Served,
         data: Any,
         *,
         outputs: str | Iterable[str] | None = None,
@@ -300,11 +330,11 @@ class Runtime:
 
     # --- the way of a call -------------------------------------------------------------------
 
-    def _find(self, name: str) -> Served:
+    def _find(self, name: str | Served) -> Served:
         self._check_open()
         if self._catalog.departed:
             self._catalog.sweep()
-        return self._endpoints.find(name)
+        return name if isinstance(name, Served) else self._endpoints.find(name)
 
     def _answer(self, served: Served, data: Any, call: Call) -> Answers:
         if call is _ANY and (served.call is not None or (served.shared and served.direct)):
