@@ -6,8 +6,9 @@ import threading
 from itertools import count
 from pathlib import Path
 from time import perf_counter, thread_time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from flour.ops.structure import Take, TakeText
 from flour.types import Record, Type, Vector
 from oven import Plan
 
@@ -42,8 +43,9 @@ class Served:
     """A registered version. Calls hold on to what they have taken from it, and take it once."""
 
     __slots__ = (
-        *("__weakref__", "batch", "call", "columns", "decision", "digest", "direct", "door", "few"),
-        *("inline", "inputs", "lock", "name", "outputs", "owner", "path", "pins", "plan"),
+        *("__weakref__", "batch", "call", "classes", "columns", "decision", "digest", "direct"),
+        *("door", "few", "front", "inline", "inputs", "kinds", "lock", "name", "outputs", "owner"),
+        *("path", "pins", "plan"),
         *("reserved", "retired", "row_work", "shared", "tick", "vector", "version"),
     )
 
@@ -52,7 +54,12 @@ class Served:
         #: The name parameters, costs and executors are accounted under.
         self.owner = f"{name}@{version}"
         self.inputs: dict[str, Type] = plan.inputs
-        self.outputs = tuple(plan.outputs)
+        self.kinds: dict[str, Type] = plan.outputs
+        self.outputs = tuple(self.kinds)
+        #: What stands for each column of the probabilities, where the plan looks labels up.
+        self.classes = _classes(plan)
+        #: What a front end has worked out for this version; it goes when the version goes.
+        self.front: object | None = None
         self.digest = plan.flow.digest
         #: Where the plan can be had again: the file it came from, or one it was written to.
         self.path: Path | None = None
@@ -102,7 +109,10 @@ class Served:
     def drop(self) -> None:
         """Let the plan go; calls on their way keep what they have taken."""
         with self.lock:
+            plan = self.plan
             self.call = self.door = self.plan = None
+        if plan is not None:
+            plan.release()
 
     def pin(self) -> None:
         """A call needs the plan until it says otherwise."""
@@ -116,3 +126,14 @@ class Served:
 
     def __repr__(self) -> str:
         return f"Served({self.owner})"
+
+
+def _classes(plan: Plan) -> tuple[Any, ...] | None:
+    """The class labels, where one output is a label out of a table."""
+    item = plan.flow.outputs.get("label")
+    match item and item.op:
+        case Take(table=numbers):
+            return tuple(numbers.array.tolist())
+        case TakeText(table=strings):
+            return tuple(strings.to_list())
+    return None
