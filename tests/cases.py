@@ -44,6 +44,7 @@ from flour.ops import (
     nearest,
     ngrams,
     normalise,
+    onnx_link,
     polynomial,
     projection,
     pursuit,
@@ -308,6 +309,13 @@ CASES: list[Case] = [
     *rows(reduce.Norm("l1"), 5, **DOT),
     *rows(reduce.Norm("l2"), 5, **DOT),
     *rows(reduce.Norm("max"), 5),
+    # --- flour/ops/onnx_link.py
+    *rows(onnx_link.Logistic(), 5, **FUNCTION),
+    *rows(onnx_link.Logistic(), 9, **FUNCTION),
+    *scalars(onnx_link.Logistic(), **FUNCTION),
+    *rows(onnx_link.Probit(), 4, draw=shares, **WAVE),
+    *rows(onnx_link.SoftmaxZero(), 5, **WAVE),
+    *rows(onnx_link.FirstLargest(), 5),
     # --- flour/ops/bayes.py
     *rows(bayes.SpreadDistances(normal(3, 7), positive(3, 7)), 7, **DOT),
     *rows(bayes.SpreadDistances(normal(1, 2).astype("f4"), positive(1, 2)), 2, **DOT),
