@@ -7,7 +7,7 @@
     program.reference(rows)          # numpy, the definition
     program.plan().run(rows)         # native code
 
-`from_sklearn` writes such programs from fitted estimators.
+`from_sklearn`, `from_onnx` and their like write such programs from models trained elsewhere.
 """
 
 from __future__ import annotations
@@ -18,10 +18,11 @@ from typing import TYPE_CHECKING
 from flour.errors import FlourError
 from flour.flow import Flow, outputs
 from flour.sources import category, concat, csv, record, scalar, text, tokens, vector
-from flour.types import Category, Record, Scalar, Text, Tokens, Type, Vector
+from flour.types import Category, Record, Scalar, Text, Tokens, Type, Vector, Whole
 
 if TYPE_CHECKING:
     from flour.lightgbm import from_lightgbm
+    from flour.onnx import from_onnx
     from flour.sklearn import from_sklearn
     from flour.xgboost import from_xgboost
 
@@ -35,10 +36,12 @@ __all__ = [
     "Tokens",
     "Type",
     "Vector",
+    "Whole",
     "category",
     "concat",
     "csv",
     "from_lightgbm",
+    "from_onnx",
     "from_sklearn",
     "from_xgboost",
     "outputs",
@@ -53,6 +56,7 @@ __all__ = [
 #: Importers are loaded when first asked for: most processes only serve.
 _IMPORTERS = {
     "from_lightgbm": "flour.lightgbm",
+    "from_onnx": "flour.onnx",
     "from_sklearn": "flour.sklearn",
     "from_xgboost": "flour.xgboost",
 }

@@ -1,0 +1,245 @@
+"""Walk an ONNX model and write the program it computes."""
+
+from __future__ import annotations
+
+from collections import ChainMap
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from flour import provenance
+from flour.errors import FlourError
+from flour.flow import Flow, outputs, source
+from flour.onnx.errors import NotNative
+from flour.onnx.model import GraphDef, ModelDef, NodeDef, Port
+from flour.onnx.program import ROWS, Answer, Entry, OnnxProgram, is_single
+from flour.onnx.reading import read_model
+from flour.onnx.registry import Call, adapter_of
+from flour.onnx.tensor import Tensor, native_dtype, sizes_fit
+from flour.reference import evaluate
+from flour.types import Record, Scalar, Type, Vector
+
+#: Operators that are named in the model's domain but come from this version on.
+LATEST = 1 << 30
+
+
+def from_onnx(model: object, *, native_only: bool = False, rows: bool | None = None) -> Flow:
+    """The program of an ONNX model: a path, the file's bytes or a ModelProto.
+
+    Inputs and outputs have the model's names; several inputs of one value per row are the columns
+    of a record. The first dimension is that of the rows if the model leaves it open, or if `rows`
+    says so; else a whole tensor is one row, flattened. With `native_only`, a model that needs
+    onnxruntime for a part is refused.
+    """
+    return import_model(model, native_only=native_only, rows=rows).flow
+
+
+def import_model(
+    model: object, *, native_only: bool = False, rows: bool | None = None
+) -> OnnxProgram:
+    """The program of an ONNX model with what is needed to call it with ONNX's own arrays."""
+    return Importer(read_model(model), native_only=native_only, rows=rows).run()
+
+
+class Importer:
+    """One model being imported: the values made so far, by name."""
+
+    def __init__(self, model: ModelDef, *, native_only: bool, rows: bool | None) -> None:
+        self.model = model
+        self.native_only = native_only
+        self.static = not (_has_rows(model.graph) if rows is None else rows)
+        self.values: ChainMap[str, Tensor] = ChainMap()
+        #: Why values could not be made, by name.
+        self.absent: dict[str, str] = {}
+        self.refused: list[tuple[NodeDef, str]] = []
+        self._anchor: Flow | None = None
+
+    def run(self) -> OnnxProgram:
+        """The whole program."""
+        graph = self.model.graph
+        entries = self._enter(graph.inputs)
+        self._constants(graph)
+        for node in graph.nodes:
+            self._try(node)
+        self._complain()
+        answers = tuple(Answer(port, self._output(port)) for port in graph.outputs)
+        flows = {item.port.name: self._flow(item.tensor) for item in answers}
+        return OnnxProgram(self.model, outputs(**flows), entries, answers, self.static)
+
+    # --- inputs and outputs ----------------------------------------------------------------------
+
+    def _enter(self, ports: Sequence[Port]) -> tuple[Entry, ...]:
+        """The program's inputs, as values by name."""
+        shapes = {}
+        for port in ports:
+            try:
+                shapes[port.name] = self._row(port)
+            except NotNative as problem:
+                self.absent[port.name] = f"input '{port.name}': {problem.what}"
+        kinds = {p.name: _source_type(p, *shapes[p.name]) for p in ports if p.name in shapes}
+        flows = _sources(kinds, static=self.static)
+        for port in ports:
+            if port.name in shapes:
+                self.values[port.name] = Tensor.of(_pinned(flows[port.name]), *shapes[port.name])
+        found = [self.values[port.name] for port in ports if port.name in shapes]
+        first = next((item for item in found if item.axis is not None), None)
+        anchor = first or next(iter(found), None)
+        self._anchor = anchor.flow if anchor else source(ROWS, Scalar("float64")).as_vector()
+        return tuple(Entry(p, self.values[p.name]) for p in ports if p.name in shapes)
+
+    def _row(self, port: Port) -> tuple[tuple[int, ...], int | None]:
+        """The shape and axis of an input's rows."""
+        if port.kind != "tensor":
+            raise NotNative(f"a {port.kind} as input")
+        native_dtype(port.dtype)
+        if port.shape is None:
+            raise NotNative("its number of dimensions is not declared")
+        rows = not self.static and bool(port.shape) and not isinstance(port.shape[0], int)
+        inner = port.shape[1:] if rows else port.shape
+        if any(not isinstance(size, int) for size in inner):
+            raise NotNative(f"more than its first dimension is open: {list(port.shape)}")
+        shape = ((1,) if rows else ()) + tuple(size for size in inner if isinstance(size, int))
+        sizes_fit(shape, "the input")
+        return shape, 0 if rows else None
+
+    def _output(self, port: Port) -> Tensor:
+        return self.values[port.name]
+
+    def _flow(self, tensor: Tensor) -> Flow:
+        """An output's flow: one value per row is a scalar."""
+        flow = self._call(NodeDef("output", "", "", (), ()), (), self._anchor).flow(tensor)
+        single = is_single(tensor) and isinstance(flow.type, Vector)
+        return flow.element(0) if single else flow
+
+    # --- nodes ------------------------------------------------------------------------------
+
+    def _constants(self, graph: GraphDef) -> None:
+        for name, value in graph.constants.items():
+            self.values[name] = Tensor.constant(value)
+
+    def _try(self, node: NodeDef) -> None:
+        """Make a node's outputs, or note why there is no native code for it."""
+        lost = [name for name in self._reads(node) if name in self.absent]
+        try:
+            if lost:
+                raise NotNative(f"reads '{lost[0]}', which is not native")
+            self.apply(node)
+        except NotNative as problem:
+            if not lost:
+                self.refused.append((node, problem.what))
+            self.absent.update(dict.fromkeys(filter(None, node.outputs), problem.what))
+
+    @staticmethod
+    def _reads(node: NodeDef) -> list[str]:
+        return [*node.inputs, *(name for inner in node.graphs() for name in inner.free_names())]
+
+    def apply(self, node: NodeDef) -> None:
+        """Make a node's outputs; where all its inputs are known, so are they."""
+        inputs = tuple(self.values[name] if name else None for name in node.inputs)
+        known = all(item is None or item.known for item in inputs) and not node.graphs()
+        anchor = source(ROWS, Scalar("float64")).as_vector() if known else self._anchor
+        call = self._call(node, inputs, anchor)
+        adapter = adapter_of(node.domain, node.op_type, call.opset)
+        with provenance.step(node.place):
+            made = _adapted(adapter, call)
+        for name, item in zip(node.outputs, made, strict=False):
+            if name and item is not None:
+                self.values[name] = folded(item) if known else item
+        for name in node.outputs[len(made) :]:
+            if name:
+                self.absent[name] = f"{node.title} does not make this output here"
+
+    def _call(self, node: NodeDef, inputs: tuple[Tensor | None, ...], anchor: Any) -> Call:
+        opset = self.model.opsets.get(node.domain, LATEST)
+        return Call(node, inputs, opset, self, anchor)
+
+    def inner(self, graph: GraphDef, inputs: Sequence[Tensor]) -> tuple[Tensor, ...]:
+        """The outputs of an inner graph; every node of it must be native."""
+        if len(inputs) != len(graph.inputs):
+            raise NotNative(f"an inner graph of {len(graph.inputs)} inputs gets {len(inputs)}")
+        around = self.values
+        self.values = around.new_child()
+        try:
+            for port, item in zip(graph.inputs, inputs, strict=True):
+                self.values[port.name] = item
+            self._constants(graph)
+            for node in graph.nodes:
+                self._inside(node)
+            return tuple(self.values[port.name] for port in graph.outputs)
+        finally:
+            self.values = around
+
+    def _inside(self, node: NodeDef) -> None:
+        try:
+            lost = next((name for name in self._reads(node) if name in self.absent), None)
+            if lost is not None and lost not in self.values:
+                raise NotNative(f"reads '{lost}', which is not native")
+            self.apply(node)
+        except NotNative as problem:
+            raise NotNative(f"{node.place}: {problem.what}") from None
+
+    def _complain(self) -> None:
+        """Raise for what is not native."""
+        wanted = [port.name for port in self.model.graph.outputs if port.name in self.absent]
+        if not wanted:
+            return
+        reasons = [f"{node.place}: {why}" for node, why in self.refused]
+        reasons += [why for name, why in self.absent.items() if why.startswith("input ")]
+        raise NotNative(
+            "parts of the model have no native code",
+            where=", ".join(wanted),
+            found="; ".join(reasons[:8] or [self.absent[wanted[0]]]),
+        )
+
+
+def folded(item: Tensor) -> Tensor:
+    """A tensor that depends on no input, as a constant."""
+    if item.flow is None:
+        return item
+    node = item.flow.node
+    columns: Mapping[str, Any] = {ROWS: np.zeros(1)}
+    value = np.asarray(evaluate([node], columns)[node])[0]
+    return Tensor.constant(value.reshape(item.shape), item.axis)
+
+
+def _adapted(adapter: Any, call: Call) -> tuple[Tensor | None, ...]:
+    """What an adapter makes; whatever else goes wrong in it is a reason too."""
+    try:
+        made = adapter(call)
+    except NotNative:
+        raise
+    except FlourError as problem:
+        raise NotNative(problem.what) from problem
+    except (AttributeError, IndexError, KeyError, TypeError, ValueError) as problem:
+        raise NotNative(f"this use is not understood ({problem})"[:160]) from problem
+    return made if isinstance(made, tuple) else (made,)
+
+
+def _has_rows(graph: GraphDef) -> bool:
+    """Whether the model leaves the first dimension of an input open."""
+    return any(port.shape and not isinstance(port.shape[0], int) for port in graph.inputs)
+
+
+def _source_type(port: Port, shape: tuple[int, ...], axis: int | None) -> Type:
+    tensor = Tensor(shape, port.dtype, axis)
+    return Scalar(port.dtype) if is_single(tensor) else Vector(tensor.size, port.dtype)
+
+
+def _sources(kinds: Mapping[str, Type], *, static: bool) -> dict[str, Flow]:
+    """The program's inputs; several of one value per row are the columns of a record."""
+    narrow = all(not isinstance(kind, Vector) or kind.width == 1 for kind in kinds.values())
+    if static or len(kinds) < 2 or not narrow:
+        return {name: source(name, kind) for name, kind in kinds.items()}
+    fields = tuple((name, Scalar(kind.dtype)) for name, kind in kinds.items())  # type: ignore[union-attr]  # no records here
+    record = source("X", Record(fields))
+    return {name: record.field(name) for name in kinds}
+
+
+def _pinned(flow: Flow) -> Flow:
+    """The input in the model's own dtype, whatever float width the data comes in."""
+    dtype = str(getattr(flow.type, "dtype", "string"))
+    return flow if dtype == "string" else flow.cast(dtype)
+
+
+__all__ = ["Importer", "from_onnx", "import_model"]

@@ -1,0 +1,101 @@
+"""An ONNX model as plain frozen data: nodes, constants, ports. Nothing behind this is protobuf.
+
+`flour.onnx.reading` makes these from files; adapters and the importer know only them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from numpy.typing import NDArray
+
+#: A dimension: its length, the name of a length known only at run time, or nothing at all.
+Dim = int | str | None
+
+
+@dataclass(frozen=True)
+class Port:
+    """An input or output of a graph, as the model declares it.
+
+    `dtype` is numpy's name, "string", or the name of an ONNX type that has no numpy dtype; `kind`
+    tells tensors from sequences, maps and optionals. A `shape` of None says nothing is declared.
+    """
+
+    name: str
+    dtype: str
+    shape: tuple[Dim, ...] | None
+    kind: str = "tensor"
+
+
+@dataclass(frozen=True)
+class NodeDef:
+    """One node: its operator, what it reads and writes by name, its attributes as Python values.
+
+    Absent optional inputs and outputs have the empty name. Attributes are ints, floats, strings,
+    arrays, `GraphDef`s, or tuples of these.
+    """
+
+    op_type: str
+    domain: str
+    name: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    attributes: Mapping[str, Any] = field(default_factory=dict)
+    #: The node as it was in the file (for stages that run it as it is).
+    data: bytes = field(default=b"", repr=False)
+
+    @property
+    def title(self) -> str:
+        """The operator with its domain, as in "ai.onnx.ml::Scaler"."""
+        return f"{self.domain}::{self.op_type}" if self.domain else self.op_type
+
+    @property
+    def place(self) -> str:
+        """Where it stands, for messages and explanations: its operator and its name."""
+        name = self.name or next((item for item in self.outputs if item), "")
+        return f"{self.title} '{name}'"
+
+    def graphs(self) -> tuple[GraphDef, ...]:
+        """The graphs among its attributes."""
+        found: list[GraphDef] = []
+        for value in self.attributes.values():
+            items = value if isinstance(value, tuple) else (value,)
+            found.extend(item for item in items if isinstance(item, GraphDef))
+        return tuple(found)
+
+
+@dataclass(frozen=True)
+class GraphDef:
+    """Nodes in an order in which they can run, and the constants they use."""
+
+    name: str
+    nodes: tuple[NodeDef, ...]
+    inputs: tuple[Port, ...]
+    outputs: tuple[Port, ...]
+    constants: Mapping[str, NDArray[Any]]
+
+    def free_names(self) -> set[str]:
+        """The names it reads from the graph around it."""
+        made = {port.name for port in self.inputs} | set(self.constants)
+        made.update(name for node in self.nodes for name in node.outputs)
+        read = {port.name for port in self.outputs}
+        for node in self.nodes:
+            read.update(node.inputs)
+            for inner in node.graphs():
+                read |= inner.free_names()
+        return read - made - {""}
+
+
+@dataclass(frozen=True)
+class ModelDef:
+    """A model: its graph, the version of each operator set, and what it says about itself."""
+
+    graph: GraphDef
+    opsets: Mapping[str, int]
+    ir_version: int
+    producer: str = ""
+    version: int = 0
+    description: str = ""
+    metadata: Mapping[str, str] = field(default_factory=dict)

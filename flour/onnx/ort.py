@@ -1,0 +1,165 @@
+"""The one place where onnxruntime is imported: sessions for the parts of models it runs.
+
+A session has one thread, shares the process's arena, and is given a part's large constants as
+inputs: it reads them where the object store has them. That was measured: initialisers handed to
+`SessionOptions` are copied into every session, inputs are not (docs/decisions/0010).
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Sequence
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from flour.errors import OpaqueFailed
+
+if TYPE_CHECKING:
+    from flour.ops.opaque import Opaque
+
+#: Nobody hears what onnxruntime logs: its errors are raised.
+_FATAL = 4
+
+
+class Held:
+    """A session that is made when it is first run, once for all threads."""
+
+    def __init__(self, op: Opaque) -> None:
+        self._lock = threading.Lock()
+        self._op = op
+        self._session: Any = None
+        self._constants = {
+            name: blob.array for name, blob in zip(op.names, op.weights, strict=True)
+        }
+        self._reads = tuple(wire.name for wire in op.inputs)
+        self._leaves = [wire.name for wire in op.outputs]
+
+    def run(self, values: Sequence[Any]) -> list[Any]:
+        """The outputs for these inputs, or OpaqueFailed."""
+        session = self._session or self._open()
+        feed = dict(zip(self._reads, values, strict=True)) | self._constants
+        try:
+            made: list[Any] = session.run(self._leaves, feed)
+        except Exception as problem:
+            raise failure("onnxruntime cannot run", problem, self._op.place) from problem
+        return made
+
+    def _open(self) -> Any:
+        with self._lock:
+            if self._session is None:
+                self._session = self._made()
+            return self._session
+
+    def _made(self) -> Any:
+        op = self._op
+        data = op.model.array.tobytes()
+        known = {*self._reads, *self._constants}
+        check(data, known, set(self._leaves), op.place)
+        return session(data, op.place)
+
+
+def session(data: bytes, place: str) -> Any:
+    """An onnxruntime session over a model, or OpaqueFailed."""
+    ort = runtime()
+    options = ort.SessionOptions()
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    options.log_severity_level = _FATAL
+    options.add_session_config_entry("session.use_env_allocators", "1")
+    try:
+        return ort.InferenceSession(data, options, providers=["CPUExecutionProvider"])
+    except Exception as problem:
+        raise failure("onnxruntime cannot load", problem, place) from problem
+
+
+@cache
+def runtime() -> Any:
+    """onnxruntime, with an arena that all sessions share."""
+    try:
+        import onnxruntime
+    except ImportError as problem:
+        raise OpaqueFailed(
+            "a part of this model has no native code, and onnxruntime is not installed",
+            found=str(problem),
+            hint="install pretzel-runtime[onnx]",
+        ) from problem
+    memory = onnxruntime.OrtMemoryInfo(
+        "Cpu", onnxruntime.OrtAllocatorType.ORT_ARENA_ALLOCATOR, 0, onnxruntime.OrtMemType.DEFAULT
+    )
+    onnxruntime.create_and_register_allocator(memory, None)
+    return onnxruntime
+
+
+def failure(what: str, problem: Exception, place: str) -> OpaqueFailed:
+    """What onnxruntime said, as an error of ours."""
+    made = OpaqueFailed(
+        f"{what} a part of the model that has no native code",
+        where=place or None,
+        found=f"{type(problem).__name__}: {_said(problem)}",
+        hint="onnxruntime itself refuses it; run the part alone to look closer",
+    )
+    made.code = type(problem).__name__
+    return made
+
+
+def _said(problem: Exception) -> str:
+    """What went wrong, without onnxruntime's own preamble."""
+    text = " ".join(str(problem).split())
+    return text.rpartition(" : ")[2][:300] if text.startswith("[ONNXRuntimeError]") else text[:300]
+
+
+# --- models are data ----------------------------------------------------------------------------
+
+
+def check(data: bytes, reads: set[str], leaves: set[str], place: str) -> None:
+    """Raise OpaqueFailed unless the model stands alone: all it needs is in it, or is handed in."""
+    import onnx
+
+    model = onnx.ModelProto()
+    try:
+        model.ParseFromString(data)
+    except Exception as problem:
+        raise failure("protobuf cannot read", problem, place) from problem
+    found = {item.name for item in model.graph.input}, {item.name for item in model.graph.output}
+    if found[0] - _initialised(model.graph) != reads or not leaves <= found[1]:
+        raise OpaqueFailed(
+            "a part of the model is not what the program says it is",
+            where=place or None,
+            found=f"inputs {', '.join(sorted(found[0]))[:120]}",
+            hint="the file is damaged; import the model again",
+        )
+    graphs = [model.graph, *model.functions]
+    for tensor in _tensors(graphs):
+        if tensor.data_location == onnx.TensorProto.EXTERNAL or tensor.external_data:
+            raise OpaqueFailed(
+                "a part of the model refers to another file",
+                where=place or None,
+                found=f"tensor {tensor.name!r}",
+                hint="nothing outside the plan is read",
+            )
+
+
+def _initialised(graph: Any) -> set[str]:
+    return {item.name for item in graph.initializer}
+
+
+def _tensors(graphs: Sequence[Any]) -> Iterator[Any]:
+    """Every tensor of graphs, those of attributes and of graphs in attributes included."""
+    stack = list(graphs)
+    while stack:
+        graph = stack.pop()
+        yield from getattr(graph, "initializer", ())
+        for sparse in getattr(graph, "sparse_initializer", ()):
+            yield from (sparse.values, sparse.indices)
+        for node in graph.node:
+            for item in node.attribute:
+                yield from (item.t, *item.tensors)
+                for sparse in (item.sparse_tensor, *item.sparse_tensors):
+                    yield from (sparse.values, sparse.indices)
+                stack.extend((item.g, *item.graphs))
+
+
+def as_array(data: bytes) -> Any:
+    """Bytes as what the object store keeps."""
+    return np.frombuffer(data, np.uint8)

@@ -1,0 +1,125 @@
+"""An imported model: its program, and how ONNX's arrays become its rows and its rows arrays again.
+
+The program is all that serving needs. This keeps what a caller who thinks in ONNX's terms needs
+beside it: names, types and shapes of inputs and outputs, and both ways of the translation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from flour.errors import MissingColumn, NotRectangular
+from flour.flow import Flow
+from flour.onnx.model import ModelDef, Port
+from flour.onnx.tensor import Tensor
+
+#: The input of a program whose model has none: it only says how many rows there are.
+ROWS = "rows"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """An input: its declaration, and the tensor a row of it is."""
+
+    port: Port
+    tensor: Tensor
+
+    def rows_of(self, array: Any) -> int | None:
+        """How many rows an array for this input has; None where it says nothing of rows."""
+        if self.tensor.axis is None:
+            return None
+        return int(np.shape(array)[self.tensor.axis])
+
+    def columns(self, array: Any, rows: int) -> NDArray[Any]:
+        """The array as the program takes it: rows of flat vectors, or one value per row."""
+        values = np.asarray(array)
+        fits = self._fits(values.shape)
+        if not fits:
+            raise NotRectangular(
+                "an array has another shape than the model's input",
+                where=self.port.name,
+                found=str(values.shape),
+                hint=f"the model declares {self.port.shape}",
+            )
+        width = self.tensor.size
+        if self.tensor.axis is None:
+            return np.broadcast_to(values.reshape(1, width), (rows, width))
+        return values.reshape(rows) if self.single else values.reshape(rows, width)
+
+    def _fits(self, shape: tuple[int, ...]) -> bool:
+        axis = self.tensor.axis
+        want = list(self.tensor.shape)
+        return len(shape) == len(want) and all(
+            place == axis or size == want[place] for place, size in enumerate(shape)
+        )
+
+    @property
+    def single(self) -> bool:
+        """Whether the program takes one value per row instead of a vector."""
+        return is_single(self.tensor)
+
+
+def is_single(tensor: Tensor) -> bool:
+    """Whether a row is one value: an ONNX vector of one value per row."""
+    return tensor.axis == 0 and tensor.shape == (1,)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """An output: its declaration, and the tensor a row of it is (with a ZipMap's labels)."""
+
+    port: Port
+    tensor: Tensor
+
+    def array(self, column: Any) -> NDArray[Any]:
+        """What the program answered, in ONNX's shape and dtype."""
+        tensor = self.tensor
+        if tensor.value is not None and tensor.axis is None:
+            return tensor.value
+        values: NDArray[Any] = np.asarray(column).reshape(-1, *tensor.shape)
+        if tensor.axis is None:
+            return np.asarray(values[0], values.dtype)
+        moved = np.moveaxis(values, 0, tensor.axis)
+        shape = list(tensor.shape)
+        shape[tensor.axis] *= len(values)
+        return moved.reshape(shape)
+
+
+@dataclass(frozen=True)
+class OnnxProgram:
+    """A program made from an ONNX model; `flow` is all that serving needs."""
+
+    model: ModelDef
+    flow: Flow
+    inputs: tuple[Entry, ...]
+    outputs: tuple[Answer, ...]
+    #: The model's shapes are all static, so the program runs one row at a time.
+    static: bool
+
+    def feed(self, arrays: Mapping[str, Any]) -> dict[str, NDArray[Any]]:
+        """ONNX's arrays by input name, as the program's columns."""
+        for entry in self.inputs:
+            if entry.port.name not in arrays:
+                raise MissingColumn(
+                    f"there is no array for the input {entry.port.name!r}",
+                    where="$",
+                    found=", ".join(arrays) or "nothing",
+                )
+        counts = (entry.rows_of(arrays[entry.port.name]) for entry in self.inputs)
+        rows = next((count for count in counts if count is not None), 1)
+        made = {item.port.name: item.columns(arrays[item.port.name], rows) for item in self.inputs}
+        return made or {ROWS: np.zeros(rows)}
+
+    def answer(self, columns: Mapping[str, Any]) -> dict[str, NDArray[Any]]:
+        """The program's answers by output name, as ONNX's arrays."""
+        return {item.port.name: item.array(columns[item.port.name]) for item in self.outputs}
+
+    def widths(self) -> int:
+        """How many values a row of all inputs has."""
+        return sum(prod(entry.tensor.shape) for entry in self.inputs)

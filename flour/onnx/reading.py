@@ -1,0 +1,268 @@
+"""From a path, bytes or a ModelProto to a `ModelDef`, checking everything a stranger could send.
+
+The `onnx` package parses the protobuf; everything else is checked here, so that a damaged or
+hostile model is an error that names the node, never a crash, and never reads a file outside of the
+model's folder.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from flour.onnx.errors import DamagedModel
+from flour.onnx.model import Dim, GraphDef, ModelDef, NodeDef, Port
+from flour.onnx.ordering import ordered
+from flour.onnx.tensors import Tensors, dtype_of
+
+#: Protobuf cannot hold more in one message.
+MAX_BYTES = 2**31 - 1
+MAX_NODES = 1 << 20
+MAX_DEPTH = 40
+OLDEST, DOMAINS = 7, {"ai.onnx": ""}
+
+
+def read_model(model: object) -> ModelDef:
+    """The model in a file, in bytes, or parsed already."""
+    proto, folder = _parsed(model)
+    proto = _inlined(proto)
+    opsets = _opsets(proto)
+    reader = _Reader(Tensors(folder))
+    try:
+        graph = reader.graph(proto.graph, frozenset(), 0)
+    except RecursionError:
+        raise DamagedModel("the model's graphs are nested too deeply", where="graph") from None
+    return ModelDef(
+        graph,
+        opsets,
+        int(proto.ir_version),
+        str(proto.producer_name),
+        int(proto.model_version),
+        str(proto.doc_string),
+        {str(item.key): str(item.value) for item in proto.metadata_props},
+    )
+
+
+# --- the protobuf ---------------------------------------------------------------------------------
+
+
+def _parsed(model: Any) -> tuple[Any, Path | None]:
+    if isinstance(model, str | Path):
+        path = Path(model)
+        return _from_bytes(_file(path)), path.parent
+    if isinstance(model, bytes | bytearray | memoryview):
+        return _from_bytes(bytes(model)), None
+    if hasattr(model, "graph") and hasattr(model, "opset_import"):
+        return model, None
+    raise DamagedModel(
+        "this is not an ONNX model",
+        where="from_onnx",
+        found=type(model).__name__,
+        hint="pass a path, the file's bytes, or an onnx.ModelProto",
+    )
+
+
+def _file(path: Path) -> bytes:
+    try:
+        if path.stat().st_size > MAX_BYTES:
+            raise DamagedModel("the model is larger than protobuf allows", where=str(path.name))
+        return path.read_bytes()
+    except OSError as problem:
+        raise DamagedModel(
+            "the model cannot be read", where=str(path), found=problem.strerror or str(problem)
+        ) from None
+
+
+def _from_bytes(data: bytes) -> Any:
+    from google.protobuf.message import DecodeError
+    from onnx import ModelProto
+
+    proto = ModelProto()
+    try:
+        proto.ParseFromString(data)
+    except (DecodeError, RuntimeError) as problem:
+        raise DamagedModel(
+            "these bytes are not an ONNX model",
+            where="the model's protobuf",
+            found=f"{len(data)} bytes: {problem}"[:120],
+        ) from None
+    return proto
+
+
+def _inlined(proto: Any) -> Any:
+    """The model without functions of its own."""
+    if not len(proto.functions):
+        return proto
+    from onnx.inliner import inline_local_functions
+
+    try:
+        return inline_local_functions(proto)
+    except (RuntimeError, ValueError, TypeError) as problem:
+        raise DamagedModel(
+            "the model's functions cannot be put in place", where="functions", found=str(problem)
+        ) from None
+
+
+def _opsets(proto: Any) -> dict[str, int]:
+    found = {
+        DOMAINS.get(item.domain, str(item.domain)): int(item.version) for item in proto.opset_import
+    }
+    if not len(proto.graph.node) and not len(proto.graph.output):
+        raise DamagedModel("the model has no graph", where="graph", found="no nodes, no outputs")
+    if any(item.domain in ("", "ai.onnx") for item in proto.graph.node) and "" not in found:
+        raise DamagedModel("the model does not say its operator set", where="opset_import")
+    if found.get("", OLDEST) < OLDEST:
+        raise DamagedModel(
+            "the model is older than this importer reads",
+            where="opset_import",
+            found=f"operator set {found['']}, at least {OLDEST} is needed",
+            hint="convert it with onnx.version_converter",
+        )
+    return found
+
+
+# --- graphs ---------------------------------------------------------------------------------------
+
+
+class _Reader:
+    """Reads graphs and what is inside them."""
+
+    def __init__(self, tensors: Tensors) -> None:
+        self._tensors = tensors
+
+    def graph(self, proto: Any, outside: frozenset[str], depth: int) -> GraphDef:
+        """A graph; `outside` are the names that graphs around it make."""
+        if depth > MAX_DEPTH:
+            raise DamagedModel("the model's graphs are nested too deeply", where=str(proto.name))
+        if len(proto.node) > MAX_NODES:
+            found = f"{len(proto.node)} nodes"
+            raise DamagedModel("the graph is too large", where=str(proto.name), found=found)
+        constants = self._constants(proto)
+        inputs = tuple(port_of(item) for item in proto.input if item.name not in constants)
+        _unique([port.name for port in inputs], "inputs")
+        own = set(constants) | {port.name for port in inputs}
+        inner = outside | own | {str(name) for item in proto.node for name in item.output}
+        nodes = [self._node(item, inner, depth) for item in proto.node]
+        outputs = tuple(port_of(item) for item in proto.output)
+        order = ordered(nodes, own, outside, [port.name for port in outputs])
+        return GraphDef(str(proto.name), tuple(order), inputs, outputs, constants)
+
+    def _constants(self, proto: Any) -> dict[str, Any]:
+        found = {str(item.name): self._tensors.array(item) for item in proto.initializer}
+        for item in proto.sparse_initializer:
+            found[str(item.values.name)] = self._tensors.sparse(item)
+        names = [*(str(item.name) for item in proto.initializer)]
+        _unique(names, "initialisers")
+        return found
+
+    def _node(self, proto: Any, names: frozenset[str], depth: int) -> NodeDef:
+        domain = str(proto.domain)
+        made = NodeDef(
+            str(proto.op_type),
+            DOMAINS.get(domain, domain),
+            str(proto.name),
+            tuple(map(str, proto.input)),
+            tuple(map(str, proto.output)),
+            data=proto.SerializeToString(),
+        )
+        try:
+            values = {
+                str(item.name): self._attribute(item, names, depth) for item in proto.attribute
+            }
+        except DamagedModel as problem:
+            problem.where = f"{made.place}, {problem.where}" if problem.where else made.place
+            raise
+        return NodeDef(**{**vars(made), "attributes": values})
+
+    def _attribute(self, proto: Any, names: frozenset[str], depth: int) -> Any:
+        kind = int(proto.type) or _guessed(proto)
+        if kind not in _READERS:
+            raise DamagedModel("an attribute of a kind that is not known", found=str(kind))
+        field, convert = _READERS[kind]
+        value = getattr(proto, field)
+        if convert in _PLAIN:
+            return _PLAIN[convert](value)
+        readers: dict[str, Callable[[Any], Any]] = {
+            "tensor": self._tensors.array,
+            "sparse": self._tensors.sparse,
+            "graph": lambda item: self.graph(item, names, depth + 1),
+            "type": lambda item: item.SerializeToString(),
+        }
+        one = readers[convert.removesuffix("s")]
+        return tuple(map(one, value)) if convert.endswith("s") else one(value)
+
+
+def _text(value: bytes) -> str:
+    return value.decode("utf-8", "surrogateescape")
+
+
+_PLAIN: Mapping[str, Any] = {
+    "float": float,
+    "int": int,
+    "text": _text,
+    "floats": lambda values: tuple(map(float, values)),
+    "ints": lambda values: tuple(map(int, values)),
+    "texts": lambda values: tuple(map(_text, values)),
+}
+#: AttributeProto.AttributeType -> (field, how to read it).
+_READERS: Mapping[int, tuple[str, str]] = {
+    1: ("f", "float"),
+    2: ("i", "int"),
+    3: ("s", "text"),
+    4: ("t", "tensor"),
+    5: ("g", "graph"),
+    6: ("floats", "floats"),
+    7: ("ints", "ints"),
+    8: ("strings", "texts"),
+    9: ("tensors", "tensors"),
+    10: ("graphs", "graphs"),
+    11: ("sparse_tensor", "sparse"),
+    13: ("tp", "type"),
+    14: ("type_protos", "types"),
+}
+
+
+def _guessed(proto: Any) -> int:
+    """The kind of an attribute of an old file, which does not say it."""
+    for kind, (field, _) in _READERS.items():
+        value = getattr(proto, field)
+        repeated = hasattr(value, "__len__") and not isinstance(value, bytes)
+        if len(value) if repeated else proto.HasField(field):
+            return kind
+    return 0
+
+
+def _unique(names: list[str], what: str) -> None:
+    seen: set[str] = set()
+    for name in names:
+        if name in seen:
+            raise DamagedModel(f"two {what} have one name", where="graph", found=repr(name))
+        seen.add(name)
+
+
+# --- ports ----------------------------------------------------------------------------------------
+
+
+def port_of(proto: Any) -> Port:
+    """An input or output as it is declared."""
+    kind = proto.type.WhichOneof("value") or ""
+    name = str(proto.name)
+    if kind == "tensor_type":
+        tensor = proto.type.tensor_type
+        shape = None
+        if tensor.HasField("shape"):
+            shape = tuple(_dim(item, name) for item in tensor.shape.dim)
+        return Port(name, dtype_of(int(tensor.elem_type)), shape)
+    return Port(name, "", None, kind.removesuffix("_type"))
+
+
+def _dim(proto: Any, name: str) -> Dim:
+    if proto.HasField("dim_value"):
+        if not 0 <= proto.dim_value < 2**31:
+            # -1 is how some exporters say "unknown".
+            if proto.dim_value < 0:
+                return None
+            raise DamagedModel("a dimension is absurd", where=name, found=str(proto.dim_value))
+        return int(proto.dim_value)
+    return str(proto.dim_param) or None if proto.HasField("dim_param") else None

@@ -1,0 +1,172 @@
+"""The tensors of a model as numpy arrays, with their data inside the model or in files beside it.
+
+A file beside the model may be named by a plain relative path only, and must lie inside the model's
+folder once every link is followed: whoever writes a model cannot make us read anything else.
+"""
+
+from __future__ import annotations
+
+from math import prod
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from flour.onnx.errors import DamagedModel
+
+#: TensorProto.DataType -> numpy's name, or ONNX's own where numpy has none.
+DTYPES = {
+    1: "float32",
+    2: "uint8",
+    3: "int8",
+    4: "uint16",
+    5: "int16",
+    6: "int32",
+    7: "int64",
+    8: "string",
+    9: "bool",
+    10: "float16",
+    11: "float64",
+    12: "uint32",
+    13: "uint64",
+    14: "complex64",
+    15: "complex128",
+    16: "bfloat16",
+}
+_EXTERNAL = 1
+MAX_VALUES = 2**31 - 1
+
+
+def dtype_of(kind: int) -> str:
+    """The name of an element type."""
+    return DTYPES.get(kind, f"onnx{kind}")
+
+
+class Tensors:
+    """Reads tensors; `folder` is where the model lies, if it came from a file."""
+
+    def __init__(self, folder: Path | None) -> None:
+        self._folder = folder
+
+    def array(self, proto: Any) -> NDArray[Any]:
+        """A tensor as an array (strings as objects)."""
+        from onnx import numpy_helper
+
+        place = f"tensor '{proto.name}'"
+        self._check(proto, place)
+        try:
+            if proto.data_location == _EXTERNAL:
+                proto = self._with_data(proto, place)
+            made = numpy_helper.to_array(proto)
+        except (ValueError, TypeError, KeyError, OverflowError) as problem:
+            raise DamagedModel(
+                "a tensor's data does not fit its shape",
+                where=place,
+                found=f"{list(proto.dims)}: {problem}"[:160],
+            ) from None
+        if made.dtype.kind in "OUS":
+            return _texts(made)
+        made.flags.writeable = False
+        return made
+
+    def _check(self, proto: Any, place: str) -> None:
+        """Refuse shapes that no data in the model could fill, before anything is allocated."""
+        if any(size < 0 for size in proto.dims) or prod(proto.dims) > MAX_VALUES:
+            raise DamagedModel(
+                "a tensor's shape is absurd", where=place, found=str(list(proto.dims))[:80]
+            )
+
+    def sparse(self, proto: Any) -> NDArray[Any]:
+        """A sparse tensor as a dense array."""
+        place = f"sparse tensor '{proto.values.name}'"
+        shape = tuple(int(size) for size in proto.dims)
+        self._check(proto, place)
+        values, indices = self.array(proto.values), self.array(proto.indices)
+        if prod(shape) > 1 << 28:
+            raise DamagedModel("a sparse tensor is absurdly large", where=place, found=str(shape))
+        made = np.zeros(shape, values.dtype)
+        try:
+            flat = indices if indices.ndim == 1 else np.ravel_multi_index(tuple(indices.T), shape)
+            np.put(made, flat, values, mode="raise")
+        except (ValueError, IndexError, TypeError) as problem:
+            raise DamagedModel(
+                "a sparse tensor's values do not fit its shape", where=place, found=str(problem)
+            ) from None
+        made.flags.writeable = False
+        return made
+
+    # --- data in files -----------------------------------------------------------------------
+
+    def _with_data(self, proto: Any, place: str) -> Any:
+        """The tensor with the data that lies in a file beside the model."""
+        told = {str(item.key): str(item.value) for item in proto.external_data}
+        path = self._inside(told.get("location", ""), place)
+        offset, length = _number(told, "offset", place), _number(told, "length", place)
+        try:
+            size = path.stat().st_size
+            end = size if "length" not in told else offset + length
+            if not 0 <= offset <= end <= size:
+                found = f"bytes {offset} to {end} of {size}"
+                raise DamagedModel("a tensor's data ends behind its file", where=place, found=found)
+            with path.open("rb") as file:
+                file.seek(offset)
+                data = file.read(end - offset)
+        except OSError as problem:
+            raise DamagedModel(
+                "a tensor's file cannot be read", where=place, found=problem.strerror or ""
+            ) from None
+        made = type(proto)()
+        made.CopyFrom(proto)
+        made.ClearField("external_data")
+        made.data_location = 0
+        made.raw_data = data
+        return made
+
+    def _inside(self, location: str, place: str) -> Path:
+        """The file a tensor names, which must lie in the model's folder."""
+        hint = "only a plain relative path inside the model's folder is read"
+        if self._folder is None:
+            raise DamagedModel(
+                "a tensor's data is in a file, but the model was not read from one",
+                where=place,
+                found=repr(location)[:120],
+                hint="pass the model's path",
+            )
+        plain = PurePosixPath(location)
+        odd = not location or plain.is_absolute() or ".." in plain.parts or "\\" in location
+        if odd or "\0" in location or ":" in location:
+            raise DamagedModel(
+                "a tensor's data is outside the model's folder",
+                where=place,
+                found=repr(location)[:120],
+                hint=hint,
+            )
+        folder = self._folder.resolve()
+        path = (folder / plain).resolve()
+        if not path.is_relative_to(folder) or not path.is_file():
+            raise DamagedModel(
+                "a tensor's data is not a file in the model's folder",
+                where=place,
+                found=repr(location)[:120],
+                hint=hint,
+            )
+        return path
+
+
+def _number(told: dict[str, str], key: str, place: str) -> int:
+    try:
+        return int(told.get(key) or 0)
+    except ValueError:
+        raise DamagedModel(f"{key} is no number", where=place, found=told[key][:40]) from None
+
+
+def _texts(values: NDArray[Any]) -> NDArray[Any]:
+    """Strings as Python strings."""
+    made = np.empty(values.shape, object)
+    flat, out = values.reshape(-1), made.reshape(-1)
+    for place, value in enumerate(flat):
+        text = value if isinstance(value, bytes | str) else str(value)
+        out[place] = text.decode("utf-8", "surrogateescape") if isinstance(text, bytes) else text
+    made.flags.writeable = False
+    return made
