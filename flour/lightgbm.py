@@ -41,11 +41,16 @@ def from_lightgbm(model: object) -> Flow:
     each tree ends in. A model trained on a frame with categories takes the frame's own values.
     """
     head, trees = parse(text_of(model))
-    width = _whole(head, "max_feature_idx") + 1
+    width = width_of(head)
     names = head.get("feature_names", "").split(" ")
     x = source("X", input_type(names, width, categories_of(head), "float64"))
     scores, leaves = scores_of(head, trees, columns(head, x, Importer()))
     return outputs(value=answered(head, trees, scores), scores=flat(scores), leaves=leaves)
+
+
+def width_of(head: Fields) -> int:
+    """How many columns the trees read."""
+    return _whole(head, "max_feature_idx") + 1
 
 
 def columns(head: Fields, x: Flow, to: Importer) -> Flow:

@@ -8,7 +8,7 @@ with Runtime() as runtime:
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from dataclasses import replace
 from functools import partial
@@ -111,13 +111,15 @@ class Runtime:
         exact: bool = False,
         background: bool = False,
         replace: bool = False,
+        notes: Mapping[str, object] | None = None,
     ) -> str:
         """Serve a plan, a program or the file of a plan; the version it got.
 
         It answers the endpoint's requests from now on, or with `activate=False` only those that
         name its version, until `switch`. `reserve` gives it as many executors of its own. `exact`
         and `background` are those of `oven.bake`, for a program. With `replace`, a version of this
-        name gives way in one step: a request is answered by the one or by the other.
+        name gives way in one step: a request is answered by the one or by the other. `notes` are
+        for front ends, as `platform` and `default_outputs` are for the one of runtime.http.
         """
         self._check_open()
         self._catalog.sweep()
@@ -130,6 +132,7 @@ class Runtime:
         seconds = 0.0 if path is None else time.perf_counter() - start - compiled
         served = Served(name, number, plan, reserved=int(reserve))
         served.path = path
+        served.notes = dict(notes or {})
         former = self._endpoints.claim(served, replace=replace)
         try:
             if former is not None:  # what both are known by is the new one's

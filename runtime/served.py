@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Mapping
 from itertools import count
 from pathlib import Path
 from time import perf_counter, thread_time
@@ -45,7 +46,7 @@ class Served:
     __slots__ = (
         *("__weakref__", "batch", "call", "classes", "columns", "decision", "digest", "direct"),
         *("door", "few", "front", "inline", "inputs", "kinds", "lock", "name", "outputs", "owner"),
-        *("path", "pins", "plan"),
+        *("notes", "path", "pins", "plan"),
         *("reserved", "retired", "row_work", "shared", "tick", "vector", "version"),
     )
 
@@ -67,6 +68,8 @@ class Served:
         self.door: Call | None = None
         self.call: Call | None = None  # the door, while single rows may take the shortest way
         self.reserved = reserved
+        #: What whoever registered it wants front ends to know; see Runtime.register.
+        self.notes: Mapping[str, object] = {}
         self.shared: Shared | None = None  # what it has in common with others, worth keeping
         #: Whether single rows may go in by the shortest way: measured, they are over at once.
         self.direct = True
