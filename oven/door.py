@@ -5,16 +5,18 @@
     labels, probabilities = call(block)      # arrays
 
 The outputs come as a tuple, in the order of `plan.outputs`. A row is a numpy vector, a list or a
-tuple of numbers; where the plan is all native code and reads one vector of floats, its door is a
-function of machine code (oven.door_code), and costs a fifth of a microsecond besides the plan's
-own work. Everything else (data of another type or layout, frames, dicts, plans with Python stages)
-goes through `Plan.run` and gives the same answers.
+tuple of numbers; of a plan that reads documents it is a `str`, and a list of them is a block. Where
+the plan is all native code and reads one vector of floats (oven.door_code) or one document
+(oven.door_text), its door is a function of machine code, and costs a fifth of a microsecond besides
+the plan's own work. Everything else (data of another type or layout, frames, plans with Python
+stages) goes through `Plan.run` and gives the same answers.
 """
 
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,10 +24,10 @@ from numpy.typing import NDArray
 
 from flour.node import Node
 from flour.ops.structure import TakeText
-from flour.types import FLOATS, Category, Scalar, Type, Vector
-from oven import cache, door_code
+from flour.types import FLOATS, Category, Record, Scalar, Text, Type, Vector
+from oven import cache, door_code, door_text
 from oven.interpreter import addresses
-from oven.native_run import RELEASE_BYTES, NativeRun
+from oven.native_run import LONGEST, RELEASE_BYTES, TEXT_BYTES, NativeRun, room_bytes
 from oven.ports import Port
 from oven.stages import Stage
 
@@ -44,22 +46,21 @@ class Layout(NamedTuple):
     """What a door needs to know of a plan."""
 
     run: NativeRun
-    kind: Vector
+    kind: Vector | Text
     outputs: tuple[Output, ...]
+    #: The name under which documents come, and whether they may come without it.
+    label: str = ""
+    bare: bool = True
 
 
 def layout(
     inputs: Mapping[str, Type], steps: Sequence[NativeRun | Stage], outputs: Sequence[Node]
 ) -> Layout | None:
-    """The door a plan can have: one native call over one vector of floats, labels looked up."""
-    kinds = list(inputs.values())
-    if len(kinds) != 1 or not steps or not isinstance(steps[0], NativeRun):
+    """The door a plan can have: one native call over floats or documents, labels looked up."""
+    if len(inputs) != 1 or not steps or not isinstance(steps[0], NativeRun):
         return None
-    run, kind = steps[0], kinds[0]
-    if not isinstance(kind, Vector) or kind.sparse or kind.dtype not in FLOATS:
-        return None
-    plain = all(isinstance(value, Port) and not value.fields for value in run.inputs)
-    if not plain or run.rooms or run.stored:
+    run = steps[0]
+    if len(run.inputs) != 1 or not isinstance(run.inputs[0], Port) or run.stored:
         return None
     if any(isinstance(item.type, Vector) and item.type.sparse for item in outputs):
         return None  # answers stored sparsely are made by Plan.run
@@ -67,7 +68,22 @@ def layout(
     # Each column that the native code leaves is one output, and each output is one column.
     if len(found) != len(run.outputs) or {item.node for item in found} != set(run.outputs):
         return None
-    return Layout(run, kind, found)
+    ((name, kind),) = inputs.items()
+    return _entrance(run, run.inputs[0], name, kind, found)
+
+
+def _entrance(
+    run: NativeRun, port: Port, name: str, kind: Type, outputs: tuple[Output, ...]
+) -> Layout | None:
+    """How a plan's one input comes in."""
+    match kind:
+        case Vector(dtype=dtype, sparse=False) if dtype in FLOATS and not run.rooms:
+            return Layout(run, kind, outputs)
+        case Text():
+            return Layout(run, kind, outputs, name)
+        case Record() if len(port.fields) == 1 and port.type == Vector(1, "string"):
+            return Layout(run, Text(), outputs, port.fields[0], bare=False)
+    return None
 
 
 def _output(item: Node) -> Output:
@@ -105,18 +121,19 @@ def open_door(found: Layout, fallback: Call) -> Call | None:
     known = addresses()
     if known is None:
         return None
-    code = cache.machine_code(cache.key(door_code.SOURCE), door_code.NAME, _build)
-    method = _Method(b"door", code, _ONE_ARGUMENT, b"Answers for a row or a block of rows.")
+    code = door_text if isinstance(found.kind, Text) else door_code
+    build = partial(_build, code.SOURCE, code.NAME)
+    address = cache.machine_code(cache.key(code.SOURCE), code.NAME, build)
+    method = _Method(b"door", address, _ONE_ARGUMENT, b"Answers for a row or a block of rows.")
     table = _table(found, fallback, known, method)
     made: Call = _new_function(ctypes.addressof(method), table, None)
     return made
 
 
-def _build(name: str) -> cache.Code:
+def _build(source: str, name: str, given: str) -> cache.Code:
     from oven import native  # numba is imported only to compile
 
-    source = door_code.SOURCE.replace(f"def {door_code.NAME}(", f"def {name}(", 1)
-    return native.compile_source(source, name)
+    return native.compile_source(source.replace(f"def {name}(", f"def {given}(", 1), given)
 
 
 _new_function = ctypes.PYFUNCTYPE(
@@ -126,27 +143,50 @@ _new_function = ctypes.PYFUNCTYPE(
 
 def _table(found: Layout, fallback: Call, known: Mapping[str, int], method: _Method) -> Table:
     run, kind = found.run, found.kind
-    dtype = np.dtype(kind.dtype)
-    cells = _aligned(16 * (1 + len(found.outputs)))
+    dtype = np.dtype(kind.dtype if isinstance(kind, Vector) else object)
+    width = kind.width if isinstance(kind, Vector) else 0
+    cells = _aligned(16 * (2 + len(found.outputs)))
     row = cells + _aligned(8 * len(found.outputs))
-    stages = row + _aligned(kind.width * dtype.itemsize)
-    size = stages + run.scratch_bytes
-    scratch = shared_scratch(size)
-    words = dict(known)
-    words |= {"DTYPE": id(dtype), "ITEM_BYTES": dtype.itemsize, "WIDTH": kind.width}
+    stages = row + _aligned(width * dtype.itemsize)
+    size = stages + _aligned(run.scratch_bytes)
+    text, rooms = _text_words(found, size) if isinstance(kind, Text) else ({}, None)
+    scratch = shared_scratch(text.get("SHARED_BYTES", size))
+    words = {**known, **text, "SCRATCH": scratch.ctypes.data, "SCRATCH_BYTES": size}
+    words |= {"DTYPE": id(dtype), "ITEM_BYTES": dtype.itemsize, "WIDTH": width}
     words |= {"RUN": run.entry[0], "PROGRAM": run.entry[1], "FALLBACK": id(fallback)}
-    words |= {"SCRATCH": scratch.ctypes.data, "SCRATCH_BYTES": size}
     words |= {"CELLS": cells, "ROW": row, "STAGES": stages}
     words["RELEASE_ROWS"] = max(1, RELEASE_BYTES // max(run.row_work, 1))
     words["OUTPUTS"] = len(found.outputs)
     words["TEXTS"] = sum(item.names is not None for item in found.outputs)
-    numbers = [words[name] for name in door_code.WORDS[:-1]]
+    names = door_text.TEXT_WORDS if text else door_code.WORDS
+    numbers = [words[name] for name in names[:-1]]
     columns = {item: place for place, item in enumerate((*run.inputs, *run.outputs))}
     for item in found.outputs:
         numbers += _output_words(item, columns[item.node])
     table = np.array(numbers, np.int64).view(Table)
-    table.kept = (run, dtype, fallback, method, scratch, found)
+    table.kept = (run, dtype, fallback, method, scratch, found, rooms)
     return table
+
+
+#: Longer documents take memory of their own.
+_SHORT = 4096
+
+
+def _text_words(found: Layout, size: int) -> tuple[dict[str, int], NDArray[np.int64]]:
+    """What the table of a door for documents has besides, and the sizes of its rooms."""
+    run = found.run
+    sizes = [
+        [*room, place == len(stage.rooms) - 1]
+        for stage in run.stages
+        for place, room in enumerate(stage.rooms)
+    ]
+    rooms = np.array(sizes, np.int64).reshape(-1, 4)
+    most = max((room_bytes(stage.rooms, _SHORT) for stage in run.stages), default=0)
+    words = {"LABEL": id(found.label), "BARE": int(found.bare), "LONGEST": LONGEST}
+    words |= {"SHARED_BYTES": _aligned(size + _SHORT + 1024 + most), "ROOM_COUNT": len(rooms)}
+    words |= {"ROOMS": rooms.ctypes.data, "ROOM_COLUMN": 1 + len(run.outputs)}
+    words |= {"ROW_WORK": run.row_work, "BYTE_WORK": TEXT_BYTES, "RELEASE_WORK": RELEASE_BYTES}
+    return words, rooms
 
 
 def _output_words(item: Output, column: int) -> list[int]:
@@ -181,11 +221,12 @@ def shared_scratch(size: int) -> NDArray[np.uint8]:
 # --- the way around -------------------------------------------------------------------------------
 
 
-def around(run: Callable[[object], Mapping[str, Any]]) -> Call:
+def around(run: Callable[[object], Mapping[str, Any]], kinds: Iterable[Type] = ()) -> Call:
     """The same answers through `Plan.run`, for whatever the machine code does not take."""
+    documents = [*map(type, kinds)] == [Text]
 
     def call(data: object) -> Answers:
-        block = _as_block(data)
+        block = _as_block(data, documents=documents)
         if block is None:
             return tuple(run(data).values())
         return tuple(_only(value) for value in run(block).values())
@@ -193,8 +234,13 @@ def around(run: Callable[[object], Mapping[str, Any]]) -> Call:
     return call
 
 
-def _as_block(data: Any) -> Any:
-    """A row as a block of one row; None for what already is a block."""
+def _as_block(data: Any, *, documents: bool = False) -> Any:
+    """A row as a block of one row; None for what already is a block.
+
+    Where rows are documents, a list of strings is a block, and a string a row.
+    """
+    if documents and not isinstance(data, Mapping):
+        return [data] if isinstance(data, str) else None
     if isinstance(data, np.ndarray):
         return data[None] if data.ndim == 1 and data.dtype.names is None else None
     if isinstance(data, Mapping):

@@ -14,6 +14,8 @@ its own, and runs without the interpreter's lock.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 # The table's words, in order.
 WORDS = (
     # What the argument may be.
@@ -79,7 +81,8 @@ KINDS = (
     "bool",
     "string",
 )
-_BODY = """\
+#: Look at the argument: how many dimensions and rows it has, and where they are.
+_LOOK = """\
 def door(self, argument):
     table = ld_int64(self, 2)
     width = ldc_int64(table, WIDTH)
@@ -103,7 +106,9 @@ def door(self, argument):
         known, items = ld_int64(argument, 2) == width, argument + 24
     if not known:
         return c_call_2(ldc_int64(table, CALL), ldc_int64(table, FALLBACK), argument)
-
+"""
+#: Make the outputs.
+MAKE = """\
     count = ldc_int64(table, OUTPUTS)
     first = table + 8 * FIRST
     made = c_call_1(ldc_int64(table, TUPLE_NEW), count)
@@ -124,7 +129,9 @@ def door(self, argument):
                 c_call_1(ldc_int64(table, DECREASE), made)
                 return 0
             c_call_3(ldc_int64(table, TUPLE_SET), made, place, item)
-
+"""
+#: Find memory to work in, and read a row that came as a list.
+_READ = """\
     scratch = ldc_int64(table, SCRATCH)
     release = rows >= ldc_int64(table, RELEASE_ROWS)
     texts = ldc_int64(table, TEXTS) if dimensions == 2 else 0
@@ -136,6 +143,7 @@ def door(self, argument):
             c_call_1(ldc_int64(table, DECREASE), made)
             return c_call_0(ldc_int64(table, NO_MEMORY))
         scratch = (owned + 63) & -64
+    text = scratch + ldc_int64(table, SCRATCH_BYTES)
     if items != 0:
         data = scratch + ldc_int64(table, ROW)
         double = ldc_int64(table, ITEM_BYTES) == 8
@@ -164,10 +172,11 @@ def door(self, argument):
                 c_call_1(ldc_int64(table, FREE), owned)
             c_call_1(ldc_int64(table, DECREASE), made)
             return c_call_2(ldc_int64(table, CALL), ldc_int64(table, FALLBACK), argument)
-
+"""
+#: Run all stages, and turn what they left into the outputs.
+RUN = """\
     st_int64(scratch, 0, data)
     st_int64(scratch, 1, stride)
-    text = scratch + ldc_int64(table, SCRATCH_BYTES)
     for place in range(count):
         output = first + 8 * OUTPUT_SIZE * place
         across, step = ldc_int64(output, OUT_WIDTH), ldc_int64(output, OUT_BYTES)
@@ -240,13 +249,14 @@ def _scalars() -> str:
     return "\n".join(lines)
 
 
-def _source() -> str:
-    numbers = {name: place for place, name in enumerate(WORDS)}
+def source(*parts: str, words: Sequence[str] = WORDS) -> str:
+    """A door's whole text: its words as numbers, then the parts of its body."""
+    numbers = {name: place for place, name in enumerate(words)}
     numbers |= {name: place for place, name in enumerate(OUTPUT_WORDS)}
-    numbers |= {"FIRST": len(WORDS) - 1, "OUTPUT_SIZE": len(OUTPUT_WORDS)}
+    numbers |= {"FIRST": len(words) - 1, "OUTPUT_SIZE": len(OUTPUT_WORDS)}
     numbers |= {"SCALAR": SCALAR, "KIND_STRING": KINDS.index("string")}
     head = "".join(f"{name} = {number}\n" for name, number in numbers.items())
-    return head + _BODY.replace("SCALARS\n", _scalars() + "\n", 1)
+    return head + "\n".join(parts).replace("SCALARS\n", _scalars() + "\n", 1)
 
 
-SOURCE = _source()
+SOURCE = source(_LOOK, MAKE, _READ, RUN)

@@ -35,6 +35,10 @@ _PYTHON = {
     "RESTORE_THREAD": "PyEval_RestoreThread",
     "MALLOC": "PyMem_RawMalloc",
     "FREE": "PyMem_RawFree",
+    "DICT_SIZE": "PyDict_Size",
+    "DICT_GET": "PyDict_GetItemWithError",
+    "AS_UTF8": "PyUnicode_AsUTF8AndSize",
+    "COPY": "memcpy",
 }
 # Places in numpy's table of functions, which never change: extension modules are built on them.
 _ARRAY_TYPE, _NEW_ARRAY = 2, 184
@@ -50,8 +54,9 @@ def addresses() -> Mapping[str, int] | None:
     found = {word: _function(name) for word, name in _PYTHON.items()}
     found["NEW_ARRAY"] = _numpy_function(_NEW_ARRAY)
     types = {"ARRAY_TYPE": np.ndarray, "LIST_TYPE": list, "TUPLE_TYPE": tuple}
-    types |= {"FLOAT_TYPE": float, "INT_TYPE": int}
+    types |= {"FLOAT_TYPE": float, "INT_TYPE": int, "STR_TYPE": str, "DICT_TYPE": dict}
     found |= {word: id(kind) for word, kind in types.items()} | {"NONE": id(None)}
+    found["OBJECT"] = id(np.dtype(object))
     return found if all(found.values()) and _as_expected() else None
 
 

@@ -42,7 +42,7 @@ LONGEST = 64 << 20
 #: the interpreter's lock back can take thousands, so short calls keep it.
 RELEASE_BYTES = 1 << 20
 #: A byte of text, or a stored number of a sparse row, takes about as long as touching so many.
-_TEXT_BYTES = 256
+TEXT_BYTES = 256
 
 
 class RowsRefused(Exception):
@@ -131,14 +131,17 @@ class NativeRun:
             columns = [wire for v in values for wire in self._wires[v, stage.stores(v)]]
             if stage.rooms:
                 columns.append(driver.Wire(2, self._entries, 0))
-            table += [cache.address(stage.source, stage.name), self._parameters(stage.slots)]
+            table += [
+                cache.address(stage.source, stage.name),
+                self._parameters(stage.slots, rooms=bool(stage.rooms)),
+            ]
             table += [len(columns), *(number for wire in columns for number in wire)]
         self._table = np.array(table, np.int64)
         address = cache.address(driver.SOURCE, driver.NAME)
         self._call, self._brief = machine.STAGE(address), machine.BRIEF(address)
         self.entry = (address, self._table.ctypes.data)
 
-    def _parameters(self, slots: Sequence[Slot]) -> int:
+    def _parameters(self, slots: Sequence[Slot], *, rooms: bool) -> int:
         """The address of a stage's parameter table."""
         table = np.zeros(max(len(slots), 1), np.int64)
         offset = self._row_scratch
@@ -146,7 +149,8 @@ class NativeRun:
             if slot.parameter is not None:
                 assert isinstance(slot.parameter, Blob), "code reads arrays, never string tables"
                 self._kept.append(slot.parameter)
-                self.row_work += slot.parameter.nbytes
+                # A document looks a few things up in large tables, and that is in TEXT_BYTES.
+                self.row_work += 0 if rooms else slot.parameter.nbytes
                 table[place] = slot.parameter.array.ctypes.data
             elif slot.number is not None:
                 table[place] = np.float64(slot.number).view(np.int64)
@@ -189,7 +193,7 @@ class NativeRun:
         ]
         io = [word for column in (*kept, *made) for word in words(column)]
         table = np.array([*io, _aligned(room.ctypes.data), longest], np.int64)
-        brief = rows * (self.row_work + longest * _TEXT_BYTES) < RELEASE_BYTES
+        brief = rows * (self.row_work + longest * TEXT_BYTES) < RELEASE_BYTES
         self._invoke(self._brief if brief else self._call, table.ctypes.data, rows, memory)
         done = [settled(column) if isinstance(column, Sparse) else column for column in made]
         return dict(zip(self.outputs, done, strict=True))

@@ -43,12 +43,14 @@ _ANY = Call()
 _NUMBERS = frozenset({float, int})
 
 
-def _is_short(data: Any, few: int) -> bool:
-    """Whether this is a row of numbers, or a block of few rows, for a plan that reads a vector."""
+def _is_short(data: Any, served: Served) -> bool:
+    """Whether this is a document or a row of numbers, or a block of few rows, as the plan reads."""
     kind = type(data)
+    if not served.vector:
+        return kind is str and served.text
     if kind is np.ndarray:
         dimensions = data.ndim
-        return dimensions == 1 or (dimensions == 2 and len(data) <= few)
+        return dimensions == 1 or (dimensions == 2 and len(data) <= served.few)
     return (kind is list or kind is tuple) and bool(data) and type(data[0]) in _NUMBERS
 
 
@@ -222,7 +224,7 @@ class Runtime:
         served = self._routes.get(name) or self._find(name)
         if outputs is None and timeout is None and priority is None and engine is None:
             call = served.call
-            if call is not None and served.vector and _is_short(data, served.few):
+            if call is not None and _is_short(data, served):
                 if served.tick() & _REST:
                     return dict(zip(served.outputs, call(data)))  # noqa: B905 (costs as much)
                 return self._timed(served, call, data)
@@ -250,7 +252,7 @@ class Runtime:
         For a row of numbers, or a block of few rows, as `predict` takes them.
         """
         call = served.call
-        if call is None or not served.vector or not _is_short(data, served.few):
+        if call is None or not _is_short(data, served):
             return None
         if served.tick() & _REST:
             return call(data)

@@ -10,7 +10,7 @@ from time import perf_counter, thread_time
 from typing import TYPE_CHECKING, Any
 
 from flour.ops.structure import Take, TakeText
-from flour.types import Record, Type, Vector
+from flour.types import Record, Text, Type, Vector
 from oven import Plan
 
 if TYPE_CHECKING:
@@ -47,7 +47,8 @@ class Served:
         *("__weakref__", "batch", "call", "classes", "columns", "decision", "digest", "direct"),
         *("door", "few", "front", "inline", "inputs", "kinds", "lock", "name", "outputs", "owner"),
         *("notes", "path", "pins", "plan"),
-        *("reserved", "retired", "row_work", "shared", "tick", "vector", "version"),
+        *("reserved", "retired", "row_work", "shared", "text", "tick", "vector"),
+        "version",
     )
 
     def __init__(self, name: str, version: str, plan: Plan, *, reserved: int = 0) -> None:
@@ -78,6 +79,7 @@ class Served:
         self.retired = False  # whether it was unregistered
         kinds = list(self.inputs.values())
         self.vector = len(kinds) == 1 and isinstance(kinds[0], Vector | Record)
+        self.text = len(kinds) == 1 and isinstance(kinds[0], Text)
         #: The columns of its one record: a row that has no others needs no closer look.
         self.columns = frozenset[str]()
         if len(kinds) == 1 and isinstance(kinds[0], Record):
