@@ -1,0 +1,44 @@
+"""What can go wrong between a folder and the endpoints it stands for.
+
+FlourError (flour.errors)
+└── RepositoryError      something is wrong with a folder of models
+    ├── BadConfig            a configuration file is not what it can be
+    ├── UnsupportedModel     this kind of model, or this setting of it, is not served here
+    ├── Untrusted            a pickle, and nobody said that it may be read
+    ├── UnsafePath           a path leads out of the folder, or is no ordinary file
+    ├── NotSettled           a file changes while it is read
+    └── UnknownModel         the folder has no model of this name (also an UnknownEndpoint)
+"""
+
+from __future__ import annotations
+
+from flour.errors import FlourError
+from runtime.errors import UnknownEndpoint
+
+
+class RepositoryError(FlourError):
+    """Something is wrong with a folder of models."""
+
+
+class BadConfig(RepositoryError):
+    """A configuration file is damaged, or says what cannot be."""
+
+
+class UnsupportedModel(RepositoryError):
+    """A kind of model, or a setting of it, that is not served here."""
+
+
+class Untrusted(RepositoryError):
+    """A pickle runs code when it is read, and nobody said that it may."""
+
+
+class UnsafePath(RepositoryError):
+    """A path leads out of the folder, or to something that is no ordinary file."""
+
+
+class NotSettled(RepositoryError):
+    """A file changes while it is read; it will be tried again."""
+
+
+class UnknownModel(RepositoryError, UnknownEndpoint):
+    """The folder has no model of this name."""

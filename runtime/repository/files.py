@@ -1,0 +1,219 @@
+"""The only way this package touches a folder: nothing outside it, nothing endless, nothing odd.
+
+A folder may be written by others while it is read, and by people who mean no good: links that lead
+out of it or in circles, devices, files without end, names that are no text. What is read is an
+ordinary file inside the folder, of bounded size, opened once and checked through what was opened.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+from runtime.repository.errors import NotSettled, RepositoryError, UnsafePath
+
+MAX_BYTES = 4 << 30
+"""Of one model's file."""
+MAX_CONFIG = 1 << 20
+"""Of one configuration file."""
+MAX_ENTRIES = 200_000
+"""Of everything that is looked at in one walk."""
+
+_CHUNK = 1 << 20
+_ENDINGS = (
+    *("~", ".tmp", ".part", ".partial", ".swp", ".crdownload", ".lock"),
+    *(".md", ".rst", ".py", ".pyc", ".yaml", ".yml", ".toml", ".log"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Print:
+    """What a file is recognised by without reading it."""
+
+    path: str
+    inode: int
+    size: int
+    changed_ns: int
+
+
+class Folder:
+    """A directory that is looked into, and never out of."""
+
+    def __init__(self, root: str | Path, *, max_bytes: int = MAX_BYTES) -> None:
+        self.root = Path(root).absolute()
+        self.max_bytes = max_bytes
+        self._real = Path(os.path.realpath(self.root))
+        self._looked = 0
+
+    def check(self) -> None:
+        """Raise unless there is such a folder, and it can be read; a new walk begins."""
+        self._looked = 0
+        try:
+            with os.scandir(self.root):
+                return
+        except OSError as problem:
+            raise RepositoryError(
+                "this folder cannot be read", where=str(self.root), found=_why(problem)
+            ) from problem
+
+    def entries(self, folder: Path) -> list[Path]:
+        """What is in a folder, in the order of names; hidden and half-written things are not."""
+        found: list[Path] = []
+        try:
+            with os.scandir(folder) as inside:
+                for entry in inside:
+                    self._looked += 1
+                    if self._looked > MAX_ENTRIES:
+                        raise RepositoryError(
+                            "this folder is too large",
+                            where=str(folder),
+                            found=f"more than {MAX_ENTRIES:,} entries",
+                        )
+                    if not is_ignored(entry.name):
+                        found.append(folder / entry.name)
+        except FileNotFoundError:
+            return []  # it went while we looked
+        except OSError as problem:
+            raise RepositoryError(
+                "this folder cannot be read", where=str(folder), found=_why(problem)
+            ) from problem
+        return sorted(found, key=lambda path: natural(path.name))
+
+    def is_folder(self, path: Path) -> bool:
+        """Whether this is a folder inside ours."""
+        return path.is_dir() and self._inside(path)
+
+    def is_file(self, path: Path) -> bool:
+        """Whether there is a file of this name, safe or not."""
+        return path.is_file()
+
+    def _inside(self, path: Path) -> bool:
+        real = Path(os.path.realpath(path))
+        return real == self._real or self._real in real.parents
+
+    def guard(self, path: Path) -> None:
+        """Raise unless the path stays inside the folder."""
+        if not self._inside(path):
+            raise UnsafePath(
+                "this path leads out of the folder",
+                where=shown(path),
+                found=shown(Path(os.path.realpath(path))),
+                hint="models, and links to them, must stay inside the folder that is served",
+            )
+
+    def stamp(self, *paths: Path) -> tuple[Print, ...]:
+        """What these files are recognised by; files that are not there are left out."""
+        return tuple(made for path in paths for made in self._stamp(path))
+
+    def _stamp(self, path: Path) -> Iterator[Print]:
+        try:
+            found = path.stat()
+        except OSError:
+            return
+        yield Print(str(path), found.st_ino, found.st_size, found.st_mtime_ns)
+
+    @contextmanager
+    def open(self, path: Path, limit: int | None = None) -> Iterator[BinaryIO]:
+        """An ordinary file inside the folder, for reading; NotSettled if it changed meanwhile."""
+        self.guard(path)
+        limit = self.max_bytes if limit is None else limit
+        # Without O_NONBLOCK, opening a pipe would wait for somebody to write to it.
+        flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
+        try:
+            descriptor = os.open(path, flags)
+        except OSError as problem:
+            raise RepositoryError(
+                "this file cannot be read", where=shown(path), found=_why(problem)
+            ) from problem
+        with os.fdopen(descriptor, "rb") as file:
+            before = _checked(os.fstat(descriptor), path, limit)
+            yield file
+            after = os.fstat(descriptor)
+            if (before.st_size, before.st_mtime_ns) != (after.st_size, after.st_mtime_ns):
+                raise NotSettled("this file changes while it is read", where=shown(path))
+
+    def read(self, path: Path, limit: int | None = None) -> bytes:
+        """The whole content of a file."""
+        limit = self.max_bytes if limit is None else limit
+        with self.open(path, limit) as file:
+            data = file.read(limit + 1)
+        if len(data) > limit:
+            raise _too_large(path, len(data), limit)
+        return data
+
+    def read_text(self, path: Path) -> str:
+        """The text of a configuration file."""
+        try:
+            return self.read(path, MAX_CONFIG).decode("utf-8-sig")
+        except UnicodeDecodeError as problem:
+            raise RepositoryError(
+                "this file is no UTF-8 text", where=f"{shown(path)}, byte {problem.start}"
+            ) from None
+
+    def chunks(self, path: Path) -> Iterator[bytes]:
+        """The content of a file, piece by piece."""
+        left = self.max_bytes
+        with self.open(path) as file:
+            while chunk := file.read(_CHUNK):
+                left -= len(chunk)
+                if left < 0:
+                    raise _too_large(path, self.max_bytes - left, self.max_bytes)
+                yield chunk
+
+
+def _checked(found: os.stat_result, path: Path, limit: int) -> os.stat_result:
+    if not stat.S_ISREG(found.st_mode):
+        raise UnsafePath("this is no ordinary file", where=shown(path))
+    if found.st_size > limit:
+        raise _too_large(path, found.st_size, limit)
+    return found
+
+
+def _too_large(path: Path, size: int, limit: int) -> RepositoryError:
+    return RepositoryError(
+        "this file is too large",
+        where=shown(path),
+        found=f"{size:,} bytes, at most {limit:,} are read",
+    )
+
+
+def is_ignored(name: str) -> bool:
+    """Whether this is no part of a repository: hidden, half-written, or a note beside a model."""
+    low = name.lower()
+    return low.startswith((".", "_")) or low.endswith(_ENDINGS) or low == "lost+found"
+
+
+def shown(path: str | Path) -> str:
+    """A path as text that can be written anywhere: bytes that are no UTF-8 are spelt out."""
+    return os.fsencode(path).decode("utf-8", "backslashreplace")
+
+
+def natural(name: str) -> tuple[tuple[int, int, str], ...]:
+    """A key that puts version 10 after version 9."""
+    parts: list[tuple[int, int, str]] = []
+    word = ""
+    for is_digit, text in _runs(name):
+        if is_digit and len(text) < 19:
+            parts.append((0, int(text), text))
+        else:
+            parts.append((1, 0, text))
+        word = text
+    return tuple(parts) if word else ((1, 0, ""),)
+
+
+def _runs(name: str) -> Iterator[tuple[bool, str]]:
+    start = 0
+    for place in range(1, len(name) + 1):
+        here = name[start].isascii() and name[start].isdigit()
+        if place == len(name) or (name[place].isascii() and name[place].isdigit()) != here:
+            yield here, name[start:place]
+            start = place
+
+
+def _why(problem: OSError) -> str:
+    return problem.strerror or type(problem).__name__

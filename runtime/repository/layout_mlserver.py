@@ -1,0 +1,106 @@
+"""MLServer's layout: any folder with a model-settings.json is one model.
+
+What is read of it: name, implementation, parameters.uri and parameters.version. The rest is about
+how MLServer runs the model, and says nothing about what it answers.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from flour.errors import FlourError
+from runtime.repository import formats
+from runtime.repository.errors import BadConfig, UnsafePath, UnsupportedModel
+from runtime.repository.files import Folder, shown
+from runtime.repository.found import FIRST_VERSION, Findings, Model
+from runtime.repository.promises import MLServer
+
+LAYOUT = "mlserver"
+SETTINGS = "model-settings.json"
+
+#: By the last part of `implementation`: the formats it reads, and the files it looks for.
+_RUNTIMES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    "SKLearnModel": ((formats.SKLEARN,), ("model.joblib", "model.pickle", "model.pkl")),
+    "XGBoostModel": ((formats.XGBOOST,), ("model.bst", "model.json", "model.ubj")),
+    "LightGBMModel": ((formats.LIGHTGBM,), ("model.bst", "model.txt")),
+    "OnnxModel": ((formats.ONNX,), ("model.onnx",)),
+}
+
+
+def model(folder: Folder, place: Path, into: Findings) -> None:
+    """The model of a folder with settings."""
+    path = place / SETTINGS
+    name, version, stamp = place.name, FIRST_VERSION, folder.stamp(path)
+    try:
+        settings = _settings(folder, path)
+        name = _text(settings, "name", path) or name
+        parameters = settings.get("parameters") or {}
+        version = _text(parameters, "version", path) or version
+        forms, usual = _runtime(_text(settings, "implementation", path), path)
+        file = _file(folder, place, _text(parameters, "uri", path), usual)
+        stamp = folder.stamp(path, file)
+        form = _form(folder, file, forms)
+        into.add(Model(name, version, LAYOUT, file, form, MLServer(), None, stamp))
+    except FlourError as problem:
+        into.trouble(name, version, path, problem, stamp)
+
+
+def _settings(folder: Folder, path: Path) -> Mapping[str, Any]:
+    try:
+        found = json.loads(folder.read_text(path))
+    except (ValueError, RecursionError) as problem:
+        raise BadConfig("this is no JSON", where=shown(path), found=str(problem)[:120]) from None
+    if not isinstance(found, dict) or not isinstance(found.get("parameters") or {}, dict):
+        raise BadConfig("settings are objects", where=shown(path), found=type(found).__name__)
+    return found
+
+
+def _text(settings: Mapping[str, Any], key: str, path: Path) -> str:
+    found = settings.get(key)
+    if found is None:
+        return ""
+    if not isinstance(found, str):
+        raise BadConfig(f"{key} is a string", where=shown(path), found=repr(found)[:60])
+    return found
+
+
+def _runtime(implementation: str, path: Path) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    found = _RUNTIMES.get(implementation.rpartition(".")[2])
+    if found is None:
+        raise UnsupportedModel(
+            f"the implementation {implementation!r} is not served here",
+            where=shown(path),
+            hint="served are " + ", ".join(_RUNTIMES),
+        )
+    return found
+
+
+def _file(folder: Folder, place: Path, uri: str, usual: tuple[str, ...]) -> Path:
+    """The model's file: named by the settings, or one of the usual names."""
+    if "://" in uri and not uri.startswith("file://"):
+        raise UnsupportedModel(
+            "models are read from the folder only",
+            where=shown(place / SETTINGS),
+            found=uri[:80],
+            hint="copy the file beside its settings",
+        )
+    target = place / uri.removeprefix("file://")
+    folder.guard(target)
+    if folder.is_file(target):
+        return target
+    for name in usual:
+        if folder.is_file(target / name):
+            return target / name
+    raise UnsafePath(
+        "there is no model file",
+        where=shown(target),
+        hint=f"name it in parameters.uri, or call it {usual[0]}",
+    )
+
+
+def _form(folder: Folder, file: Path, forms: tuple[str, ...]) -> str:
+    """The format, which is the implementation's whatever the file is called."""
+    return formats.of(folder, file) if set(formats.by_name(file)) & set(forms) else forms[0]

@@ -1,0 +1,81 @@
+"""Our own layout, which plain folders of model files have by themselves.
+
+    DIR/name.pretzel            version 1 of `name`
+    DIR/name@7.onnx             version 7
+    DIR/name/7/anything.ubj     version 7
+    DIR/name/model.txt          version 1
+
+Beside a model may stand rows with the answers they should get: `verify.jsonl` in its folder, or
+`name@7.verify.jsonl` beside `name@7.onnx`. Triton's layout without a configuration reads the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from flour.errors import FlourError
+from runtime.repository import formats
+from runtime.repository.files import Folder, shown
+from runtime.repository.found import FIRST_VERSION, Findings, Model
+from runtime.repository.promises import Plain
+
+LAYOUT = "pretzel"
+ROWS = "verify.jsonl"
+#: Settings of other servers, which are no models.
+_SETTINGS = {"settings.json", "model-settings.json", "config.json", "metadata.json"}
+
+
+def is_model(path: Path) -> bool:
+    """Whether a file's name says that it is a model."""
+    return bool(formats.by_name(path)) and path.name.lower() not in _SETTINGS
+
+
+def file(folder: Folder, path: Path, into: Findings) -> None:
+    """A model file in the folder that is served."""
+    if is_model(path):
+        name, _, version = path.stem.partition("@")
+        rows = path.with_name(f"{path.stem}.{ROWS}")
+        add(folder, path, rows, (name, version or FIRST_VERSION), into)
+
+
+def named_folder(folder: Folder, place: Path, into: Findings) -> None:
+    """A folder for one model, with a file or with folders for its versions."""
+    for version, path in _versions(folder, place, into):
+        add(folder, path, path.with_name(ROWS), (place.name, version), into)
+
+
+def _versions(folder: Folder, place: Path, into: Findings) -> Iterator[tuple[str, Path]]:
+    entries = folder.entries(place)
+    here = [path for path in entries if is_model(path) and folder.is_file(path)]
+    if here:
+        yield from _only(place, here, (place.name, FIRST_VERSION), into)
+        return
+    for version in entries:
+        if folder.is_folder(version):
+            inside = [path for path in folder.entries(version) if is_model(path)]
+            yield from _only(version, inside, (place.name, version.name), into)
+
+
+def _only(
+    place: Path, files: list[Path], address: tuple[str, str], into: Findings
+) -> Iterator[tuple[str, Path]]:
+    """The one model of a folder; more than one is trouble, none is nothing."""
+    if len(files) > 1:
+        names = ", ".join(shown(path.name) for path in files[:8])
+        into.trouble(*address, place, f"a version has one model file; found {names}")
+    elif files:
+        yield address[1], files[0]
+
+
+def add(folder: Folder, path: Path, rows: Path, address: tuple[str, str], into: Findings) -> None:
+    """A model of this layout, or what is wrong with it."""
+    stamp = folder.stamp(path, rows)
+    try:
+        form = formats.of(folder, path)
+        folder.guard(path)
+    except FlourError as problem:
+        into.trouble(*address, path, problem, stamp)
+        return
+    found = rows if folder.is_file(rows) else None
+    into.add(Model(*address, LAYOUT, path, form, Plain(), found, stamp))

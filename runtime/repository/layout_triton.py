@@ -1,0 +1,170 @@
+"""Triton's layout: a folder with a config.pbtxt and a folder for each version.
+
+    DIR/name/config.pbtxt
+    DIR/name/3/xgboost.json
+
+Served are the FIL backend's models and onnxruntime's. Folders of versions that are no number, or
+begin with 0, are ignored, and `version_policy` picks among the others: the latest one by default.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from flour.errors import FlourError
+from runtime.repository import formats, pbtxt
+from runtime.repository.errors import BadConfig, UnsupportedModel
+from runtime.repository.files import Folder, shown
+from runtime.repository.found import FIRST_VERSION, Findings, Model
+from runtime.repository.layout_own import ROWS
+from runtime.repository.pbtxt import Message
+from runtime.repository.promises import INPUT, OUTPUT, Fil, Plain, Promise
+
+LAYOUT = "triton"
+CONFIG = "config.pbtxt"
+
+#: model_type of the FIL backend: its format, and what its file is called.
+_FIL = {
+    "xgboost": (formats.XGBOOST, "xgboost.model"),
+    "xgboost_json": (formats.XGBOOST, "xgboost.json"),
+    "xgboost_ubj": (formats.XGBOOST, "xgboost.ubj"),
+    "lightgbm": (formats.LIGHTGBM, "model.txt"),
+}
+_ONNX = ("onnxruntime", "onnxruntime_onnx")
+
+
+class Configured:
+    """One model's configuration: what is served, from which file of a version."""
+
+    def __init__(self, config: Message, where: str) -> None:
+        self._config, self._where = config, where
+        self.form, self.file, self.promise = self._kind()
+        named = config.text("default_model_filename")
+        if named:
+            self.file = _plain_name(named, where)
+
+    def _kind(self) -> tuple[str, str, Promise]:
+        backend = self._config.text("backend") or self._config.text("platform")
+        if backend in _ONNX:
+            return formats.ONNX, "model.onnx", Plain()
+        if backend != "fil":
+            raise UnsupportedModel(
+                f"the backend {backend!r} is not served here",
+                where=self._where,
+                hint="served are fil and onnxruntime",
+            )
+        kind = self._parameter("model_type") or "xgboost"
+        if kind not in _FIL:
+            raise UnsupportedModel(
+                f"model_type {kind!r} is not served here",
+                where=self._where,
+                hint="served are " + ", ".join(_FIL),
+            )
+        return *_FIL[kind], self._fil()
+
+    def _fil(self) -> Fil:
+        classifies = self._flag("is_classifier") or self._flag("output_class")
+        return Fil(
+            width=self._width("input", INPUT),
+            columns=self._width("output", OUTPUT),
+            classifies=classifies,
+            shares=self._flag("predict_proba"),
+            threshold=self._threshold(),
+        )
+
+    def _parameter(self, key: str) -> str:
+        for entry in self._config.messages("parameters"):
+            value = entry.one("value")
+            if entry.text("key") == key and isinstance(value, Message):
+                return value.text("string_value")
+        return ""
+
+    def _flag(self, key: str) -> bool:
+        found = self._parameter(key)
+        if found not in ("", "true", "false"):
+            raise BadConfig(f"{key} is true or false", where=self._where, found=found[:60])
+        return found == "true"
+
+    def _threshold(self) -> float:
+        found = self._parameter("threshold")
+        try:
+            return float(found) if found else 0.5
+        except ValueError:
+            raise BadConfig("threshold is a number", where=self._where, found=found[:60]) from None
+
+    def _width(self, kind: str, name: str) -> int:
+        """The columns that a tensor is promised to have; -1 where nothing is said."""
+        for tensor in self._config.messages(kind):
+            if tensor.text("name") not in ("", name):
+                raise BadConfig(
+                    f"the FIL backend's {kind} is called {name!r}",
+                    where=self._where,
+                    found=tensor.text("name")[:60],
+                )
+            sizes = [size for size in tensor.get("dims", []) if isinstance(size, int)]
+            return int(sizes[-1]) if sizes else -1
+        return -1
+
+    def chosen(self, versions: list[str]) -> list[str]:
+        """The versions that the policy picks, in their order."""
+        policy = self._config.one("version_policy")
+        rule = policy if isinstance(policy, Message) else Message()
+        if "all" in rule:
+            return versions
+        specific = rule.one("specific")
+        if isinstance(specific, Message):
+            wanted = {str(number) for number in specific.get("versions", [])}
+            return [version for version in versions if version in wanted]
+        latest = rule.one("latest")
+        count = latest.one("num_versions") if isinstance(latest, Message) else 1
+        return versions[-max(count if isinstance(count, int) else 1, 1) :]
+
+
+def model(folder: Folder, place: Path, into: Findings) -> None:
+    """The versions of a folder with a configuration."""
+    path = place / CONFIG
+    name, stamp = place.name, folder.stamp(path)
+    try:
+        config = pbtxt.parse(folder.read_text(path), shown(path))
+        named = config.text("name")
+        if named not in ("", name):
+            raise BadConfig(
+                "the model's name is that of its folder", where=shown(path), found=named[:60]
+            )
+        configured = Configured(config, shown(path))
+    except FlourError as problem:
+        into.trouble(name, "", path, problem, stamp)
+        return
+    versions = [each.name for each in folder.entries(place) if _is_version(each.name)]
+    if not versions:
+        into.trouble(name, FIRST_VERSION, place, "there is no folder for a version", stamp)
+    for version in configured.chosen(sorted(versions, key=int)):
+        _add(folder, place / version, (name, version), configured, into)
+
+
+def _add(
+    folder: Folder, place: Path, address: tuple[str, str], config: Configured, into: Findings
+) -> None:
+    file, rows = place / config.file, place / ROWS
+    stamp = folder.stamp(place.parent / CONFIG, file, rows)
+    if not folder.is_file(file):
+        into.trouble(*address, file, "there is no such model file", stamp)
+        return
+    try:
+        folder.guard(file)
+    except FlourError as problem:
+        into.trouble(*address, file, problem, stamp)
+        return
+    found = rows if folder.is_file(rows) else None
+    into.add(Model(*address, LAYOUT, file, config.form, config.promise, found, stamp))
+
+
+def _is_version(name: str) -> bool:
+    return re.fullmatch(r"[1-9][0-9]{0,17}", name) is not None
+
+
+def _plain_name(name: str, where: str) -> str:
+    if name != Path(name).name:
+        raise BadConfig("a file's name has no folders", where=where, found=name[:60])
+    return name

@@ -1,0 +1,398 @@
+"""A folder of models as endpoints of a runtime, kept in step with it.
+
+Whatever changes in the folder goes the same way: it is left alone until it is quiet, copied or
+imported into the staging directory, loaded, verified, and only then takes over, in one step. What
+fails on that way is reported and changes nothing: the version that was there goes on answering.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from objectstore.errors import Explained
+from runtime.errors import RuntimeClosed, UnknownEndpoint
+from runtime.http.seams import ModelState
+from runtime.repository import sample
+from runtime.repository.errors import RepositoryError, UnknownModel
+from runtime.repository.files import MAX_BYTES, Folder, Print, natural, shown
+from runtime.repository.found import Model, Scan, Trouble, reason_of
+from runtime.repository.staging import Staging
+from runtime.repository.walk import scan as walk
+from runtime.runtime import Runtime
+
+QUIET_SECONDS = 1.0
+"""Files that changed less long ago may still be on their way."""
+
+READY, UNAVAILABLE, LOADING = "READY", "UNAVAILABLE", "LOADING"
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Something that happened to a model, for a log."""
+
+    kind: str
+    """loaded, replaced, unloaded or refused."""
+    name: str
+    version: str
+    where: str
+    reason: str = ""
+    seconds: float = 0.0
+
+
+@dataclass(slots=True)
+class _Entry:
+    """What is known of one version."""
+
+    state: str = UNAVAILABLE
+    reason: str = ""
+    stamp: tuple[Print, ...] = ()
+    staged: Path | None = None
+    """The file of the plan that is registered; None if none is."""
+    held: bool = False
+    """Whether somebody has unloaded it by name: it stays out until somebody loads it."""
+
+
+@dataclass(slots=True)
+class _Seen:
+    """Since when files have been as they are."""
+
+    stamp: tuple[Print, ...]
+    since: float = field(default_factory=time.monotonic)
+
+
+class Repository:
+    """The models of a folder, in a runtime. Safe to use from several threads."""
+
+    def __init__(  # noqa: PLR0913 (each has a default)
+        self,
+        path: str | Path,
+        runtime: Runtime,
+        *,
+        trust_pickle: bool = False,
+        unload_removed: bool = True,
+        exact: bool = False,
+        staging: str | Path | None = None,
+        quiet_seconds: float = QUIET_SECONDS,
+        max_bytes: int = MAX_BYTES,
+        on_event: Callable[[Event], object] | None = None,
+    ) -> None:
+        """Look at a folder; nothing is loaded yet.
+
+        `trust_pickle` allows models in pickles, whose reading runs their code. With
+        `unload_removed`, what vanishes from the folder is taken out. Plans are kept in the
+        directory `staging`, which processes may share, or in one that goes with the repository.
+        `on_event` is told what happens, on the thread where it happens.
+        """
+        self.folder, self.runtime = Folder(path, max_bytes=max_bytes), runtime
+        self.folder.check()
+        self._trust, self._exact = trust_pickle, exact
+        self._unload_removed, self._quiet_seconds = unload_removed, quiet_seconds
+        self._on_event = on_event or (lambda _: None)
+        self._staging = Staging(staging)
+        self._entries: dict[tuple[str, str], _Entry] = {}
+        self._seen: dict[tuple[str, str], _Seen] = {}
+        self._working = threading.RLock()  # one change at a time
+        self._table = threading.Lock()  # what `index` reads
+        self._stop = threading.Event()
+        self._watcher: threading.Thread | None = None
+
+    # --- looking -----------------------------------------------------------------------------
+
+    def scan(self) -> Scan:
+        """What stands in the folder now; nothing is read but configurations and first bytes."""
+        return walk(self.folder)
+
+    def index(self) -> tuple[ModelState, ...]:
+        """Every version that is known, loaded or not."""
+        with self._table:
+            lines = [
+                ModelState(name, version, entry.state, entry.reason)
+                for (name, version), entry in self._entries.items()
+            ]
+        return tuple(sorted(lines, key=lambda one: (natural(one.name), natural(one.version))))
+
+    # --- changing ----------------------------------------------------------------------------
+
+    def load_all(self) -> tuple[Event, ...]:
+        """Load everything in the folder, as when a server starts; what fails is an event."""
+        with self._working:
+            return self._sync(self.scan(), patient=False)
+
+    def poll(self) -> tuple[Event, ...]:
+        """Bring the runtime in step with the folder; what happened.
+
+        While another thread does so, this returns at once.
+        """
+        if not self._working.acquire(blocking=False):
+            return ()
+        try:
+            events = self._sync(self.scan(), patient=True)
+            self._staging.keep(self._in_use())
+            return events
+        finally:
+            self._working.release()
+
+    def load(self, name: str) -> tuple[Event, ...]:
+        """Load or reload a model with all its versions, now; an error if one cannot be."""
+        with self._working:
+            scan = self.scan()
+            if not any(key[0] == name for key in _keys(scan.models, scan.troubles)):
+                raise UnknownModel(
+                    f"the folder has no model {name!r}",
+                    where=shown(self.folder.root),
+                    found=f"{len(scan.models)} models",
+                )
+            for key, entry in self._entries.items():
+                if key[0] == name:
+                    entry.held = False
+                    entry.stamp = entry.stamp if entry.state == READY and not entry.reason else ()
+            events = self._sync(scan, patient=False, only=name)
+        for event in events:
+            if event.kind == "refused":
+                raise RepositoryError(
+                    f"model {name!r} cannot be loaded", where=event.where, found=event.reason
+                )
+        return events
+
+    def unload(self, name: str) -> tuple[Event, ...]:
+        """Take a model out of service with all its versions; it stays out until it is loaded."""
+        with self._working:
+            keys = [key for key in self._entries if key[0] == name]
+            if not keys:
+                raise UnknownModel(f"no model {name!r} is known", where=shown(self.folder.root))
+            for key in keys:
+                self._entries[key].held = True
+            return tuple(self._drop(keys, "unloaded by name"))
+
+    # --- one step ----------------------------------------------------------------------------
+
+    def _sync(self, scan: Scan, *, patient: bool, only: str | None = None) -> tuple[Event, ...]:
+        """What the folder has comes in, what it has no more goes."""
+        events: list[Event] = []
+        models = [one for one in scan.models if only in (None, one.name)]
+        troubles = [one for one in scan.troubles if only in (None, one.name)]
+        for model in models:
+            events += self._come(model, patient=patient)
+        for trouble in troubles:
+            events += self._report(trouble, patient=patient)
+        here = _keys(models, troubles)
+        # Nobody knows which versions a configuration that cannot be read would pick.
+        unclear = {one.name for one in troubles if not one.version}
+        gone = [
+            key
+            for key in self._entries
+            if key not in here and only in (None, key[0]) and key[0] not in unclear
+        ]
+        # What is in service changes before anything goes: nobody must find nothing.
+        for name in {one.name for one in models} | {name for name, _ in gone}:
+            self._serve_latest(name, without=set(gone) if self._unload_removed else set())
+        events += self._leave(gone)
+        return tuple(events)
+
+    def _come(self, model: Model, *, patient: bool) -> Iterable[Event]:
+        key = (model.name, model.version)
+        entry = self._entries.get(key)
+        if entry is not None and (entry.held or entry.stamp == model.stamp):
+            return ()
+        if patient and not self._is_quiet(key, model.stamp):
+            return ()
+        if entry is None:
+            with self._table:
+                entry = self._entries[key] = _Entry(LOADING)
+        return self._bring(model, entry)
+
+    def _is_quiet(self, key: tuple[str, str], stamp: tuple[Print, ...]) -> bool:
+        """Whether files have not changed for a while, by their own clock or by ours."""
+        seen = self._seen.get(key)
+        if seen is None or seen.stamp != stamp:
+            seen = self._seen[key] = _Seen(stamp)
+        newest = max((one.changed_ns for one in stamp), default=0) / 1e9
+        ages = time.time() - newest, time.monotonic() - seen.since
+        return any(age >= self._quiet_seconds for age in ages)
+
+    def _bring(self, model: Model, entry: _Entry) -> list[Event]:
+        start = time.perf_counter()
+        entry.stamp = model.stamp
+        try:
+            staged = self._staging.bring(
+                self.folder, model, trust_pickle=self._trust, exact=self._exact
+            )
+            if staged == entry.staged:  # the same content: somebody has touched it
+                self._note(entry, READY, "")
+                return []
+            self._verify(staged, model)
+            kind = self._register(staged, model, entry)
+        except RuntimeClosed:
+            raise
+        # Files from anywhere go through importers and libraries: whatever they stumble over is
+        # about the model, and no reason to stop serving others.
+        except Exception as problem:  # noqa: BLE001
+            return [self._refused(model, entry, problem)]
+        return [self._told(kind, model, seconds=time.perf_counter() - start)]
+
+    def _verify(self, staged: Path, model: Model) -> None:
+        """The plan loads and answers, and answers as it should."""
+        rows = None if model.rows is None else self.folder.read(model.rows, sample.MAX_BYTES)
+        where = shown(model.path if model.rows is None else model.rows)
+        sample.check(self._staging.load(staged, model), rows, where)
+
+    def _register(self, staged: Path, model: Model, entry: _Entry) -> str:
+        promise = model.promise
+        notes = {
+            "platform": promise.platform,
+            "default_outputs": promise.default_outputs,
+            "layout": model.layout,
+        }
+        known = entry.staged is not None
+        self.runtime.register(
+            model.name, staged, model.version, activate=False, replace=known, notes=notes
+        )
+        entry.staged = staged
+        self._note(entry, READY, "")
+        return "replaced" if known else "loaded"
+
+    def _refused(self, model: Model, entry: _Entry, problem: Exception) -> Event:
+        reason = reason_of(problem) if isinstance(problem, Explained) else repr(problem)[:300]
+        self._note(entry, READY if entry.staged else UNAVAILABLE, self._kept(entry, reason))
+        return self._told("refused", model, reason)
+
+    def _kept(self, entry: _Entry, reason: str) -> str:
+        return f"what is served is older: {reason}" if entry.staged else reason
+
+    def _report(self, trouble: Trouble, *, patient: bool) -> Iterable[Event]:
+        """Something in the folder cannot be read as a model; what it stood for stays."""
+        key = (trouble.name, trouble.version)
+        entry = self._entries.get(key)
+        if entry is not None and (entry.held or entry.reason.endswith(trouble.reason)):
+            return ()
+        if patient and trouble.stamp and not self._is_quiet(key, trouble.stamp):
+            return ()
+        with self._table:
+            entry = self._entries.setdefault(key, _Entry())
+        entry.stamp = ()
+        self._note(entry, READY if entry.staged else UNAVAILABLE, self._kept(entry, trouble.reason))
+        return [self._told("refused", trouble, trouble.reason)]
+
+    def _note(self, entry: _Entry, state: str, reason: str) -> None:
+        with self._table:
+            entry.state, entry.reason = state, reason
+
+    def _serve_latest(self, name: str, without: set[tuple[str, str]]) -> None:
+        """Of the versions that can be served, the last one answers."""
+        ready = [
+            version
+            for (each, version), entry in self._entries.items()
+            if each == name and entry.staged is not None and (each, version) not in without
+        ]
+        if ready:
+            self.runtime.switch(name, max(ready, key=natural))
+
+    def _leave(self, gone: list[tuple[str, str]]) -> list[Event]:
+        served = [key for key in gone if self._entries[key].staged is not None]
+        if served and not self._unload_removed:
+            gone = [key for key in gone if key not in served]
+        events = self._drop(gone, "it is not in the folder any more")
+        with self._table:
+            for key in gone:
+                del self._entries[key]
+                self._seen.pop(key, None)
+        return events
+
+    def _drop(self, keys: list[tuple[str, str]], reason: str) -> list[Event]:
+        """Unregister versions; requests that were accepted get their answers."""
+        events: list[Event] = []
+        for name, version in keys:
+            entry = self._entries[name, version]
+            if entry.staged is None:
+                continue
+            last = sum(n == name and e.staged is not None for (n, _), e in self._entries.items())
+            entry.staged, entry.stamp = None, ()
+            self._note(entry, UNAVAILABLE, reason)
+            if last > 1:
+                self._serve_latest(name, set())
+            with suppress(UnknownEndpoint):  # somebody else was faster
+                self.runtime.unregister(name, version)
+            events.append(self._told("unloaded", _Address(name, version), reason))
+        return events
+
+    def _told(
+        self, kind: str, one: Model | Trouble | _Address, reason: str = "", seconds: float = 0.0
+    ) -> Event:
+        where = "" if isinstance(one, _Address) else _where(one)
+        event = Event(kind, one.name, one.version, where, reason, seconds)
+        self._on_event(event)
+        return event
+
+    def _in_use(self) -> list[Path]:
+        return [entry.staged for entry in self._entries.values() if entry.staged is not None]
+
+    # --- following ---------------------------------------------------------------------------
+
+    def watch(self, seconds: float = 2.0) -> None:
+        """Poll from a thread of its own until `close`; a folder that cannot be read is an event."""
+        if self._watcher is not None:
+            return
+        self._watcher = threading.Thread(
+            target=self._follow, args=(seconds,), name="pretzel-repository", daemon=True
+        )
+        self._watcher.start()
+
+    def _follow(self, seconds: float) -> None:
+        last = ""
+        while not self._stop.wait(seconds):
+            try:
+                self.poll()
+                last = ""
+            except RuntimeClosed:
+                return
+            except Explained as problem:
+                reason = reason_of(problem)
+                if reason != last:
+                    self._on_event(Event("refused", "", "", shown(self.folder.root), reason))
+                last = reason
+
+    def close(self) -> None:
+        """Follow the folder no more; what is registered stays until the runtime is closed."""
+        self._stop.set()
+        if self._watcher is not None:
+            self._watcher.join()
+        self._staging.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"Repository({shown(self.folder.root)!r}, {len(self._entries)} versions)"
+
+
+@dataclass(frozen=True, slots=True)
+class _Address:
+    """A version that has no file any more."""
+
+    name: str
+    version: str
+
+
+def _keys(models: Iterable[Model], troubles: Iterable[Trouble]) -> set[tuple[str, str]]:
+    """The names and versions of all of them."""
+    found = {(one.name, one.version) for one in models}
+    return found | {(one.name, one.version) for one in troubles}
+
+
+def _where(one: Model | Trouble) -> str:
+    return one.where if isinstance(one, Trouble) else shown(one.path)

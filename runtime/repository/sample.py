@@ -1,0 +1,111 @@
+"""The last gate before a model is served: it answers, and as it should.
+
+A row is made up from the types of the inputs. Where rows with their answers stand beside the model
+(`verify.jsonl`, one JSON object for each: {"input": row, "outputs": {name: answer}}), it must give
+these answers: labels exactly, numbers as closely as their width allows.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
+
+from flour.errors import FlourError, InputError
+from flour.types import Category, Record, Scalar, Text, Tokens, Type, Vector
+from oven import Plan
+from runtime.errors import Unfaithful
+from runtime.inputs import as_block
+from runtime.repository.errors import BadConfig
+from runtime.verify import Mismatch, compare
+
+MAX_ROWS = 10_000
+MAX_BYTES = 64 << 20
+_TOLERANCE = {np.dtype(np.float32): 1e-5, np.dtype(np.float64): 1e-9}
+
+
+def made_up(inputs: Mapping[str, Type]) -> dict[str, Any]:
+    """A block of one row that has the right types."""
+    return {name: _value(kind) for name, kind in inputs.items()}
+
+
+def _value(kind: Type) -> Any:
+    match kind:
+        case Vector(width, dtype):
+            return np.zeros((1, width), np.object_ if dtype == "string" else dtype)
+        case Record(fields):
+            return {name: _value(sub) for name, sub in fields}
+        case Text():
+            return [""]
+        case Tokens():
+            return [[]]
+        case Scalar(dtype) | Category(dtype):
+            return [""] if dtype == "string" else np.zeros(1, dtype)
+
+
+def check(plan: Plan, rows: bytes | None, where: str) -> int:
+    """Raise unless the plan answers; how many answers were compared."""
+    block = made_up(plan.inputs)
+    data = next(iter(block.values())) if len(block) == 1 else block
+    with suppress(InputError):  # it knows which values it takes; a made-up one need not be one
+        plan.run(data)
+    if rows is None:
+        return 0
+    return compared(plan, read_rows(rows, where), where)
+
+
+def read_rows(raw: bytes, where: str) -> Iterator[tuple[Any, Mapping[str, Any]]]:
+    """Each row with its answers."""
+    for number, line in enumerate(raw.splitlines(), 1):
+        if not line.strip():
+            continue
+        if number > MAX_ROWS:
+            raise BadConfig("there are too many rows", where=where, found=f"over {MAX_ROWS:,}")
+        try:
+            found = json.loads(line)
+            row, answers = found["input"], found["outputs"]
+            assert isinstance(answers, dict)
+        except (ValueError, LookupError, TypeError, AssertionError, RecursionError):
+            raise BadConfig(
+                'a line is {"input": row, "outputs": {name: answer}}',
+                where=f"{where}:{number}",
+                found=line[:60].decode("utf-8", "backslashreplace"),
+            ) from None
+        yield row, answers
+
+
+def compared(plan: Plan, rows: Iterable[tuple[Any, Mapping[str, Any]]], where: str) -> int:
+    """Raise Unfaithful unless every row gets its answers; how many answers there were."""
+    count = 0
+    for number, (row, answers) in enumerate(rows, 1):
+        made = plan.run(as_block(plan.inputs, row)[0])
+        for name, wanted in answers.items():
+            if name not in made:
+                found = ", ".join(made)
+                raise BadConfig(f"the model has no output {name!r}", where=where, found=found)
+            bad = _differs(name, made[name], wanted)
+            if bad is not None:
+                raise Unfaithful(
+                    "the model does not give the answers that stand beside it",
+                    where=f"{where}, row {number}",
+                    found=f"{bad.output}: {_short(made[name][0])}, wanted {_short(wanted)}",
+                )
+            count += 1
+    return count
+
+
+def _differs(name: str, got: Any, wanted: Any) -> Mismatch | None:
+    if isinstance(got, Mapping):
+        raise FlourError(f"output {name!r} has named columns, which cannot be compared")
+    got = np.asarray(got.toarray() if hasattr(got, "toarray") else got)
+    tolerance = _TOLERANCE.get(got.dtype, 0.0)
+    if got.dtype.kind == "f":  # JSON has null for what is no number
+        wanted = np.array(wanted, np.float64)
+    return compare(name, got, np.asarray(wanted)[None], tolerance)
+
+
+def _short(value: Any) -> str:
+    return str(value).replace("\n", " ")[:60]
