@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TypeGuard
 
 from flour.errors import TypeMismatch
-from flour.types import FLOATS, Category, Record, Scalar, Text, Tokens, Type, Vector
+from flour.types import FLOATS, Category, Record, Scalar, Text, Tokens, Type, Vector, Whole
 
 
 def expect(fine: object, what: str, hint: str | None = None) -> None:
@@ -66,6 +66,8 @@ def _to_vector(kind: Type) -> str:
             return "turn the text into features first: tokenize().word_ngrams(...)"
         case Record():
             return "pick columns first: record['name'] or record.columns([...])"
+        case Whole():
+            return "a value for all rows is no column; only onnxruntime reads it"
         case Scalar(dtype="string") | Category():
             return "encode the category first: one_hot([...]) or ordinal([...])"
         case _:

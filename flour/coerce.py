@@ -29,7 +29,7 @@ from flour.frames import as_column, frame_columns, is_sparse
 from flour.op import Columns
 from flour.ops.source import row_count
 from flour.sparse import Sparse
-from flour.types import FLOATS, Category, Record, Scalar, Text, Tokens, Type, Vector
+from flour.types import FLOATS, INTS, Category, Record, Scalar, Text, Tokens, Type, Vector, Whole
 
 Data = Any
 
@@ -138,6 +138,23 @@ def _column(data: Data, kind: Type, path: str) -> Columns:
             return _texts(data, path)
         case Tokens():
             return _token_rows(data, path)
+        case Whole(name):
+            return [_whole(data, name, path)]
+
+
+def _whole(data: Data, name: str, path: str) -> Data:
+    """The value for all rows; sequences and maps are looked at by whoever runs them."""
+    dtype = WHOLE_DTYPES.get(name)
+    return data if dtype is None else as_dtype(_rectangle(data, path), dtype, path)
+
+
+WHOLE_DTYPES = {
+    "tensor(float)": "float32",
+    "tensor(double)": "float64",
+    "tensor(string)": "string",
+    **{f"tensor({name})": name for name in (*INTS, "bool")},
+}
+"""Tensors whose elements columns can have, too."""
 
 
 # --- vectors ----------------------------------------------------------------------------------

@@ -13,6 +13,7 @@
     │   ├── WrongDtype             a column holds another kind of value
     │   ├── NotRectangular         ragged rows, or the wrong number of dimensions
     │   └── NotNumeric             an object array with something that is no number
+    ├── OpaqueFailed           onnxruntime cannot load or run a part of a model
     └── DamagedProgram         a saved program does not describe a valid graph
 
 Every message has four parts, always in this order: what went wrong, where in the user's
@@ -74,6 +75,12 @@ class NotRectangular(InputError):
 
 class NotNumeric(InputError):
     """An object array holds something that is not a number."""
+
+
+class OpaqueFailed(FlourError):
+    """onnxruntime cannot load or run a part of a model; `code` is its own class of error."""
+
+    code: str = ""
 
 
 class DamagedProgram(FlourError):

@@ -74,6 +74,9 @@ class Op:
     #: Non-decreasing in its input, column by column (what threshold pull-back relies on).
     monotone: ClassVar[bool] = False
 
+    #: Who runs it where there is no native code, for `explain`.
+    runs_on: ClassVar[str] = "python"
+
     name: ClassVar[str] = "Op"
     #: The fluent method's name; None for the class name in snake_case, "" for no method.
     method: ClassVar[str | None] = None
@@ -206,6 +209,17 @@ class Op:
     def has_kernel(cls) -> bool:
         """Whether a block of rows of this operator can be native code."""
         return cls.kernel is not Op.kernel
+
+    def mixes_rows(self) -> bool:
+        """Whether an answer depends on other rows: a block is then never cut, nor put together."""
+        return False
+
+    def held_bytes(self) -> int:
+        """About how much memory it holds once it has run, besides its parameters."""
+        return 0
+
+    def release(self) -> None:
+        """Give that memory back until it runs again."""
 
     def runs_native(self) -> bool:
         """Whether these very parameters can be native code, where the operator can."""

@@ -15,7 +15,7 @@ from flour.op import Columns
 from flour.ops.source import Source
 from flour.provenance import Origin
 from flour.sparse import Sparse, densify
-from flour.types import Type, Vector
+from flour.types import Type, Vector, Whole
 
 
 def run(flow: Flow, data: object) -> dict[str, Any]:
@@ -69,6 +69,8 @@ def apply_op(item: Node, inputs: list[Columns]) -> Columns:
 
 def public(value: Columns, kind: Type) -> Any:
     """What a caller sees: arrays, and scipy matrices for sparse vectors where scipy is there."""
+    if isinstance(kind, Whole):
+        return value[0]
     if isinstance(value, Sparse) and isinstance(kind, Vector):
         try:
             return value.to_scipy()

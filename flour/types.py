@@ -1,4 +1,4 @@
-"""What flows along the edges of a program: one value per row, of one of six kinds.
+"""What flows along the edges of a program: one value per row, of one of six kinds, or one for all.
 
     Scalar(dtype)                   a number, a bool or a string
     Category(dtype)                 a value out of an open set, to be encoded before arithmetic
@@ -6,12 +6,14 @@
     Tokens()                        a document cut into words
     Vector(width, dtype, sparse)    `width` values of one dtype
     Record({name: type})            named columns
+    Whole(kind)                     one value for all rows: a tensor of any shape, a sequence, a map
 
 `dtype` is a numpy name ("float32", "int64", "bool", ...) or "string".
 """
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from operator import index
 from typing import Any
@@ -151,7 +153,28 @@ class Record:
         return "{" + ", ".join(f"{name}: {kind}" for name, kind in self.fields) + "}"
 
 
-Type = Scalar | Category | Text | Tokens | Vector | Record
+@dataclass(frozen=True, slots=True)
+class Whole:
+    """One value for all rows at once, as ONNX names its kind; a column of one element holds it."""
+
+    kind: str = "tensor(float)"
+
+    def __post_init__(self) -> None:
+        if not _WHOLE.fullmatch(str(self.kind)):
+            raise ParameterError(
+                "this is no kind of ONNX value",
+                found=repr(self.kind)[:80],
+                hint="such as tensor(float), seq(map(int64,tensor(float)))",
+            )
+
+    def __str__(self) -> str:
+        return f"Whole[{self.kind}]"
+
+
+_WHOLE = re.compile(r"[a-z][a-z0-9_(),]{0,199}")
+
+
+Type = Scalar | Category | Text | Tokens | Vector | Record | Whole
 
 
 def to_data(kind: Type) -> list[Any]:
@@ -164,6 +187,8 @@ def to_data(kind: Type) -> list[Any]:
             return ["Vector", width, dtype, sparse]
         case Scalar(dtype) | Category(dtype):
             return [type(kind).__name__, dtype]
+        case Whole(name):
+            return ["Whole", name]
         case _:
             return [type(kind).__name__]
 
@@ -182,10 +207,10 @@ def from_data(data: Any) -> Type:
             return Scalar(dtype)
         case ["Category", str(dtype)] if dtype in DTYPES:
             return Category(dtype)
-        case ["Text"]:
-            return Text()
-        case ["Tokens"]:
-            return Tokens()
+        case ["Whole", str(name)] if _WHOLE.fullmatch(name):
+            return Whole(name)
+        case ["Text" | "Tokens" as name]:
+            return Text() if name == "Text" else Tokens()
     raise DamagedProgram("this is not a type", found=repr(data)[:80])
 
 

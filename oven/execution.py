@@ -71,9 +71,15 @@ class Execution:
         """How much memory to work in a chunk's steps have to be given."""
         return self._plan.memory_bytes
 
+    @property
+    def uncut(self) -> bool:
+        """Whether all rows have to go in one chunk, as their answers depend on each other."""
+        return self._plan.mixes_rows
+
     def chunk(self, start: int, stop: int) -> Chunk:
         """These rows, to be taken through the steps."""
         whole = start == 0 and stop == self.rows
+        assert whole or not self._plan.mixes_rows, "these rows depend on each other"
         return Chunk(start, stop, self.columns if whole else _cut(self.columns, start, stop))
 
     def step(self, number: int, chunk: Chunk, memory: object = None) -> None:

@@ -9,7 +9,7 @@
     timed        a run, stage by stage: time, rows, bytes
 
 Every step is text, or a page of HTML that needs nothing else. Stages without native code are
-marked black: they run as Python.
+marked black: they run as Python, or on onnxruntime.
 """
 
 from __future__ import annotations
@@ -93,7 +93,12 @@ def _stage_row(plan: Plan, place: int, stage: Stage) -> tuple[str, ...]:
 
 def label(place: int, stage: Stage) -> str:
     """A stage's number and what it is."""
-    return f"{place} {stage.name}" if stage.native else f"{place} python (black)"
+    return f"{place} {stage.name}" if stage.native else f"{place} {_runner(stage)} (black)"
+
+
+def _runner(stage: Stage) -> str:
+    """Who runs a stage without native code."""
+    return stage.nodes[0].op.runs_on
 
 
 def _value(value: Value) -> str:
@@ -168,7 +173,8 @@ def _code(plan: Plan, form: str, title: str, text: Callable[[Stage], str]) -> st
 
 def _no_code(stage: Stage) -> str:
     names = ", ".join(item.op.name for item in stage.nodes)
-    return f"# no native code: {names} runs as Python"
+    runner = {"python": "as Python"}.get(_runner(stage), f"on {_runner(stage)}")
+    return f"# no native code: {names} runs {runner}"
 
 
 # --- time ---------------------------------------------------------------------------------------

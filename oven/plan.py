@@ -55,6 +55,7 @@ class Plan:
         self._variants: dict[tuple[Type, ...], Plan] = {}
         self._by_dtype: dict[str | None, Plan | None] = {}
         self._names = tuple(optimised.outputs)
+        self._mixes_rows = any(item.op.mixes_rows() for item in optimised.nodes())
         self._call: Call | None = None
 
     @property
@@ -71,6 +72,16 @@ class Plan:
     def ready(self) -> bool:
         """Whether the native code is there; an error in compiling it is raised here."""
         return self._bound.here is not None
+
+    @property
+    def mixes_rows(self) -> bool:
+        """Whether answers depend on other rows: blocks are then neither cut nor put together."""
+        return self._mixes_rows
+
+    def release(self) -> None:
+        """Give back memory that operators hold only to run faster; they take it again."""
+        for item in self.optimised.nodes():
+            item.op.release()
 
     @property
     def steps(self) -> Steps:
@@ -140,7 +151,7 @@ class Plan:
         return call
 
     def _opened(self, answer: Callable[[object], Mapping[str, Any]]) -> Call:
-        slow = around(answer)
+        slow = around(answer, self.inputs.values())
         steps = self._bound.here
         found = layout(self.inputs, steps, self._roots) if steps else None
         return (open_door(found, slow) if found else None) or slow

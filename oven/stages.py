@@ -15,7 +15,7 @@ from flour.emission import Value as Emitted
 from flour.node import Node, readers, topological
 from flour.op import Op, Parameter
 from flour.ops.source import Source
-from flour.types import Record, Text, Tokens, Type, Vector
+from flour.types import Record, Text, Tokens, Type, Vector, Whole
 from objectstore import Blob
 from oven.emitter import BYTES, Body, Scope, Slot
 from oven.ports import Port, View
@@ -67,7 +67,7 @@ class Stage:
 def kind_of(item: Node) -> str:
     """What kind of stage this node belongs in, as far as it alone can tell."""
     types = [item.type, *(source.type for source in item.inputs)]
-    if any(isinstance(kind, Record) for kind in types) or isinstance(item.op, Source):
+    if any(isinstance(kind, Record | Whole) for kind in types) or isinstance(item.op, Source):
         return PYTHON
     if _dtype(item.type) == "string" and isinstance(item.type, Vector):
         return PYTHON
@@ -122,7 +122,7 @@ def is_text(kind: Type) -> bool:
 
 def _dtype(kind: Type) -> str:
     """The dtype of a column as native code reads it."""
-    if isinstance(kind, Record):
+    if isinstance(kind, Record | Whole):
         return ""
     return "string" if isinstance(kind, Text | Tokens) else kind.dtype
 

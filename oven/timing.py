@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from flour.coerce import coerce
+from flour.coerce import WHOLE_DTYPES, coerce
 from flour.sparse import Sparse
-from flour.types import FLOATS, Category, Record, Scalar, Text, Tokens, Type, Vector
+from flour.types import FLOATS, Category, Record, Scalar, Text, Tokens, Type, Vector, Whole
 from oven.native_run import NativeRun
 from oven.stages import Stage, Value
 
@@ -109,6 +109,8 @@ def _random(rng: np.random.Generator, kind: Type, rows: int) -> Any:
             return _values(rng, (rows,), dtype)
         case Text():
             return _values(rng, (rows,), "string")
+        case Whole():
+            return [np.zeros((), WHOLE_DTYPES.get(kind.kind, "float32"))]
         case Tokens():
             return [str(words).split() for words in _values(rng, (rows,), "string")]
 

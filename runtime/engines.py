@@ -89,7 +89,8 @@ def in_time(plan: Plan, chunk_rows: int, deadline: float, block: object) -> Answ
 
 
 def _parts(work: Execution, chunk_rows: int) -> list[slice]:
-    return split(work.rows, chunk_rows) if work.rows else [slice(0, 0)]
+    whole = work.uncut or not work.rows
+    return [slice(0, work.rows)] if whole else split(work.rows, chunk_rows)
 
 
 def shaped(answers: Mapping[str, Any], call: Call, *, single: bool) -> Answers:

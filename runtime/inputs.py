@@ -20,7 +20,7 @@ import numpy as np
 
 from flour.frames import frame_columns
 from flour.sparse import Sparse
-from flour.types import Category, Record, Scalar, Text, Tokens, Type, Vector
+from flour.types import Category, Record, Scalar, Text, Tokens, Type, Vector, Whole
 from runtime.errors import UnexpectedColumn
 
 Inputs = Mapping[str, Type]
@@ -62,6 +62,8 @@ def _part(kind: Type, data: Any) -> tuple[Any, bool]:
                     )
                 )
             return _row(data)
+        case Whole():
+            return data, False
         case Text() | Scalar() | Category():
             return ([data], True) if is_value(data) else (data, False)
         case Tokens():

@@ -76,7 +76,8 @@ class _Resident:
         self.seconds = max(seconds, LEAST_SECONDS)
         self.parameters = {item.digest: item.nbytes for item in plan.parameters()}
         nodes = len(plan.optimised.nodes()) + len(plan.flow.nodes())
-        self.bytes = PLAN_BYTES + NODE_BYTES * nodes
+        held = sum(item.op.held_bytes() for item in plan.optimised.nodes())
+        self.bytes = PLAN_BYTES + NODE_BYTES * nodes + held
         self.seen = served.inline.value + served.batch.value
         self.worth = 0.0
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import ChainMap
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,10 +13,12 @@ from flour.errors import FlourError
 from flour.flow import Flow, outputs, source
 from flour.onnx.errors import NotNative
 from flour.onnx.model import GraphDef, ModelDef, NodeDef, Port
+from flour.onnx.opaque import Pending
 from flour.onnx.program import ROWS, Answer, Entry, OnnxProgram, is_single
 from flour.onnx.reading import read_model
 from flour.onnx.registry import Call, adapter_of
 from flour.onnx.tensor import Tensor, native_dtype, sizes_fit
+from flour.onnx.whole import whole
 from flour.reference import evaluate
 from flour.types import Record, Scalar, Type, Vector
 
@@ -39,7 +41,13 @@ def import_model(
     model: object, *, native_only: bool = False, rows: bool | None = None
 ) -> OnnxProgram:
     """The program of an ONNX model with what is needed to call it with ONNX's own arrays."""
-    return Importer(read_model(model), native_only=native_only, rows=rows).run()
+    definition = read_model(model)
+    try:
+        return Importer(definition, native_only=native_only, rows=rows).run()
+    except NotNative:
+        if native_only:
+            raise
+    return whole(model, definition)
 
 
 class Importer:
@@ -54,6 +62,7 @@ class Importer:
         self.absent: dict[str, str] = {}
         self.refused: list[tuple[NodeDef, str]] = []
         self._anchor: Flow | None = None
+        self._pending = Pending(model)
 
     def run(self) -> OnnxProgram:
         """The whole program."""
@@ -62,6 +71,8 @@ class Importer:
         self._constants(graph)
         for node in graph.nodes:
             self._try(node)
+        if not self.native_only:
+            self._settle(port.name for port in graph.outputs)
         self._complain()
         answers = tuple(Answer(port, self._output(port)) for port in graph.outputs)
         flows = {item.port.name: self._flow(item.tensor) for item in answers}
@@ -120,6 +131,9 @@ class Importer:
 
     def _try(self, node: NodeDef) -> None:
         """Make a node's outputs, or note why there is no native code for it."""
+        if not self.native_only:
+            self._try_among(node)
+            return
         lost = [name for name in self._reads(node) if name in self.absent]
         try:
             if lost:
@@ -129,6 +143,32 @@ class Importer:
             if not lost:
                 self.refused.append((node, problem.what))
             self.absent.update(dict.fromkeys(filter(None, node.outputs), problem.what))
+
+    def _try_among(self, node: NodeDef) -> None:
+        """Make a node's outputs, or leave the node to onnxruntime, with those before it."""
+        around = self.values
+        try:
+            adapter_of(node.domain, node.op_type, self._opset(node))
+            tried = self._pending.tried(self._reads(node), around)
+            self.values = around.new_child(tried.tensors)
+            self.apply(node)
+        except NotNative as problem:
+            self.values = around
+            self.refused.append((node, problem.what))
+            self._pending.add(node)
+        else:
+            around.update(self.values.maps[0])
+            self.values = around
+            self._pending.settle(tried)
+
+    def _settle(self, names: Iterable[str]) -> None:
+        """Make what is left to onnxruntime, if anybody wants it."""
+        tried = self._pending.tried(names, self.values)
+        self.values.update(tried.tensors)
+        self._pending.settle(tried)
+
+    def _opset(self, node: NodeDef) -> int:
+        return self.model.opsets.get(node.domain, LATEST)
 
     @staticmethod
     def _reads(node: NodeDef) -> list[str]:
@@ -151,8 +191,7 @@ class Importer:
                 self.absent[name] = f"{node.title} does not make this output here"
 
     def _call(self, node: NodeDef, inputs: tuple[Tensor | None, ...], anchor: Any) -> Call:
-        opset = self.model.opsets.get(node.domain, LATEST)
-        return Call(node, inputs, opset, self, anchor)
+        return Call(node, inputs, self._opset(node), self, anchor)
 
     def inner(self, graph: GraphDef, inputs: Sequence[Tensor]) -> tuple[Tensor, ...]:
         """The outputs of an inner graph; every node of it must be native."""

@@ -47,6 +47,11 @@ def read_model(model: object) -> ModelDef:
 # --- the protobuf ---------------------------------------------------------------------------------
 
 
+def parsed(model: object) -> Any:
+    """The model's protobuf, its own functions in place; nothing else of it is checked."""
+    return _inlined(_parsed(model)[0])
+
+
 def _parsed(model: Any) -> tuple[Any, Path | None]:
     if isinstance(model, str | Path):
         path = Path(model)

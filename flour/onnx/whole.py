@@ -1,0 +1,85 @@
+"""A model as one operator, with ONNX's own values in and out: whatever onnxruntime can run, runs.
+
+For models whose answers are not one tensor for each row: several open dimensions, sequences and
+maps, operators that mix rows in ways nobody can follow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from flour.errors import MissingColumn
+from flour.flow import Flow, outputs, source
+from flour.onnx import ort
+from flour.onnx.model import ModelDef
+from flour.onnx.opaque import is_large, small_constant, weight_input
+from flour.onnx.program import OnnxProgram
+from flour.onnx.reading import parsed
+from flour.ops.opaque import Opaque, Wire
+from flour.types import Whole
+
+
+@dataclass(frozen=True)
+class WholeProgram(OnnxProgram):
+    """A program over ONNX's own values: nothing is translated."""
+
+    def feed(self, arrays: Mapping[str, Any]) -> dict[str, Any]:
+        """The values by input name, all there."""
+        for name in self.flow.inputs():
+            if name not in arrays:
+                raise MissingColumn(
+                    f"there is no value for the input {name!r}",
+                    where="$",
+                    found=", ".join(arrays) or "nothing",
+                )
+        return dict(arrays)
+
+    def answer(self, columns: Mapping[str, Any]) -> dict[str, Any]:
+        """The values by output name."""
+        return dict(columns)
+
+
+def whole(model: object, definition: ModelDef) -> WholeProgram:
+    """The program of a model that onnxruntime runs from end to end."""
+    weights = {n: a for n, a in definition.graph.constants.items() if is_large(a)}
+    data = _standing_alone(model, definition, weights)
+    place = "the whole model"
+    session = ort.session(data, place)
+    given = [item for item in session.get_inputs() if item.name not in weights]
+    made = session.get_outputs()
+    op = Opaque(
+        ort.as_array(data),
+        tuple(weights.values()),
+        tuple(weights),
+        reads=tuple(Wire(item.name, item.type) for item in given),
+        leaves=tuple(Wire(item.name, item.type) for item in made),
+        layout="whole",
+        place=place,
+    )
+    return WholeProgram(definition, _flow(op), (), (), static=True)
+
+
+def _flow(op: Opaque) -> Flow:
+    answer = op(*(source(wire.name, Whole(wire.kind)) for wire in op.inputs))
+    if len(op.outputs) == 1:
+        return answer.named(op.outputs[0].name)
+    return outputs(**{wire.name: answer.field(wire.name) for wire in op.outputs})
+
+
+def _standing_alone(model: object, definition: ModelDef, weights: Mapping[str, Any]) -> bytes:
+    """The model with its constants inside, the large ones among its inputs."""
+    from onnx import ModelProto
+
+    made = ModelProto()
+    made.CopyFrom(parsed(model))
+    made.ir_version = min(max(made.ir_version, 4), 13)
+    constants = definition.graph.constants
+    graph = made.graph
+    kept = [item for item in graph.input if item.name not in constants]
+    del graph.input[:], graph.initializer[:], graph.sparse_initializer[:]
+    graph.input.extend([*kept, *(weight_input(n, a) for n, a in weights.items())])
+    graph.initializer.extend(small_constant(n, a) for n, a in constants.items() if n not in weights)
+    data: bytes = made.SerializeToString()
+    return data

@@ -1,0 +1,224 @@
+"""A part of an ONNX model without native code: onnxruntime runs it, inside the plan.
+
+What it reads and leaves is data in the program like any other's; how a column becomes an ONNX
+tensor and back is one of three layouts:
+
+    rows     the rows' tensors are joined along an axis of each value
+    each     every row is a tensor of its own, of this shape
+    whole    there are no rows; values are passed on as they are
+"""
+
+from __future__ import annotations
+
+from math import prod
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+
+import numpy as np
+
+from flour.check import expect
+from flour.errors import OpaqueFailed, ParameterError
+from flour.op import Array, Arrays, Columns, Op
+from flour.ops.source import row_count
+from flour.types import DTYPES, Record, Type, Vector, Whole
+
+if TYPE_CHECKING:
+    from flour.onnx.ort import Held
+
+LAYOUTS = ("rows", "each", "whole")
+#: What an onnxruntime session takes besides its model: measured, see docs/19-onnxruntime.md.
+SESSION_BYTES = 96 << 10
+MODEL_FACTOR = 4
+
+
+class Wire(NamedTuple):
+    """A value that goes in or comes out: its ONNX name, and what a row of it is.
+
+    `kind` is one of our dtypes, or in the layout "whole" the ONNX name of its type. In the layout
+    "rows" the rows' tensors of this `shape` are joined along `axis`.
+    """
+
+    name: str
+    kind: str
+    shape: tuple[int, ...] = ()
+    axis: int = 0
+
+    @property
+    def type(self) -> Type:
+        """The type of a column of such rows."""
+        if self.kind not in DTYPES:
+            return Whole(self.kind)
+        return Vector(prod(self.shape), self.kind)
+
+    def joined(self, rows: int) -> tuple[int, ...]:
+        """The shape of the ONNX value for so many rows."""
+        shape, axis = self.shape, self.axis
+        return (*shape[:axis], rows * shape[axis], *shape[axis + 1 :])
+
+
+class Opaque(Op):
+    """A part of an ONNX model, run by onnxruntime.
+
+    `model` is a serialised ModelProto; `weights` are its large constants, by `names`, which it
+    lists as inputs: the session reads them where they are, so that all sessions share one copy.
+    """
+
+    method = ""
+    runs_on = "onnxruntime"
+    model: Array
+    weights: Arrays = ()
+    names: tuple[str, ...] = ()
+    reads: object = ()
+    leaves: object = ()
+    layout: str = "rows"
+    mixes: bool = True
+    place: str = ""
+
+    #: The session, once there is one; nothing that the operator is known by.
+    _held: ClassVar[Held | None] = None
+
+    def check(self) -> None:
+        """The fields fit together; the model itself is looked at before it is first run."""
+        if self.model.dtype != np.uint8 or len(self.model.shape) != 1 or self.layout not in LAYOUTS:
+            raise ParameterError("a model is bytes, in one of the layouts", hint=", ".join(LAYOUTS))
+        wires = (*self.inputs, *self.outputs)
+        known = [wire.name for wire in self.inputs] + list(self.names)
+        if len(self.weights) != len(self.names) or len(set(known)) != len(known):
+            raise ParameterError("every constant and every input has a name of its own")
+        if not self.outputs or len({wire.name for wire in self.outputs}) != len(self.outputs):
+            raise ParameterError("a part of a model has outputs, each with a name of its own")
+        whole = self.layout == "whole"
+        if any((wire.kind in DTYPES) == whole for wire in wires):
+            raise ParameterError("columns have dtypes, whole values have ONNX types")
+        if self.layout == "rows" and any(wire.axis >= len(wire.shape) for wire in wires):
+            raise ParameterError("the rows of a value lie along one of its axes")
+
+    @property
+    def inputs(self) -> tuple[Wire, ...]:
+        """What it reads, in the order of the operator's inputs."""
+        return _wires(self.reads)
+
+    @property
+    def outputs(self) -> tuple[Wire, ...]:
+        """What it leaves."""
+        return _wires(self.leaves)
+
+    def infer(self, *inputs: Type) -> Type:
+        """A record of the outputs, or the only one."""
+        wires = self.inputs
+        expect(len(inputs) == len(wires), f"it reads {len(wires)} values, got {len(inputs)}")
+        for wire, kind in zip(wires, inputs, strict=True):
+            expect(kind == wire.type, f"{wire.name!r} is {wire.type}, got {kind}")
+        kinds = [wire.type for wire in self.outputs]
+        if len(kinds) == 1:
+            return kinds[0]
+        return Record(tuple((wire.name, wire.type) for wire in self.outputs))
+
+    def mixes_rows(self) -> bool:
+        return self.mixes and self.layout == "rows"
+
+    def held_bytes(self) -> int:
+        return SESSION_BYTES + MODEL_FACTOR * self.model.nbytes
+
+    def release(self) -> None:
+        object.__setattr__(self, "_held", None)
+
+    # --- running -----------------------------------------------------------------------------
+
+    def held(self) -> Held:
+        """The session, made when it is first asked for."""
+        held = self._held
+        if held is None:
+            from flour.onnx.ort import Held
+
+            held = Held(self)
+            object.__setattr__(self, "_held", held)
+        return held
+
+    def reference(self, *inputs: Columns) -> Columns:
+        made = _LAYOUT[self.layout](self, inputs)
+        if len(made) == 1:
+            return made[0]
+        return dict(zip((wire.name for wire in self.outputs), made, strict=True))
+
+    def _run(self, values: list[Any]) -> list[Any]:
+        return self.held().run(values)
+
+    def _rows(self, inputs: tuple[Columns, ...]) -> list[Columns]:
+        rows = row_count(inputs[0])
+        if not rows:  # many of onnxruntime's kernels cannot do nothing
+            return self._blanks()
+        given = [_join(x, wire, rows) for x, wire in zip(inputs, self.inputs, strict=True)]
+        made = zip(self._run(given), self.outputs, strict=True)
+        return [self._split(value, wire, rows) for value, wire in made]
+
+    def _each(self, inputs: tuple[Columns, ...]) -> list[Columns]:
+        rows = row_count(inputs[0])
+        if not rows:
+            return self._blanks()
+        every = [self._one(inputs, i) for i in range(rows)]
+        return [np.stack(parts) for parts in zip(*every, strict=True)]
+
+    def _one(self, inputs: tuple[Columns, ...], row: int) -> list[Columns]:
+        given = [
+            np.ascontiguousarray(np.asarray(x)[row]).reshape(wire.shape)
+            for x, wire in zip(inputs, self.inputs, strict=True)
+        ]
+        made = zip(self._run(given), self.outputs, strict=True)
+        return [self._checked(value, wire, wire.shape).reshape(-1) for value, wire in made]
+
+    def _whole(self, inputs: tuple[Columns, ...]) -> list[Columns]:
+        return [[value] for value in self._run([column[0] for column in inputs])]
+
+    def _blanks(self) -> list[Columns]:
+        return [np.empty((0, prod(wire.shape)), _storage(wire)) for wire in self.outputs]
+
+    def _split(self, value: Any, wire: Wire, rows: int) -> Columns:
+        """A value as the column of its rows."""
+        made = self._checked(value, wire, wire.joined(rows))
+        apart = made.reshape(*wire.shape[: wire.axis], rows, *wire.shape[wire.axis :])
+        return np.ascontiguousarray(np.moveaxis(apart, wire.axis, 0)).reshape(rows, -1)
+
+    def _checked(self, value: Any, wire: Wire, shape: tuple[int, ...]) -> Any:
+        """What the session answered, if it is what was worked out at import."""
+        made = np.asarray(value)
+        if made.shape == shape and _name(made) == wire.kind:
+            return made.astype(_storage(wire), copy=False)
+        raise OpaqueFailed(
+            f"onnxruntime answered {wire.name!r} in another shape than was worked out",
+            where=self.place or None,
+            found=f"{_name(made)} {made.shape}, not {wire.kind} {shape}",
+            hint="import the model with rows=False to run it as a whole",
+        )
+
+
+_LAYOUT = {"rows": Opaque._rows, "each": Opaque._each, "whole": Opaque._whole}
+
+
+def _wires(data: object) -> tuple[Wire, ...]:
+    """Wires from plain data, which may come from a file."""
+    made = []
+    for item in data if isinstance(data, tuple) else (None,):
+        match item:
+            case (str(name), str(kind), tuple(shape), axis) if all(map(_is_size, (*shape, axis))):
+                made.append(Wire(name, kind, tuple(shape), axis))
+            case _:
+                raise ParameterError("a wire is (name, kind, shape, axis)", found=repr(item)[:80])
+    return tuple(made)
+
+
+def _is_size(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
+def _join(column: Any, wire: Wire, rows: int) -> Any:
+    """The rows' tensors behind one another."""
+    apart = np.asarray(column).reshape(rows, *wire.shape)
+    return np.ascontiguousarray(np.moveaxis(apart, 0, wire.axis)).reshape(wire.joined(rows))
+
+
+def _storage(wire: Wire) -> Any:
+    return object if wire.kind == "string" else wire.kind
+
+
+def _name(array: Any) -> str:
+    return "string" if array.dtype.kind in "OUS" else str(array.dtype.name)
