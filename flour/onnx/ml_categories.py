@@ -1,0 +1,133 @@
+"""Encoders of ai.onnx.ml: from one set of values to another, and to columns of zeros and ones."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from flour.onnx.errors import NotNative
+from flour.onnx.ml_common import ML
+from flour.onnx.registry import onnx_op
+from flour.onnx.tensor import Tensor
+
+if TYPE_CHECKING:
+    from flour.flow import Flow
+    from flour.onnx.registry import Call
+
+_KINDS = ("strings", "int64s", "floats")
+
+
+def found(call: Call, item: Tensor, keys: Sequence[Any], *, strict: bool = False) -> Flow:
+    """The place of each value among the keys, the number of keys for any other; first of equals."""
+    count, width = len(keys), item.size
+    flow = call.flow(item)
+    codes, starts = np.arange(count), np.arange(width + 1) * count
+    lost = np.full(width, count)
+    if item.dtype == "string":
+        texts, every = [*map(str, keys)] * width, np.tile(codes, width)
+        return flow.categorise_text(texts, every, starts, lost, lost, lost, strict=strict)
+    values = np.asarray(keys)
+    none = np.flatnonzero(values != values)  # noqa: PLR0124 (the definition of NaN)
+    kept = values == values  # noqa: PLR0124 (the definition of NaN)
+    distinct, first = np.unique(values[kept], return_index=True)
+    places, size = codes[kept][first], len(distinct)
+    return flow.categorise(
+        np.tile(distinct, width),
+        np.tile(places, width),
+        np.arange(width + 1) * size,
+        np.full(width, none[0] if none.size else count),
+        lost,
+        strict=strict,
+    )
+
+
+def _mapped(call: Call, keys: Any, values: Any, default: Any) -> Tensor:
+    """The value that goes with each key, or the default."""
+    item = call[0]
+    strings = isinstance(default, str)
+    table = np.array([*values, default], object if strings else None)
+    return Tensor.of(found(call, item, keys).take(table), item.shape, item.axis)
+
+
+@onnx_op("LabelEncoder", domain=ML)
+def _label_encoder_1(call: Call) -> Tensor:
+    names = list(map(str, call.attribute("classes_strings", ())))
+    if call[0].dtype == "string":
+        # Of equal names the last one counts.
+        last = {name: place for place, name in enumerate(names)}
+        default = np.int64(call.attribute("default_int64", -1))
+        return _mapped(call, list(last), np.array(list(last.values()), np.int64), default)
+    return _mapped(call, range(len(names)), names, str(call.attribute("default_string", "_Unused")))
+
+
+@onnx_op("LabelEncoder", since=2, domain=ML)
+def _label_encoder(call: Call) -> Tensor:
+    keys, _ = _listed(call, "keys")
+    values, kind = _listed(call, "values")
+    if len(keys) != len(values) or not len(keys):
+        raise NotNative(f"{len(keys)} keys for {len(values)} values")
+    return _mapped(call, keys, values, _default(call, kind, values))
+
+
+def _listed(call: Call, what: str) -> tuple[Any, str]:
+    """Keys or values: a tensor, or the list of one kind."""
+    tensor = call.attribute(f"{what}_tensor")
+    if tensor is not None:
+        flat = np.asarray(tensor).reshape(-1)
+        return flat, "strings" if flat.dtype.kind in "OUS" else "tensor"
+    for kind in _KINDS:
+        given = call.attribute(f"{what}_{kind}")
+        if given:
+            return np.asarray(given, _DTYPES[kind]), kind
+    raise NotNative(f"a label encoder without {what}")
+
+
+_DTYPES: dict[str, Any] = {"strings": object, "int64s": np.int64, "floats": np.float32}
+
+
+def _default(call: Call, kind: str, values: Any) -> Any:
+    """What a value that is no key becomes."""
+    tensor = call.attribute("default_tensor")
+    if tensor is not None and np.size(tensor):
+        first = np.asarray(tensor).reshape(-1)[0]
+        return str(first) if kind == "strings" else first
+    if kind == "strings":
+        return str(call.attribute("default_string", "_Unused"))
+    if values.dtype.kind == "f":
+        return values.dtype.type(call.attribute("default_float", -0.0))
+    return values.dtype.type(call.attribute("default_int64", -1))
+
+
+@onnx_op("OneHotEncoder", domain=ML)
+def _one_hot(call: Call) -> Tensor:
+    item, strict = call[0], not int(call.attribute("zeros", 1))
+    text = item.dtype == "string"
+    cats = list(call.attribute("cats_strings" if text else "cats_int64s", ()))
+    if not cats:
+        raise NotNative("a one-hot encoder without categories for its input")
+    last = {value: place for place, value in enumerate(cats)}
+    if len(last) != len(cats):
+        raise NotNative("a category is listed twice")
+    if not text and item.dtype != "int64":
+        item = Tensor.of(call.flow(item).cast("int64"), item.shape, item.axis)
+    codes = found(call, item, cats, strict=strict)
+    starts = np.arange(item.size + 1) * len(cats)
+    made = codes.one_hot_codes(starts, dtype="float32").to_dense()
+    return Tensor.of(made, (*item.shape, len(cats)), item.axis)
+
+
+@onnx_op("CategoryMapper", domain=ML)
+def _category_mapper(call: Call) -> Tensor:
+    names = [str(name) for name in call.attribute("cats_strings", ())]
+    numbers = np.array(call.attribute("cats_int64s", ()), np.int64)
+    if len(names) != len(numbers) or not names:
+        raise NotNative(f"{len(names)} names for {len(numbers)} numbers")
+    if call[0].dtype == "string":
+        last = dict(zip(names, numbers, strict=True))
+        default = np.int64(call.attribute("default_int64", -1))
+        return _mapped(call, list(last), np.array(list(last.values()), np.int64), default)
+    back = dict(zip(numbers.tolist(), names, strict=True))
+    default_text = str(call.attribute("default_string", "_Unused"))
+    return _mapped(call, np.array(list(back)), list(back.values()), default_text)

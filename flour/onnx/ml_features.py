@@ -1,0 +1,147 @@
+"""Feature steps of ai.onnx.ml: scaling, imputing, encoding, picking, putting side by side."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from flour.onnx.errors import NotNative
+from flour.onnx.ml_common import ML, joined, matrix, narrow, single
+from flour.onnx.registry import onnx_op
+from flour.onnx.tensor import Tensor
+from flour.types import FLOATS, Vector
+
+if TYPE_CHECKING:
+    from flour.flow import Flow
+    from flour.onnx.registry import Call
+
+
+def _per_feature(item: Tensor, values: Any, what: str) -> Any:
+    """One value for all features, or one for each of the last dimension, for the flat row."""
+    flat = np.asarray(values).reshape(-1)
+    if flat.size == 1:
+        return flat
+    if item.rank < 1 or item.axis == item.rank - 1 or flat.size != item.shape[-1]:
+        raise NotNative(f"{flat.size} values of {what} for a tensor of {item.shape}")
+    return np.tile(flat, item.size // flat.size)
+
+
+@onnx_op("Scaler", domain=ML)
+def _scaler(call: Call) -> Tensor:
+    x = call[0]
+    offset, scale = (narrow(call.attribute(name, (default,))) for name, default in _SCALER)
+    # Subtracted and scaled in float64 where the data is float64, and rounded at the end.
+    wide = x.dtype == "float64"
+    flow = call.flow(x) if wide else single(call.flow(x))
+    kind = "float64" if wide else "float32"
+    moved = flow.subtract(_per_feature(x, offset, "offset").astype(kind))
+    made = moved.multiply(_per_feature(x, scale, "scale").astype(kind))
+    return Tensor.of(single(made), x.shape, x.axis)
+
+
+_SCALER = (("offset", 0.0), ("scale", 1.0))
+
+
+@onnx_op("Normalizer", domain=ML)
+def _normalizer(call: Call) -> Tensor:
+    x, norm = matrix(call), str(call.attribute("norm", "MAX"))
+    made = x.map(lambda row: _normal(single(row), norm))
+    item = call[0]
+    return Tensor.of(joined(made), item.shape, item.axis)
+
+
+def _normal(x: Flow, norm: str) -> Flow:
+    """A row over its norm; one whose norm is zero stays as it is."""
+    if norm == "MAX":
+        lowest = float(np.finfo(np.float32).min)
+        size = x.to_dense().impute(float("nan"), narrow([lowest])).max()
+    elif norm == "L1":
+        size = x.abs().sum()
+    elif norm == "L2":
+        size = x.square().sum().sqrt()
+    else:
+        raise NotNative(f"the norm {norm!r}")
+    none = size.equal(narrow([0]))
+    return x / none.cast("float32").plus(size)
+
+
+@onnx_op("Imputer", domain=ML)
+def _imputer(call: Call) -> Tensor:
+    x, flow = call[0], call.flow(call[0])
+    floats = x.dtype in FLOATS
+    values = call.attribute("imputed_value_floats" if floats else "imputed_value_int64s", ())
+    marker = call.attribute("replaced_value_float" if floats else "replaced_value_int64", 0)
+    if not len(values):
+        raise NotNative("there is nothing to impute")
+    last = x.shape[-1] if x.rank else 1
+    fill = np.asarray(values, x.dtype) if len(values) == last else np.asarray(values[:1], x.dtype)
+    if not floats and abs(int(marker)) >= 1 << 53:
+        raise NotNative("a marker that no float64 holds")
+    return Tensor.of(flow.impute(float(marker), _per_feature(x, fill, "values")), x.shape, x.axis)
+
+
+@onnx_op("Binarizer", domain=ML)
+def _binarizer(call: Call) -> Tensor:
+    x = call[0]
+    made = call.flow(x).binarize(float(call.attribute("threshold", 0.0)))
+    return Tensor.of(made, x.shape, x.axis)
+
+
+@onnx_op("FeatureVectorizer", domain=ML)
+def _feature_vectorizer(call: Call) -> Tensor:
+    sizes = tuple(map(int, call.attribute("inputdimensions", ())))
+    parts = [_columns(call, place, sizes) for place in range(len(call.inputs))]
+    width = sum(part.type.width for part in parts if isinstance(part.type, Vector))
+    axis = next((item.axis for item in call.inputs if item and item.axis is not None), None)
+    return Tensor.of(joined(parts), (1, width), axis)
+
+
+def _columns(call: Call, place: int, sizes: tuple[int, ...]) -> Flow:
+    """An input's features in float32, as many as the node says."""
+    x = matrix(call, place)
+    if len(x.rows) != 1:
+        raise NotNative("several rows of features side by side")
+    wanted = sizes[place] if place < len(sizes) else x.width
+    flow = single(x.rows[0])
+    if wanted < x.width:
+        return flow.select(np.arange(wanted))
+    return flow if wanted == x.width else flow.concat(flow.fill(narrow([0] * (wanted - x.width))))
+
+
+@onnx_op("ArrayFeatureExtractor", domain=ML)
+def _array_feature_extractor(call: Call) -> Tensor:
+    x, places = call[0], call[1]
+    if places.known:
+        return _fixed_features(x, call.constant(1, "the places").reshape(-1))
+    if not x.known or x.size != (x.shape[-1] if x.rank else 1):
+        raise NotNative("places that depend on the data pick from values that do, too")
+    # A table looked up for every row: the answers lie along the last axis, as the places did.
+    table = np.asarray(x.value).reshape(-1)
+    flow = call.flow(places)
+    if places.axis is not None and places.size != places.shape[places.axis]:
+        raise NotNative("places whose rows do not lie behind one another")
+    axis = None if places.axis is None else 1
+    return Tensor.of(flow.take(table), (1, places.size), axis)
+
+
+def _fixed_features(x: Tensor, places: Any) -> Tensor:
+    """Columns of the last axis; a vector is one row of them."""
+    width = x.shape[-1] if x.rank else 1
+    if x.axis is not None and x.axis == x.rank - 1:
+        raise NotNative("features are picked along the axis of the rows")
+    if places.size and not 0 <= places.min() <= places.max() < width:
+        raise NotNative(f"place {int(places.max())} of {width} features")
+    table = x.places()[..., places.astype(np.int64)]
+    return x.picked(table.reshape(1, -1) if x.rank == 1 else table, x.axis)
+
+
+@onnx_op("ZipMap", domain=ML)
+def _zipmap(call: Call) -> Tensor:
+    x = call[0]
+    labels = tuple(call.attribute("classlabels_strings", ())) or tuple(
+        call.attribute("classlabels_int64s", ())
+    )
+    if x.rank not in (1, 2) or x.dtype != "float32" or x.shape[-1] != len(labels):
+        raise NotNative(f"{len(labels)} names for a tensor of {x.shape}")
+    return Tensor(x.shape, x.dtype, x.axis, call.flow(x), None, labels)

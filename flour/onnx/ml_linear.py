@@ -1,0 +1,76 @@
+"""Linear models of ai.onnx.ml: scores in float32, links, labels."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from flour.onnx.errors import NotNative
+from flour.onnx.ml_common import (
+    ML,
+    Classes,
+    classes,
+    complement,
+    link_name,
+    linked,
+    matrix,
+    narrow,
+    single,
+)
+from flour.onnx.registry import onnx_op
+from flour.ops.onnx_link import FirstLargest
+
+if TYPE_CHECKING:
+    from flour.flow import Flow
+    from flour.onnx.ml_common import Matrix
+    from flour.onnx.registry import Call
+    from flour.onnx.tensor import Tensor
+
+
+def _weights(call: Call, outputs: int, width: int) -> Any:
+    found = narrow(call.attribute("coefficients"))
+    if not outputs or found.size != outputs * width:
+        raise NotNative(f"{found.size} coefficients for {outputs} scores of {width} features")
+    return found.reshape(outputs, width)
+
+
+@onnx_op("LinearRegressor", domain=ML)
+def _regressor(call: Call) -> Tensor:
+    x, targets, link = matrix(call), int(call.attribute("targets", 1)), link_name(call)
+    weights, bias = _weights(call, targets, x.width), narrow(call.attribute("intercepts"))
+    if bias.size not in (0, targets):
+        raise NotNative(f"{bias.size} intercepts for {targets} targets")
+    if targets == 1 and link != "PROBIT":
+        link = "NONE"
+    made = x.map(lambda row: linked(single(row).linear(weights, bias), link))
+    return x.table(made, targets)
+
+
+@onnx_op("LinearClassifier", domain=ML)
+def _classifier(call: Call) -> tuple[Tensor, Tensor]:
+    x, labels, link = matrix(call), classes(call, "classlabels_ints"), link_name(call)
+    bias = narrow(call.attribute("intercepts"))
+    weights = _weights(call, bias.size, x.width)
+    scores = x.map(lambda row: single(row).linear(weights, bias))
+    if bias.size == 1:
+        return _one_score(x, scores, labels, link)
+    if len(labels.labels) < bias.size:
+        raise NotNative(f"{len(labels.labels)} labels for {bias.size} classes")
+    best = [labels.take(FirstLargest()(score)) for score in scores]
+    return x.column(best), x.table([linked(score, link) for score in scores], bias.size)
+
+
+def _one_score(
+    x: Matrix, scores: tuple[Flow, ...], labels: Classes, link: str
+) -> tuple[Tensor, Tensor]:
+    """One score for two classes: its sign decides, its own link is not applied."""
+    both = len(labels.labels) == 2
+    named = labels.labels if both else labels.plain
+    best = [labels.either(score.element(0).greater(np.float32(0)), named) for score in scores]
+    if not both:
+        made = [linked(score, link if link == "PROBIT" else "NONE") for score in scores]
+        return x.column(best), x.table(made, 1)
+    if link == "PROBIT":
+        raise NotNative("onnxruntime leaves one of two probabilities unwritten")
+    return x.column(best), x.table([complement(score) for score in scores], 2)

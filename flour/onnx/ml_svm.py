@@ -1,0 +1,178 @@
+"""Support vector machines of ai.onnx.ml: kernels, decisions between pairs, probabilities.
+
+Kernels and decisions are summed in float64 here and rounded to float32 where onnxruntime does; the
+probabilities of more than two classes are coupled in float64.
+"""
+
+from __future__ import annotations
+
+from itertools import combinations
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from flour.onnx.errors import NotNative
+from flour.onnx.ml_common import (
+    ML,
+    Classes,
+    classes,
+    complement,
+    link_name,
+    linked,
+    matrix,
+    narrow,
+    opposite,
+    single,
+)
+from flour.onnx.registry import onnx_op
+from flour.ops.onnx_link import FirstLargest, Logistic
+
+if TYPE_CHECKING:
+    from flour.flow import Flow
+    from flour.onnx.registry import Call
+    from flour.onnx.tensor import Tensor
+
+_KERNELS = ("LINEAR", "POLY", "RBF", "SIGMOID")
+
+
+def _kernel(call: Call, x: Flow, points: Any) -> Flow:
+    """What the row and each support vector have in common, in float32."""
+    name = str(call.attribute("kernel_type", "LINEAR"))
+    gamma, shift, degree = (*map(float, call.attribute("kernel_params", ())), 0.0, 0.0, 0.0)[:3]
+    x = single(x)
+    if name == "RBF":
+        gap = x.cast("float64").distances(points.astype(np.float64), "sqeuclidean")
+        return gap.cast("float32").multiply(np.float32(-gamma)).exp()
+    products = x.linear(points, [])
+    if name == "LINEAR":
+        return products
+    if name not in _KERNELS:
+        raise NotNative(f"the kernel {name!r}")
+    shifted = products.multiply(np.float32(gamma)).add(np.float32(shift))
+    return shifted.power(degree) if name == "POLY" else shifted.tanh()
+
+
+def _decisions(call: Call, x: Flow, points: Any, weights: Any, offsets: Any) -> Flow:
+    """Weighted sums of the kernel plus offsets, added up in float64."""
+    kernel = _kernel(call, x, points).cast("float64")
+    return kernel.linear(weights.astype(np.float64), offsets.astype(np.float64))
+
+
+def _points(call: Call, count: int, width: int) -> Any:
+    found = narrow(call.attribute("support_vectors"))
+    if found.size != count * width:
+        raise NotNative(f"{found.size} numbers for {count} support vectors of {width} features")
+    return found.reshape(count, width)
+
+
+@onnx_op("SVMRegressor", domain=ML)
+def _regressor(call: Call) -> Tensor:
+    x, count = matrix(call), int(call.attribute("n_supports", 0))
+    weights, rho = narrow(call.attribute("coefficients")), narrow(call.attribute("rho"))
+    if not rho.size or weights.size != (count or x.width):
+        raise NotNative(f"{weights.size} coefficients for {count} support vectors")
+    link = "PROBIT" if link_name(call) == "PROBIT" else "NONE"
+    one_class = bool(call.attribute("one_class", 0))
+
+    def value(row: Flow) -> Flow:
+        if count:
+            points = _points(call, count, x.width)
+            made = _decisions(call, row, points, weights[None], rho[:1]).cast("float32")
+        else:
+            made = single(row).linear(weights[None], rho[:1])
+        if one_class:
+            return made.greater(np.float32(0)).cast("int64").take(narrow([-1, 1]))
+        return linked(made, link)
+
+    return x.table(x.map(value), 1)
+
+
+@onnx_op("SVMClassifier", domain=ML)
+def _classifier(call: Call) -> tuple[Tensor, Tensor]:
+    labels = classes(call, "classlabels_ints")
+    sizes = tuple(map(int, call.attribute("vectors_per_class", ())))
+    if len(labels.labels) < 2:
+        raise NotNative("a machine for less than two classes")
+    return _pairs(call, labels, sizes) if sum(sizes) else _linear(call, labels)
+
+
+def _linear(call: Call, labels: Classes) -> tuple[Tensor, Tensor]:
+    """One linear score for each class, all with one offset."""
+    x, link, count = matrix(call), link_name(call), len(labels.labels)
+    weights, rho = narrow(call.attribute("coefficients")), narrow(call.attribute("rho"))
+    if weights.size != count * x.width or not rho.size:
+        raise NotNative(f"{weights.size} coefficients for {count} classes of {x.width} features")
+    table, bias = weights.reshape(count, x.width), np.full(count, rho[0])
+    scores = x.map(lambda row: single(row).linear(table, bias))
+    best = [_best(score, labels, positive=bool((weights >= 0).all())) for score in scores]
+    return x.column(best), x.table([linked(score, link) for score in scores], count)
+
+
+def _best(score: Flow, labels: Classes, *, positive: bool) -> Flow:
+    place = FirstLargest()(score)
+    if len(labels.labels) != 2:
+        return labels.take(place)
+    top, least = score.max(), np.float32(0.5 if positive else 0)
+    sure = top.greater_equal(least) if positive else top.greater(least)
+    return labels.take(place.maximum(sure.cast("int64")))
+
+
+def _pairs(call: Call, labels: Classes, sizes: tuple[int, ...]) -> tuple[Tensor, Tensor]:
+    """A decision for each pair of classes; the class with the most wins is the label."""
+    x, count = matrix(call), len(labels.labels)
+    pairs = list(combinations(range(count), 2))
+    if len(sizes) != count:
+        raise NotNative("every class says how many support vectors it has")
+    weights, rho = _pair_weights(call, sizes, pairs), narrow(call.attribute("rho"))
+    if rho.size < len(pairs):
+        raise NotNative(f"{rho.size} offsets for {len(pairs)} pairs of classes")
+    points = _points(call, sum(sizes), x.width)
+    sums = x.map(lambda row: _decisions(call, row, points, weights, rho[: len(pairs)]))
+    best = [labels.take(_most_wins(each, pairs, count)) for each in sums]
+    scores = [_scores(call, each, pairs, count) for each in sums]
+    return x.column(best), x.table(scores, scores[0].type.width)  # type: ignore[union-attr]
+
+
+def _pair_weights(call: Call, sizes: tuple[int, ...], pairs: list[tuple[int, int]]) -> Any:
+    """For each pair, the weight of every support vector: only those of its classes have one."""
+    ends = np.cumsum([0, *sizes])
+    given = narrow(call.attribute("coefficients"))
+    if given.size != (len(sizes) - 1) * ends[-1]:
+        raise NotNative(f"{given.size} coefficients for {ends[-1]} support vectors")
+    table = given.reshape(len(sizes) - 1, ends[-1])
+    made = np.zeros((len(pairs), ends[-1]), np.float32)
+    for row, (i, j) in zip(made, pairs, strict=True):
+        row[ends[i] : ends[i + 1]] = table[j - 1, ends[i] : ends[i + 1]]
+        row[ends[j] : ends[j + 1]] = table[i, ends[j] : ends[j + 1]]
+    return made
+
+
+def _most_wins(sums: Flow, pairs: list[tuple[int, int]], count: int) -> Flow:
+    """The class that wins most pairs, the first of equals; above zero the pair's first wins."""
+    sign, given = np.zeros((count, len(pairs))), np.zeros(count)
+    for column, (i, j) in enumerate(pairs):
+        sign[i, column], sign[j, column] = 1, -1
+        given[j] += 1
+    return sums.greater(0.0).cast("float64").linear(sign, given).arg_max()
+
+
+def _scores(call: Call, sums: Flow, pairs: list[tuple[int, int]], count: int) -> Flow:
+    link, narrowed = link_name(call), sums.cast("float32")
+    slopes, shifts = (narrow(call.attribute(name)) for name in ("prob_a", "prob_b"))
+    if slopes.size:
+        if min(slopes.size, shifts.size) < len(pairs):
+            raise NotNative("every pair of classes needs its own probability")
+        return linked(_probabilities(narrowed, slopes, shifts, len(pairs), count), link)
+    if count > 2:
+        return linked(narrowed, link)
+    if link == "PROBIT":
+        raise NotNative("onnxruntime leaves one of two probabilities unwritten")
+    return opposite(narrowed, "NONE") if link == "NONE" else complement(narrowed)
+
+
+def _probabilities(sums: Flow, slopes: Any, shifts: Any, pairs: int, count: int) -> Flow:
+    """Platt's probability of each pair, coupled."""
+    fitted = sums.multiply(slopes[:pairs]).add(shifts[:pairs])
+    rest = Logistic()(fitted).one_minus()
+    sure = rest.clip(narrow([1e-7]), narrow([1 - 1e-7]))
+    return sure.cast("float64").couple_pairs(count).cast("float32")

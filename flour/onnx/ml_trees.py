@@ -1,0 +1,336 @@
+"""Tree ensembles of ai.onnx.ml: regressors, classifiers, and version 5's one operator.
+
+Leaves are added up in float32 in the order of the trees (in float64 for float64 input), then base
+values are added, as onnxruntime does. Its rules for two classes are written down in `_two_classes`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from flour.onnx.errors import DamagedModel, NotNative
+from flour.onnx.ml_common import (
+    ML,
+    Classes,
+    classes,
+    complement,
+    joined,
+    link_name,
+    linked,
+    matrix,
+    opposite,
+)
+from flour.onnx.ml_tree_reading import forest_of_nodes, forest_of_tensors
+from flour.onnx.ml_tree_tables import Forest, tables
+from flour.onnx.registry import onnx_op
+from flour.ops.onnx_link import FirstLargest
+from flour.ops.trees import TreeLeaves, Trees
+
+if TYPE_CHECKING:
+    from flour.flow import Flow
+    from flour.onnx.ml_common import Matrix
+    from flour.onnx.registry import Call
+    from flour.onnx.tensor import Tensor
+
+_TARGETS = ("NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT")
+
+
+@dataclass(frozen=True)
+class Ensemble:
+    """A forest ready to be walked, and what its leaves hold."""
+
+    forest: Forest
+    nodes: dict[str, NDArray[Any]]
+    targets: int
+    width: int
+    lookup: Any
+
+    @classmethod
+    def of(cls, forest: Forest, targets: int, width: int) -> Ensemble:
+        """The tables of a forest whose leaves add to so many targets."""
+        if targets < 1:
+            raise DamagedModel("a tree ensemble has no targets")
+        nodes, lookup = tables(forest, width)
+        worst = max((target for leaf in forest.leaves for target, _ in leaf), default=0)
+        least = min((target for leaf in forest.leaves for target, _ in leaf), default=0)
+        if least < 0 or worst >= targets:
+            raise DamagedModel(f"a leaf adds to target {worst} of {targets}")
+        return cls(forest, nodes, targets, width, lookup)
+
+    def inputs(self, x: Flow) -> Flow:
+        """The features, and what is looked up beside them."""
+        if not self.lookup.places:
+            return x
+        picked = x.select(self.lookup.features())
+        found = picked.categorise(**self.lookup.parameters(self.forest.dtype))
+        return x.concat(found.cast(self.forest.dtype))
+
+    def sums(self, x: Flow, values: NDArray[Any], divisor: int = 0) -> Flow:
+        """The rows of `values` (one a leaf) that a row reaches, added up tree by tree."""
+        dtype = self.forest.dtype
+        walk = Trees(
+            **self._walk(),
+            value=values.astype(dtype),
+            target=np.zeros(len(self.forest.roots), np.int32),
+            base=np.zeros(values.shape[1], dtype),
+            divisor=divisor,
+            dtype=dtype,
+        )
+        return walk(self.inputs(x))
+
+    def leaves(self, x: Flow) -> Flow:
+        """The number of the leaf a row reaches in each tree."""
+        count = len(self.nodes["leaf"])
+        return TreeLeaves(**self._walk(), number=np.arange(count))(self.inputs(x))
+
+    def _walk(self) -> dict[str, Any]:
+        made = {key: value for key, value in self.nodes.items() if key != "leaf"}
+        return {**made, "narrow": self.forest.dtype == "float32"}
+
+    def weights(self) -> NDArray[np.float64]:
+        """What each leaf adds to each target."""
+        made = np.zeros((len(self.nodes["leaf"]), self.targets))
+        for row, leaf in zip(made, self.nodes["leaf"], strict=True):
+            for target, weight in self.forest.leaves[leaf]:
+                row[target] += weight
+        return made
+
+    def scored(self) -> NDArray[np.float64]:
+        """Whether each leaf says anything of each target."""
+        made = np.zeros((len(self.nodes["leaf"]), self.targets))
+        for row, leaf in zip(made, self.nodes["leaf"], strict=True):
+            row[[target for target, _ in self.forest.leaves[leaf]]] = 1
+        return made
+
+    def always(self) -> list[bool]:
+        """For each target, whether every row gets a score: some tree has one in all its leaves."""
+        return self._in_all_leaves(self.scored() > 0)
+
+    def someone(self) -> bool:
+        """Whether every row gets a score for some target."""
+        scored: Any = self.scored().sum(axis=1, keepdims=True) > 0
+        return self._in_all_leaves(scored)[0]
+
+    def _in_all_leaves(self, scored: NDArray[Any]) -> list[bool]:
+        """For each column, whether some tree has it in all its leaves."""
+        found = np.zeros(scored.shape[1], bool)
+        inner = self.nodes["feature"] >= 0
+        bounds = [*self.nodes["roots"].tolist(), len(inner)]
+        for start, end in pairwise(bounds):
+            reached = self.nodes["left"][start:end][~inner[start:end]]
+            found |= scored[reached].all(axis=0)
+        return [bool(item) for item in found]
+
+
+def _base(call: Call) -> Sequence[float]:
+    found = call.attribute("base_values_as_tensor")
+    if found is None:
+        found = call.attribute("base_values", ())
+    return tuple(np.asarray(found, np.float64).reshape(-1).tolist())
+
+
+def _wide(x: Matrix) -> str:
+    return "float64" if x.dtype == "float64" else "float32"
+
+
+def _plus(score: Flow, base: Any, dtype: str) -> Flow:
+    return score.add(np.asarray(base, dtype)) if np.any(np.asarray(base)) else score
+
+
+# --- regressors -----------------------------------------------------------------------------------
+
+
+@onnx_op("TreeEnsembleRegressor", domain=ML)
+def _regressor(call: Call) -> Tensor:
+    x = matrix(call)
+    forest = forest_of_nodes(call, "target", _wide(x))
+    targets = int(call.attribute("n_targets", 1))
+    made = Ensemble.of(forest, targets, x.width)
+    way, link = str(call.attribute("aggregate_function", "SUM")), link_name(call)
+    answer = partial(_regressed, made, way, _base(call), link)
+    return x.table(x.map(lambda row: answer(row).cast("float32")), targets)
+
+
+@onnx_op("TreeEnsemble", since=5, domain=ML)
+def _ensemble(call: Call) -> Tensor:
+    x = matrix(call)
+    if x.dtype not in ("float32", "float64"):
+        raise NotNative(f"trees over {x.dtype}")
+    targets = int(call.attribute("n_targets", 1))
+    made = Ensemble.of(forest_of_tensors(call, x.dtype), targets, x.width)
+    way = ("AVERAGE", "SUM", "MIN", "MAX")[int(call.attribute("aggregate_function", 1))]
+    link = _TARGETS[int(call.attribute("post_transform", 0))]
+    return x.table(x.map(partial(_regressed, made, way, (), link)), targets)
+
+
+def _regressed(trees: Ensemble, way: str, base: Sequence[float], link: str, x: Flow) -> Flow:
+    """One row's targets: aggregated, moved by their base, linked."""
+    score = _aggregated(trees, way, x)
+    if len(base) == trees.targets:
+        score = _plus(score, base, trees.forest.dtype)
+    if trees.targets == 1 and link != "PROBIT":
+        return score
+    if link in ("LOGISTIC", "PROBIT"):
+        return linked(score.cast("float32"), link)
+    return linked(score, link)
+
+
+def _aggregated(trees: Ensemble, way: str, x: Flow) -> Flow:
+    if way in ("SUM", "AVERAGE"):
+        divisor = len(trees.forest.roots) if way == "AVERAGE" else 0
+        return trees.sums(x, trees.weights(), divisor)
+    if way not in ("MIN", "MAX"):
+        raise DamagedModel(f"trees are not aggregated by {way!r}")
+    return _extreme(trees, way, x)
+
+
+def _extreme(trees: Ensemble, way: str, x: Flow) -> Flow:
+    """The least or largest of what the trees say, target by target; 0 where none says anything."""
+    leaves, dtype = trees.leaves(x), trees.forest.dtype
+    limit = np.inf if way == "MIN" else -np.inf
+    values = np.where(trees.scored() > 0, trees.weights(), limit).astype(dtype)
+    outs = []
+    for target in range(trees.targets):
+        said = leaves.take(values[:, target])
+        best = said.min() if way == "MIN" else said.max()
+        if not trees.always()[target]:
+            best = best.equal(np.array(limit, dtype)).where(best.multiply(0.0).clip(0, 0), best)
+        outs.append(best.as_vector())
+    return joined(outs)
+
+
+# --- classifiers ----------------------------------------------------------------------------------
+
+
+@onnx_op("TreeEnsembleClassifier", domain=ML)
+def _classifier(call: Call) -> tuple[Tensor, Tensor]:
+    x, labels = matrix(call), classes(call)
+    count = len(labels.labels)
+    if count < 2:
+        raise NotNative("a classifier of less than two classes")
+    trees = Ensemble.of(forest_of_nodes(call, "class", _wide(x)), count, x.width)
+    answer = _two_classes if count == 2 else _classes
+    pairs = [answer(trees, labels, _base(call), link_name(call), row) for row in x.rows]
+    best, scores = zip(*pairs, strict=True)
+    return x.column(best), x.table([score.cast("float32") for score in scores], count)
+
+
+def _classes(
+    trees: Ensemble, labels: Classes, base: Sequence[float], link: str, x: Flow
+) -> tuple[Flow, Flow]:
+    """Three classes or more: the largest score among the classes that any leaf spoke of."""
+    if len(base) not in (0, trees.targets):
+        raise NotNative(f"{len(base)} base values for {trees.targets} classes")
+    dtype, open_ = trees.forest.dtype, not base and not all(trees.always())
+    if not open_:
+        score = _plus(trees.sums(x, trees.weights()), base, dtype)
+        return labels.take(FirstLargest()(score)), _linked(score, link)
+    score, spoken = _with_spoken(trees, x)
+    lowest = score.multiply(0.0).clip(0, 0).subtract(np.array(np.inf, dtype))
+    return labels.take(FirstLargest()(spoken.where(score, lowest))), _linked(score, link)
+
+
+def _with_spoken(trees: Ensemble, x: Flow) -> tuple[Flow, Flow]:
+    """The scores, and whether any leaf spoke of each class."""
+    count = trees.targets
+    both = trees.sums(x, np.concatenate([trees.weights(), trees.scored()], axis=1))
+    spoken = both.select(np.arange(count, 2 * count)).greater(0.0)
+    return both.select(np.arange(count)), spoken
+
+
+def _linked(score: Flow, link: str) -> Flow:
+    return linked(score.cast("float32") if link in ("LOGISTIC", "PROBIT") else score, link)
+
+
+@dataclass(frozen=True)
+class _Binary:
+    """What two classes with one score, or with two, become."""
+
+    labels: Classes
+    link: str
+    #: Only one class has weights; and none of them is below zero.
+    single: bool
+    positive: bool
+
+    def label(self, weight: Flow) -> Flow:
+        """The label by the weight of the class that counts."""
+        named = self.labels.labels if self.single else self.labels.plain
+        return self.labels.either(weight.greater(0.5 if self._half else 0.0), named)
+
+    @property
+    def _half(self) -> bool:
+        return self.single and self.positive
+
+    def scores(self, score: Flow, *, apart: bool) -> Flow:
+        """The scores of both classes from that of one."""
+        if self.link == "PROBIT" or not (self.single or apart):
+            raise NotNative("onnxruntime leaves one of two scores unwritten")
+        if self.link == "LOGISTIC":
+            return opposite(score.cast("float32"), self.link)
+        return complement(score) if self._half else opposite(score, self.link)
+
+
+def _two_classes(
+    trees: Ensemble, labels: Classes, base: Sequence[float], link: str, x: Flow
+) -> tuple[Flow, Flow]:
+    """Two classes, by onnxruntime's rules.
+
+    If no leaf that was reached speaks of the second class, the first one's score counts, and
+    stands for the second class; else the second one's. A model with weights for one class only
+    decides at one half if none is negative, and at zero otherwise; one with weights for both
+    decides at zero, and answers 0 or 1 whatever its labels.
+    """
+    spoken = {target for leaf in trees.forest.leaves for target, _ in leaf}
+    weights = [weight for leaf in trees.forest.leaves for _, weight in leaf]
+    rule = _Binary(labels, link, len(spoken) == 1, min(weights, default=0.0) >= 0)
+    if trees.always()[1]:
+        return _second(trees, rule, base, trees.sums(x, trees.weights()))
+    if not trees.someone():
+        raise NotNative("rows may reach no leaf that speaks of a class")
+    if 1 not in spoken:
+        return _first(trees, rule, base, trees.sums(x, trees.weights()))
+    score, told = _with_spoken(trees, x)
+    one, two = _first(trees, rule, base, score), _second(trees, rule, base, score)
+    return _chosen(told.element(1), two, one, rule)
+
+
+def _chosen(
+    told: Flow, yes: tuple[Flow, Flow], no: tuple[Flow, Flow], rule: _Binary
+) -> tuple[Flow, Flow]:
+    if rule.labels.strings:
+        raise NotNative("labels that are text are chosen by what a row's leaves speak of")
+    return told.where(yes[0], no[0]), told.where(yes[1], no[1])
+
+
+def _second(
+    trees: Ensemble, rule: _Binary, base: Sequence[float], score: Flow
+) -> tuple[Flow, Flow]:
+    """The second class has a score: both go through the link as they are, a silent one as 0."""
+    dtype, (first, second) = trees.forest.dtype, (score.element(0), score.element(1))
+    spoken = any(target == 0 for leaf in trees.forest.leaves for target, _ in leaf)
+    if base and spoken and not trees.always()[0]:
+        raise NotNative("base values where some leaves do not speak of the first class")
+    if len(base) == 2:
+        # That what both classes get is made of the first one's sum is no mistake of ours.
+        second = _plus(first.as_vector(), base[1:], dtype).element(0)
+        first = second.negate() if spoken else first
+    elif len(base) == 1 and spoken:
+        first = _plus(first.as_vector(), base, dtype).element(0)
+    return rule.label(second), _linked(first.concat(second), rule.link)
+
+
+def _first(trees: Ensemble, rule: _Binary, base: Sequence[float], score: Flow) -> tuple[Flow, Flow]:
+    """Only the first class has a score, which stands for the second."""
+    if len(base) == 2:
+        both = _plus(score, [base[0], 0.0], trees.forest.dtype)
+        return rule.label(both.element(0)), _linked(both, rule.link)
+    one = score.select([0])
+    one = _plus(one, base[:1], trees.forest.dtype) if base else one
+    return rule.label(one.element(0)), rule.scores(one, apart=not base)
