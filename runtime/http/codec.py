@@ -1,0 +1,263 @@
+"""One version's codec: from the bytes of a request to the data of a call, and back.
+
+What can be worked out once is: the decoder for requests as most are, the bytes that every answer
+begins with, the tensors that metadata lists. A `Front` belongs to one version and goes with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from flour.types import FLOATS, Scalar, Type, Vector
+from runtime.http import codec_binary, codec_json
+from runtime.http.classification import top_classes
+from runtime.http.codec_json import (
+    Envelope,
+    QuickRequest,
+    encode,
+    encoded_values,
+    tensor_head,
+)
+from runtime.http.content import content_type, read, written
+from runtime.http.messages import HEADER_LENGTH, OCTETS, Request, Response
+from runtime.http.problems import HttpError
+from runtime.http.seams import Ask
+from runtime.http.signature import TensorSpec, call_data, specs
+from runtime.http.tensors import BYTES, Tensor, datatype_of, objects
+from runtime.http.wishes import NOTHING, OutputWish, Wishes, wishes
+from runtime.served import Served
+
+_quick = msgspec.json.Decoder(QuickRequest)
+
+
+class Counts:
+    """What was done for one version; only the event loop's thread counts."""
+
+    __slots__ = ("calls", "failed", "rows", "seconds")
+
+    def __init__(self) -> None:
+        self.calls = self.failed = self.rows = 0
+        self.seconds = 0.0
+
+    def done(self, rows: int, seconds: float) -> None:
+        """One more call was answered."""
+        self.calls += 1
+        self.rows += rows
+        self.seconds += seconds
+
+
+class Front:
+    """What the front end has worked out for one version."""
+
+    __slots__ = (
+        "counts",
+        "heads",
+        "inputs",
+        "outputs",
+        "prefix",
+        "quick_type",
+        "quick_width",
+        "served",
+    )
+
+    def __init__(self, served: Served) -> None:
+        self.served, self.counts = served, Counts()
+        self.inputs: tuple[TensorSpec, ...] = specs(served.inputs, inputs=True)
+        self.outputs: tuple[TensorSpec, ...] = specs(served.kinds, inputs=False)
+        known = {"model_name": served.name, "model_version": served.version}
+        self.prefix = encode(known)[:-1]
+        kind = next(iter(served.inputs.values()))
+        plain = len(served.inputs) == 1 and isinstance(kind, Vector) and kind.dtype in FLOATS
+        if not (plain and _is_dense(kind) and all(map(_is_dense, served.kinds.values()))):
+            plain = False
+        self.quick_type = self.inputs[0].datatype if plain else ""
+        self.quick_width = kind.width if isinstance(kind, Vector) else 0
+        self.heads = _row_heads(served)
+
+    # --- requests ----------------------------------------------------------------------------
+
+    def quick(self, body: bytes) -> tuple[Any, str | None] | None:
+        """The row or block and the id of a request that wishes nothing else; None for others."""
+        try:
+            asked = _quick.decode(body)
+        except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
+            return None  # the long way says what is wrong, if anything is
+        if len(asked.inputs) != 1 or asked.parameters or asked.outputs:
+            return None
+        item = asked.inputs[0]
+        if item.datatype != self.quick_type or item.parameters:
+            return None
+        width, shape, data = self.quick_width, item.shape, item.data
+        if len(shape) != 2 or shape[1] != width or shape[0] * width != len(data) or shape[0] < 1:
+            return None
+        if shape[0] == 1:
+            return data, asked.id
+        return np.array(data, codec_json.DTYPES[item.datatype]).reshape(shape), asked.id
+
+    def decode(self, request: Request, default_priority: int) -> tuple[Ask, Wishes]:
+        """Any request, as a call and what is wished of its answer."""
+        header = request.header(HEADER_LENGTH)
+        body = request.body
+        if header is None:
+            asked = codec_json.decode(body)
+            tensors = self._tensors(asked, codec_binary.Reader(body, len(body)))
+        else:
+            size = _header_size(header, len(body))
+            if size == 0:
+                return self._raw(body), NOTHING
+            asked = codec_json.decode(body[:size])
+            tensors = self._tensors(asked, codec_binary.Reader(body, size))
+        wished = wishes(asked, request, default_priority)
+        data = call_data(self.served.inputs, tensors)
+        return self.ask(data, wished), wished
+
+    def _tensors(self, asked: Envelope, reader: codec_binary.Reader) -> list[Tensor]:
+        common = content_type(asked.parameters, "$")
+        made = []
+        for place, item in enumerate(asked.inputs):
+            where = f"$.inputs[{place}]"
+            size = codec_binary.binary_size(item.parameters, where)
+            if size is None:
+                array = codec_json.values(item, where)
+            else:
+                raw = reader.take(size, where)
+                array = codec_binary.values(raw, item.datatype, item.shape, where)
+            tensor = Tensor(item.name, item.datatype, array)
+            made.append(read(tensor, content_type(item.parameters, where) or common, where))
+        reader.finish()
+        return made
+
+    def _raw(self, body: bytes) -> Ask:
+        """A body that is the one input and nothing else."""
+        if len(self.inputs) != 1:
+            names = ", ".join(spec.name for spec in self.inputs[:20])
+            raise HttpError("a body without JSON is for models with one input", found=names)
+        spec = self.inputs[0]
+        view = memoryview(body)
+        if spec.datatype == BYTES:  # one element, as its length says
+            array = codec_binary.values(view, BYTES, [1], spec.name)
+        else:
+            width = max(1, spec.shape[-1]) if len(spec.shape) == 2 else 1
+            size = codec_json.DTYPES[spec.datatype].itemsize * width
+            if not body or len(body) % size:
+                raise HttpError(
+                    f"a row takes {size} bytes", where=spec.name, found=f"{len(body)} bytes"
+                )
+            shape = [len(body) // size, *spec.shape[1:]]
+            array = codec_binary.values(view, spec.datatype, shape, spec.name)
+        data = call_data(self.served.inputs, [Tensor(spec.name, spec.datatype, array)])
+        return self.ask(data, NOTHING)
+
+    def ask(self, data: Any, wished: Wishes) -> Ask:
+        """The call for some data."""
+        outputs = None
+        if wished.outputs is not None:
+            outputs = tuple(dict.fromkeys(map(self._source, wished.outputs)))
+        return Ask(self.served, data, outputs, wished.timeout, wished.priority)
+
+    def _source(self, wish: OutputWish) -> str:
+        """The program's output that a tensor comes from."""
+        known = {spec.name for spec in self.outputs}
+        if wish.name not in known:
+            raise HttpError(
+                f"the model has no output {wish.name!r}"[:200],
+                where="$.outputs",
+                hint="its outputs are " + ", ".join(spec.name for spec in self.outputs[:20]),
+            )
+        return wish.name if wish.name in self.served.kinds else wish.name.split(".")[0]
+
+    # --- responses ---------------------------------------------------------------------------
+
+    def encode_row(self, answers: tuple[Any, ...], name: str | None) -> bytes:
+        """The answer to one row, by bytes that are known before."""
+        parts = [self.prefix] if name is None else [self.prefix, b',"id":', encode(name)]
+        for (head, vector), value in zip(self.heads, answers, strict=True):
+            if vector:
+                parts += (head, encode(value.tolist()), b"}")
+            else:
+                parts += (head, b"[", encode(value), b"]}")
+        parts.append(b"]}")
+        return b"".join(parts)
+
+    def encode(self, answers: Mapping[str, Any], wished: Wishes) -> Response:
+        """The answer to a block of rows."""
+        found = dict(self._arrays(answers))
+        wanted = wished.outputs or tuple(
+            OutputWish(spec.name, wished.binary) for spec in self.outputs if spec.name in found
+        )
+        heads, raw = [], []
+        for wish in wanted:
+            array = found[wish.name]
+            if wish.classes:
+                array = top_classes(array, wish.classes, self.served.classes)
+            datatype = datatype_of(array.dtype)
+            known: dict[str, Any] = written(datatype) if wished.content else {}
+            if wish.binary:
+                raw.append(codec_binary.raw_values(array, datatype))
+                known["binary_data_size"] = len(raw[-1])
+                heads.append(tensor_head(wish.name, datatype, array.shape, known) + b"}")
+            else:
+                head = tensor_head(wish.name, datatype, array.shape, known)
+                heads.append(head + b',"data":' + encoded_values(array) + b"}")
+        header = self._header(heads, wished)
+        if not raw:
+            return Response(header)
+        length = ((HEADER_LENGTH, str(len(header))),)
+        return Response(b"".join((header, *raw)), content_type=OCTETS, headers=length)
+
+    def _header(self, heads: list[bytes], wished: Wishes) -> bytes:
+        parts = [self.prefix]
+        if wished.id is not None:
+            parts += (b',"id":', encode(wished.id))
+        if wished.content:
+            parts.append(b',"parameters":{"content_type":"pd"}')
+        return b"".join((*parts, b',"outputs":[', b",".join(heads), b"]}"))
+
+    def _arrays(self, answers: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Any]]:
+        for name, value in answers.items():
+            if isinstance(value, Mapping):
+                yield from self._arrays(value, f"{before}{name}.")
+            else:
+                yield before + name, _array(value)
+
+
+def _is_dense(kind: Type) -> bool:
+    return isinstance(kind, Scalar) or (isinstance(kind, Vector) and not kind.sparse)
+
+
+def _header_size(text: str, body: int) -> int:
+    size = int(text) if text.isascii() and text.isdigit() and len(text) < 12 else -1
+    if not 0 <= size <= body:
+        raise HttpError(
+            f"{HEADER_LENGTH} is how many bytes of the body are JSON",
+            found=f"{text[:20]!r} of {body} bytes",
+        )
+    return size
+
+
+def _array(value: Any) -> NDArray[Any]:
+    """An output as an array; rows of words as rows of JSON."""
+    if isinstance(value, np.ndarray):
+        return value
+    if hasattr(value, "toarray"):
+        dense: NDArray[Any] = value.toarray()
+        return dense
+    return objects([encode(words).decode() for words in value], [len(value)])
+
+
+def _row_heads(served: Served) -> tuple[tuple[bytes, bool], ...]:
+    """For an answer to one row: what stands before each output's data, and which are vectors."""
+    made, before = [], b',"outputs":['
+    for name, kind in served.kinds.items():
+        if not isinstance(kind, Scalar | Vector):
+            return ()  # such answers do not go this way
+        shape = [1, kind.width] if isinstance(kind, Vector) else [1]
+        head = tensor_head(name, datatype_of(kind.dtype), shape)
+        made.append((before + head + b',"data":', isinstance(kind, Vector)))
+        before = b","
+    return tuple(made)

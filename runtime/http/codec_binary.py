@@ -1,0 +1,114 @@
+"""The binary tensor extension: a JSON header, then raw tensors one after the other.
+
+Numbers are little-endian and row by row, BOOL takes a byte, each element of BYTES is preceded by
+its length in four bytes. Numbers are read where they arrived, unless the header has pushed them to an odd address.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from runtime.http.problems import HttpError
+from runtime.http.tensors import BYTES, DTYPES, check_count, check_datatype, count, objects
+
+_LENGTH = struct.Struct("<I")
+
+
+class Reader:
+    """The raw tensors of a body, taken off one by one."""
+
+    def __init__(self, body: bytes, start: int) -> None:
+        self._body, self._at = body, start
+
+    def take(self, size: int, where: str) -> memoryview:
+        """The next bytes."""
+        end = self._at + size
+        if size < 0 or end > len(self._body):
+            raise HttpError(
+                "the body ends before this tensor does",
+                where=where,
+                found=f"{len(self._body) - self._at} bytes of {size}",
+            )
+        made = memoryview(self._body)[self._at : end]
+        self._at = end
+        return made
+
+    def finish(self) -> None:
+        """Raise if something is left that belongs to no tensor."""
+        left = len(self._body) - self._at
+        if left:
+            raise HttpError(
+                "the body goes on after its last tensor",
+                found=f"{left} bytes",
+                hint="each tensor's binary_data_size has to be what was sent of it",
+            )
+
+
+def binary_size(parameters: dict[str, Any] | None, where: str) -> int | None:
+    """How many bytes of raw data an input has; None for one with JSON data."""
+    size = (parameters or {}).get("binary_data_size")
+    if size is None:
+        return None
+    if not isinstance(size, int) or isinstance(size, bool) or size < 0:
+        raise HttpError("binary_data_size is a number of bytes", where=where, found=repr(size)[:40])
+    return size
+
+
+def values(raw: memoryview, datatype: str, shape: Sequence[int], where: str) -> NDArray[Any]:
+    """Raw data as an array in its shape."""
+    check_datatype(datatype, where)
+    if datatype == BYTES:
+        found = _texts(raw, where)
+        check_count(len(found), shape, where)
+        return objects(found, shape)
+    dtype = DTYPES[datatype]
+    wanted = count(shape, where) * dtype.itemsize
+    if len(raw) != wanted:
+        raise HttpError(
+            f"a {datatype} tensor of shape {list(shape)} takes {wanted} bytes",
+            where=where,
+            found=f"binary_data_size {len(raw)}",
+        )
+    if datatype == "BOOL":  # any byte but 0 and 1 would be no bool to numpy
+        return (np.frombuffer(raw, np.uint8) != 0).reshape(shape)
+    made = np.frombuffer(raw, dtype).reshape(shape)
+    return made if made.flags.aligned else made.copy()  # native code counts on it
+
+
+def _texts(raw: memoryview, where: str) -> list[str]:
+    found, at = [], 0
+    while at < len(raw):
+        start = at + 4
+        if start > len(raw):
+            raise HttpError("a length of four bytes is cut off", where=where)
+        (size,) = _LENGTH.unpack_from(raw, at)
+        at = start + size
+        if at > len(raw):
+            raise HttpError(
+                "an element is longer than the tensor", where=where, found=f"{size} bytes"
+            )
+        try:
+            found.append(str(raw[start:at], "utf-8"))
+        except UnicodeDecodeError:
+            raise HttpError(
+                "an element is no UTF-8",
+                where=f"{where}[{len(found)}]",
+                hint="for other bytes send base64 with the content type base64",
+            ) from None
+    return found
+
+
+def raw_values(array: NDArray[Any], datatype: str) -> bytes:
+    """An array as raw data."""
+    if datatype != BYTES:
+        return np.ascontiguousarray(array, DTYPES[datatype]).tobytes()
+    parts = []
+    for value in array.ravel().tolist():
+        text = value.encode() if isinstance(value, str) else b""  # a missing one
+        parts += (_LENGTH.pack(len(text)), text)
+    return b"".join(parts)

@@ -1,0 +1,368 @@
+"""One connection: bytes to requests, responses to bytes, in order, within limits.
+
+httptools cuts the stream into requests. A response that is there at once is written at once;
+while one is awaited, later requests of the connection wait in line. Clients that send too much, too
+slowly, or do not read, are told so where that is possible, and lose the connection.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable
+from http import HTTPStatus
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, Protocol, cast
+
+import httptools
+
+from runtime.http import problems
+from runtime.http.messages import JSON, Answer, Request, Response
+from runtime.http.seams import Observer
+from runtime.http.settings import ServerSettings
+
+if TYPE_CHECKING:
+    from runtime.http.server import Server
+
+_REASONS = {status.value: status.phrase for status in HTTPStatus}
+_CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
+
+#: What a connection is doing; each has a time limit of its own.
+IDLE, HEADERS, BODY, CLOSING = "idle", "headers", "body", "closing"
+
+
+class App(Protocol):
+    """What answers requests: a response, or what will be one. It raises nothing."""
+
+    settings: ServerSettings
+    observers: list[Observer]
+
+    def respond(self, request: Request) -> Answer:
+        """Answer a request."""
+        ...
+
+    def observed(self, request: Request, response: Response, seconds: float) -> None:
+        """The response was handed to the system."""
+        ...
+
+
+class _Refused(Exception):
+    """Raised from within the parser, to leave it."""
+
+
+class Connection(asyncio.Protocol):
+    """One client. All of it runs on the event loop's thread."""
+
+    __slots__ = (
+        *("_app", "_began", "_body", "_busy", "_close", "_ended", "_headers", "_kept", "_line"),
+        *("_loop", "_mute", "_out", "_parser", "_paused", "_refusal", "_server", "_size"),
+        *("_started", "_state", "_task", "_transport", "_url"),
+    )
+
+    def __init__(self, server: Server, app: App) -> None:
+        self._server, self._app = server, app
+        self._loop = server.loop
+        self._parser = httptools.HttpRequestParser(self)
+        self._transport: Any = None
+        self._state, self._started = IDLE, self._loop.time()
+        self._url = b""
+        self._headers: dict[bytes, bytes] = {}
+        self._body: list[bytes] = []
+        self._size = 0  # bytes of the headers, then of the body
+        self._kept = 0  # bytes that the parser keeps of a header that is not complete
+        self._began = False  # whether a request has begun in the bytes that arrived last
+        self._line: deque[tuple[Request, bool]] = deque()
+        self._busy = False  # a response is awaited
+        self._close = False  # after the response that is sent or awaited
+        self._ended = False  # the client will send no more
+        self._mute = False  # nothing that arrives counts any more
+        self._paused = False  # the client does not read
+        self._task: asyncio.Future[None] | None = None
+        self._out: list[bytes] | None = None
+        self._refusal: Response | None = None
+
+    # --- asyncio -----------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """A client is there."""
+        self._transport = cast("asyncio.Transport", transport)
+        if not self._server.admit(self):
+            self._refuse(problems.refusal("too many connections", 503, (("Retry-After", "1"),)))
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The client is gone; nobody wants what is on its way."""
+        self._mute = True
+        self._line.clear()
+        self._server.leave(self)
+        if self._task is not None:
+            self._task.cancel()
+
+    def eof_received(self) -> bool:
+        """The client says no more, but may still read what it asked for."""
+        self._ended = self._mute = True
+        return self._busy or bool(self._line)
+
+    def data_received(self, data: bytes) -> None:
+        """Bytes of requests."""
+        if self._mute:
+            return
+        self._out = out = []
+        self._began = False
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserUpgrade:
+            self._mute = True  # we speak nothing else
+        except httptools.HttpParserError:
+            self._refuse(self._refusal or problems.refusal("this is no HTTP request", 400))
+        if self._state is HEADERS and not self._began:
+            self._kept += len(data)
+            if self._kept > self._app.settings.max_header:
+                self._refuse(_header_too_large())
+        self._out = None
+        if out:
+            self._write(b"".join(out))
+        self._settle()
+
+    def pause_writing(self) -> None:
+        """The client does not read what it is sent: take no more from it."""
+        self._paused = True
+        self._started = self._loop.time()
+        self._transport.pause_reading()
+
+    def resume_writing(self) -> None:
+        """It does again."""
+        self._paused = False
+        self._started = self._loop.time()
+        self._next()
+        if not self._paused:
+            self._transport.resume_reading()
+
+    # --- httptools ---------------------------------------------------------------------------
+
+    def on_message_begin(self) -> None:
+        """The first byte of a request."""
+        if self._mute:  # what comes after the last request of a connection is no request
+            raise _Refused
+        self._state, self._started, self._began = HEADERS, self._loop.time(), True
+        self._url, self._headers, self._size, self._kept = b"", {}, 0, 0
+
+    def on_url(self, url: bytes) -> None:
+        """Some of the request line."""
+        self._url += url
+        self._size += len(url)
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """A header; after a chunked body they are trailers, which nobody reads."""
+        self._size += len(name) + len(value) + 4
+        if self._state is HEADERS:
+            self._headers[name.lower()] = value
+        elif self._size > self._app.settings.max_body:
+            self._stop(_too_large(self._app.settings))
+
+    def on_headers_complete(self) -> None:
+        """The end of the headers."""
+        settings = self._app.settings
+        if self._size > settings.max_header:
+            self._stop(_header_too_large())
+        length = self._headers.get(b"content-length")
+        if length is not None and int(length) > settings.max_body:
+            self._stop(_too_large(settings))
+        if b"expect" in self._headers:
+            self._expected(self._headers[b"expect"])
+        self._state, self._size = BODY, 0
+
+    def on_body(self, body: bytes) -> None:
+        """Some of a body."""
+        self._body.append(body)
+        self._size += len(body)
+        if self._size > self._app.settings.max_body:
+            self._stop(_too_large(self._app.settings))
+
+    def on_message_complete(self) -> None:
+        """A whole request."""
+        body = self._body
+        parser = self._parser
+        path, mark, query = self._url.partition(b"?")
+        request = Request(
+            parser.get_method().decode("ascii"),
+            path.decode("latin-1"),
+            query.decode("latin-1") if mark else "",
+            self._headers,
+            body[0] if len(body) == 1 else b"".join(body),
+            perf_counter(),
+        )
+        keep = parser.should_keep_alive() and not parser.should_upgrade()
+        self._state, self._body = IDLE, []
+        if not keep:
+            self._mute = True
+        if self._busy or self._paused:
+            self._line.append((request, keep))
+        else:
+            self._answer(request, keep=keep)
+
+    # --- answering ---------------------------------------------------------------------------
+
+    def _answer(self, request: Request, *, keep: bool) -> None:
+        if not keep or self._server.draining:
+            self._close = True
+        made = self._app.respond(request)
+        if isinstance(made, Response):
+            self._send(request, made)
+        else:
+            self._busy = True
+            self._task = self._loop.create_task(self._await(request, made))
+
+    async def _await(self, request: Request, coming: Awaitable[Response]) -> None:
+        response = await coming
+        self._busy, self._task = False, None
+        if not self._transport.is_closing():
+            self._send(request, response)
+            self._next()
+            self._settle()
+
+    def _next(self) -> None:
+        """Answer what waits in line, as far as that can be done now."""
+        while self._line and not (self._busy or self._paused or self._close):
+            request, keep = self._line.popleft()
+            self._answer(request, keep=keep)
+        if self._refusal is not None:
+            self._say_refusal()
+
+    def _send(self, request: Request, response: Response) -> None:
+        body = b"" if request.method == "HEAD" else response.body
+        head = self._head(response)
+        self._started = self._loop.time()
+        if self._out is not None:
+            self._out += (head, body)
+        elif len(body) > 1 << 16:
+            self._transport.writelines((head, body))
+        else:
+            self._write(head + body)
+        if self._app.observers:
+            self._app.observed(request, response, perf_counter() - request.started)
+
+    def _head(self, response: Response) -> bytes:
+        if response.status == 200 and response.content_type is JSON and not response.headers:
+            end = b"\r\nconnection: close\r\n\r\n" if self._close else b"\r\n\r\n"
+            return b"%b%d%b" % (self._server.usual_head, len(response.body), end)
+        lines = [f"HTTP/1.1 {response.status} {_REASONS.get(response.status, 'Other')}"]
+        lines += [f"{name}: {value}" for name, value in response.headers]
+        if response.status != 204:
+            lines += [
+                f"content-type: {response.content_type}",
+                f"content-length: {len(response.body)}",
+            ]
+        if self._close:
+            lines.append("connection: close")
+        lines.append(f"date: {self._server.date}")
+        return "\r\n".join((*lines, "\r\n")).encode("latin-1")
+
+    def _write(self, data: bytes) -> None:
+        if data and not self._transport.is_closing():
+            self._transport.write(data)
+
+    def _settle(self) -> None:
+        """After anything has happened: close what is done, and read only what there is room for."""
+        done = self._close or (self._ended and not self._line)
+        if self._transport.is_closing():
+            return
+        if done and not self._busy:
+            self._linger()
+        elif len(self._line) > self._app.settings.max_pipelined:
+            self._transport.pause_reading()
+        elif not self._paused and not self._transport.is_reading() and not self._mute:
+            self._transport.resume_reading()
+
+    # --- refusing ----------------------------------------------------------------------------
+
+    def _expected(self, what: bytes) -> None:
+        """The client waits for a word before it sends the body."""
+        if what.lower() != b"100-continue":
+            self._stop(problems.refusal("nothing but 100-continue can be expected", 417))
+        if not self._busy and not self._line:
+            out = self._out
+            if out:  # answers to earlier requests go first
+                self._write(b"".join(out))
+                out.clear()
+            self._write(_CONTINUE)
+
+    def _stop(self, refusal: Response) -> None:
+        self._refusal = refusal
+        raise _Refused
+
+    def _refuse(self, refusal: Response) -> None:
+        """Answer what cannot be read to its end, after what came before it."""
+        if self._mute:
+            return
+        self._mute, self._refusal = True, refusal
+        self._say_refusal()
+
+    def _say_refusal(self) -> None:
+        if self._busy or self._paused or self._line or self._close or self._refusal is None:
+            return
+        url, _, query = self._url.partition(b"?")
+        request = Request("GET", url.decode("latin-1"), query.decode("latin-1"), {}, b"")
+        request.started = perf_counter()
+        self._close = True
+        self._send(request, self._refusal)
+        if self._out is None:
+            self._settle()
+
+    def _linger(self) -> None:
+        """End the connection from our side; the client gets time to read our last words.
+
+        Closing at once would throw away what it has not read, where it still sends.
+        """
+        if self._state is CLOSING:
+            return
+        self._state, self._started, self._mute = CLOSING, self._loop.time(), True
+        if self._transport.can_write_eof():
+            self._transport.write_eof()
+        else:
+            self._transport.close()
+
+    # --- time --------------------------------------------------------------------------------
+
+    def check(self, now: float) -> None:
+        """Called about once a second: end what takes too long."""
+        settings, since = self._app.settings, now - self._started
+        if self._paused:
+            if since > settings.write_seconds:
+                self._transport.abort()
+        elif self._state is CLOSING:
+            if since > _LINGER_SECONDS:
+                self._transport.abort()
+        elif self._busy:
+            return
+        elif self._state is HEADERS:
+            if since > settings.header_seconds:
+                self._refuse(problems.refusal("the headers took too long", 408))
+        elif self._state is BODY:
+            if since > settings.body_seconds + self._size / max(1, settings.body_rate):
+                self._refuse(problems.refusal("the body took too long", 408))
+        elif since > settings.idle_seconds:
+            self._end()
+
+    def drain(self) -> None:
+        """The server ends: close when nothing is on its way."""
+        if not self._busy and not self._line and self._state is not BODY:
+            self._end()
+
+    def _end(self) -> None:
+        self._close = True
+        self._settle()
+
+    def abort(self) -> None:
+        """Close, whatever is on its way."""
+        self._transport.abort()
+
+
+_LINGER_SECONDS = 2.0
+
+
+def _too_large(settings: ServerSettings) -> Response:
+    return problems.refusal(f"a body may have {settings.max_body} bytes", 413)
+
+
+def _header_too_large() -> Response:
+    return problems.refusal("the headers are too large", 431)

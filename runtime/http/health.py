@@ -1,0 +1,47 @@
+"""What a server says of itself."""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
+from typing import TYPE_CHECKING
+
+from runtime.http.bodies import Live, Ready, ServerMetadata
+from runtime.http.messages import Answer, Request, Response
+from runtime.http.openapi import document
+from runtime.http.plain_json import json
+
+if TYPE_CHECKING:
+    from runtime.http.service import Service
+
+EXTENSIONS = ["model_repository", "binary_tensor_data", "statistics", "model_configuration"]
+
+
+@cache
+def server_version() -> str:
+    """The version of the distribution."""
+    try:
+        return version("pretzel-runtime")
+    except PackageNotFoundError:  # a checkout
+        return "0"
+
+
+def metadata(service: Service, request: Request) -> Answer:
+    """Name, version, extensions."""
+    return json(ServerMetadata("pretzel", server_version(), EXTENSIONS))
+
+
+def live(service: Service, request: Request) -> Answer:
+    """The process answers: it just did."""
+    return json(Live(live=True))
+
+
+def ready(service: Service, request: Request) -> Answer:
+    """Whether every model that should be there is."""
+    there = service.ready()
+    return json(Ready(ready=there), 200 if there else 503)
+
+
+def openapi(service: Service, request: Request) -> Answer:
+    """The document of all routes."""
+    return Response(document(service.routes, server_version()))

@@ -1,0 +1,85 @@
+"""Inference: a request of the protocol to a call, and its answers to a response."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import Future
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+from runtime.http.codec import Front
+from runtime.http.messages import HEADER_LENGTH, Answer, Request, Response
+from runtime.http.seams import Ask
+from runtime.http.wishes import NOTHING, TIMEOUT_HEADER, Wishes
+from runtime.inputs import row_count
+
+if TYPE_CHECKING:
+    from runtime.http.service import Service
+
+Encode = Callable[[dict[str, Any]], Response]
+
+_LENGTH, _TIMEOUT = HEADER_LENGTH.encode(), TIMEOUT_HEADER.encode()
+
+
+def infer(service: Service, request: Request) -> Answer:
+    """Answer a request for inference."""
+    params = request.params
+    front = service.front(params["model"], params.get("version"))
+    headers = request.headers
+    if front.quick_type and not (_LENGTH in headers or _TIMEOUT in headers):
+        made = _quick(service, front, request)
+        if made is not None:
+            return made
+    try:
+        ask, wished = front.decode(request, service.settings.default_priority)
+    except BaseException:
+        front.counts.failed += 1
+        raise
+    return answered(service, front, ask, request, lambda answers: front.encode(answers, wished))
+
+
+def _quick(service: Service, front: Front, request: Request) -> Answer | None:
+    """The short way, for requests as most are; None for others."""
+    known = front.quick(request.body)
+    if known is None:
+        return None
+    data, name = known
+    answers = service.answering.quick(front.served, data)
+    wished = NOTHING if name is None else Wishes(id=name)
+    one = type(data) is list
+    if answers is None:
+        ask = front.ask([data] if one else data, wished)
+        return answered(service, front, ask, request, lambda answers: front.encode(answers, wished))
+    front.counts.done(1 if one else len(data), perf_counter() - request.started)
+    if one:
+        return Response(front.encode_row(answers, name))
+    return front.encode(dict(zip(front.served.outputs, answers, strict=True)), wished)
+
+
+def answered(service: Service, front: Front, ask: Ask, request: Request, encode: Encode) -> Answer:
+    """The response to a call, at once if its answers are there."""
+    try:
+        future = service.answering.answer(ask)
+        if not future.done():
+            return _awaited(front, future, request, encode)
+        return _made(front, future.result(), request, encode)
+    except BaseException:
+        front.counts.failed += 1
+        raise
+
+
+async def _awaited(
+    front: Front, future: Future[dict[str, Any]], request: Request, encode: Encode
+) -> Response:
+    try:
+        return _made(front, await asyncio.wrap_future(future), request, encode)
+    except BaseException:
+        front.counts.failed += 1
+        raise
+
+
+def _made(front: Front, answers: dict[str, Any], request: Request, encode: Encode) -> Response:
+    made = encode(answers)
+    front.counts.done(max(1, row_count(answers)), perf_counter() - request.started)
+    return made

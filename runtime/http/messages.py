@@ -1,0 +1,56 @@
+"""A request as it came in, a response as it goes out; nothing in between."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Mapping
+from dataclasses import dataclass
+
+JSON = "application/json"
+OCTETS = "application/octet-stream"
+
+#: How long the JSON part of a body with raw tensors is.
+HEADER_LENGTH = "inference-header-content-length"
+
+
+class Request:
+    """One request, complete. Header names are in lower case."""
+
+    __slots__ = ("body", "headers", "method", "params", "path", "query", "started")
+
+    def __init__(
+        self,
+        method: str,
+        path: str,
+        query: str,
+        headers: Mapping[bytes, bytes],
+        body: bytes,
+        started: float = 0.0,
+    ) -> None:
+        self.method, self.path, self.query = method, path, query
+        self.headers, self.body = headers, body
+        #: By `time.perf_counter`: when all of it had arrived.
+        self.started = started
+        #: What the path says, by the names of the route's pattern.
+        self.params: Mapping[str, str] = {}
+
+    def header(self, name: str) -> str | None:
+        """A header's value."""
+        found = self.headers.get(name.encode())
+        return None if found is None else found.decode("latin-1").strip()
+
+    def __repr__(self) -> str:
+        return f"Request({self.method} {self.path}, {len(self.body)} bytes)"
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    """A status, a body, and what has to be said about it."""
+
+    body: bytes = b""
+    status: int = 200
+    content_type: str = JSON
+    headers: tuple[tuple[str, str], ...] = ()
+
+
+#: What a handler returns: a response, or what will be one.
+Answer = Response | Awaitable[Response]

@@ -1,0 +1,166 @@
+"""Models: what they take, whether they answer, what they have done, loading and unloading."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from runtime.http.bodies import (
+    ConfigTensor,
+    Duration,
+    IndexEntry,
+    IndexRequest,
+    InferenceStatistics,
+    Loaded,
+    ModelConfig,
+    ModelMetadata,
+    ModelNames,
+    ModelReady,
+    ModelStatistics,
+    RepositoryRequest,
+    Statistics,
+    TensorMetadata,
+    Unloaded,
+)
+from runtime.http.codec import Front
+from runtime.http.messages import Answer, Request, Response
+from runtime.http.plain_json import body_of, json
+from runtime.http.problems import HttpError
+from runtime.http.seams import ModelState, Repository
+from runtime.http.signature import TensorSpec
+from runtime.http.tensors import BYTES
+from runtime.stats import VersionStats
+
+if TYPE_CHECKING:
+    from runtime.http.service import Service
+
+_index_request = msgspec.json.Decoder(IndexRequest)
+_repository_request = msgspec.json.Decoder(RepositoryRequest)
+
+
+def _front(service: Service, request: Request) -> Front:
+    return service.front(request.params["model"], request.params.get("version"))
+
+
+def names(service: Service, request: Request) -> Answer:
+    """Every model that answers."""
+    return json(ModelNames([each.name for each in service.runtime.endpoints()]))
+
+
+def metadata(service: Service, request: Request) -> Answer:
+    """What a model takes and gives."""
+    front = _front(service, request)
+    found = [each for each in service.runtime.endpoints() if each.name == front.served.name]
+    versions = list(found[0].versions) if found else [front.served.version]
+    inputs, outputs = _tensors(front.inputs), _tensors(front.outputs)
+    return json(ModelMetadata(front.served.name, versions, "pretzel", inputs, outputs))
+
+
+def _tensors(specs: Iterable[TensorSpec]) -> list[TensorMetadata]:
+    return [TensorMetadata(spec.name, spec.datatype, list(spec.shape)) for spec in specs]
+
+
+def ready(service: Service, request: Request) -> Answer:
+    """Whether a model answers; one that is not there is an error."""
+    return json(ModelReady(_front(service, request).served.name, ready=True))
+
+
+def config(service: Service, request: Request) -> Answer:
+    """The model's configuration, in Triton's words."""
+    front = _front(service, request)
+    inputs, outputs = _config(front.inputs), _config(front.outputs)
+    return json(ModelConfig(front.served.name, "pretzel", "pretzel", 0, inputs, outputs))
+
+
+def _config(specs: Iterable[TensorSpec]) -> list[ConfigTensor]:
+    return [ConfigTensor(spec.name, _triton(spec), list(spec.shape)) for spec in specs]
+
+
+def _triton(spec: TensorSpec) -> str:
+    return "TYPE_STRING" if spec.datatype == BYTES else f"TYPE_{spec.datatype}"
+
+
+def statistics(service: Service, request: Request) -> Answer:
+    """What versions have done: all, those of a model, or one."""
+    name, version = request.params.get("model"), request.params.get("version")
+    if name is not None:
+        service.front(name, version)  # there is such a model
+    every = service.runtime.stats().versions
+    wanted = [each for each in every if name in {None, each.name}]
+    chosen = [each for each in wanted if version in {None, each.version}]
+    return json(Statistics([_statistics(service, each) for each in chosen]))
+
+
+def _statistics(service: Service, known: VersionStats) -> ModelStatistics:
+    counts = service.front(known.name, known.version).counts
+    return ModelStatistics(
+        name=known.name,
+        version=known.version,
+        inference_count=counts.rows,
+        execution_count=known.inline_calls + known.batch_calls,
+        inference_stats=InferenceStatistics(
+            success=Duration(counts.calls, int(counts.seconds * 1e9)),
+            fail=Duration(counts.failed, 0),
+        ),
+        engine=known.engine,
+        resident=known.resident,
+    )
+
+
+# --- the repository ------------------------------------------------------------------------------
+
+
+def _repository(service: Service) -> Repository:
+    if service.repository is None:
+        raise HttpError(
+            "this server has no repository", 501, hint="its models are registered by its process"
+        )
+    return service.repository
+
+
+def index(service: Service, request: Request) -> Answer:
+    """Every model that is known, loaded or not."""
+    wanted: IndexRequest = body_of(request, _index_request)
+    return _listed(service, ready=wanted.ready)
+
+
+async def _listed(service: Service, *, ready: bool) -> Response:
+    repository = service.repository
+    known = _registered(service)
+    if repository is not None:
+        known = await asyncio.to_thread(repository.index)
+    states = [each for each in known if not ready or each.state == "READY"]
+    return json([IndexEntry(each.name, each.version, each.state, each.reason) for each in states])
+
+
+def _registered(service: Service) -> Iterable[ModelState]:
+    for each in service.runtime.endpoints():
+        for version in each.versions:
+            yield ModelState(each.name, version)
+
+
+def load(service: Service, request: Request) -> Answer:
+    """Load a model, or load it again."""
+    repository, name = _repository(service), request.params["model"]
+    body_of(request, _repository_request)
+    return _loaded(repository, name)
+
+
+async def _loaded(repository: Repository, name: str) -> Response:
+    await asyncio.to_thread(repository.load, name)
+    return json(Loaded(name, load=True))
+
+
+def unload(service: Service, request: Request) -> Answer:
+    """Take a model out of service."""
+    repository, name = _repository(service), request.params["model"]
+    body_of(request, _repository_request)
+    return _unloaded(repository, name)
+
+
+async def _unloaded(repository: Repository, name: str) -> Response:
+    await asyncio.to_thread(repository.unload, name)
+    return json(Unloaded(name, unload=True))

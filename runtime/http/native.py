@@ -1,0 +1,108 @@
+"""Plain JSON for people: rows in, answers out, without the words of the protocol.
+
+    curl localhost:8000/predict/fraud -d '{"age": 41, "city": "Oslo"}'
+    {"label": "no", "probabilities": {"no": 0.93, "yes": 0.07}}
+
+A row is an object of columns, an array of numbers, or a text, as the model takes it; an array of
+rows gets an array of answers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import numpy as np
+
+from runtime.http.bodies import Instances, Predictions
+from runtime.http.codec import Front
+from runtime.http.codec_json import decoded, encode
+from runtime.http.inference import answered
+from runtime.http.messages import Answer, Request, Response
+from runtime.http.problems import HttpError
+from runtime.http.wishes import NOTHING, Wishes, timeout
+from runtime.inputs import as_block
+
+if TYPE_CHECKING:
+    from runtime.http.service import Service
+
+_anything = msgspec.json.Decoder()
+_instances = msgspec.json.Decoder(Instances)
+
+
+def predict(service: Service, request: Request) -> Answer:
+    """Answer a row with an object, rows with an array of objects."""
+    front = service.front(request.params["model"])
+    data = decoded(request.body, _anything, Any)
+    _, single = as_block(front.served.inputs, data)
+    wished = Wishes(timeout=timeout({}, request))
+
+    def made(answers: dict[str, Any]) -> Response:
+        if single:
+            return Response(encode(_row(front, answers)))
+        return Response(encode(_rows(front, answers)))
+
+    return answered(service, front, front.ask(data, wished), request, made)
+
+
+def instances(service: Service, request: Request) -> Answer:
+    """The first version of the protocol: `instances` in, `predictions` out."""
+    front = service.front(request.params["model"])
+    asked: Instances = decoded(request.body, _instances, Instances)
+    if not asked.instances:
+        raise HttpError("there is no instance", where="$.instances")
+
+    def made(answers: dict[str, Any]) -> Response:
+        if len(answers) == 1:  # as the protocol says it: the values alone
+            return Response(encode(Predictions(_column(next(iter(answers.values()))))))
+        return Response(encode(Predictions(_rows(front, answers))))
+
+    return answered(service, front, front.ask(asked.instances, NOTHING), request, made)
+
+
+def _row(front: Front, answers: Mapping[str, Any]) -> dict[str, Any]:
+    """The answers to one row, probabilities by class."""
+    namer = _namer(front)
+    return {
+        name: namer(_plain(value)) if name == "probabilities" else _plain(value)
+        for name, value in answers.items()
+    }
+
+
+def _rows(front: Front, answers: Mapping[str, Any]) -> list[dict[str, Any]]:
+    columns = {name: _column(value) for name, value in answers.items()}
+    if "probabilities" in columns:
+        namer = _namer(front)
+        columns["probabilities"] = [namer(row) for row in columns["probabilities"]]
+    names = list(columns)
+    return [dict(zip(names, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+
+
+def _namer(front: Front) -> Callable[[Any], Any]:
+    """Puts class labels to the probabilities of a row, where the program has a label for each."""
+    classes = front.served.classes
+    names = [text if isinstance(text, str) else encode(text).decode() for text in classes or ()]
+
+    def named(row: Any) -> Any:
+        fits = isinstance(row, list) and len(row) == len(names)
+        return dict(zip(names, row, strict=True)) if fits else row
+
+    return named
+
+
+def _column(value: Any) -> list[Any]:
+    """An output as a list of rows."""
+    if isinstance(value, Mapping):
+        columns = {name: _column(part) for name, part in value.items()}
+        return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+    made: list[Any] = _plain(value)
+    return made
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {name: _plain(part) for name, part in value.items()}
+    if hasattr(value, "toarray"):
+        value = value.toarray()
+    return value.tolist() if isinstance(value, np.ndarray | np.generic) else value

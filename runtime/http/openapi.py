@@ -1,0 +1,80 @@
+"""The OpenAPI document, made of the table of routes and the types of bodies."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from http import HTTPStatus
+from typing import Any
+
+import msgspec
+
+from runtime.http.bodies import Error
+from runtime.http.messages import JSON
+from runtime.http.routes import Route
+
+_REFERENCE = "#/components/schemas/{name}"
+#: Any route may answer with these: what cannot be read, and what a busy server refuses.
+_ALWAYS = (400, 405, 413, 503)
+#: So may those that run a model.
+_BODIED = (415, 504)
+
+
+def document(routes: Sequence[Route], version: str) -> bytes:
+    """The document as JSON."""
+    listed = [route for route in routes if not route.hidden]
+    kinds = [kind for route in listed for kind in (route.body, route.answer) if kind is not None]
+    _, components = msgspec.json.schema_components([*kinds, Error], ref_template=_REFERENCE)
+    components = {name: _schema(schema) for name, schema in components.items()}
+    paths: dict[str, dict[str, Any]] = {}
+    for route in listed:
+        paths.setdefault(route.path, {})[route.method.lower()] = _operation(route)
+    made = {
+        "openapi": "3.1.0",
+        "info": {"title": "Pretzel", "version": version, "license": {"name": "Apache-2.0"}},
+        "paths": paths,
+        "components": {"schemas": components},
+    }
+    return msgspec.json.encode(made)
+
+
+def _schema(schema: Any) -> Any:
+    """What msgspec writes of a type, with tensors' data (of which it only keeps the text) named."""
+    if isinstance(schema, Mapping):
+        return {key: _schema(value) for key, value in schema.items()}
+    return [_schema(each) for each in schema] if isinstance(schema, list) else schema
+
+
+def _operation(route: Route) -> dict[str, Any]:
+    made: dict[str, Any] = {
+        "summary": route.summary,
+        "operationId": re.sub(r"\W+", "_", f"{route.method.lower()}{route.path}").strip("_"),
+        "tags": [route.tag],
+        "parameters": [_parameter(name) for name in re.findall(r"\{(\w+)\}", route.path)],
+        "responses": _responses(route),
+    }
+    if route.body is not None:
+        content = {JSON: {"schema": _of(route.body)}}
+        made["requestBody"] = {"required": route.body_required, "content": content}
+    return made
+
+
+def _parameter(name: str) -> dict[str, Any]:
+    return {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
+
+
+def _responses(route: Route) -> dict[str, Any]:
+    made = {"200": _response("what was asked for", route.content_type, _of(route.answer))}
+    errors = (*_ALWAYS, *route.statuses, *(_BODIED if route.body is not None else ()))
+    for status in sorted(set(errors)):
+        made[str(status)] = _response(HTTPStatus(status).phrase, JSON, _of(Error))
+    return made
+
+
+def _response(text: str, content_type: str, schema: Any) -> dict[str, Any]:
+    return {"description": text, "content": {content_type: {"schema": schema}}}
+
+
+def _of(kind: Any) -> Any:
+    (made,), _ = msgspec.json.schema_components([kind], ref_template=_REFERENCE)
+    return made

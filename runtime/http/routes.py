@@ -1,0 +1,99 @@
+"""Routes: one table says what there is; requests are matched by it, and OpenAPI is made of it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
+
+from runtime.http.messages import JSON, Answer, Request
+from runtime.http.problems import HttpError
+
+if TYPE_CHECKING:
+    from runtime.http.service import Service
+
+Handler = Callable[["Service", Request], Answer]
+
+#: So many paths are remembered with where they lead; then all are forgotten.
+REMEMBERED = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """A method and a path, what answers it, and what is documented of it."""
+
+    method: str
+    path: str
+    """Parts in braces are names; each is one segment, or the part of it before a colon."""
+    handler: Handler
+    summary: str
+    body: Any = None
+    """The type of the body, for OpenAPI: a msgspec structure or a schema."""
+    answer: Any = None
+    """The type of a successful answer."""
+    statuses: tuple[int, ...] = ()
+    """The errors it answers with, besides those that every route has."""
+    body_required: bool = False
+    content_type: str = JSON
+    hidden: bool = False
+    """Another name of a route, which OpenAPI does not list."""
+    tag: str = "inference"
+
+
+@dataclass(slots=True)
+class Router:
+    """Finds the route of a request, once for each path."""
+
+    routes: Sequence[Route]
+    _patterns: list[tuple[re.Pattern[str], dict[str, Route]]] = field(default_factory=list)
+    _known: dict[tuple[str, str], tuple[Handler, Mapping[str, str]]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        by_path: dict[str, dict[str, Route]] = {}
+        for route in self.routes:
+            by_path.setdefault(route.path, {})[route.method] = route
+        self._patterns = [(_pattern(path), methods) for path, methods in by_path.items()]
+
+    def find(self, method: str, path: str) -> tuple[Handler, Mapping[str, str]]:
+        """The handler for a request, and what its path says."""
+        known = self._known.get((method, path))
+        if known is None:
+            known = self._find("GET" if method == "HEAD" else method, path)
+            if len(self._known) >= REMEMBERED:
+                self._known.clear()
+            self._known[method, path] = known
+        return known
+
+    def _find(self, method: str, path: str) -> tuple[Handler, Mapping[str, str]]:
+        for pattern, methods in self._patterns:
+            match = pattern.fullmatch(path.rstrip("/") or "/")
+            if match is None:
+                continue
+            if method in methods:
+                values = match.groupdict().items()
+                return methods[method].handler, {key: _unquoted(text) for key, text in values}
+            raise _wrong_method(method, methods)
+        raise HttpError(
+            "there is nothing here", 404, where=path[:200], hint="/openapi.json lists all"
+        )
+
+
+def _wrong_method(method: str, methods: Mapping[str, Route]) -> HttpError:
+    known = [*methods, *(["HEAD"] if "GET" in methods else [])]
+    allow = {"Allow": ", ".join(known)}
+    return HttpError(f"{method} has no meaning here", 405, hint=allow["Allow"], headers=allow)
+
+
+def _unquoted(text: str) -> str:
+    try:
+        return unquote(text, errors="strict")
+    except UnicodeDecodeError:
+        raise HttpError("the path is no UTF-8", 404) from None
+
+
+def _pattern(path: str) -> re.Pattern[str]:
+    parts = re.split(r"(\{\w+\})", path)
+    made = [f"(?P<{part[1:-1]}>[^/]+?)" if part[:1] == "{" else re.escape(part) for part in parts]
+    return re.compile("".join(made))

@@ -1,0 +1,216 @@
+"""The server: sockets, the event loop, connections, and an orderly end.
+
+with Server(runtime, ServerSettings(port=0)) as server:
+    print(server.url)
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+import socket
+import threading
+from collections.abc import Sequence
+from email.utils import formatdate
+from types import TracebackType
+from typing import Self
+
+import uvloop
+
+from flour.errors import FlourError
+from runtime.http.connection import Connection
+from runtime.http.seams import Answering, Guard, Observer, Repository
+from runtime.http.service import Service
+from runtime.http.settings import ServerSettings
+from runtime.runtime import Runtime
+
+
+class ServerError(FlourError):
+    """The server cannot listen."""
+
+
+class Server:
+    """Serves a runtime over HTTP from one thread."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        settings: ServerSettings | None = None,
+        *,
+        repository: Repository | None = None,
+        answering: Answering | None = None,
+        guards: Sequence[Guard] = (),
+        observers: Sequence[Observer] = (),
+        sockets: Sequence[socket.socket] = (),
+    ) -> None:
+        """Make a server; nothing listens yet. `sockets` that listen already may be handed in."""
+        self.settings = settings or ServerSettings()
+        self.service = Service(
+            runtime,
+            self.settings,
+            repository=repository,
+            answering=answering,
+            guards=guards,
+            observers=observers,
+        )
+        self.loop: asyncio.AbstractEventLoop
+        self.draining = False
+        self.date = ""
+        self.usual_head = b""
+        self._sockets = list(sockets)
+        self._connections: set[Connection] = set()
+        self._thread: threading.Thread | None = None
+        self._ready = threading.Event()
+        self._failure: BaseException | None = None
+        self._stopping: asyncio.Event | None = None
+
+    # --- where it is -------------------------------------------------------------------------
+
+    @property
+    def port(self) -> int:
+        """The port it listens on."""
+        return int(self._sockets[0].getsockname()[1])
+
+    @property
+    def url(self) -> str:
+        """Where clients find it."""
+        host = self.settings.host
+        shown = "127.0.0.1" if host in {"", "0.0.0.0", "::"} else host  # noqa: S104 (shown, not bound)
+        return f"http://[{shown}]:{self.port}" if ":" in shown else f"http://{shown}:{self.port}"
+
+    @property
+    def connections(self) -> int:
+        """How many clients are connected."""
+        return len(self._connections)
+
+    # --- running -----------------------------------------------------------------------------
+
+    def start(self) -> Self:
+        """Serve from a thread of its own; it listens when this returns."""
+        self._bind()
+        self._thread = threading.Thread(target=self._run, name="pretzel-http", daemon=True)
+        self._thread.start()
+        self._ready.wait()
+        if self._failure is not None:
+            raise self._failure
+        return self
+
+    def serve_forever(self) -> None:
+        """Serve from this thread, until `stop` or a signal to end."""
+        self._bind()
+        self._run(signals=threading.current_thread() is threading.main_thread())
+        if self._failure is not None:
+            raise self._failure
+
+    def stop(self, timeout: float | None = None) -> None:
+        """Take no new requests, finish those on their way, end; from any thread."""
+        stopping = self._stopping
+        if stopping is not None:
+            with contextlib.suppress(RuntimeError):  # it has ended by itself
+                self.loop.call_soon_threadsafe(stopping.set)
+        if self._thread is not None and self._thread is not threading.current_thread():
+            self._thread.join(timeout)
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    def _bind(self) -> None:
+        if self._sockets:
+            return
+        settings = self.settings
+        family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+        try:
+            made = socket.create_server(
+                (settings.host, settings.port),
+                family=family,
+                backlog=settings.backlog,
+                reuse_port=settings.reuse_port,
+            )
+        except OSError as problem:
+            raise ServerError(
+                "the server cannot listen here",
+                where=f"{settings.host}:{settings.port}",
+                found=problem.strerror or str(problem),
+                hint="another port, or 0 for any that is free",
+            ) from problem
+        self._sockets.append(made)
+
+    def _run(self, *, signals: bool = False) -> None:
+        try:
+            with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+                runner.run(self._serve(signals=signals))
+        except BaseException as problem:  # noqa: BLE001 (it is told where it was started)
+            self._failure = problem
+        finally:
+            self._ready.set()
+
+    async def _serve(self, *, signals: bool) -> None:
+        self.loop = loop = asyncio.get_running_loop()
+        self._stopping = asyncio.Event()
+        self._new_date()
+        if signals:
+            for number in (signal.SIGINT, signal.SIGTERM):
+                loop.add_signal_handler(number, self._stopping.set)
+        listeners = [
+            await loop.create_server(self._connection, sock=each, backlog=self.settings.backlog)
+            for each in self._sockets
+        ]
+        ticking = loop.create_task(self._tick())
+        self._ready.set()
+        await self._stopping.wait()
+        for listener in listeners:
+            listener.close()
+        await self._drain()
+        ticking.cancel()
+        await self.service.finish()
+
+    def _connection(self) -> Connection:
+        return Connection(self, self.service)
+
+    # --- connections -------------------------------------------------------------------------
+
+    def admit(self, connection: Connection) -> bool:
+        """Note a new connection; whether there is room for it."""
+        room = len(self._connections) < self.settings.max_connections
+        self._connections.add(connection)
+        return room
+
+    def leave(self, connection: Connection) -> None:
+        """Forget a connection."""
+        self._connections.discard(connection)
+
+    async def _tick(self) -> None:
+        """About once a second: the time for answers, and the time limits of clients."""
+        while True:
+            await asyncio.sleep(1.0)
+            self._new_date()
+            now = self.loop.time()
+            for connection in tuple(self._connections):
+                connection.check(now)
+
+    def _new_date(self) -> None:
+        self.date = formatdate(usegmt=True)
+        self.usual_head = (
+            f"HTTP/1.1 200 OK\r\ndate: {self.date}\r\n"
+            "content-type: application/json\r\ncontent-length: "
+        ).encode()
+
+    async def _drain(self) -> None:
+        self.draining = True
+        end = self.loop.time() + self.settings.drain_seconds
+        while self._connections and self.loop.time() < end:
+            for connection in tuple(self._connections):
+                connection.drain()
+            await asyncio.sleep(0.01)
+        for connection in tuple(self._connections):
+            connection.abort()
+        await asyncio.sleep(0)

@@ -1,0 +1,56 @@
+"""Every knob of the front end, in one place; all limits hold for each connection."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from flour.errors import ParameterError
+
+
+@dataclass(frozen=True, slots=True)
+class ServerSettings:
+    """Where the server listens and what it puts up with. Times are in seconds, sizes in bytes."""
+
+    host: str = "127.0.0.1"
+    port: int = 8000
+    """0 lets the system choose one."""
+    reuse_port: bool = False
+    """Whether other processes may listen on the same port (SO_REUSEPORT)."""
+    backlog: int = 1024
+    max_connections: int = 10_000
+
+    max_header: int = 32 << 10
+    """The request line and all headers together."""
+    max_body: int = 64 << 20
+    """As it arrives, and again after it was unpacked."""
+    max_pipelined: int = 64
+    """So many requests may wait for the one before them on a connection."""
+
+    header_seconds: float = 10.0
+    """From the first byte of a request to the end of its headers."""
+    body_seconds: float = 30.0
+    """For a body; one second more for each `body_rate` bytes of it."""
+    body_rate: int = 1 << 20
+    idle_seconds: float = 75.0
+    """Between two requests."""
+    write_seconds: float = 30.0
+    """For a client that does not read its answers."""
+    drain_seconds: float = 30.0
+    """What `stop` gives requests on their way."""
+
+    compress_above: int = 16 << 10
+    """Answers of this size are packed for clients that accept it; smaller ones never."""
+    default_priority: int = 8
+    """What a request without `priority` counts as: 1 goes first, larger numbers later."""
+
+    def __post_init__(self) -> None:
+        for name in self.__slots__:
+            value = getattr(self, name)
+            if isinstance(value, int | float) and not value >= 0:
+                raise ParameterError(
+                    f"{name} cannot be negative", where="ServerSettings", found=repr(value)
+                )
+        if self.port > 65535:
+            raise ParameterError(
+                "there is no such port", where="ServerSettings.port", found=str(self.port)
+            )

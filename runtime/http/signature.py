@@ -1,0 +1,168 @@
+"""What a version takes and gives, as tensors; and from tensors to the data of a call.
+
+input             tensors
+Vector            one [n, width] of any name, or its columns as separate [n] or [n, 1]
+Record            one for each column; or one [n, columns] of any name, by position
+Text, Scalar, ... one [n] or [n, 1] of any name
+several inputs    each as above, by name; columns of a record as "input.column"
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from flour.types import Category, Record, Scalar, Text, Tokens, Type, Vector
+from runtime.http.problems import HttpError
+from runtime.http.tensors import BYTES, Tensor, datatype_of
+
+
+@dataclass(frozen=True, slots=True)
+class TensorSpec:
+    """A tensor as metadata says it; -1 is any size."""
+
+    name: str
+    datatype: str
+    shape: tuple[int, ...]
+
+
+def specs(kinds: Mapping[str, Type], *, inputs: bool) -> tuple[TensorSpec, ...]:
+    """The tensors for the inputs or outputs of a version."""
+    alone = inputs and len(kinds) == 1
+    return tuple(spec for name, kind in kinds.items() for spec in _specs(name, kind, alone=alone))
+
+
+def _specs(name: str, kind: Type, *, alone: bool) -> Iterator[TensorSpec]:
+    match kind:
+        case Record(fields, _, unread):
+            for field, sub in fields:
+                if field not in unread:
+                    yield from _specs(field if alone else f"{name}.{field}", sub, alone=False)
+        case Vector(width, dtype):
+            yield TensorSpec(name, datatype_of(dtype), (-1, width))
+        case Scalar(dtype) | Category(dtype):
+            yield TensorSpec(name, datatype_of(dtype), (-1,))
+        case Text():
+            yield TensorSpec(name, BYTES, (-1,))
+        case Tokens():  # as inputs rows of words, as outputs rows of JSON
+            yield TensorSpec(name, BYTES, (-1, -1) if alone else (-1,))
+
+
+def call_data(inputs: Mapping[str, Type], tensors: Sequence[Tensor]) -> Any:
+    """The data of a call from the tensors of its request."""
+    found = _by_name(tensors)
+    if len(inputs) == 1:
+        return _one(next(iter(inputs.values())), found)
+    data = {name: _several(name, kind, found) for name, kind in inputs.items()}
+    known = [name for name in found if name in inputs or name.split(".")[0] in inputs]
+    _refuse_others(found, known, list(inputs))
+    return data
+
+
+def _by_name(tensors: Sequence[Tensor]) -> dict[str, Tensor]:
+    found = {tensor.name: tensor for tensor in tensors}
+    if len(found) != len(tensors):
+        names = [tensor.name for tensor in tensors]
+        double = next(name for name in names if names.count(name) > 1)
+        raise HttpError("two inputs have the same name", where="$.inputs", found=repr(double)[:80])
+    if not found:
+        raise HttpError("there is no input", where="$.inputs", hint="send one tensor at least")
+    return found
+
+
+def _one(kind: Type, found: Mapping[str, Tensor]) -> Any:
+    """The data of the only input."""
+    tensors = list(found.values())
+    match kind:
+        case Vector(width=width):
+            return _vector(width, tensors)
+        case Record():
+            if (
+                len(tensors) == 1
+                and tensors[0].values.ndim == 2
+                and tensors[0].name not in kind.names
+            ):
+                return tensors[0].values
+            return {name: _column(tensor) for name, tensor in found.items()}
+    if len(tensors) != 1:
+        raise HttpError(
+            "the model has one input", where="$.inputs", found=", ".join(list(found)[:20])
+        )
+    return _values(kind, tensors[0])
+
+
+def _several(name: str, kind: Type, found: Mapping[str, Tensor]) -> Any:
+    """The data of one of several inputs."""
+    if isinstance(kind, Record):
+        start = len(name) + 1
+        columns = {
+            key[start:]: _column(tensor)
+            for key, tensor in found.items()
+            if key.startswith(f"{name}.")
+        }
+        if columns:
+            return columns
+    if name not in found:
+        close = get_close_matches(name, found, 1)
+        raise HttpError(
+            f"there is no input {name!r}",
+            where="$.inputs",
+            found=", ".join(list(found)[:20]),
+            hint=f"did you mean {close[0]!r}?" if close else "inputs are found by name",
+        )
+    tensor = found[name]
+    return tensor.values if isinstance(kind, Record) else _values(kind, tensor)
+
+
+def _refuse_others(found: Mapping[str, Tensor], known: list[str], names: list[str]) -> None:
+    others = [name for name in found if name not in known]
+    if others:
+        raise HttpError(
+            f"the model has no input {others[0]!r}",
+            where="$.inputs",
+            found=", ".join(list(found)[:20]),
+            hint="its inputs are " + ", ".join(names[:20]),
+        )
+
+
+def _vector(width: int, tensors: Sequence[Tensor]) -> NDArray[Any]:
+    if len(tensors) > 1:  # its columns, one by one
+        columns = [_column(tensor) for tensor in tensors]
+        if len({column.shape for column in columns}) > 1:
+            found = ", ".join(f"{t.name}: {len(c)}" for t, c in zip(tensors, columns, strict=True))
+            raise HttpError(
+                "the columns have different lengths", where="$.inputs", found=found[:200]
+            )
+        return np.stack(columns, axis=1)
+    values = tensors[0].values
+    return values.reshape(-1, 1) if width == 1 and values.ndim == 1 else values
+
+
+def _values(kind: Type, tensor: Tensor) -> Any:
+    match kind:
+        case Vector(width=width):
+            return _vector(width, [tensor])
+        case Tokens():
+            rows = tensor.values if tensor.values.ndim == 2 else tensor.values[:, None]
+            return rows.tolist()
+    return _column(tensor)
+
+
+def _column(tensor: Tensor) -> NDArray[Any]:
+    """One value for each row."""
+    values = tensor.values
+    if values.ndim == 2 and values.shape[1] == 1:
+        return values[:, 0]
+    if values.ndim != 1:
+        raise HttpError(
+            "this input has one value for each row",
+            where=f"$.inputs.{tensor.name}"[:100],
+            found=f"shape {list(values.shape)}",
+            hint="its shape is [rows] or [rows, 1]",
+        )
+    return values

@@ -1,0 +1,129 @@
+"""The table of routes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from runtime.http import health, models, native
+from runtime.http.bodies import (
+    IndexEntry,
+    IndexRequest,
+    InferResponse,
+    Instances,
+    Live,
+    Loaded,
+    ModelConfig,
+    ModelMetadata,
+    ModelNames,
+    ModelReady,
+    Predictions,
+    Ready,
+    RepositoryRequest,
+    ServerMetadata,
+    Statistics,
+    Unloaded,
+)
+from runtime.http.codec_json import InferRequest
+from runtime.http.inference import infer
+from runtime.http.routes import Handler, Route
+
+
+def _both(
+    tail: str, handler: Handler, summary: str, method: str = "GET", **known: Any
+) -> tuple[Route, Route]:
+    """A route of a model, and of a version of it."""
+    return (
+        Route(method, f"/v2/models/{{model}}{tail}", handler, summary, statuses=(404,), **known),
+        Route(
+            method,
+            f"/v2/models/{{model}}/versions/{{version}}{tail}",
+            handler,
+            f"{summary} (of a version)",
+            statuses=(404,),
+            **known,
+        ),
+    )
+
+
+_CALL = {"method": "POST", "body_required": True}
+
+ROUTES: tuple[Route, ...] = (
+    Route("GET", "/v2", health.metadata, "The server", answer=ServerMetadata, tag="server"),
+    Route("GET", "/v2/health/live", health.live, "Whether it lives", answer=Live, tag="server"),
+    Route(
+        "GET",
+        "/v2/health/ready",
+        health.ready,
+        "Whether it is ready",
+        answer=Ready,
+        statuses=(503,),
+        tag="server",
+    ),
+    Route("GET", "/v2/models", models.names, "All models", answer=ModelNames, tag="models"),
+    Route(
+        "GET",
+        "/v2/models/stats",
+        models.statistics,
+        "What all models have done",
+        answer=Statistics,
+        tag="models",
+    ),
+    *_both("", models.metadata, "What a model takes and gives", answer=ModelMetadata, tag="models"),
+    *_both("/ready", models.ready, "Whether a model answers", answer=ModelReady, tag="models"),
+    *_both("/config", models.config, "A model's configuration", answer=ModelConfig, tag="models"),
+    *_both("/stats", models.statistics, "What a model has done", answer=Statistics, tag="models"),
+    *_both("/infer", infer, "Inference", body=InferRequest, answer=InferResponse, **_CALL),
+    Route(
+        "POST",
+        "/v2/repository/index",
+        models.index,
+        "All models that are known",
+        body=IndexRequest,
+        answer=list[IndexEntry],
+        tag="repository",
+    ),
+    Route(
+        "POST",
+        "/v2/repository/models/{model}/load",
+        models.load,
+        "Load a model, or load it again",
+        body=RepositoryRequest,
+        answer=Loaded,
+        statuses=(404, 501),
+        tag="repository",
+    ),
+    Route(
+        "POST",
+        "/v2/repository/models/{model}/unload",
+        models.unload,
+        "Take a model out of service",
+        body=RepositoryRequest,
+        answer=Unloaded,
+        statuses=(404, 501),
+        tag="repository",
+    ),
+    Route(
+        "POST",
+        "/predict/{model}",
+        native.predict,
+        "Plain JSON: a row, or an array of rows",
+        body=Any,
+        answer=Any,
+        statuses=(404,),
+        body_required=True,
+    ),
+    Route(
+        "POST",
+        "/v1/models/{model}:predict",
+        native.instances,
+        "The first version of the protocol",
+        body=Instances,
+        answer=Predictions,
+        statuses=(404,),
+        body_required=True,
+    ),
+    Route(
+        "GET", "/openapi.json", health.openapi, "This document", answer=dict[str, Any], tag="server"
+    ),
+    Route("GET", "/v2/docs/dataplane.json", health.openapi, "This document", hidden=True),
+)
