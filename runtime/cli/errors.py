@@ -1,0 +1,43 @@
+"""How the command line ends when something is wrong: error classes and exit codes.
+
+FlourError (flour.errors)
+└── CommandError        what was asked for cannot be done as it was asked
+    ├── BadTable            rows in a file are not what the model takes (also an InputError)
+    ├── NotInstalled        an optional library is not there
+    └── NotFound            there is no such file, or no model in it
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+from flour.errors import FlourError, InputError
+
+
+class Exit(IntEnum):
+    """Exit codes; docs/72-command-line.md has the table."""
+
+    OK = 0
+    REFUSED = 1
+    USAGE = 2
+    UNFAITHFUL = 3
+    NOT_INSTALLED = 4
+    FILES = 5
+    INTERRUPTED = 130
+    PIPE_CLOSED = 141
+
+
+class CommandError(FlourError):
+    """What was asked for cannot be done as it was asked."""
+
+
+class BadTable(CommandError, InputError):
+    """Rows in a file are not what the model takes."""
+
+
+class NotInstalled(CommandError):
+    """An optional library is not there."""
+
+
+class NotFound(CommandError):
+    """There is no such file, or no model in it."""

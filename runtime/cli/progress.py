@@ -1,0 +1,71 @@
+"""A progress bar on a terminal, and nothing anywhere else."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import time
+from types import TracebackType
+from typing import Self, TextIO
+
+_EVERY = 0.1
+_BLOCKS = " ▏▎▍▌▋▊▉█"
+
+
+class Progress:
+    """How far something is, drawn over itself at most ten times a second."""
+
+    def __init__(
+        self, label: str, total: int = 0, *, stream: TextIO | None = None, hidden: bool = False
+    ) -> None:
+        self._label, self._total = label, total
+        self._stream = sys.stderr if stream is None else stream
+        self.shown = not hidden and self._stream.isatty()
+        self._drawn, self._width = 0.0, 0
+
+    def at(self, done: int, note: str = "") -> None:
+        """So much of the total is done."""
+        now = time.monotonic()
+        if self.shown and now - self._drawn >= _EVERY:
+            self._drawn = now
+            self._draw(bar(self._label, done, self._total, note, _columns()))
+
+    def step(self, note: str) -> None:
+        """What is being done now, where there is nothing to count."""
+        if self.shown:
+            self._draw(f"{self._label}: {note}")
+
+    def _draw(self, text: str) -> None:
+        self._stream.write("\r" + text + " " * max(self._width - len(text), 0))
+        self._stream.flush()
+        self._width = len(text)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._width:
+            self._stream.write("\r" + " " * self._width + "\r")
+            self._stream.flush()
+
+
+def bar(label: str, done: int, total: int, note: str, columns: int) -> str:
+    """One line of so many columns: a bar where the total is known."""
+    share = min(done / total, 1.0) if total > 0 else None
+    percent = "" if share is None else f" {share:4.0%}"
+    room = columns - len(label) - len(percent) - len(note) - 5
+    if share is None or room < 5:
+        return f"{label}{percent} {note}"[: columns - 1]
+    cells = share * room
+    full = int(cells)
+    part = _BLOCKS[int((cells - full) * 8)] if full < room else ""
+    return f"{label} {'█' * full}{part}".ljust(len(label) + 1 + room) + f"{percent} {note}"
+
+
+def _columns() -> int:
+    return shutil.get_terminal_size((80, 24)).columns

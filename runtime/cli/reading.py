@@ -1,0 +1,260 @@
+"""Rows for a model from a file, block by block: CSV, JSON lines, Parquet.
+
+A file is never in memory as a whole. Every block knows where its rows came from, so that what a
+model says about `$[3].age` can be said about a line of the file.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any
+
+from flour.errors import InputError
+from flour.types import Record, Type
+from runtime.cli.errors import BadTable, NotFound
+from runtime.cli.tables import Schema
+
+FORMATS = ("csv", "tsv", "jsonl", "parquet")
+_BY_ENDING = {".csv": "csv", ".tsv": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl"}
+_BY_ENDING |= {".parquet": "parquet", ".pq": "parquet"}
+_PLACE = re.compile(r"^\$\[(\d+)\]")
+MAX_CELL = 16 << 20
+
+
+@dataclass(slots=True)
+class Block:
+    """Some rows, as the model takes them."""
+
+    data: Any
+    count: int
+    file: str
+    lines: Sequence[int]
+    """The line of each row; its number in files that have no lines."""
+    kept: dict[str, list[Any]] = field(default_factory=dict)
+    """Columns that go to the output as they are."""
+    done: int = 0
+    """Bytes of the file that were read so far."""
+
+    def located(self, problem: InputError) -> InputError:
+        """The error, about a line of the file."""
+        found = _PLACE.match(problem.where or "")
+        if found and int(found[1]) < len(self.lines):
+            rest = (problem.where or "")[found.end() :].lstrip(".")
+            place = f"{self.file}:{self.lines[int(found[1])]}"
+            problem.where = f"{place}, {rest}" if rest else place
+        elif self.lines:
+            about = f"{self.file}:{self.lines[0]} to {self.lines[-1]}"
+            problem.where = f"{about}, {problem.where}" if problem.where else about
+        return problem
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How a file is read."""
+
+    form: str
+    chunk: int = 10_000
+    header: bool | None = None
+    """Whether the first line of a CSV file names its columns; None to see for oneself."""
+    separator: str | None = None
+    keep: tuple[str, ...] = ()
+
+
+def format_of(path: str, told: str | None) -> str:
+    """The format of a file: as told, or by its ending."""
+    found = told or _BY_ENDING.get(Path(path).suffix.lower())
+    if found is None:
+        raise BadTable(
+            "it cannot be told what kind of file this is",
+            where="standard input" if path == "-" else path,
+            hint="say so: --format " + "|".join(FORMATS),
+        )
+    return found
+
+
+def blocks(path: str, inputs: Mapping[str, Type], options: Options) -> Iterator[Block]:
+    """The rows of a file, `options.chunk` at a time."""
+    if options.form == "parquet":
+        from runtime.cli import parquet
+
+        yield from parquet.blocks(path, inputs, options)
+        return
+    with _opened(path) as file:
+        counted = _Counted(file)
+        name = "standard input" if path == "-" else path
+        reader = _json_lines if options.form == "jsonl" else _csv
+        for block in reader(counted, inputs, options, name):
+            block.done = counted.done
+            yield block
+
+
+@contextmanager
+def _opened(path: str) -> Iterator[IO[str]]:
+    if path == "-":
+        yield sys.stdin
+        return
+    try:
+        file = Path(path).open(encoding="utf-8-sig", newline="")  # noqa: SIM115 (closed below)
+    except FileNotFoundError:
+        raise NotFound("there is no such file", where=path) from None
+    with file:
+        yield file
+
+
+class _Counted:
+    """The lines of a file, and how many bytes they have had, about."""
+
+    def __init__(self, file: Iterable[str]) -> None:
+        self._file = iter(file)
+        self.done = 0
+
+    def __iter__(self) -> Iterator[str]:
+        for line in self._file:
+            self.done += len(line)
+            yield line
+
+
+# --- CSV -----------------------------------------------------------------------------------------
+
+
+def _csv(
+    file: _Counted, inputs: Mapping[str, Type], options: Options, name: str
+) -> Iterator[Block]:
+    csv.field_size_limit(MAX_CELL)
+    separator = options.separator or ("\t" if options.form == "tsv" else ",")
+    reader = csv.reader(iter(file), delimiter=separator, strict=True)
+    rows = _rows(reader, name)
+    first = next(rows, None)
+    if first is None:
+        return
+    header = _header(first[1], inputs, options, name)
+    schema = Schema(inputs, header, len(first[1]), name)
+    kept = _kept(header, options, name)
+    pending = [] if header is not None else [first]
+    for line, row in rows:
+        if len(row) != len(first[1]):
+            raise BadTable(
+                f"{len(row)} cells, the first line has {len(first[1])}",
+                where=f"{name}:{line}",
+                hint="a cell with a separator in it needs quotation marks",
+            )
+        pending.append((line, row))
+        if len(pending) >= options.chunk:
+            yield _block(schema, pending, kept, name)
+            pending = []
+    if pending:
+        yield _block(schema, pending, kept, name)
+
+
+def _rows(reader: Any, name: str) -> Iterator[tuple[int, list[str]]]:
+    """Each row with the line it begins on; empty lines are none."""
+    line = 1
+    while True:
+        try:
+            row = next(reader)
+        except StopIteration:
+            return
+        except (csv.Error, UnicodeDecodeError) as problem:
+            where = f"{name}:{reader.line_num or 1}"
+            raise BadTable("this is no CSV", where=where, found=str(problem)[:120]) from None
+        if row:
+            yield line, row
+        line = reader.line_num + 1
+
+
+def _header(
+    first: list[str], inputs: Mapping[str, Type], options: Options, name: str
+) -> list[str] | None:
+    if options.header is not None:
+        return first if options.header else None
+    kind = next(iter(inputs.values()), None)
+    if isinstance(kind, Record):
+        names = set(kind.names)
+        return first if names & set(first) or not kind.positional else None
+    if set(first) & set(inputs):
+        return first
+    return first if Schema(inputs, None, len(first), name).looks_like_header(first) else None
+
+
+def _kept(header: list[str] | None, options: Options, name: str) -> dict[str, int]:
+    if options.keep and header is None:
+        raise BadTable("columns to keep need a header", where=f"{name}:1")
+    missing = [column for column in options.keep if column not in (header or ())]
+    if missing:
+        found = ", ".join(header or ())[:200]
+        raise BadTable(f"there is no column {missing[0]!r} to keep", where=f"{name}:1", found=found)
+    return {column: (header or []).index(column) for column in options.keep}
+
+
+def _block(
+    schema: Schema, pending: list[tuple[int, list[str]]], kept: dict[str, int], name: str
+) -> Block:
+    lines = [line for line, _ in pending]
+    rows = [row for _, row in pending]
+
+    def where(row: int, place: int, column: str) -> str:
+        return f"{name}:{lines[row]}:{place + 1} (column {column!r})"
+
+    columns = {column: [row[place] for row in rows] for column, place in kept.items()}
+    return Block(schema.data(rows, where), len(rows), name, lines, columns)
+
+
+# --- JSON lines ----------------------------------------------------------------------------------
+
+
+def _json_lines(
+    file: _Counted, inputs: Mapping[str, Type], options: Options, name: str
+) -> Iterator[Block]:
+    rows: list[Any] = []
+    lines: list[int] = []
+    for number, line in enumerate(file, 1):
+        if not line.strip():
+            continue
+        rows.append(_parsed(line, f"{name}:{number}"))
+        lines.append(number)
+        if len(rows) >= options.chunk:
+            yield _json_block(rows, lines, inputs, options, name)
+            rows, lines = [], []
+    if rows:
+        yield _json_block(rows, lines, inputs, options, name)
+
+
+def _parsed(line: str, where: str) -> Any:
+    try:
+        return json.loads(line)
+    except json.JSONDecodeError as problem:
+        raise BadTable(
+            "this is no JSON", where=f"{where}:{problem.colno}", found=problem.msg
+        ) from None
+    except (RecursionError, ValueError) as problem:
+        raise BadTable(
+            "this is no JSON that can be read", where=where, found=str(problem)[:80]
+        ) from None
+
+
+def _json_block(
+    rows: list[Any],
+    lines: list[int],
+    inputs: Mapping[str, Type],
+    options: Options,
+    name: str,
+) -> Block:
+    kept: dict[str, list[Any]] = {
+        column: [row.pop(column, None) if isinstance(row, dict) else None for row in rows]
+        for column in options.keep
+    }
+    data: Any = rows
+    if len(inputs) > 1:
+        for row, line in zip(rows, lines, strict=True):
+            if not isinstance(row, dict) or not inputs.keys() <= row.keys():
+                wanted = ", ".join(inputs)
+                raise BadTable(f"a row has {wanted}", where=f"{name}:{line}", found=str(row)[:60])
+        data = {key: [row[key] for row in rows] for key in inputs}
+    return Block(data, len(rows), name, lines, kept)

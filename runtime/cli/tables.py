@@ -1,0 +1,192 @@
+"""Columns of text from a CSV file, as the values a model's inputs are typed for.
+
+| input | columns of the file |
+|---|---|
+| Vector of n | the first n columns, by position; with a header its names are not looked at |
+| Record | by name; others are left out; without a header by position |
+| Text, Scalar, Category | the column of the input's name, or the only one |
+
+An empty cell is a missing value: NaN for numbers, None for strings. Every mistake says which cell:
+file, line, column.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from difflib import get_close_matches
+from typing import Any
+
+import numpy as np
+
+from flour.types import Category, Record, Scalar, Text, Type, Vector
+from runtime.cli.errors import BadTable
+
+Row = Sequence[str]
+_TRUE, _FALSE = {"true", "t", "1", "yes"}, {"false", "f", "0", "no"}
+
+
+class Column:
+    """One column that the model reads: where it is in the file, and how its cells are read."""
+
+    __slots__ = ("dtype", "name", "place", "read")
+
+    def __init__(self, name: str, place: int, dtype: str) -> None:
+        self.name, self.place, self.dtype = name, place, dtype
+        self.read = _reader(dtype)
+
+    def values(self, rows: Sequence[Row], where: Where) -> Any:
+        """The cells of this column, as an array."""
+        texts = [row[self.place] for row in rows]
+        if self.dtype.startswith("float"):
+            try:
+                return np.array(texts, np.dtype(self.dtype))
+            except ValueError:  # a missing value, or something that is no number
+                pass
+        values = [self._cell(text, place, where) for place, text in enumerate(texts)]
+        if self.dtype == "string":
+            made = np.empty(len(values), np.object_)
+            made[:] = values
+            return made
+        return np.array(values, np.dtype(self.dtype))
+
+    def _cell(self, text: str, place: int, where: Where) -> Any:
+        try:
+            return self.read(text)
+        except (ValueError, OverflowError):
+            raise BadTable(
+                f"this is no {self.dtype}",
+                where=where(place, self.place, self.name),
+                found=repr(text[:60]),
+                hint="an empty cell is a missing value" if self.dtype[0] == "f" else None,
+            ) from None
+
+
+Where = Callable[[int, int, str], str]
+
+
+def _reader(dtype: str) -> Callable[[str], Any]:
+    if dtype == "string":
+        return lambda text: text or None
+    if dtype == "bool":
+        return _boolean
+    if dtype.startswith("float"):
+        return lambda text: float(text) if text.strip() else float("nan")
+    limits = np.iinfo(dtype)
+    return lambda text: _whole(text, limits)
+
+
+def _boolean(text: str) -> bool:
+    low = text.strip().lower()
+    if low not in _TRUE | _FALSE:
+        raise ValueError(text)
+    return low in _TRUE
+
+
+def _whole(text: str, limits: Any) -> int:
+    value = int(text)
+    if not limits.min <= value <= limits.max:
+        raise OverflowError(text)
+    return value
+
+
+class Schema:
+    """The columns of a file that a model reads, and how they become its data."""
+
+    def __init__(self, inputs: Mapping[str, Type], header: Row | None, width: int, file: str):
+        if len(inputs) != 1:
+            raise BadTable(
+                "a model with several inputs takes JSON lines, not CSV",
+                where=file,
+                found=", ".join(inputs),
+                hint='lines like {"input name": row, ...} in a .jsonl file',
+            )
+        self._input, self._kind = next(iter(inputs.items()))
+        self._file, self._header, self._width = file, header, width
+        self.columns = self._columns()
+
+    def _columns(self) -> list[Column]:
+        match self._kind:
+            case Vector(width, dtype):
+                self._check_width(width)
+                names = self._header or [str(place + 1) for place in range(width)]
+                return [Column(names[place], place, dtype) for place in range(width)]
+            case Record(fields, _, unread):
+                return [
+                    Column(name, place, _dtype(kind, name, self._file))
+                    for position, (name, kind) in enumerate(fields)
+                    if (place := self._place(name, position, optional=name in unread)) is not None
+                ]
+        return [Column(self._input, self._only(), _dtype(self._kind, self._input, self._file))]
+
+    def _check_width(self, width: int) -> None:
+        if self._width < width:
+            raise BadTable(
+                f"the model reads {width} columns, this file has {self._width}",
+                where=f"{self._file}:1",
+                hint="was the right separator given? --separator",
+            )
+
+    def _place(self, name: str, position: int, *, optional: bool) -> int | None:
+        if self._header is None:
+            self._check_width(position + 1)
+            return position
+        if name in self._header:
+            return self._header.index(name)
+        if optional:
+            return None
+        close = get_close_matches(name, self._header, 1)
+        raise BadTable(
+            f"column {name!r} is missing",
+            where=f"{self._file}:1",
+            found=", ".join(self._header)[:200],
+            hint=f"did you mean {close[0]!r}?" if close else None,
+        )
+
+    def _only(self) -> int:
+        """The column of the one value that a row is."""
+        if self._header is not None and self._input in self._header:
+            return self._header.index(self._input)
+        if self._width != 1:
+            raise BadTable(
+                f"the model reads one column, this file has {self._width}",
+                where=f"{self._file}:1",
+                found=", ".join(self._header or ())[:200] or None,
+                hint=f"call the one it should read {self._input!r} in the header",
+            )
+        return 0
+
+    def data(self, rows: Sequence[Row], where: Where) -> Any:
+        """A block of rows, as the model takes it."""
+        made = [column.values(rows, where) for column in self.columns]
+        match self._kind:
+            case Vector():
+                return np.stack(made, axis=1)
+            case Record():
+                names = [column.name for column in self.columns]
+                return dict(zip(names, made, strict=True))
+            case Text():
+                return ["" if text is None else text for text in made[0]]
+        return made[0]
+
+    def looks_like_header(self, first: Row) -> bool:
+        """Whether a first line names columns: a model of numbers cannot read it as values."""
+        for column in self.columns:
+            if column.place < len(first) and column.dtype not in ("string", "bool"):
+                try:
+                    column.read(first[column.place])
+                except (ValueError, OverflowError):
+                    return True
+        return False
+
+
+def _dtype(kind: Type, name: str, file: str) -> str:
+    match kind:
+        case Scalar(dtype) | Category(dtype):
+            return dtype
+        case Text():
+            return "string"
+    raise BadTable(
+        f"column {name!r} holds {kind}, which CSV has no form for",
+        where=file,
+        hint="use JSON lines",
+    )

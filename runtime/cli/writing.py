@@ -1,0 +1,117 @@
+"""Answers to a file, block by block: CSV, JSON lines, Parquet.
+
+The file appears under its name when it is whole: until then it is a temporary one beside it.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any, Protocol
+
+import numpy as np
+
+Columns = Mapping[str, Sequence[Any]]
+
+
+class Writer(Protocol):
+    """Takes columns of answers, block by block."""
+
+    def write(self, columns: Columns) -> None:
+        """The next rows."""
+
+    def close(self) -> None:
+        """That was all."""
+
+
+@contextmanager
+def opened(path: str, form: str) -> Iterator[Writer]:
+    """A writer for a file, or for standard output ("-")."""
+    if path == "-":
+        yield _text_writer(sys.stdout, form)
+        sys.stdout.flush()
+        return
+    whole = Path(path)
+    part = whole.with_name(f".{whole.name}.{os.getpid()}.part")
+    try:
+        with _writer(part, form) as writer:
+            yield writer
+        part.replace(whole)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+@contextmanager
+def _writer(path: Path, form: str) -> Iterator[Writer]:
+    if form == "parquet":
+        from runtime.cli import parquet
+
+        writer = parquet.Writer(str(path))
+        yield writer
+        writer.close()
+        return
+    with path.open("w", encoding="utf-8", newline="") as file:
+        yield _text_writer(file, form)
+
+
+def _text_writer(file: IO[str], form: str) -> Writer:
+    return _JsonLines(file) if form == "jsonl" else _Csv(file, "\t" if form == "tsv" else ",")
+
+
+class _JsonLines:
+    """One object a line; vectors are arrays, what is no number is null."""
+
+    def __init__(self, file: IO[str]) -> None:
+        self._file = file
+
+    def write(self, columns: Columns) -> None:
+        names = list(columns)
+        for row in zip(*columns.values(), strict=True):
+            made = {name: _plain(value) for name, value in zip(names, row, strict=True)}
+            self._file.write(json.dumps(made, ensure_ascii=False) + "\n")
+
+    def close(self) -> None:
+        """There is nothing to end."""
+
+
+class _Csv:
+    """A header and rows; a vector has a column for each of its values."""
+
+    def __init__(self, file: IO[str], separator: str) -> None:
+        self._writer = csv.writer(file, delimiter=separator, lineterminator="\n")
+        self._started = False
+
+    def write(self, columns: Columns) -> None:
+        flat = dict(_flat(columns))
+        if not self._started:
+            self._writer.writerow(flat)
+            self._started = True
+        self._writer.writerows(zip(*flat.values(), strict=True))
+
+    def close(self) -> None:
+        """There is nothing to end."""
+
+
+def _flat(columns: Columns) -> Iterator[tuple[str, Sequence[Any]]]:
+    for name, values in columns.items():
+        table = values if isinstance(values, np.ndarray) else None
+        if table is not None and table.ndim == 2:
+            yield from (
+                (f"{name}_{place}", table[:, place].tolist()) for place in range(table.shape[1])
+            )
+        else:
+            yield name, values.tolist() if isinstance(values, np.ndarray) else values
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, np.ndarray):
+        return [_plain(item) for item in value.tolist()]
+    plain = value.item() if isinstance(value, np.generic) else value
+    if isinstance(plain, float) and not np.isfinite(plain):
+        return None if np.isnan(plain) else str(plain)
+    return plain
