@@ -1,0 +1,80 @@
+"""What a model's inputs and outputs are in ONNX's words: name, type and shape."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from flour.coerce import WHOLE_DTYPES
+from flour.onnx.program import OnnxProgram
+from flour.onnx.reading import parsed
+
+_NAMES = {dtype: name for name, dtype in WHOLE_DTYPES.items()}
+#: Element types that columns cannot have.
+_OTHERS = dict(
+    enumerate(
+        ("float8e4m3fn", "float8e4m3fnuz", "float8e5m2", "float8e5m2fnuz", "uint4", "int4"), 17
+    )
+) | {10: "float16", 14: "complex64", 15: "complex128", 16: "bfloat16", 23: "float4e2m1"}
+
+
+class Value(NamedTuple):
+    """An input or output: "tensor(float)" of shape ["N", 4], a sequence, a map."""
+
+    name: str
+    type: str
+    shape: list[int | str | None] | None
+
+
+def signature(model: object, program: OnnxProgram) -> tuple[tuple[Value, ...], tuple[Value, ...]]:
+    """The inputs and the outputs of a model; what it does not declare, the program knows."""
+    graph = parsed(model).graph
+    constants = program.model.graph.constants
+    made = {item.port.name: item.tensor for item in program.outputs}
+    inputs = tuple(_value(item, None) for item in graph.input if item.name not in constants)
+    return inputs, tuple(_value(item, made.get(item.name)) for item in graph.output)
+
+
+def _value(proto: Any, known: Any) -> Value:
+    kind = type_name(proto.type)
+    shape = _shape(proto.type)
+    if known is not None and (not kind or kind == "tensor(undefined)"):
+        kind = _NAMES[known.dtype]
+        shape = [None if axis == known.axis else n for axis, n in enumerate(known.shape)]
+    return Value(str(proto.name), kind, shape)
+
+
+def type_name(proto: Any) -> str:
+    """A type as onnxruntime writes it."""
+    match proto.WhichOneof("value"):
+        case "tensor_type":
+            return f"tensor({_element(proto.tensor_type.elem_type)})"
+        case "sparse_tensor_type":
+            return f"sparse_tensor({_element(proto.sparse_tensor_type.elem_type)})"
+        case "sequence_type":
+            return f"seq({type_name(proto.sequence_type.elem_type)})"
+        case "optional_type":
+            return f"optional({type_name(proto.optional_type.elem_type)})"
+        case "map_type":
+            key = _element(proto.map_type.key_type)
+            return f"map({key},{type_name(proto.map_type.value_type)})"
+    return ""
+
+
+def _element(kind: int) -> str:
+    from flour.onnx.tensors import dtype_of
+
+    if not kind:
+        return "undefined"
+    name = _OTHERS.get(kind) or _NAMES.get(dtype_of(kind), "")
+    return name.removeprefix("tensor(").removesuffix(")") or f"onnx{kind}"
+
+
+def _shape(proto: Any) -> list[int | str | None] | None:
+    if proto.WhichOneof("value") != "tensor_type" or not proto.tensor_type.HasField("shape"):
+        return [] if proto.WhichOneof("value") != "tensor_type" else None
+    return [
+        int(dim.dim_value)
+        if dim.HasField("dim_value") and dim.dim_value >= 0
+        else dim.dim_param or None
+        for dim in proto.tensor_type.shape.dim
+    ]

@@ -1,0 +1,34 @@
+"""A model of one operator, for who has a node and some arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+
+def model_of(node: Any, arrays: Sequence[Any], version: int | None = None) -> Any:
+    """A ModelProto of this node over inputs like these, in a version of its operator set."""
+    from onnx import defs, helper
+
+    names = [name for name in node.input if name]
+    given = [
+        helper.make_tensor_value_info(name, _element(np.asarray(value)), np.shape(value))
+        for name, value in zip(names, arrays, strict=True)
+    ]
+    made = [helper.make_empty_tensor_value_info(name) for name in node.output if name]
+    for item in made:
+        item.ClearField("type")
+    opsets = {node.domain: version or 1} if node.domain else {}
+    opsets.setdefault("", version if version and not node.domain else defs.onnx_opset_version())
+    graph = helper.make_graph([node], "node", given, made)
+    ids = [helper.make_opsetid(*entry) for entry in opsets.items()]
+    return helper.make_model(graph, opset_imports=ids, ir_version=10)
+
+
+def _element(array: Any) -> int:
+    from onnx import TensorProto, helper
+
+    texts = array.dtype.kind in "OUS"
+    return TensorProto.STRING if texts else helper.np_dtype_to_tensor_dtype(array.dtype)

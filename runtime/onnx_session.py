@@ -1,0 +1,282 @@
+"""A session over an ONNX model, with the methods people serve models by from onnxruntime's.
+
+    session = InferenceSession("model.onnx")
+    label, probabilities = session.run(None, {"X": rows})
+
+The model runs as a plan: native code, and onnxruntime for the parts that have none. Answers have
+ONNX's names, shapes and dtypes; a ZipMap's are lists of dicts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+import oven
+from flour.coerce import WHOLE_DTYPES
+from flour.errors import FlourError
+from flour.onnx import OnnxProgram, import_model
+from flour.onnx.program import Answer, Entry
+from flour.onnx.signature import Value, signature
+from flour.types import Vector
+from runtime.onnx_errors import InvalidArgument, NoSuchFile, error, translated
+
+Feed = Mapping[str, Any]
+
+
+class ModelMeta(NamedTuple):
+    """What a model says about itself."""
+
+    producer_name: str
+    graph_name: str
+    domain: str
+    description: str
+    version: int
+    custom_metadata_map: dict[str, str]
+    graph_description: str = ""
+
+
+class InferenceSession:
+    """A model ready to run, from any number of threads."""
+
+    def __init__(
+        self,
+        path_or_bytes: object,
+        sess_options: object = None,
+        providers: Sequence[object] | None = None,
+        provider_options: Sequence[object] | None = None,
+        *,
+        native_only: bool = False,
+        rows: bool | None = None,
+        compiled: bool = True,
+        **others: object,
+    ) -> None:
+        """Import and compile the model of a path, its bytes or a ModelProto.
+
+        `native_only` refuses models that need onnxruntime for a part; `rows` is `from_onnx`'s;
+        without `compiled` the operators' definitions answer, in numpy.
+        Options and providers of onnxruntime are accepted and mean nothing: plans run on the CPU,
+        one thread a call.
+        """
+        self._options = sess_options
+        path = path_or_bytes if isinstance(path_or_bytes, str | Path) else None
+        if path is not None and not Path(path).is_file():
+            raise error(NoSuchFile, "there is no such model", where=str(path))
+        try:
+            self.program: OnnxProgram = import_model(
+                path_or_bytes, native_only=native_only, rows=rows
+            )
+            self._inputs, self._outputs = signature(path_or_bytes, self.program)
+            self._plan = oven.bake(self.program.flow) if compiled else None
+        except FlourError as problem:
+            raise translated(problem) from problem
+        self._names = tuple(item.name for item in self._outputs)
+        self._checks = {item.name: _check_of(item) for item in self._inputs}
+        #: Of each output: how the plan's column becomes ONNX's value; None where it is that.
+        self._shapers = {item.port.name: _shaper(item) for item in self.program.outputs}
+        self._short = None if self._plan is None else self._shortest(self._plan)
+
+    @property
+    def plan(self) -> oven.Plan:
+        """The plan, which can be looked at, saved, and registered with a runtime."""
+        if self._plan is None:
+            self._plan = oven.bake(self.program.flow)
+        return self._plan
+
+    # --- running -----------------------------------------------------------------------------
+
+    def run(
+        self, output_names: Sequence[str] | None, input_feed: Feed, run_options: object = None
+    ) -> list[Any]:
+        """The outputs of these names, or all in the model's order, for arrays by input name."""
+        if self._short is not None and output_names is None and len(input_feed) == 1:
+            made = self._short(input_feed)
+            if made is not None:
+                return made
+        names = self._names if output_names is None else self._wanted(output_names)
+        feed = self._checked(input_feed)
+        run = self.program.flow.reference if self._plan is None else self._plan.run
+        try:
+            found = self.program.answer(run(self.program.feed(feed)))
+        except FlourError as problem:
+            raise translated(problem) from problem
+        return [_labelled(self._shapers.get(name), found[name]) for name in names]
+
+    def _shortest(self, plan: oven.Plan) -> Callable[[Feed], list[Any] | None] | None:
+        """Straight through the plan's door, for a plan that reads one block of numbers."""
+        kinds = list(plan.inputs.values())
+        if len(kinds) != 1 or len(self.program.inputs) != 1 or not isinstance(kinds[0], Vector):
+            return None
+        entry, places = self.program.inputs[0], {name: k for k, name in enumerate(plan.outputs)}
+        direct = all(map(_is_direct, self.program.outputs)) and _is_block(entry)
+        if not direct or kinds[0].dtype == "string" or set(self._names) != set(places):
+            return None
+        order = [(places[name], self._shapers[name]) for name in self._names]
+        return _through(plan.door(), entry, order)
+
+    def _wanted(self, names: Sequence[str]) -> Sequence[str]:
+        for name in names:
+            if name not in self._names:
+                raise error(
+                    InvalidArgument,
+                    f"the model has no output {name!r}",
+                    where="output_names",
+                    found=", ".join(self._names),
+                )
+        return names
+
+    def _checked(self, feed: Feed) -> Feed:
+        """The feed, if it has every input, as the model declares it, and nothing else."""
+        extra = [name for name in feed if name not in self._checks]
+        missing = [name for name in self._checks if name not in feed]
+        if extra or missing:
+            what = f"no input {extra[0]!r}" if extra else f"an input {missing[0]!r} that is missing"
+            raise error(
+                InvalidArgument,
+                f"the model has {what}",
+                where="input_feed",
+                found=", ".join(feed) or "nothing",
+                hint="the inputs are " + ", ".join(self._checks),
+            )
+        return {name: self._checks[name](value) for name, value in feed.items()}
+
+    # --- looking -----------------------------------------------------------------------------
+
+    def get_inputs(self) -> list[Value]:
+        """Name, type and shape of every input."""
+        return list(self._inputs)
+
+    def get_outputs(self) -> list[Value]:
+        """Name, type and shape of every output."""
+        return list(self._outputs)
+
+    def get_providers(self) -> list[str]:
+        """Where plans run."""
+        return ["CPUExecutionProvider"]
+
+    def get_modelmeta(self) -> ModelMeta:
+        """What the model says about itself."""
+        model = self.program.model
+        return ModelMeta(
+            model.producer,
+            model.graph.name,
+            "",
+            model.description,
+            model.version,
+            dict(model.metadata),
+        )
+
+    def get_session_options(self) -> object:
+        """The options it was made with; they mean nothing here."""
+        return self._options
+
+    def __repr__(self) -> str:
+        return f"InferenceSession({self._plan or self.program.flow!r})"
+
+
+def _through(
+    door: Callable[[object], Sequence[Any]], entry: Entry, order: Sequence[tuple[int, Any]]
+) -> Callable[[Feed], list[Any] | None]:
+    """A run that only looks whether the array is what the door takes; None where it is not."""
+    name, width = entry.port.name, entry.tensor.size
+    dtype, array = np.dtype(entry.port.dtype), np.ndarray
+    straight = [place for place, _ in order] == [*range(len(order))]
+    straight = straight and all(shape is None for _, shape in order)
+
+    def run(feed: Feed) -> list[Any] | None:
+        rows = feed.get(name)
+        if type(rows) is not array or rows.dtype != dtype or rows.ndim != 2:
+            return None
+        if rows.shape[1] != width or not len(rows):
+            return None
+        made = door(rows)
+        if straight:
+            return list(made)
+        return [made[k] if shape is None else shape(made[k]) for k, shape in order]
+
+    return run
+
+
+def _check_of(item: Value) -> Callable[[Any], Any]:
+    """A check of one input's values, as strict as onnxruntime's: lists become arrays."""
+    dtype = WHOLE_DTYPES.get(item.type)
+    if dtype is None:
+        return lambda value: value  # sequences, maps and the like are looked at by who runs them
+
+    def check(value: Any) -> Any:
+        if isinstance(value, list | tuple):
+            value = _as_array(value, dtype, item.name)
+        found = str(getattr(value, "dtype", type(value).__name__))
+        own = "string" if getattr(getattr(value, "dtype", None), "kind", "") in "OUS" else found
+        if not isinstance(value, np.ndarray) or own != dtype:
+            raise error(
+                InvalidArgument,
+                f"the input {item.name!r} is not of the model's dtype",
+                where=item.name,
+                found=f"{found}, expected {dtype}",
+                hint=f"pass a numpy array of {dtype}",
+            )
+        _check_shape(item, value.shape)
+        return value
+
+    return check
+
+
+def _as_array(value: Any, dtype: str, name: str) -> Any:
+    try:
+        return np.asarray(value, object if dtype == "string" else dtype)
+    except (TypeError, ValueError, OverflowError) as problem:
+        raise error(
+            InvalidArgument,
+            f"the input {name!r} is no array",
+            where=name,
+            found=str(problem)[:120],
+            hint=f"pass a numpy array of {dtype}",
+        ) from problem
+
+
+def _check_shape(item: Value, shape: tuple[int, ...]) -> None:
+    if item.shape is None:
+        return
+    want = item.shape
+    same = len(shape) == len(want) and all(
+        size == there for size, there in zip(want, shape, strict=True) if isinstance(size, int)
+    )
+    if not same:
+        raise error(
+            InvalidArgument,
+            f"the input {item.name!r} has another shape than the model declares",
+            where=item.name,
+            found=f"{list(shape)}, expected {list(want)}",
+        )
+
+
+# --- from columns to ONNX's values --------------------------------------------------------------
+
+
+def _is_block(entry: Entry) -> bool:
+    """Whether an array for the input is the block of rows that the plan reads."""
+    return entry.tensor.axis == 0 and entry.tensor.rank == 2 and entry.tensor.shape[0] == 1
+
+
+def _is_direct(answer: Answer) -> bool:
+    """Whether the plan's column has ONNX's shape already."""
+    tensor = answer.tensor
+    rank = 1 if tensor.shape == (1,) else 2
+    return tensor.axis == 0 and tensor.rank == rank and tensor.shape[0] == 1
+
+
+def _shaper(answer: Answer) -> Callable[[Any], Any] | None:
+    """What makes a ZipMap's list of dicts of a block of values; None for tensors."""
+    labels = answer.tensor.labels
+    if labels is None:
+        return None
+    keys = tuple(labels)
+    return lambda rows: [dict(zip(keys, row, strict=True)) for row in np.asarray(rows).tolist()]
+
+
+def _labelled(shape: Callable[[Any], Any] | None, value: Any) -> Any:
+    return value if shape is None else shape(value)
