@@ -26,6 +26,14 @@ class Numbers:
         """The magnitude of x."""
         return self._apply("Abs", ())
 
+    def acos(self) -> Flow:
+        """The angle whose cosine is x: NaN beyond one."""
+        return self._apply("Acos", ())
+
+    def acosh(self) -> Flow:
+        """The number whose hyperbolic cosine is x: NaN below one."""
+        return self._apply("Acosh", ())
+
     def add(self, operand: ArrayLike, *, wide: bool = False) -> Flow:
         """x + operand, column by column."""
         return self._apply("Add", (), operand=operand, wide=wide)
@@ -41,6 +49,22 @@ class Numbers:
     def as_float(self, dtype: str = "float64") -> Flow:
         """Ints and bools become float64, floats stay what they are (what check_array does)."""
         return self._apply("AsFloat", (), dtype=dtype)
+
+    def asin(self) -> Flow:
+        """The angle whose sine is x: NaN beyond one."""
+        return self._apply("Asin", ())
+
+    def asinh(self) -> Flow:
+        """The number whose hyperbolic sine is x."""
+        return self._apply("Asinh", ())
+
+    def atan(self) -> Flow:
+        """The angle whose tangent is x."""
+        return self._apply("Atan", ())
+
+    def atanh(self) -> Flow:
+        """The number whose hyperbolic tangent is x: NaN beyond one."""
+        return self._apply("Atanh", ())
 
     def binarize(self, threshold: float) -> Flow:
         """1 where x > threshold, else 0, in x's own dtype."""

@@ -5,9 +5,11 @@ A part of oven.native, which would be too long with it.
 
 from __future__ import annotations
 
+import math
 from types import FunctionType
 from typing import Any
 
+import numpy as np
 from numba import njit, types
 from numba.extending import intrinsic
 
@@ -26,10 +28,15 @@ def _wrapping(operation: str) -> Any:
     return intrinsic(word)
 
 
+#: Functions of the C library that few programs use.
+_RARE = ("acos", "acosh", "asin", "asinh", "atan", "atanh")
+
+
 def more_words(words: dict[str, Any], options: dict[str, Any]) -> dict[str, Any]:
     """The functions of oven.words_text and oven.words_count, over the words so far."""
     texts = {**vars(words_text), **vars(words_count)}
-    made = {"wrap_add": _wrapping("add"), "wrap_mul": _wrapping("mul")}
+    made = {name: getattr(math, name) for name in _RARE}
+    made |= {"fmod": np.fmod, "wrap_add": _wrapping("add"), "wrap_mul": _wrapping("mul")}
     space = {**texts, **words, **made}
     for name, function in texts.items():
         if name.startswith("text_"):

@@ -45,6 +45,8 @@ from flour.ops import (
     ngrams,
     normalise,
     onnx_link,
+    onnx_ngrams,
+    onnx_text,
     polynomial,
     projection,
     pursuit,
@@ -229,6 +231,8 @@ EDGES = [0.0, 0.25, 0.5, 1.0]
 
 KNOTS = [[-1.0, -0.75, -0.5, 0.0, 0.75, 1.0, 1.5]]
 
+GRAMS = onnx_ngrams.Grams.of([(1,), (2,), (1, 2), (2, 2, 0)], (3, 0, 1, 1), 4, (1, 3, 1))
+
 CASES: list[Case] = [
     # --- flour/ops/source.py
     Case(source.Source("x", Vector(3)), ()),
@@ -309,6 +313,11 @@ CASES: list[Case] = [
     *rows(reduce.Norm("l1"), 5, **DOT),
     *rows(reduce.Norm("l2"), 5, **DOT),
     *rows(reduce.Norm("max"), 5),
+    # --- flour/ops/onnx_text.py, flour/ops/onnx_ngrams.py
+    Case(onnx_text.LowerLetters(), (Text(),), native=False),
+    Case(onnx_text.UpperLetters(), (Text(),), native=False),
+    Case(GRAMS, (Vector(6, "int64"),), draw=indices(4)),
+    Case(GRAMS.replace(low=2, skips=2), (Vector(5, "int64"),), draw=indices(4)),
     # --- flour/ops/onnx_link.py
     *rows(onnx_link.Logistic(), 5, **FUNCTION),
     *rows(onnx_link.Logistic(), 9, **FUNCTION),
@@ -579,5 +588,9 @@ CASES: list[Case] = [
         for d in WIDTHS
     ),
 ]
+
+from tests import cases_tensors  # noqa: E402 (it uses the names above)
+
+CASES += cases_tensors.CASES
 
 __all__ = ["CASES", "Case", "Text"]

@@ -1,61 +1,295 @@
-"""Add, Sub, Mul, Div and their like: two tensors of one dtype, broadcast as numpy does."""
+"""Operators on two or more tensors of one dtype, broadcast as numpy does."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import operator
+from collections.abc import Callable, Sequence
+from math import prod
+from typing import Any
 
 import numpy as np
 
 from flour.flow import Flow
 from flour.onnx.errors import NotNative
 from flour.onnx.registry import Call, onnx_op
-from flour.onnx.tensor import Tensor, broadcast, spread
+from flour.onnx.tensor import Tensor, broadcast, native_dtype, spread
+from flour.op import Op
+from flour.ops import pairwise
+from flour.ops.trigonometry import BitNot, Not
 from flour.types import FLOATS
 
-Pair = Callable[[Flow, Flow], Flow]
+Function = Callable[..., Flow]
 
 
-def together(call: Call, left: Tensor, right: Tensor, function: Pair) -> Tensor:
-    """A function of two flows on broadcast tensors; a single value meets every column as it is."""
-    shape, axis = broadcast([left, right])
-    flows = [ready(call, item, shape, axis) for item in (left, right)]
-    made = function(*flows)
-    return Tensor.of(made, shape, axis)
+def together(call: Call, items: Sequence[Tensor], function: Function) -> Tensor:
+    """A function of flows on broadcast tensors; a single value meets every column as it is."""
+    shape, axis = broadcast(items)
+    if not prod(shape):
+        raise NotNative("a tensor without values")
+    flows = [ready(call, item, shape, axis) for item in items]
+    return Tensor.of(function(*flows), shape, axis)
 
 
 def ready(call: Call, item: Tensor, shape: tuple[int, ...], axis: int | None) -> Flow:
     """The tensor as a flow that fits others of the broadcast shape."""
-    if item.size == 1 and item.dtype != "string" and int(np.prod(shape)) != 1:
+    if item.size == 1 and item.dtype != "string" and prod(shape) != 1:
         return call.flow(item).element(0)
     return call.flow(spread(item, shape, axis))
 
 
+def symbolic(call: Call, function: Callable[[Any, Any], Any]) -> Tensor | None:
+    """The answer where the number of rows takes part, worked out here; None where it does not."""
+    left, right = call[0], call[1]
+    if not (left.symbolic or right.symbolic):
+        return None
+    if left.value is None or right.value is None:
+        raise NotNative("the number of rows meets the data")
+    one, other = np.broadcast_arrays(left.value.astype(object), right.value.astype(object))
+    pairs = zip(one.reshape(-1), other.reshape(-1), strict=True)
+    values = [function(a, b) for a, b in pairs]
+    made = np.empty(len(values), object)
+    made[:] = values
+    return Tensor.constant(made.reshape(one.shape))
+
+
+def op_of(op: Op) -> Function:
+    """The function of flows that applies an operator."""
+    return op.__call__
+
+
+def two(call: Call, function: Function, known: Callable[[Any, Any], Any] | None = None) -> Tensor:
+    """An operator of two inputs; `known` works on lengths that depend on the number of rows."""
+    if known is not None and (made := symbolic(call, known)) is not None:
+        return made
+    if "string" in (call[0].dtype, call[1].dtype):
+        raise NotNative("text in arithmetic")
+    return together(call, [call[0], call[1]], function)
+
+
+def pair(call: Call, op: Op) -> Tensor:
+    """An operator that is one of ours."""
+    return two(call, op_of(op))
+
+
+# --- arithmetic -----------------------------------------------------------------------------------
+
+
 @onnx_op("Add", since=7)
 def _add(call: Call) -> Tensor:
-    return together(call, call[0], call[1], lambda x, y: x.plus(y))
+    return _with_constant(call, "add", lambda x, y: x.plus(y), operator.add)
 
 
-@onnx_op("Identity")
-def _identity(call: Call) -> Tensor:
-    return call[0]
+@onnx_op("Sub", since=7)
+def _sub(call: Call) -> Tensor:
+    return _with_constant(call, "subtract", lambda x, y: x.minus(y), operator.sub)
+
+
+@onnx_op("Mul", since=7)
+def _mul(call: Call) -> Tensor:
+    return _with_constant(call, "multiply", lambda x, y: x.times(y), operator.mul)
+
+
+@onnx_op("Div", since=7)
+def _div(call: Call) -> Tensor:
+    if call[0].dtype in FLOATS:
+        return _with_constant(call, "divide", lambda x, y: x.over(y), operator.floordiv)
+    return two(call, op_of(pairwise.WholeQuotient()), operator.floordiv)
+
+
+def _with_constant(call: Call, method: str, function: Function, known: Any) -> Tensor:
+    """Arithmetic; with known floats it is an operator whose parameter they are."""
+    left, right = call[0], call[1]
+    if method in ("add", "multiply") and left.known and not right.known:
+        left, right = right, left
+    plain = left.flow is not None and right.value is not None and left.dtype in FLOATS
+    if not plain or right.symbolic or right.size == 0:
+        return two(call, function, known)
+    shape, axis = broadcast([left, right])
+    assert right.value is not None
+    flow = call.flow(spread(left, shape, axis))
+    values = right.value if right.size == 1 else np.broadcast_to(right.value, shape)
+    return Tensor.of(getattr(flow, method)(values.reshape(-1)), shape, axis)
+
+
+@onnx_op("Mod", since=10)
+def _mod(call: Call) -> Tensor:
+    if call.attribute("fmod", 0):
+        return pair(call, pairwise.Remainder())
+    if call[0].dtype in FLOATS:
+        raise NotNative("the modulus of floats with the sign of the divisor")
+    return pair(call, pairwise.Modulo())
+
+
+@onnx_op("Pow", since=7)
+def _pow(call: Call) -> Tensor:
+    base, exponent = call[0], call[1]
+    if base.dtype == exponent.dtype:
+        return two(call, op_of(pairwise.PowerOf()))
+    if exponent.dtype not in FLOATS and base.dtype not in FLOATS:
+        return two(call, lambda x, y: pairwise.PowerOf()(x, y.cast(base.dtype)))
+    narrow = {base.dtype, exponent.dtype} <= {"float32", "int8", "int16", "uint8", "uint16"}
+    wide = "float32" if narrow else "float64"
+
+    def function(x: Flow, y: Flow) -> Flow:
+        return pairwise.PowerOf()(x.cast(wide), y.cast(wide)).cast(base.dtype)
+
+    return two(call, function)
+
+
+def _many(call: Call, function: Function) -> Tensor:
+    made = call[0]
+    for item in call.inputs[1:]:
+        assert item is not None
+        made = together(call, [made, item], function)
+    return made
+
+
+@onnx_op("Max", since=8)
+def _max(call: Call) -> Tensor:
+    return _many(call, op_of(pairwise.LargerOf()))
+
+
+@onnx_op("Min", since=8)
+def _min(call: Call) -> Tensor:
+    return _many(call, op_of(pairwise.SmallerOf()))
+
+
+@onnx_op("Sum", since=8)
+def _sum(call: Call) -> Tensor:
+    return _many(call, lambda x, y: x.plus(y))
+
+
+@onnx_op("Mean", since=8)
+def _mean(call: Call) -> Tensor:
+    total = _many(call, lambda x, y: x.plus(y))
+    count = len(call.inputs)
+    return Tensor.of(call.flow(total).divide([count]), total.shape, total.axis)
+
+
+# --- comparisons and logic ------------------------------------------------------------------------
+
+
+@onnx_op("Equal", since=7)
+def _equal(call: Call) -> Tensor:
+    return two(call, op_of(pairwise.Same()), operator.eq)
+
+
+@onnx_op("Greater", since=7)
+def _greater(call: Call) -> Tensor:
+    return pair(call, pairwise.Above())
+
+
+@onnx_op("GreaterOrEqual", since=12)
+def _greater_equal(call: Call) -> Tensor:
+    return pair(call, pairwise.AtLeast())
+
+
+@onnx_op("Less", since=7)
+def _less(call: Call) -> Tensor:
+    return two(call, lambda x, y: pairwise.Above()(y, x))
+
+
+@onnx_op("LessOrEqual", since=12)
+def _less_equal(call: Call) -> Tensor:
+    return two(call, lambda x, y: pairwise.AtLeast()(y, x))
+
+
+@onnx_op("And", since=7)
+def _and(call: Call) -> Tensor:
+    return pair(call, pairwise.Both())
+
+
+@onnx_op("Or", since=7)
+def _or(call: Call) -> Tensor:
+    return pair(call, pairwise.Either())
+
+
+@onnx_op("Xor", since=7)
+def _xor(call: Call) -> Tensor:
+    return pair(call, pairwise.OnlyOne())
+
+
+@onnx_op("Not")
+def _not(call: Call) -> Tensor:
+    return Tensor.of(Not()(call.flow(call[0])), call[0].shape, call[0].axis)
+
+
+@onnx_op("BitwiseAnd", since=18)
+def _bit_and(call: Call) -> Tensor:
+    return pair(call, pairwise.BitAnd())
+
+
+@onnx_op("BitwiseOr", since=18)
+def _bit_or(call: Call) -> Tensor:
+    return pair(call, pairwise.BitOr())
+
+
+@onnx_op("BitwiseXor", since=18)
+def _bit_xor(call: Call) -> Tensor:
+    return pair(call, pairwise.BitXor())
+
+
+@onnx_op("BitwiseNot", since=18)
+def _bit_not(call: Call) -> Tensor:
+    return Tensor.of(BitNot()(call.flow(call[0])), call[0].shape, call[0].axis)
+
+
+@onnx_op("BitShift", since=11)
+def _bit_shift(call: Call) -> Tensor:
+    left = call.attribute("direction") == "LEFT"
+    return pair(call, pairwise.ShiftLeft() if left else pairwise.ShiftRight())
+
+
+@onnx_op("Where", since=9)
+def _where(call: Call) -> Tensor:
+    condition, yes, no = call[0], call[1], call[2]
+    if condition.known and yes.known and no.known:
+        test, one, other = (np.asarray(item.value) for item in _three(call))
+        return Tensor.constant(np.where(test, one, other), broadcast(_three(call))[1])
+    if yes.dtype == "string":
+        return _where_text(call, condition, yes, no)
+    return together(call, _three(call), lambda test, x, y: test.where(x, y))
+
+
+def _three(call: Call) -> list[Tensor]:
+    return [call[0], call[1], call[2]]
+
+
+def _where_text(call: Call, condition: Tensor, yes: Tensor, no: Tensor) -> Tensor:
+    """Strings are looked up among those of both sides."""
+    from flour.ops.indexed import PickAt
+    from flour.sources import concat
+
+    shape, axis = broadcast([condition, yes, no])
+    width = prod(shape)
+    both = concat(*(call.flow(spread(item, shape, axis)) for item in (yes, no)))
+    test = call.flow(spread(condition, shape, axis))
+    here, there = (call.flow(Tensor.constant(np.arange(width) + s)) for s in (0, width))
+    return Tensor.of(PickAt()(both, test.where(here, there)), shape, axis)
+
+
+# --- other dtypes ---------------------------------------------------------------------------------
 
 
 @onnx_op("Cast", since=6)
 def _cast(call: Call) -> Tensor:
     from flour.onnx.tensors import dtype_of
 
-    target = dtype_of(call.attribute("to"))
-    if call[0].dtype == target:
-        return call[0]
-    if "string" in (target, call[0].dtype):
-        raise NotNative("text to numbers or back")
-    return Tensor.of(call.flow(call[0]).cast(target), call[0].shape, call[0].axis)
+    return converted(call, call[0], dtype_of(call.attribute("to")))
 
 
-@onnx_op("MatMul")
-def _matmul(call: Call) -> Tensor:
-    x, weights = call[0], call.constant(1, "the second matrix")
-    if x.rank != 2 or x.axis != 0 or x.shape[0] != 1 or weights.ndim != 2 or x.dtype not in FLOATS:
-        raise NotNative("only rows times a constant matrix")
-    made = call.flow(x).linear(weights.T, [])
-    return Tensor.of(made, (1, weights.shape[1]), 0)
+@onnx_op("CastLike", since=15)
+def _cast_like(call: Call) -> Tensor:
+    return converted(call, call[0], call[1].dtype)
+
+
+def converted(call: Call, item: Tensor, dtype: str) -> Tensor:
+    """The tensor in another dtype."""
+    if item.dtype == dtype or (item.symbolic and dtype in ("int64", "int32")):
+        return item
+    if item.value is not None and "string" not in (item.dtype, dtype) and not item.symbolic:
+        with np.errstate(all="ignore"):
+            return Tensor.constant(item.value.astype(native_dtype(dtype)), item.axis)
+    if "string" in (dtype, item.dtype):
+        raise NotNative("text to numbers, or numbers to text")
+    return Tensor.of(call.flow(item).cast(native_dtype(dtype)), item.shape, item.axis)

@@ -83,6 +83,8 @@ class Tensor:
     def constant(value: Any, axis: int | None = None) -> Tensor:
         """A value known at import."""
         array = np.asarray(value)
+        if array.dtype == object and array.size and _whole(array):
+            array = array.astype(np.int64)
         return Tensor(array.shape, _dtype(array), axis, None, array)
 
     @staticmethod
@@ -139,6 +141,10 @@ class Tensor:
     def places(self) -> NDArray[np.int64]:
         """The number of each value in the row's flat vector, in the tensor's shape."""
         return np.arange(self.size).reshape(self.shape)
+
+
+def _whole(array: NDArray[Any]) -> bool:
+    return all(isinstance(item, int | np.integer) for item in array.reshape(-1))
 
 
 def _dtype(array: NDArray[Any]) -> str:

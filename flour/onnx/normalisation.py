@@ -1,0 +1,153 @@
+"""Operators that shift and scale by means and deviations: of the training data, or of the row."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from flour.flow import Flow
+from flour.onnx.arithmetic import together
+from flour.onnx.errors import NotNative
+from flour.onnx.reductions import reduced, reduced_axes
+from flour.onnx.registry import Call, onnx_op
+from flour.onnx.shapes import in_order, positive
+from flour.onnx.tensor import Tensor
+from flour.ops.segments import SegmentSum
+from flour.types import FLOATS
+
+
+def _mean(call: Call, item: Tensor, axes: tuple[int, ...]) -> Tensor:
+    def function(x: Flow, length: int) -> Flow:
+        return SegmentSum(length)(x).divide([length])
+
+    return reduced(call, item, axes, function, np.nan, keep=True)
+
+
+def _less(call: Call, x: Tensor, y: Tensor) -> Tensor:
+    return together(call, [x, y], lambda a, b: a.minus(b))
+
+
+def _times(call: Call, x: Tensor, y: Tensor) -> Tensor:
+    return together(call, [x, y], lambda a, b: a.times(b))
+
+
+def _plus(call: Call, x: Tensor, y: Tensor) -> Tensor:
+    return together(call, [x, y], lambda a, b: a.plus(b))
+
+
+def _each(call: Call, item: Tensor, function: Any) -> Tensor:
+    return Tensor.of(function(call.flow(item)), item.shape, item.axis)
+
+
+def _square(call: Call, item: Tensor) -> Tensor:
+    return _each(call, item, lambda x: x.square())
+
+
+def _standard(
+    call: Call, item: Tensor, axes: tuple[int, ...], epsilon: float
+) -> tuple[Tensor, ...]:
+    """(normalised, mean, 1 / deviation) over these axes."""
+    if item.dtype not in FLOATS:
+        raise NotNative("it computes on floats")
+    if item.axis in axes:
+        raise NotNative("all rows are brought together")
+    mean = _mean(call, item, axes)
+    centred = _less(call, item, mean)
+    variance = _mean(call, _square(call, centred), axes)
+    inverse = _each(call, variance, lambda x: x.add([epsilon]).sqrt().reciprocal())
+    return _times(call, centred, inverse), mean, inverse
+
+
+@onnx_op("BatchNormalization", since=7)
+def _batch(call: Call) -> Tensor:
+    if call.attribute("training_mode", 0) or call.outputs > 1:
+        raise NotNative("statistics of the batch")
+    item = call[0]
+    shape = [1, item.shape[1]] + [1] * (item.rank - 2)
+    scale, bias, mean, variance = (
+        Tensor.constant(call.constant(place).reshape(shape)) for place in range(1, 5)
+    )
+    assert variance.value is not None
+    epsilon = np.dtype(variance.dtype).type(call.attribute("epsilon", 1e-5))
+    deviation = Tensor.constant(np.sqrt(variance.value + epsilon))
+    made = together(call, [_less(call, item, mean), deviation], lambda x, y: x.over(y))
+    return _plus(call, _times(call, made, scale), bias)
+
+
+@onnx_op("LayerNormalization", since=17)
+def _layer(call: Call) -> tuple[Tensor, ...]:
+    item = call[0]
+    axis = positive(call.attribute("axis", -1), item.rank)
+    axes = tuple(range(axis, item.rank))
+    made, mean, inverse = _standard(call, item, axes, call.attribute("epsilon", 1e-5))
+    made = _times(call, made, call[1])
+    bias = call.optional(2)
+    return (made if bias is None else _plus(call, made, bias)), mean, inverse
+
+
+@onnx_op("RMSNormalization", since=23)
+def _root_mean_square(call: Call) -> Tensor:
+    item = call[0]
+    axes = tuple(range(positive(call.attribute("axis", -1), item.rank), item.rank))
+    if item.axis in axes:
+        raise NotNative("all rows are brought together")
+    mean = _mean(call, _square(call, item), axes)
+    epsilon = [call.attribute("epsilon", 1e-5)]
+    inverse = _each(call, mean, lambda x: x.add(epsilon).sqrt().reciprocal())
+    return _times(call, _times(call, item, inverse), call[1])
+
+
+@onnx_op("InstanceNormalization", since=6)
+def _instance(call: Call) -> Tensor:
+    item = call[0]
+    axes = tuple(range(2, item.rank))
+    made, _, _ = _standard(call, item, axes, call.attribute("epsilon", 1e-5))
+    shape = [1, item.shape[1]] + [1] * (item.rank - 2)
+    scale, bias = (part.shaped(shape, part.axis) for part in (call[1], call[2]))
+    return _plus(call, _times(call, made, scale), bias)
+
+
+@onnx_op("GroupNormalization", since=21)
+def _group(call: Call) -> Tensor:
+    item, groups = call[0], call.attribute("num_groups")
+    shape = [item.shape[0], groups, prod(item.shape[1:]) // groups]
+    made, _, _ = _standard(
+        call, in_order(item, shape, item.axis), (2,), call.attribute("epsilon", 1e-5)
+    )
+    made = in_order(made, item.shape, item.axis)
+    wide = [1, item.shape[1]] + [1] * (item.rank - 2)
+    scale, bias = (part.shaped(wide, part.axis) for part in (call[1], call[2]))
+    return _plus(call, _times(call, made, scale), bias)
+
+
+@onnx_op("MeanVarianceNormalization", since=9)
+def _mean_variance(call: Call) -> Tensor:
+    item = call[0]
+    axes = reduced_axes(call, item, tuple(call.attribute("axes", (0, 2, 3))))
+    mean = _mean(call, item, axes)
+    squares = _mean(call, _square(call, item), axes)
+    variance = _less(call, squares, _square(call, mean))
+    deviation = _each(call, variance, lambda x: x.sqrt().add([1e-9]))
+    return together(call, [_less(call, item, mean), deviation], lambda x, y: x.over(y))
+
+
+@onnx_op("LpNormalization")
+def _norm(call: Call) -> Tensor:
+    item = call[0]
+    axes = reduced_axes(call, item, (call.attribute("axis", -1),))
+    square = call.attribute("p", 2) == 2
+    sizes = _square(call, item) if square else _each(call, item, lambda x: x.abs())
+
+    def function(x: Flow, length: int) -> Flow:
+        total = SegmentSum(length)(x)
+        return total.sqrt() if square else total
+
+    norm = reduced(call, sizes, axes, function, 0, keep=True)
+    made = together(call, [item, norm], lambda x, y: x.over(y))
+    # A run of zeros stays zero.
+    nothing = together(call, [item, norm], lambda x, y: x.times(y))
+    return together(
+        call, [norm, nothing, made], lambda size, none, x: size.equal([0]).where(none, x)
+    )

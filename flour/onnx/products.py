@@ -1,0 +1,232 @@
+"""Matrix products: with weights known at import, or of two computed matrices."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from flour.flow import Flow
+from flour.onnx.arithmetic import converted, together
+from flour.onnx.errors import NotNative
+from flour.onnx.reductions import reduced
+from flour.onnx.registry import Call, onnx_op
+from flour.onnx.shapes import in_order, transposed
+from flour.onnx.tensor import Tensor, spread
+from flour.ops.indexed import MatrixProducts
+from flour.ops.segments import SegmentSum
+
+
+def product(call: Call, x: Tensor, y: Tensor) -> Tensor:
+    """x @ y as numpy's matmul, rows along any axis but those that are summed over."""
+    left = x.shaped((1, *x.shape), None if x.axis is None else x.axis + 1) if x.rank == 1 else x
+    right = y.shaped((*y.shape, 1), y.axis) if y.rank == 1 else y
+    if left.axis == left.rank - 1 or (right.axis is not None and right.axis == right.rank - 2):
+        raise NotNative("a sum over all rows")
+    made = _matrices(call, left, right)
+    if y.rank == 1:
+        axis = made.axis
+        if axis == made.rank - 1:
+            raise NotNative("a product that drops the rows")
+        made = made.shaped(made.shape[:-1], axis)
+    if x.rank == 1:
+        place = made.rank - (1 if y.rank == 1 else 2)
+        axis = made.axis if made.axis is None or made.axis < place else made.axis - 1
+        made = made.shaped(made.shape[:place] + made.shape[place + 1 :], axis)
+    return made
+
+
+def _matrices(call: Call, x: Tensor, y: Tensor) -> Tensor:
+    if x.shape[-1] != y.shape[-2]:
+        raise NotNative(f"matrices of {x.shape} and {y.shape}")
+    rank = max(x.rank, y.rank)
+    (m, k), n = x.shape[-2:], y.shape[-1]
+    axis = _axis(x, y, rank)
+    batch = np.broadcast_shapes(x.shape[:-2], y.shape[:-2])
+    shape = (*batch, m, n)
+    if not prod(shape) or not k:
+        return Tensor.constant(np.zeros(shape, x.dtype), axis)
+    if y.value is not None and y.rank == 2 and x.flow is not None and x.size == k:
+        return Tensor.of(call.flow(x).linear(y.value.T, []), shape, axis)
+    if x.value is not None and x.rank == 2 and y.flow is not None and y.size == k:
+        return Tensor.of(call.flow(y).linear(x.value, []), shape, axis)
+    if y.rank == 2:  # one matrix for all: the batch is more rows of the first
+        flows = call.flow(x), call.flow(y)
+        return Tensor.of(MatrixProducts(x.size // k, k, n)(*flows), shape, axis)
+    first, second = spread(x, (*batch, m, k), None), spread(y, (*batch, k, n), None)
+    return Tensor.of(MatrixProducts(m, k, n)(call.flow(first), call.flow(second)), shape, axis)
+
+
+def _axis(x: Tensor, y: Tensor, rank: int) -> int | None:
+    """The axis of the product's rows."""
+    axes = {item.axis + rank - item.rank for item in (x, y) if item.axis is not None}
+    if len(axes) > 1:
+        raise NotNative("rows along different axes meet")
+    axis = next(iter(axes), None)
+    if axis is None:
+        return None
+    if axis >= rank - 2:
+        if x.axis is not None and y.axis is not None:
+            raise NotNative("every row meets every row")
+        return axis
+    counts = {item.shape[axis - rank] for item in (x, y) if item.axis is not None}
+    others = {
+        item.shape[axis - rank] for item in (x, y) if item.axis is None and item.rank + axis >= rank
+    }
+    if len(counts) > 1 or others - {1}:
+        raise NotNative("values of one row meet values of another")
+    return axis
+
+
+@onnx_op("MatMul")
+def _matmul(call: Call) -> Tensor:
+    return product(call, call[0], call[1])
+
+
+@onnx_op("MatMulInteger", since=10)
+def _matmul_integer(call: Call) -> Tensor:
+    items = []
+    for place in (0, 1):
+        item = converted(call, call[place], "int32")
+        zero = call.optional(place + 2)
+        if zero is not None:
+            zero = converted(call, zero, "int32")
+            if place == 0 and zero.rank == 1 and zero.size > 1:
+                zero = zero.shaped((zero.size, 1), zero.axis)
+            item = together(call, [item, zero], lambda x, y: x.minus(y))
+        items.append(item)
+    return product(call, *items)
+
+
+@onnx_op("Gemm", since=7)
+def _gemm(call: Call) -> Tensor:
+    x, y = call[0], call[1]
+    x = transposed(x, (1, 0)) if call.attribute("transA", 0) else x
+    y = transposed(y, (1, 0)) if call.attribute("transB", 0) else y
+    alpha, beta, bias = call.attribute("alpha", 1.0), call.attribute("beta", 1.0), call.optional(2)
+    fused = bias is not None and bias.value is not None and alpha == 1 and y.value is not None
+    if fused and x.flow is not None and x.size == y.shape[0]:
+        return _linear(call, x, y, bias, beta)
+    made = _times(call, product(call, x, y), alpha)
+    if bias is None:
+        return made
+    return together(call, [made, _times(call, bias, beta)], lambda a, b: a.plus(b))
+
+
+def _linear(call: Call, x: Tensor, y: Tensor, bias: Any, beta: float) -> Tensor:
+    """A row times known weights, plus a known bias: one operator."""
+    assert y.value is not None
+    n = y.shape[1]
+    shape = np.broadcast_shapes(bias.shape, (1, n))
+    if shape != (1, n):
+        raise NotNative("another bias for every row")
+    scaled = bias.value if beta == 1 else bias.value * np.dtype(bias.dtype).type(beta)
+    values = np.broadcast_to(scaled, (1, n)).reshape(-1)
+    return Tensor.of(call.flow(x).linear(y.value.T, values), (x.shape[0], n), x.axis)
+
+
+def _times(call: Call, item: Tensor, factor: float) -> Tensor:
+    if factor == 1 or not item.size:
+        return item
+    known = Tensor.constant(np.array(factor, item.dtype))
+    return together(call, [item, known], lambda x, y: x.times(y))
+
+
+# --- Einsum ---------------------------------------------------------------------------------------
+
+
+@onnx_op("Einsum", since=12)
+def _einsum(call: Call) -> Tensor:
+    items = [item for item in call.inputs if item is not None]
+    terms, out = _terms(call.attribute("equation").replace(" ", ""), items)
+    parts = [_diagonal(item, term) for item, term in zip(items, terms, strict=True)]
+    made, labels = parts[0]
+    for place, (item, term) in enumerate(parts[1:], 2):
+        later = set(out).union(*(rest for _, rest in parts[place:]))
+        made, labels = _contract(call, (made, labels), (item, term), later)
+    made, labels = _summed(call, made, labels, set(out))
+    return transposed(made, [labels.index(label) for label in out])
+
+
+def _terms(equation: str, items: Sequence[Tensor]) -> tuple[list[str], str]:
+    """The labels of each input and of the output; those of an ellipsis are capital digits."""
+    left, arrow, out = equation.partition("->")
+    terms = left.split(",")
+    if len(terms) != len(items):
+        raise NotNative("an equation for another number of inputs")
+    spare = "0123456789"
+    most = 0
+    for place, (term, item) in enumerate(zip(terms, items, strict=True)):
+        if "..." in term:
+            count = item.rank - len(term) + 3
+            most = max(most, count)
+            terms[place] = term.replace("...", spare[10 - count :] if count else "")
+    if not arrow:
+        joined = "".join(terms)
+        out = "..." + "".join(
+            sorted(c for c in set(joined) if joined.count(c) == 1 and c.isalpha())
+        )
+    return terms, out.replace("...", spare[10 - most :] if most else "")
+
+
+def _diagonal(item: Tensor, term: str) -> tuple[Tensor, str]:
+    """A term in which no label is there twice."""
+    labels = "".join(dict.fromkeys(term))
+    if labels == term:
+        return item, term
+    if item.axis is not None:
+        raise NotNative("a diagonal across rows")
+    return item.picked(np.einsum(f"{term}->{labels}", item.places()), None), labels
+
+
+def _summed(call: Call, item: Tensor, labels: str, wanted: set[str]) -> tuple[Tensor, str]:
+    """The tensor without the labels nobody reads."""
+    gone = tuple(place for place, label in enumerate(labels) if label not in wanted)
+    if not gone:
+        return item, labels
+    if item.axis in gone:
+        raise NotNative("a sum over all rows")
+
+    def function(x: Flow, length: int) -> Flow:
+        return SegmentSum(length)(x)
+
+    made = reduced(call, item, gone, function, 0, keep=False)
+    return made, "".join(label for label in labels if label in wanted)
+
+
+def _contract(
+    call: Call, left: tuple[Tensor, str], right: tuple[Tensor, str], later: set[str]
+) -> tuple[Tensor, str]:
+    """Two terms as one: batch labels, then those of the left and of the right alone."""
+    x, ones = _summed(call, *left, later | set(right[1]))
+    y, others = _summed(call, *right, later | set(ones))
+    both = [label for label in ones if label in others]
+    batch, inner = [c for c in both if c in later], [c for c in both if c not in later]
+    m, n = [c for c in ones if c not in both], [c for c in others if c not in both]
+    sizes = dict(zip(others, y.shape, strict=True)) | dict(zip(ones, x.shape, strict=True))
+    first = _grouped(x, ones, (batch, m, inner), sizes)
+    second = _grouped(y, others, (batch, inner, n), sizes)
+    made = product(call, first, second)
+    labels = "".join([*batch, *m, *n])
+    axis = made.axis if made.axis is None else _label_axis(x, ones, y, others, labels)
+    return in_order(made, [sizes[label] for label in labels], axis), labels
+
+
+def _label_axis(x: Tensor, ones: str, y: Tensor, others: str, labels: str) -> int:
+    return labels.index(ones[x.axis] if x.axis is not None else others[y.axis or 0])
+
+
+def _grouped(
+    item: Tensor, labels: str, groups: Sequence[list[str]], sizes: dict[str, int]
+) -> Tensor:
+    """The tensor with its labels in three groups, each one axis."""
+    order = [label for group in groups for label in group]
+    turned = transposed(item, [labels.index(label) for label in order])
+    axis = None
+    if turned.axis is not None:
+        mine = order[turned.axis]
+        axis = next(place for place, group in enumerate(groups) if mine in group)
+    shape = [prod(sizes[label] for label in group) for group in groups]
+    return in_order(turned, shape, axis)

@@ -1,0 +1,278 @@
+"""Operators that bring axes to one number: sums, means, extremes, norms, places of extremes.
+
+The axes that go are brought to the end, so that every number comes from a run of neighbours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from flour.flow import Flow
+from flour.onnx.arithmetic import converted, together
+from flour.onnx.errors import NotNative
+from flour.onnx.registry import Call, onnx_op
+from flour.onnx.shapes import positive
+from flour.onnx.tensor import Tensor
+from flour.ops.reduce import ArgMax, ArgMin
+from flour.ops.segments import (
+    SegmentMax,
+    SegmentMin,
+    SegmentPlace,
+    SegmentProduct,
+    SegmentSum,
+)
+from flour.types import FLOATS
+
+#: From runs of a length to a number for each.
+Reduce = Callable[[Flow, int], Flow]
+
+
+def _sum(x: Flow, length: int) -> Flow:
+    whole = x.type.width == length  # type: ignore[union-attr]  # vectors only
+    return x.sum().as_vector() if whole and length else SegmentSum(length)(x)
+
+
+def _max(x: Flow, length: int) -> Flow:
+    whole = x.type.width == length  # type: ignore[union-attr]  # vectors only
+    return x.max().as_vector() if whole else SegmentMax(length)(x)
+
+
+def _min(x: Flow, length: int) -> Flow:
+    whole = x.type.width == length  # type: ignore[union-attr]  # vectors only
+    return x.min().as_vector() if whole else SegmentMin(length)(x)
+
+
+def _product(x: Flow, length: int) -> Flow:
+    return SegmentProduct(length)(x)
+
+
+def reduced_axes(call: Call, item: Tensor, axes: tuple[int, ...] | None) -> tuple[int, ...]:
+    """The axes that go: all of them where none are named (unless that means none)."""
+    if not axes:
+        if call.attribute("noop_with_empty_axes", 0):
+            return ()
+        axes = tuple(range(item.rank))
+    found = tuple(sorted({positive(axis, item.rank) for axis in axes}))
+    if item.axis in found:
+        raise NotNative("all rows are brought together")
+    return found
+
+
+def runs(item: Tensor, axes: tuple[int, ...]) -> tuple[Tensor, int]:
+    """The values with these axes last, flat, and how many values each run of them has."""
+    order = [place for place in range(item.rank) if place not in axes] + list(axes)
+    table = item.places().transpose(order).reshape(-1)
+    return item.picked(table, None), prod(item.shape[axis] for axis in axes)
+
+
+def kept(item: Tensor, axes: tuple[int, ...], *, keep: bool) -> tuple[list[int], int | None]:
+    """The shape and axis of what is left, with ones for the axes that went or without them."""
+    if keep:
+        return [1 if place in axes else n for place, n in enumerate(item.shape)], item.axis
+    shape = [n for place, n in enumerate(item.shape) if place not in axes]
+    axis = item.axis
+    return shape, None if axis is None else axis - sum(gone < axis for gone in axes)
+
+
+def reduced(
+    call: Call, item: Tensor, axes: tuple[int, ...], function: Reduce, empty: float, *, keep: bool
+) -> Tensor:
+    """The tensor with axes brought to one number each; `empty` is the answer for no numbers."""
+    shape, axis = kept(item, axes, keep=keep)
+    flat, length = runs(item, axes)
+    if not length or not prod(shape):
+        return Tensor.constant(np.full(shape, empty, item.dtype), axis)
+    return Tensor.of(function(call.flow(flat), length), shape, axis)
+
+
+# --- the family of ReduceX ------------------------------------------------------------------------
+
+
+def _reduce(call: Call, function: Reduce, empty: float = 0, item: Tensor | None = None) -> Tensor:
+    item = call[0] if item is None else item
+    axes = reduced_axes(call, item, call.integers(1, "axes"))
+    keep = bool(call.attribute("keepdims", 1))
+    return reduced(call, item, axes, function, empty, keep=keep)
+
+
+def _mapped(call: Call, item: Tensor, function: Callable[[Flow], Flow]) -> Tensor:
+    """A function of every value, where there is any."""
+    if not item.size:
+        return item
+    return Tensor.of(function(call.flow(item)), item.shape, item.axis)
+
+
+@onnx_op("ReduceSum")
+def _reduce_sum(call: Call) -> Tensor:
+    return _reduce(call, _sum)
+
+
+@onnx_op("ReduceMean")
+def _reduce_mean(call: Call) -> Tensor:
+    if call[0].dtype not in FLOATS:
+        item = converted(call, call[0], "float64")
+        return converted(call, _reduce(call, _mean, np.nan, item), call[0].dtype)
+    return _reduce(call, _mean, np.nan)
+
+
+def _mean(x: Flow, length: int) -> Flow:
+    return _sum(x, length).divide([length])
+
+
+@onnx_op("ReduceMax")
+def _reduce_max(call: Call) -> Tensor:
+    return _extreme(call, _max, -1)
+
+
+@onnx_op("ReduceMin")
+def _reduce_min(call: Call) -> Tensor:
+    return _extreme(call, _min, 1)
+
+
+def _extreme(call: Call, function: Reduce, sign: int) -> Tensor:
+    """The extreme of no numbers is the opposite end of what the dtype can hold."""
+    dtype = call[0].dtype
+    if dtype == "bool":
+        made = _reduce(call, function, int(sign > 0), converted(call, call[0], "uint8"))
+        return converted(call, made, "bool")
+    if dtype in FLOATS:
+        return _reduce(call, function, sign * np.inf)
+    limits = np.iinfo(dtype)
+    return _reduce(call, function, int(limits.max if sign > 0 else limits.min))
+
+
+@onnx_op("ReduceProd")
+def _reduce_prod(call: Call) -> Tensor:
+    if call[0].symbolic:
+        made = np.empty((), object)
+        made[()] = np.prod(call.symbolic(0))
+        return Tensor.constant(made.reshape((1,) if call.attribute("keepdims", 1) else ()))
+    return _reduce(call, _product, 1)
+
+
+@onnx_op("ReduceSumSquare")
+def _reduce_sum_square(call: Call) -> Tensor:
+    return _reduce(call, _sum, 0, _mapped(call, call[0], lambda x: x.square()))
+
+
+@onnx_op("ReduceL1")
+def _reduce_l1(call: Call) -> Tensor:
+    return _reduce(call, _sum, 0, _mapped(call, call[0], lambda x: x.abs()))
+
+
+@onnx_op("ReduceL2")
+def _reduce_l2(call: Call) -> Tensor:
+    dtype = call[0].dtype
+    item = call[0] if dtype in FLOATS else converted(call, call[0], "float64")
+    total = _reduce(call, _sum, 0, _mapped(call, item, lambda x: x.square()))
+    return converted(call, _mapped(call, total, lambda x: x.sqrt()), dtype)
+
+
+@onnx_op("ReduceLogSum")
+def _reduce_log_sum(call: Call) -> Tensor:
+    return _mapped(call, _reduce(call, _sum), lambda x: x.log())
+
+
+@onnx_op("ReduceLogSumExp")
+def _reduce_log_sum_exp(call: Call) -> Tensor:
+    """max + log(sum(exp(x - max))), so that nothing overflows; an infinite max is not taken off."""
+    item = call[0]
+    if item.dtype not in FLOATS:
+        raise NotNative("it computes on floats")
+    axes = reduced_axes(call, item, call.integers(1, "axes"))
+    keep = bool(call.attribute("keepdims", 1))
+    if not prod(item.shape[axis] for axis in axes) or not item.size:
+        return reduced(call, item, axes, _sum, -np.inf, keep=keep)
+    top = reduced(call, item, axes, _max, 0, keep=True)
+    top = _mapped(call, top, _finite)
+    powers = together(call, [item, top], lambda x, y: x.minus(y).exp())
+    total = reduced(call, powers, axes, _sum, 0, keep=True)
+    made = together(call, [total, top], lambda x, y: x.log().plus(y))
+    shape, axis = kept(item, axes, keep=keep)
+    return made.shaped(shape, axis)
+
+
+def _finite(x: Flow) -> Flow:
+    """x, or zero where it is infinite."""
+    from flour.ops.source import Fill
+    from flour.ops.trigonometry import IsInfinite
+
+    dtype = x.type.dtype  # type: ignore[union-attr]  # vectors only
+    return IsInfinite()(x).where(Fill(np.zeros(1, dtype), scalar=True)(x), x)
+
+
+@onnx_op("ArgMax", "ArgMin")
+def _arg(call: Call) -> Tensor:
+    item = call[0]
+    axes = reduced_axes(call, item, (call.attribute("axis", 0),))
+    smallest = call.node.op_type == "ArgMin"
+    last = bool(call.attribute("select_last_index", 0))
+
+    def function(x: Flow, length: int) -> Flow:
+        if x.type.width == length and not last:  # type: ignore[union-attr]  # vectors only
+            return (ArgMin() if smallest else ArgMax())(x).as_vector()
+        return SegmentPlace(length, smallest, last)(x)
+
+    shape, axis = kept(item, axes, keep=bool(call.attribute("keepdims", 1)))
+    flat, length = runs(item, axes)
+    if not length:
+        raise NotNative("the place of the largest of no numbers")
+    return Tensor.of(function(call.flow(flat), length), shape, axis)
+
+
+# --- along an axis, keeping it --------------------------------------------------------------------
+
+
+def _softmax_axes(call: Call, item: Tensor) -> tuple[int, ...]:
+    """From version 13 on one axis; before, that axis and all behind it."""
+    axis = positive(call.attribute("axis", -1 if call.opset >= 13 else 1), item.rank)
+    axes = (axis,) if call.opset >= 13 else tuple(range(axis, item.rank))
+    if item.axis in axes:
+        raise NotNative("all rows are brought together")
+    return axes
+
+
+def _shifted(call: Call, item: Tensor, axes: tuple[int, ...]) -> Tensor:
+    top = reduced(call, item, axes, _max, 0, keep=True)
+    return together(call, [item, top], lambda x, y: x.minus(y))
+
+
+@onnx_op("Softmax")
+def _softmax(call: Call) -> Tensor:
+    item = call[0]
+    axes = _softmax_axes(call, item)
+    if prod(item.shape[axis] for axis in axes) == item.size:
+        return _mapped(call, item, lambda x: x.softmax())
+    powers = _mapped(call, _shifted(call, item, axes), lambda x: x.exp())
+    total = reduced(call, powers, axes, _sum, 0, keep=True)
+    return together(call, [powers, total], lambda x, y: x.over(y))
+
+
+@onnx_op("LogSoftmax")
+def _log_softmax(call: Call) -> Tensor:
+    item = call[0]
+    axes = _softmax_axes(call, item)
+    shifted = _shifted(call, item, axes)
+    powers = _mapped(call, shifted, lambda x: x.exp())
+    total = _mapped(call, reduced(call, powers, axes, _sum, 0, keep=True), lambda x: x.log())
+    return together(call, [shifted, total], lambda x, y: x.minus(y))
+
+
+@onnx_op("Hardmax")
+def _hardmax(call: Call) -> Tensor:
+    item = call[0]
+    axes = _softmax_axes(call, item)
+    flat, length = runs(item, axes)
+    best = Tensor.of(SegmentPlace(length)(call.flow(flat)), [flat.size // length, 1], None)
+    from flour.ops.pairwise import Same
+
+    kinds = Tensor.constant(np.arange(length).reshape(1, length))
+    hot = together(call, [best, kinds], lambda x, y: Same()(x, y).cast(item.dtype))
+    order = [place for place in range(item.rank) if place not in axes] + list(axes)
+    sizes = [item.shape[place] for place in order]
+    back: Any = hot.places().reshape(sizes).transpose(tuple(np.argsort(order)))
+    return hot.picked(back, item.axis)

@@ -1,0 +1,341 @@
+"""Operators that move values and compute nothing: shapes, transposes, parts, repetitions.
+
+On a row's flat vector each is an index table, or nothing at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from flour.onnx.errors import NotNative
+from flour.onnx.registry import Call, onnx_op
+from flour.onnx.tensor import Rows, Tensor, sizes_fit
+
+Places = NDArray[np.int64]
+
+
+def positive(axis: int, rank: int) -> int:
+    """An axis counted from the front."""
+    if not -rank <= axis < max(rank, 1):
+        raise NotNative(f"there is no axis {axis} of {rank}")
+    return axis % rank if rank else 0
+
+
+def off_rows(item: Tensor, axis: int, what: str) -> None:
+    """Raise NotNative if the axis is that of the rows."""
+    if axis == item.axis:
+        raise NotNative(f"{what} along the rows")
+
+
+# --- reshaping ------------------------------------------------------------------------------------
+
+
+@onnx_op("Reshape", since=5)
+def _reshape(call: Call) -> Tensor:
+    item = call[0]
+    wanted = list(call.symbolic(1, "the new shape").reshape(-1))
+    if not call.attribute("allowzero", 0):
+        full = _lengths(item)
+        wanted = [full[i] if _is(size, 0) else size for i, size in enumerate(wanted)]
+    return reshaped(item, wanted)
+
+
+def _is(size: Any, number: int) -> bool:
+    return not isinstance(size, Rows) and int(size) == number
+
+
+def _lengths(item: Tensor) -> list[Any]:
+    """The lengths of the ONNX value: along the rows so many times their number."""
+    return [Rows(n) if place == item.axis else n for place, n in enumerate(item.shape)]
+
+
+def reshaped(item: Tensor, wanted: Sequence[Any]) -> Tensor:
+    """The values in the same order under other lengths; -1 is what is left."""
+    open_ = [place for place, size in enumerate(wanted) if _is(size, -1)]
+    rows = [place for place, size in enumerate(wanted) if isinstance(size, Rows)]
+    if len(open_) > 1 or len(rows) > 1:
+        raise NotNative("a shape in which more than one length is open")
+    shape = [size.times if isinstance(size, Rows) else int(size) for size in wanted]
+    if open_:
+        rest = prod(size for place, size in enumerate(shape) if place != open_[0])
+        if not rest or item.size % rest:
+            raise NotNative(f"rows of {item.shape} become rows of {shape}")
+        shape[open_[0]] = item.size // rest
+    axis = rows[0] if rows else open_[0] if open_ and item.axis is not None else None
+    return in_order(item, shape, axis)
+
+
+def in_order(item: Tensor, shape: Sequence[int], axis: int | None) -> Tensor:
+    """The tensor in a shape that keeps the order of values within and between rows."""
+    if prod(shape) != item.size or (item.axis is None) != (axis is None):
+        raise NotNative(f"rows of {item.shape} become rows of {list(shape)}")
+    if axis is not None and prod(shape[:axis]) != prod(item.shape[: item.axis]):
+        raise NotNative("the values of one row would be taken apart by those of others")
+    return item.shaped(shape, axis)
+
+
+@onnx_op("Flatten")
+def _flatten(call: Call) -> Tensor:
+    item = call[0]
+    at = call.attribute("axis", 1)
+    at = at + item.rank if at < 0 else at
+    axis = None if item.axis is None else int(item.axis >= at)
+    return in_order(item, [prod(item.shape[:at]), prod(item.shape[at:])], axis)
+
+
+@onnx_op("Squeeze")
+def _squeeze(call: Call) -> Tensor:
+    item = call[0]
+    axes = call.integers(1, "axes")
+    if axes is None:
+        if item.axis is not None:
+            raise NotNative("all dimensions of one go, which may be the rows")
+        axes = tuple(place for place, size in enumerate(item.shape) if size == 1)
+    gone = {positive(axis, item.rank) for axis in axes}
+    if item.axis in gone or any(item.shape[axis] != 1 for axis in gone):
+        raise NotNative("only dimensions of one go")
+    shape = [size for place, size in enumerate(item.shape) if place not in gone]
+    axis = None if item.axis is None else item.axis - sum(g < item.axis for g in gone)
+    return item.shaped(shape, axis)
+
+
+@onnx_op("Unsqueeze")
+def _unsqueeze(call: Call) -> Tensor:
+    item, axes = call[0], call.integers(1, "axes")
+    rank = item.rank + len(axes or ())
+    new = {positive(axis, rank) for axis in axes or ()}
+    old = [place for place in range(rank) if place not in new]
+    sizes = dict(zip(old, item.shape, strict=True))
+    axis = None if item.axis is None else old[item.axis]
+    return item.shaped([sizes.get(place, 1) for place in range(rank)], axis)
+
+
+@onnx_op("Transpose")
+def _transpose(call: Call) -> Tensor:
+    item = call[0]
+    return transposed(item, call.attribute("perm") or range(item.rank)[::-1])
+
+
+def transposed(item: Tensor, order: Sequence[int]) -> Tensor:
+    """The tensor with its axes in another order."""
+    axis = None if item.axis is None else list(order).index(item.axis)
+    return item.picked(item.places().transpose(tuple(order)), axis)
+
+
+# --- lengths as values ----------------------------------------------------------------------------
+
+
+@onnx_op("Shape")
+def _shape(call: Call) -> Tensor:
+    lengths = _lengths(call[0])[call.attribute("start", 0) : call.attribute("end")]
+    return Tensor.constant(np.array(lengths, object if _symbolic(lengths) else np.int64))
+
+
+def _symbolic(lengths: Sequence[Any]) -> bool:
+    return any(isinstance(size, Rows) for size in lengths)
+
+
+@onnx_op("Size")
+def _size(call: Call) -> Tensor:
+    item = call[0]
+    if item.axis is None:
+        return Tensor.constant(np.array(item.size, np.int64))
+    made = np.empty((), object)
+    made[()] = Rows(item.size)
+    return Tensor.constant(made)
+
+
+# --- side by side, and apart ----------------------------------------------------------------------
+
+
+@onnx_op("Concat", since=4)
+def _concat(call: Call) -> Tensor:
+    items = [item for item in call.inputs if item is not None]
+    return joined(call, items, positive(call.attribute("axis"), items[0].rank))
+
+
+def joined(call: Call, items: Sequence[Tensor], along: int) -> Tensor:
+    """The tensors one behind another along an axis."""
+    from flour.sources import concat
+
+    if len({item.axis for item in items}) > 1:
+        raise NotNative("values with rows beside values without")
+    axis = items[0].axis
+    for item in items:
+        off_rows(item, along, "values are joined")
+    if all(item.known for item in items):
+        values = [item.value for item in items if item.value is not None]
+        return Tensor.constant(np.concatenate(values, axis=along), axis)
+    full = [item for item in items if item.size]
+    starts = np.cumsum([0, *(item.size for item in full)])
+    table = np.concatenate(
+        [item.places() + start for item, start in zip(full, starts, strict=False)], axis=along
+    )
+    sizes_fit(table.shape, "the result")
+    flows = [call.flow(item) for item in full]
+    both = Tensor.of(flows[0] if len(flows) == 1 else concat(*flows), [int(starts[-1])], None)
+    return both.picked(table, axis)
+
+
+@onnx_op("Split")
+def _split(call: Call) -> tuple[Tensor, ...]:
+    item = call[0]
+    along = positive(call.attribute("axis", 0), item.rank)
+    off_rows(item, along, "values are split")
+    sizes = call.integers(1, "split") or _even(item.shape[along], call.outputs)
+    places = np.split(item.places(), np.cumsum(sizes)[:-1], axis=along)
+    return tuple(item.picked(part, item.axis) for part in places)
+
+
+def _even(length: int, parts: int) -> tuple[int, ...]:
+    """Parts of one size; the last may be shorter."""
+    size = -(-length // parts)
+    return tuple(max(min(size, length - size * place), 0) for place in range(parts))
+
+
+@onnx_op("Slice", since=1)
+def _slice(call: Call) -> Tensor:
+    item = call[0]
+    starts, ends = call.integers(1, "starts") or (), call.integers(2, "ends") or ()
+    axes = call.integers(3, "axes") if len(call.inputs) > 3 else call.attribute("axes")
+    steps = call.integers(4, "steps") if len(call.inputs) > 4 else None
+    places = item.places()
+    for place, axis in enumerate(axes if axes is not None else range(len(starts))):
+        step = steps[place] if steps else 1
+        at = positive(axis, item.rank)
+        if at == item.axis and starts[place] == 0 and ends[place] >= 2**31 - 1 and step == 1:
+            continue
+        off_rows(item, at, "some values are picked")
+        places = places.take(_range(item.shape[at], starts[place], ends[place], step), axis=at)
+    return item.picked(places, item.axis)
+
+
+def _range(size: int, start: int, end: int, step: int) -> Places:
+    """The places of a slice; beyond either end means up to that end."""
+    if not step:
+        raise NotNative("a slice with steps of zero")
+    start = start + size if start < 0 else start
+    end = end + size if end < 0 else end
+    if step > 0:
+        return np.arange(max(start, 0), min(end, size), step, dtype=np.int64)
+    return np.arange(min(start, size - 1), max(end, -1), step, dtype=np.int64)
+
+
+# --- repeating and filling ------------------------------------------------------------------------
+
+
+@onnx_op("Expand", since=8)
+def _expand(call: Call) -> Tensor:
+    item = call[0]
+    wanted = list(call.symbolic(1, "the new shape").reshape(-1))
+    rows = [place for place, size in enumerate(wanted) if isinstance(size, Rows)]
+    rank = max(len(wanted), item.rank)
+    at = None if item.axis is None else item.axis + rank - item.rank
+    if rows:
+        place = rows[0] + rank - len(wanted)
+        if len(rows) > 1 or at not in (None, place):
+            raise NotNative("a shape in which more than one length is open")
+        at = place
+    sizes = [size.times if isinstance(size, Rows) else int(size) for size in wanted]
+    if item.axis is not None and not rows and len(sizes) > rank - 1 - at and sizes[at - rank] != 1:  # type: ignore[operator]  # at is set with the axis
+        raise NotNative("rows are repeated")
+    shape = np.broadcast_shapes(tuple(sizes), item.shape)
+    sizes_fit(shape, "the result")
+    return item.picked(np.broadcast_to(item.places(), shape), at)
+
+
+@onnx_op("Tile", since=6)
+def _tile(call: Call) -> Tensor:
+    item, repeats = call[0], call.constant(1, "the repeats").reshape(-1)
+    if item.axis is not None and repeats[item.axis] != 1:
+        raise NotNative("rows are repeated")
+    sizes_fit([n * int(r) for n, r in zip(item.shape, repeats, strict=True)], "the result")
+    return item.picked(np.tile(item.places(), tuple(map(int, repeats))), item.axis)
+
+
+def filled(call: Call, item: Tensor, table: Places, value: Any, axis: int | None) -> Tensor:
+    """The values at these places; where the table says -1, a value that is the same everywhere."""
+    from flour.sources import concat
+
+    sizes_fit(table.shape, "the result")
+    fill = np.array([value], item.value.dtype if item.value is not None else item.dtype)
+    if item.value is not None:
+        both = np.concatenate([item.value.reshape(-1), fill])
+        return Tensor.constant(both[table], axis)
+    if not (table < 0).any():
+        return item.picked(table, axis)
+    flow = concat(call.flow(item), call.flow(Tensor.constant(fill)))
+    return Tensor.of(flow, [item.size + 1], None).picked(
+        np.where(table < 0, item.size, table), axis
+    )
+
+
+@onnx_op("Pad", since=2)
+def _pad(call: Call) -> Tensor:
+    item = call[0]
+    pads = call.integers(1, "pads") or ()
+    axes = [positive(a, item.rank) for a in call.integers(3, "axes") or range(item.rank)]
+    given = call.optional(2)
+    value = call.constant(2).reshape(-1)[0] if given is not None else call.attribute("value", 0)
+    mode = call.attribute("mode", "constant")
+    around = [(0, 0)] * item.rank
+    for place, axis in enumerate(axes):
+        around[axis] = (pads[place], pads[place + len(axes)])
+    if item.axis is not None and any(around[item.axis]):
+        raise NotNative("rows are added")
+    table = item.places()
+    cut = tuple(
+        slice(max(-low, 0), size - max(-high, 0))
+        for (low, high), size in zip(around, item.shape, strict=True)
+    )
+    wide = [(max(low, 0), max(high, 0)) for low, high in around]
+    sizes_fit([n + low + high for n, (low, high) in zip(item.shape, wide, strict=True)], "it")
+    how: Any = {"mode": mode} if mode != "constant" else {"constant_values": -1}
+    return filled(call, item, np.pad(table[cut], wide, **how), value, item.axis)
+
+
+@onnx_op("Trilu", since=14)
+def _trilu(call: Call) -> Tensor:
+    item = call[0]
+    k = int(call.constant(1)) if call.optional(1) is not None else 0
+    if item.axis is not None and item.axis >= item.rank - 2:
+        raise NotNative("a triangle across rows")
+    keep = np.triu if call.attribute("upper", 1) else np.tril
+    mask = keep(np.ones(item.shape[-2:], bool), k)
+    return filled(call, item, np.where(mask, item.places(), -1), 0, item.axis)
+
+
+# --- blocks ---------------------------------------------------------------------------------------
+
+
+@onnx_op("DepthToSpace")
+def _depth_to_space(call: Call) -> Tensor:
+    item, size = call[0], call.attribute("blocksize")
+    n, c, h, w = item.shape
+    inner = c // size**2
+    if call.attribute("mode", "DCR") == "DCR":
+        blocks = item.places().reshape(n, size, size, inner, h, w).transpose(0, 3, 4, 1, 5, 2)
+    else:
+        blocks = item.places().reshape(n, inner, size, size, h, w).transpose(0, 1, 4, 2, 5, 3)
+    return _images(item, blocks.reshape(n, inner, h * size, w * size))
+
+
+@onnx_op("SpaceToDepth")
+def _space_to_depth(call: Call) -> Tensor:
+    item, size = call[0], call.attribute("blocksize")
+    n, c, h, w = item.shape
+    cut = item.places().reshape(n, c, h // size, size, w // size, size)
+    return _images(
+        item, cut.transpose(0, 3, 5, 1, 2, 4).reshape(n, c * size**2, h // size, w // size)
+    )
+
+
+def _images(item: Tensor, table: Places) -> Tensor:
+    if item.axis not in (None, 0):
+        raise NotNative("rows across images")
+    return item.picked(table, item.axis)

@@ -1,0 +1,315 @@
+"""Functions of two flows of one dtype that are no arithmetic: extremes, comparisons, logic, bits.
+
+Integer division and remainders are here too: they round towards zero, as C and ONNX do, and a
+division by zero is zero, so that no row of data can stop a process.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from flour.check import expect
+from flour.op import Columns, Op
+from flour.ops.unary import whole
+from flour.types import FLOATS, INTS, Scalar, Type, Vector
+
+if TYPE_CHECKING:
+    from flour.emission import Emitter, RowValue
+
+
+class Pairwise(Op, abstract=True):
+    """Two inputs of one dtype and one width (or a scalar and a vector), column by column."""
+
+    method = ""
+    #: The dtypes it takes, and that of the answer (None: the inputs').
+    takes: ClassVar[tuple[str, ...]] = (*FLOATS, *INTS)
+    result: ClassVar[str | None] = None
+    code: ClassVar[str] = "?"
+
+    def infer(self, x: Type, y: Type) -> Type:
+        for kind in (x, y):
+            fine = isinstance(kind, Scalar | Vector) and kind.dtype in self.takes
+            expect(fine, f"{self.name} cannot take {kind}", f"it takes {', '.join(self.takes)}")
+        assert isinstance(x, Scalar | Vector)
+        assert isinstance(y, Scalar | Vector)
+        expect(x.dtype == y.dtype, f"{self.name} needs two values of one dtype", "cast one of them")
+        widths = {kind.width for kind in (x, y) if isinstance(kind, Vector)}
+        expect(len(widths) < 2, f"{self.name} needs two vectors of one width, or a scalar")
+        dtype = self.result or x.dtype
+        return Vector(widths.pop(), dtype) if widths else Scalar(dtype)
+
+    def compute(self, x: Any, y: Any) -> Any:
+        """The function on arrays of one dtype."""
+        raise NotImplementedError(f"{self.name}.compute")
+
+    def reference(self, x: Columns, y: Columns) -> Columns:
+        if x.ndim < y.ndim:
+            x = x[:, None]
+        elif y.ndim < x.ndim:
+            y = y[:, None]
+        return self.compute(x, y)
+
+    def element(self, e: Emitter, x: str, y: str, dtype: str) -> str:
+        """The function as an expression of two locals."""
+        made = self.code.format(x=x, y=y)
+        return made if self.result else whole(made, dtype)
+
+    def emit(self, e: Emitter, x: RowValue, y: RowValue) -> RowValue:
+        from flour.emission import ScalarValue
+
+        source, dtype = x.dtype, self.result or x.dtype
+
+        def both(_: str, left: str, right: str) -> str:
+            first, second = e.let(left, source).expr, e.let(right, source).expr
+            return self.element(e, first, second, source)
+
+        if isinstance(x, ScalarValue) and isinstance(y, ScalarValue):
+            return e.let(both("0", x.expr, y.expr), dtype)
+        width = next(v.width for v in (x, y) if not isinstance(v, ScalarValue))
+        return e.map(both, x, y, dtype=dtype, width=width)
+
+
+# --- extremes -------------------------------------------------------------------------------------
+
+
+class LargerOf(Pairwise):
+    """The larger of two; NaN if either is NaN."""
+
+    commutative = True
+    code = "maximum({x}, {y})"
+
+    def compute(self, x: Any, y: Any) -> Any:
+        return np.maximum(x, y)
+
+
+class SmallerOf(Pairwise):
+    """The smaller of two; NaN if either is NaN."""
+
+    commutative = True
+    code = "minimum({x}, {y})"
+
+    def compute(self, x: Any, y: Any) -> Any:
+        return np.minimum(x, y)
+
+
+# --- comparisons ----------------------------------------------------------------------------------
+
+
+class Above(Pairwise):
+    """Whether x > y; never for NaN."""
+
+    result = "bool"
+    code = "({x} > {y})"
+
+    def compute(self, x: Any, y: Any) -> Any:
+        return x > y
+
+
+class AtLeast(Pairwise):
+    """Whether x >= y; never for NaN."""
+
+    result = "bool"
+    code = "({x} >= {y})"
+
+    def compute(self, x: Any, y: Any) -> Any:
+        return x >= y
+
+
+class Same(Pairwise):
+    """Whether x == y; never for NaN."""
+
+    takes = (*FLOATS, *INTS, "bool")
+    result = "bool"
+    commutative = True
+    code = "({x} == {y})"
+
+    def compute(self, x: Any, y: Any) -> Any:
+        return x == y
+
+
+# --- logic and bits -------------------------------------------------------------------------------
+
+
+class Both(Pairwise):
+    """Whether x and y are both true."""
+
+    takes = ("bool",)
+    result = "bool"
+    commutative = True
+    code = "({x} and {y})"
+
+    def compute(self, x: Any, y: Any) -> Any:
+        return x & y
+
+
+class Either(Pairwise):
+    """Whether x or y is true, or both are."""
+
+    takes = ("bool",)
+    result = "bool"
+    commutative = True
+    code = "({x} or {y})"
+
+    def compute(self, x: Any, y: Any) -> Any:
+        return x | y
+
+
+class OnlyOne(Pairwise):
+    """Whether exactly one of x and y is true."""
+
+    takes = ("bool",)
+    result = "bool"
+    commutative = True
+    code = "({x} != {y})"
+
+    def compute(self, x: Any, y: Any) -> Any:
+        return x ^ y
+
+
+class BitAnd(Pairwise):
+    """The bits that x and y both have."""
+
+    takes = INTS
+    commutative = True
+    code = "({x} & {y})"
+
+    def compute(self, x: Any, y: Any) -> Any:
+        return x & y
+
+
+class BitOr(Pairwise):
+    """The bits that x or y has."""
+
+    takes = INTS
+    commutative = True
+    code = "({x} | {y})"
+
+    def compute(self, x: Any, y: Any) -> Any:
+        return x | y
+
+
+class BitXor(Pairwise):
+    """The bits in which x and y differ."""
+
+    takes = INTS
+    commutative = True
+    code = "({x} ^ {y})"
+
+    def compute(self, x: Any, y: Any) -> Any:
+        return x ^ y
+
+
+class ShiftLeft(Pairwise):
+    """The bits of x moved up by y places; none are left beyond its width."""
+
+    takes = ("uint8", "uint16", "uint32", "uint64")
+    code = "({x} << {y})"
+
+    def compute(self, x: Any, y: Any) -> Any:
+        return np.left_shift(x, y)
+
+    def element(self, e: Emitter, x: str, y: str, dtype: str) -> str:
+        bits = int(dtype.removeprefix("uint"))
+        return f"({super().element(e, x, y, dtype)} if {y} < {bits} else {dtype}(0))"
+
+
+class ShiftRight(ShiftLeft):
+    """The bits of x moved down by y places; none are left beyond its width."""
+
+    code = "({x} >> {y})"
+
+    def compute(self, x: Any, y: Any) -> Any:
+        return np.right_shift(x, y)
+
+
+# --- whole numbers, and powers -------------------------------------------------------------------
+
+
+class WholeQuotient(Pairwise):
+    """x / y of whole numbers, rounded towards zero; zero where y is zero."""
+
+    takes = INTS
+
+    def compute(self, x: Any, y: Any) -> Any:
+        made = np.floor_divide(x, y)
+        if x.dtype.kind == "i":
+            inexact = (made * y != x) & ((x < 0) != (y < 0)) & (y != 0)
+            made = made + inexact.astype(x.dtype)
+        return made
+
+    def element(self, e: Emitter, x: str, y: str, dtype: str) -> str:
+        none = f"{dtype}(0)"
+        if dtype.startswith("u"):
+            return f"({dtype}({x} // {y}) if {y} != 0 else {none})"
+        # The lowest number has no counterpart, which stops processors that divide it by -1.
+        with e.block(f"if {y} == 0:"):
+            e.line(f"{(made := e.fresh('q'))} = {none}")
+        with e.block(f"elif {y} == -1:"):
+            e.line(f"{made} = {dtype}(-{x})")
+        with e.block("else:"):
+            up = f"(1 if {x} % {y} != 0 and ({x} < 0) != ({y} < 0) else 0)"
+            e.line(f"{made} = {dtype}({x} // {y} + {up})")
+        return made
+
+
+class Modulo(Pairwise):
+    """The remainder of whole numbers with the sign of y; zero where y is zero."""
+
+    takes = INTS
+
+    def compute(self, x: Any, y: Any) -> Any:
+        return np.mod(x, y)
+
+    def element(self, e: Emitter, x: str, y: str, dtype: str) -> str:
+        none = f"{dtype}(0)"
+        if dtype.startswith("u"):
+            return f"({dtype}({x} % {y}) if {y} != 0 else {none})"
+        return f"({none} if {y} == 0 or {y} == -1 else {dtype}({x} % {y}))"
+
+
+class Remainder(Pairwise):
+    """The remainder with the sign of x, as C's fmod; for whole numbers zero where y is zero."""
+
+    def compute(self, x: Any, y: Any) -> Any:
+        return np.fmod(x, y)
+
+    def element(self, e: Emitter, x: str, y: str, dtype: str) -> str:
+        if dtype in FLOATS:
+            return f"fmod({x}, {y})"
+        none = f"{dtype}(0)"
+        if dtype.startswith("u"):
+            return f"({dtype}({x} % {y}) if {y} != 0 else {none})"
+        rest = e.let(f"({none} if {y} == 0 or {y} == -1 else {dtype}({x} % {y}))", dtype).expr
+        return f"({dtype}({rest} - {y}) if {rest} != 0 and ({rest} < 0) != ({x} < 0) else {rest})"
+
+
+class PowerOf(Pairwise):
+    """x to the power of y; whole numbers wrap around, and negative powers of them are cut off."""
+
+    def compute(self, x: Any, y: Any) -> Any:
+        if x.dtype.kind == "f":
+            return np.power(x, y)
+        x, y = np.broadcast_arrays(x, y)
+        made, base, rest = np.ones_like(x), x.copy(), np.maximum(y, 0).astype(np.uint64)
+        while rest.any():
+            made = np.where(rest & 1, made * base, made)
+            base, rest = base * base, rest >> np.uint64(1)
+        inverse = np.where(x == 1, 1, np.where(x == -1, 1 - 2 * (y & 1), 0)).astype(x.dtype)
+        return made if x.dtype.kind == "u" else np.where(y < 0, inverse, made)
+
+    def element(self, e: Emitter, x: str, y: str, dtype: str) -> str:
+        if dtype in FLOATS:
+            return f"({x} ** {y})"
+        made, base, rest = e.var(f"{dtype}(1)"), e.var(f"{dtype}({x})"), e.var(f"{dtype}({y})")
+        with e.block(f"while {rest} > 0:"):
+            with e.block(f"if {rest} & {dtype}(1):"):
+                e.line(f"{made} = {dtype}({made} * {base})")
+            e.line(f"{base} = {dtype}({base} * {base})")
+            e.line(f"{rest} = {dtype}({rest} >> {dtype}(1))")
+        if not dtype.startswith("u"):
+            with e.block(f"if {y} < 0:"):
+                odd = f"(1 - 2 * ({y} & 1))"
+                e.line(f"{made} = {dtype}(1 if {x} == 1 else ({odd} if {x} == -1 else 0))")
+        return made

@@ -1,0 +1,256 @@
+"""A row's vector as runs of equal length, and what is computed run by run.
+
+A tensor of more than two dimensions is a flat vector here; reducing one of its axes is reducing
+runs of that axis's length, once the axis is brought to the end.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from flour.check import expect, vector
+from flour.errors import ParameterError
+from flour.op import Arity, Columns, Op
+from flour.ops.reduce import zero
+from flour.ops.unary import whole
+from flour.types import FLOATS, Type, Vector
+
+if TYPE_CHECKING:
+    from flour.emission import At, Emitter, RowValue, VectorValue
+
+
+class Segments(Op, abstract=True):
+    """Runs of `length` columns; subclasses say what becomes of each."""
+
+    method = ""
+    length: int
+    arity = Arity.AGGREGATE
+    #: The dtype of the answer, or None for that of the input.
+    result: ClassVar[str | None] = None
+
+    def check(self) -> None:
+        if self.length < 1:
+            raise ParameterError("a run has at least one column", found=str(self.length))
+
+    def infer(self, x: Type) -> Vector:
+        kind = vector(x, self.name)
+        expect(kind.dtype != "bool", f"{self.name} computes on numbers, got {kind}")
+        expect(kind.width % self.length == 0, f"{kind} is not made of runs of {self.length}")
+        return Vector(self.columns(kind.width // self.length), self.result or kind.dtype)
+
+    def columns(self, runs: int) -> int:
+        """The width of the answer for so many runs."""
+        return runs
+
+    def compute(self, x: Any) -> Any:
+        """The answer for an array of (rows, runs, length)."""
+        raise NotImplementedError(f"{self.name}.compute")
+
+    def reference(self, x: Columns) -> Columns:
+        runs = x.shape[1] // self.length
+        made = self.compute(x.reshape(len(x), runs, self.length))
+        return made.reshape(len(x), self.columns(runs)).astype(self.result or x.dtype)
+
+    def run(self, e: Emitter, at: At, start: str, dtype: str) -> str:
+        """Code for the run that starts at a column; the local that holds the answer."""
+        raise NotImplementedError(f"{self.name}.run")
+
+    def emit(self, e: Emitter, x: VectorValue) -> RowValue:
+        dtype, runs = self.result or x.dtype, x.width // self.length
+        at, out, count = e.indexable(x), e.scratch(dtype, runs), e.size(runs)
+        length = e.size(self.length)
+        with e.loop(count) as i:
+            start = e.let(f"{i} * {length}", "int64").expr
+            e.store(out, i, self.run(e, at, start, x.dtype), dtype)
+        return e.dense(dtype, runs, lambda j: e.load(out, j, dtype), size=count, stored=True)
+
+    def each(self, e: Emitter, first: str = "0") -> Any:
+        """A loop over the columns of a run."""
+        return e.loop(e.size(self.length), first)
+
+
+class SegmentSum(Segments):
+    """The sum of each run."""
+
+    def compute(self, x: Any) -> Any:
+        return x.sum(axis=2, dtype=x.dtype)
+
+    def run(self, e: Emitter, at: At, start: str, dtype: str) -> str:
+        total = e.var(f"{dtype}(0)")
+        with self.each(e) as j:
+            value = e.let(at(f"{start} + {j}"), dtype).expr
+            if dtype in FLOATS:
+                e.add(total, value, dtype)
+            else:
+                e.line(f"{total} = {dtype}({total} + {value})")
+        return total
+
+
+class SegmentProduct(Segments):
+    """The product of each run."""
+
+    def compute(self, x: Any) -> Any:
+        return x.prod(axis=2, dtype=x.dtype)
+
+    def run(self, e: Emitter, at: At, start: str, dtype: str) -> str:
+        total = e.var(f"{dtype}(1)")
+        with self.each(e) as j:
+            value = e.let(at(f"{start} + {j}"), dtype).expr
+            e.line(f"{total} = {whole(f'({total} * {value})', dtype)}")
+        return total
+
+
+class SegmentMax(Segments):
+    """The largest of each run; NaN if any is NaN."""
+
+    word: ClassVar[str] = "maximum"
+
+    def compute(self, x: Any) -> Any:
+        return x.max(axis=2)
+
+    def run(self, e: Emitter, at: At, start: str, dtype: str) -> str:
+        best = e.var(at(start))
+        with self.each(e, "1") as j:
+            made = f"{self.word}({best}, {at(f'{start} + {j}')})"
+            e.line(f"{best} = {whole(made, dtype)}")
+        return best
+
+
+class SegmentMin(SegmentMax):
+    """The smallest of each run; NaN if any is NaN."""
+
+    word = "minimum"
+
+    def compute(self, x: Any) -> Any:
+        return x.min(axis=2)
+
+
+class SegmentPlace(Segments):
+    """Where the largest (or smallest) of each run is: the first of equals, or the last."""
+
+    result = "int64"
+    smallest: bool = False
+    last: bool = False
+
+    def structure(self) -> tuple[object, ...]:
+        return (self.smallest, self.last)
+
+    def compute(self, x: Any) -> Any:
+        find = np.argmin if self.smallest else np.argmax
+        if not self.last:
+            return find(x, axis=2)
+        return self.length - 1 - find(x[:, :, ::-1], axis=2)
+
+    def run(self, e: Emitter, at: At, start: str, dtype: str) -> str:
+        best, place = e.var(at(start)), e.var("0")
+        sign = ("<" if self.smallest else ">") + ("=" if self.last else "")
+        with self.each(e, "1") as j:
+            value = e.let(at(f"{start} + {j}"), dtype).expr
+            wins = f"{value} {sign} {best}"
+            if dtype in FLOATS:
+                free = "" if self.last else f" and {best} == {best}"
+                wins = f"({wins} or {value} != {value}){free}"
+            with e.block(f"if {wins}:"):
+                e.line(f"{best} = {value}")
+                e.line(f"{place} = {j}")
+        return place
+
+
+class RunningSum(Segments):
+    """The sums of each run so far: with each column's own value or without, from either end."""
+
+    without_own: bool = False
+    backwards: bool = False
+
+    def structure(self) -> tuple[object, ...]:
+        return (self.without_own, self.backwards)
+
+    def columns(self, runs: int) -> int:
+        return runs * self.length
+
+    def compute(self, x: Any) -> Any:
+        way = x[:, :, ::-1] if self.backwards else x
+        made = np.cumsum(way, axis=2, dtype=x.dtype)
+        if self.without_own:
+            made = np.concatenate([np.zeros_like(made[:, :, :1]), made[:, :, :-1]], axis=2)
+        return made[:, :, ::-1] if self.backwards else made
+
+    def emit(self, e: Emitter, x: VectorValue) -> RowValue:
+        dtype = x.dtype
+        at, out, length = e.indexable(x), e.scratch(dtype, x.width), e.size(self.length)
+        with e.loop(e.size(x.width // self.length)) as i:
+            start = e.let(f"{i} * {length}", "int64").expr
+            total = e.var(f"{dtype}(0)" if dtype not in FLOATS else zero(dtype))
+            with e.loop(length) as j:
+                far = f"{start} + {length} - 1 - {j}"
+                place = e.let(far if self.backwards else f"{start} + {j}", "int64").expr
+                value = e.let(at(place), dtype).expr
+                if self.without_own:
+                    e.store(out, place, total, dtype)
+                e.line(f"{total} = {whole(f'({total} + {value})', dtype)}")
+                if not self.without_own:
+                    e.store(out, place, total, dtype)
+        return e.dense(dtype, x.width, lambda j: e.load(out, j, dtype), size=x.size, stored=True)
+
+
+class TopPlaces(Segments):
+    """Where the `count` largest (or smallest) of each run are, best first, earlier ones of equals.
+
+    NaN is larger than every number.
+    """
+
+    count: int
+    smallest: bool = False
+    result = "int64"
+
+    def check(self) -> None:
+        super().check()
+        if not 1 <= self.count <= self.length:
+            raise ParameterError("no more places than a run has columns", found=str(self.count))
+
+    def structure(self) -> tuple[object, ...]:
+        return (self.smallest,)
+
+    def columns(self, runs: int) -> int:
+        return runs * self.count
+
+    def compute(self, x: Any) -> Any:
+        if self.smallest:
+            order = np.argsort(x, axis=2, kind="stable")
+        else:
+            back = np.argsort(x[:, :, ::-1], axis=2, kind="stable")[:, :, ::-1]
+            order = self.length - 1 - back
+        return order[:, :, : self.count]
+
+    def _better(self, value: str, other: str, dtype: str) -> str:
+        """Whether a later value goes before an earlier one."""
+        sign = f"{value} {'<' if self.smallest else '>'} {other}"
+        if dtype not in FLOATS:
+            return sign
+        nan, plain = (other, value) if self.smallest else (value, other)
+        return f"({sign} or ({nan} != {nan} and {plain} == {plain}))"
+
+    def emit(self, e: Emitter, x: VectorValue) -> RowValue:
+        runs = x.width // self.length
+        at, out = e.indexable(x), e.scratch("int64", runs * self.count)
+        length, count = e.size(self.length), e.size(self.count)
+        with e.loop(e.size(runs)) as i:
+            start, first = (e.let(f"{i} * {n}", "int64").expr for n in (length, count))
+            with e.loop(length) as j:
+                value = e.let(at(f"{start} + {j}"), x.dtype).expr
+                place = e.var(f"min({j}, {count})", "k")
+                with e.block("while True:"):
+                    with e.block(f"if {place} == 0:"):
+                        e.line("break")
+                    before = e.let(e.load(out, f"{first} + {place} - 1", "int64"), "int64").expr
+                    other = e.let(at(f"{start} + {before}"), x.dtype).expr
+                    with e.block(f"if not {self._better(value, other, x.dtype)}:"):
+                        e.line("break")
+                    with e.block(f"if {place} < {count}:"):
+                        e.store(out, f"{first} + {place}", before, "int64")
+                    e.line(f"{place} -= 1")
+                with e.block(f"if {place} < {count}:"):
+                    e.store(out, f"{first} + {place}", j, "int64")
+        return e.dense("int64", runs * self.count, lambda j: e.load(out, j, "int64"), stored=True)
