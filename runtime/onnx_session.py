@@ -207,7 +207,7 @@ def _check_of(item: Value) -> Callable[[Any], Any]:
         return lambda value: value  # sequences, maps and the like are looked at by who runs them
 
     def check(value: Any) -> Any:
-        if isinstance(value, list | tuple):
+        if isinstance(value, list | tuple | np.generic):
             value = _as_array(value, dtype, item.name)
         found = str(getattr(value, "dtype", type(value).__name__))
         own = "string" if getattr(getattr(value, "dtype", None), "kind", "") in "OUS" else found

@@ -9,6 +9,7 @@ be a step among others, and the model runs as a whole.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -79,7 +80,7 @@ class Part:
         for item in graph.output:  # onnxruntime works out what they are
             item.type.tensor_type.elem_type = TensorProto.UNDEFINED
             item.ClearField("type")
-        opsets = [helper.make_opsetid(*entry) for entry in self.model.opsets.items()]
+        opsets = [helper.make_opsetid(*entry) for entry in oldest(self.model, nodes).items()]
         made = helper.make_model(graph, opset_imports=opsets, ir_version=_ir(self.model))
         data: bytes = made.SerializeToString()
         return data
@@ -152,7 +153,8 @@ def _probe(part: Part, rows: int) -> dict[str, tuple[str, tuple[int, ...]]]:
 
 
 def _is_static(shape: Any) -> bool:
-    return isinstance(shape, list | tuple) and all(isinstance(size, int) for size in shape)
+    # onnxruntime says [] of a single number, but also of a value it knows nothing about.
+    return bool(shape) and all(isinstance(size, int) for size in shape)
 
 
 def _tried(part: Part, session: Any, rows: int) -> dict[str, tuple[str, Any]]:
@@ -232,6 +234,34 @@ def is_large(array: Any) -> bool:
     """Whether a constant is a parameter of its own."""
     kinds = {*WHOLE_DTYPES.values()} - {"string"}
     return bool(array.nbytes >= SHARED_BYTES and array.ndim <= 8 and array.dtype.name in kinds)
+
+
+def oldest(model: ModelDef, nodes: Iterable[Any]) -> dict[str, int]:
+    """The operator sets, ONNX's own as old as it may be: onnxruntime lags behind the newest.
+
+    An operator means the same in every version from the one on that it was last changed in.
+    """
+    from onnx import defs
+
+    opset = model.opsets.get("")
+    if opset is None:
+        return dict(model.opsets)
+    since = 7
+    for node in _with_inner(nodes):
+        if node.domain in ("", "ai.onnx") and defs.has(node.op_type):
+            with suppress(defs.SchemaError):
+                since = max(since, defs.get_schema(node.op_type, opset).since_version)
+    return {**model.opsets, "": min(opset, since)}
+
+
+def _with_inner(nodes: Iterable[Any]) -> Iterator[Any]:
+    stack = list(nodes)
+    while stack:
+        node = stack.pop()
+        yield node
+        for item in node.attribute:
+            for graph in (item.g, *item.graphs):
+                stack.extend(graph.node)
 
 
 def _ir(model: ModelDef) -> int:

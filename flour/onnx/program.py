@@ -82,7 +82,7 @@ class Answer:
         tensor = self.tensor
         if tensor.value is not None and tensor.axis is None:
             return tensor.value
-        values: NDArray[Any] = np.asarray(column).reshape(-1, *tensor.shape)
+        values: NDArray[Any] = np.asarray(column).reshape(len(column), *tensor.shape)
         if tensor.axis is None:
             return np.asarray(values[0], values.dtype)
         moved = np.moveaxis(values, 0, tensor.axis)

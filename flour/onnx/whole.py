@@ -14,7 +14,7 @@ from flour.errors import MissingColumn
 from flour.flow import Flow, outputs, source
 from flour.onnx import ort
 from flour.onnx.model import ModelDef
-from flour.onnx.opaque import is_large, small_constant, weight_input
+from flour.onnx.opaque import is_large, oldest, small_constant, weight_input
 from flour.onnx.program import OnnxProgram
 from flour.onnx.reading import parsed
 from flour.ops.opaque import Opaque, Wire
@@ -74,7 +74,11 @@ def _standing_alone(model: object, definition: ModelDef, weights: Mapping[str, A
 
     made = ModelProto()
     made.CopyFrom(parsed(model))
-    made.ir_version = min(max(made.ir_version, 4), 13)
+    made.ir_version = min(max(made.ir_version, 4), 10)
+    versions = oldest(definition, made.graph.node)
+    for item in made.opset_import:
+        if item.domain in ("", "ai.onnx"):
+            item.version = versions[""]
     constants = definition.graph.constants
     graph = made.graph
     kept = [item for item in graph.input if item.name not in constants]
