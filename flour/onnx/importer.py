@@ -151,6 +151,8 @@ class Importer:
             adapter_of(node.domain, node.op_type, self._opset(node))
             tried = self._pending.tried(self._reads(node), around)
             self.values = around.new_child(tried.tensors)
+            if lost := [name for name in self._reads(node) if name not in self.values]:
+                raise NotNative(f"reads '{lost[0]}', which is no tensor of rows")
             self.apply(node)
         except NotNative as problem:
             self.values = around
