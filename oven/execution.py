@@ -13,7 +13,7 @@ on different ones at the same time.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,6 +24,7 @@ from flour.op import Columns
 from flour.reference import public
 from flour.sparse import Sparse
 from oven.native_run import NativeRun, RowsRefused
+from oven.ports import Port
 from oven.stages import Stage, Value
 
 if TYPE_CHECKING:
@@ -60,6 +61,7 @@ class Execution:
             name: [] for name, item in self._outputs.items() if item not in self._made
         }
         self._refused: dict[str, Columns] | None = None
+        self._bound = self._bind()
 
     @property
     def steps(self) -> int:
@@ -75,6 +77,16 @@ class Execution:
     def uncut(self) -> bool:
         """Whether all rows have to go in one chunk, as their answers depend on each other."""
         return self._plan.mixes_rows
+
+    def _bind(self) -> Callable[[int, int, Any], None] | None:
+        """The short way of a plan that is one native run from its input to its answers."""
+        if len(self._steps) != 1 or self._parts or not self.rows:
+            return None
+        step, columns = self._steps[0], self.columns
+        if not isinstance(step, NativeRun) or any(map(_is_packed, step.inputs)):
+            return None
+        given = {value: self._plan.native_column(value, {}, columns) for value in step.inputs}
+        return step.bound(given, self._made)
 
     def chunk(self, start: int, stop: int) -> Chunk:
         """These rows, to be taken through the steps."""
@@ -98,6 +110,12 @@ class Execution:
 
     def _native(self, step: NativeRun, chunk: Chunk, memory: object) -> None:
         plan, values, columns = self._plan, chunk.values, chunk.columns
+        if self._bound is not None:
+            try:
+                self._bound(chunk.start, chunk.stop - chunk.start, memory)
+            except RowsRefused:
+                self._refused = plan.by_definition(self.columns)
+            return
         given = {value: plan.native_column(value, values, columns) for value in step.inputs}
         into: dict[Value, NDArray[Any]] = {
             item: self._made[item][chunk.start : chunk.stop]
@@ -130,6 +148,11 @@ class Execution:
             return self._plan.output(item, self._made, self.columns)
         parts = [part for _, part in sorted(self._parts[name], key=_start)]
         return _joined(parts)
+
+
+def _is_packed(value: Value) -> bool:
+    """Whether it has to be put together from columns, better by the executors than by callers."""
+    return not isinstance(value, Port) or bool(value.fields)
 
 
 def _start(part: tuple[int, Columns]) -> int:

@@ -64,8 +64,8 @@ class Settings:
     """The figures of the policy, in seconds, rows and bytes."""
 
     dispatch: float = 30e-6  # to hand a job over and to get its answer back
-    per_stage: float = 5e-6  # for every further chunk
-    target: float = 500e-6  # a chunk should take this long
+    per_stage: float = 15e-6  # for every further chunk
+    target: float = 1e-3  # a chunk should take this long
     instant: float = 50e-6  # what an event loop may be held up
     unmeasured_rows: int = 64  # calls up to this size run inline before they were measured
     unmeasured_chunk: int = 256

@@ -109,3 +109,18 @@ def test_wrong_data_is_refused_before_any_work() -> None:
     plan = oven.bake(numbers()[0])
     with pytest.raises(InputError):
         plan.begin(np.zeros((3, 4)))
+
+
+def test_chunks_of_one_run_go_the_short_way() -> None:
+    """Rows far apart, single chunks and rows that are refused: as `run` has it."""
+    x = flour.vector("x", 3).subtract([1.0, 2.0, 3.0])
+    plan = oven.bake(flour.outputs(moved=x, top=x.max()))
+    wide = np.arange(900.0).reshape(100, 9)
+    for data in (wide[:, :3], wide[::2, 3:6], wide[::-1, :3], wide[:1, :3].astype("float32")):
+        work = plan.begin(data)
+        for start in range(0, len(data), 7):
+            work.step(0, work.chunk(start, min(start + 7, len(data))))
+        assert work._bound is not None or data.dtype != np.float64
+        expected = plan.run(data)
+        for name, found in work.finish().items():
+            np.testing.assert_array_equal(found, expected[name])
