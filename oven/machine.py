@@ -108,6 +108,12 @@ def vector_bytes() -> int:
 
 
 @cache
+def has(feature: str) -> bool:
+    """Whether this processor has a feature, by the compiler's name for it."""
+    return bool(llvm.get_host_cpu_features().get(feature))
+
+
+@cache
 def fingerprint() -> str:
     """What object code depends on besides its source: the CPU and the code generator."""
     features = llvm.get_host_cpu_features().flatten()

@@ -444,9 +444,9 @@ def _make_vocabulary() -> dict[str, Any]:
     for name in ("int64", "int32"):
         made[f"peek_{name}"] = _load(NUMBA_TYPES[name], constant=False, align=1)
     made["poke_int64"] = _store(types.int64, align=1)
-    from oven import words_trees  # only code for trees needs them
+    from oven import words_slices, words_trees  # only code for trees needs them
 
-    made |= words_trees.words()
+    made |= words_trees.words() | words_slices.words()
     function: Callable[..., Any]
     for function in (maximum, minimum):
         globals()[function.__name__] = made[function.__name__] = njit(function, **OPTIONS)

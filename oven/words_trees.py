@@ -1,4 +1,4 @@
-"""What emitted code says about trees: walks in lock-step, and masks of leaves for sixteen rows.
+"""What emitted code says about trees that are walked: eight walks in lock-step.
 
 Written as the compiler's intermediate language, because eight walks side by side as Python text
 would take the compiler's front end longer than everything else in the stage.
@@ -14,23 +14,13 @@ from numba import types
 from numba.extending import intrinsic
 
 _WORD, _DOUBLE = ir.IntType(64), ir.DoubleType()
-_KINDS: dict[str, Any] = {"float32": types.float32, "float64": types.float64}
-_BITS: dict[str, Any] = {"uint32": types.uint32, "uint64": types.uint64}
 WALKS = 8
-_LANES = 16
 _SET_BIT = 30  # as in flour.ops.lockstep
 
 
 def words() -> dict[str, Any]:
     """Every word by name."""
-    made = {f"walk8{sets}{apart}": _walk8(sets, apart) for sets in _SETS for apart in _APART}
-    made |= {
-        f"and16_{test}_{k}_{b}": _and16(test, kind, bits)
-        for test in ("ogt", "ugt", "oge", "uge")
-        for k, kind in _KINDS.items()
-        for b, bits in _BITS.items()
-    }
-    return made | {f"first_bit_{b}": _first_bit(bits) for b, bits in _BITS.items()}
+    return {f"walk8{sets}{apart}": _walk8(sets, apart) for sets in _SETS for apart in _APART}
 
 
 # --- eight walks ---------------------------------------------------------------------------------
@@ -147,53 +137,3 @@ class _Walk:
         if constant and base not in (self.places, self.offsets):
             value.set_metadata("invariant.load", self.builder.module.add_metadata([]))
         return value
-
-
-# --- sixteen rows --------------------------------------------------------------------------------
-
-_STORED = {"float32": ir.FloatType(), "float64": _DOUBLE}
-
-
-def _and16(test: str, kind: Any, bits: Any) -> Any:
-    """masks[l] &= mask wherever values[l] compares so with the threshold, for sixteen lanes."""
-    values = ir.VectorType(_STORED[str(kind)], _LANES)
-    words = ir.VectorType(ir.IntType(bits.bitwidth), _LANES)
-
-    def word(typingctx: Any, masks: Any, here: Any, threshold: Any, mask: Any) -> Any:
-        def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-            where = builder.inttoptr(args[0], words.as_pointer())
-            given = builder.inttoptr(args[1], values.as_pointer())
-            known = builder.load(given, align=kind.bitwidth // 8, typ=values)
-            compare = builder.fcmp_ordered if test[0] == "o" else builder.fcmp_unordered
-            symbol = ">" if test[1:] == "gt" else ">="
-            failed = compare(symbol, known, _repeated(builder, args[2]))
-            all_leaves = ir.Constant(words, [(1 << bits.bitwidth) - 1] * _LANES)
-            kept = builder.select(failed, _repeated(builder, args[3]), all_leaves)
-            old = builder.load(where, align=bits.bitwidth // 8, typ=words)
-            builder.store(builder.and_(old, kept), where, align=bits.bitwidth // 8)
-            return context.get_dummy_value()
-
-        return types.void(types.int64, types.int64, kind, bits), code
-
-    return intrinsic(word)
-
-
-def _first_bit(bits: Any) -> Any:
-    """The number of the lowest bit that is set."""
-
-    def word(typingctx: Any, mask: Any) -> Any:
-        def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-            found = builder.cttz(args[0], ir.Constant(ir.IntType(1), 0))
-            return builder.zext(found, ir.IntType(64)) if bits.bitwidth < 64 else found
-
-        return types.int64(bits), code
-
-    return intrinsic(word)
-
-
-def _repeated(builder: Any, value: Any) -> Any:
-    """One number in every lane."""
-    kind = ir.VectorType(value.type, _LANES)
-    one = builder.insert_element(ir.Constant(kind, ir.Undefined), value, ir.IntType(32)(0))
-    order = ir.Constant(ir.VectorType(ir.IntType(32), _LANES), [0] * _LANES)
-    return builder.shuffle_vector(one, ir.Constant(kind, ir.Undefined), order)

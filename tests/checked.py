@@ -26,6 +26,7 @@ from oven.columns import lengths, settled, unfilled
 from oven.native_run import room_bytes
 from oven.plan import Plan
 from oven.stages import Stage, Value, is_text, row_bytes
+from tests.checked_slices import Slices
 
 SIZES = {
     "float64": 8,
@@ -189,35 +190,6 @@ def _vectors(memory: Memory, dtype: str, lanes: int) -> dict[str, Any]:
     }
 
 
-def _sixteen(memory: Memory) -> dict[str, Any]:
-    """The words for scoring trees, sixteen rows at a time."""
-    tests = {
-        "ogt": lambda x, t: x > t,
-        "oge": lambda x, t: x >= t,
-        "ugt": lambda x, t: ~(x <= t),
-        "uge": lambda x, t: ~(x < t),
-    }
-
-    def make(test: Any, kind: str, bits: str) -> Any:
-        def word(masks: Any, here: Any, threshold: Any, mask: Any) -> None:
-            known = memory.at(int(here), 16 * SIZES[kind], write=False).view(kind)
-            where = memory.at(int(masks), 16 * SIZES[bits], write=True).view(bits)
-            where[test(known, threshold)] &= np.dtype(bits).type(mask)
-
-        return word
-
-    words = {
-        f"and16_{name}_{kind}_{bits}": make(test, kind, bits)
-        for name, test in tests.items()
-        for kind in ("float32", "float64")
-        for bits in ("uint32", "uint64")
-    }
-    return words | {
-        f"first_bit_{bits}": lambda mask: (int(mask) & -int(mask)).bit_length() - 1
-        for bits in ("uint32", "uint64")
-    }
-
-
 def _walks(memory: Memory) -> dict[str, Any]:
     """The words that walk eight trees, or one tree for eight rows."""
 
@@ -273,7 +245,7 @@ def vocabulary(memory: Memory) -> dict[str, Any]:
         made[f"loose_mul_{dtype}"] = lambda a, b: a * b
         if f"lanes_{dtype}" in words:
             made |= _vectors(memory, dtype, words[f"lanes_{dtype}"])
-    made |= _sixteen(memory) | _walks(memory)
+    made |= Slices(memory).words() | _walks(memory)
     made["exp_alone"] = np.exp
     for name in words.keys() - made.keys():
         made[name] = _stand_in(name, words[name], made)

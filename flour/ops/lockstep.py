@@ -64,14 +64,14 @@ class Packed(NamedTuple):
 
 def pack(op: Nodes, leaf: NDArray[Any]) -> Packed | None:
     """The nodes packed, the leaf of number k holding leaf[k]; None where that cannot be done."""
-    table = _Table(op)
+    table = Table(op)
     if len(table.roots) * _SLOTS_A_TREE < len(table.slots) or np.any(np.isnan(leaf)):
         return None
     bits = table.first_words(leaf)
     return None if bits is None else table.packed(bits)
 
 
-class _Table:
+class Table:
     """The nodes that can be reached, in the order in which they are packed."""
 
     def __init__(self, op: Nodes) -> None:
@@ -103,15 +103,25 @@ class _Table:
         self.slot = np.zeros(len(self.order), np.int64)
         self.slot[self.inner] = found + 1
 
-    def first_words(self, leaf: NDArray[Any]) -> NDArray[np.int64] | None:
-        """The bits of thresholds, leaves and the places of sets."""
+    def thresholds(self) -> NDArray[np.float64] | None:
+        """What a value is at most where it passes; None where some test cannot be said so."""
         threshold: NDArray[np.float64] = np.asarray(self.op.threshold.array)[self.order]
         if self.op.strict:
             below = np.nextafter(threshold, -np.inf)
             threshold = np.where(threshold == -np.inf, np.nan, below)
-        tests = self.inner & ~self.sets
-        if np.any(np.isnan(threshold[tests])):
+        return None if np.any(np.isnan(threshold[self.inner & ~self.sets])) else threshold
+
+    def child(self, side: Blob) -> NDArray[np.int64]:
+        """The new numbers of the nodes' children on one side (of leaves: any number)."""
+        old = np.where(self.inner, np.asarray(side.array)[self.order].astype(np.int64), 0)
+        return self.number[old]
+
+    def first_words(self, leaf: NDArray[Any]) -> NDArray[np.int64] | None:
+        """The bits of thresholds, leaves and the places of sets."""
+        threshold = self.thresholds()
+        if threshold is None:
             return None
+        tests = self.inner & ~self.sets
         made = np.zeros(len(self.order))
         made[tests] = threshold[tests]
         made[~self.inner] = leaf[self.left[~self.inner]]
@@ -248,10 +258,10 @@ class Walks:
             e.line(f"{known} = int64({value}) if {inside} else {_BEYOND}")
         e.store(self.codes, where, known, "int64")
 
-    def one_by_one(self, begin: Begin, take: Take, end: Begin) -> None:
+    def one_by_one(self, begin: Begin, take: Take, end: Begin, start: str = "0") -> None:
         """Row after row, eight trees at a time: `take` gets what each tree's leaf holds."""
         e = self.e
-        with e.loop(e.rows) as i:
+        with e.loop(e.rows, start) as i:
             self.look(e.var(self.x.row(i), "r"))
             begin(i)
             with e.loop(f"({self.trees} + {LANES - 1}) // {LANES}") as g:

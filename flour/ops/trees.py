@@ -13,7 +13,8 @@ import numpy as np
 from flour.errors import ParameterError
 from flour.op import Array, Columns
 from flour.ops.lockstep import LANES, Walks, pack
-from flour.ops.scorer import LEAST_ROWS, layout, score
+from flour.ops.slices import ROWS, layout
+from flour.ops.slicing import Slicing
 from flour.ops.walk import Nodes, raw
 from flour.types import FLOATS, Type, Vector
 
@@ -69,38 +70,38 @@ class Trees(Walk):
 
     def kernel(self, e: Emitter, inputs: tuple[Column, ...], out: Column) -> None:
         (x,) = inputs
-        scored = layout(self)
-        if scored is None:
-            self._walks(e, x, out, block=True)
+        sliced = layout(self)
+        if sliced is None:
+            self._walks(e, x, out)
             return
-        with e.block(f"if {e.rows} >= {LEAST_ROWS}:"):
-            score(e, self, scored, x, out)
-        with e.block("else:"):
-            self._walks(e, x, out, block=False)
+        least = e.size(sliced.cost.least)
+        blocks = e.var(f"({e.rows} + {ROWS} - {least}) // {ROWS}", "h")
+        Slicing(e, self, sliced, x, out).blocks(blocks)
+        self._walks(e, x, out, start=f"{blocks} * {ROWS}")
 
-    def _walks(self, e: Emitter, x: Column, out: Column, *, block: bool) -> None:
-        """Few rows walk one by one; a block too, of trees that cannot be scored."""
+    def _walks(self, e: Emitter, x: Column, out: Column, *, start: str = "") -> None:
+        """Few rows walk one by one; a block too (where no start is given), eight at a time."""
         value = self.value.array
         leaf = value[:, 0] if value.shape[1] == 1 else np.arange(len(value))
         packed = pack(self, leaf.astype(self.dtype).astype(np.float64))
         if packed is None:
-            self._one_by_one(e, x, out)
+            self._one_by_one(e, x, out, start or "0")
             return
         sums = _Sums(e, self, out)
         alone = Walks(e, self, packed, x, block=False)
-        if not block:
-            alone.one_by_one(sums.begin_alone, sums.take_alone, sums.end_alone)
+        if start:
+            alone.one_by_one(sums.begin_alone, sums.take_alone, sums.end_alone, start)
             return
         with e.block(f"if {e.rows} < {LANES}:"):
             alone.one_by_one(sums.begin_alone, sums.take_alone, sums.end_alone)
         with e.block("else:"):
             Walks(e, self, packed, x, block=True).by_the_block(sums.begin, sums.take, sums.end)
 
-    def _one_by_one(self, e: Emitter, x: Column, out: Column) -> None:
+    def _one_by_one(self, e: Emitter, x: Column, out: Column, start: str) -> None:
         """Row after row, tree after tree."""
         roots, sums = e.address(self.roots), _Sums(e, self, out)
         value = e.address(self.value, self.dtype)
-        with e.loop(e.rows) as i:
+        with e.loop(e.rows, start) as i:
             row = e.var(x.row(i), "r")
             sums.begin(i)
             with e.loop(e.size(len(self.roots))) as t:

@@ -1,0 +1,111 @@
+"""The words for scoring trees, sixty-four rows at a time, in Python over checked memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+class Memory(Protocol):
+    """See tests.checked."""
+
+    def at(self, address: int, size: int, *, write: bool) -> NDArray[np.uint8]:
+        """The bytes at an address, if they may be used so."""
+
+
+class Slices:
+    """What oven.words_slices says, one node and one row after the other."""
+
+    def __init__(self, memory: Memory) -> None:
+        self._memory = memory
+
+    def words(self) -> dict[str, Callable[..., Any]]:
+        """Every word by name."""
+        made: dict[str, Callable[..., Any]] = {
+            "rank64": self.rank,
+            "fails64": self.fail,
+            "member64": self.member,
+        }
+        for leaf in ("uint8", "uint16"):
+            made[f"split64_{leaf}"] = partial(self.split, self._failed, leaf)
+            made[f"split64_known_{leaf}"] = partial(self.split, self._known, leaf)
+            made |= {f"add64_{leaf}_{k}": partial(self.add, leaf, k) for k in _FLOATS}
+        return made
+
+    def _at(self, address: Any, count: int, dtype: str, *, write: bool = False) -> Any:
+        size = count * np.dtype(dtype).itemsize
+        return self._memory.at(int(address), size, write=write).view(dtype)
+
+    def _fields(self, nodes: Any, k: int) -> list[int]:
+        return [int(field) for field in self._at(int(nodes) + 8 * k, 4, "uint16")]
+
+    def _failed(self, ranks: Any, nodes: Any, k: int) -> Any:
+        slot, rank, _, _ = self._fields(nodes, k)
+        return self._at(int(ranks) + 64 * slot, 64, "uint8") > rank
+
+    def _known(self, fails: Any, nodes: Any, k: int) -> Any:
+        return _opened(self._at(int(fails) + 8 * k, 1, "uint64"))
+
+    def rank(self, values: Any, thresholds: Any, power: Any, out: Any, times: Any) -> None:
+        """Ranks of one byte, with NaN last, and first."""
+        known = self._at(values, 64, "float64")
+        where, size = int(thresholds), (1 << int(power)) - 1
+        limits, step = self._at(where, size, "float64"), (size + 1) // 16
+        pivots = self._at(where - 128, 15, "float64")
+        np.testing.assert_array_equal(pivots, limits[step - 1 : 15 * step : step])
+        found = np.searchsorted(limits, known)
+        for k in range(int(times)):
+            ranks = np.clip(found - 254 * k, 0, 254)
+            for side, nan in enumerate((255, 0)):
+                into = self._at(int(out) + 128 * k + 64 * side, 64, "uint8", write=True)
+                into[:] = np.where(np.isnan(known), nan, ranks)
+
+    def fail(self, nodes: Any, count: Any, ranks: Any, fails: Any) -> None:
+        """Which rows fail each node."""
+        for k in range(int(count)):
+            into = self._at(int(fails) + 8 * self._fields(nodes, k)[2], 1, "uint64", write=True)
+            into[:] = _packed(self._failed(ranks, nodes, k))
+
+    def split(
+        self, test: Any, leaf: str, nodes: Any, count: Any, known: Any, masks: Any, out: Any
+    ) -> None:
+        """Send the rows down a tree."""
+        self._at(masks, 1, "uint64", write=True)[:] = 2**64 - 1
+        leaves = np.zeros(64, leaf)
+        for k in range(int(count)):
+            _, _, place, passed = self._fields(nodes, k)
+            here = _opened(self._at(int(masks) + 8 * place, 1, "uint64"))
+            fails = test(known, nodes, k)
+            for side, rows in enumerate((here & ~fails, here & fails)):
+                child = int(masks) + 16 * k + 8 + 8 * side
+                self._at(child, 1, "uint64", write=True)[:] = _packed(rows)
+            leaves[here & fails] += np.dtype(leaf).type(passed)
+        self._at(out, 64, leaf, write=True)[:] = leaves
+
+    def add(self, leaf: str, dtype: str, leaves: Any, values: Any, span: Any, sums: Any) -> None:
+        """The value of its leaf to each row's sum."""
+        size = np.dtype(dtype).itemsize
+        total = self._at(sums, 64, dtype, write=True)
+        for row, number in enumerate(self._at(leaves, 64, leaf)):
+            place = int(values) + int(number) * int(span) * size
+            total[row] += self._at(place, 1, dtype)[0]
+
+    def member(self, codes: Any, members: Any) -> int:
+        """Which codes are among the members."""
+        bits = [int(members) >> int(code) & 1 for code in self._at(codes, 64, "uint8")]
+        return sum(bit << row for row, bit in enumerate(bits))
+
+
+_FLOATS = ("float32", "float64")
+
+
+def _packed(rows: Any) -> Any:
+    return np.packbits(rows, bitorder="little").view(np.uint64)
+
+
+def _opened(mask: Any) -> Any:
+    return np.unpackbits(mask.view(np.uint8), bitorder="little").astype(bool)
