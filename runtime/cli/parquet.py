@@ -47,13 +47,13 @@ def blocks(path: str, inputs: Mapping[str, Type], options: Options) -> Iterator[
             if missing:
                 raise BadTable(f"there is no column {missing[0]!r} to keep", where=path)
             kept = {name: columns[name].to_pylist() for name in options.keep}
-            data = _data(columns, inputs, batch, path)
+            data = _data(columns, inputs, path)
             numbers = range(done + 1, done + batch.num_rows + 1)
             done += batch.num_rows
             yield Block(data, batch.num_rows, path, numbers, kept, size * done // total)
 
 
-def _data(columns: Mapping[str, Any], inputs: Mapping[str, Type], batch: Any, path: str) -> Any:
+def _data(columns: Mapping[str, Any], inputs: Mapping[str, Type], path: str) -> Any:
     """What the model reads of these columns."""
     if len(inputs) > 1:
         return {name: columns.get(name) for name in inputs}

@@ -92,7 +92,9 @@ def _whole(text: str, limits: Any) -> int:
 class Schema:
     """The columns of a file that a model reads, and how they become its data."""
 
-    def __init__(self, inputs: Mapping[str, Type], header: Row | None, width: int, file: str):
+    def __init__(
+        self, inputs: Mapping[str, Type], header: Row | None, width: int, file: str
+    ) -> None:
         if len(inputs) != 1:
             raise BadTable(
                 "a model with several inputs takes JSON lines, not CSV",

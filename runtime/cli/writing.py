@@ -9,14 +9,15 @@ import csv
 import json
 import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, Protocol
 
 import numpy as np
 
-Columns = Mapping[str, Sequence[Any]]
+Columns = Mapping[str, Any]
+"""By name: an array with a row for each row, or a list."""
 
 
 class Writer(Protocol):
@@ -97,13 +98,11 @@ class _Csv:
         """There is nothing to end."""
 
 
-def _flat(columns: Columns) -> Iterator[tuple[str, Sequence[Any]]]:
+def _flat(columns: Columns) -> Iterator[tuple[str, Any]]:
     for name, values in columns.items():
-        table = values if isinstance(values, np.ndarray) else None
-        if table is not None and table.ndim == 2:
-            yield from (
-                (f"{name}_{place}", table[:, place].tolist()) for place in range(table.shape[1])
-            )
+        if isinstance(values, np.ndarray) and values.ndim == 2:
+            for place in range(values.shape[1]):
+                yield f"{name}_{place}", values[:, place].tolist()
         else:
             yield name, values.tolist() if isinstance(values, np.ndarray) else values
 

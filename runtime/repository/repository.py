@@ -113,7 +113,7 @@ class Repository:
         """Every version that is known, loaded or not."""
         with self._table:
             lines = [
-                ModelState(name, version, entry.state, entry.reason)
+                ModelState(name, version, entry.state, entry.reason, not entry.held)
                 for (name, version), entry in self._entries.items()
             ]
         return tuple(sorted(lines, key=lambda one: (natural(one.name), natural(one.version))))

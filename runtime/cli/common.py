@@ -1,0 +1,58 @@
+"""Arguments that several commands have."""
+
+from __future__ import annotations
+
+import argparse
+import re
+
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?)(?:i?b)?", re.IGNORECASE)
+_POWERS = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}
+
+
+def model(parser: argparse.ArgumentParser) -> None:
+    """The model that a command is about."""
+    parser.add_argument("model", metavar="MODEL", help="a model's file, or DIR/NAME[@VERSION]")
+    trust(parser)
+
+
+def trust(parser: argparse.ArgumentParser) -> None:
+    """Whether pickles may be read."""
+    parser.add_argument(
+        "--trust-pickle",
+        action="store_true",
+        help="read pickle and joblib files, which run code of whoever wrote them",
+    )
+
+
+def rows(parser: argparse.ArgumentParser) -> None:
+    """How a file of rows is read."""
+    parser.add_argument(
+        "--format",
+        choices=("csv", "tsv", "jsonl", "parquet"),
+        help="of the rows; by default what the file's name says",
+    )
+    parser.add_argument("--separator", metavar="C", help="between the cells of a CSV file")
+    parser.add_argument(
+        "--header",
+        action=argparse.BooleanOptionalAction,
+        help="whether a CSV file begins with names; by default what it looks like",
+    )
+
+
+def size(text: str) -> int:
+    """A number of bytes: 300M, 2GiB, 4096."""
+    found = _SIZE.fullmatch(text.strip())
+    if found is None:
+        raise argparse.ArgumentTypeError(f"{text!r} is no size; 500M and 2G are")
+    return int(float(found[1]) * (1 << _POWERS[found[2].lower()]))
+
+
+def positive(text: str) -> int:
+    """A whole number above zero."""
+    try:
+        value = int(text)
+    except ValueError:
+        value = 0
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is no whole number above zero")
+    return value

@@ -1,0 +1,101 @@
+"""Hold a plan against its original, on the rows of a file."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from flour.errors import InputError
+from oven import Plan
+from runtime.cli import reading
+from runtime.errors import Unfaithful
+from runtime.verify import Mismatch, compare
+
+Answers = Callable[[Any], Mapping[str, Any]]
+KEPT_ROWS = 100
+"""Rows with the original's answers that stay beside a plan, to be checked wherever it is loaded."""
+
+
+class Compared(NamedTuple):
+    """What was compared."""
+
+    rows: int
+    outputs: tuple[str, ...]
+    kept: tuple[str, ...]
+    """The first rows with the original's answers, as lines of JSON."""
+
+
+def compare_file(
+    plan: Plan,
+    answers: Answers,
+    path: str,
+    options: reading.Options,
+    tolerance: float,
+    seen: Callable[[int], object] = lambda _: None,
+) -> Compared:
+    """Raise Unfaithful unless the plan answers every row of a file as the original does."""
+    rows, kept = 0, list[str]()
+    outputs: tuple[str, ...] = ()
+    for block in reading.blocks(path, plan.inputs, options):
+        try:
+            made, wanted = plan.run(block.data), answers(block.data)
+        except InputError as problem:
+            raise block.located(problem) from None
+        outputs = tuple(name for name in made if name in wanted)
+        for name in outputs:
+            bad = compare(name, made[name], _like(wanted[name], made[name]), tolerance)
+            if bad is not None:
+                raise _unfaithful(block, bad, made[name], wanted[name])
+        room = KEPT_ROWS - len(kept)
+        kept += _lines(block.data, {name: wanted[name] for name in outputs}, min(room, block.count))
+        rows += block.count
+        seen(block.done)
+    if not rows or not outputs:
+        raise Unfaithful(
+            "nothing was compared",
+            where=path,
+            found=f"{rows} rows; outputs that both have: {', '.join(outputs) or 'none'}",
+            hint="give a file with rows the model was trained for",
+        )
+    return Compared(rows, outputs, tuple(kept))
+
+
+def _like(wanted: Any, made: Any) -> Any:
+    """The original's answer in the shape of ours: some libraries answer a column as a table."""
+    table = wanted if hasattr(wanted, "toarray") else np.asarray(wanted)
+    shape = getattr(made, "shape", None)
+    same = isinstance(table, np.ndarray) and shape and table.size == np.prod(shape)
+    return table.reshape(shape) if same else table
+
+
+def _unfaithful(block: reading.Block, bad: Mismatch, made: Any, wanted: Any) -> Unfaithful:
+    first = bad.rows[0] if bad.rows else 0
+    return Unfaithful(
+        "the plan does not answer as the original does",
+        where=f"{block.file}:{block.lines[first]}",
+        found=f"{bad}; ours {_short(made[first])}, the original's {_short(wanted[first])}",
+        hint="this is a bug of the import; serve the original and report it",
+    )
+
+
+def _short(value: Any) -> str:
+    return str(value).replace("\n", " ")[:80]
+
+
+def _lines(data: Any, answers: Mapping[str, Any], count: int) -> Iterator[str]:
+    """Rows with their answers, as `verify.jsonl` has them."""
+    for place in range(count):
+        row = _row(data, place)
+        found = {name: _row(values, place) for name, values in answers.items()}
+        yield json.dumps({"input": row, "outputs": found}, ensure_ascii=False)
+
+
+def _row(data: Any, place: int) -> Any:
+    if isinstance(data, Mapping):
+        return {name: _row(column, place) for name, column in data.items()}
+    value = data.toarray()[place] if hasattr(data, "toarray") else data[place]
+    plain = value.tolist() if isinstance(value, np.ndarray | np.generic) else value
+    return plain.as_py() if hasattr(plain, "as_py") else plain

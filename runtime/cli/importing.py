@@ -1,0 +1,165 @@
+"""`pretzel import`: a trained model becomes a plan, once it has shown that it answers as before."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from runtime.cli import common
+from runtime.cli.errors import CommandError, Exit
+from runtime.cli.output import Output
+from runtime.cli.progress import Progress
+
+if TYPE_CHECKING:
+    from oven import Plan
+    from runtime.cli.comparing import Compared
+    from runtime.repository.files import Folder
+    from runtime.repository.found import Model
+
+DESCRIPTION = """\
+Import a model (ONNX, LightGBM, XGBoost, or a pickled scikit-learn estimator) and save it as a plan:
+data without code, which loads in a millisecond and needs none of those libraries.
+
+With --verify, every row of a file is answered by the plan and by the original in its own library.
+One answer that differs ends the import, and nothing is written. Some of the rows, with the
+original's answers, are kept beside the plan and checked again wherever a server loads it."""
+EXAMPLES = """\
+  pretzel import booster.ubj --into models
+  pretzel import model.joblib --trust-pickle --verify rows.csv --into models --name fraud
+  pretzel import model.onnx --output fraud.pretzel
+"""
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """What the command takes."""
+    parser.add_argument("model", metavar="FILE", help="a model's file")
+    common.trust(parser)
+    where = parser.add_mutually_exclusive_group()
+    where.add_argument("--into", metavar="DIR", help="save it in this folder of models")
+    where.add_argument("--output", metavar="FILE", help="save it as this file")
+    parser.add_argument("--name", help="of the endpoint; by default the file's")
+    parser.add_argument("--version", help="of the endpoint; by default the next number")
+    parser.add_argument("--force", action="store_true", help="replace what is there")
+    parser.add_argument("--exact", action="store_true", help="keep every bit, sums in their order")
+    parser.add_argument("--verify", metavar="ROWS", help="a file of rows to replay on both sides")
+    parser.add_argument(
+        "--tolerance", type=float, default=1e-9, help="of numbers, relative to the largest (1e-9)"
+    )
+    common.rows(parser)
+
+
+def run(options: argparse.Namespace, out: Output) -> int:
+    """Import, verify, save."""
+    from runtime.cli.models import find
+    from runtime.repository import formats
+
+    folder, model = find(options.model)
+    formats.check_trust(model.form, str(model.path), trust_pickle=options.trust_pickle)
+    target = _target(options, model)
+    with Progress(f"import {model.name}", hidden=out.as_json) as progress:
+        plan, compared = _imported(options, folder, model, progress)
+        progress.step("saving")
+        _save(plan, target, compared)
+    facts: dict[str, Any] = {
+        "file": str(target),
+        "format": model.form,
+        "outputs": {name: str(kind) for name, kind in plan.outputs.items()},
+        "verified_rows": compared.rows if compared else 0,
+        "verified_outputs": list(compared.outputs) if compared else [],
+    }
+    out.result(facts, _text(facts))
+    if compared is None:
+        out.note("not verified; --verify ROWS holds it against the original")
+    return Exit.OK
+
+
+def _text(facts: dict[str, Any]) -> str:
+    verified = ""
+    if facts["verified_rows"]:
+        names = ", ".join(facts["verified_outputs"])
+        verified = f"verified: {facts['verified_rows']:,} rows answer as before ({names})\n"
+    return f"{verified}saved {facts['file']}"
+
+
+def _imported(
+    options: argparse.Namespace, folder: Folder, model: Model, progress: Progress
+) -> tuple[Plan, Compared | None]:
+    import flour
+    import oven
+    from runtime.repository import formats
+
+    if model.form == formats.PLAN:
+        raise CommandError(
+            "this is a plan already", where=str(model.path), hint="copy it into the folder"
+        )
+    progress.step("reading")
+    raw = folder.read(model.path)
+    where = str(model.path)
+    if model.form == formats.SKLEARN:
+        source: Any = formats.estimator(raw, where)
+        program = flour.from_sklearn(source)
+    else:
+        source, program = raw, formats.program(model.form, raw, where)
+    progress.step("baking")
+    plan = oven.bake(program, exact=options.exact)
+    compared = _compared(options, plan, model.form, source, progress) if options.verify else None
+    return plan, compared
+
+
+def _compared(
+    options: argparse.Namespace, plan: Plan, form: str, source: Any, progress: Progress
+) -> Compared:
+    from flour.sklearn_originals import original
+    from runtime.cli import reading
+    from runtime.cli.comparing import compare_file
+
+    path = options.verify
+    how = reading.Options(
+        reading.format_of(path, options.format),
+        header=options.header,
+        separator=options.separator,
+    )
+    total = Path(path).stat().st_size if Path(path).is_file() else 0
+    with Progress("verify", total, hidden=not progress.shown) as inner:
+        return compare_file(plan, original(form, source), path, how, options.tolerance, inner.at)
+
+
+def _target(options: argparse.Namespace, model: Model) -> Path:
+    """Where the plan goes; nothing that is there is replaced unasked."""
+    from runtime.repository.found import wrong_name
+
+    name = options.name or model.name
+    wrong = wrong_name(name, options.version or "1")
+    if wrong:
+        raise CommandError("this cannot be served", found=wrong, hint="choose one with --name")
+    if options.into:
+        folder = Path(options.into) / name
+        target = folder / (options.version or _next_version(folder)) / f"{name}.pretzel"
+    else:
+        target = Path(options.output or f"{name}.pretzel")
+    if target.exists() and not options.force:
+        raise CommandError(
+            "there is a model already", where=str(target), hint="--force replaces it"
+        )
+    return target
+
+
+def _next_version(folder: Path) -> str:
+    taken = [int(each.name) for each in folder.glob("*") if each.name.isdecimal()]
+    return str(max(taken, default=0) + 1)
+
+
+def _save(plan: Plan, target: Path, compared: Compared | None) -> None:
+    """The rows come first: a server that sees the plan sees them, too."""
+    from objectstore import atomic
+    from runtime.repository.layout_own import ROWS
+
+    target.parent.mkdir(parents=True, exist_ok=True)
+    own_folder = target.parent.name != "" and target.stem == target.parent.parent.name
+    rows = target.with_name(ROWS if own_folder else f"{target.stem}.{ROWS}")
+    if compared is not None:
+        atomic.write_file(rows, [("\n".join(compared.kept) + "\n").encode()], durable=True)
+    else:
+        rows.unlink(missing_ok=True)  # they are another model's
+    plan.save(target)

@@ -1,0 +1,69 @@
+"""`pretzel inspect`: what a model takes, answers and holds."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING, Any
+
+from runtime.cli import common
+from runtime.cli.errors import Exit
+from runtime.cli.output import Output, pairs
+
+if TYPE_CHECKING:
+    from runtime.cli.models import Opened
+
+DESCRIPTION = """\
+Show a model's inputs and outputs, its stages, and how much memory its parameters take. A model that
+is no plan yet is imported for it."""
+EXAMPLES = """\
+  pretzel inspect models/fraud
+  pretzel inspect booster.ubj
+  pretzel inspect models/fraud@3 --json
+"""
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """What the command takes."""
+    common.model(parser)
+
+
+def run(options: argparse.Namespace, out: Output) -> int:
+    """Show the facts."""
+    from runtime.cli.models import open_model
+
+    facts = describe(open_model(options.model, trust_pickle=options.trust_pickle))
+    out.result(facts, _text(facts))
+    return Exit.OK
+
+
+def describe(opened: Opened) -> dict[str, Any]:
+    """All facts about a model, as plain data."""
+    from runtime.repository.files import shown
+
+    model, plan = opened.model, opened.plan
+    parameters = plan.parameters()
+    return {
+        "name": model.name,
+        "version": model.version,
+        "file": shown(model.path),
+        "format": model.form,
+        "inputs": {name: str(kind) for name, kind in plan.inputs.items()},
+        "outputs": {name: str(kind) for name, kind in plan.outputs.items()},
+        "stages": [stage.kind for stage in plan.stages],
+        "black_stages": sum(not stage.native for stage in plan.stages),
+        "exact": plan.exact,
+        "parameters": len(parameters),
+        "parameter_bytes": sum(item.nbytes for item in parameters),
+        "digest": plan.flow.digest,
+    }
+
+
+def _text(facts: dict[str, Any]) -> str:
+    shown = {
+        **facts,
+        "inputs": "\n".join(f"{name}: {kind}" for name, kind in facts["inputs"].items()),
+        "outputs": "\n".join(f"{name}: {kind}" for name, kind in facts["outputs"].items()),
+        "stages": ", ".join(facts["stages"]) or "none",
+        "exact": "yes" if facts["exact"] else "no",
+    }
+    return pairs({name.replace("_", " "): value for name, value in shown.items()})

@@ -1,0 +1,205 @@
+"""One run of `pretzel`: arguments, the command, and what its errors mean as exit codes."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from importlib.metadata import PackageNotFoundError, version
+from typing import NamedTuple, Protocol
+
+from objectstore.errors import Explained
+from runtime.cli.errors import CommandError, Exit, NotFound, NotInstalled
+from runtime.cli.output import Output
+
+
+class Command(NamedTuple):
+    """A command, and the module that knows it."""
+
+    name: str
+    module: str
+    summary: str
+
+
+#: In the order in which a newcomer meets them.
+COMMANDS = (
+    Command("import", "importing", "turn a trained model into a plan, and verify it"),
+    Command("ls", "listing", "what a folder of models has"),
+    Command("inspect", "inspecting", "what a model takes, answers and holds"),
+    Command("explain", "explaining", "a model at any step on its way to machine code"),
+    Command("verify", "verifying", "hold a model against rows, or against its original"),
+    Command("serve", "serving", "serve a folder of models over HTTP"),
+    Command("predict", "predicting", "answer the rows of a file"),
+    Command("bench", "benching", "run the project's benchmarks"),
+    Command("store", "storing", "look after a store of parameters: report, gc, fsck"),
+    Command("completion", "completing", "completion for bash, zsh or fish"),
+)
+
+#: Which extra has a library.
+EXTRAS = {
+    **dict.fromkeys(("sklearn", "joblib", "scipy"), "sklearn"),
+    **dict.fromkeys(("onnx", "onnxruntime", "skl2onnx"), "onnx"),
+    **dict.fromkeys(("httptools", "uvloop", "msgspec"), "serve"),
+}
+
+EPILOG = """\
+examples:
+  pretzel import model.joblib --trust-pickle --verify rows.csv --into models
+  pretzel import booster.ubj --into models --name fraud
+  pretzel serve models
+  pretzel predict models/fraud rows.csv --output answers.csv
+
+`pretzel COMMAND --help` has more of them. Exit codes: 0 well; 1 refused, for a reason that is
+told; 2 wrong arguments; 3 answers differ from the original's; 4 a library is not installed;
+5 a file cannot be read or written; 130 interrupted.
+"""
+
+
+class Module(Protocol):
+    """What a command's module has."""
+
+    DESCRIPTION: str
+    EXAMPLES: str
+
+    def arguments(self, parser: argparse.ArgumentParser) -> None:
+        """Add what the command takes."""
+
+    def run(self, options: argparse.Namespace, out: Output) -> int:
+        """Do it; the exit code."""
+
+
+def run(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; the exit code. Nothing but a bug of ours is raised."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        options = build(_named(given)).parse_args(given)
+    except SystemExit as end:  # argparse has said why
+        return int(end.code or 0)
+    out = Output(as_json=bool(getattr(options, "json", False)))
+    try:
+        return guarded(options, out)
+    except BrokenPipeError:
+        return _hung_up()
+
+
+def guarded(options: argparse.Namespace, out: Output) -> int:
+    """Run a command whose errors become exit codes."""
+    try:
+        return int(load(options.command).run(options, out))
+    except KeyboardInterrupt:
+        out.note("interrupted")
+        return Exit.INTERRUPTED
+    except BrokenPipeError:
+        raise
+    except Explained as problem:
+        out.problem(problem)
+        return code_of(problem)
+    except ModuleNotFoundError as problem:
+        out.problem(missing(problem))
+        return Exit.NOT_INSTALLED
+    except OSError as problem:
+        out.problem(_of_system(problem))
+        return Exit.FILES
+
+
+def code_of(problem: Explained) -> Exit:
+    """The exit code that tells an error."""
+    from runtime.errors import Unfaithful
+
+    match problem:
+        case Unfaithful():
+            return Exit.UNFAITHFUL
+        case NotInstalled():
+            return Exit.NOT_INSTALLED
+        case NotFound():
+            return Exit.FILES
+    return Exit.REFUSED
+
+
+def missing(problem: ModuleNotFoundError) -> NotInstalled:
+    """An error about a library that is not there."""
+    name = (problem.name or "").split(".")[0]
+    extra = EXTRAS.get(name)
+    return NotInstalled(
+        f"this needs {name or 'a library'}, which is not installed",
+        hint=f"pip install 'pretzel-runtime[{extra}]'" if extra else f"pip install {name}",
+    )
+
+
+def _of_system(problem: OSError) -> CommandError:
+    return CommandError(
+        problem.strerror or str(problem) or type(problem).__name__,
+        where=os.fsdecode(problem.filename) if isinstance(problem.filename, str | bytes) else None,
+    )
+
+
+def _hung_up() -> int:
+    """Whoever read our output does so no more: say nothing, not even at the interpreter's end."""
+    quiet = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(quiet, sys.stdout.fileno())
+    os.close(quiet)
+    return Exit.PIPE_CLOSED
+
+
+# --- arguments -----------------------------------------------------------------------------------
+
+
+def load(name: str) -> Module:
+    """The module of a command."""
+    found = next(command for command in COMMANDS if command.name == name)
+    module: Module = import_module(f"runtime.cli.{found.module}")
+    return module
+
+
+def _named(given: Sequence[str]) -> set[str]:
+    """The commands whose arguments are needed: reading all would make `--help` slow."""
+    return {each for each in given if not each.startswith("-")}
+
+
+def build(needed: set[str]) -> argparse.ArgumentParser:
+    """The parser, with the arguments of the commands that are needed."""
+    parser = _parser("pretzel", "Serve trained pipelines as native code.", EPILOG)
+    parser.add_argument("--version", action="version", version=f"pretzel {release()}")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    for command in COMMANDS:
+        if command.name not in needed:
+            commands.add_parser(command.name, help=command.summary)
+            continue
+        module = load(command.name)
+        inner = commands.add_parser(
+            command.name,
+            help=command.summary,
+            description=module.DESCRIPTION,
+            epilog="examples:\n" + module.EXAMPLES,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+            allow_abbrev=False,
+        )
+        module.arguments(inner)
+        _common(inner)
+    return parser
+
+
+def _parser(name: str, description: str, epilog: str) -> argparse.ArgumentParser:
+    return argparse.ArgumentParser(
+        name,
+        description=description,
+        epilog=epilog,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+
+
+def _common(parser: argparse.ArgumentParser) -> None:
+    inner = parser._subparsers  # noqa: SLF001 (there is no public way to ask)
+    if inner is None:
+        parser.add_argument("--json", action="store_true", help="results and errors as JSON")
+
+
+def release() -> str:
+    """The version of the distribution; "unknown" where it is not installed."""
+    try:
+        return version("pretzel-runtime")
+    except PackageNotFoundError:
+        return "unknown"

@@ -1,0 +1,187 @@
+"""`pretzel serve`: a folder of models over HTTP, kept in step with the folder."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from runtime.cli import common
+from runtime.cli.errors import CommandError, Exit
+from runtime.cli.output import Output
+
+if TYPE_CHECKING:
+    from runtime import Runtime
+    from runtime.http import ServerSettings
+    from runtime.repository import Event, Repository
+
+DESCRIPTION = """\
+Serve every model of a folder over HTTP, by the Open Inference Protocol and as plain JSON. The
+folder may have our own layout, MLServer's (model-settings.json) or Triton's (config.pbtxt with the
+FIL or the onnxruntime backend). What changes in the folder is verified, loaded and switched to, under
+traffic; what is damaged is reported, and what was there before goes on answering."""
+EXAMPLES = """\
+  pretzel serve models
+  pretzel serve models --host 0.0.0.0 --port 8080 --strict
+  pretzel serve models --memory 2G --store parameters --set max_body=8388608
+
+  curl -s localhost:8000/v2/repository/index -d '{}'
+"""
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """What the command takes."""
+    parser.add_argument("folder", metavar="DIR", help="a folder of models")
+    common.trust(parser)
+    where = parser.add_argument_group("listening")
+    where.add_argument("--host", default="127.0.0.1", help="address to listen on (127.0.0.1)")
+    where.add_argument("--port", type=int, default=8000, help="0 for any that is free (8000)")
+    where.add_argument(
+        "--set",
+        metavar="NAME=VALUE",
+        action="append",
+        default=[],
+        help="any other setting of the server, as docs/70-http.md lists them",
+    )
+    folder = parser.add_argument_group("the folder")
+    folder.add_argument(
+        "--poll", metavar="SECONDS", type=float, default=2.0, help="look for changes; 0: never (2)"
+    )
+    folder.add_argument("--strict", action="store_true", help="end if a model cannot be loaded")
+    folder.add_argument(
+        "--keep-removed", action="store_true", help="go on serving what is removed from the folder"
+    )
+    folder.add_argument("--staging", metavar="DIR", help="keep imported plans there")
+    memory = parser.add_argument_group("memory and processors")
+    memory.add_argument("--memory", metavar="SIZE", type=common.size, help="for plans, as in 2G")
+    memory.add_argument("--store", metavar="DIR", help="share parameters with other processes")
+    memory.add_argument("--executors", type=common.positive, help="threads (one for each core)")
+    memory.add_argument("--exact", action="store_true", help="keep every bit of imported models")
+
+
+def run(options: argparse.Namespace, out: Output) -> int:
+    """Serve until a signal comes."""
+    from objectstore import FileStore
+    from runtime import Runtime
+    from runtime.repository import Repository
+
+    settings = server_settings(options)
+    store = FileStore(options.store) if options.store else None
+    with (
+        Runtime(store, options.executors, options.memory) as runtime,
+        Repository(
+            options.folder,
+            runtime,
+            trust_pickle=options.trust_pickle,
+            unload_removed=not options.keep_removed,
+            exact=options.exact,
+            staging=options.staging,
+            on_event=teller(out),
+        ) as repository,
+    ):
+        events = repository.load_all()
+        refused = sum(event.kind == "refused" for event in events)
+        if refused and options.strict:
+            raise CommandError(
+                f"{refused} of {len(repository.index())} models cannot be loaded",
+                where=options.folder,
+                hint="without --strict, the others are served",
+            )
+        _serve(runtime, repository, settings, options, out)
+    return Exit.OK
+
+
+def _serve(
+    runtime: Runtime,
+    repository: Repository,
+    settings: ServerSettings,
+    options: argparse.Namespace,
+    out: Output,
+) -> None:
+    from runtime.http import Server
+
+    with until_signal() as ended, Server(runtime, settings, repository=repository) as server:
+        if options.poll > 0:
+            repository.watch(options.poll)
+        count = len(runtime.endpoints())
+        out.result(
+            {"event": "listening", "url": server.url, "models": count},
+            f"{count} {'model' if count == 1 else 'models'} at {server.url}",
+        )
+        sys.stdout.flush()
+        ended.wait()
+        out.note("finishing what is on its way")
+
+
+@contextmanager
+def until_signal() -> Iterator[threading.Event]:
+    """An event that is set when the process is asked to end; asked twice, it ends at once."""
+    ended = threading.Event()
+    numbers = (signal.SIGINT, signal.SIGTERM)
+
+    def ask(number: int, _frame: object) -> None:
+        ended.set()
+        signal.signal(number, before[number])
+
+    before = {number: signal.signal(number, ask) for number in numbers}
+    try:
+        yield ended
+    finally:
+        for number in numbers:
+            signal.signal(number, before[number])
+
+
+def teller(out: Output) -> Callable[[Event], None]:
+    """Tells what happens to models, on standard error: a line each, JSON if that is wanted."""
+
+    def tell(event: Event) -> None:
+        if out.as_json:
+            sys.stderr.write(json.dumps(asdict(event), ensure_ascii=False) + "\n")
+            sys.stderr.flush()
+            return
+        address = "@".join(part for part in (event.name, event.version) if part)
+        took = f" in {event.seconds:.2f} s" if event.seconds else ""
+        why = f": {event.reason}" if event.reason else ""
+        out.note(f"{event.kind} {address or event.where}{took}{why}")
+
+    return tell
+
+
+def server_settings(options: argparse.Namespace) -> ServerSettings:
+    """The settings of the server from the arguments."""
+    from runtime.http import ServerSettings
+
+    given: dict[str, Any] = {"host": options.host, "port": options.port}
+    for text in options.set:
+        name, sign, value = text.partition("=")
+        known = ServerSettings.__dataclass_fields__
+        if not sign or name not in known:
+            raise CommandError(
+                f"there is no setting {name!r}" if sign else "a setting is NAME=VALUE",
+                where=f"--set {text}",
+                hint="settings are " + ", ".join(known),
+            )
+        given[name] = _typed(value, getattr(ServerSettings(), name), text)
+    return ServerSettings(**given)
+
+
+def _typed(value: str, usual: object, text: str) -> object:
+    """A setting's value, of the kind that it usually is."""
+    try:
+        match usual:
+            case bool():
+                return {"true": True, "false": False}[value.lower()]
+            case int():
+                return common.size(value)
+            case float():
+                return float(value)
+    except (ValueError, LookupError, argparse.ArgumentTypeError):
+        kind = {bool: "true or false", int: "a whole number"}.get(type(usual), "a number")
+        raise CommandError(f"this setting is {kind}", where=f"--set {text}") from None
+    return value

@@ -1,0 +1,76 @@
+"""`pretzel verify`: hold a model against rows with their answers, or against its original."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING, Any
+
+from runtime.cli import common
+from runtime.cli.errors import CommandError, Exit
+from runtime.cli.output import Output
+
+if TYPE_CHECKING:
+    from runtime.cli.models import Opened
+
+DESCRIPTION = """\
+Load a model as a server would, and check what it answers: the rows that stand beside it
+(verify.jsonl), or with --against the rows of a file, as the original answers them in its own
+library."""
+EXAMPLES = """\
+  pretzel verify models/fraud
+  pretzel verify models/fraud --against model.joblib --trust-pickle --rows rows.csv
+"""
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """What the command takes."""
+    common.model(parser)
+    parser.add_argument("--against", metavar="FILE", help="the original")
+    parser.add_argument("--rows", metavar="ROWS", help="a file of rows for both")
+    parser.add_argument(
+        "--tolerance", type=float, default=1e-9, help="of numbers, relative to the largest (1e-9)"
+    )
+    common.rows(parser)
+
+
+def run(options: argparse.Namespace, out: Output) -> int:
+    """Verify the model."""
+    from runtime.cli.models import open_model
+
+    if bool(options.against) != bool(options.rows):
+        raise CommandError("--against and --rows go together")
+    opened = open_model(options.model, trust_pickle=options.trust_pickle)
+    answers = opened.verified_rows()
+    facts: dict[str, Any] = {"model": opened.model.name, "answers_beside": answers}
+    text = f"{opened.model.name}: loads and answers"
+    if answers:
+        text += f"; {answers:,} answers that stand beside it are right"
+    if options.against:
+        rows, outputs = _against(options, opened)
+        facts |= {"rows": rows, "outputs": list(outputs)}
+        text += f"; {rows:,} rows answer as the original does ({', '.join(outputs)})"
+    out.result(facts, text)
+    return Exit.OK
+
+
+def _against(options: argparse.Namespace, opened: Opened) -> tuple[int, tuple[str, ...]]:
+    from flour.sklearn_originals import original
+    from runtime.cli import reading
+    from runtime.cli.comparing import compare_file
+    from runtime.cli.models import find
+    from runtime.repository import formats
+
+    folder, model = find(options.against)
+    formats.check_trust(model.form, str(model.path), trust_pickle=options.trust_pickle)
+    raw: Any = folder.read(model.path)
+    if model.form == formats.SKLEARN:
+        raw = formats.estimator(raw, str(model.path))
+    how = reading.Options(
+        reading.format_of(options.rows, options.format),
+        header=options.header,
+        separator=options.separator,
+    )
+    found = compare_file(
+        opened.plan, original(model.form, raw), options.rows, how, options.tolerance
+    )
+    return found.rows, found.outputs
