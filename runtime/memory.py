@@ -37,6 +37,8 @@ PLAN_BYTES = 4 << 10
 NODE_BYTES = 1536
 #: Loading takes about this long at least, or as long as that where it was not measured yet.
 LEAST_SECONDS = 1e-3
+#: Plans with more parameters than this are served from the files of a store that has some.
+MAPPED_BYTES = 64 << 10
 _SLACK = 64
 
 
@@ -217,17 +219,48 @@ class Residency:
         """Whether the plan can be had again; it is written to a file if there is none."""
         if served.path is not None or served.plan is None:
             return True
+        path = self._write(served.plan)
+        if path is None:
+            return False
+        self.own(served, path)
+        return True
+
+    def _write(self, plan: Plan) -> Path | None:
+        """A new file of a plan; None if it cannot be written."""
         try:
             self._spilled += 1
             path = self._directory() / f"{self._spilled}.pretzel"
-            served.plan.save(path, durable=False)
+            plan.save(path, durable=False)
         except (OSError, FlourError):
             self._unwritable += 1
-            return False
+            return None
+        return path
+
+    def own(self, served: Served, path: Path) -> None:
+        """A file was written here for this version, and goes with it."""
         served.path = path
         # Requests that were accepted may still bring the plan back; nobody can after them.
         weakref.finalize(served, _unlink, path, os.getpid()).atexit = False
-        return True
+
+    def mapped(self, plan: Plan, *, background: bool) -> tuple[Plan, Path | None]:
+        """The same plan on the store's files, which all processes share, and its own file.
+
+        A plan that was made here has its parameters in this process' memory. Small ones are not
+        worth the files; in a store without files, or where none can be written, it stays as it is.
+        """
+        store = self._catalog.store
+        size = sum(item.nbytes for item in plan.parameters())
+        if isinstance(store, MemoryStore) or size < MAPPED_BYTES:
+            return plan, None
+        with self._lock:
+            path = self._write(plan)
+        if path is None:
+            return plan, None
+        try:
+            return oven.load(path, store=store, background=background), path
+        except (OSError, FlourError, StoreError):
+            _unlink(path, os.getpid())
+            return plan, None
 
     def _directory(self) -> Path:
         """Where this process writes plans of this runtime: nobody else's have the same names."""

@@ -132,8 +132,13 @@ class Runtime:
         # What bringing it back would take: its code stays, so compiling is no part of that.
         compiled = cache.counters.compile_seconds - compiled
         seconds = 0.0 if path is None else time.perf_counter() - start - compiled
+        written = None
+        if path is None:
+            plan, written = self._memory.mapped(plan, background=background)
         served = Served(name, number, plan, reserved=int(reserve))
         served.path = path
+        if written is not None:
+            self._memory.own(served, written)
         served.notes = dict(notes or {})
         former = self._endpoints.claim(served, replace=replace)
         try:

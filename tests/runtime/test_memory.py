@@ -11,6 +11,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import flour
+import oven
 from objectstore import FileStore, MemoryStore
 from runtime import Runtime
 from runtime.errors import LostPlan
@@ -294,3 +296,28 @@ def test_a_directory_of_its_own_goes_with_the_runtime(size: int) -> None:
         del runtime
         gc.collect()
         assert not directory.exists()
+
+
+def test_large_plans_made_here_are_served_from_the_stores_files(tmp_path: Path) -> None:
+    """What another process would map is what this one maps, and the file goes with the version."""
+    rows = np.random.default_rng(0).normal(size=(200, 100))
+    large = flour.vector("x", 100).linear(rows, np.zeros(200))
+    store, data = FileStore(tmp_path / "store"), np.ones(100)
+    expected = oven.bake(large).run(data[None])
+    with Runtime(store, executors=1, spill=tmp_path / "spill") as runtime:
+        runtime.register("large", large)
+        runtime.register("small", shift(1.0))
+        for served in runtime._endpoints.all():
+            assert (served.path is not None) is (served.name == "large")
+        plan = runtime._find("large").plan
+        assert plan is not None
+        kept = [store.get(item.digest) for item in plan.parameters()]
+        assert any(one is other for one, other in zip(kept, plan.parameters(), strict=True))
+        (found,) = runtime.predict("large", data).values()
+        np.testing.assert_array_equal(found, *(value[0] for value in expected.values()))
+        assert list((tmp_path / "spill").rglob("*.pretzel"))
+        runtime.unregister("large")
+        del served, plan
+        gc.collect()
+        assert not list((tmp_path / "spill").rglob("*.pretzel"))
+        assert runtime.stats().memory.unwritable == 0
