@@ -6,7 +6,7 @@ begins with, the tensors that metadata lists. A `Front` belongs to one version a
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -18,7 +18,9 @@ from runtime.http import codec_binary, codec_json
 from runtime.http.classification import top_classes
 from runtime.http.codec_json import (
     Envelope,
+    LooseInput,
     QuickRequest,
+    RequestInput,
     encode,
     encoded_values,
     tensor_head,
@@ -28,7 +30,7 @@ from runtime.http.messages import HEADER_LENGTH, OCTETS, Request, Response
 from runtime.http.problems import HttpError
 from runtime.http.seams import Ask
 from runtime.http.signature import TensorSpec, call_data, specs
-from runtime.http.tensors import BYTES, Tensor, datatype_of, objects
+from runtime.http.tensors import BYTES, DTYPES, Tensor, datatype_of, objects
 from runtime.http.wishes import NOTHING, OutputWish, Wishes, wishes
 from runtime.served import Served
 
@@ -55,14 +57,8 @@ class Front:
     """What the front end has worked out for one version."""
 
     __slots__ = (
-        "counts",
-        "heads",
-        "inputs",
-        "outputs",
-        "prefix",
-        "quick_type",
-        "quick_width",
-        "served",
+        *("counts", "inputs", "outputs", "prefix", "quick_type", "quick_width", "served"),
+        *("template", "vectors"),
     )
 
     def __init__(self, served: Served) -> None:
@@ -77,7 +73,7 @@ class Front:
             plain = False
         self.quick_type = self.inputs[0].datatype if plain else ""
         self.quick_width = kind.width if isinstance(kind, Vector) else 0
-        self.heads = _row_heads(served)
+        self.template, self.vectors = _template(served, self.prefix)
 
     # --- requests ----------------------------------------------------------------------------
 
@@ -97,7 +93,7 @@ class Front:
             return None
         if shape[0] == 1:
             return data, asked.id
-        return np.array(data, codec_json.DTYPES[item.datatype]).reshape(shape), asked.id
+        return np.array(data, DTYPES[item.datatype]).reshape(shape), asked.id
 
     def decode(self, request: Request, default_priority: int) -> tuple[Ask, Wishes]:
         """Any request, as a call and what is wished of its answer."""
@@ -118,8 +114,9 @@ class Front:
 
     def _tensors(self, asked: Envelope, reader: codec_binary.Reader) -> list[Tensor]:
         common = content_type(asked.parameters, "$")
+        items: Sequence[RequestInput | LooseInput] = asked.inputs
         made = []
-        for place, item in enumerate(asked.inputs):
+        for place, item in enumerate(items):
             where = f"$.inputs[{place}]"
             size = codec_binary.binary_size(item.parameters, where)
             if size is None:
@@ -143,7 +140,7 @@ class Front:
             array = codec_binary.values(view, BYTES, [1], spec.name)
         else:
             width = max(1, spec.shape[-1]) if len(spec.shape) == 2 else 1
-            size = codec_json.DTYPES[spec.datatype].itemsize * width
+            size = DTYPES[spec.datatype].itemsize * width
             if not body or len(body) % size:
                 raise HttpError(
                     f"a row takes {size} bytes", where=spec.name, found=f"{len(body)} bytes"
@@ -174,15 +171,13 @@ class Front:
     # --- responses ---------------------------------------------------------------------------
 
     def encode_row(self, answers: tuple[Any, ...], name: str | None) -> bytes:
-        """The answer to one row, by bytes that are known before."""
-        parts = [self.prefix] if name is None else [self.prefix, b',"id":', encode(name)]
-        for (head, vector), value in zip(self.heads, answers, strict=True):
-            if vector:
-                parts += (head, encode(value.tolist()), b"}")
-            else:
-                parts += (head, b"[", encode(value), b"]}")
-        parts.append(b"]}")
-        return b"".join(parts)
+        """The answer to one row: the bytes that are known before, with the values in between."""
+        said = b"" if name is None else b',"id":' + encode(name)
+        values = [
+            encode(value.tolist() if vector else value)
+            for value, vector in zip(answers, self.vectors, strict=True)
+        ]
+        return self.template % (said, *values)
 
     def encode(self, answers: Mapping[str, Any], wished: Wishes) -> Response:
         """The answer to a block of rows."""
@@ -250,14 +245,20 @@ def _array(value: Any) -> NDArray[Any]:
     return objects([encode(words).decode() for words in value], [len(value)])
 
 
-def _row_heads(served: Served) -> tuple[tuple[bytes, bool], ...]:
-    """For an answer to one row: what stands before each output's data, and which are vectors."""
-    made, before = [], b',"outputs":['
-    for name, kind in served.kinds.items():
+def _template(served: Served, prefix: bytes) -> tuple[bytes, tuple[bool, ...]]:
+    """The answer to one row with places for the id and each output; which outputs are vectors."""
+    kinds = served.kinds
+    vectors = tuple(isinstance(kind, Vector) for kind in kinds.values())
+    tensors = []
+    for name, kind in kinds.items():
         if not isinstance(kind, Scalar | Vector):
-            return ()  # such answers do not go this way
+            return b"", ()  # such answers do not go this way
         shape = [1, kind.width] if isinstance(kind, Vector) else [1]
-        head = tensor_head(name, datatype_of(kind.dtype), shape)
-        made.append((before + head + b',"data":', isinstance(kind, Vector)))
-        before = b","
-    return tuple(made)
+        head = _literal(tensor_head(name, datatype_of(kind.dtype), shape))
+        tensors.append(head + (b',"data":%b}' if isinstance(kind, Vector) else b',"data":[%b]}'))
+    return _literal(prefix) + b'%b,"outputs":[' + b",".join(tensors) + b"]}", vectors
+
+
+def _literal(text: bytes) -> bytes:
+    """Text of ours for a template."""
+    return text.replace(b"%", b"%%")

@@ -1,7 +1,8 @@
 """The binary tensor extension: a JSON header, then raw tensors one after the other.
 
 Numbers are little-endian and row by row, BOOL takes a byte, each element of BYTES is preceded by
-its length in four bytes. Numbers are read where they arrived, unless the header has pushed them to an odd address.
+its length in four bytes. Numbers are read where they arrived, unless the header before them has
+pushed them to an odd address.
 """
 
 from __future__ import annotations
@@ -75,8 +76,9 @@ def values(raw: memoryview, datatype: str, shape: Sequence[int], where: str) -> 
             found=f"binary_data_size {len(raw)}",
         )
     if datatype == "BOOL":  # any byte but 0 and 1 would be no bool to numpy
-        return (np.frombuffer(raw, np.uint8) != 0).reshape(shape)
-    made = np.frombuffer(raw, dtype).reshape(shape)
+        flags: NDArray[Any] = np.frombuffer(raw, np.uint8) != 0
+        return flags.reshape(shape)
+    made: NDArray[Any] = np.frombuffer(raw, dtype).reshape(shape)
     return made if made.flags.aligned else made.copy()  # native code counts on it
 
 
@@ -107,7 +109,7 @@ def raw_values(array: NDArray[Any], datatype: str) -> bytes:
     """An array as raw data."""
     if datatype != BYTES:
         return np.ascontiguousarray(array, DTYPES[datatype]).tobytes()
-    parts = []
+    parts: list[bytes] = []
     for value in array.ravel().tolist():
         text = value.encode() if isinstance(value, str) else b""  # a missing one
         parts += (_LENGTH.pack(len(text)), text)

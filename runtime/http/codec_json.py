@@ -102,7 +102,8 @@ _decoders = {name: msgspec.json.Decoder(_KINDS[dtype.kind]) for name, dtype in D
 
 def decode(body: bytes) -> Envelope:
     """The request in a body; its data is still text."""
-    return decoded(body, _envelope, LooseRequest)
+    made: Envelope = decoded(body, _envelope, LooseRequest)
+    return made
 
 
 def decoded(body: bytes, decoder: msgspec.json.Decoder[Any], loose: Any) -> Any:

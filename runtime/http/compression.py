@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import zlib
-from dataclasses import replace
 
 from runtime.http.messages import Request, Response
 from runtime.http.problems import HttpError
@@ -62,7 +61,8 @@ def pack(request: Request, response: Response) -> Response:
     stream = zlib.compressobj(_LEVEL, zlib.DEFLATED, _WINDOW[name])
     body = stream.compress(response.body) + stream.flush()
     known = (("Content-Encoding", name), ("Vary", "Accept-Encoding"))
-    return replace(response, body=body, headers=(*response.headers, *known))
+    headers = (*response.headers, *known)
+    return Response(body, response.status, response.content_type, headers)
 
 
 def _accepted(header: str) -> str | None:

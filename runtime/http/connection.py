@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Awaitable
-from http import HTTPStatus
+from http import HTTPMethod, HTTPStatus
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from runtime.http.server import Server
 
 _REASONS = {status.value: status.phrase for status in HTTPStatus}
+_METHODS = {method.encode(): method.value for method in HTTPMethod}
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 #: What a connection is doing; each has a time limit of its own.
@@ -106,7 +107,8 @@ class Connection(asyncio.Protocol):
         """Bytes of requests."""
         if self._mute:
             return
-        self._out = out = []
+        out: list[bytes] = []
+        self._out = out
         self._began = False
         try:
             self._parser.feed_data(data)
@@ -120,7 +122,7 @@ class Connection(asyncio.Protocol):
                 self._refuse(_header_too_large())
         self._out = None
         if out:
-            self._write(b"".join(out))
+            self._transport.write(out[0] if len(out) == 1 else b"".join(out))
         self._settle()
 
     def pause_writing(self) -> None:
@@ -182,11 +184,11 @@ class Connection(asyncio.Protocol):
         """A whole request."""
         body = self._body
         parser = self._parser
-        path, mark, query = self._url.partition(b"?")
+        path, query = self._server.paths.get(self._url) or self._server.path(self._url)
         request = Request(
-            parser.get_method().decode("ascii"),
-            path.decode("latin-1"),
-            query.decode("latin-1") if mark else "",
+            _METHODS.get(parser.get_method(), ""),
+            path,
+            query,
             self._headers,
             body[0] if len(body) == 1 else b"".join(body),
             perf_counter(),
@@ -233,7 +235,7 @@ class Connection(asyncio.Protocol):
         head = self._head(response)
         self._started = self._loop.time()
         if self._out is not None:
-            self._out += (head, body)
+            self._out.append(head + body)
         elif len(body) > 1 << 16:
             self._transport.writelines((head, body))
         else:
@@ -263,10 +265,9 @@ class Connection(asyncio.Protocol):
 
     def _settle(self) -> None:
         """After anything has happened: close what is done, and read only what there is room for."""
-        done = self._close or (self._ended and not self._line)
         if self._transport.is_closing():
             return
-        if done and not self._busy:
+        if not self._busy and (self._close or (self._ended and not self._line)):
             self._linger()
         elif len(self._line) > self._app.settings.max_pipelined:
             self._transport.pause_reading()
@@ -282,7 +283,7 @@ class Connection(asyncio.Protocol):
         if not self._busy and not self._line:
             out = self._out
             if out:  # answers to earlier requests go first
-                self._write(b"".join(out))
+                self._transport.write(out[0] if len(out) == 1 else b"".join(out))
                 out.clear()
             self._write(_CONTINUE)
 
@@ -300,8 +301,7 @@ class Connection(asyncio.Protocol):
     def _say_refusal(self) -> None:
         if self._busy or self._paused or self._line or self._close or self._refusal is None:
             return
-        url, _, query = self._url.partition(b"?")
-        request = Request("GET", url.decode("latin-1"), query.decode("latin-1"), {}, b"")
+        request = Request("GET", *self._server.path(self._url), {}, b"")
         request.started = perf_counter()
         self._close = True
         self._send(request, self._refusal)
@@ -326,22 +326,23 @@ class Connection(asyncio.Protocol):
     def check(self, now: float) -> None:
         """Called about once a second: end what takes too long."""
         settings, since = self._app.settings, now - self._started
-        if self._paused:
-            if since > settings.write_seconds:
+        if self._paused or self._state is CLOSING:
+            if since > (settings.write_seconds if self._paused else _LINGER_SECONDS):
                 self._transport.abort()
-        elif self._state is CLOSING:
-            if since > _LINGER_SECONDS:
-                self._transport.abort()
-        elif self._busy:
-            return
-        elif self._state is HEADERS:
-            if since > settings.header_seconds:
-                self._refuse(problems.refusal("the headers took too long", 408))
-        elif self._state is BODY:
-            if since > settings.body_seconds + self._size / max(1, settings.body_rate):
-                self._refuse(problems.refusal("the body took too long", 408))
-        elif since > settings.idle_seconds:
-            self._end()
+        elif not self._busy and since > self._patience(settings):
+            if self._state is IDLE:
+                self._end()
+            else:
+                what = "headers" if self._state is HEADERS else "body"
+                self._refuse(problems.refusal(f"the {what} took too long", 408))
+
+    def _patience(self, settings: ServerSettings) -> float:
+        """How long the client may take for what it is doing."""
+        if self._state is IDLE:
+            return settings.idle_seconds
+        if self._state is HEADERS:
+            return settings.header_seconds
+        return settings.body_seconds + self._size / max(1, settings.body_rate)
 
     def drain(self) -> None:
         """The server ends: close when nothing is on its way."""

@@ -25,7 +25,12 @@ _LENGTH, _TIMEOUT = HEADER_LENGTH.encode(), TIMEOUT_HEADER.encode()
 def infer(service: Service, request: Request) -> Answer:
     """Answer a request for inference."""
     params = request.params
-    front = service.front(params["model"], params.get("version"))
+    name = params["model"]
+    if len(params) > 1:
+        name = f"{name}@{params['version']}"
+    front = service.runtime.find(name).front
+    if type(front) is not Front:
+        front = service.front(name)
     headers = request.headers
     if front.quick_type and not (_LENGTH in headers or _TIMEOUT in headers):
         made = _quick(service, front, request)
@@ -46,15 +51,17 @@ def _quick(service: Service, front: Front, request: Request) -> Answer | None:
         return None
     data, name = known
     answers = service.answering.quick(front.served, data)
-    wished = NOTHING if name is None else Wishes(id=name)
     one = type(data) is list
+    if one and answers is not None:
+        front.counts.done(1, perf_counter() - request.started)
+        return Response(front.encode_row(answers, name))
+    wished = NOTHING if name is None else Wishes(id=name)
     if answers is None:
         ask = front.ask([data] if one else data, wished)
         return answered(service, front, ask, request, lambda answers: front.encode(answers, wished))
-    front.counts.done(1 if one else len(data), perf_counter() - request.started)
-    if one:
-        return Response(front.encode_row(answers, name))
-    return front.encode(dict(zip(front.served.outputs, answers, strict=True)), wished)
+    made = front.encode(dict(zip(front.served.outputs, answers, strict=True)), wished)
+    front.counts.done(len(data), perf_counter() - request.started)
+    return made
 
 
 def answered(service: Service, front: Front, ask: Ask, request: Request, encode: Encode) -> Answer:

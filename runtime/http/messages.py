@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Mapping
-from dataclasses import dataclass
 
 JSON = "application/json"
 OCTETS = "application/octet-stream"
@@ -42,14 +41,23 @@ class Request:
         return f"Request({self.method} {self.path}, {len(self.body)} bytes)"
 
 
-@dataclass(frozen=True, slots=True)
 class Response:
-    """A status, a body, and what has to be said about it."""
+    """A status, a body, and what has to be said about it. Nobody changes one."""
 
-    body: bytes = b""
-    status: int = 200
-    content_type: str = JSON
-    headers: tuple[tuple[str, str], ...] = ()
+    __slots__ = ("body", "content_type", "headers", "status")
+
+    def __init__(
+        self,
+        body: bytes = b"",
+        status: int = 200,
+        content_type: str = JSON,
+        headers: tuple[tuple[str, str], ...] = (),
+    ) -> None:
+        self.body, self.status = body, status
+        self.content_type, self.headers = content_type, headers
+
+    def __repr__(self) -> str:
+        return f"Response({self.status}, {len(self.body)} bytes of {self.content_type})"
 
 
 #: What a handler returns: a response, or what will be one.

@@ -58,12 +58,13 @@ class Router:
 
     def find(self, method: str, path: str) -> tuple[Handler, Mapping[str, str]]:
         """The handler for a request, and what its path says."""
-        known = self._known.get((method, path))
-        if known is None:
-            known = self._find("GET" if method == "HEAD" else method, path)
-            if len(self._known) >= REMEMBERED:
-                self._known.clear()
-            self._known[method, path] = known
+        return self._known.get((method, path)) or self._remember(method, path)
+
+    def _remember(self, method: str, path: str) -> tuple[Handler, Mapping[str, str]]:
+        known = self._find("GET" if method == "HEAD" else method, path)
+        if len(self._known) >= REMEMBERED:
+            self._known.clear()
+        self._known[method, path] = known
         return known
 
     def _find(self, method: str, path: str) -> tuple[Handler, Mapping[str, str]]:

@@ -20,6 +20,7 @@ import uvloop
 
 from flour.errors import FlourError
 from runtime.http.connection import Connection
+from runtime.http.routes import REMEMBERED
 from runtime.http.seams import Answering, Guard, Observer, Repository
 from runtime.http.service import Service
 from runtime.http.settings import ServerSettings
@@ -57,6 +58,8 @@ class Server:
         self.loop: asyncio.AbstractEventLoop
         self.draining = False
         self.date = ""
+        #: What targets of requests are split into, for those that come again.
+        self.paths: dict[bytes, tuple[str, str]] = {}
         self.usual_head = b""
         self._sockets = list(sockets)
         self._connections: set[Connection] = set()
@@ -175,6 +178,14 @@ class Server:
 
     def _connection(self) -> Connection:
         return Connection(self, self.service)
+
+    def path(self, target: bytes) -> tuple[str, str]:
+        """The path and the query of a request's target."""
+        path, _, query = target.decode("latin-1").partition("?")
+        if len(self.paths) >= REMEMBERED:
+            self.paths.clear()
+        self.paths[target] = path, query
+        return path, query
 
     # --- connections -------------------------------------------------------------------------
 

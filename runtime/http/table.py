@@ -45,7 +45,7 @@ def _both(
     )
 
 
-_CALL = {"method": "POST", "body_required": True}
+_CALL: dict[str, Any] = {"method": "POST", "body_required": True}
 
 ROUTES: tuple[Route, ...] = (
     Route("GET", "/v2", health.metadata, "The server", answer=ServerMetadata, tag="server"),
