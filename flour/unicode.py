@@ -122,6 +122,30 @@ def lower() -> Mapping:
 
 
 @cache
+def lower_alone() -> Mapping:
+    """Every character in lower case by itself: one for one, whatever stands around it."""
+    changed = {}
+    for start in range(0, CHARACTERS, _BLOCK):
+        letters = everything()[start : start + _BLOCK]
+        if letters.lower() != letters:
+            changed.update({ord(c): small_letter(c) for c in letters if small_letter(c) != c})
+    return _mapping(changed)
+
+
+def small_letter(letter: str) -> str:
+    """A character's one small letter."""
+    return "i" if letter == chr(_DOTTED_I) else letter.lower()
+
+
+def capital_letter(letter: str) -> str:
+    """A character's one capital letter; itself if it would take several."""
+    upper, title = letter.upper(), letter.title()
+    if len(upper) == 1:
+        return upper
+    return title if len(title) == 1 else letter
+
+
+@cache
 def without_accents(*, only_ascii: bool) -> Mapping:
     """Every character decomposed (NFKD), without combining marks, or without all but ASCII.
 

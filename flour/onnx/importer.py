@@ -19,6 +19,7 @@ from flour.onnx.reading import read_model
 from flour.onnx.registry import Call, adapter_of
 from flour.onnx.tensor import Tensor, native_dtype, sizes_fit
 from flour.onnx.whole import whole
+from flour.onnx.words import refuse_words
 from flour.reference import evaluate
 from flour.types import Record, Scalar, Type, Vector
 
@@ -179,6 +180,7 @@ class Importer:
     def apply(self, node: NodeDef) -> None:
         """Make a node's outputs; where all its inputs are known, so are they."""
         inputs = tuple(self.values[name] if name else None for name in node.inputs)
+        refuse_words(node.op_type, inputs)
         known = all(item is None or item.known for item in inputs) and not node.graphs()
         anchor = source(ROWS, Scalar("float64")).as_vector() if known else self._anchor
         call = self._call(node, inputs, anchor)

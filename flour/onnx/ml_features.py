@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -119,7 +120,7 @@ def _array_feature_extractor(call: Call) -> Tensor:
     # A table looked up for every row: the answers lie along the last axis, as the places did.
     table = np.asarray(x.value).reshape(-1)
     flow = call.flow(places)
-    if places.axis is not None and places.size != places.shape[places.axis]:
+    if places.axis is not None and prod(places.shape[: places.axis]) != 1:
         raise NotNative("places whose rows do not lie behind one another")
     axis = None if places.axis is None else 1
     return Tensor.of(flow.take(table), (1, places.size), axis)

@@ -1,0 +1,140 @@
+"""ONNX's TfIdfVectorizer: how often n-grams of a pool occur, and how much each counts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from flour.onnx.errors import DamagedModel, NotNative
+from flour.onnx.ml_categories import found
+from flour.onnx.ml_common import joined, narrow
+from flour.onnx.registry import onnx_op
+from flour.onnx.tensor import Tensor
+from flour.onnx.words import Words
+from flour.ops.onnx_ngrams import Grams
+
+if TYPE_CHECKING:
+    from flour.flow import Flow
+    from flour.onnx.registry import Call
+
+
+@dataclass(frozen=True)
+class Pool:
+    """The n-grams that are counted, with the column of each."""
+
+    grams: tuple[tuple[Any, ...], ...]
+    columns: tuple[int, ...]
+    width: int
+    low: int
+    high: int
+    skips: int
+
+    @classmethod
+    def of(cls, call: Call) -> Pool:
+        """The pool of a node: only n-grams of the lengths that are asked for count."""
+        low, high = (int(call.attribute(f"{end}_gram_length")) for end in ("min", "max"))
+        flat = tuple(call.attribute("pool_strings", ()) or call.attribute("pool_int64s", ()))
+        counts = [*map(int, call.attribute("ngram_counts", ())), len(flat)]
+        columns = tuple(map(int, call.attribute("ngram_indexes", ())))
+        if not 1 <= low <= high or counts[0] != 0 or any(a > b for a, b in pairwise(counts)):
+            raise DamagedModel("the pool's n-grams are not where the node says they are")
+        every = [
+            (flat[place : place + size], size)
+            for size, (start, end) in enumerate(pairwise(counts), 1)
+            for place in range(start, end - size + 1, size)
+        ]
+        if len(every) != len(columns) or min(columns, default=-1) < 0:
+            raise DamagedModel(f"{len(columns)} columns for {len(every)} n-grams")
+        kept = [(g, c) for (g, size), c in zip(every, columns, strict=True) if low <= size <= high]
+        if len({gram for gram, _ in kept}) != len(kept):
+            raise DamagedModel("an n-gram is in the pool twice")
+        grams, places = tuple(g for g, _ in kept), tuple(c for _, c in kept)
+        skips = int(call.attribute("max_skip_count", 0))
+        return cls(grams, places, max(columns) + 1, low, high, skips)
+
+    def in_order(self) -> list[tuple[Any, ...]] | None:
+        """The n-gram of each column, if each has exactly one."""
+        if sorted(self.columns) != list(range(self.width)):
+            return None
+        order = np.argsort(self.columns)
+        return [self.grams[place] for place in order]
+
+
+@onnx_op("TfIdfVectorizer", since=9)
+def _tfidf(call: Call) -> Tensor:
+    item, pool = call[0], Pool.of(call)
+    if isinstance(item, Words):
+        counts, count, axis = [_phrases(item, pool)], 1, item.axis
+    else:
+        if item.rank not in (1, 2) or item.axis not in (None, 0):
+            raise NotNative(f"n-grams of {item.shape} with rows along {item.axis}")
+        if item.rank == 1 and item.axis is not None:
+            raise NotNative("all rows of a vector together are one text")
+        counts = _sequences(call, item, pool)
+        count, axis = len(counts), item.axis
+    made = [_weighed(call, flow, pool) for flow in counts]
+    shape = (pool.width,) if item.rank == 1 else (count, pool.width)
+    return Tensor.of(joined(made), shape, axis)
+
+
+def _phrases(item: Words, pool: Pool) -> Flow:
+    """Counts of phrases in a list of words."""
+    assert item.flow is not None
+    grams = pool.in_order()
+    if grams is None:
+        raise NotNative("columns that no n-gram has, or several have")
+    if any(item.pad in gram for gram in grams):
+        raise NotNative("n-grams of the value that shorter texts are filled up with")
+    if pool.high > 1 and (pool.skips or not item.separable):
+        raise NotNative("phrases with gaps, or of words that may have spaces in them")
+    vocabulary = [" ".join(map(str, gram)) for gram in grams]
+    if len(set(vocabulary)) != len(vocabulary):
+        raise NotNative("phrases that read the same")
+    return item.flow.word_ngrams(vocabulary, pool.low, pool.high, "float32")
+
+
+def _sequences(call: Call, item: Tensor, pool: Pool) -> list[Flow]:
+    """Counts of n-grams in rows of a fixed length, each row by itself."""
+    keys = sorted({entry for gram in pool.grams for entry in gram})
+    place = {key: number for number, key in enumerate(keys)}
+    numbers = [tuple(place[entry] for entry in gram) for gram in pool.grams]
+    width = item.shape[-1]
+    flat = item if item.dtype in ("string", "int64") else None
+    if flat is None:
+        whole = call.flow(item).cast("int64")
+        flat = Tensor.of(whole, item.shape, item.axis)
+    codes = found(call, flat, keys)
+    op = Grams.of(numbers, pool.columns, pool.width, (pool.low, pool.high, pool.skips))
+    rows = [codes] if item.size == width else _rows(codes, item.size, width)
+    return [op(row) for row in rows]
+
+
+def _rows(codes: Flow, size: int, width: int) -> Sequence[Flow]:
+    return [codes.select(row) for row in np.arange(size).reshape(-1, width)]
+
+
+def _weighed(call: Call, counts: Flow, pool: Pool) -> Flow:
+    """Counts, presences, or either times a weight."""
+    mode, weights = str(call.attribute("mode")), call.attribute("weights")
+    if mode == "TF":
+        return counts
+    given = narrow(weights) if weights else np.ones(len(pool.columns), np.float32)
+    if mode == "IDF":
+        counts = counts.binarize(0.0)
+    elif mode != "TFIDF":
+        raise DamagedModel(f"n-grams are not weighed by {mode!r}")
+    return counts.multiply(_by_column(call, given, pool))
+
+
+def _by_column(call: Call, given: Any, pool: Pool) -> Any:
+    """The weight of each column: weights are listed in the order of all n-grams."""
+    columns = tuple(map(int, call.attribute("ngram_indexes", ())))
+    if given.size not in (len(columns), len(pool.columns)):
+        raise DamagedModel(f"{given.size} weights for {len(columns)} n-grams")
+    made = np.zeros(pool.width, np.float32)
+    made[list(columns if given.size == len(columns) else pool.columns)] = given
+    return made

@@ -1,0 +1,144 @@
+"""Text: ONNX's string normaliser and onnxruntime's tokeniser.
+
+They have their own semantics, not scikit-learn's: letters change case one by one, patterns are
+RE2's (a word is made of ASCII letters, digits and underscores), a token is a whole match.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from flour.onnx.errors import NotNative
+from flour.onnx.registry import onnx_op
+from flour.onnx.tensor import Tensor
+from flour.onnx.words import MANY, Words
+from flour.ops.onnx_text import LowerLetters, UpperLetters
+from flour.patterns import Automaton, automaton
+from flour.types import Text, Vector
+
+if TYPE_CHECKING:
+    from flour.flow import Flow
+    from flour.onnx.registry import Call
+
+MICROSOFT = "com.microsoft"
+
+
+def document(call: Call, index: int = 0) -> Flow:
+    """An input that is one string a row."""
+    item = call[index]
+    if item.dtype != "string" or item.size != 1:
+        raise NotNative(f"one string is needed, not {item.shape} of {item.dtype}")
+    flow = call.flow(item)
+    return flow.element(0) if isinstance(flow.type, Vector) else flow
+
+
+@onnx_op("StringNormalizer", since=10)
+def _string_normalizer(call: Call) -> Tensor:
+    if len(call.attribute("stopwords", ())):
+        raise NotNative("stop words drop strings, and with them rows")
+    item, action = call[0], str(call.attribute("case_change_action", "NONE"))
+    if item.rank not in (1, 2):
+        raise NotNative(f"strings of shape {item.shape}")
+    if action == "NONE":
+        return item
+    change = LowerLetters() if action == "LOWER" else UpperLetters()
+    return Tensor.of(change(document(call)), item.shape, item.axis)
+
+
+@onnx_op("Tokenizer", domain=MICROSOFT)
+def _tokenizer(call: Call) -> Tensor:
+    item, source = call[0], document(call)
+    if call.attribute("mark", 0):
+        raise NotNative("words marked at the start and end of the text")
+    pattern, least = _pattern(call), int(call.attribute("mincharnum", 1))
+    found, pattern = _automaton(pattern, least)
+    pad = str(call.attribute("pad_value", ""))
+    words = source.tokenize(pattern)
+    shape = (*item.shape, MANY)
+    return Words(shape, "string", item.axis, words, pad=pad, separable=_separable(pattern, found))
+
+
+def _pattern(call: Call) -> str:
+    """What a word is, in Python's syntax."""
+    expression, separators = call.attribute("tokenexp"), call.attribute("separators")
+    if expression:
+        return translated(str(expression))
+    if not separators:
+        raise NotNative("neither a token expression nor separators")
+    if tuple(separators) == ("",):
+        return EVERY
+    return f"(?a)[^{''.join(map(_inside, map(str, separators)))}]+"
+
+
+#: Every character is a word.
+EVERY = "(?s)."
+_SPECIAL = frozenset(".^$*+?{}[]\\|()")
+
+
+def _inside(separator: str) -> str:
+    """A separator that is one character of some kinds, as part of a set."""
+    if len(separator) == 1 and separator not in _SPECIAL:
+        return re.escape(separator)
+    if separator == r"\s":
+        return r"\t\n\f\r "
+    if re.fullmatch(r"\\[^\w\s]|\\[tnrf]", separator):
+        return separator
+    plain = re.fullmatch(r"\[([^\^\[\]\\&~|][^\[\]\\&~|]*)\]", separator)
+    if plain is None:
+        raise NotNative(f"the separator {separator!r}")
+    return plain[1].replace("-", r"\-") if plain[1][0] == "-" or plain[1][-1] == "-" else plain[1]
+
+
+# What RE2 and Python understand differently, or only one of them understands.
+_FOREIGN = re.compile(r"\(\?|\[\[:|\[:|\\[pPCQEzZABXKGNkg0-9uUxS]|\\v|[$^]|&&|\|\||~~|--")
+
+
+def translated(expression: str) -> str:
+    """RE2's pattern in Python's syntax, where both mean the same."""
+    plain = re.sub(r"\[\^", "[", expression)
+    if _FOREIGN.search(plain):
+        raise NotNative(f"the pattern {expression!r} means something else in RE2")
+    return "(?a)" + _grouped(_spaced(expression))
+
+
+def _spaced(expression: str) -> str:
+    """White space without the vertical tab."""
+    made, inside = [], False
+    for part in re.findall(r"\\.|.", expression, re.DOTALL):
+        if part == r"\s":
+            made.append(r"\t\n\f\r " if inside else r"[\t\n\f\r ]")
+            continue
+        inside = part == "[" or (inside and part != "]")
+        made.append(part)
+    return "".join(made)
+
+
+def _grouped(expression: str) -> str:
+    """Groups that capture nothing: a token is the whole match."""
+    parts = re.findall(r"\\.|\[(?:\\.|[^\]\\])*\]|.", expression, re.DOTALL)
+    return "".join("(?:" if part == "(" else part for part in parts)
+
+
+def _automaton(pattern: str, least: int) -> tuple[Automaton, str]:
+    """The automaton for tokens of at least so many characters, and the pattern it is for."""
+    found = automaton(pattern)
+    if found is not None and found.shortest < least and found.run == found.shortest == 1:
+        # A run of one kind of characters that is too short has no longer run in it.
+        pattern = pattern.removesuffix("+") + f"{{{least},}}"
+        found = automaton(pattern)
+    if found is None or found.shortest < least:
+        raise NotNative(f"words of {least} characters or more by the pattern {pattern!r}")
+    return found, pattern
+
+
+def _separable(pattern: str, found: Automaton) -> bool:
+    """Whether no word has a space in it, or every word is one character."""
+    if pattern == EVERY:
+        return True
+    if not found.run:
+        return False
+    return re.search(pattern, " " * max(found.run, 1)) is None
+
+
+__all__ = ["Text", "document", "translated"]
