@@ -1,0 +1,225 @@
+"""Inner graphs: If, Loop and Scan, where what they do is known at import.
+
+A branch that is known is put in place, a loop of a known length is unrolled, and a Scan along the
+rows is its body once for a row. What an inner graph does may not depend on other rows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from flour.onnx.errors import NotNative
+from flour.onnx.model import GraphDef
+from flour.onnx.registry import onnx_op
+from flour.onnx.tensor import Tensor
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from flour.onnx.registry import Call
+
+#: A loop of more rounds would make a program of as many parts.
+MOST_ROUNDS = 64
+
+
+def _graph(call: Call, name: str) -> GraphDef:
+    found = call.attribute(name)
+    if not isinstance(found, GraphDef):
+        raise NotNative(f"there is no graph {name!r}")
+    return found
+
+
+# --- If -------------------------------------------------------------------------------------------
+
+
+@onnx_op("If")
+def _if(call: Call) -> tuple[Tensor, ...]:
+    condition = call[0]
+    branches = _graph(call, "then_branch"), _graph(call, "else_branch")
+    if condition.known:
+        chosen = bool(call.constant(0, "the condition").reshape(-1)[0])
+        return call.body(branches[0] if chosen else branches[1])
+    if condition.size != 1 or condition.axis is not None:
+        raise NotNative("a condition about all rows at once")
+    yes, no = (call.body(branch) for branch in branches)
+    return tuple(_either(call, condition, *pair) for pair in zip(yes, no, strict=True))
+
+
+def _either(call: Call, condition: Tensor, yes: Tensor, no: Tensor) -> Tensor:
+    if (yes.shape, yes.dtype) != (no.shape, no.dtype) or "string" in (yes.dtype, no.dtype):
+        raise NotNative("branches whose answers have different shapes")
+    test = call.flow(condition).element(0)
+    return Tensor.of(test.where(call.flow(yes), call.flow(no)), yes.shape, None)
+
+
+# --- Loop -----------------------------------------------------------------------------------------
+
+
+@onnx_op("Loop")
+def _loop(call: Call) -> tuple[Tensor, ...]:
+    body, rounds = _graph(call, "body"), _rounds(call)
+    state = [item for item in call.inputs[2:] if item is not None]
+    going = Tensor.constant(np.array(call.optional(1) is None or _true(call[1])))
+    scans: list[list[Tensor]] = [[] for _ in body.outputs[1 + len(state) :]]
+    for number in range(rounds):
+        if not _true(going):
+            break
+        going, *made = call.body(body, Tensor.constant(np.int64(number)), going, *state)
+        state = made[: len(state)]
+        for kept, item in zip(scans, made[len(state) :], strict=True):
+            kept.append(item)
+    return (*state, *(_stacked(call, kept) for kept in scans))
+
+
+def _rounds(call: Call) -> int:
+    if call.optional(0) is None:
+        raise NotNative("a loop that ends when it likes")
+    rounds = int(call.constant(0, "the number of rounds").reshape(-1)[0])
+    if rounds > MOST_ROUNDS:
+        raise NotNative(f"a loop of {rounds} rounds")
+    return rounds
+
+
+def _true(item: Tensor) -> bool:
+    if item.value is None:
+        raise NotNative("a loop that ends when the data says so")
+    return bool(item.value.reshape(-1)[0])
+
+
+def _stacked(call: Call, items: Sequence[Tensor]) -> Tensor:
+    """What every round gave, along a new first dimension."""
+    if not items:
+        raise NotNative("a loop that collects nothing")
+    first = items[0]
+    if any((item.shape, item.dtype) != (first.shape, first.dtype) for item in items):
+        raise NotNative("rounds whose answers have different shapes")
+    values = [item.value for item in items]
+    if all(value is not None for value in values):
+        return Tensor.constant(np.stack(values))  # type: ignore[arg-type]  # checked above
+    axes = {item.axis for item in items if not item.known}
+    if len(axes) > 1:
+        raise NotNative("values whose rows lie along different axes meet")
+    axis = next(iter(axes))
+    flows = [call.flow(item) for item in items]
+    flow = flows[0] if len(flows) == 1 else flows[0].concat(*flows[1:])
+    return Tensor.of(flow, (len(items), *first.shape), None if axis is None else axis + 1)
+
+
+# --- Scan -----------------------------------------------------------------------------------------
+
+
+@onnx_op("Scan", since=9)
+def _scan(call: Call) -> tuple[Tensor, ...]:
+    body, count = _graph(call, "body"), int(call.attribute("num_scan_inputs", 0))
+    for name in ("scan_input_axes", "scan_output_axes", "scan_input_directions"):
+        if any(call.attribute(name, ())) or any(call.attribute("scan_output_directions", ())):
+            raise NotNative("a scan that is not along the first dimension, forwards")
+    given = [item for item in call.inputs if item is not None]
+    state, scanned = given[: len(given) - count], given[len(given) - count :]
+    if not scanned:
+        raise NotNative("a scan of nothing")
+    if any(item.axis == 0 for item in scanned):
+        return _along_rows(call, body, state, scanned)
+    distances = _distances(call, body, state, scanned)
+    return distances or _unrolled(call, body, state, scanned)
+
+
+def _along_rows(
+    call: Call, body: GraphDef, state: Sequence[Tensor], scanned: Sequence[Tensor]
+) -> tuple[Tensor, ...]:
+    """A row of the scan is a row of the program, if no row leaves anything to the next."""
+    if any(item.axis != 0 or item.shape[0] != 1 for item in scanned):
+        raise NotNative("a scan of rows and of something else")
+    around = [call.importer.values.get(name) for name in body.free_names()]
+    if any(item is None or item.axis is not None for item in (*state, *around)):
+        raise NotNative("a row of a scan that sees all rows")
+    rows = [replace(item.shaped(item.shape[1:], None), axis=None) for item in scanned]
+    made = call.body(body, *state, *rows)
+    for before, after in zip(state, made, strict=False):
+        if before is not after:
+            raise NotNative("a scan in which a row depends on those before it")
+    outs = made[len(state) :]
+    return (*state, *(_row_again(call, item) for item in outs))
+
+
+def _row_again(call: Call, item: Tensor) -> Tensor:
+    return Tensor.of(call.flow(item), (1, *item.shape), 0)
+
+
+def _unrolled(
+    call: Call, body: GraphDef, state: Sequence[Tensor], scanned: Sequence[Tensor]
+) -> tuple[Tensor, ...]:
+    """A scan along a length that is known: its body as many times."""
+    rounds = {item.shape[0] for item in scanned if item.rank}
+    if len(rounds) != 1 or max(rounds) > MOST_ROUNDS or not max(rounds):
+        raise NotNative(f"a scan of {max(rounds, default=0)} rounds")
+    now, scans = list(state), [list[Tensor]() for _ in body.outputs[len(state) :]]
+    for number in range(max(rounds)):
+        parts = [_part(item, number) for item in scanned]
+        made = call.body(body, *now, *parts)
+        now = list(made[: len(state)])
+        for kept, item in zip(scans, made[len(state) :], strict=True):
+            kept.append(item)
+    return (*now, *(_stacked(call, kept) for kept in scans))
+
+
+def _part(item: Tensor, number: int) -> Tensor:
+    """One entry along the first dimension."""
+    return item.picked(item.places()[number], None if item.axis is None else item.axis - 1)
+
+
+# --- the scan that means distances ----------------------------------------------------------------
+
+_STEPS = ("Sub", "ReduceSumSquare")
+
+
+def _distances(
+    call: Call, body: GraphDef, state: Sequence[Tensor], scanned: Sequence[Tensor]
+) -> tuple[Tensor, ...] | None:
+    """Squared distances from each row to many points, as exporters write them without CDist."""
+    if len(state) != 1 or len(scanned) != 1 or scanned[0].value is None:
+        return None
+    x, points = state[0], scanned[0].value
+    fits = x.rank == 2 and x.axis == 0 and x.shape[0] == 1 and points.ndim == 2
+    if not fits or x.shape[1] != points.shape[1] or not _is_squares(call, body):
+        return None
+    gaps = call.flow(x).cast("float64").distances(points.astype(np.float64), "sqeuclidean")
+    flow = gaps.cast(x.dtype)
+    return x, Tensor.of(flow, (len(points), 1), 1)
+
+
+def _is_squares(call: Call, body: GraphDef) -> bool:
+    """Whether a body subtracts what is scanned from its state, and adds up the squares."""
+    names, steps = {port.name: port.name for port in body.inputs}, []
+    for node in body.nodes:
+        if node.op_type == "Identity":
+            names[node.outputs[0]] = names.get(node.inputs[0], node.inputs[0])
+        else:
+            steps.append(node)
+    if tuple(step.op_type for step in steps) != _STEPS or len(body.inputs) != 2:
+        return False
+    gap, total = steps
+    start, scanned = (port.name for port in body.inputs)
+    ends = [names.get(port.name, port.name) for port in body.outputs]
+    linked = [names.get(name, name) for name in gap.inputs] == [start, scanned]
+    summed = names.get(total.inputs[0], total.inputs[0]) == gap.outputs[0]
+    return (
+        linked
+        and summed
+        and ends == [start, total.outputs[0]]
+        and _along_columns(call, body, total)
+    )
+
+
+def _along_columns(call: Call, body: GraphDef, total: Any) -> bool:
+    """Whether a reduction is over the columns, and leaves no dimension behind."""
+    axes = total.attributes.get("axes")
+    if axes is None and len(total.inputs) > 1:
+        name = total.inputs[1]
+        around = call.importer.values.get(name)
+        axes = body.constants.get(name, None if around is None else around.value)
+    listed = [] if axes is None else [int(axis) for axis in np.reshape(axes, -1)]
+    return listed in ([1], [-1]) and not int(total.attributes.get("keepdims", 1))

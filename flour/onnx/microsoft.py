@@ -1,0 +1,50 @@
+"""Operators of com.microsoft that converters emit: distances, hashes, equations with constants."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from flour.onnx.errors import NotNative
+from flour.onnx.ml_common import matrix
+from flour.onnx.registry import onnx_op
+from flour.onnx.text_words import MICROSOFT
+
+if TYPE_CHECKING:
+    from flour.flow import Flow
+    from flour.onnx.registry import Call
+    from flour.onnx.tensor import Tensor
+
+
+@onnx_op("CDist", domain=MICROSOFT)
+def _cdist(call: Call) -> Tensor:
+    metric = str(call.attribute("metric", "sqeuclidean"))
+    if metric not in ("euclidean", "sqeuclidean"):
+        raise NotNative(f"the metric {metric!r}")
+    x, points = matrix(call), call.constant(1, "the points")
+    if points.ndim != 2 or points.shape[1] != x.width or not len(points):
+        raise NotNative(f"points of shape {points.shape} for {x.width} features")
+    made = [_apart(row, points, root=metric == "euclidean") for row in x.rows]
+    return x.table(made, len(points))
+
+
+def _apart(x: Flow, points: Any, *, root: bool) -> Flow:
+    """|x|^2 - 2 x.y + |y|^2, never below zero; added up in float64."""
+    squared = x.squared_distances(points)
+    return squared.sqrt() if root else squared
+
+
+@onnx_op("Solve", domain=MICROSOFT)
+def _solve(call: Call) -> Tensor:
+    """A constant system for every row's right side: times the inverse, known at import."""
+    table = call.constant(0, "the matrix").astype(np.float64)
+    x = matrix(call, 1)
+    if table.ndim != 2 or table.shape != (x.width, x.width):
+        raise NotNative(f"equations of shape {table.shape}")
+    try:
+        inverse = np.linalg.inv(table)
+    except np.linalg.LinAlgError:
+        raise NotNative("equations without an answer") from None
+    made = x.map(lambda row: row.cast("float64").linear(inverse, []).cast(x.dtype))
+    return x.table(made, x.width)
