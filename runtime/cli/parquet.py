@@ -42,7 +42,8 @@ def blocks(path: str, inputs: Mapping[str, Type], options: Options) -> Iterator[
     with file:
         size, total, done = Path(path).stat().st_size, max(file.metadata.num_rows, 1), 0
         for batch in file.iter_batches(options.chunk):
-            columns = {name: batch.column(name) for name in batch.schema.names}
+            table = arrow.Table.from_batches([batch])
+            columns = {name: table.column(name) for name in table.column_names}
             missing = [name for name in options.keep if name not in columns]
             if missing:
                 raise BadTable(f"there is no column {missing[0]!r} to keep", where=path)
@@ -75,7 +76,7 @@ def _data(columns: Mapping[str, Any], inputs: Mapping[str, Type], path: str) -> 
 
 
 def _floats(column: Any, dtype: str) -> Any:
-    values = column.to_numpy(zero_copy_only=False)
+    values = column.to_numpy()
     return values if dtype == "string" else np.asarray(values, np.dtype(dtype))
 
 

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 DESCRIPTION = """\
 Serve every model of a folder over HTTP, by the Open Inference Protocol and as plain JSON. The
 folder may have our own layout, MLServer's (model-settings.json) or Triton's (config.pbtxt with the
-FIL or the onnxruntime backend). What changes in the folder is verified, loaded and switched to, under
-traffic; what is damaged is reported, and what was there before goes on answering."""
+FIL or the onnxruntime backend). What changes in the folder is verified, loaded and switched to,
+under traffic; what is damaged is reported, and what was there before goes on answering."""
 EXAMPLES = """\
   pretzel serve models
   pretzel serve models --host 0.0.0.0 --port 8080 --strict
@@ -123,7 +123,7 @@ def _serve(
 def until_signal() -> Iterator[threading.Event]:
     """An event that is set when the process is asked to end; asked twice, it ends at once."""
     ended = threading.Event()
-    numbers = (signal.SIGINT, signal.SIGTERM)
+    numbers = (int(signal.SIGINT), int(signal.SIGTERM))
 
     def ask(number: int, _frame: object) -> None:
         ended.set()
