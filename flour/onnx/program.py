@@ -18,6 +18,7 @@ from flour.errors import MissingColumn, NotRectangular
 from flour.flow import Flow
 from flour.onnx.model import ModelDef, Port
 from flour.onnx.tensor import Tensor
+from flour.types import Record
 
 #: The input of a program whose model has none: it only says how many rows there are.
 ROWS = "rows"
@@ -114,7 +115,14 @@ class OnnxProgram:
         counts = (entry.rows_of(arrays[entry.port.name]) for entry in self.inputs)
         rows = next((count for count in counts if count is not None), 1)
         made = {item.port.name: item.columns(arrays[item.port.name], rows) for item in self.inputs}
-        return made or {ROWS: np.zeros(rows)}
+        read = self.flow.inputs()
+        if len(read) == 1 and not read.keys().isdisjoint(made):  # what nothing reads is left out
+            return {name: made[name] for name in read}
+        read = self.flow.inputs()
+        if ROWS in read and not made:
+            return {ROWS: np.zeros(rows)}
+        record = any(isinstance(kind, Record) for kind in read.values())
+        return made if record else {name: made[name] for name in read}
 
     def answer(self, columns: Mapping[str, Any]) -> dict[str, NDArray[Any]]:
         """The program's answers by output name, as ONNX's arrays."""

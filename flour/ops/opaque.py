@@ -122,6 +122,10 @@ class Opaque(Op):
     def release(self) -> None:
         object.__setattr__(self, "_held", None)
 
+    def running(self) -> bool:
+        """Whether it holds a session."""
+        return self._held is not None
+
     # --- running -----------------------------------------------------------------------------
 
     def held(self) -> Held:
@@ -176,7 +180,9 @@ class Opaque(Op):
         """A value as the column of its rows."""
         made = self._checked(value, wire, wire.joined(rows))
         apart = made.reshape(*wire.shape[: wire.axis], rows, *wire.shape[wire.axis :])
-        return np.ascontiguousarray(np.moveaxis(apart, wire.axis, 0)).reshape(rows, -1)
+        return np.ascontiguousarray(np.moveaxis(apart, wire.axis, 0)).reshape(
+            rows, prod(wire.shape)
+        )
 
     def _checked(self, value: Any, wire: Wire, shape: tuple[int, ...]) -> Any:
         """What the session answered, if it is what was worked out at import."""

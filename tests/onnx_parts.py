@@ -1,0 +1,65 @@
+"""Small ONNX models for tests: nodes, inputs, outputs and constants in a line each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
+
+FLOAT, INT64, STRING = TensorProto.FLOAT, TensorProto.INT64, TensorProto.STRING
+node = helper.make_node
+Port = tuple[str, int, Sequence[int | str | None] | None]
+
+
+def model(
+    nodes: Sequence[NodeProto],
+    inputs: Sequence[Port],
+    outputs: Sequence[Port],
+    constants: Mapping[str, NDArray[Any]] | None = None,
+    opset: int = 18,
+) -> ModelProto:
+    """A model of these nodes, with ONNX's own operators and those of ai.onnx.ml."""
+    graph = helper.make_graph(
+        list(nodes),
+        "test",
+        [helper.make_tensor_value_info(*port) for port in inputs],
+        [helper.make_tensor_value_info(*port) for port in outputs],
+        [numpy_helper.from_array(value, name) for name, value in (constants or {}).items()],
+    )
+    opsets = [helper.make_opsetid("", opset), helper.make_opsetid("ai.onnx.ml", 3)]
+    return helper.make_model(graph, opset_imports=opsets, ir_version=8)
+
+
+def black_in_the_middle(width: int = 4, hidden: int = 300) -> ModelProto:
+    """Native, then an operator that only onnxruntime has (a dequantised product), then native.
+
+    DynamicQuantizeLinear looks at all rows at once to find its scale.
+    """
+    rng = np.random.default_rng(width)
+    return model(
+        [
+            node("Mul", ["x", "x"], ["a"]),
+            node("DynamicQuantizeLinear", ["a"], ["q", "scale", "zero"]),
+            node("DequantizeLinear", ["q", "scale", "zero"], ["b"]),
+            node("MatMul", ["b", "w"], ["c"]),
+            node("Relu", ["c"], ["y"]),
+        ],
+        [("x", FLOAT, ["N", width])],
+        [("y", FLOAT, ["N", hidden])],
+        {"w": rng.normal(size=(width, hidden)).astype(np.float32)},
+    )
+
+
+def black_weights(seed: int = 0, width: int = 64) -> ModelProto:
+    """A convolution, which only onnxruntime has, over a large constant; behind it native code."""
+    shared = np.random.default_rng(99).normal(size=(200, 1, width)).astype(np.float32)
+    bias = np.random.default_rng(seed).normal(size=200).astype(np.float32)
+    return model(
+        [node("Conv", ["x", "big", "bias"], ["c"]), node("Relu", ["c"], ["y"])],
+        [("x", FLOAT, ["N", 1, width])],
+        [("y", FLOAT, ["N", 200, 1])],
+        {"big": shared, "bias": bias},
+    )

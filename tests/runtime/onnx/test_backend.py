@@ -1,0 +1,146 @@
+"""ONNX's own suite pointed at `runtime.onnx_backend`, with onnxruntime beside it.
+
+The ordinary suite takes every case of the operators in `OFTEN`, which converters of classical
+models write, by the operators' definitions. Under the marker `conformance` all of the suite's
+node cases run, compiled.
+"""
+
+from __future__ import annotations
+
+import unittest
+import warnings
+from functools import cache
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from onnx import helper, numpy_helper
+
+from runtime import onnx_backend
+from runtime.onnx_errors import Fail
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")  # ONNX makes its cases at import, out of infinities
+    from onnx.backend.test import BackendTest
+    from onnx.backend.test.loader import load_model_tests
+    from onnx.backend.test.runner import Runner
+
+OFTEN = {
+    *("Add", "Sub", "Mul", "Div", "MatMul", "Gemm", "ArgMax", "Cast", "Reshape", "Concat"),
+    *("Identity", "Softmax", "Sigmoid", "Where", "Gather", "Transpose", "ReduceSum", "Not"),
+    *("ArrayFeatureExtractor", "LabelEncoder", "TfIdfVectorizer", "TreeEnsemble", "Binarizer"),
+    *("Conv", "NonZero", "Unique", "SequenceInsert", "LSTM", "If", "Loop", "Compress"),
+}
+
+
+@cache
+def cases() -> dict[str, Any]:
+    """ONNX's node cases by name."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return {case.name: case for case in load_model_tests(kind="node") if case.data_sets}
+
+
+def arrays(values: Any) -> list[Any]:
+    """A case's values, with tensors as arrays."""
+    tensor = onnx.TensorProto
+    return [numpy_helper.to_array(v) if isinstance(v, tensor) else v for v in values]
+
+
+def problem(case: Any, prepare: Any) -> str:
+    """What goes wrong when a case is run by a backend; empty if nothing does."""
+    try:
+        run = prepare(case.model)
+        for given, want in case.data_sets:
+            got = run(arrays(given))
+            Runner.assert_similar_outputs(arrays(want), got, rtol=case.rtol, atol=case.atol)
+    except (Exception, unittest.SkipTest) as error:  # noqa: BLE001 (any counts)
+        return f"{type(error).__name__}: {error}"[:300]
+    return ""
+
+
+def ours(*, compiled: bool) -> Any:
+    """Our backend, as a function from a model to a function of arrays."""
+    return lambda model: onnx_backend.prepare(model, compiled=compiled).run
+
+
+def theirs(model: Any) -> Any:
+    """onnxruntime, likewise."""
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    session = onnxruntime.InferenceSession(
+        model.SerializeToString(), options, providers=["CPUExecutionProvider"]
+    )
+    names = [item.name for item in session.get_inputs()]
+    return lambda values: session.run(None, dict(zip(names, values, strict=False)))
+
+
+#: onnxruntime reads operator sets that are older than our importer does.
+OLDER = {"test_not_2d", "test_not_3d", "test_not_4d"}
+
+
+def failures(chosen: dict[str, Any], *, compiled: bool) -> dict[str, str]:
+    """Cases that onnxruntime passes and we do not."""
+    found = {name: problem(case, ours(compiled=compiled)) for name, case in chosen.items()}
+    return {
+        name: said
+        for name, said in found.items()
+        if said and name not in OLDER and not problem(chosen[name], theirs)
+    }
+
+
+def test_cases_of_frequent_operators_pass_where_onnxruntime_passes_them() -> None:
+    chosen = {
+        name: case
+        for name, case in cases().items()
+        if {item.op_type for item in case.model.graph.node} <= OFTEN
+    }
+    assert len(chosen) > 150
+    assert failures(chosen, compiled=False) == {}
+
+
+@pytest.mark.conformance
+def test_every_case_passes_where_onnxruntime_passes_it() -> None:
+    assert failures(cases(), compiled=True) == {}
+
+
+def test_the_suite_itself_takes_the_module_for_a_backend() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        suite = BackendTest(onnx_backend, __name__)  # type: ignore[arg-type]  # a module will do
+    suite.include("^test_(matmul|softmax_axis_1|argmax_keepdims_example|and_bcast3v1d)_?.*_cpu$")
+    ran, result = 0, unittest.TestResult()
+    for group in suite.test_cases.values():
+        for name in unittest.defaultTestLoader.getTestCaseNames(group):
+            group(name).run(result)
+            ran += 1
+    assert result.errors == result.failures == []
+    done = ran - len(result.skipped)
+    assert done >= 5, [name for name, _ in result.skipped[:3]]
+
+
+def test_one_node_and_one_model() -> None:
+    add = helper.make_node("Add", ["a", "b"], ["c"])
+    a = np.arange(6, dtype=np.float32).reshape(2, 3)
+    (got,) = onnx_backend.run_node(add, [a, a])
+    np.testing.assert_array_equal(got, a + a)
+    (got,) = onnx_backend.run_node(add, [a, a], opset_version=13)
+    np.testing.assert_array_equal(got, a + a)
+    case = cases()["test_add"]
+    (got,) = onnx_backend.run_model(case.model, arrays(case.data_sets[0][0]))
+    np.testing.assert_array_equal(got, case.data_sets[0][1][0])
+
+
+def test_what_it_supports() -> None:
+    assert onnx_backend.supports_device("CPU")
+    assert not onnx_backend.supports_device("CUDA")
+    with pytest.raises(ValueError, match="CUDA"):
+        onnx_backend.prepare(cases()["test_add"].model, "CUDA")
+    black = cases()["test_basic_conv_with_padding"].model
+    assert onnx_backend.is_compatible(cases()["test_add"].model, native_only=True)
+    assert onnx_backend.is_compatible(black)
+    assert not onnx_backend.is_compatible(black, native_only=True)
+    with pytest.raises(Fail):
+        onnx_backend.prepare(black, native_only=True)

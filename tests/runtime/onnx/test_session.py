@@ -1,0 +1,178 @@
+"""Sessions: the same calls, answers and errors as onnxruntime's."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnxruntime
+import pytest
+from onnx import ModelProto
+from onnxruntime.capi import onnxruntime_pybind11_state as their
+from skl2onnx import to_onnx
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+import runtime
+from flour.errors import FlourError
+from runtime import onnx_errors
+from runtime.onnx_session import InferenceSession
+from tests.onnx_parts import FLOAT, STRING, black_in_the_middle, model, node
+
+RNG = np.random.default_rng(5)
+X = RNG.normal(size=(60, 4)).astype(np.float32)
+
+
+def classifier(labels: Any, *, zipmap: bool) -> bytes:
+    """A scaled logistic regression, as skl2onnx writes it."""
+    y = np.asarray(labels)[np.argmax(X[:, : len(labels)], axis=1)]
+    fit = make_pipeline(StandardScaler(), LogisticRegression()).fit(X, y)
+    data: bytes = to_onnx(fit, X[:1], options={"zipmap": zipmap}).SerializeToString()
+    return data
+
+
+def both(data: bytes) -> tuple[InferenceSession, Any]:
+    """Our session and theirs."""
+    theirs = onnxruntime.InferenceSession(data, providers=["CPUExecutionProvider"])
+    return InferenceSession(data, providers=["CPUExecutionProvider"]), theirs
+
+
+@pytest.mark.parametrize("labels", [[0, 1], [3, 5, 9], ["a", "b", "c"]], ids=str)
+@pytest.mark.parametrize("zipmap", [True, False])
+def test_a_classifier_answers_the_same(labels: list[Any], *, zipmap: bool) -> None:
+    ours, theirs = both(classifier(labels, zipmap=zipmap))
+    for rows in (X, X[:1], X[::3], np.asfortranarray(X)):
+        got, want = ours.run(None, {"X": rows}), theirs.run(None, {"X": rows})
+        assert got[0].dtype == want[0].dtype
+        np.testing.assert_array_equal(got[0], want[0])
+        if zipmap:
+            assert [list(row) for row in got[1]] == [list(row) for row in want[1]]
+            assert {type(v) for row in got[1] for v in row.values()} == {float}
+            got[1], want[1] = ([list(row.values()) for row in side] for side in (got[1], want[1]))
+        np.testing.assert_allclose(got[1], want[1], rtol=1e-5, atol=1e-6)
+
+
+def test_it_says_the_same_of_itself() -> None:
+    ours, theirs = both(classifier([0, 1, 2], zipmap=True))
+    for mine, yours in (
+        (ours.get_inputs(), theirs.get_inputs()),
+        (ours.get_outputs(), theirs.get_outputs()),
+    ):
+        assert [tuple(item) for item in mine] == [(v.name, v.type, v.shape) for v in yours]
+    assert ours.get_providers() == ["CPUExecutionProvider"]
+    meta, theirs_meta = ours.get_modelmeta(), theirs.get_modelmeta()
+    for fact in ("producer_name", "graph_name", "version", "custom_metadata_map"):
+        assert getattr(meta, fact) == getattr(theirs_meta, fact)
+
+
+def test_outputs_are_picked_by_name_in_any_order() -> None:
+    ours, theirs = both(classifier([0, 1], zipmap=False))
+    for names in (["probabilities"], ["probabilities", "label"], ["label"], []):
+        got, want = ours.run(names, {"X": X}), theirs.run(names, {"X": X}) if names else []
+        assert [np.shape(item) for item in got] == [np.shape(item) for item in want]
+
+
+BAD: dict[str, dict[str, Any]] = {
+    "another dtype": {"X": X.astype(np.float64)},
+    "one dimension": {"X": X[0]},
+    "another width": {"X": X[:, :3]},
+    "another name": {"Z": X},
+    "nothing": {},
+    "more than it has": {"X": X, "Y": X},
+    "strings": {"X": np.array([["a"] * 4])},
+    "no array": {"X": object()},
+}
+
+
+@pytest.mark.parametrize("feed", BAD.values(), ids=BAD.keys())
+def test_bad_feeds_are_invalid_arguments_in_both(feed: dict[str, Any]) -> None:
+    ours, theirs = both(classifier([0, 1], zipmap=False))
+    with pytest.raises((their.InvalidArgument, ValueError, RuntimeError, TypeError)):
+        theirs.run(None, feed)
+    with pytest.raises(onnx_errors.InvalidArgument) as caught:
+        ours.run(None, feed)
+    assert isinstance(caught.value, their.InvalidArgument)
+    assert isinstance(caught.value, ValueError | FlourError)
+    assert caught.value.where
+
+
+def test_an_unknown_output_is_an_invalid_argument() -> None:
+    ours, theirs = both(classifier([0, 1], zipmap=False))
+    for session in (ours, theirs):
+        with pytest.raises(their.InvalidArgument):
+            session.run(["nope"], {"X": X})
+
+
+def test_lists_become_arrays() -> None:
+    ours, theirs = both(classifier([0, 1], zipmap=False))
+    rows = X[:2].tolist()
+    for got, want in zip(ours.run(None, {"X": rows}), theirs.run(None, {"X": rows}), strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("source", "kind"),
+    [
+        ("nowhere.onnx", "NoSuchFile"),
+        (b"this is no protobuf \xff\xff", "InvalidProtobuf"),
+        (b"", "InvalidGraph"),
+    ],
+)
+def test_what_cannot_be_loaded_has_its_class(source: Any, kind: str) -> None:
+    with pytest.raises(getattr(onnx_errors, kind)) as caught:
+        InferenceSession(source)
+    assert isinstance(caught.value, getattr(their, kind))
+    assert isinstance(caught.value, FlourError)
+
+
+def test_an_operator_nobody_has_is_refused() -> None:
+    made = model([node("Frobnicate", ["x"], ["y"])], [("x", FLOAT, ["N", 4])], [("y", FLOAT, None)])
+    with pytest.raises(onnx_errors.OnnxError, match="Frobnicate") as caught:
+        InferenceSession(made)
+    assert type(caught.value).__name__ in {"Fail", "InvalidGraph"}
+
+
+def test_from_a_path_and_from_a_proto(tmp_path: Path) -> None:
+    data = classifier([0, 1], zipmap=False)
+    (tmp_path / "m.onnx").write_bytes(data)
+    want = InferenceSession(data).run(None, {"X": X})
+    for source in (tmp_path / "m.onnx", str(tmp_path / "m.onnx"), ModelProto.FromString(data)):
+        got = InferenceSession(source).run(None, {"X": X})
+        np.testing.assert_array_equal(got[1], want[1])
+
+
+def test_parts_on_onnxruntime_and_shapes_of_several_axes() -> None:
+    made = black_in_the_middle()
+    ours, theirs = both(made.SerializeToString())
+    np.testing.assert_allclose(
+        ours.run(None, {"x": X})[0], theirs.run(None, {"x": X})[0], atol=1e-5
+    )
+    with pytest.raises(onnx_errors.Fail):
+        InferenceSession(made, native_only=True)
+    cube = model(
+        [node("Transpose", ["x"], ["y"], perm=[0, 2, 1])],
+        [("x", FLOAT, ["N", 2, 3])],
+        [("y", FLOAT, ["N", 3, 2])],
+    )
+    ours, theirs = both(cube.SerializeToString())
+    x = np.arange(24, dtype=np.float32).reshape(4, 2, 3)
+    np.testing.assert_array_equal(ours.run(None, {"x": x})[0], theirs.run(None, {"x": x})[0])
+
+
+def test_strings_come_and_go() -> None:
+    made = model([node("Identity", ["x"], ["y"])], [("x", STRING, ["N", 1])], [("y", STRING, None)])
+    ours, theirs = both(made.SerializeToString())
+    for texts in (np.array([["a"], ["é ü"]]), np.array([["a"], [""]], object)):
+        got, want = ours.run(None, {"x": texts})[0], theirs.run(None, {"x": texts})[0]
+        np.testing.assert_array_equal(got, want)
+        assert got.dtype == want.dtype
+
+
+def test_a_session_is_a_plan_that_a_runtime_can_serve() -> None:
+    session = runtime.InferenceSession(classifier([0, 1, 2], zipmap=False))
+    want = session.run(["probabilities"], {"X": X})[0]
+    with runtime.Runtime() as serving:
+        serving.register("m", session.plan)
+        np.testing.assert_array_equal(serving.predict("m", X)["probabilities"], want)
