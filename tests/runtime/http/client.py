@@ -1,0 +1,90 @@
+"""The least that can be called an HTTP client: what was said, as it was said."""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Mapping
+from dataclasses import dataclass
+from http.client import HTTPConnection, HTTPResponse
+from typing import Any
+
+
+@dataclass
+class Reply:
+    """An answer."""
+
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+    @property
+    def error(self) -> str:
+        assert set(self.json) == {"error"}
+        message: str = self.json["error"]
+        return message
+
+
+class Client:
+    """A new connection for each request."""
+
+    def __init__(self, port: int) -> None:
+        self.port = port
+
+    def ask(
+        self, method: str, path: str, body: Any = None, headers: Mapping[str, str] | None = None
+    ) -> Reply:
+        connection = HTTPConnection("127.0.0.1", self.port, timeout=20)
+        try:
+            connection.request(method, path, body=body, headers=dict(headers or {}))
+            return _reply(connection.getresponse())
+        finally:
+            connection.close()
+
+    def get(self, path: str, **headers: str) -> Reply:
+        return self.ask("GET", path, headers=headers)
+
+    def post(self, path: str, body: Any = None, headers: Mapping[str, str] | None = None) -> Reply:
+        data = body if isinstance(body, bytes | None) else json.dumps(body).encode()
+        return self.ask("POST", path, data, headers)
+
+    def raw(self) -> socket.socket:
+        """A connection to say anything on."""
+        return socket.create_connection(("127.0.0.1", self.port), timeout=20)
+
+    def say(self, *data: bytes, count: int = 1) -> list[Reply]:
+        """Answers to some bytes, sent one after the other."""
+        with self.raw() as connection:
+            for part in data:
+                connection.sendall(part)
+            return replies(connection, count)
+
+
+def replies(connection: socket.socket, count: int = 1) -> list[Reply]:
+    """The next answers on a connection."""
+    return [_reply(_response(connection)) for _ in range(count)]
+
+
+def _response(connection: socket.socket) -> HTTPResponse:
+    """An answer read without a byte too many, so that the next one can be read."""
+    made = HTTPResponse(_Unbuffered(connection))  # type: ignore[arg-type]  # all it uses of a socket
+    made.begin()
+    return made
+
+
+class _Unbuffered:
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
+
+    def makefile(self, *_: object) -> Any:
+        return self._connection.makefile("rb", buffering=0)
+
+
+def _reply(response: HTTPResponse) -> Reply:
+    body = response.read()
+    headers = {name.lower(): value for name, value in response.getheaders()}
+    return Reply(response.status, headers, body)
