@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from runtime.repository.errors import BadConfig
 
-MAX_TEXT = 1 << 20
+MAX_TEXT = 1 << 18
 MAX_DEPTH = 32
 
 _TOKEN = re.compile(

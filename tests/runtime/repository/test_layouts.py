@@ -1,0 +1,310 @@
+"""Models in the layouts of other servers answer as those servers' libraries do."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import joblib
+import numpy as np
+import pytest
+from sklearn.linear_model import LinearRegression, LogisticRegression
+
+from runtime import Runtime
+from runtime.repository import Repository
+from tests.runtime.repository.folders import THREE, TWO, X, fil, lgb, mlserver, save_plan, xgb
+
+
+@pytest.fixture
+def runtime() -> Iterator[Runtime]:
+    with Runtime() as made:
+        yield made
+
+
+def loaded(folder: Path, runtime: Runtime, **facts: Any) -> Repository:
+    """The repository of a folder, with everything in it loaded."""
+    made = Repository(folder, runtime, **facts)
+    made.load_all()
+    made.close()
+    return made
+
+
+def reason(repository: Repository) -> str:
+    (line,) = repository.index()
+    assert line.state == "UNAVAILABLE"
+    return line.reason
+
+
+# --- Triton's FIL backend ------------------------------------------------------------------------
+
+#: The shares of three classes go through an exponential, whose last bit is its library's.
+_LAST_BIT = 3e-7
+FILES = {"xgboost_json": "xgboost.json", "xgboost_ubj": "xgboost.ubj"}
+
+
+@pytest.mark.parametrize("model_type", FILES)
+@pytest.mark.parametrize(
+    ("kind", "columns", "parameters"),
+    [
+        ("two", 1, {"is_classifier": "true"}),
+        ("two", 1, {"output_class": "true", "threshold": "0.8"}),
+        ("two", 2, {"is_classifier": "true", "predict_proba": "true"}),
+        ("two", 1, {"predict_proba": "true"}),
+        ("two", 1, {"is_classifier": "false"}),
+        ("three", 1, {"is_classifier": "true"}),
+        ("three", 3, {"is_classifier": "true", "predict_proba": "true"}),
+        ("number", 1, {}),
+    ],
+)
+def test_fil_answers_as_xgboost_does(
+    tmp_path: Path,
+    runtime: Runtime,
+    model_type: str,
+    kind: str,
+    columns: int,
+    parameters: dict[str, str],
+) -> None:
+    fil(tmp_path / "m", model_type, columns, **parameters)
+    (tmp_path / "m" / "1").mkdir()
+    xgb(kind).save_model(tmp_path / "m" / "1" / FILES[model_type])
+    loaded(tmp_path, runtime)
+    made = runtime.predict("m", X)
+    assert list(made) == ["output__0"]
+    answer = made["output__0"]
+    assert answer.dtype == np.float32
+    # The backend leaves dimensions of one out.
+    assert answer.shape == ((len(X),) if columns == 1 else (len(X), columns))
+    assert np.allclose(answer, _fil_truth(kind, columns, parameters), rtol=_LAST_BIT, atol=0)
+
+
+def _fil_truth(kind: str, columns: int, parameters: dict[str, str]) -> Any:
+    model = xgb(kind)
+    if kind == "number":
+        return model.predict(X)
+    shares = model.predict_proba(X)
+    if parameters.get("predict_proba") == "true":
+        return shares if columns > 1 else shares[:, 1]
+    if kind == "three":
+        return shares.argmax(axis=1)
+    if "true" in (parameters.get("is_classifier"), parameters.get("output_class")):
+        return shares[:, 1] > float(parameters.get("threshold", 0.5))
+    return shares[:, 1]
+
+
+@pytest.mark.parametrize("kind", ["two", "three", "number"])
+def test_fil_answers_as_lightgbm_does(tmp_path: Path, runtime: Runtime, kind: str) -> None:
+    columns = {"two": 1, "three": 3, "number": 1}[kind]
+    fil(tmp_path / "m", "lightgbm", columns, predict_proba=str(kind != "number").lower())
+    (tmp_path / "m" / "1").mkdir()
+    lgb(kind).save_model(tmp_path / "m" / "1" / "model.txt")
+    loaded(tmp_path, runtime)
+    wanted = lgb(kind).predict(X.astype(np.float64)).astype(np.float32)
+    assert np.allclose(runtime.predict("m", X)["output__0"], wanted, rtol=1e-6)
+
+
+def test_versions_that_are_served(tmp_path: Path, runtime: Runtime) -> None:
+    place = tmp_path / "m"
+    fil(place, "xgboost_json", 1)
+    for version in ("1", "2", "10", "03", "draft"):
+        (place / version).mkdir()
+        xgb("number").save_model(place / version / "xgboost.json")
+    loaded(tmp_path, runtime)
+    assert runtime.endpoints()[0].versions == ("10",)
+    with (place / "config.pbtxt").open("a", encoding="utf-8") as file:
+        file.write("version_policy { all {} }\n")
+    loaded(tmp_path, second := Runtime())
+    assert set(second.endpoints()[0].versions) == {"1", "2", "10"}
+    assert second.endpoints()[0].current == "10"
+    with (place / "config.pbtxt").open("a", encoding="utf-8") as file:
+        file.write("version_policy: { specific: { versions: [1, 2, 7] } }\n")
+    loaded(tmp_path, third := Runtime())
+    assert set(third.endpoints()[0].versions) == {"1", "2"}
+    second.close()
+    third.close()
+
+
+@pytest.mark.parametrize(
+    ("config", "why"),
+    [
+        ('backend: "python"', "backend 'python' is not served here"),
+        ('platform: "ensemble"', "backend 'ensemble' is not served here"),
+        ('backend: "fil" parameters { key: "model_type" value { string_value: "treelite" } }',
+         "'treelite' is not served here"),
+        ('backend: "fil" name: "other"', "name is that of its folder"),
+        ('backend: "fil" input [{ name: "x" dims: [4] }]', "input is called 'input__0'"),
+        ('backend: "fil" default_model_filename: "../../secret"', "has no folders"),
+        ("backend: {", "should stand here"),
+        ('backend: "fil" parameters [{ key: "predict_proba" value { string_value: "maybe" } }]',
+         "predict_proba is true or false"),
+    ],
+)  # fmt: skip
+def test_configurations_that_are_refused(
+    tmp_path: Path, runtime: Runtime, config: str, why: str
+) -> None:
+    (tmp_path / "m" / "1").mkdir(parents=True)
+    (tmp_path / "m" / "config.pbtxt").write_text(config, encoding="utf-8")
+    assert why in reason(loaded(tmp_path, runtime))
+
+
+def test_promises_that_the_model_does_not_keep(tmp_path: Path, runtime: Runtime) -> None:
+    fil(tmp_path / "m", "xgboost_json", 7, predict_proba="true")
+    (tmp_path / "m" / "1").mkdir()
+    xgb("three").save_model(tmp_path / "m" / "1" / "xgboost.json")
+    assert "promises 7 columns of output__0" in reason(loaded(tmp_path, runtime))
+
+
+def test_a_model_file_that_is_not_there(tmp_path: Path, runtime: Runtime) -> None:
+    fil(tmp_path / "m", "xgboost_ubj", 1)
+    (tmp_path / "m" / "1").mkdir()
+    assert "no such model file" in reason(loaded(tmp_path, runtime))
+
+
+# --- MLServer ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["two", "three", "number"])
+@pytest.mark.parametrize("file", ["model.bst", "model.json", "other.ubj"])
+def test_mlserver_answers_as_xgboost_does(
+    tmp_path: Path, runtime: Runtime, kind: str, file: str
+) -> None:
+    place = tmp_path / "deep" / "m"
+    facts = {"parameters": {"uri": f"./{file}", "version": "v0.1.0"}}
+    mlserver(place, "mlserver_xgboost.XGBoostModel", **facts)
+    model = xgb(kind)
+    suffix = ".json" if file.endswith("json") else ".ubj"
+    model.save_model(place / f"x{suffix}")
+    (place / f"x{suffix}").rename(place / file)
+    loaded(tmp_path, runtime)
+    made = runtime.predict("m@v0.1.0", X)
+    assert np.array_equal(made["predict"][:, 0], model.predict(X))
+    assert made["predict"].dtype == model.predict(X).dtype
+    if kind != "number":
+        assert np.allclose(made["predict_proba"], model.predict_proba(X), rtol=_LAST_BIT, atol=0)
+
+
+def test_mlserver_takes_a_raw_booster_for_a_regressor(tmp_path: Path, runtime: Runtime) -> None:
+    import xgboost
+
+    mlserver(tmp_path / "m", "mlserver_xgboost.XGBoostModel")
+    xgb("two").get_booster().set_attr(scikit_learn=None)
+    booster = xgboost.train({"objective": "binary:logistic"}, xgboost.DMatrix(X, TWO), 4)
+    booster.save_model(tmp_path / "m" / "model.json")
+    loaded(tmp_path, runtime)
+    made = runtime.predict("m", X)
+    assert list(made) == ["predict"]
+    assert np.array_equal(made["predict"][:, 0], booster.predict(xgboost.DMatrix(X)))
+
+
+@pytest.mark.parametrize("kind", ["two", "three", "number"])
+def test_mlserver_answers_as_lightgbm_does(tmp_path: Path, runtime: Runtime, kind: str) -> None:
+    mlserver(tmp_path / "m", "mlserver_lightgbm.LightGBMModel")
+    lgb(kind).save_model(tmp_path / "m" / "model.bst")
+    loaded(tmp_path, runtime)
+    rows = X.astype(np.float64)
+    wanted = lgb(kind).predict(rows)
+    made = runtime.predict("m", rows)["predict"]
+    assert np.allclose(made, wanted.reshape(made.shape), rtol=1e-12)
+    assert made.ndim == 2
+
+
+def test_mlserver_answers_as_sklearn_does_where_pickles_are_trusted(
+    tmp_path: Path, runtime: Runtime
+) -> None:
+    rows = np.nan_to_num(X.astype(np.float64))
+    names = np.array(["no", "yes"])[TWO]
+    for name, model in (
+        ("labels", LogisticRegression().fit(rows, names)),
+        ("values", LinearRegression().fit(rows, THREE)),
+    ):
+        mlserver(tmp_path / name, "mlserver_sklearn.SKLearnModel")
+        joblib.dump(model, tmp_path / name / "model.joblib")
+    refused = loaded(tmp_path, Runtime())
+    assert {line.state for line in refused.index()} == {"UNAVAILABLE"}
+    assert all("pickle" in line.reason for line in refused.index())
+    loaded(tmp_path, runtime, trust_pickle=True)
+    labels = runtime.predict("labels", rows)
+    model = LogisticRegression().fit(rows, names)
+    assert labels["predict"].reshape(-1).tolist() == model.predict(rows).tolist()
+    assert np.allclose(labels["predict_proba"], model.predict_proba(rows), rtol=1e-12)
+    assert list(runtime.predict("values", rows)) == ["predict"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "why"),
+    [
+        ("{", "no JSON"),
+        ("[" * 10_000, "no JSON"),
+        ("[]", "settings are objects"),
+        ('{"name": 3}', "name is a string"),
+        ('{"implementation": "models.MyModel"}', "'models.MyModel' is not served here"),
+        ('{"implementation": "mlserver_xgboost.XGBoostModel"}', "no model file"),
+        ('{"implementation": "x.XGBoostModel", "parameters": {"uri": "s3://b/x"}}', "folder only"),
+        ('{"implementation": "x.XGBoostModel", "parameters": {"uri": "/etc/passwd"}}', "leads out"),
+        ('{"implementation": "x.XGBoostModel", "parameters": {"uri": "../../x"}}', "leads out"),
+        ('{"name": "a b", "implementation": "x.XGBoostModel", "parameters": {"uri": "x.json"}}',
+         "no name of an endpoint"),
+    ],
+)  # fmt: skip
+def test_settings_that_are_refused(
+    tmp_path: Path, runtime: Runtime, settings: str, why: str
+) -> None:
+    (tmp_path / "m").mkdir()
+    (tmp_path / "m" / "x.json").write_text("{}", encoding="utf-8")
+    (tmp_path / "m" / "model-settings.json").write_text(settings, encoding="utf-8")
+    assert why in reason(loaded(tmp_path, runtime))
+
+
+# --- our own -------------------------------------------------------------------------------------
+
+
+def test_folders_of_plain_files(tmp_path: Path, runtime: Runtime) -> None:
+    save_plan(tmp_path / "one.pretzel", 1.0)
+    save_plan(tmp_path / "two@7.plan", 2.0)
+    save_plan(tmp_path / "three" / "9" / "x.pretzel", 3.0)
+    save_plan(tmp_path / "three" / "10" / "x.pretzel", 4.0)
+    save_plan(tmp_path / "four" / "model.pretzel", 5.0)
+    lgb("number").save_model(tmp_path / "trees.txt")
+    xgb("number").save_model(tmp_path / "boost.ubj")
+    (tmp_path / "README.md").write_text("no model", encoding="utf-8")
+    (tmp_path / "settings.json").write_text("{}", encoding="utf-8")
+    repository = loaded(tmp_path, runtime)
+    assert {(line.name, line.version) for line in repository.index()} == {
+        *(("one", "1"), ("two", "7"), ("three", "9"), ("three", "10"), ("four", "1")),
+        *(("trees", "1"), ("boost", "1")),
+    }
+    row = np.zeros(4)
+    offsets = {name: runtime.predict(name, row)["top"] for name in ("one", "two", "three", "four")}
+    assert offsets == {"one": 1.0, "two": 2.0, "three": 4.0, "four": 5.0}
+    assert runtime.predict("three@9", row)["top"] == 3.0
+    rows = X.astype(np.float64)
+    assert np.allclose(runtime.predict("trees", rows)["value"], lgb("number").predict(rows))
+
+
+def test_two_models_of_one_name(tmp_path: Path, runtime: Runtime) -> None:
+    save_plan(tmp_path / "a" / "model.pretzel", 1.0)
+    save_plan(tmp_path / "a.pretzel", 2.0)
+    save_plan(tmp_path / "b" / "1" / "x.pretzel", 2.0)
+    save_plan(tmp_path / "b" / "1" / "y.pretzel", 2.0)
+    repository = Repository(tmp_path, runtime)
+    events = repository.load_all()
+    assert [event.kind for event in events if event.name == "a"] == ["loaded", "refused"]
+    assert "one model file" in next(event.reason for event in events if event.name == "b")
+    assert runtime.predict("a", np.zeros(4))["top"] == 1.0
+
+
+def test_rows_that_stand_beside_a_model_are_checked(tmp_path: Path, runtime: Runtime) -> None:
+    save_plan(tmp_path / "good" / "1" / "m.pretzel", 1.0)
+    save_plan(tmp_path / "bad@2.pretzel", 1.0)
+    save_plan(tmp_path / "odd.pretzel", 1.0)
+    line = {"input": [0.0, 1.0, 2.0, 3.0], "outputs": {"top": 4.0, "moved": [1, 2, 3, 4]}}
+    rows = json.dumps(line) + "\n"
+    (tmp_path / "good" / "1" / "verify.jsonl").write_text(rows, encoding="utf-8")
+    (tmp_path / "bad@2.verify.jsonl").write_text(rows.replace("4.0", "4.1"), encoding="utf-8")
+    (tmp_path / "odd.verify.jsonl").write_text("{}\n", encoding="utf-8")
+    states = {line.name: line for line in loaded(tmp_path, runtime).index()}
+    assert states["good"].state == "READY"
+    assert "does not give the answers" in states["bad"].reason
+    assert "wanted 4.1" in states["bad"].reason
+    assert "a line is" in states["odd"].reason
