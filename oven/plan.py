@@ -204,6 +204,11 @@ class Plan:
             self._by_dtype[name] = found
         return found
 
+    @property
+    def variants(self) -> tuple[Plan, ...]:
+        """The plans made so far for data of other float widths or sparsity."""
+        return tuple(self._variants.values())
+
     def variant(self, kinds: Mapping[str, Type]) -> Plan:
         """The plan of the same program over other input types."""
         key = tuple(kinds.values())

@@ -71,15 +71,17 @@ class _Spill(NamedTuple):
 class _Resident:
     """A plan in memory: what it occupies, what it is worth."""
 
-    __slots__ = ("bytes", "parameters", "seconds", "seen", "served", "worth")
+    __slots__ = ("bytes", "parameters", "plans", "seconds", "seen", "served", "worth")
 
     def __init__(self, served: Served, plan: Plan, seconds: float) -> None:
         self.served: Served | None = served  # None once it has gone
         self.seconds = max(seconds, LEAST_SECONDS)
-        self.parameters = {item.digest: item.nbytes for item in plan.parameters()}
-        nodes = len(plan.optimised.nodes()) + len(plan.flow.nodes())
-        held = sum(item.op.held_bytes() for item in plan.optimised.nodes())
-        self.bytes = PLAN_BYTES + NODE_BYTES * nodes + held
+        every = (plan, *plan.variants)
+        self.plans = len(every)
+        self.parameters = {item.digest: item.nbytes for one in every for item in one.parameters()}
+        nodes = sum(len(one.optimised.nodes()) + len(one.flow.nodes()) for one in every)
+        held = sum(item.op.held_bytes() for one in every for item in one.optimised.nodes())
+        self.bytes = PLAN_BYTES * self.plans + NODE_BYTES * nodes + held
         self.seen = served.inline.value + served.batch.value
         self.worth = 0.0
 
@@ -112,6 +114,18 @@ class Residency:
             if not served.retired:
                 self._account(_Resident(served, plan, seconds))
             self._shrink(served)
+
+    def rebook(self, served: Served) -> None:
+        """A plan may have made others since it came, for data of another float width."""
+        plan = served.plan
+        if self.budget is None or plan is None:
+            return
+        with self._lock:
+            one = self._residents.get(served)
+            if one is not None and one.plans != 1 + len(plan.variants):
+                self._remove(one)
+                self._account(_Resident(served, plan, one.seconds))
+                self._shrink(served)
 
     def _account(self, one: _Resident) -> None:
         if one.served is None or one.served in self._residents:

@@ -406,6 +406,7 @@ class Runtime:
         if self._catalog.departed:
             self._catalog.sweep()
         self._materialiser.consider(served, seconds)
+        self._memory.rebook(served)
         if rows == 1:
             served.direct = seconds < DIRECT_SECONDS
         if served.direct is not (served.call is not None):

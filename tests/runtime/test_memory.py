@@ -321,3 +321,16 @@ def test_large_plans_made_here_are_served_from_the_stores_files(tmp_path: Path) 
         gc.collect()
         assert not list((tmp_path / "spill").rglob("*.pretzel"))
         assert runtime.stats().memory.unwritable == 0
+
+
+def test_plans_made_for_another_width_are_booked(size: int) -> None:
+    """What comes to float32 data is one more plan; it counts, and goes with the first."""
+    with Runtime(executors=1, memory_budget=20 * size) as runtime:
+        filled(runtime, 2)
+        before = runtime.stats().memory.used
+        for _ in range(64):
+            runtime.predict("p0", DATA.astype(np.float32))
+        assert runtime.stats().memory.used >= before + size // 2
+        runtime.unregister("p0")
+        runtime.unregister("p1")
+        assert runtime.stats().memory.used == 0
