@@ -205,7 +205,7 @@ class Connection(asyncio.Protocol):
     # --- answering ---------------------------------------------------------------------------
 
     def _answer(self, request: Request, *, keep: bool) -> None:
-        if not keep or self._server.draining:
+        if not keep:
             self._close = True
         made = self._app.respond(request)
         if isinstance(made, Response):
@@ -231,6 +231,8 @@ class Connection(asyncio.Protocol):
             self._say_refusal()
 
     def _send(self, request: Request, response: Response) -> None:
+        if self._server.draining and not self._line:
+            self._close = True  # the last one
         body = b"" if request.method == "HEAD" else response.body
         head = self._head(response)
         self._started = self._loop.time()

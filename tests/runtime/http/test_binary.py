@@ -1,0 +1,234 @@
+"""The binary tensor extension: raw tensors in and out, and bodies that lie about them."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import struct
+import zlib
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from runtime.http import codec_binary
+from runtime.http.problems import HttpError
+from runtime.http.tensors import DTYPES
+from tests.runtime.http.client import Reply
+from tests.runtime.http.conftest import House, outputs, tensor
+
+LENGTH = "Inference-Header-Content-Length"
+
+
+def packed(inputs: list[dict[str, Any]], *raw: bytes, **more: Any) -> tuple[bytes, dict[str, str]]:
+    """A body with raw tensors, and its header."""
+    head = json.dumps({"inputs": inputs, **more}).encode()
+    return head + b"".join(raw), {LENGTH: str(len(head))}
+
+
+def raw_tensor(name: str, datatype: str, shape: list[int], size: int) -> dict[str, Any]:
+    known = {"binary_data_size": size}
+    return {"name": name, "datatype": datatype, "shape": shape, "parameters": known}
+
+
+def unpacked(reply: Reply) -> dict[str, bytes]:
+    """The raw tensors of an answer."""
+    assert reply.status == 200, reply.body
+    size = int(reply.headers[LENGTH.lower()])
+    head, at, made = json.loads(reply.body[:size]), size, {}
+    for each in head["outputs"]:
+        end = at + each["parameters"]["binary_data_size"]
+        made[each["name"]] = reply.body[at:end]
+        at = end
+    assert at == len(reply.body)
+    return made
+
+
+@pytest.mark.parametrize("rows", [1, 3, 2000])
+@pytest.mark.parametrize("datatype", ["FP64", "FP32", "INT32", "UINT8", "FP16"])
+def test_raw_tensors_go_in_and_out(house: House, rows: int, datatype: str) -> None:
+    x = np.arange(rows * 4).reshape(rows, 4).astype(DTYPES[datatype])
+    raw = x.tobytes()
+    body, headers = packed(
+        [raw_tensor("x", datatype, [rows, 4], len(raw))],
+        raw,
+        parameters={"binary_data_output": True},
+        id="é",
+    )
+    made = unpacked(house.client.post("/v2/models/shift/infer", body, headers))
+    dtype = np.float32 if datatype == "FP32" else np.float64
+    expected = x.astype(dtype) + dtype(2)
+    np.testing.assert_array_equal(np.frombuffer(made["moved"], dtype).reshape(rows, 4), expected)
+    np.testing.assert_array_equal(np.frombuffer(made["top"], dtype), expected.max(axis=1))
+
+
+def test_json_and_raw_tensors_mix(house: House) -> None:
+    city = b"".join(struct.pack("<I", len(each)) + each for each in (b"Oslo", "Łódź".encode()))
+    inputs = [
+        raw_tensor("city", "BYTES", [2], len(city)),
+        tensor("age", "FP64", [2], [1, 2]),
+        raw_tensor("income", "INT64", [2], 16),
+    ]
+    wanted = [{"name": "city", "parameters": {"binary_data": True}}, {"name": "both"}]
+    body, headers = packed(inputs, city, np.array([3, 4]).tobytes(), outputs=wanted)
+    reply = house.client.post("/v2/models/people/infer", body, headers)
+    size = int(reply.headers[LENGTH.lower()])
+    head = json.loads(reply.body[:size])
+    assert reply.body[size:] == city
+    assert head["outputs"][1]["data"] == [2.0, 6.0, 4.0, 8.0]
+    assert reply.headers["content-type"] == "application/octet-stream"
+
+
+def test_bool_is_one_byte(house: House) -> None:
+    body, headers = packed([raw_tensor("x", "BOOL", [1, 4], 4)], b"\x00\x01\x02\xff")
+    made = outputs(house.client.post("/v2/models/shift/infer", body, headers).json)
+    assert made["moved"]["data"] == [2.0, 3.0, 3.0, 3.0]
+
+
+def test_a_body_may_be_the_one_input(house: House) -> None:
+    x = np.arange(8.0)
+    reply = house.client.post("/v2/models/shift/infer", x.tobytes(), {LENGTH: "0"})
+    assert outputs(reply.json)["top"]["data"] == [5.0, 9.0]
+    text = b"word001"
+    raw = struct.pack("<I", len(text)) + text
+    assert house.client.post("/v2/models/text/infer", raw, {LENGTH: "0"}).status == 200
+    for model, body in [
+        ("shift", x.tobytes()[:-1]),
+        ("shift", b""),
+        ("people", b"1234"),
+        ("text", b"1"),
+    ]:
+        assert house.client.post(f"/v2/models/{model}/infer", body, {LENGTH: "0"}).status == 400
+
+
+ROW = np.arange(4.0).tobytes()
+
+
+@pytest.mark.parametrize(
+    ("spec", "raw", "length"),
+    [
+        (raw_tensor("x", "FP64", [1, 4], 32), ROW[:-1], None),
+        (raw_tensor("x", "FP64", [1, 4], 32), ROW + b"x", None),
+        (raw_tensor("x", "FP64", [1, 4], 24), ROW[:24], None),
+        (raw_tensor("x", "FP64", [2, 4], 32), ROW, None),
+        (raw_tensor("x", "FP64", [1 << 40, 1 << 40], 32), ROW, None),
+        (raw_tensor("x", "FP64", [1, -4], 32), ROW, None),
+        (raw_tensor("x", "FP64", [1, 4], -1), ROW, None),
+        (
+            {**raw_tensor("x", "FP64", [1, 4], 0), "parameters": {"binary_data_size": "32"}},
+            ROW,
+            None,
+        ),
+        (raw_tensor("x", "NONE", [1, 4], 32), ROW, None),
+        (raw_tensor("x", "FP64", [1, 4], 32), ROW, "9999"),
+        (raw_tensor("x", "FP64", [1, 4], 32), ROW, "-1"),
+        (raw_tensor("x", "FP64", [1, 4], 32), ROW, "10"),
+        (raw_tensor("x", "FP64", [1, 4], 32), ROW, "twelve"),
+        (raw_tensor("x", "FP64", [1, 4], 32), ROW, "9" * 30),
+        (raw_tensor("x", "BYTES", [1], 6), b"\x04\x00\x00\x00ab", None),
+        (raw_tensor("x", "BYTES", [1], 3), b"\x04\x00\x00", None),
+        (raw_tensor("x", "BYTES", [2], 5), b"\x01\x00\x00\x00a", None),
+        (raw_tensor("x", "BYTES", [1], 5), b"\x01\x00\x00\x00\xff", None),
+        (raw_tensor("x", "BYTES", [1], 4), b"\xff\xff\xff\xff", None),
+    ],
+)
+def test_bodies_that_lie_are_refused(
+    house: House, spec: dict[str, Any], raw: bytes, length: str | None
+) -> None:
+    body, headers = packed([spec], raw)
+    headers = {LENGTH: length} if length else headers
+    reply = house.client.post("/v2/models/shift/infer", body, headers)
+    assert reply.status == 400, reply.body
+    assert reply.error
+
+
+@given(
+    raw=st.binary(max_size=40),
+    datatype=st.sampled_from([*DTYPES, "BYTES", "?"]),
+    shape=st.lists(st.integers(-1, 6), max_size=3),
+)
+def test_any_bytes_are_an_array_or_an_error(raw: bytes, datatype: str, shape: list[int]) -> None:
+    try:
+        made = codec_binary.values(memoryview(raw), datatype, shape, "$")
+    except HttpError as error:
+        assert error.status == 400
+    else:
+        assert made.shape == tuple(shape)
+
+
+@given(st.lists(st.none() | st.text(max_size=8)))
+def test_texts_come_back(texts: list[str | None]) -> None:
+    array = np.empty(len(texts), object)
+    array[:] = texts
+    raw = codec_binary.raw_values(array, "BYTES")
+    made = codec_binary.values(memoryview(raw), "BYTES", [len(texts)], "$")
+    assert made.tolist() == [text or "" for text in texts]
+
+
+# --- packed bodies -------------------------------------------------------------------------------
+
+BODY = json.dumps({"inputs": [tensor("x", "FP64", [1, 4], [1, 2, 3, 4])]}).encode()
+RAW_DEFLATE = zlib.compressobj(wbits=-15)
+PACKED = {
+    "gzip": gzip.compress(BODY),
+    "deflate": zlib.compress(BODY),
+    "identity": BODY,
+    "gzip, gzip": gzip.compress(gzip.compress(BODY)),
+}
+
+
+@pytest.mark.parametrize("encoding", PACKED)
+def test_packed_requests_are_read(house: House, encoding: str) -> None:
+    headers = {"content-encoding": encoding}
+    reply = house.client.post("/v2/models/shift/infer", PACKED[encoding], headers)
+    assert outputs(reply.json)["top"]["data"] == [6.0]
+
+
+def test_deflate_without_its_header_is_read(house: House) -> None:
+    body = RAW_DEFLATE.compress(BODY) + RAW_DEFLATE.flush()
+    reply = house.client.post("/v2/models/shift/infer", body, {"content-encoding": "deflate"})
+    assert outputs(reply.json)["top"]["data"] == [6.0]
+
+
+@pytest.mark.parametrize(
+    ("encoding", "body", "status"),
+    [
+        ("gzip", BODY, 400),
+        ("gzip", gzip.compress(BODY)[:-9], 400),
+        ("deflate", b"", 400),
+        ("br", BODY, 415),
+        ("gzip", gzip.compress(bytes(2 << 20)), 413),
+        ("gzip, gzip", gzip.compress(gzip.compress(bytes(50 << 20))), 413),
+    ],
+)
+def test_packed_requests_that_are_wrong(
+    house: House, encoding: str, body: bytes, status: int
+) -> None:
+    reply = house.client.post("/v2/models/shift/infer", body, {"content-encoding": encoding})
+    assert reply.status == status
+    assert reply.error
+
+
+@pytest.mark.parametrize(
+    ("accepted", "used"),
+    [
+        ("gzip", "gzip"),
+        ("deflate", "deflate"),
+        ("gzip;q=0, deflate;q=0.5", "deflate"),
+        ("br, *", "gzip"),
+        ("br", None),
+        ("gzip;q=nonsense", None),
+        ("", None),
+    ],
+)
+def test_large_answers_are_packed(house: House, accepted: str, used: str | None) -> None:
+    body = {"inputs": [tensor("x", "FP64", [1000, 4], list(range(4000)))]}
+    plain = house.client.post("/v2/models/shift/infer", body)
+    reply = house.client.post("/v2/models/shift/infer", body, {"accept-encoding": accepted})
+    assert reply.headers.get("content-encoding") == used
+    made = zlib.decompress(reply.body, 47) if used else reply.body
+    assert made == plain.body
+    small = house.client.get("/v2", **{"accept-encoding": "gzip"})
+    assert "content-encoding" not in small.headers

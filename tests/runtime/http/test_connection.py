@@ -1,0 +1,390 @@
+"""Bytes on a connection: order, limits, slowness, and an orderly end."""
+
+from __future__ import annotations
+
+import logging
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import Future
+from typing import Any
+
+import pytest
+
+from runtime import Runtime
+from runtime.http import Server, ServerSettings
+from runtime.http.messages import Request, Response
+from runtime.http.problems import refusal
+from runtime.http.seams import Ask, Direct
+from runtime.served import Served
+from tests.runtime.http.client import Client, replies
+from tests.runtime.http.conftest import House
+from tests.runtime.plans import shift
+
+BODY = b'{"inputs": [{"name": "x", "shape": [1, 4], "datatype": "FP64", "data": [1, 2, 3, %d]}]}'
+
+
+def infer(value: int, *headers: bytes, method: bytes = b"POST") -> bytes:
+    body = BODY % value
+    lines = [
+        method + b" /v2/models/shift/infer HTTP/1.1",
+        b"host: here",
+        b"content-length: %d" % len(body),
+        *headers,
+    ]
+    return b"\r\n".join(lines) + b"\r\n\r\n" + body
+
+
+def top(reply: Any) -> float:
+    value: float = reply.json["outputs"][1]["data"][0]
+    return value
+
+
+def test_a_connection_is_kept_and_answers_in_order(house: House) -> None:
+    with house.client.raw() as connection:
+        for value in (7, 8):
+            connection.sendall(infer(value))
+            assert top(replies(connection)[0]) == value + 2
+        connection.sendall(b"".join(map(infer, range(4, 40))))
+        made = replies(connection, 36)
+    assert [top(each) for each in made] == [value + 2 for value in range(4, 40)]
+
+
+def test_slow_requests_hold_up_those_behind_them_only(house: House) -> None:
+    load = b"POST /v2/repository/index HTTP/1.1\r\nhost: here\r\n\r\n"
+    made = house.client.say(load + infer(7) + load + infer(9), count=4)
+    assert [each.status for each in made] == [200] * 4
+    assert (made[0].json[0]["name"], top(made[1]), top(made[3])) == ("iris", 9.0, 11.0)
+
+
+def test_a_request_may_come_byte_by_byte(house: House) -> None:
+    whole = infer(5)
+    with house.client.raw() as connection:
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        for place in range(len(whole)):
+            connection.sendall(whole[place : place + 1])
+        assert top(replies(connection)[0]) == 7.0
+
+
+def test_chunked_bodies(house: House) -> None:
+    body = BODY % 6
+    head = b"POST /v2/models/shift/infer HTTP/1.1\r\nhost: h\r\ntransfer-encoding: chunked\r\n\r\n"
+    chunks = b"".join(b"%x\r\n%b\r\n" % (1, body[n : n + 1]) for n in range(len(body)))
+    made = house.client.say(head + chunks + b"0\r\ntrailer: x\r\n\r\n", infer(7), count=2)
+    assert [top(each) for each in made] == [8.0, 9.0]
+
+
+def test_expect_continue_is_answered_first(house: House) -> None:
+    whole = infer(7, b"expect: 100-continue")
+    head, _, body = whole.partition(b"\r\n\r\n")
+    with house.client.raw() as connection:
+        connection.sendall(head + b"\r\n\r\n")
+        assert connection.recv(100) == b"HTTP/1.1 100 Continue\r\n\r\n"
+        connection.sendall(body)
+        assert top(replies(connection)[0]) == 9.0
+    assert house.client.say(infer(7, b"expect: a miracle"))[0].status == 417
+
+
+def test_old_and_closing_clients_lose_the_connection(house: House) -> None:
+    for request in [
+        b"GET /v2 HTTP/1.0\r\n\r\n",
+        b"GET /v2 HTTP/1.1\r\nhost: h\r\nconnection: close\r\n\r\n",
+        b"GET /v2 HTTP/1.1\r\nhost: h\r\nconnection: upgrade\r\nupgrade: h2c\r\n\r\n",
+    ]:
+        with house.client.raw() as connection:
+            connection.sendall(request + b"GET /v2 HTTP/1.1\r\n\r\n")
+            (reply,) = replies(connection)
+            assert reply.status == 200
+            assert reply.headers["connection"] == "close"
+            assert connection.recv(100) == b""
+
+
+def test_an_old_client_may_keep_its_connection(house: House) -> None:
+    request = b"GET /v2 HTTP/1.0\r\nconnection: keep-alive\r\n\r\n"
+    assert [each.status for each in house.client.say(request, request, count=2)] == [200, 200]
+
+
+def test_a_client_that_says_no_more_still_gets_its_answers(house: House) -> None:
+    index = b"POST /v2/repository/index HTTP/1.1\r\nhost: here\r\n\r\n"
+    with house.client.raw() as connection:
+        connection.sendall(index + infer(7))
+        connection.shutdown(socket.SHUT_WR)
+        made = replies(connection, 2)
+        assert [each.status for each in made] == [200, 200]
+        assert connection.recv(10) == b""
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"\x00\x01\x02\r\n\r\n",
+        b"hello there\r\n\r\n",
+        b"GET / HTTP/9.9\r\n\r\n",
+        b"GET /v2 HTTP/1.1\r\nbad header\r\n\r\n",
+        b"GET /v2 HTTP/1.1\r\nhost: h\r\ncontent-length: x\r\n\r\n",
+        b"POST /v2 HTTP/1.1\r\nhost: h\r\ncontent-length: -1\r\n\r\n",
+        b"POST /v2 HTTP/1.1\r\ncontent-length: 3\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n",
+        b"POST /v2 HTTP/1.1\r\ncontent-length: 3\r\ncontent-length: 4\r\n\r\nabcd",
+        b"POST /v2 HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\nzz\r\n",
+    ],
+)
+def test_what_is_no_http_is_refused_and_ends_the_connection(house: House, data: bytes) -> None:
+    with house.client.raw() as connection:
+        connection.sendall(data)
+        (reply,) = replies(connection)
+        assert reply.status == 400
+        assert reply.error
+        assert connection.recv(10) == b""
+    assert house.client.get("/v2").status == 200
+
+
+def test_nonsense_after_a_request_does_not_spoil_its_answer(house: House) -> None:
+    made = house.client.say(infer(7) + b"\x00\x00\x00\r\n\r\n", count=2)
+    assert (made[0].status, made[1].status) == (200, 400)
+
+
+def test_headers_and_bodies_have_limits(house: House) -> None:
+    large = b"x-large: " + b"x" * (9 << 10)
+    assert house.client.say(infer(7, large))[0].status == 431
+    many = [b"x-%d: y" % n for n in range(2000)]
+    assert house.client.say(infer(7, *many))[0].status == 431
+    assert house.client.say(b"GET /" + b"x" * (9 << 10) + b" HTTP/1.1\r\n\r\n")[0].status == 431
+    body = b"POST /v2 HTTP/1.1\r\ncontent-length: 2000000\r\n\r\n"
+    assert house.client.say(body)[0].status == 413
+    chunk = (
+        b"POST /v2 HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n" + b"fffff\r\n" + b"x" * 0xFFFFF
+    )
+    made = house.client.say(chunk + b"\r\nfffff\r\n" + b"x" * 0xFFFFF)
+    assert made[0].status == 413
+
+
+def test_an_endless_header_is_cut_off(house: House) -> None:
+    with house.client.raw() as connection:
+        connection.sendall(b"GET /v2 HTTP/1.1\r\nx: ")
+        for _ in range(20):
+            connection.sendall(b"x" * 1000)
+            time.sleep(0.001)  # in pieces
+        (reply,) = replies(connection)
+        assert reply.status == 431
+        assert connection.recv(10) == b""
+
+
+def test_a_client_that_goes_away_leaves_nothing(house: House) -> None:
+    before = house.server.connections
+    for _ in range(20):
+        with house.client.raw() as connection:
+            connection.sendall(infer(7)[:-5])
+    deadline = time.monotonic() + 5
+    while house.server.connections > before and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert house.server.connections <= before
+    assert house.client.get("/v2").status == 200
+
+
+# --- servers of their own ------------------------------------------------------------------------
+
+
+class Slow(Direct):
+    """Answers when it is told to."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        super().__init__(runtime)
+        self.asked, self.go = threading.Event(), threading.Event()
+        self.cancelled = threading.Event()
+        self.quick = self._never
+
+    def _never(self, served: Served, data: Any) -> None:
+        return None
+
+    def answer(self, ask: Ask) -> Future[dict[str, Any]]:
+        future: Future[dict[str, Any]] = Future()
+
+        def work() -> None:
+            self.asked.set()
+            self.go.wait(20)
+            if future.set_running_or_notify_cancel():
+                future.set_result(super(Slow, self).answer(ask).result())
+            else:
+                self.cancelled.set()
+
+        threading.Thread(target=work, daemon=True).start()
+        return future
+
+
+@pytest.fixture
+def runtime() -> Iterator[Runtime]:
+    with Runtime(executors=1) as made:
+        made.register("shift", shift(2.0))
+        yield made
+
+
+def serving(runtime: Runtime, slow: Slow | None = None, **known: Any) -> Server:
+    return Server(runtime, ServerSettings(port=0, **known), answering=slow)
+
+
+def test_slow_clients_are_told_and_cut_off(runtime: Runtime) -> None:
+    with serving(
+        runtime, header_seconds=0.2, body_seconds=0.2, body_rate=1 << 30, idle_seconds=0.2
+    ) as server:
+        client = Client(server.port)
+        connections = [client.raw() for _ in range(3)]
+        connections[0].sendall(infer(7)[:30])
+        connections[1].sendall(infer(7)[:-3])
+        told = [replies(each)[0] for each in connections[:2]]
+        assert [each.status for each in told] == [408, 408]
+        assert "headers" in told[0].error
+        assert "body" in told[1].error
+        assert [each.recv(10) for each in connections] == [b"", b"", b""]
+        for each in connections:
+            each.close()
+
+
+def test_a_client_that_does_not_read_is_cut_off(runtime: Runtime) -> None:
+    rows = 4000
+    data = b",".join([b"1"] * (4 * rows))
+    body = b'{"inputs":[{"name":"x","shape":[%d,4],"datatype":"FP64","data":[%b]}]}' % (rows, data)
+    request = (
+        b"POST /v2/models/shift/infer HTTP/1.1\r\nhost: h\r\ncontent-length: %d\r\n\r\n" % len(body)
+    ) + body
+    with serving(runtime, write_seconds=0.2) as server:
+        connection = Client(server.port).raw()
+        connection.settimeout(0.2)
+        with pytest.raises(OSError):  # noqa: PT012 (it is read no more, then cut off)
+            end = time.monotonic() + 15
+            while time.monotonic() < end:
+                try:
+                    connection.sendall(request)
+                except TimeoutError:
+                    pass
+            raise AssertionError("it was read without an end")
+        connection.close()
+        assert Client(server.port).get("/v2").status == 200
+
+
+def test_too_many_connections_are_told_so(runtime: Runtime) -> None:
+    with serving(runtime, max_connections=2) as server:
+        client = Client(server.port)
+        first, second = client.raw(), client.raw()
+        first.sendall(b"GET /v2 HTTP/1.1\r\n\r\n")
+        assert replies(first)[0].status == 200
+        second.sendall(b"GET /v2 HTTP/1.1\r\n\r\n")
+        assert replies(second)[0].status == 200
+        with client.raw() as third:
+            (reply,) = replies(third)
+        assert reply.status == 503
+        assert reply.headers["retry-after"]
+        first.close()
+        second.close()
+
+
+def test_a_client_that_hangs_up_cancels_its_call(runtime: Runtime) -> None:
+    slow = Slow(runtime)
+    with serving(runtime, slow) as server:
+        with Client(server.port).raw() as connection:
+            connection.sendall(infer(7))
+            assert slow.asked.wait(10)
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\x01\0\0\0\0\0\0\0")
+        deadline = time.monotonic() + 5
+        while server.connections and time.monotonic() < deadline:
+            time.sleep(0.01)
+        time.sleep(0.05)
+        slow.go.set()
+        assert slow.cancelled.wait(10)
+
+
+def test_stop_finishes_what_is_on_its_way(runtime: Runtime) -> None:
+    slow = Slow(runtime)
+    server = serving(runtime, slow).start()
+    client = Client(server.port)
+    idle = client.raw()
+    idle.sendall(b"GET /v2 HTTP/1.1\r\n\r\n")
+    assert replies(idle)[0].status == 200
+    busy = client.raw()
+    busy.sendall(infer(7))
+    assert slow.asked.wait(10)
+    stopping = threading.Thread(target=server.stop)
+    stopping.start()
+    assert idle.recv(10) == b""  # nothing was on its way there
+    with pytest.raises(OSError):
+        client.raw()
+    assert stopping.is_alive()
+    slow.go.set()
+    (reply,) = replies(busy)
+    assert (reply.status, top(reply)) == (200, 9.0)
+    assert reply.headers["connection"] == "close"
+    stopping.join(10)
+    assert not stopping.is_alive()
+    idle.close()
+    busy.close()
+
+
+def test_stop_does_not_wait_for_ever(runtime: Runtime) -> None:
+    slow = Slow(runtime)
+    server = serving(runtime, slow, drain_seconds=0.1).start()
+    with Client(server.port).raw() as connection:
+        connection.sendall(infer(7))
+        assert slow.asked.wait(10)
+        server.stop(10)
+        assert connection.recv(10) == b""
+    slow.go.set()
+
+
+def test_guards_and_observers_see_every_request(runtime: Runtime) -> None:
+    seen: list[tuple[str, int, float]] = []
+
+    def guard(request: Request) -> Response | None:
+        return refusal("no", 401) if request.header("authorization") is None else None
+
+    def observer(request: Request, response: Response, seconds: float) -> None:
+        seen.append((request.path, response.status, seconds))
+
+    server = Server(runtime, ServerSettings(port=0), guards=[guard], observers=[observer])
+    with server:
+        client = Client(server.port)
+        assert client.get("/v2").status == 401
+        assert client.get("/v2", authorization="me").status == 200
+        assert client.say(b"nonsense\r\n\r\n")[0].status == 400
+    assert [each[:2] for each in seen] == [("/v2", 401), ("/v2", 200), ("", 400)]
+    assert all(0 <= each[2] < 10 for each in seen)
+
+
+def test_what_went_wrong_in_here_is_not_told(
+    runtime: Runtime, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Broken(Direct):
+        def quick(self, served: Served, data: Any) -> None:  # type: ignore[override]
+            raise ZeroDivisionError("secret")
+
+    broken = Broken(runtime)
+    broken.__dict__.pop("quick")
+    with (
+        caplog.at_level(logging.ERROR, "pretzel.http"),
+        Server(runtime, ServerSettings(port=0), answering=broken) as server,
+    ):
+        (reply,) = Client(server.port).say(infer(7))
+        assert (reply.status, reply.json) == (500, {"error": "internal error"})
+    assert "secret" in caplog.text
+
+
+def test_a_closed_runtime_is_503(runtime: Runtime) -> None:
+    with serving(runtime) as server:
+        runtime.close()
+        (reply,) = Client(server.port).say(infer(7))
+    assert reply.status == 503
+    assert reply.headers["retry-after"]
+
+
+def test_a_taken_port_is_an_error_with_a_hint(runtime: Runtime) -> None:
+    from runtime.http.server import ServerError
+
+    with serving(runtime) as server, pytest.raises(ServerError, match="another port"):
+        Server(runtime, ServerSettings(port=server.port)).start()
+
+
+def test_a_socket_may_be_handed_in(runtime: Runtime) -> None:
+    listening = socket.create_server(("127.0.0.1", 0))
+    port = listening.getsockname()[1]
+    with Server(runtime, sockets=[listening]) as server:
+        assert server.port == port
+        assert Client(port).get("/v2").status == 200

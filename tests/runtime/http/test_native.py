@@ -1,0 +1,93 @@
+"""Plain JSON for people, and the first version of the protocol."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.runtime.http.conftest import CLASSES, House
+
+
+def test_a_row_gets_an_object_with_probabilities_by_class(house: House) -> None:
+    row = house.rows[0]
+    made = house.client.post("/predict/iris", row.tolist()).json
+    assert made["label"] == house.original.predict([row])[0]
+    assert list(made["probabilities"]) == CLASSES
+    expected = house.original.predict_proba([row])[0]
+    np.testing.assert_allclose(list(made["probabilities"].values()), expected, rtol=1e-12)
+
+
+def test_rows_get_an_array(house: House) -> None:
+    made = house.client.post("/predict/iris", house.rows[:5].tolist()).json
+    assert [each["label"] for each in made] == house.original.predict(house.rows[:5]).tolist()
+    assert made[2] == house.client.post("/predict/iris", house.rows[2].tolist()).json
+
+
+def test_objects_are_columns_or_rows(house: House) -> None:
+    row = {"city": "Oslo", "age": 1, "income": None}
+    one = house.client.post("/predict/people", row).json
+    assert one == {"both": [2.0, None], "city": "Oslo"}
+    assert house.client.post("/predict/people", [row, row]).json == [one, one]
+    columns = {name: [value, value] for name, value in row.items()}
+    assert house.client.post("/predict/people", columns).json == [one, one]
+
+
+def test_texts_and_several_inputs(house: House) -> None:
+    one = house.client.post("/predict/text", "word001 word002").json
+    assert house.client.post("/predict/text", ["word001 word002"]).json == [one]
+    both = {"left": [1, 2], "right": [3, 4]}
+    assert house.client.post("/predict/both", both).json == {"sum": [4.0, 6.0]}
+    assert house.client.post("/predict/words", ["a bc def"]).json == [{"words": ["bc", "def"]}]
+
+
+def test_a_version_can_be_named(house: House) -> None:
+    zero = [0, 0, 0, 0]
+    assert house.client.post("/predict/shift@1", zero).json["top"] == 1.0
+    assert house.client.post("/predict/shift", zero).json["top"] == 2.0
+    assert house.client.post("/predict/shift%402", zero).json["top"] == 2.0
+
+
+@pytest.mark.parametrize(
+    ("model", "body", "status"),
+    [
+        ("iris", [1, 2, 3], 400),
+        ("iris", [[1, 2, 3, 4], [1, 2]], 400),
+        ("iris", {"a": 1}, 400),
+        ("iris", None, 400),
+        ("iris", "text", 400),
+        ("iris", b"", 400),
+        ("people", {"city": "Oslo", "age": 1}, 400),
+        ("people", {"city": "Oslo", "age": 1, "income": 1, "extra": 2}, 400),
+        ("people", {"city": 7, "age": 1, "income": 1}, 400),
+        ("text", 7, 400),
+        ("both", {"left": [1, 2]}, 400),
+        ("none", [1], 404),
+        ("iris@7", [1], 404),
+    ],
+)
+def test_what_a_model_cannot_take(house: House, model: str, body: object, status: int) -> None:
+    reply = house.client.post(f"/predict/{model}", b"null" if body is None else body)
+    assert reply.status == status, reply.body
+    assert reply.error
+
+
+def test_errors_name_the_row_and_the_column(house: House) -> None:
+    rows = [{"city": "Oslo", "age": 1, "income": 1}, {"city": "Oslo", "agee": 1, "income": 1}]
+    error = house.client.post("/predict/people", rows).error
+    assert "$[1]" in error
+    assert "age" in error
+
+
+def test_the_first_version_of_the_protocol(house: House) -> None:
+    asked = {"instances": ["word001", "word002 word001"], "signature_name": "ignored"}
+    made = house.client.post("/v1/models/text:predict", asked).json["predictions"]
+    expected = house.client.post("/predict/text", asked["instances"]).json
+    assert made == [each["score"] for each in expected]
+    several = house.client.post("/v1/models/iris:predict", {"instances": house.rows[:2].tolist()})
+    assert [each["label"] for each in several.json["predictions"]] == (
+        house.original.predict(house.rows[:2]).tolist()
+    )
+    for bad in [{}, {"instances": []}, {"instances": {}}, {"instances": [1]}, []]:
+        reply = house.client.post("/v1/models/iris:predict", bad)
+        assert reply.status == 400, bad
+        assert reply.error
