@@ -12,7 +12,7 @@ import numpy as np
 from flour.flow import Flow
 from flour.onnx.errors import NotNative
 from flour.onnx.registry import Call, onnx_op
-from flour.onnx.tensor import Tensor, broadcast, native_dtype, spread
+from flour.onnx.tensor import Tensor, broadcast, native_dtype, positive, spread
 from flour.op import Op
 from flour.ops import pairwise
 from flour.ops.trigonometry import BitNot, Not
@@ -52,6 +52,16 @@ def symbolic(call: Call, function: Callable[[Any, Any], Any]) -> Tensor | None:
     return Tensor.constant(made.reshape(one.shape))
 
 
+def operands(call: Call) -> list[Tensor]:
+    """The two inputs; before version 7 an attribute says with which axis the second one starts."""
+    left, right = call[0], call[1]
+    if call.opset < 7 and call.attribute("axis") is not None:
+        start = positive(call.attribute("axis"), left.rank)
+        shape = (*right.shape, *(1,) * (left.rank - right.rank - start))
+        return [left, right.shaped(shape, right.axis)]
+    return [left, right]
+
+
 def op_of(op: Op) -> Function:
     """The function of flows that applies an operator."""
     return op.__call__
@@ -63,7 +73,7 @@ def two(call: Call, function: Function, known: Callable[[Any, Any], Any] | None 
         return made
     if "string" in (call[0].dtype, call[1].dtype):
         raise NotNative("text in arithmetic")
-    return together(call, [call[0], call[1]], function)
+    return together(call, operands(call), function)
 
 
 def pair(call: Call, op: Op) -> Tensor:
@@ -74,22 +84,22 @@ def pair(call: Call, op: Op) -> Tensor:
 # --- arithmetic -----------------------------------------------------------------------------------
 
 
-@onnx_op("Add", since=7)
+@onnx_op("Add")
 def _add(call: Call) -> Tensor:
     return _with_constant(call, "add", lambda x, y: x.plus(y), operator.add)
 
 
-@onnx_op("Sub", since=7)
+@onnx_op("Sub")
 def _sub(call: Call) -> Tensor:
     return _with_constant(call, "subtract", lambda x, y: x.minus(y), operator.sub)
 
 
-@onnx_op("Mul", since=7)
+@onnx_op("Mul")
 def _mul(call: Call) -> Tensor:
     return _with_constant(call, "multiply", lambda x, y: x.times(y), operator.mul)
 
 
-@onnx_op("Div", since=7)
+@onnx_op("Div")
 def _div(call: Call) -> Tensor:
     if call[0].dtype in FLOATS:
         return _with_constant(call, "divide", lambda x, y: x.over(y), operator.floordiv)
@@ -98,7 +108,7 @@ def _div(call: Call) -> Tensor:
 
 def _with_constant(call: Call, method: str, function: Function, known: Any) -> Tensor:
     """Arithmetic; with known floats it is an operator whose parameter they are."""
-    left, right = call[0], call[1]
+    left, right = operands(call)
     if method in ("add", "multiply") and left.known and not right.known:
         left, right = right, left
     plain = left.flow is not None and right.value is not None and left.dtype in FLOATS
@@ -115,12 +125,10 @@ def _with_constant(call: Call, method: str, function: Function, known: Any) -> T
 def _mod(call: Call) -> Tensor:
     if call.attribute("fmod", 0):
         return pair(call, pairwise.Remainder())
-    if call[0].dtype in FLOATS:
-        raise NotNative("the modulus of floats with the sign of the divisor")
     return pair(call, pairwise.Modulo())
 
 
-@onnx_op("Pow", since=7)
+@onnx_op("Pow")
 def _pow(call: Call) -> Tensor:
     base, exponent = call[0], call[1]
     if base.dtype == exponent.dtype:
@@ -144,22 +152,22 @@ def _many(call: Call, function: Function) -> Tensor:
     return made
 
 
-@onnx_op("Max", since=8)
+@onnx_op("Max")
 def _max(call: Call) -> Tensor:
     return _many(call, op_of(pairwise.LargerOf()))
 
 
-@onnx_op("Min", since=8)
+@onnx_op("Min")
 def _min(call: Call) -> Tensor:
     return _many(call, op_of(pairwise.SmallerOf()))
 
 
-@onnx_op("Sum", since=8)
+@onnx_op("Sum")
 def _sum(call: Call) -> Tensor:
     return _many(call, lambda x, y: x.plus(y))
 
 
-@onnx_op("Mean", since=8)
+@onnx_op("Mean")
 def _mean(call: Call) -> Tensor:
     total = _many(call, lambda x, y: x.plus(y))
     count = len(call.inputs)
@@ -169,12 +177,12 @@ def _mean(call: Call) -> Tensor:
 # --- comparisons and logic ------------------------------------------------------------------------
 
 
-@onnx_op("Equal", since=7)
+@onnx_op("Equal")
 def _equal(call: Call) -> Tensor:
     return two(call, op_of(pairwise.Same()), operator.eq)
 
 
-@onnx_op("Greater", since=7)
+@onnx_op("Greater")
 def _greater(call: Call) -> Tensor:
     return pair(call, pairwise.Above())
 
@@ -184,7 +192,7 @@ def _greater_equal(call: Call) -> Tensor:
     return pair(call, pairwise.AtLeast())
 
 
-@onnx_op("Less", since=7)
+@onnx_op("Less")
 def _less(call: Call) -> Tensor:
     return two(call, lambda x, y: pairwise.Above()(y, x))
 
@@ -194,17 +202,17 @@ def _less_equal(call: Call) -> Tensor:
     return two(call, lambda x, y: pairwise.AtLeast()(y, x))
 
 
-@onnx_op("And", since=7)
+@onnx_op("And")
 def _and(call: Call) -> Tensor:
     return pair(call, pairwise.Both())
 
 
-@onnx_op("Or", since=7)
+@onnx_op("Or")
 def _or(call: Call) -> Tensor:
     return pair(call, pairwise.Either())
 
 
-@onnx_op("Xor", since=7)
+@onnx_op("Xor")
 def _xor(call: Call) -> Tensor:
     return pair(call, pairwise.OnlyOne())
 

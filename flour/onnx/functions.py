@@ -72,9 +72,11 @@ def _identity(call: Call) -> Tensor:
     return call[0]
 
 
-@onnx_op("Dropout", since=7)
+@onnx_op("Dropout")
 def _dropout(call: Call) -> Tensor | tuple[Tensor, ...]:
     training = call.optional(2)
+    if call.opset < 7 and not call.attribute("is_test", 0):
+        raise NotNative("dropout while training draws random numbers")
     if training is not None and (training.value is None or bool(training.value)):
         raise NotNative("dropout while training draws random numbers")
     if call.outputs < 2:
@@ -88,7 +90,7 @@ def _is_inf(call: Call) -> Tensor:
     return each(call, op_of(IsInfinite(above=above, below=below)))
 
 
-@onnx_op("Clip", since=6)
+@onnx_op("Clip")
 def _clip(call: Call) -> Tensor:
     low, high = (call.attribute(name) for name in ("min", "max"))
     given = [None if value is None else _like(call[0], value) for value in (low, high)]
@@ -132,23 +134,23 @@ def _number(x: Flow, value: float, dtype: str) -> Flow:
     return Fill(np.array([value], dtype), scalar=True)(x)
 
 
-@onnx_op("LeakyRelu", since=6)
+@onnx_op("LeakyRelu")
 def _leaky(call: Call) -> Tensor:
     slope = [call.attribute("alpha", 0.01)]
     return _floats(call, lambda x: _where_below(x, x.multiply(slope), x))
 
 
-@onnx_op("PRelu", since=7)
+@onnx_op("PRelu")
 def _prelu(call: Call) -> Tensor:
-    if call[0].dtype not in FLOATS:
-        product = together(call, [call[0], call[1]], lambda x, y: x.times(y))
-        test = lambda x, y: x.less(np.zeros(1, call[0].dtype)).where(y, x)  # noqa: E731
-        return together(call, [call[0], product], test)
-    product = together(call, [call[0], call[1]], lambda x, y: x.times(y))
-    return together(call, [call[0], product], lambda x, y: _where_below(x, y, x))
+    item, slope = call[0], call[1]
+    if call.opset < 7 and slope.rank == 1 and item.rank > 1:  # a slope for every channel
+        slope = slope.shaped((slope.size, *(1,) * (item.rank - 2)), slope.axis)
+    product = together(call, [item, slope], lambda x, y: x.times(y))
+    none = np.zeros(1, item.dtype)
+    return together(call, [item, product], lambda x, y: x.less(none).where(y, x))
 
 
-@onnx_op("Elu", since=6)
+@onnx_op("Elu")
 def _elu(call: Call) -> Tensor:
     alpha = [call.attribute("alpha", 1.0)]
     return _floats(call, lambda x: _where_below(x, x.expm1().multiply(alpha), x))
@@ -160,7 +162,7 @@ def _celu(call: Call) -> Tensor:
     return _floats(call, lambda x: _where_below(x, x.divide(alpha).expm1().multiply(alpha), x))
 
 
-@onnx_op("Selu", since=6)
+@onnx_op("Selu")
 def _selu(call: Call) -> Tensor:
     alpha = [call.attribute("alpha", 1.67326319217681884765625)]
     gamma = [call.attribute("gamma", 1.05070102214813232421875)]
@@ -173,7 +175,7 @@ def _thresholded(call: Call) -> Tensor:
     return _floats(call, lambda x: x.greater(limit).where(x, _number(x, 0, limit.dtype.name)))
 
 
-@onnx_op("HardSigmoid", since=6)
+@onnx_op("HardSigmoid")
 def _hard_sigmoid(call: Call) -> Tensor:
     alpha, beta = [call.attribute("alpha", 0.2)], [call.attribute("beta", 0.5)]
     return _floats(call, lambda x: x.multiply(alpha).add(beta).clip([0.0], [1.0]))

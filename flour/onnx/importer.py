@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections import ChainMap
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from flour import provenance
-from flour.errors import FlourError
+from flour.errors import FlourError, ParameterError
 from flour.flow import Flow, outputs, source
 from flour.onnx.errors import NotNative
 from flour.onnx.model import GraphDef, ModelDef, NodeDef, Port
@@ -27,28 +28,57 @@ from flour.types import Record, Scalar, Type, Vector
 LATEST = 1 << 30
 
 
-def from_onnx(model: object, *, native_only: bool = False, rows: bool | None = None) -> Flow:
+def from_onnx(
+    model: object,
+    *,
+    native_only: bool = False,
+    rows: bool | None = None,
+    fixed: Mapping[str, Any] | None = None,
+) -> Flow:
     """The program of an ONNX model: a path, the file's bytes or a ModelProto.
 
     Inputs and outputs have the model's names; several inputs of one value per row are the columns
     of a record. The first dimension is that of the rows if the model leaves it open, or if `rows`
     says so; else a whole tensor is one row, flattened. With `native_only`, a model that needs
-    onnxruntime for a part is refused.
+    onnxruntime for a part is refused. Inputs named in `fixed` have that value from now on: shapes,
+    axes and thresholds that a model takes as inputs.
     """
-    return import_model(model, native_only=native_only, rows=rows).flow
+    return import_model(model, native_only=native_only, rows=rows, fixed=fixed).flow
 
 
 def import_model(
-    model: object, *, native_only: bool = False, rows: bool | None = None
+    model: object,
+    *,
+    native_only: bool = False,
+    rows: bool | None = None,
+    fixed: Mapping[str, Any] | None = None,
 ) -> OnnxProgram:
     """The program of an ONNX model with what is needed to call it with ONNX's own arrays."""
     definition = read_model(model)
+    if fixed:
+        definition = _with_fixed(definition, fixed)
     try:
         return Importer(definition, native_only=native_only, rows=rows).run()
     except NotNative:
-        if native_only:
+        if native_only or fixed:
             raise
     return whole(model, definition)
+
+
+def _with_fixed(model: ModelDef, fixed: Mapping[str, Any]) -> ModelDef:
+    """The model with these inputs as constants of the types they are declared with."""
+    ports = {port.name: port for port in model.graph.inputs}
+    values = {}
+    for name, value in fixed.items():
+        if name not in ports:
+            raise ParameterError(
+                f"the model has no input {name!r} to fix",
+                where="fixed",
+                found=", ".join(ports) or "no inputs",
+            )
+        dtype = native_dtype(ports[name].dtype)
+        values[name] = np.asarray(value, object if dtype == "string" else dtype)
+    return replace(model, graph=model.graph.fixed(values))
 
 
 class Importer:

@@ -12,9 +12,10 @@ from flour.flow import Flow
 from flour.onnx.arithmetic import converted, together
 from flour.onnx.errors import NotNative
 from flour.onnx.registry import Call, onnx_op
-from flour.onnx.shapes import off_rows, positive
-from flour.onnx.tensor import Tensor, spread
+from flour.onnx.shapes import off_rows
+from flour.onnx.tensor import Tensor, positive, spread
 from flour.ops.indexed import PickAt, PutAt
+from flour.ops.segments import RunningProduct, RunningSum, TopPlaces
 from flour.ops.source import Fill
 
 
@@ -221,8 +222,6 @@ def _one_hot(call: Call) -> Tensor:
 
 @onnx_op("TopK", since=1)
 def _top(call: Call) -> tuple[Tensor, Tensor]:
-    from flour.ops.segments import TopPlaces
-
     item = call[0]
     along = positive(call.attribute("axis", -1), item.rank)
     off_rows(item, along, "values are ordered")
@@ -244,15 +243,22 @@ def _top(call: Call) -> tuple[Tensor, Tensor]:
 
 @onnx_op("CumSum", since=11)
 def _cumsum(call: Call) -> Tensor:
-    from flour.ops.segments import RunningSum
+    return _running(call, RunningSum)
 
+
+@onnx_op("CumProd", since=26)
+def _cumprod(call: Call) -> Tensor:
+    return _running(call, RunningProduct)
+
+
+def _running(call: Call, kind: type[RunningSum]) -> Tensor:
     item = call[0]
     along = positive(int(call.constant(1, "the axis").reshape(-1)[0]), item.rank)
     off_rows(item, along, "values are added up")
     order = [place for place in range(item.rank) if place != along] + [along]
     ends = item.picked(item.places().transpose(order), None)
     flags = [bool(call.attribute(name, 0)) for name in ("exclusive", "reverse")]
-    flow = RunningSum(item.shape[along], *flags)(call.flow(ends))
+    flow = kind(item.shape[along], *flags)(call.flow(ends))
     made = Tensor.of(flow, [item.shape[place] for place in order], None)
     back = tuple(np.argsort(order))
     return made.picked(made.places().transpose(back), item.axis)

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from numpy.typing import NDArray
@@ -75,6 +75,11 @@ class GraphDef:
     inputs: tuple[Port, ...]
     outputs: tuple[Port, ...]
     constants: Mapping[str, NDArray[Any]]
+
+    def fixed(self, values: Mapping[str, NDArray[Any]]) -> GraphDef:
+        """The graph with some of its inputs known from now on."""
+        rest = tuple(port for port in self.inputs if port.name not in values)
+        return replace(self, inputs=rest, constants={**self.constants, **values})
 
     def free_names(self) -> set[str]:
         """The names it reads from the graph around it."""

@@ -12,8 +12,8 @@ from flour.onnx.arithmetic import together
 from flour.onnx.errors import NotNative
 from flour.onnx.reductions import reduced, reduced_axes
 from flour.onnx.registry import Call, onnx_op
-from flour.onnx.shapes import in_order, positive
-from flour.onnx.tensor import Tensor
+from flour.onnx.shapes import in_order
+from flour.onnx.tensor import Tensor, positive
 from flour.ops.segments import SegmentSum
 from flour.types import FLOATS
 
@@ -60,20 +60,23 @@ def _standard(
     return _times(call, centred, inverse), mean, inverse
 
 
-@onnx_op("BatchNormalization", since=7)
+@onnx_op("BatchNormalization")
 def _batch(call: Call) -> Tensor:
-    if call.attribute("training_mode", 0) or call.outputs > 1:
+    test = call.opset >= 7 or call.attribute("is_test", 0)
+    if call.attribute("training_mode", 0) or call.outputs > 1 or not test:
         raise NotNative("statistics of the batch")
     item = call[0]
     shape = [1, item.shape[1]] + [1] * (item.rank - 2)
-    scale, bias, mean, variance = (
-        Tensor.constant(call.constant(place).reshape(shape)) for place in range(1, 5)
-    )
-    assert variance.value is not None
-    epsilon = np.dtype(variance.dtype).type(call.attribute("epsilon", 1e-5))
-    deviation = Tensor.constant(np.sqrt(variance.value + epsilon))
+    scale, bias, mean, variance = (call[place].shaped(shape, None) for place in range(1, 5))
+    deviation = _deviation(call, variance, call.attribute("epsilon", 1e-5))
     made = together(call, [_less(call, item, mean), deviation], lambda x, y: x.over(y))
     return _plus(call, _times(call, made, scale), bias)
+
+
+def _deviation(call: Call, variance: Tensor, epsilon: float) -> Tensor:
+    if variance.value is None:
+        return _each(call, variance, lambda x: x.add([epsilon]).sqrt())
+    return Tensor.constant(np.sqrt(variance.value + np.dtype(variance.dtype).type(epsilon)))
 
 
 @onnx_op("LayerNormalization", since=17)

@@ -20,7 +20,7 @@ from flour.onnx.tensors import Tensors, dtype_of
 MAX_BYTES = 2**31 - 1
 MAX_NODES = 1 << 20
 MAX_DEPTH = 40
-OLDEST, DOMAINS = 7, {"ai.onnx": ""}
+OLDEST, DOMAINS = 1, {"ai.onnx": ""}
 
 
 def read_model(model: object) -> ModelDef:

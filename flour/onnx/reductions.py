@@ -15,8 +15,7 @@ from flour.flow import Flow
 from flour.onnx.arithmetic import converted, together
 from flour.onnx.errors import NotNative
 from flour.onnx.registry import Call, onnx_op
-from flour.onnx.shapes import positive
-from flour.onnx.tensor import Tensor
+from flour.onnx.tensor import Tensor, positive
 from flour.ops.reduce import ArgMax, ArgMin
 from flour.ops.segments import (
     SegmentMax,

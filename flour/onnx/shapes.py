@@ -14,16 +14,9 @@ from numpy.typing import NDArray
 
 from flour.onnx.errors import NotNative
 from flour.onnx.registry import Call, onnx_op
-from flour.onnx.tensor import Rows, Tensor, sizes_fit
+from flour.onnx.tensor import Rows, Tensor, positive, sizes_fit
 
 Places = NDArray[np.int64]
-
-
-def positive(axis: int, rank: int) -> int:
-    """An axis counted from the front."""
-    if not -rank <= axis < max(rank, 1):
-        raise NotNative(f"there is no axis {axis} of {rank}")
-    return axis % rank if rank else 0
 
 
 def off_rows(item: Tensor, axis: int, what: str) -> None:
@@ -35,10 +28,11 @@ def off_rows(item: Tensor, axis: int, what: str) -> None:
 # --- reshaping ------------------------------------------------------------------------------------
 
 
-@onnx_op("Reshape", since=5)
+@onnx_op("Reshape")
 def _reshape(call: Call) -> Tensor:
     item = call[0]
-    wanted = list(call.symbolic(1, "the new shape").reshape(-1))
+    given = call.attribute("shape")  # before version 5
+    wanted = list(call.symbolic(1, "the new shape").reshape(-1) if given is None else given)
     if not call.attribute("allowzero", 0):
         full = _lengths(item)
         wanted = [full[i] if _is(size, 0) else size for i, size in enumerate(wanted)]
@@ -153,10 +147,10 @@ def _size(call: Call) -> Tensor:
 # --- side by side, and apart ----------------------------------------------------------------------
 
 
-@onnx_op("Concat", since=4)
+@onnx_op("Concat")
 def _concat(call: Call) -> Tensor:
     items = [item for item in call.inputs if item is not None]
-    return joined(call, items, positive(call.attribute("axis"), items[0].rank))
+    return joined(call, items, positive(call.attribute("axis", 1), items[0].rank))
 
 
 def joined(call: Call, items: Sequence[Tensor], along: int) -> Tensor:
@@ -275,10 +269,10 @@ def filled(call: Call, item: Tensor, table: Places, value: Any, axis: int | None
     )
 
 
-@onnx_op("Pad", since=2)
+@onnx_op("Pad")
 def _pad(call: Call) -> Tensor:
     item = call[0]
-    pads = call.integers(1, "pads") or ()
+    pads = call.integers(1, "pads") or call.attribute("paddings") or ()
     axes = [positive(a, item.rank) for a in call.integers(3, "axes") or range(item.rank)]
     given = call.optional(2)
     value = call.constant(2).reshape(-1)[0] if given is not None else call.attribute("value", 0)
@@ -297,6 +291,38 @@ def _pad(call: Call) -> Tensor:
     sizes_fit([n + low + high for n, (low, high) in zip(item.shape, wide, strict=True)], "it")
     how: Any = {"mode": mode} if mode != "constant" else {"constant_values": -1}
     return filled(call, item, np.pad(table[cut], wide, **how), value, item.axis)
+
+
+@onnx_op("CenterCropPad", since=18)
+def _center(call: Call) -> Tensor:
+    item, wanted = call[0], call.constant(1, "the shape").reshape(-1)
+    axes = call.attribute("axes") or range(item.rank)
+    table = item.places()
+    for axis, size in zip((positive(axis, item.rank) for axis in axes), wanted, strict=True):
+        off_rows(item, axis, "values are cut off")
+        more = int(size) - table.shape[axis]
+        if more < 0:
+            start = -more // 2
+            table = table.take(np.arange(start, start + int(size)), axis=axis)
+        around = [(0, 0)] * item.rank
+        around[axis] = (max(more, 0) // 2, max(more, 0) - max(more, 0) // 2)
+        sizes_fit(
+            [n + low + high for n, (low, high) in zip(table.shape, around, strict=True)], "it"
+        )
+        table = np.pad(table, around, constant_values=-1)
+    return filled(call, item, table, "" if item.dtype == "string" else 0, item.axis)
+
+
+@onnx_op("ReverseSequence", since=10)
+def _reverse_sequence(call: Call) -> Tensor:
+    item, lengths = call[0], call.constant(1, "the lengths").reshape(-1)
+    batch, time = call.attribute("batch_axis", 1), call.attribute("time_axis", 0)
+    if item.axis in (batch, time):
+        raise NotNative("every row has a length of its own")
+    table = np.moveaxis(item.places(), (batch, time), (0, 1)).copy()
+    for place, length in enumerate(lengths):
+        table[place, :length] = table[place, :length][::-1]
+    return item.picked(np.moveaxis(table, (0, 1), (batch, time)), item.axis)
 
 
 @onnx_op("Trilu", since=14)
@@ -330,9 +356,8 @@ def _space_to_depth(call: Call) -> Tensor:
     item, size = call[0], call.attribute("blocksize")
     n, c, h, w = item.shape
     cut = item.places().reshape(n, c, h // size, size, w // size, size)
-    return _images(
-        item, cut.transpose(0, 3, 5, 1, 2, 4).reshape(n, c * size**2, h // size, w // size)
-    )
+    order = (0, 3, 5, 1, 2, 4) if call.attribute("mode", "DCR") == "DCR" else (0, 1, 3, 5, 2, 4)
+    return _images(item, cut.transpose(order).reshape(n, c * size**2, h // size, w // size))
 
 
 def _images(item: Tensor, table: Places) -> Tensor:

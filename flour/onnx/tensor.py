@@ -167,6 +167,13 @@ def native_dtype(dtype: str) -> str:
     return dtype
 
 
+def positive(axis: int, rank: int) -> int:
+    """An axis counted from the front."""
+    if not -rank <= axis < max(rank, 1):
+        raise NotNative(f"there is no axis {axis} of {rank}")
+    return axis % rank if rank else 0
+
+
 # --- broadcasting ---------------------------------------------------------------------------------
 
 

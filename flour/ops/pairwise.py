@@ -202,26 +202,44 @@ class BitXor(Pairwise):
 
 
 class ShiftLeft(Pairwise):
-    """The bits of x moved up by y places; none are left beyond its width."""
+    """The bits of x moved up by y places; none are left where y is no number of its places."""
 
-    takes = ("uint8", "uint16", "uint32", "uint64")
+    takes = INTS
     code = "({x} << {y})"
 
     def compute(self, x: Any, y: Any) -> Any:
-        return np.left_shift(x, y)
+        fine = _within(x, y)
+        return np.where(fine, np.left_shift(x, np.where(fine, y, 0)), 0).astype(x.dtype)
 
     def element(self, e: Emitter, x: str, y: str, dtype: str) -> str:
-        bits = int(dtype.removeprefix("uint"))
-        return f"({super().element(e, x, y, dtype)} if {y} < {bits} else {dtype}(0))"
+        made = super().element(e, x, y, dtype)
+        return f"({made} if 0 <= {y} and {y} < {BITS[dtype]} else {self._beyond(x, dtype)})"
+
+    def _beyond(self, x: str, dtype: str) -> str:
+        """What is left where all bits were moved out."""
+        return f"{dtype}(0)"
 
 
 class ShiftRight(ShiftLeft):
-    """The bits of x moved down by y places; none are left beyond its width."""
+    """The bits of x moved down by y places; its sign fills what was moved."""
 
     code = "({x} >> {y})"
 
     def compute(self, x: Any, y: Any) -> Any:
-        return np.right_shift(x, y)
+        fine = _within(x, y)
+        fill = np.where(x < 0, -1, 0)
+        return np.where(fine, np.right_shift(x, np.where(fine, y, 0)), fill).astype(x.dtype)
+
+    def _beyond(self, x: str, dtype: str) -> str:
+        return f"{dtype}(0)" if dtype.startswith("u") else f"{dtype}(-1 if {x} < 0 else 0)"
+
+
+BITS = {dtype: 8 * np.dtype(dtype).itemsize for dtype in INTS}
+
+
+def _within(x: Any, y: Any) -> Any:
+    """Where a shift keeps some of the bits."""
+    return (y >= 0) & (y < BITS[x.dtype.name])
 
 
 # --- whole numbers, and powers -------------------------------------------------------------------
@@ -255,14 +273,16 @@ class WholeQuotient(Pairwise):
 
 
 class Modulo(Pairwise):
-    """The remainder of whole numbers with the sign of y; zero where y is zero."""
-
-    takes = INTS
+    """The remainder with the sign of y, as Python's; for whole numbers zero where y is zero."""
 
     def compute(self, x: Any, y: Any) -> Any:
         return np.mod(x, y)
 
     def element(self, e: Emitter, x: str, y: str, dtype: str) -> str:
+        if dtype in FLOATS:
+            rest, none = e.let(f"fmod({x}, {y})", dtype).expr, f"{dtype}(0.0)"
+            plain = f"({rest} + {y} if ({rest} < 0) != ({y} < 0) else {rest})"
+            return f"(({none} if {y} > 0 else -{none}) if {rest} == 0 else {plain})"
         none = f"{dtype}(0)"
         if dtype.startswith("u"):
             return f"({dtype}({x} % {y}) if {y} != 0 else {none})"

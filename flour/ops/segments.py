@@ -13,7 +13,6 @@ import numpy as np
 from flour.check import expect, vector
 from flour.errors import ParameterError
 from flour.op import Arity, Columns, Op
-from flour.ops.reduce import zero
 from flour.ops.unary import whole
 from flour.types import FLOATS, Type, Vector
 
@@ -163,6 +162,8 @@ class RunningSum(Segments):
 
     without_own: bool = False
     backwards: bool = False
+    symbol: ClassVar[str] = "+"
+    start: ClassVar[int] = 0
 
     def structure(self) -> tuple[object, ...]:
         return (self.without_own, self.backwards)
@@ -172,27 +173,42 @@ class RunningSum(Segments):
 
     def compute(self, x: Any) -> Any:
         way = x[:, :, ::-1] if self.backwards else x
-        made = np.cumsum(way, axis=2, dtype=x.dtype)
+        made = self.so_far(way)
         if self.without_own:
-            made = np.concatenate([np.zeros_like(made[:, :, :1]), made[:, :, :-1]], axis=2)
+            first = np.full_like(made[:, :, :1], self.start)
+            made = np.concatenate([first, made[:, :, :-1]], axis=2)
         return made[:, :, ::-1] if self.backwards else made
+
+    def so_far(self, x: Any) -> Any:
+        """The answer for runs from their front, each column's own value included."""
+        return np.cumsum(x, axis=2, dtype=x.dtype)
 
     def emit(self, e: Emitter, x: VectorValue) -> RowValue:
         dtype = x.dtype
         at, out, length = e.indexable(x), e.scratch(dtype, x.width), e.size(self.length)
         with e.loop(e.size(x.width // self.length)) as i:
             start = e.let(f"{i} * {length}", "int64").expr
-            total = e.var(f"{dtype}(0)" if dtype not in FLOATS else zero(dtype))
+            total = e.var(f"{dtype}({self.start})")
             with e.loop(length) as j:
                 far = f"{start} + {length} - 1 - {j}"
                 place = e.let(far if self.backwards else f"{start} + {j}", "int64").expr
                 value = e.let(at(place), dtype).expr
                 if self.without_own:
                     e.store(out, place, total, dtype)
-                e.line(f"{total} = {whole(f'({total} + {value})', dtype)}")
+                e.line(f"{total} = {whole(f'({total} {self.symbol} {value})', dtype)}")
                 if not self.without_own:
                     e.store(out, place, total, dtype)
         return e.dense(dtype, x.width, lambda j: e.load(out, j, dtype), size=x.size, stored=True)
+
+
+class RunningProduct(RunningSum):
+    """The products of each run so far: with each column's own value or without, from either end."""
+
+    symbol = "*"
+    start = 1
+
+    def so_far(self, x: Any) -> Any:
+        return np.cumprod(x, axis=2, dtype=x.dtype)
 
 
 class TopPlaces(Segments):
