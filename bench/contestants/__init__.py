@@ -1,0 +1,31 @@
+"""Who takes part, one file each; `find(name)` imports only that file, and no library."""
+
+from __future__ import annotations
+
+import importlib
+
+from bench.contestant import Contestant
+
+#: In the order of the report: ours, what pipelines are trained with, what people use instead.
+NAMES = (
+    "pretzel",
+    "sklearn",
+    "sklearn_intelex",
+    "onnxruntime",
+    "onnxruntime_default",
+    "lightgbm",
+    "xgboost",
+    "treelite",
+    "tl2cgen",
+    "lleaves",
+    "onedal",
+    "handwritten_c",
+)
+
+
+def find(name: str) -> type[Contestant]:
+    """The class of a contestant."""
+    if name not in NAMES:
+        raise LookupError(f"no contestant is called {name!r}; there are {', '.join(NAMES)}")
+    found: type[Contestant] = importlib.import_module(f"bench.contestants.{name}").CONTESTANT
+    return found

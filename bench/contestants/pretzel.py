@@ -1,0 +1,134 @@
+"""Ours: saved plans in one runtime.
+
+Options (for ablations): `store` false keeps a copy of every parameter for every plan, `results`
+is the budget of materialisation in bytes, `rules` false bakes without rewrite rules.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import importlib
+import os
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bench.contestant import Contestant, Model
+from bench.inputs import NUMBERS, TABLE, TEXT, Inputs
+from bench.workload import Pipeline, Saved
+
+
+class Pretzel(Contestant):
+    """One runtime with every plan registered from its file; answers come by its `predict`."""
+
+    name = "pretzel"
+    title = "Pretzel"
+    packages = ("numpy", "numba", "llvmlite")
+    settings = "defaults"
+
+    def start(self) -> None:
+        """Make the runtime."""
+        from runtime import Runtime
+
+        self._paths: dict[str, Path] = {}
+        if not self.options.get("rules", True):
+            os.environ["PRETZEL_WITHOUT"] = "all"
+        if not self.options.get("store", True):
+            _keep_copies()
+        budget = self.options.get("results")
+        more: dict[str, Any] = {} if budget is None else {"result_bytes": int(budget)}
+        self.runtime = Runtime(executors=self.threads, **more)
+
+    def prepare(self, pipeline: Pipeline, saved: Saved) -> None:
+        """Import the estimator, bake it, save the plan; its code goes to the code cache."""
+        import flour
+        import oven
+
+        path = pipeline.file(self._suffix())
+        if path.exists():
+            return
+        inputs = saved.inputs
+        sample = inputs.frame(0, 50) if inputs.kind == TABLE else None
+        flow = flour.from_sklearn(pipeline.estimator(), sample)
+        output = "probabilities" if saved.facts["answers"] == "probability" else "value"
+        oven.bake(flow[output]).save(path, durable=False)
+
+    def load(self, pipeline: Pipeline, saved: Saved) -> Model:
+        """Register the plan's file."""
+        name = f"{saved.name}{pipeline.number}"
+        self._paths[name] = path = pipeline.file(self._suffix())
+        self.runtime.register(name, path)
+        predict = self.runtime.predict
+        second = saved.facts["answers"] == "probability"
+        output = "probabilities" if second else "value"
+
+        def ask(data: Any) -> Any:
+            return predict(name, data)[output]
+
+        return Model(ask, ask, _row, _block, _second if second else np.asarray, _first, name)
+
+    def submit(self, model: Model, data: Any) -> Future[Any]:
+        """By the scheduler: a block goes to the executors, a row is answered at once."""
+        return self.runtime.submit(model.name, data)
+
+    def reserved(self, model: Model) -> Model:
+        """The same plan with an executor of its own."""
+        self.runtime.unregister(model.name)
+        self.runtime.register(model.name, self._paths[model.name], reserve=True)
+        return model
+
+    def _suffix(self) -> str:
+        rules = "" if self.options.get("rules", True) else "norules."
+        return f"{sources()}.{rules}plan"
+
+    def close(self) -> None:
+        """Close the runtime."""
+        self.runtime.close()
+
+
+@functools.cache
+def sources() -> str:
+    """Names the code that writes plans: plans of another state of it are not read."""
+    packages = ("flour", "objectstore", "oven")
+    folders = [Path(str(importlib.import_module(name).__file__)).parent for name in packages]
+    files = sorted(path for folder in folders for path in folder.rglob("*.py"))
+    digest = hashlib.blake2b(digest_size=4)
+    for path in files:
+        digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+def _row(inputs: Inputs, place: int) -> Any:
+    """A row as requests bring it: a vector, a text, a dict."""
+    if inputs.kind == TABLE:
+        return inputs.data.record(place)
+    return inputs.data[place].copy() if inputs.kind == NUMBERS else inputs.data[place]
+
+
+def _block(inputs: Inputs, start: int, stop: int) -> Any:
+    if inputs.kind == TABLE:
+        return {name: inputs.data.column(name, start, stop) for name in inputs.data.columns}
+    return list(inputs.data[start:stop]) if inputs.kind == TEXT else inputs.data[start:stop].copy()
+
+
+def _second(raw: Any) -> Any:
+    return raw[:, 1]
+
+
+def _first(raw: Any) -> float:
+    return float(raw if np.ndim(raw) == 0 else raw[1])
+
+
+def _keep_copies() -> None:
+    """Switch off the table by which equal content becomes one object in a process."""
+    from objectstore import interning
+
+    for name in ("keep_first", "keep_last"):
+        setattr(interning.Interned, name, lambda _, made: made)
+    interning.Interned.find = lambda *_: None  # type: ignore[method-assign]
+
+
+CONTESTANT = Pretzel

@@ -1,0 +1,139 @@
+"""The other end of the workers: starts a contestant's process, asks it, ends it.
+
+A contestant that fails is reported with the reason and takes no further part; the others go on.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from bench import environments
+from bench.contestant import Contestant
+from bench.contestants import find
+from bench.machine import ROOT
+from bench.workload import cache_folder
+
+#: One thread for every library that has a pool of its own, unless an experiment says otherwise.
+THREAD_VARIABLES = (
+    "OMP_NUM_THREADS",
+    "OPENBLAS_NUM_THREADS",
+    "MKL_NUM_THREADS",
+    "LOKY_MAX_CPU_COUNT",
+)
+
+
+class Absent(Exception):
+    """A contestant takes no part; the message says why, and goes into the report."""
+
+
+class Member:
+    """One contestant's process."""
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        threads: int = 1,
+        options: Mapping[str, Any] | None = None,
+        variables: Mapping[str, str] | None = None,
+        log: Path | None = None,
+    ) -> None:
+        """Start it, and let it import its libraries."""
+        self.name = name
+        self.kind: type[Contestant] = find(name)
+        python = environments.python(self.kind.environment)
+        if python is None:
+            why = environments.reason(self.kind.environment)
+            raise Absent(f"its environment is not there: {why}")
+        self._log = (log or _log_folder() / f"{name}.log").open("ab")
+        self._process = subprocess.Popen(
+            [str(python), "-m", "bench.worker"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._log,
+            cwd=ROOT,
+            env=_environment(threads, {**self.kind.variables, **(variables or {})}),
+        )
+        said = self.ask("hello", name=name, threads=threads, options=dict(options or {}))
+        self.versions: dict[str, str] = said["versions"]
+        self.start_seconds: float = said["start_seconds"]
+        missing = [each for each, found in self.versions.items() if found == "not installed"]
+        if missing:
+            self.close()
+            raise Absent(f"not installed: {', '.join(missing)}")
+
+    def ask(self, do: str, *, limit: float = 900.0, **arguments: Any) -> dict[str, Any]:
+        """Send a command and wait for its answer, `limit` seconds at most."""
+        timer = threading.Timer(limit, self._process.kill)
+        timer.daemon = True
+        timer.start()
+        try:
+            answer = self._exchange({"do": do, **arguments})
+        finally:
+            timer.cancel()
+        if "error" in answer:
+            self.close()
+            raise Absent(f"{do}: {answer['error']}")
+        return answer
+
+    def _exchange(self, command: dict[str, Any]) -> dict[str, Any]:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        try:
+            self._process.stdin.write(json.dumps(command).encode() + b"\n")
+            self._process.stdin.flush()
+            line = self._process.stdout.readline()
+        except BrokenPipeError:
+            line = b""
+        if not line:
+            code = self._process.wait()
+            return {"error": f"its process ended with {code}; see {self._log.name}"}
+        answer: dict[str, Any] = json.loads(line)
+        return answer
+
+    def close(self) -> None:
+        """End the process."""
+        if self._process.poll() is None:
+            self._process.stdin.close()  # type: ignore[union-attr]  # it is a pipe
+            try:
+                self._process.wait(20)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                self._process.wait()
+        self._process.stdout.close()  # type: ignore[union-attr]  # it is a pipe
+        self._log.close()
+
+    def __enter__(self) -> Member:  # noqa: PYI034 (typing.Self is not in 3.10)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def _environment(threads: int, more: Mapping[str, str]) -> dict[str, str]:
+    made = {**os.environ, **dict.fromkeys(THREAD_VARIABLES, str(threads))}
+    # Libraries of other environments must not find ours, but they need this package.
+    made["PYTHONPATH"] = os.environ.get("PYTHONPATH") or str(ROOT)
+    made.setdefault("PRETZEL_CACHE", str(ROOT / ".cache" / "code"))
+    made["PYTHONSAFEPATH"] = "1"  # the path above is all there is, not where it is started
+    made["LC_ALL"] = "en_US.UTF-8"  # onnxruntime refuses text models in any other
+    made["PYTHONHASHSEED"] = "0"
+    return {**made, **more}
+
+
+def _log_folder() -> Path:
+    folder = cache_folder() / "logs"
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder

@@ -1,0 +1,90 @@
+"""What does each mechanism bring? Ours with one switched off at a time.
+
+No code cache (stages are compiled in the process that loads them), no object store (every plan has
+its own copies), no rewrite rules, no materialisation of common first parts. Vector pooling cannot
+be switched off: scratch memory belongs to a thread and there is no other way to have it.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping
+from contextlib import ExitStack
+from typing import Any, NamedTuple
+
+from bench.crew import Absent, Member
+from bench.experiments.memory import MIB
+from bench.histogram import Histogram
+from bench.results import spread
+from bench.session import Session
+from bench.workload import Saved
+
+QUESTION = "Ours with one mechanism switched off at a time"
+
+
+class Variant(NamedTuple):
+    """A name, what its process is told, and whether its code cache is empty."""
+
+    name: str
+    options: Mapping[str, Any] = {}
+    cold: bool = False
+
+
+VARIANTS = (
+    Variant("as it is"),
+    Variant("no code cache", cold=True),
+    Variant("no object store", {"store": False}),
+    Variant("no rules", {"rules": False}),
+    Variant("no materialisation", {"results": 0}),
+)
+
+
+def run(session: Session) -> None:
+    """The two workloads of the paper, all variants side by side."""
+    for spec in session.plan.specs:
+        if spec.name in {"sa", "ac"}:
+            workload = session.workload(spec.name)
+            with ExitStack() as stack:
+                _race(session, workload, stack)
+
+
+def _race(session: Session, workload: Saved, stack: ExitStack) -> None:
+    members: dict[str, Member] = {}
+    for variant in VARIANTS:
+        session.progress.step(f"ablations, {workload.name}: {variant.name}", 0)
+        try:
+            members[variant.name] = _loaded(session, workload, variant, stack)
+        except Absent as problem:
+            session.absent(workload.name, f"pretzel, {variant.name}", str(problem))
+    rounds: dict[str, list[Histogram]] = {name: [] for name in members}
+    for _ in range(session.plan.rounds):
+        for name, member in members.items():
+            said = member.ask("hot", calls=session.plan.calls, warm=session.plan.warm)
+            rounds[name].append(Histogram.of_json(said["times"]))
+    for name, found in rounds.items():
+        for metric, share in (("hot_p50", 0.5), ("hot_p99", 0.99)):
+            values = spread([each.percentile(share) / 1e3 for each in found])
+            session.record("ablations", workload.name, name, metric, unit="µs", **values)
+
+
+def _loaded(session: Session, workload: Saved, variant: Variant, stack: ExitStack) -> Member:
+    """A fresh process with everything loaded; what that took is written down."""
+    folder, count = str(workload.folder), workload.count
+    numbers = list(range(count))
+    with Member("pretzel", options=variant.options) as before:
+        before.ask("prepare", folder=folder, count=count)
+        before.ask("load", folder=folder, numbers=numbers, count=count)
+    variables = {}
+    if variant.cold:
+        variables["PRETZEL_CACHE"] = stack.enter_context(tempfile.TemporaryDirectory())
+    member = Member("pretzel", options=variant.options, variables=variables)
+    stack.enter_context(member)
+    empty = member.ask("memory")
+    said = member.ask("load", folder=folder, numbers=numbers, count=count)
+    cold = Histogram(member.ask("first_calls", start=0)["times"])
+    added = (member.ask("memory")["rss"] - empty["rss"]) / MIB
+    where = ("ablations", workload.name, variant.name)
+    session.record(*where, "load", value=said["seconds"], unit="s", x=count)
+    session.record(*where, "cold_p99", value=cold.percentile(0.99) / 1e3, unit="µs")
+    session.record(*where, "added", value=added, unit="MiB", x=count)
+    return member

@@ -1,0 +1,55 @@
+"""How much memory do n pipelines take, loaded and asked once each?
+
+Resident and proportional set size of the contestant's process. What n pipelines add to the empty
+process (libraries imported, nothing loaded) is what grows; both are recorded.
+"""
+
+from __future__ import annotations
+
+from bench.crew import Member
+from bench.session import Crew, Session
+
+QUESTION = "Memory of n loaded pipelines"
+MIB = 1 << 20
+
+
+def measure(session: Session, crew: Crew) -> None:
+    """Load in steps and look after each."""
+    count = crew.workload.count
+    points = sorted({n for n in session.plan.points if n < count} | {count})
+    for member in session.each(crew, "memory"):
+        _one(session, crew, member, points)
+
+
+def _one(session: Session, crew: Crew, member: Member, points: list[int]) -> None:
+    empty = session.ask(crew, member, "memory")
+    if empty is None:
+        return
+    _note(session, crew, member, 0, empty, empty)
+    for point in points:
+        if not crew.load(session, member, point):
+            return
+        found = session.ask(crew, member, "memory")
+        if found is None:
+            return
+        _note(session, crew, member, point, found, empty)
+
+
+def _note(
+    session: Session,
+    crew: Crew,
+    member: Member,
+    point: int,
+    found: dict[str, int],
+    empty: dict[str, int],
+) -> None:
+    sizes = {
+        "rss": found["rss"],
+        "pss": found["pss"],
+        "private": found["private"],
+        "added": found["rss"] - empty["rss"],
+        "peak": found["peak"],
+    }
+    for metric, size in sizes.items():
+        where = (crew.workload.name, member.name)
+        session.record("memory", *where, metric, value=size / MIB, unit="MiB", x=point)

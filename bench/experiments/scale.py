@@ -1,0 +1,51 @@
+"""Thousands of small plans in one process: memory, loading, latency.
+
+Scaled columns and a logistic regression, each with fitted numbers of its own.
+"""
+
+from __future__ import annotations
+
+from bench.crew import Absent, Member
+from bench.experiments.memory import MIB
+from bench.histogram import Histogram
+from bench.session import Session
+from bench.workload import Spec, saved
+
+QUESTION = "1,000 to 20,000 small plans in one process"
+COUNTS = (1000, 5000, 20000)
+#: Peers stop where it takes minutes.
+MOST = {"pretzel": 20000, "onnxruntime": 20000, "sklearn": 5000}
+
+
+def run(session: Session) -> None:
+    """Each number of plans in a fresh process."""
+    for count in COUNTS:
+        for who, most in MOST.items():
+            if who in session.plan.contestants and count <= most:
+                session.progress.step(f"scale: {count} plans, {who}", 0)
+                try:
+                    _one(session, who, count)
+                except Absent as problem:
+                    session.absent("scale", who, str(problem))
+
+
+def _one(session: Session, who: str, count: int) -> None:
+    workload = saved(Spec("lin", count, 1.0, session.plan.specs[0].seed))
+    folder, numbers = str(workload.folder), list(range(count))
+    with Member(who) as member:
+        member.ask("prepare", folder=folder, count=count)
+    with Member(who) as member:
+        empty = member.ask("memory")
+        load = member.ask("load", folder=folder, numbers=numbers, count=count)
+        cold = Histogram(member.ask("first_calls", start=0)["times"])
+        found = member.ask("memory")
+        hot = Histogram.of_json(member.ask("hot", calls=5, warm=2)["times"])
+    where = ("scale", "lin", who)
+    session.record(*where, "load", value=load["seconds"], unit="s", x=count)
+    session.record(*where, "rss", value=found["rss"] / MIB, unit="MiB", x=count)
+    added = (found["rss"] - empty["rss"]) / MIB
+    session.record(*where, "added", value=added, unit="MiB", x=count)
+    for name, times in (("cold", cold), ("hot", hot)):
+        for metric, share in (("p50", 0.5), ("p99", 0.99)):
+            value = times.percentile(share) / 1e3
+            session.record(*where, f"{name}_{metric}", value=value, unit="µs", x=count)

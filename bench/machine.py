@@ -1,0 +1,86 @@
+"""What a measurement was made on: processor, clock, memory, system, versions, commit, load."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import subprocess
+from datetime import datetime, timezone
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+_CPU = Path("/sys/devices/system/cpu/cpu0/cpufreq")
+_POWER = Path("/sys/class/powercap")
+
+
+def fingerprint() -> dict[str, object]:
+    """The machine and its state now; goes with every result."""
+    return {
+        "when": datetime.now(timezone.utc).isoformat(timespec="seconds"),  # noqa: UP017 (3.10)
+        "cpu": _field("/proc/cpuinfo", "model name") or platform.processor(),
+        "mhz": _field("/proc/cpuinfo", "cpu MHz"),
+        "governor": _text(_CPU / "scaling_governor") or "not told",
+        "cores": cores(),
+        "memory": _field("/proc/meminfo", "MemTotal"),
+        "system": f"{platform.system()} {platform.release()}",
+        "virtual": "hypervisor" in _field("/proc/cpuinfo", "flags").split(),
+        "python": platform.python_version(),
+        "load": round(os.getloadavg()[0], 2),
+        "commit": commit(),
+    }
+
+
+def cores() -> int:
+    """How many processors this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def commit() -> str:
+    """The checkout's commit, marked when files differ from it."""
+    command = ["git", "-C", str(ROOT), "describe", "--always", "--dirty", "--abbrev=10"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=20)
+    except (OSError, subprocess.TimeoutExpired):
+        return "unknown"
+    return done.stdout.strip() or "unknown"
+
+
+def memory() -> dict[str, int]:
+    """This process's memory in bytes: resident, proportional, its own, and the highest so far."""
+    rollup = _text(Path("/proc/self/smaps_rollup"))
+    own = _kib(rollup, "Private_Clean") + _kib(rollup, "Private_Dirty")
+    return {
+        "rss": _kib(rollup, "Rss"),
+        "pss": _kib(rollup, "Pss"),
+        "private": own,
+        "peak": _kib(_text(Path("/proc/self/status")), "VmHWM"),
+    }
+
+
+def joules() -> float | None:
+    """What the processor's packages have used so far, where the machine tells (RAPL)."""
+    meters = sorted(_POWER.glob("intel-rapl:?/energy_uj"))
+    readings = [_text(meter) for meter in meters]
+    if not readings or not all(readings):
+        return None
+    return sum(int(each) for each in readings) / 1e6
+
+
+def _kib(text: str, name: str) -> int:
+    found = re.search(rf"^{name}:\s+(\d+) kB", text, re.MULTILINE)
+    return int(found[1]) * 1024 if found else 0
+
+
+def _field(path: str, name: str) -> str:
+    found = re.search(rf"^{name}\s*:\s*(.*)$", _text(Path(path)), re.MULTILINE)
+    return found[1].strip() if found else ""
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8").strip()
+    except OSError:
+        return ""

@@ -1,0 +1,37 @@
+"""What runs say: a page of Markdown, plots as SVG, and all of it in one HTML file."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from bench import results
+from bench.machine import ROOT
+from bench.report import html, markdown, plots
+from bench.report.figures import Figures
+
+README = ROOT / "README.md"
+PERFORMANCE = ROOT / "docs" / "performance.md"
+
+
+def write(paths: Sequence[Path], *, readme: bool = False) -> list[Path]:
+    """Write the report of runs beside the first one; the files that were written.
+
+    With `readme`, the summary goes into README.md and docs/performance.md too, between the marks
+    that are there for it.
+    """
+    figures = Figures(results.read(paths))
+    place = paths[0].with_suffix("")
+    place.mkdir(exist_ok=True)
+    drawn = plots.plots(figures)
+    made = [place / "report.html", place / "report.md"]
+    made[0].write_text(html.page(figures, drawn), encoding="utf-8")
+    made[1].write_text(markdown.page(figures), encoding="utf-8")
+    for name, text in drawn.items():
+        made.append(place / f"{name}.svg")
+        made[-1].write_text(text, encoding="utf-8")
+    if readme:
+        markdown.put(README, markdown.short(figures))
+        markdown.put(PERFORMANCE, markdown.body(figures, level=3))
+        made += [README, PERFORMANCE]
+    return made

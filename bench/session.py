@@ -1,0 +1,182 @@
+"""One run: which workloads, which contestants, how thorough; the crews, and where figures go."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from bench import machine
+from bench.contestants import NAMES, find
+from bench.crew import Absent, Member
+from bench.progress import Progress
+from bench.results import Record, Run
+from bench.workload import Saved, Spec, saved
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How thorough a run is."""
+
+    specs: tuple[Spec, ...]
+    contestants: tuple[str, ...] = NAMES
+    rounds: int = 5
+    calls: int = 100
+    """Of each pipeline in each round, after `warm` that are not counted."""
+    warm: int = 10
+    seconds: float = 0.5
+    """Of each measurement of throughput in each round."""
+    batches: tuple[int, ...] = (1, 10, 100, 1000)
+    callers: tuple[int, ...] = (1, 2)
+    points: tuple[int, ...] = (1, 10, 25, 50, 100, 150, 200, 250, 500)
+    """At how many pipelines memory is looked at."""
+
+    def spec(self, name: str) -> Spec:
+        """The spec of a workload; a small one if the run has none of it."""
+        for each in self.specs:
+            if each.name == name:
+                return each
+        return replace(self.specs[0], name=name)
+
+
+@dataclass
+class Crew:
+    """The contestants that serve one workload, alive side by side, each in its own process."""
+
+    workload: Saved
+    members: list[Member] = field(default_factory=list)
+    loaded: dict[str, int] = field(default_factory=dict)
+    load_seconds: dict[str, float] = field(default_factory=dict)
+    load_cpu: dict[str, float] = field(default_factory=dict)
+
+    first_calls: dict[str, list[int]] = field(default_factory=dict)
+
+    def load(self, session: Session, member: Member, upto: int) -> bool:
+        """Let a member have the first pipelines, and ask each once; False if it failed."""
+        have = self.loaded.get(member.name, 0)
+        if upto <= have:
+            return True
+        folder, numbers = str(self.workload.folder), list(range(have, upto))
+        count = self.workload.count
+        said = session.ask(self, member, "load", folder=folder, numbers=numbers, count=count)
+        first = said and session.ask(self, member, "first_calls", start=have)
+        if not said or not first:
+            return False
+        self.first_calls.setdefault(member.name, []).extend(first["times"])
+        took = self.load_seconds.get(member.name, 0.0) + said["seconds"]
+        self.load_seconds[member.name] = took
+        self.load_cpu[member.name] = self.load_cpu.get(member.name, 0.0) + said["cpu_seconds"]
+        self.loaded[member.name] = upto
+        return True
+
+
+class Session:
+    """What experiments are given."""
+
+    def __init__(self, plan: Plan, run: Run, progress: Progress) -> None:
+        self.plan, self.run, self.progress = plan, run, progress
+        self.versions: dict[str, dict[str, str]] = {}
+
+    def record(self, experiment: str, workload: str, who: str, metric: str, **more: Any) -> None:
+        """Write a figure."""
+        self.run.add(Record(experiment, workload, who, metric, **more))
+
+    def absent(self, workload: str, who: str, why: str) -> None:
+        """Write that somebody takes no part, and why."""
+        self.record("absent", workload, who, "reason", value=None, unit="", note=why)
+
+    def workload(self, name: str) -> Saved:
+        """A workload, made if it was not yet."""
+        spec = self.plan.spec(name)
+        self.progress.step(f"{name}: {spec.count} pipelines", 0)
+        return saved(spec, lambda: self.progress.step(f"training {name}", 0))
+
+    @contextmanager
+    def crew(self, name: str, only: Sequence[str] | None = None) -> Iterator[Crew]:
+        """Everybody who can serve this workload, started and prepared; ended afterwards."""
+        workload = self.workload(name)
+        crew = Crew(workload)
+        try:
+            for who in only or self.plan.contestants:
+                member = self._started(who, workload)
+                if member is not None:
+                    crew.members.append(member)
+            yield crew
+        finally:
+            for member in crew.members:
+                member.close()
+
+    def each(self, crew: Crew, what: str) -> Iterator[Member]:
+        """The members one after the other."""
+        for member in list(crew.members):
+            self.progress.step(f"{crew.workload.name}, {what}: {member.kind.title}")
+            if member in crew.members:
+                yield member
+
+    def ask(self, crew: Crew, member: Member, do: str, **arguments: Any) -> dict[str, Any] | None:
+        """What a member answers; None if it failed, which is reported and takes it out."""
+        try:
+            return member.ask(do, **arguments)
+        except Absent as problem:
+            self.absent(crew.workload.name, member.name, str(problem))
+            crew.members.remove(member)
+            return None
+
+    def _started(self, who: str, workload: Saved) -> Member | None:
+        if workload.name not in find(who).workloads:
+            return None
+        self.progress.step(f"{workload.name}: {find(who).title} converts its models", 0)
+        try:
+            self._prepare(who, workload)
+            member = Member(who)
+        except Absent as problem:
+            self.absent(workload.name, who, str(problem))
+            return None
+        if who not in self.versions:
+            self.versions[who] = member.versions
+            note = ", ".join(f"{key} {value}" for key, value in member.versions.items())
+            self.record("versions", "", who, "versions", value=None, unit="", note=note)
+        return member
+
+    def _prepare(self, who: str, workload: Saved) -> None:
+        """Convert in a process of its own, so that the one that is measured is fresh."""
+        with Member(who) as member:
+            folder = str(workload.folder)
+            said = member.ask("prepare", folder=folder, count=workload.count)
+            if said["refused"]:
+                count, reason = len(said["refused"]), next(iter(said["refused"].values()))
+                raise Absent(f"{count} of {workload.count} models: {reason}")
+            if who == "pretzel":  # fills the code cache, if plans are older than it
+                numbers = list(range(workload.count))
+                member.ask("load", folder=folder, numbers=numbers, count=workload.count)
+
+
+def about(kind: str, plan: Plan) -> dict[str, Any]:
+    """The first line of a run's file."""
+    return {
+        "kind": kind,
+        "machine": machine.fingerprint(),
+        "specs": [vars(each) for each in plan.specs],
+        "contestants": {name: find(name).title for name in plan.contestants},
+        "settings": {name: find(name).settings for name in plan.contestants},
+        "rounds": plan.rounds,
+        "calls": plan.calls,
+        "method": METHOD,
+        "packages": _packages(),
+    }
+
+
+METHOD = (
+    "Every contestant runs in its own process, with one thread and OMP_NUM_THREADS=1 unless said "
+    "otherwise; they take turns within each round, so that all see the same machine. Inputs are "
+    "laid out as each library likes them before the clock starts. Times are of single calls with "
+    "perf_counter_ns, all kept in histograms one per cent wide, the garbage collector held off "
+    "during bursts. Figures are medians over rounds, with the extremes."
+)
+
+
+def _packages() -> dict[str, str]:
+    from importlib.metadata import version
+
+    return {name: version(name) for name in ("numpy", "numba", "llvmlite", "scikit-learn")}

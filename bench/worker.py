@@ -1,0 +1,252 @@
+"""The process of one contestant: reads commands as JSON lines, answers with JSON lines.
+
+All timing happens here, next to the calls: what travels between processes is histograms. It is
+started by `bench.crew` as `python -m bench.worker`, with the interpreter of the contestant's
+environment, and told everything in the first command.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import sys
+import threading
+import time
+import traceback
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bench import machine
+from bench.contestant import Contestant, Model, Unsupported
+from bench.contestants import find
+from bench.histogram import Histogram
+from bench.load import BLOCK, OpenLoop
+from bench.workload import CHECKED, Pipeline, Saved
+
+Answer = dict[str, Any]
+
+
+class Worker:
+    """What a contestant's process does: one method for each command."""
+
+    def __init__(self) -> None:
+        self._me: Contestant | None = None
+        self._models: list[tuple[Pipeline, Model]] = []
+        self._saved: Saved | None = None
+
+    def hello(self, name: str, threads: int, options: dict[str, Any]) -> Answer:
+        """Become a contestant: import its libraries and say what they are."""
+        start = time.perf_counter()
+        self._me = find(name)(threads, options)
+        self._me.start()
+        took = time.perf_counter() - start
+        return {"versions": self._me.versions(), "pid": os.getpid(), "start_seconds": took}
+
+    def prepare(self, folder: str, count: int) -> Answer:
+        """Convert a workload's pipelines; what cannot be converted is said once for each reason."""
+        saved, refused = Saved(Path(folder), count), {}
+        for pipeline in saved.pipelines():
+            try:
+                self._contestant.prepare(pipeline, saved)
+            except Unsupported as problem:
+                refused[pipeline.number] = str(problem)
+        return {"refused": refused}
+
+    def load(self, folder: str, numbers: list[int], count: int) -> Answer:
+        """Load pipelines, in addition to those that are there; what each took."""
+        self._saved = saved = Saved(Path(folder), count)
+        gc.collect()
+        times, cpu = [], time.process_time()
+        for number in numbers:
+            start = time.perf_counter_ns()
+            pipeline = Pipeline(saved.folder, number)
+            self._models.append((pipeline, self._contestant.load(pipeline, saved)))
+            times.append(time.perf_counter_ns() - start)
+        return {
+            "seconds": sum(times) / 1e9,
+            "cpu_seconds": time.process_time() - cpu,
+            "times": Histogram(times).as_json(),
+        }
+
+    def forget(self) -> Answer:
+        """Drop every model."""
+        self._models.clear()
+        gc.collect()
+        return {}
+
+    def memory(self) -> Answer:
+        """What the process occupies."""
+        gc.collect()
+        return dict(machine.memory())
+
+    def check(self) -> Answer:
+        """The largest difference to scikit-learn's answers, of rows alone and in a block."""
+        worst, wrong, rows = 0.0, 0, 0
+        for pipeline, model in self._models:
+            expected = pipeline.expected()
+            block = model.scores(model.batch(model.block(self._inputs, 0, CHECKED)))
+            alone = [model.first(model.one(model.row(self._inputs, row))) for row in range(3)]
+            off = np.abs(np.asarray(block, float).reshape(-1) - expected)
+            alone_off = np.abs(np.array(alone, float) - expected[:3])
+            size = np.maximum(1.0, np.abs(expected))
+            worst = max(worst, float((off / size).max()), float((alone_off / size[:3]).max()))
+            wrong += int((off / size > 1e-4).sum())
+            rows += len(expected)
+        return {"worst": worst, "wrong": wrong, "rows": rows}
+
+    def first_calls(self, start: int) -> Answer:
+        """The first call of each model since it was loaded: cold."""
+        fresh = self._models[start:]
+        return {"times": [self._burst(model, 0, 1)[0] for _, model in fresh]}
+
+    def hot(self, calls: int, warm: int) -> Answer:
+        """Single rows, one model after the other: every call, and each model's mean."""
+        every, means = Histogram(), []
+        for _, model in self._models:
+            times = self._burst(model, warm, calls)
+            every.add(times)
+            means.append(sum(times) / len(times))
+        return {"times": every.as_json(), "means": means}
+
+    def _burst(self, model: Model, warm: int, calls: int) -> list[int]:
+        """Nanoseconds of calls with different rows, the garbage collector held off."""
+        rows = [model.row(self._inputs, place) for place in range(min(calls, 20))]
+        one, clock = model.one, time.perf_counter_ns
+        for place in range(warm):
+            one(rows[place % len(rows)])
+        times = [0] * calls
+        gc.disable()
+        for place in range(calls):
+            row = rows[place % len(rows)]
+            start = clock()
+            one(row)
+            times[place] = clock() - start
+        gc.enable()
+        return times
+
+    def throughput(self, batch: int, seconds: float, callers: int) -> Answer:
+        """Rows a second, all models in turn, asked by so many threads; and processor time."""
+        calls = [(model.batch, model.block(self._inputs, 0, batch)) for _, model in self._models]
+        for call, block in calls:
+            call(block)
+        groups = [calls[place : place + 16] for place in range(0, len(calls), 16)]
+        rows = [0] * callers
+        cpu, start = time.process_time(), time.perf_counter()
+
+        def ask(caller: int) -> None:
+            for place in _turns(len(groups), caller):
+                for call, block in groups[place]:
+                    call(block)
+                rows[caller] += batch * len(groups[place])
+                if time.perf_counter() - start > seconds:
+                    return
+
+        _together(ask, callers)
+        took, cpu = time.perf_counter() - start, time.process_time() - cpu
+        return {"rows": sum(rows), "seconds": took, "cpu_seconds": cpu}
+
+    def cost(self, seconds: float) -> Answer:
+        """Processor time (and energy, where the machine tells) of single rows, all models."""
+        rows = [model.row(self._inputs, 0) for _, model in self._models]
+        before, cpu, start = machine.joules(), time.process_time(), time.perf_counter()
+        calls = 0
+        while time.perf_counter() - start < seconds:
+            for (_, model), row in zip(self._models, rows, strict=True):
+                model.one(row)
+            calls += len(rows)
+        used, after = time.process_time() - cpu, machine.joules()
+        energy = None if before is None or after is None else after - before
+        return {"calls": calls, "cpu_seconds": used, "joules": energy}
+
+    def open_loop(self, rate: float, seconds: float, seed: int) -> Answer:
+        """Offer load to all models; what came of it."""
+        models = [model for _, model in self._models]
+        loop = OpenLoop(self._contestant, models, self._inputs)
+        return loop.offer(rate, seconds, seed).as_json()
+
+    def paced(self, rate: float, seconds: float, *, reserve: bool) -> Answer:
+        """Blocks of the first model one by one, while the others are offered load."""
+        models = [model for _, model in self._models]
+        model = self._contestant.reserved(models[0]) if reserve else models[0]
+        block, times = model.block(self._inputs, 0, BLOCK), Histogram()
+        loop = OpenLoop(self._contestant, models[1:], self._inputs)
+        others = threading.Thread(target=loop.offer, args=(rate, seconds + 0.2, 3))
+        if rate:
+            others.start()
+            time.sleep(0.2)
+        end = time.perf_counter() + seconds
+        while time.perf_counter() < end:
+            time.sleep(0.001)
+            start = time.perf_counter_ns()
+            self._contestant.submit(model, block).result()
+            times.add([time.perf_counter_ns() - start])
+        if rate:
+            others.join()
+        return {"times": times.as_json()}
+
+    def bye(self) -> Answer:
+        """End."""
+        if self._me is not None:
+            self._me.close()
+        return {}
+
+    @property
+    def _contestant(self) -> Contestant:
+        assert self._me is not None, "the first command is hello"
+        return self._me
+
+    @property
+    def _inputs(self) -> Any:
+        assert self._saved is not None, "nothing was loaded"
+        return self._saved.inputs
+
+
+def _turns(count: int, first: int) -> Iterator[int]:
+    """Numbers below `count`, round and round, starting at `first`."""
+    place = first % count
+    while True:
+        yield place
+        place = (place + 1) % count
+
+
+def _together(work: Any, callers: int) -> None:
+    """Run `work(n)` on so many threads; on this one, if it is one."""
+    if callers == 1:
+        work(0)
+        return
+    threads = [threading.Thread(target=work, args=(n,)) for n in range(callers)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
+def answer(worker: Worker, command: dict[str, Any]) -> Answer:
+    """The answer to a command; an error is an answer too."""
+    name = command.pop("do")
+    try:
+        found: Answer = getattr(worker, name)(**command)
+        return found
+    except Exception as problem:  # noqa: BLE001 (libraries of others: anything can come)
+        traceback.print_exc()
+        return {"error": f"{type(problem).__name__}: {problem}"[:400]}
+
+
+def main() -> None:
+    """Answer commands until there are no more. What libraries print goes to the error stream."""
+    warnings.simplefilter("ignore")
+    replies = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
+    worker = Worker()
+    for line in sys.stdin:
+        replies.write(json.dumps(answer(worker, json.loads(line))) + "\n")
+        replies.flush()
+
+
+if __name__ == "__main__":
+    main()
