@@ -11,6 +11,7 @@ from flour import provenance
 from flour.adapters import ADAPTERS, NOT_NATIVE, Adapter, public_name
 from flour.errors import (
     FlourError,
+    ImportRefused,
     NotRectangular,
     UnfittedEstimator,
     UnknownEstimator,
@@ -20,6 +21,7 @@ from flour.flow import Flow, outputs, source
 from flour.ops.record import Narrow
 from flour.ops.source import Field, Pick, Source
 from flour.sklearn_inputs import input_type
+from flour.sparse import densify
 from flour.types import Record, Scalar, Type, Vector
 
 
@@ -29,9 +31,10 @@ def from_sklearn(estimator: object, sample: object = None) -> Flow:
     Outputs: classifiers `label`, `probabilities`, `scores` (where the estimator has predict_proba
     and decision_function), regressors `value`, clusterers `label` and `distances`, transformers
     `features`. `sample` (a few rows) settles the input's dtypes, columns and sparsity; without it
-    they come from what the estimator remembers of its training data.
+    they come from what the estimator remembers of its training data. A step without an adapter
+    goes through skl2onnx if that answers the sample as the step does (docs/19-onnxruntime.md).
     """
-    importer = Importer()
+    importer = Importer(sample)
     x = source("X", _input_type(estimator, sample))
     made = importer.adapt(estimator, x)
     program = outputs(**made) if isinstance(made, dict) else outputs(features=made)
@@ -80,19 +83,26 @@ _INSTEAD = "replace this step or serve it as a Python stage"
 class Importer:
     """What an adapter may ask for while it translates an estimator."""
 
-    def __init__(self) -> None:
+    def __init__(self, sample: object = None) -> None:
         self._depth = 0
+        self._sample = sample
 
     # --- children ----------------------------------------------------------------------------
 
     def adapt(self, estimator: Any, x: Flow) -> Flow | dict[str, Flow]:
         """The program of an estimator: features, or named outputs."""
-        adapter = self._adapter(estimator)
+        try:
+            adapter = self._adapter(estimator)
+        except UnknownEstimator as problem:
+            return self._fallback(estimator, x, problem)
         if self._depth > 200:
             raise UnsupportedSetting("the estimators are nested too deeply", where=self.where())
         self._depth += 1
         try:
             made: Flow | dict[str, Flow] = adapter(estimator, x, self)
+        except UnsupportedSetting as problem:
+            problem.where = _joined(problem.where, self.where()) or _itself(estimator)
+            made = self._fallback(estimator, x, problem)
         except FlourError as problem:
             problem.where = _joined(problem.where, self.where()) or _itself(estimator)
             raise
@@ -104,6 +114,23 @@ class Importer:
         finally:
             self._depth -= 1
         return made
+
+    def _fallback(self, estimator: Any, x: Flow, problem: ImportRefused) -> Flow | dict[str, Flow]:
+        """What skl2onnx makes of a step that has no adapter, if the sample says it is right."""
+        hopeless = self._sample is None or not hasattr(estimator, "fit")
+        if hopeless or getattr(problem, "tried", False):
+            raise problem
+        from flour.sklearn_fallback import through_onnx
+
+        try:
+            block = self.matrix(x)
+            rows = np.asarray(densify(block.reference(self._sample)["output"]))
+            return through_onnx(estimator, block, rows)
+        except FlourError as other:
+            said = f"{other.what}: {other.found}" if other.found else other.what
+            problem.found = f"{problem.found}; {said}" if problem.found else said
+            problem.tried = True  # type: ignore[attr-defined]  # not by the steps around it again
+            raise problem from other
 
     def transform(self, estimator: Any, x: Flow, name: str | None = None) -> Flow:
         """The features a transformer makes of x; `name` is the step's name for messages."""
