@@ -116,6 +116,11 @@ def opposite(score: Flow, link: str) -> Flow:
     return linked(both, link) if link == "LOGISTIC" else both
 
 
+def rest(score: Flow, link: str) -> Flow:
+    """The scores of both classes from one that is a probability, or becomes one by LOGISTIC."""
+    return opposite(score, link) if link == "LOGISTIC" else complement(score)
+
+
 # --- labels ---------------------------------------------------------------------------------------
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from flour.onnx.errors import NotNative
-from flour.onnx.ml_common import ML, joined, matrix, narrow, single
+from flour.onnx.ml_common import ML, MOST_ROWS, joined, matrix, narrow, single
 from flour.onnx.registry import onnx_op
 from flour.onnx.tensor import Tensor
 from flour.types import FLOATS, Vector
@@ -115,15 +115,16 @@ def _array_feature_extractor(call: Call) -> Tensor:
     x, places = call[0], call[1]
     if places.known:
         return _fixed_features(x, call.constant(1, "the places").reshape(-1))
-    if not x.known or x.size != (x.shape[-1] if x.rank else 1):
+    if not x.known or not 0 < x.size <= MOST_ROWS * x.shape[-1]:
         raise NotNative("places that depend on the data pick from values that do, too")
-    # A table looked up for every row: the answers lie along the last axis, as the places did.
-    table = np.asarray(x.value).reshape(-1)
-    flow = call.flow(places)
     if places.axis is not None and prod(places.shape[: places.axis]) != 1:
         raise NotNative("places whose rows do not lie behind one another")
+    # Tables looked up for every row: the answers lie along the last axis, as the places did.
+    tables = np.asarray(x.value).reshape(-1, x.shape[-1])
+    flow = call.flow(places)
+    made = joined([flow.take(table) for table in tables])
     axis = None if places.axis is None else 1
-    return Tensor.of(flow.take(table), (1, places.size), axis)
+    return Tensor.of(made, (len(tables), places.size), axis)
 
 
 def _fixed_features(x: Tensor, places: Any) -> Tensor:

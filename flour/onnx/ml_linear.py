@@ -11,11 +11,11 @@ from flour.onnx.ml_common import (
     ML,
     Classes,
     classes,
-    complement,
     link_name,
     linked,
     matrix,
     narrow,
+    rest,
     single,
 )
 from flour.onnx.registry import onnx_op
@@ -64,7 +64,7 @@ def _classifier(call: Call) -> tuple[Tensor, Tensor]:
 def _one_score(
     x: Matrix, scores: tuple[Flow, ...], labels: Classes, link: str
 ) -> tuple[Tensor, Tensor]:
-    """One score for two classes: its sign decides, its own link is not applied."""
+    """One score for two classes: its sign decides; but LOGISTIC no link is applied."""
     both = len(labels.labels) == 2
     named = labels.labels if both else labels.plain
     best = [labels.either(score.element(0).greater(np.float32(0)), named) for score in scores]
@@ -73,4 +73,4 @@ def _one_score(
         return x.column(best), x.table(made, 1)
     if link == "PROBIT":
         raise NotNative("onnxruntime leaves one of two probabilities unwritten")
-    return x.column(best), x.table([complement(score) for score in scores], 2)
+    return x.column(best), x.table([rest(score, link) for score in scores], 2)

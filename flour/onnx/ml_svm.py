@@ -16,12 +16,12 @@ from flour.onnx.ml_common import (
     ML,
     Classes,
     classes,
-    complement,
     link_name,
     linked,
     matrix,
     narrow,
     opposite,
+    rest,
     single,
 )
 from flour.onnx.registry import onnx_op
@@ -167,12 +167,12 @@ def _scores(call: Call, sums: Flow, pairs: list[tuple[int, int]], count: int) ->
         return linked(narrowed, link)
     if link == "PROBIT":
         raise NotNative("onnxruntime leaves one of two probabilities unwritten")
-    return opposite(narrowed, "NONE") if link == "NONE" else complement(narrowed)
+    return opposite(narrowed, link) if link == "NONE" else rest(narrowed, link)
 
 
 def _probabilities(sums: Flow, slopes: Any, shifts: Any, pairs: int, count: int) -> Flow:
     """Platt's probability of each pair, coupled."""
     fitted = sums.multiply(slopes[:pairs]).add(shifts[:pairs])
-    rest = Logistic()(fitted).one_minus()
-    sure = rest.clip(narrow([1e-7]), narrow([1 - 1e-7]))
+    first = Logistic()(fitted).one_minus()
+    sure = first.clip(narrow([1e-7]), narrow([1 - 1e-7]))
     return sure.cast("float64").couple_pairs(count).cast("float32")

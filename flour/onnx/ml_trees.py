@@ -20,12 +20,12 @@ from flour.onnx.ml_common import (
     ML,
     Classes,
     classes,
-    complement,
     joined,
     link_name,
     linked,
     matrix,
     opposite,
+    rest,
 )
 from flour.onnx.ml_tree_reading import forest_of_nodes, forest_of_tensors
 from flour.onnx.ml_tree_tables import Forest, tables
@@ -174,12 +174,21 @@ def _regressed(trees: Ensemble, way: str, base: Sequence[float], link: str, x: F
     """One row's targets: aggregated, moved by their base, linked."""
     score = _aggregated(trees, way, x)
     if len(base) == trees.targets:
-        score = _plus(score, base, trees.forest.dtype)
+        score = _based(trees, score, base, x)
     if trees.targets == 1 and link != "PROBIT":
         return score
     if link in ("LOGISTIC", "PROBIT"):
         return linked(score.cast("float32"), link)
     return linked(score, link)
+
+
+def _based(trees: Ensemble, score: Flow, base: Sequence[float], x: Flow) -> Flow:
+    """The scores plus base values; of several targets, one that no leaf spoke of stays zero."""
+    dtype = trees.forest.dtype
+    if trees.targets == 1 or all(trees.always()):
+        return _plus(score, base, dtype)
+    _, spoken = _with_spoken(trees, x)
+    return spoken.where(_plus(score, base, dtype), score)
 
 
 def _aggregated(trees: Ensemble, way: str, x: Flow) -> Flow:
@@ -201,7 +210,8 @@ def _extreme(trees: Ensemble, way: str, x: Flow) -> Flow:
         said = leaves.take(values[:, target])
         best = said.min() if way == "MIN" else said.max()
         if not trees.always()[target]:
-            best = best.equal(np.array(limit, dtype)).where(best.multiply(0.0).clip(0, 0), best)
+            nothing = best.fill(np.zeros(1, dtype), scalar=True)
+            best = best.equal(np.array(limit, dtype)).where(nothing, best)
         outs.append(best.as_vector())
     return joined(outs)
 
@@ -233,7 +243,7 @@ def _classes(
         score = _plus(trees.sums(x, trees.weights()), base, dtype)
         return labels.take(FirstLargest()(score)), _linked(score, link)
     score, spoken = _with_spoken(trees, x)
-    lowest = score.multiply(0.0).clip(0, 0).subtract(np.array(np.inf, dtype))
+    lowest = score.fill(np.full(trees.targets, -np.inf, dtype))
     return labels.take(FirstLargest()(spoken.where(score, lowest))), _linked(score, link)
 
 
@@ -272,9 +282,8 @@ class _Binary:
         """The scores of both classes from that of one."""
         if self.link == "PROBIT" or not (self.single or apart):
             raise NotNative("onnxruntime leaves one of two scores unwritten")
-        if self.link == "LOGISTIC":
-            return opposite(score.cast("float32"), self.link)
-        return complement(score) if self._half else opposite(score, self.link)
+        score = score.cast("float32") if self.link == "LOGISTIC" else score
+        return rest(score, self.link) if self._half else opposite(score, self.link)
 
 
 def _two_classes(

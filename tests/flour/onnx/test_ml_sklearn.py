@@ -1,0 +1,238 @@
+"""Pipelines of scikit-learn through skl2onnx: programs answer what onnxruntime answers."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from tests.onnx_models import needs_locale, same
+
+skl2onnx = pytest.importorskip("skl2onnx")
+pytest.importorskip("sklearn")
+
+from sklearn import (  # noqa: E402 (after the skip)
+    calibration,
+    cluster,
+    compose,
+    decomposition,
+    discriminant_analysis,
+    ensemble,
+    feature_extraction,
+    feature_selection,
+    gaussian_process,
+    impute,
+    linear_model,
+    mixture,
+    multiclass,
+    multioutput,
+    naive_bayes,
+    neighbors,
+    neural_network,
+    pipeline,
+    preprocessing,
+    svm,
+    tree,
+)
+
+_RNG = np.random.default_rng(20181008)
+_TRAIN = _RNG.normal(size=(90, 5)).astype(np.float32)
+_NEW = (_RNG.normal(size=(40, 5)) * 1.5).astype(np.float32)
+_THREE = (np.abs(_TRAIN[:, 0] + _TRAIN[:, 1] * 2).astype(int) % 3).astype(np.int64)
+_TWO = (_TRAIN[:, 0] + _TRAIN[:, 2] > 0).astype(np.int64)
+_NUMBER = (_TRAIN @ np.arange(5)).astype(np.float32)
+_MANY = np.stack([_NUMBER, _TRAIN[:, 1] - _NUMBER], axis=1)
+_CODES = _RNG.integers(0, 4, size=(90, 3)).astype(np.int64)
+_NAMES = np.array(["north", "south", "east"])[_THREE]
+
+
+def _trees(kind: Any, **how: Any) -> Any:
+    return kind(n_estimators=7, max_depth=4, random_state=0, **how)
+
+
+_RBF = gaussian_process.kernels.RBF(2.0)
+_SVC = {"random_state": 0, "C": 0.7}
+_CLASSIFIERS: dict[str, Callable[[], Any]] = {
+    "logistic": linear_model.LogisticRegression,
+    "sgd": lambda: linear_model.SGDClassifier(loss="log_loss", random_state=0),
+    "ridge": linear_model.RidgeClassifier,
+    "linear svc": lambda: svm.LinearSVC(random_state=0),
+    "svc": lambda: svm.SVC(**_SVC),
+    "svc poly": lambda: svm.SVC(kernel="poly", **_SVC),
+    "svc sigmoid": lambda: svm.SVC(kernel="sigmoid", **_SVC),
+    "nu svc": lambda: svm.NuSVC(nu=0.3, random_state=0),
+    "tree": lambda: tree.DecisionTreeClassifier(max_depth=5, random_state=0),
+    "forest": lambda: _trees(ensemble.RandomForestClassifier),
+    "extra trees": lambda: _trees(ensemble.ExtraTreesClassifier),
+    "boosting": lambda: _trees(ensemble.GradientBoostingClassifier),
+    "bagging": lambda: ensemble.BaggingClassifier(n_estimators=4, random_state=0),
+    "neighbours": lambda: neighbors.KNeighborsClassifier(3),
+    "gaussian nb": naive_bayes.GaussianNB,
+    "mlp": lambda: neural_network.MLPClassifier((6,), max_iter=60, random_state=0),
+    "lda": discriminant_analysis.LinearDiscriminantAnalysis,
+    "qda": discriminant_analysis.QuadraticDiscriminantAnalysis,
+    "voting": lambda: ensemble.VotingClassifier(
+        [("a", linear_model.LogisticRegression()), ("b", naive_bayes.GaussianNB())],
+        voting="soft",
+        flatten_transform=False,
+    ),
+    "stacking": lambda: ensemble.StackingClassifier(
+        [("a", linear_model.LogisticRegression()), ("b", naive_bayes.GaussianNB())], cv=2
+    ),
+    "calibrated": lambda: calibration.CalibratedClassifierCV(naive_bayes.GaussianNB(), cv=2),
+    "one vs rest": lambda: multiclass.OneVsRestClassifier(linear_model.LogisticRegression()),
+}
+_REGRESSORS: dict[str, Callable[[], Any]] = {
+    "linear": linear_model.LinearRegression,
+    "elastic": lambda: linear_model.ElasticNet(alpha=0.1),
+    "huber": linear_model.HuberRegressor,
+    "poisson": lambda: compose.TransformedTargetRegressor(linear_model.Ridge()),
+    "svr": svm.SVR,
+    "nu svr": svm.NuSVR,
+    "tree": lambda: tree.DecisionTreeRegressor(max_depth=5, random_state=0),
+    "forest": lambda: _trees(ensemble.RandomForestRegressor),
+    "boosting": lambda: _trees(ensemble.GradientBoostingRegressor),
+    "adaboost": lambda: ensemble.AdaBoostRegressor(n_estimators=4, random_state=0),
+    "neighbours": lambda: neighbors.KNeighborsRegressor(3),
+    "process": lambda: gaussian_process.GaussianProcessRegressor(_RBF, alpha=1.0, optimizer=None),
+    "mlp": lambda: neural_network.MLPRegressor(
+        hidden_layer_sizes=(6,), max_iter=60, random_state=0
+    ),
+    "voting": lambda: ensemble.VotingRegressor(
+        [("a", linear_model.Ridge()), ("b", _trees(ensemble.RandomForestRegressor))]
+    ),
+    "stacking": lambda: ensemble.StackingRegressor(
+        [("a", linear_model.Ridge()), ("b", linear_model.Lasso(0.1))], cv=2
+    ),
+}
+_SEVERAL: dict[str, Callable[[], Any]] = {
+    "linear": linear_model.LinearRegression,
+    "forest": lambda: _trees(ensemble.RandomForestRegressor),
+    "neighbours": lambda: neighbors.KNeighborsRegressor(3),
+    "each": lambda: multioutput.MultiOutputRegressor(linear_model.Ridge()),
+}
+_STEPS: dict[str, Callable[[], Any]] = {
+    "standard": preprocessing.StandardScaler,
+    "min-max": preprocessing.MinMaxScaler,
+    "max-abs": preprocessing.MaxAbsScaler,
+    "robust": preprocessing.RobustScaler,
+    "l1": lambda: preprocessing.Normalizer("l1"),
+    "l2": lambda: preprocessing.Normalizer("l2"),
+    "max": lambda: preprocessing.Normalizer("max"),
+    "binarizer": lambda: preprocessing.Binarizer(threshold=0.1),
+    "polynomial": lambda: preprocessing.PolynomialFeatures(2),
+    "power": preprocessing.PowerTransformer,
+    "bins": lambda: preprocessing.KBinsDiscretizer(3, encode="onehot-dense"),
+    "pca": lambda: decomposition.PCA(3),
+    "svd": lambda: decomposition.TruncatedSVD(3),
+    "select": lambda: feature_selection.SelectKBest(k=3),
+    "kmeans": lambda: cluster.KMeans(3, n_init=1, random_state=0),
+    "mixture": lambda: mixture.GaussianMixture(2, random_state=0),
+    "imputer": impute.SimpleImputer,
+    "knn imputer": lambda: impute.KNNImputer(n_neighbors=2),
+    "forest of none": lambda: ensemble.IsolationForest(n_estimators=5, random_state=0),
+    "one class": svm.OneClassSVM,
+}
+#: What has parts that are not native yet, and runs with onnxruntime inside.
+_PARTLY = {"poisson", "knn imputer", "forest of none", "qda"}
+
+
+def _converted(fitted: Any, sample: Any, options: dict[str, Any] | None = None) -> Any:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        given = {id(fitted): options} if options else None
+        return skl2onnx.to_onnx(fitted, sample, options=given, target_opset=17)
+
+
+def _fitted(estimator: Any, x: Any, y: Any = None) -> Any:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return estimator.fit(x, y)
+
+
+def _check(fitted: Any, x: NDArray[Any], **how: Any) -> None:
+    proto = _converted(fitted, x[:1])
+    same(proto, {proto.graph.input[0].name: x}, **how)
+
+
+@pytest.mark.parametrize("name", sorted(set(_CLASSIFIERS) - _PARTLY))
+@pytest.mark.parametrize("target", ["two", "three", "names"])
+def test_classifiers(name: str, target: str) -> None:
+    labels = {"two": _TWO, "three": _THREE, "names": _NAMES}[target]
+    _check(_fitted(_CLASSIFIERS[name](), _TRAIN, labels), _NEW, rtol=1e-5, atol=2e-6)
+
+
+@pytest.mark.parametrize("name", sorted(set(_REGRESSORS) - _PARTLY))
+def test_regressors(name: str) -> None:
+    _check(_fitted(_REGRESSORS[name](), _TRAIN, _NUMBER), _NEW, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", sorted(_SEVERAL))
+def test_regressors_of_several_targets(name: str) -> None:
+    _check(_fitted(_SEVERAL[name](), _TRAIN, _MANY), _NEW, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", sorted(set(_STEPS) - _PARTLY))
+def test_steps(name: str) -> None:
+    data = np.where(np.abs(_NEW) > 2, np.nan, _NEW) if "imputer" in name else _NEW
+    _check(_fitted(_STEPS[name](), _TRAIN, _TWO), data, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["one-hot", "ordinal"])
+@pytest.mark.parametrize("kind", ["numbers", "strings"])
+def test_encoders(name: str, kind: str) -> None:
+    data = _CODES if kind == "numbers" else np.array(list("abcd"), object)[_CODES]
+    encoder = (
+        preprocessing.OneHotEncoder(handle_unknown="ignore", sparse_output=False)
+        if name == "one-hot"
+        else preprocessing.OrdinalEncoder()
+    )
+    _check(encoder.fit(data), data)
+
+
+def test_columns_by_name_of_several_kinds() -> None:
+    steps = [
+        ("numbers", preprocessing.StandardScaler(), [0, 1]),
+        ("codes", preprocessing.OneHotEncoder(handle_unknown="ignore"), [3]),
+    ]
+    data = np.concatenate([_TRAIN[:, :3], _CODES[:, :1]], axis=1).astype(np.float32)
+    whole = pipeline.make_pipeline(
+        compose.ColumnTransformer(steps), linear_model.LogisticRegression()
+    )
+    _check(_fitted(whole, data, _TWO), data, rtol=1e-5)
+
+
+@pytest.mark.parametrize("metric", [None, "cdist"])
+def test_distances_with_and_without_their_own_operator(metric: str | None) -> None:
+    fitted = neighbors.KNeighborsRegressor(3, weights="distance").fit(_TRAIN, _NUMBER)
+    proto = _converted(fitted, _NEW[:1], {"optim": metric} if metric else None)
+    same(proto, {"X": _NEW}, rtol=1e-4, atol=1e-5)
+
+
+_TEXTS = ["Dinner tonight? Hi!", "You WON a prize, prize_2", "", "won WON won", "Ünïcode İs here"]
+
+
+@needs_locale
+@pytest.mark.parametrize(
+    "how", [{}, {"ngram_range": (1, 2)}, {"analyzer": "char"}, {"binary": True}]
+)
+def test_documents(how: dict[str, Any]) -> None:
+    text = feature_extraction.text
+    whole = pipeline.make_pipeline(text.TfidfVectorizer(**how), linear_model.LogisticRegression())
+    documents = np.array(_TEXTS * 3, object)
+    fitted = whole.fit(documents, np.arange(15) % 2)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        kind = skl2onnx.common.data_types.StringTensorType([None, 1])
+        proto = skl2onnx.convert_sklearn(fitted, "t", [("X", kind)], target_opset=17)
+    same(proto, {"X": documents[:, None]}, rtol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["logistic", "svc", "forest", "gaussian nb"])
+def test_native_code(name: str) -> None:
+    fitted = _fitted(_CLASSIFIERS[name](), _TRAIN, _THREE)
+    _check(fitted, _NEW, native=True, rtol=1e-5, atol=2e-6)
