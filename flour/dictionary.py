@@ -79,15 +79,17 @@ def hashes(texts: Strings) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     starts, sizes = texts.offsets[:-1], np.diff(texts.offsets)
     words = _every_word(texts.data)
     codes = sizes * _SIZE
-    for begin in range(0, int(sizes.max(initial=0)), 8):
-        rows = np.flatnonzero(sizes > begin)
-        part = words[starts[rows] + begin] & _mask(sizes[rows] - begin)
-        mixed = (codes[rows] ^ part) * _STIR
-        codes[rows] = mixed ^ mixed >> 29
-    codes = codes * _TURN
+    for begin in range(0, max(int(sizes.max(initial=0)), 16), 8):
+        # Sixteen bytes are always stirred in, zeros where there are none.
+        rows = np.flatnonzero(sizes > begin) if begin >= 16 else np.arange(len(sizes))
+        part = _word(words, starts[rows] + begin, sizes[rows] - begin)
+        code = codes[rows]
+        code = code ^ code >> 29 if begin else code
+        codes[rows] = (code ^ part) * _STIR
+    codes = (codes ^ codes >> 29) * _TURN
     codes ^= codes >> 32
-    tags = sizes << 24 | words[starts] & _mask(sizes) if len(starts) else sizes
-    return codes, np.where(sizes < 4, tags, -1)
+    short = words[starts] & (np.int64(1) << 8 * np.minimum(sizes, 3)) - 1 if len(starts) else sizes
+    return codes, np.where(sizes < 4, sizes << 24 | short, -1)
 
 
 def _every_word(data: NDArray[np.uint8]) -> NDArray[Any]:
@@ -96,6 +98,7 @@ def _every_word(data: NDArray[np.uint8]) -> NDArray[Any]:
     return np.ndarray((len(data) + 1,), np.int64, padded, strides=(1,))
 
 
-def _mask(sizes: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The bits of the first so many bytes of a word."""
-    return np.where(sizes >= 8, -1, (np.int64(1) << 8 * np.minimum(sizes, 7)) - 1)
+def _word(words: NDArray[Any], starts: NDArray[Any], sizes: NDArray[Any]) -> NDArray[Any]:
+    """Up to eight bytes from each start as a number; where they are fewer, its lowest are zero."""
+    found = words[np.minimum(starts, len(words) - 1)] << (-8 * np.minimum(sizes, 8) & 63)
+    return np.where(sizes > 0, found, 0)

@@ -95,7 +95,7 @@ class VectorValue(NamedTuple):
 
 
 class TextValue(NamedTuple):
-    """A document: where its UTF-8 bytes are, and how many. Eight bytes behind it may be read.
+    """A document: where its UTF-8 bytes are, and how many. Sixteen bytes behind it may be read.
 
     It has at most `growth` times the bytes of the longest row.
     """

@@ -1,7 +1,7 @@
 """Strings as native code reads them: one cell of two int64 each, an address and a length.
 
 A row of words is three int64: the address of its bytes, that of a list of slices, and how many. A
-slice is where a word starts, times 2**32, plus its bytes. Eight bytes behind any text may be read.
+slice is where a word starts, times 2**32, plus its bytes. Sixteen bytes behind texts may be read.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 NONE, NAN = -1, -2
-PADDING = bytes(8)
+PADDING = bytes(16)
 
 
 class Cells(np.ndarray[Any, Any]):

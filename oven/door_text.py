@@ -110,7 +110,7 @@ _MEASURE = """\
 _COPY = """\
     cells = ldc_int64(table, SCRATCH_BYTES)
     copies = cells + 16 * rows
-    spare = (copies + total + 16 + 63) & -64
+    spare = (copies + total + 24 + 63) & -64
     texts = ldc_int64(table, TEXTS) if dimensions == 2 else 0
     needed = spare + most + 8 * rows * texts
     work = rows * (ldc_int64(table, ROW_WORK) + longest * ldc_int64(table, BYTE_WORK))

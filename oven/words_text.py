@@ -2,7 +2,7 @@
 
 They are plain Python over addresses and whole numbers, and the native back end compiles this very
 text over the vocabulary's loads and stores, as it does with oven.functions. A document is an
-address and a size, and eight bytes beyond its end may be read. A slice is one number: where it
+address and a size, and sixteen bytes beyond its end may be read. A slice is one number: where it
 starts, times 2**32, plus its size. A list is an address of such numbers.
 
 Nothing here allocates. Whoever calls has made room for the most that can come out, which the
@@ -52,6 +52,19 @@ def st_uint8(base: int, index: int, value: int) -> None:
 def st_int64(base: int, index: int, value: int) -> None:
     """Write a number."""
     raise NotImplementedError(base, index, value)
+
+
+def seek_slots(slots: int, slot: int, tag: int) -> int:
+    """The number beside a tag in a group of eight slots, the least of several; else above 32 bits.
+
+    Or below zero: whatever it is, its upper half is zero only for a number.
+    """
+    raise NotImplementedError(slots, slot, tag)
+
+
+def stack_words(count: int) -> int:
+    """The address of so many words of the running call's own."""
+    raise NotImplementedError(count)
 
 
 def wrap_add(left: int, right: int) -> int:
@@ -117,8 +130,10 @@ def text_kind_at(where: int, place: int, index: int, blocks: int) -> int:
 
 
 def text_copy(source: int, size: int, made: int) -> None:
-    """Copy some bytes, and up to seven more, to where nothing is yet."""
-    place = 0
+    """Copy some bytes, and up to sixteen more, to where nothing is yet."""
+    poke_int64(made, 0, peek_int64(source, 0))
+    poke_int64(made, 1, peek_int64(source, 1))
+    place = 16
     while place < size:
         poke_int64(made + place, 0, peek_int64(source + place, 0))
         place += 8
@@ -302,8 +317,48 @@ def text_tokens(
 
 
 def text_stretches(where: int, size: int, made: int, index: int, blocks: int, least: int) -> int:
-    """A list of all runs of at least so many characters of kind 1; how many there are."""
-    count, place = 0, 0
+    """A list of all runs of at least so many characters of kind 1; how many there are.
+
+    Where characters change kind is found for 64 bytes of ASCII at a time: a branch for each byte
+    would be guessed wrong at the ends of every word.
+    """
+    count, place, start, inside = int64(0), int64(0), int64(0), int64(0)
+    while place + 64 <= size and text_is_plain(where + place):
+        kinds = int64(0)
+        for j in range(64):
+            kinds |= (ldc_uint8(blocks, ld_uint8(where, place + j)) & 1) << j
+        changes = uint64(kinds ^ (kinds << 1 | inside))
+        while changes != 0:
+            end = place + int64(first_bit_uint64(changes))
+            changes &= changes - uint64(1)
+            st_int64(made, count, start << 32 | end - start)
+            count += inside & (end - start >= least)
+            start, inside = end, inside ^ 1
+        place += 64
+    if inside:
+        place = start
+    return text_rest(where, size, made, index, blocks, least, place, count)
+
+
+def text_is_plain(where: int) -> bool:
+    """Whether the next 64 bytes are ASCII."""
+    every = int64(0)
+    for j in range(8):
+        every |= peek_int64(where, j)
+    return every & _HIGH == 0
+
+
+def text_rest(
+    where: int,
+    size: int,
+    made: int,
+    index: int,
+    blocks: int,
+    least: int,
+    place: int,
+    count: int,
+) -> int:
+    """What text_stretches leaves: the runs from some place on, character by character."""
     while place < size:
         while place < size and text_kind_at(where, place, index, blocks) == 0:
             place += text_width(ld_uint8(where, place))

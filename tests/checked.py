@@ -216,6 +216,22 @@ def _walks(memory: Memory) -> dict[str, Any]:
     }
 
 
+def _slots(memory: Memory) -> dict[str, Any]:
+    """The words of dictionaries: a group of slots at once, and memory on the stack."""
+
+    def seek(slots: Any, slot: Any, tag: Any) -> Any:
+        group = memory.at(int(slots) + 8 * int(slot), 64, write=False).view(np.uint64)
+        return Int64(min(int(entry) ^ (int(tag) << 32) for entry in group))
+
+    def stack(count: Any) -> Any:
+        return Int64(memory.add("stack", np.zeros(count, np.int64), writable=True))
+
+    def first(mask: Any) -> Any:
+        return Int64((int(mask) & -int(mask)).bit_length() - 1)
+
+    return {"seek_slots": seek, "stack_words": stack, "first_bit_uint64": first}
+
+
 class _Math:
     """`math` without its errors: infinity and NaN come back, as from the C library."""
 
@@ -245,7 +261,7 @@ def vocabulary(memory: Memory) -> dict[str, Any]:
         made[f"loose_mul_{dtype}"] = lambda a, b: a * b
         if f"lanes_{dtype}" in words:
             made |= _vectors(memory, dtype, words[f"lanes_{dtype}"])
-    made |= Slices(memory).words() | _walks(memory)
+    made |= Slices(memory).words() | _walks(memory) | _slots(memory)
     made["exp_alone"] = np.exp
     for name in words.keys() - made.keys():
         made[name] = _stand_in(name, words[name], made)

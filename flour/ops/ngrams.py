@@ -8,7 +8,8 @@ and counted a few thousand at a time, so that a long document needs no more room
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
@@ -121,7 +122,8 @@ class CharNgrams(Op):
         most = _characters(letters).times(cuts)
         counts = _Counts(e, most, width)
         known = looked_up(e, self.vocabulary)
-        for found, many in _runs(e, letters, self.low, self.high, words=self.within_words):
+        plain = None if self.within_words else partial(counts.plain, letters, known)
+        for found, many in _runs(e, letters, self.low, self.high, plain):
             counts.line(f"text_count({letters.where}, {found}, {many}, {known}, ")
         return counts.vector(self.dtype)
 
@@ -304,6 +306,10 @@ class Runs(Op):
 
 #: What hashed columns are counted from (see oven.words_count).
 _MIDDLE = 0x80000000
+#: What a list of counts has more than it needs (see oven.words_count).
+_BATCH = 64
+#: Emits what counts runs of ASCII, from a place on, of some sizes.
+Plain = Callable[[str, str], None]
 
 
 def _letters(e: Emitter, x: TextValue, *, within_words: bool) -> TextValue:
@@ -345,14 +351,22 @@ def _phrases(e: Emitter, slices: str, count: str, low: int, high: int) -> Iterat
 
 
 def _runs(
-    e: Emitter, letters: TextValue, low: int, high: int, *, words: bool
+    e: Emitter, letters: TextValue, low: int, high: int, plain: Plain | None
 ) -> Iterator[tuple[str, str]]:
-    """Emit a loop over lists of runs of characters: the list and how many there are."""
+    """Emit a loop over lists of runs of characters: the list and how many there are.
+
+    Runs of ASCII are left to `plain`, which counts them as far as it can; without it no run
+    reaches over the edge of a word.
+    """
     made, most = _chunk(e, high - low + 1)
     place, many = e.var("0", "k"), e.fresh("k")
-    call = _runs_call(e, letters, place, (low, high), words=words)
+    sizes = ", ".join(map(e.size, (low, high)))
+    word = "text_runs" if plain else "text_word_runs"
+    call = f"{word}({letters.where}, {letters.size}, {place}, {sizes}, {made}, {most})"
     with e.block(f"while {place} < {letters.size}:"):
-        e.line(f"{place}, {many} = {call}, {made}, {most})")
+        if plain:
+            plain(place, sizes)
+        e.line(f"{place}, {many} = {call}")
         yield made, many
 
 
@@ -379,8 +393,9 @@ class _Counts:
 
         self._e, self._width = e, width
         self._most = Room(most.each, most.fixed, min(most.most, width))
-        one_more = self._most.times(8)
-        self._counts = e.room(one_more._replace(fixed=one_more.fixed + 8, most=one_more.most + 8))
+        # A few at a time are added without a look at how many there are.
+        room, more = self._most.times(8), 8 * (_BATCH + 1)
+        self._counts = e.room(room._replace(fixed=room.fixed + more, most=room.most + more))
         self._places = e.room(Room(0, 4 * width))
         self.found = e.var("0", "k")
 
@@ -388,6 +403,12 @@ class _Counts:
         """Count with this call, whose last arguments are the counts'."""
         rest = f"{self._counts}, {self._places}, {self.found})"
         self._e.line(f"{self.found} = {call}{rest}")
+
+    def plain(self, letters: TextValue, known: str, place: str, sizes: str) -> None:
+        """Count the runs of ASCII from a place on, as many as are simple."""
+        call = f"text_count_runs({letters.where}, {letters.size}, {place}, {sizes}, {known}, "
+        rest = f"{self._counts}, {self._places}, {self.found})"
+        self._e.line(f"{place}, {self.found} = {call}{rest}")
 
     def vector(self, dtype: str, *, less: int = 0, binary: bool = False) -> VectorValue:
         """The counts, each less something, or ones."""

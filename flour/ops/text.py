@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 #: Words of at least two letters, digits or underscores: what scikit-learn takes for a word.
 WORD = r"(?u)\b\w\w+\b"
 #: What a document takes beyond its bytes, so that it can be read and written in words of eight.
-SLACK = 16
+SLACK = 32
 
 
 class TextMap(Op, abstract=True):
