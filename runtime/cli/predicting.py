@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -123,14 +123,17 @@ def _answers(
         raise _located(problem, plan, waiting) from None
 
 
-def _located(problem: InputError, plan: Plan, waiting: Iterable[Block]) -> InputError:
+def _located(problem: InputError, plan: Plan, waiting: Sequence[Block]) -> InputError:
     """The error, about a line of the file: several blocks are on their way, and one is to blame."""
+    from flour.errors import InputError
+
     for block in waiting:
         try:
             plan.run(block.data)
-        except type(problem) as again:
+        except InputError as again:
             return block.located(again)
-    return problem
+    # What the runtime refuses, and not the plan, it refuses when it is handed over.
+    return waiting[-1].located(problem) if waiting else problem
 
 
 def _columns(answers: dict[str, Any], before: str = "") -> dict[str, Any]:

@@ -24,7 +24,7 @@ from runtime.cli.tables import Schema
 FORMATS = ("csv", "tsv", "jsonl", "parquet")
 _BY_ENDING = {".csv": "csv", ".tsv": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl"}
 _BY_ENDING |= {".parquet": "parquet", ".pq": "parquet"}
-_PLACE = re.compile(r"^\$\[(\d+)\]")
+_PLACE = re.compile(r"^\$(?:\.(?P<column>[^\[\]]+))?\[(?P<row>\d+)\]\.?")
 MAX_CELL = 16 << 20
 
 
@@ -45,9 +45,9 @@ class Block:
     def located(self, problem: InputError) -> InputError:
         """The error, about a line of the file."""
         found = _PLACE.match(problem.where or "")
-        if found and int(found[1]) < len(self.lines):
-            rest = (problem.where or "")[found.end() :].lstrip(".")
-            place = f"{self.file}:{self.lines[int(found[1])]}"
+        if found and int(found["row"]) < len(self.lines):
+            place = f"{self.file}:{self.lines[int(found['row'])]}"
+            rest = (found["column"] or "") + (problem.where or "")[found.end() :]
             problem.where = f"{place}, {rest}" if rest else place
         elif self.lines:
             about = f"{self.file}:{self.lines[0]} to {self.lines[-1]}"
@@ -250,6 +250,13 @@ def _json_block(
         column: [row.pop(column, None) if isinstance(row, dict) else None for row in rows]
         for column in options.keep
     }
+    kind = next(iter(inputs.values()))
+    if len(inputs) == 1 and isinstance(kind, Record):  # a file has ids and labels, too
+        known = frozenset(kind.names)
+        rows = [
+            {key: row[key] for key in row if key in known} if isinstance(row, dict) else row
+            for row in rows
+        ]
     data: Any = rows
     if len(inputs) > 1:
         for row, line in zip(rows, lines, strict=True):

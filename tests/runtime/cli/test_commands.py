@@ -1,0 +1,305 @@
+"""Each command, with what it prints, writes and ends with."""
+
+from __future__ import annotations
+
+import builtins
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import oven
+from objectstore import Blob, FileStore
+from runtime.cli.program import COMMANDS
+from tests.golden import Golden
+from tests.house import ROOT
+from tests.runtime.cli.conftest import Place, Pretzel
+from tests.runtime.repository.folders import X, save_plan, xgb
+
+# --- help ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("command", ["", *(command.name for command in COMMANDS)])
+def test_help(
+    command: str, pretzel: Pretzel, golden: Golden, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "100")
+    ran = pretzel(*([command] if command else []), "--help")
+    assert ran.code == 0
+    if sys.version_info[:2] == (3, 11):  # later ones lay options out in another way
+        golden(ran.out)
+    assert "examples:" in ran.out
+
+
+def test_help_loads_nothing_heavy() -> None:
+    code = (
+        "import sys; from runtime.cli import main; main(['--help']); main(['serve', '--help'])\n"
+        "heavy = {'oven', 'numba', 'asyncio', 'sklearn', 'uvloop'} & set(sys.modules)\n"
+        "sys.exit(f'loads {heavy}' if heavy else 0)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, check=False, timeout=60
+    )
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        (),
+        ("bake",),
+        ("ls",),
+        ("predict", "m", "rows.csv", "--chunk", "0"),
+        ("serve", "m", "--memory", "lots"),
+        ("import", "m", "--into", "a", "--output", "b"),
+    ],
+)
+def test_wrong_arguments(pretzel: Pretzel, arguments: tuple[str, ...]) -> None:
+    ran = pretzel(*arguments)
+    assert ran.code == 2
+    assert "usage: pretzel" in ran.err
+
+
+def test_version(pretzel: Pretzel) -> None:
+    ran = pretzel("--version")
+    assert ran.code == 0
+    assert ran.out.startswith("pretzel ")
+
+
+# --- looking -------------------------------------------------------------------------------------
+
+
+def test_ls(pretzel: Pretzel, place: Place) -> None:
+    ran = pretzel("ls", place.models, "--json")
+    assert ran.code == 0
+    assert [(one["name"], one["version"]) for one in ran.data["models"]] == [
+        ("broken", "1"),
+        ("shift", "1"),
+        ("shift", "2"),
+    ]
+    assert "shift/2/shift.pretzel" in pretzel("ls", place.models).out
+    assert pretzel("ls", place.models / "shift" / "nowhere").code == 1
+
+
+def test_inspect(pretzel: Pretzel, place: Place) -> None:
+    facts = pretzel("inspect", place.models / "shift", "--json").data
+    assert facts["version"] == "2"
+    assert facts["outputs"] == {"moved": "Vector[4, float64]", "top": "float64"}
+    assert pretzel("inspect", place.models / "shift@1", "--json").data["version"] == "1"
+    text = pretzel("inspect", place.root / "booster.ubj").out
+    assert "X: Vector[4, float32]" in text
+
+
+def test_explain(pretzel: Pretzel, place: Place, tmp_path: Path) -> None:
+    for stage in ("logical", "stages", "timed"):
+        assert pretzel("explain", place.models / "shift", "--stage", stage).out.strip()
+    page = tmp_path / "page.html"
+    assert pretzel("explain", place.models / "shift", "--html", "--output", page).code == 0
+    assert page.read_text(encoding="utf-8").startswith("<!doctype html>")
+
+
+# --- import and verify ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("file", "rows", "name"),
+    [
+        ("booster.ubj", "rows.csv", "booster"),
+        ("trees.txt", "rows.csv", "trees"),
+        ("mixed.joblib", "mixed.csv", "mixed"),
+        ("mixed.joblib", "mixed.parquet", "mixed"),
+    ],
+)
+def test_import_verifies_and_saves(
+    pretzel: Pretzel, place: Place, tmp_path: Path, file: str, rows: str, name: str
+) -> None:
+    ran = pretzel(
+        *("import", place.root / file, "--trust-pickle", "--into", tmp_path),
+        *("--verify", place.root / rows, "--json"),
+    )
+    assert ran.code == 0, ran.err
+    assert ran.data["verified_rows"] == len(X)
+    assert ran.data["file"] == str(tmp_path / name / "1" / f"{name}.pretzel")
+    checked = pretzel("verify", tmp_path / name, "--json")
+    assert checked.code == 0, checked.err
+    assert checked.data["answers_beside"] == 100 * len(ran.data["verified_outputs"])
+    again = pretzel(
+        *("verify", tmp_path / name, "--against", place.root / file, "--trust-pickle"),
+        *("--rows", place.root / rows, "--json"),
+    )
+    assert again.data["rows"] == len(X)
+
+
+def test_import_counts_versions_and_replaces_only_when_told(
+    pretzel: Pretzel, place: Place, tmp_path: Path
+) -> None:
+    ask = ("import", place.root / "booster.ubj", "--into", tmp_path, "--name", "b")
+    files = [Path(pretzel(*ask, "--json").data["file"]) for _ in range(2)]
+    assert [file.parent.name for file in files] == ["1", "2"]
+    ran = pretzel(*ask, "--version", "2")
+    assert ran.code == 1
+    assert "--force" in ran.err
+    assert pretzel(*ask, "--version", "2", "--force").code == 0
+    assert pretzel(*ask, "--version", "a b").code == 1
+
+
+def test_import_of_a_pickle_needs_trust(pretzel: Pretzel, place: Place, tmp_path: Path) -> None:
+    ran = pretzel("import", place.root / "mixed.joblib", "--into", tmp_path)
+    assert ran.code == 1
+    assert "runs code" in ran.err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_import_refuses_what_answers_otherwise(
+    pretzel: Pretzel, place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import flour
+
+    whole = flour.from_xgboost
+
+    def wrong(raw: bytes) -> Any:
+        made = whole(raw)
+        return flour.outputs(value=made["value"].add(1e-6), scores=made["scores"])
+
+    monkeypatch.setattr(flour, "from_xgboost", wrong, raising=False)
+    ran = pretzel(
+        *("import", place.root / "booster.ubj", "--into", tmp_path),
+        *("--verify", place.root / "rows.csv"),
+    )
+    assert ran.code == 3
+    assert "rows.csv:1" in ran.err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_verify_ends_with_a_code_of_its_own(pretzel: Pretzel, place: Place, tmp_path: Path) -> None:
+    save_plan(tmp_path / "a.pretzel", 1.0)
+    row = {"input": [0, 0, 0, 0], "outputs": {"top": 2.0}}
+    (tmp_path / "a.verify.jsonl").write_text(json.dumps(row), encoding="utf-8")
+    ran = pretzel("verify", tmp_path / "a.pretzel")
+    assert ran.code == 3
+    assert "wanted 2.0" in ran.err
+    assert pretzel("verify", place.root / "mixed.joblib", "--trust-pickle").code == 0
+    assert pretzel("verify", tmp_path / "a.pretzel", "--rows", "x.csv").code == 1
+
+
+# --- errors --------------------------------------------------------------------------------------
+
+
+def test_what_is_not_there(pretzel: Pretzel, place: Place, tmp_path: Path) -> None:
+    assert pretzel("inspect", tmp_path / "nothing").code == 5
+    assert pretzel("inspect", place.models / "nobody").code == 5
+    assert pretzel("predict", place.models / "shift", tmp_path / "no.csv").code == 5
+    assert pretzel("store", "gc", tmp_path).code == 5
+    ran = pretzel("inspect", place.models / "broken.pretzel", "--json")
+    assert ran.code == 1
+    problem = json.loads(ran.err)
+    assert problem["kind"] == "ArchiveError"
+    assert problem["where"].endswith("broken.pretzel")
+    (tmp_path / "folder").mkdir()
+    target = tmp_path / "folder"
+    ran = pretzel("explain", place.models / "shift", "--output", target)
+    assert ran.code == 5
+    assert "Traceback" not in ran.err
+
+
+def test_a_library_that_is_not_installed(
+    pretzel: Pretzel, place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    usual = builtins.__import__
+
+    def without(name: str, *others: Any, **more: Any) -> Any:
+        if name.partition(".")[0] in ("joblib", "pyarrow"):
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+        return usual(name, *others, **more)
+
+    monkeypatch.setattr(builtins, "__import__", without)
+    ran = pretzel("predict", place.root / "booster.ubj", place.root / "mixed.parquet")
+    assert ran.code == 4
+    assert "pip install pyarrow" in ran.err
+
+
+def test_bench_is_not_in_the_wheel(pretzel: Pretzel, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("runtime.cli.benching.find_spec", lambda _: None)
+    ran = pretzel("bench")
+    assert ran.code == 4
+    assert "checkout" in ran.err
+
+
+def test_ctrl_c(pretzel: Pretzel, place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("runtime.cli.listing.run", interrupt)
+    assert pretzel("ls", place.models).code == 130
+
+
+def test_a_reader_that_goes_away(place: Place) -> None:
+    command = [sys.executable, "-m", "runtime", "explain", str(place.models / "shift")]
+    done = subprocess.Popen(
+        [*command, "--stage", "source"], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    assert done.stdout is not None
+    assert done.stderr is not None
+    done.stdout.close()
+    said = done.stderr.read()
+    done.stderr.close()
+    assert done.wait(60) == 141, said
+    assert said == b""
+
+
+# --- the store -----------------------------------------------------------------------------------
+
+
+def test_store(pretzel: Pretzel, tmp_path: Path) -> None:
+    with FileStore(tmp_path, grace_seconds=0.0) as store:
+        kept, lost = Blob.of(np.arange(1000.0)), Blob.of(np.ones(50))
+        store.hold("a@1", [kept])
+        digest = store.put(lost)
+        (path,) = tmp_path.glob(f"blobs/*/{digest}.blob")
+        os.utime(path, (1.0, 1.0))
+    assert pretzel("store", "report", tmp_path, "--json").data["blobs"] == 2
+    assert "a@1" in pretzel("store", "report", tmp_path).out
+    assert pretzel("store", "gc", tmp_path, "--json").data["freed_bytes"] == lost.nbytes
+    assert pretzel("store", "fsck", tmp_path).code == 0
+    (path,) = tmp_path.glob(f"blobs/*/{kept.digest}.blob")
+    raw = path.read_bytes()
+    path.write_bytes(raw[:-8] + bytes(8))
+    assert pretzel("store", "fsck", tmp_path).code == 1
+    assert pretzel("store", "fsck", tmp_path, "--repair", "--json").data["repaired"] == 1
+
+
+# --- completion ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_knows_everything(pretzel: Pretzel, shell: str) -> None:
+    script = pretzel("completion", shell).out
+    for command in COMMANDS:
+        assert command.name in script
+    for option in ("trust-pickle", "strict", "keep-removed", "output-format"):
+        assert option in script
+
+
+def test_bash_completes(pretzel: Pretzel, tmp_path: Path) -> None:
+    script = tmp_path / "completion"
+    script.write_text(pretzel("completion", "bash").out, encoding="utf-8")
+    ask = 'COMP_WORDS=(pretzel %s); COMP_CWORD=%d; _pretzel; echo "${COMPREPLY[@]}"'
+    for words, wanted in (("im", "import"), ("serve --stri", "--strict")):
+        code = f"source {script}; " + ask % (words, len(words.split()))
+        done = subprocess.run(
+            ["bash", "-c", code], capture_output=True, text=True, check=True, cwd=tmp_path
+        )
+        assert done.stdout.split() == [wanted]
+
+
+def test_a_saved_plan_is_the_one_that_was_imported(
+    pretzel: Pretzel, place: Place, tmp_path: Path
+) -> None:
+    pretzel("import", place.root / "booster.ubj", "--output", tmp_path / "b.pretzel")
+    made = oven.load(tmp_path / "b.pretzel").run(X)["value"]
+    assert np.array_equal(made, xgb("two").predict_proba(X)[:, 1])

@@ -1,0 +1,250 @@
+"""Rows of files: read as the model's types, answered in chunks, written whole or not at all."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import flour
+import oven
+from flour.types import Category, Record, Scalar, Text, Type, Vector
+from runtime.cli import reading
+from runtime.cli.errors import BadTable
+from runtime.cli.progress import bar
+from tests.runtime.cli.conftest import Place, Pretzel
+from tests.runtime.repository.folders import X, lgb, scorer
+
+
+def read(text: str, inputs: dict[str, Type], path: Path, **facts: object) -> list[reading.Block]:
+    path.write_text(text, encoding="utf-8")
+    options = reading.Options("csv", **facts)  # type: ignore[arg-type]  # whatever a test wants
+    return list(reading.blocks(str(path), inputs, options))
+
+
+# --- whole files ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("ending", ["csv", "jsonl", "parquet"])
+@pytest.mark.parametrize("chunk", [7, 10_000])
+def test_every_format_gets_the_library_answers(
+    pretzel: Pretzel, place: Place, tmp_path: Path, ending: str, chunk: int
+) -> None:
+    output = tmp_path / f"answers.{ending}"
+    ran = pretzel(
+        *("predict", place.root / "mixed.joblib", place.root / f"mixed.{ending}"),
+        *("--trust-pickle", "--output", output, "--keep", "id", "--chunk", chunk, "--json"),
+    )
+    assert ran.code == 0, ran.err
+    assert ran.data["rows"] == len(X)
+    made = {
+        "csv": pd.read_csv,
+        "jsonl": lambda path: pd.read_json(path, lines=True),
+        "parquet": pd.read_parquet,
+    }[ending](output)
+    rows = place.frame[["age", "city"]]
+    assert made["id"].tolist() == place.frame["id"].tolist()
+    assert made["label"].tolist() == place.pipeline.predict(rows).tolist()
+    shares = (
+        made[["probabilities_0", "probabilities_1"]].to_numpy()
+        if ending == "csv"
+        else np.array(made["probabilities"].tolist())
+    )
+    assert np.allclose(shares, place.pipeline.predict_proba(rows), rtol=1e-9)
+    assert [each.name for each in tmp_path.iterdir()] == [output.name]
+
+
+def test_from_standard_input_to_standard_output(
+    pretzel: Pretzel, place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO("1,2,3,4\n5,6,7,\n"))
+    ran = pretzel(
+        *("predict", place.root / "trees.txt", "-", "--format", "csv", "--outputs", "value"),
+    )
+    rows = np.array([[1, 2, 3, 4], [5, 6, 7, np.nan]])
+    assert ran.code == 0, ran.err
+    assert ran.out.splitlines() == ["value", *map(repr, lgb("number").predict(rows).tolist())]
+
+
+def test_texts(pretzel: Pretzel, tmp_path: Path) -> None:
+    oven.bake(scorer()).save(tmp_path / "m.pretzel")
+    (tmp_path / "t.csv").write_text('stars,review\n1,"good,\nbad good"\n2,"bad"\n', "utf-8")
+    ran = pretzel("predict", tmp_path / "m.pretzel", tmp_path / "t.csv", "--keep", "stars")
+    assert ran.code == 0, ran.err
+    assert [line.split(",")[1] for line in ran.out.splitlines()[1:]] == ["1.0", "-1.0"]
+
+
+def test_several_inputs_go_as_json_lines(pretzel: Pretzel, tmp_path: Path) -> None:
+    total = flour.scalar("a").plus(flour.scalar("b"))
+    oven.bake(total).save(tmp_path / "m.pretzel")
+    (tmp_path / "r.jsonl").write_text('{"a": 1, "b": 2}\n\n{"a": 3, "b": 4.5}\n', "utf-8")
+    ran = pretzel("predict", tmp_path / "m.pretzel", tmp_path / "r.jsonl")
+    assert [json.loads(line) for line in ran.out.splitlines()] == [{"output": 3}, {"output": 7.5}]
+    (tmp_path / "r.csv").write_text("a,b\n1,2\n", "utf-8")
+    assert "JSON lines" in pretzel("predict", tmp_path / "m.pretzel", tmp_path / "r.csv").err
+    (tmp_path / "r.jsonl").write_text('{"a": 1}\n', "utf-8")
+    assert "r.jsonl:1" in pretzel("predict", tmp_path / "m.pretzel", tmp_path / "r.jsonl").err
+
+
+# --- mistakes ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("ending", "text", "where"),
+    [
+        ("csv", "id,age,city\n1,2.5,Graz\n2,x,Graz\n", "bad.csv:3:2 (column 'age')"),
+        ("csv", "age\n1\n", "bad.csv:1"),
+        ("csv", "age,city\n1,Graz\n1,Graz,3\n", "bad.csv:3"),
+        ("csv", 'age,city\n1,"Graz\n', "bad.csv:2"),
+        ("jsonl", '{"age": 1, "city": "Graz"}\n{"age": 1,}\n', "bad.jsonl:2:"),
+        ("jsonl", '{"age": 1, "city": "Graz"}\n{"age": "x", "city": "Graz"}\n', "bad.jsonl:2"),
+        ("jsonl", '{"age": 1, "city": "Graz"}\n[1]\n', "bad.jsonl:2"),
+        ("csv", "age,city\n1,Nowhere\n", "bad.csv:2"),
+        ("parquet", "PAR1", "bad.parquet"),
+    ],
+)
+def test_mistakes_say_where(
+    pretzel: Pretzel, place: Place, tmp_path: Path, ending: str, text: str, where: str
+) -> None:
+    bad = tmp_path / f"bad.{ending}"
+    bad.write_text(text, encoding="utf-8")
+    output = tmp_path / "answers.csv"
+    ran = pretzel(
+        *("predict", place.root / "mixed.joblib", bad, "--trust-pickle", "--output", output)
+    )
+    assert ran.code == 1
+    assert where in ran.err
+    assert "Traceback" not in ran.err
+    assert [each.name for each in tmp_path.iterdir()] == [bad.name], "no part of an answer stays"
+
+
+def test_a_late_mistake_leaves_the_former_answers(
+    pretzel: Pretzel, place: Place, tmp_path: Path
+) -> None:
+    output = tmp_path / "answers.csv"
+    output.write_text("as it was", encoding="utf-8")
+    lines = ["1,2,3,4"] * 50 + ["1,2,oops,4"]
+    (tmp_path / "r.csv").write_text("\n".join(lines), encoding="utf-8")
+    ran = pretzel(
+        *("predict", place.root / "trees.txt", tmp_path / "r.csv", "--chunk", 5),
+        *("--output", output),
+    )
+    assert ran.code == 1
+    assert "r.csv:51:3" in ran.err
+    assert output.read_text(encoding="utf-8") == "as it was"
+
+
+def test_formats_and_columns_that_are_not_there(
+    pretzel: Pretzel, place: Place, tmp_path: Path
+) -> None:
+    model, rows = place.root / "mixed.joblib", place.root / "mixed.csv"
+    ask = ("predict", model, rows, "--trust-pickle")
+    assert "no column 'nobody' to keep" in pretzel(*ask, "--keep", "nobody").err
+    assert "--output answers.parquet" in pretzel(*ask, "--output-format", "parquet").err
+    assert "nothing" in pretzel(*ask, "--outputs", "nothing").err
+    (tmp_path / "rows.dat").write_text("1", encoding="utf-8")
+    assert "--format" in pretzel("predict", model, tmp_path / "rows.dat").err
+
+
+# --- cells ---------------------------------------------------------------------------------------
+
+MIXED = Record(
+    (
+        ("n", Scalar("float64")),
+        ("i", Scalar("int64")),
+        ("b", Scalar("bool")),
+        ("s", Category("string")),
+        ("t", Text()),
+    )
+)
+cells = st.text(st.characters(codec="utf-8", exclude_categories=["Cc"]), max_size=8)
+rows_of_cells = st.tuples(
+    st.floats(allow_nan=False) | st.none(),
+    st.integers(-(2**63), 2**63 - 1),
+    st.booleans(),
+    cells,
+    cells,
+)
+
+
+@given(st.lists(rows_of_cells, min_size=1, max_size=20), st.integers(1, 7))
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_what_was_written_is_read(
+    tmp_path: Path, rows: Sequence[tuple[object, ...]], chunk: int
+) -> None:
+    file = io.StringIO()
+    writer = csv.writer(file)
+    writer.writerow(["extra", *MIXED.names])
+    writer.writerows([["x", *("" if cell is None else cell for cell in row)] for row in rows])
+    found = read(file.getvalue(), {"r": MIXED}, tmp_path / "r.csv", chunk=chunk)
+    assert sum(block.count for block in found) == len(rows)
+    for place, name in enumerate(MIXED.names):
+        made = [value for block in found for value in block.data[name].tolist()]
+        for value, row in zip(made, rows, strict=True):
+            wanted = row[place]
+            if wanted is None:
+                assert value != value  # noqa: PLR0124 (it is NaN)
+            elif name in "st":
+                assert value == (wanted or None)
+            else:
+                assert value == wanted
+
+
+@given(st.text(max_size=120))
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_any_text_is_rows_or_an_error(tmp_path: Path, text: str) -> None:
+    text = text.encode("utf-8", "replace").decode()
+    for inputs in ({"x": Vector(2)}, {"r": MIXED}, {"t": Text()}):
+        try:
+            read(text, dict(inputs), tmp_path / "r.csv")
+        except BadTable as problem:
+            where = problem.where or ""
+        else:
+            where = str(tmp_path)
+        assert where.startswith(str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("dtype", "good", "bad"),
+    [
+        ("int8", "127", "128"),
+        ("uint8", "0", "-1"),
+        ("int64", "9007199254740993", "1.5"),
+        ("bool", "True", "maybe"),
+        ("float32", "nan", "1,5"),
+    ],
+)
+def test_numbers_in_their_range(tmp_path: Path, dtype: str, good: str, bad: str) -> None:
+    inputs: dict[str, Type] = {"x": Scalar(dtype)}
+    (block,) = read(f"x\n{good}\n", inputs, tmp_path / "r.csv")
+    assert block.data.dtype == dtype
+    with pytest.raises(BadTable, match=f"this is no {dtype}"):
+        read(f'x\n{good}\n"{bad}"\n', inputs, tmp_path / "r.csv")
+
+
+def test_headers_are_recognised(tmp_path: Path) -> None:
+    two: dict[str, Type] = {"x": Vector(2)}
+    path = tmp_path / "r.csv"
+    assert read("1,2\n3,4\n", two, path)[0].count == 2
+    assert read("a,b\n3,4\n", two, path)[0].count == 1
+    assert read("1,2\n3,4\n", two, path, header=True)[0].count == 1
+    assert read("\n1;2\n\n3;4\n", two, path, separator=";")[0].lines == [2, 4]
+    assert read("", two, path) == []
+    with pytest.raises(BadTable, match="reads 2 columns, this file has 1"):
+        read("1\n", two, path)
+
+
+def test_the_progress_bar() -> None:
+    half, whole = bar("x", 50, 100, "5 rows", 39), bar("x", 100, 100, "5 rows", 39)
+    assert half == "x " + "█" * 11 + " " * 11 + "  50% 5 rows"
+    assert whole == half.replace(" " * 11 + "  50%", "█" * 11 + " 100%")
+    assert bar("x", 3, 0, "3 rows", 30) == "x 3 rows"
+    assert len(bar("a long label " * 5, 1, 2, "", 30)) < 30
