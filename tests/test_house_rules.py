@@ -19,8 +19,8 @@ MOST_ENVIRONMENT_VARIABLES = 10
 
 # Only importers may know a training library or read a pickle, and only when they are called.
 IMPORTERS = ("flour/sklearn*.py", "flour/sklearn/*", "flour/onnx*.py", "flour/onnx/*")
-# Where users' data frames and sparse matrices come in.
-COERCION = ("flour/coerce*.py", "flour/frames.py", "flour/sparse.py")
+# Where users' data frames, sparse matrices and tables come in.
+COERCION = ("flour/coerce*.py", "flour/frames.py", "flour/sparse.py", "runtime/cli/parquet.py")
 TRAINING_LIBRARIES = {"sklearn", "onnx", "onnxruntime", "skl2onnx", "lightgbm", "xgboost"}
 DATA_LIBRARIES = {"pandas", "polars", "pyarrow", "scipy"}
 OBJECT_READERS = {"pickle", "_pickle", "joblib", "dill", "cloudpickle", "marshal", "shelve"}
