@@ -47,6 +47,7 @@ from flour.ops import (
     onnx_link,
     onnx_ngrams,
     onnx_text,
+    opaque,
     polynomial,
     projection,
     pursuit,
@@ -68,6 +69,7 @@ from flour.sparse import Sparse
 from flour.types import Category, Record, Scalar, Text, Tokens, Type, Vector
 from tests import ensembles
 from tests.columns import draw
+from tests.onnx_parts import absolute
 
 _rng = np.random.default_rng(20181008)
 REASSOCIATES = "sums are re-associated and fused"
@@ -315,6 +317,7 @@ CASES: list[Case] = [
     *rows(reduce.Norm("max"), 5),
     # --- flour/ops/onnx_text.py, flour/ops/onnx_ngrams.py
     Case(onnx_text.LowerLetters(), (Text(),), native=False),
+    Case(opaque.Opaque(**absolute(3)), (Vector(3, "float32"),), native=False),
     Case(onnx_text.UpperLetters(), (Text(),), native=False),
     Case(GRAMS, (Vector(6, "int64"),), draw=indices(4)),
     Case(GRAMS.replace(low=2, skips=2), (Vector(5, "int64"),), draw=indices(4)),

@@ -63,3 +63,19 @@ def black_weights(seed: int = 0, width: int = 64) -> ModelProto:
         [("y", FLOAT, ["N", 200, 1])],
         {"big": shared, "bias": bias},
     )
+
+
+def absolute(width: int) -> dict[str, Any]:
+    """The fields of an operator that asks onnxruntime for absolute values."""
+    made = model(
+        [node("Abs", ["x"], ["y"])],
+        [("x", FLOAT, ["N", width])],
+        [("y", FLOAT, ["N", width])],
+    )
+    wire = ("float32", (1, width), 0)
+    return {
+        "model": np.frombuffer(made.SerializeToString(), np.uint8),
+        "reads": (("x", *wire),),
+        "leaves": (("y", *wire),),
+        "mixes": False,
+    }
