@@ -14,6 +14,8 @@ from runtime.http import codec_json
 from runtime.http.problems import HttpError
 from tests.runtime.http.conftest import House, outputs, tensor
 
+#: With places for the datatype and the last number.
+INPUT = b'{"name": "x", "shape": [1, 4], "datatype": "%b", "data": [1, 2, 3, %b]}'
 FLAT = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0]
 
 
@@ -68,12 +70,13 @@ def test_shapes_and_data_have_to_agree(house: House, shape: Any, data: Any) -> N
         b'{"inputs": [{"name": "x"}]}',
         b'{"inputs": [{"name": "x", "shape": [1, 4], "datatype": "FP64"}]}',
         b'{"inputs": [{"name": 1, "shape": [1, 4], "datatype": "FP64", "data": [1, 2, 3, 4]}]}',
-        b'{"inputs": [{"name": "x", "shape": [1, 4], "datatype": "FP63", "data": [1, 2, 3, 4]}]}',
-        b'{"inputs": [{"name": "x", "shape": [1, 4], "datatype": "FP16", "data": [1, 2, 3, 4]}]}',
-        b'{"inputs": [{"name": "x", "shape": [1, 4], "datatype": "FP64", "data": [1, 2, 3, NaN}]}',
-        b'{"inputs": [{"name": "x", "shape": [1, 4], "datatype": "FP64", "data": [1, 2, 3, 1e999]}]}',
-        b'{"inputs": [{"name": "x", "shape": [1, 4], "datatype": "FP32", "data": [1, 2, 3, 1e300]}]}',
-        b'{"id": 7, "inputs": [{"name": "x", "shape": [1, 4], "datatype": "FP64", "data": [1, 2, 3, 4]}]}',
+        b'{"inputs": [%b]}' % (INPUT % (b"FP63", b"4")),
+        b'{"inputs": [%b]}' % (INPUT % (b"FP16", b"4")),
+        b'{"inputs": [%b]}' % (INPUT % (b"FP64", b"NaN, 5")),
+        b'{"inputs": [%b}' % (INPUT % (b"FP64", b"NaN")),
+        b'{"inputs": [%b]}' % (INPUT % (b"FP64", b"1e999")),
+        b'{"inputs": [%b]}' % (INPUT % (b"FP32", b"1e300")),
+        b'{"inputs": [%b], "id": 7}' % (INPUT % (b"FP64", b"4")),
         b'{"inputs": ' + b"[" * 100_000,
         b'{"inputs": ' + b"[" * 100_000 + b"NaN",
         b'{"x": ' * 50_000,
@@ -241,7 +244,6 @@ def test_any_tensor_is_an_array_or_an_error(
     try:
         (item,) = codec_json.decode(body).inputs
         made = codec_json.values(item, "$.inputs[0]")
-    except HttpError as error:
-        assert error.status == 400
-    else:
-        assert made.shape == tuple(shape)
+    except HttpError:
+        return  # which is what clients are told
+    assert made.shape == tuple(shape)
