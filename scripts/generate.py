@@ -3,6 +3,7 @@
 flour/fluent.py        one typed method per operator, so that editors complete them
 docs/12-operators.md   every operator, with what it means
 docs/coverage.md       every scikit-learn estimator: native, planned or refused
+docs/coverage-onnx.md  ONNX's own test cases, by operator: native or not
 """
 
 from __future__ import annotations
@@ -141,11 +142,13 @@ def formatted(text: str) -> str:
 def main() -> int:
     """Write or compare; 1 when something was out of date."""
     import coverage_page
+    import onnx_coverage_page
     import operators_page
 
     targets = {name: formatted(text) for name, text in fluent().items()}
     targets["docs/12-operators.md"] = operators_page.page()
     targets["docs/coverage.md"] = coverage_page.page()
+    targets["docs/coverage-onnx.md"] = onnx_coverage_page.page()
     stale = []
     for name, text in targets.items():
         path = ROOT / name

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import onnx
@@ -19,7 +20,8 @@ from flour.onnx import NotNative, OnnxProgram, import_model
 KINDS = ("node", "simple", "pytorch-converted", "pytorch-operator")
 
 
-class OnnxCase(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class OnnxCase:
     """A model of ONNX's own suite, with sets of inputs and the outputs they give."""
 
     name: str
@@ -91,18 +93,29 @@ def imported(case: OnnxCase) -> OnnxProgram:
         raise refusal from None
 
 
+@cache
+def refusal(case: OnnxCase) -> str:
+    """Why a case is not native throughout; the empty string if it is."""
+    try:
+        imported(case)
+    except NotNative as refused:
+        return f"{refused.what}: {refused.found}"
+    return ""
+
+
 def _fixed(case: OnnxCase) -> list[dict[str, Any]]:
-    """The case's whole numbers and bools, without and with those of its first input."""
+    """The case's whole numbers and bools without its first input, with it, and all its inputs."""
     if len(case.sets) != 1:
         return []
-    given = {
-        name: value
+    every = {
+        name: np.asarray(value)
         for name, value in case.feed(case.sets[0][0]).items()
-        if isinstance(value, np.ndarray) and value.dtype.kind in "biu"
+        if isinstance(value, np.ndarray | np.generic)
     }
+    given = {name: value for name, value in every.items() if value.dtype.kind in "biu"}
     first = case.model.graph.input[0].name if case.model.graph.input else ""
     rest = {name: value for name, value in given.items() if name != first}
-    return [values for values in (rest, given) if values]
+    return [values for values in (rest, given, every) if values]
 
 
 def _arrays(folder: Path, what: str) -> list[Any]:

@@ -24,8 +24,6 @@ Function = Callable[..., Flow]
 def together(call: Call, items: Sequence[Tensor], function: Function) -> Tensor:
     """A function of flows on broadcast tensors; a single value meets every column as it is."""
     shape, axis = broadcast(items)
-    if not prod(shape):
-        raise NotNative("a tensor without values")
     flows = [ready(call, item, shape, axis) for item in items]
     return Tensor.of(function(*flows), shape, axis)
 

@@ -178,7 +178,8 @@ def _diagonal(item: Tensor, term: str) -> tuple[Tensor, str]:
         return item, term
     if item.axis is not None:
         raise NotNative("a diagonal across rows")
-    return item.picked(np.einsum(f"{term}->{labels}", item.places()), None), labels
+    numbers = [[labels.index(label) for label in part] for part in (term, labels)]
+    return item.picked(np.einsum(item.places(), *numbers), None), labels
 
 
 def _summed(call: Call, item: Tensor, labels: str, wanted: set[str]) -> tuple[Tensor, str]:
