@@ -83,8 +83,6 @@ def filled(runtime: Runtime) -> tuple[LogisticRegression, NDArray[np.float64]]:
     runtime.register("people", record_flow())
     whole = flour.vector("count", 2, "int64")
     runtime.register("whole", flour.outputs(same=whole, top=whole.max()))
-    both = flour.vector("left", 2).columns  # a program with two inputs, made below
-    assert both
     left, right = flour.vector("left", 2), flour.vector("right", 2)
     runtime.register("both", flour.outputs(sum=left.plus(right)))
     words = flour.text("document").tokenize()

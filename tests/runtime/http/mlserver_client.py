@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import sys
 from typing import Any
+from urllib.request import urlopen
 
 import numpy as np
 import pandas as pd
-import requests
 from mlserver.codecs import (
     Base64Codec,
     NumpyCodec,
@@ -22,10 +22,9 @@ from mlserver.types import InferenceRequest, InferenceResponse
 def infer(model: str, request: Any) -> Any:
     """Post a request that a codec has made, and read the answer as MLServer's types."""
     url = f"http://127.0.0.1:{sys.argv[1]}/v2/models/{model}/infer"
-    body = request.model_dump_json(exclude_none=True)
-    answer = requests.post(url, data=body, timeout=20)
-    assert answer.status_code == 200, answer.text
-    return InferenceResponse.model_validate_json(answer.text)
+    body = request.model_dump_json(exclude_none=True).encode()
+    with urlopen(url, data=body, timeout=20) as answer:
+        return InferenceResponse.model_validate_json(answer.read())
 
 
 def main() -> None:

@@ -39,15 +39,15 @@ def test_triton_client(house: House, binary: bool) -> None:  # noqa: FBT001 (a p
             triton.InferRequestedOutput(name, binary_data=binary)
             for name in ("probabilities", "label")
         ]
-        for request in ([triton_input(triton, "X", x, binary=binary)],):
-            made = client.infer("iris", request, outputs=wanted, request_id="7")
-            assert made.get_response()["id"] == "7"
-            np.testing.assert_allclose(
-                made.as_numpy("probabilities"), house.original.predict_proba(x), rtol=1e-12
-            )
-            labels = made.as_numpy("label").astype(str).tolist()
-            assert labels == house.original.predict(x).tolist()
-        every = client.infer("iris", [triton_input(triton, "X", x, binary=binary)])
+        request = [triton_input(triton, "X", x, binary=binary)]
+        made = client.infer("iris", request, outputs=wanted, request_id="7")
+        assert made.get_response()["id"] == "7"
+        np.testing.assert_allclose(
+            made.as_numpy("probabilities"), house.original.predict_proba(x), rtol=1e-12
+        )
+        labels = made.as_numpy("label").astype(str).tolist()
+        assert labels == house.original.predict(x).tolist()
+        every = client.infer("iris", request)
         assert every.as_numpy("scores").shape == (9, 3)
         people = [
             triton_input(triton, "age", np.array([1.0, 2.0]), binary=binary),
@@ -131,12 +131,16 @@ def test_triton_client_many_at_once(house: House) -> None:
 def test_clients_of_other_environments(house: House, name: str) -> None:
     """They are not skipped where they cannot be had: that is a failure, with its reason."""
     made = subprocess.run(
-        [ROOT / "scripts" / "clients", name], capture_output=True, text=True, timeout=500
+        [ROOT / "scripts" / "clients", name],
+        capture_output=True,
+        text=True,
+        timeout=500,
+        check=False,
     )
     assert made.returncode == 0, made.stderr
     script = HERE / f"{name}_client.py"
-    run = [made.stdout.strip(), script, str(house.server.port)]
-    done = subprocess.run(run, capture_output=True, text=True, timeout=120)
+    run = [made.stdout.strip(), str(script), str(house.server.port)]
+    done = subprocess.run(run, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.endswith(f"{name}: all is well\n")
     assert sys.executable not in made.stdout

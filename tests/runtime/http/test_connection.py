@@ -352,7 +352,7 @@ def test_what_went_wrong_in_here_is_not_told(
     runtime: Runtime, caplog: pytest.LogCaptureFixture
 ) -> None:
     class Broken(Direct):
-        def quick(self, served: Served, data: Any) -> None:  # type: ignore[override]
+        def quick(self, served: Served, data: Any) -> None:
             raise ZeroDivisionError("secret")
 
     broken = Broken(runtime)

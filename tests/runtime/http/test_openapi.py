@@ -56,7 +56,7 @@ def test_no_request_that_can_be_made_up_breaks_it(
 ) -> None:
     schema = schemathesis.openapi.from_dict(document)
     operation = schema[route.path][route.method]
-    checks = [CHECKS.get_one(name) for name in TRUE]
+    checks: list[Any] = [CHECKS.get_one(name) for name in TRUE]
 
     @settings(
         max_examples=EXAMPLES,
@@ -67,7 +67,7 @@ def test_no_request_that_can_be_made_up_breaks_it(
         suppress_health_check=list(HealthCheck),
     )
     @given(case=operation.as_strategy())
-    def fuzz(case: schemathesis.Case) -> None:
+    def fuzz(case: schemathesis.Case[Any]) -> None:
         case.path_parameters = _real(case.path_parameters)
         answer: Response = case.call(base_url=house.server.url)
         case.validate_response(answer, checks=checks)

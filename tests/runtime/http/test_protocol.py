@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -198,7 +200,13 @@ def test_parameters_are_honoured_or_ignored(house: House) -> None:
     known = {"sequence_id": 7, "sequence_start": True, "unknown": [1], "priority": 1, "timeout": 0}
     assert house.infer(x, parameters=known)["outputs"]
     assert house.infer(x, parameters={"timeout": "5000000", "priority": "2"})["outputs"]
-    for bad in [{"timeout": -1}, {"priority": "soon"}, {"timeout": 1.5}, {"priority": True}]:
+    wrong: list[dict[str, Any]] = [
+        {"timeout": -1},
+        {"priority": "soon"},
+        {"timeout": 1.5},
+        {"priority": True},
+    ]
+    for bad in wrong:
         reply = house.client.post("/v2/models/iris/infer", {"inputs": x, "parameters": bad})
         assert reply.status == 400
         assert next(iter(bad)) in reply.error
