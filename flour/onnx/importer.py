@@ -149,10 +149,12 @@ class Importer:
         return self.values[port.name]
 
     def _flow(self, tensor: Tensor) -> Flow:
-        """An output's flow: one value per row is a scalar."""
+        """An output's flow: dense as ONNX's tensors are, one value per row a scalar."""
         flow = self._call(NodeDef("output", "", "", (), ()), (), self._anchor).flow(tensor)
-        single = is_single(tensor) and isinstance(flow.type, Vector)
-        return flow.element(0) if single else flow
+        if not isinstance(flow.type, Vector):
+            return flow
+        flow = flow.to_dense() if flow.type.sparse else flow
+        return flow.element(0) if is_single(tensor) else flow
 
     # --- nodes ------------------------------------------------------------------------------
 
