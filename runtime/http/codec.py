@@ -58,7 +58,7 @@ class Front:
 
     __slots__ = (
         *("counts", "inputs", "outputs", "prefix", "quick_type", "quick_width", "served"),
-        *("template", "vectors"),
+        *("template", "usual", "vectors"),
     )
 
     def __init__(self, served: Served) -> None:
@@ -74,6 +74,10 @@ class Front:
         self.quick_type = self.inputs[0].datatype if plain else ""
         self.quick_width = kind.width if isinstance(kind, Vector) else 0
         self.template, self.vectors = _template(served, self.prefix)
+        #: What is answered to those who name no outputs; None for everything.
+        self.usual = _usual(served)
+        if self.usual is not None:
+            self.quick_type = ""
 
     # --- requests ----------------------------------------------------------------------------
 
@@ -152,7 +156,7 @@ class Front:
 
     def ask(self, data: Any, wished: Wishes) -> Ask:
         """The call for some data."""
-        outputs = None
+        outputs = self.usual
         if wished.outputs is not None:
             outputs = tuple(dict.fromkeys(map(self._source, wished.outputs)))
         return Ask(self.served, data, outputs, wished.timeout, wished.priority)
@@ -219,6 +223,13 @@ class Front:
                 yield from self._arrays(value, f"{before}{name}.")
             else:
                 yield before + name, _array(value)
+
+
+def _usual(served: Served) -> tuple[str, ...] | None:
+    """The outputs that stand for all, where whoever registered the version has said so."""
+    told = served.notes.get("default_outputs")
+    names = tuple(name for name in served.kinds if isinstance(told, tuple) and name in told)
+    return names if names and len(names) < len(served.kinds) else None
 
 
 def _is_dense(kind: Type) -> bool:

@@ -41,6 +41,11 @@ _index_request = msgspec.json.Decoder(IndexRequest)
 _repository_request = msgspec.json.Decoder(RepositoryRequest)
 
 
+def _platform(front: Front) -> str:
+    """What kind of model this is, as the layout it came in calls it."""
+    return str(front.served.notes.get("platform", "pretzel"))
+
+
 def _front(service: Service, request: Request) -> Front:
     return service.front(request.params["model"], request.params.get("version"))
 
@@ -56,7 +61,7 @@ def metadata(service: Service, request: Request) -> Answer:
     found = [each for each in service.runtime.endpoints() if each.name == front.served.name]
     versions = list(found[0].versions) if found else [front.served.version]
     inputs, outputs = _tensors(front.inputs), _tensors(front.outputs)
-    return json(ModelMetadata(front.served.name, versions, "pretzel", inputs, outputs))
+    return json(ModelMetadata(front.served.name, versions, _platform(front), inputs, outputs))
 
 
 def _tensors(specs: Iterable[TensorSpec]) -> list[TensorMetadata]:
@@ -72,7 +77,7 @@ def config(service: Service, request: Request) -> Answer:
     """The model's configuration, in Triton's words."""
     front = _front(service, request)
     inputs, outputs = _config(front.inputs), _config(front.outputs)
-    return json(ModelConfig(front.served.name, "pretzel", "pretzel", 0, inputs, outputs))
+    return json(ModelConfig(front.served.name, _platform(front), "pretzel", 0, inputs, outputs))
 
 
 def _config(specs: Iterable[TensorSpec]) -> list[ConfigTensor]:

@@ -13,7 +13,7 @@ FlourError (flour.errors)
 from __future__ import annotations
 
 from flour.errors import FlourError
-from runtime.errors import UnknownEndpoint
+from runtime.errors import BadRegistration, UnknownEndpoint
 
 
 class RepositoryError(FlourError):
@@ -38,6 +38,10 @@ class UnsafePath(RepositoryError):
 
 class NotSettled(RepositoryError):
     """A file changes while it is read; it will be tried again."""
+
+
+class NotLoaded(RepositoryError, BadRegistration):
+    """A model that somebody asked for by name cannot be loaded."""
 
 
 class UnknownModel(RepositoryError, UnknownEndpoint):

@@ -20,7 +20,7 @@ from objectstore.errors import Explained
 from runtime.errors import RuntimeClosed, UnknownEndpoint
 from runtime.http.seams import ModelState
 from runtime.repository import sample
-from runtime.repository.errors import RepositoryError, UnknownModel
+from runtime.repository.errors import NotLoaded, UnknownModel
 from runtime.repository.files import MAX_BYTES, Folder, Print, natural, shown
 from runtime.repository.found import Model, Scan, Trouble, reason_of
 from runtime.repository.staging import Staging
@@ -146,7 +146,6 @@ class Repository:
             if not any(key[0] == name for key in _keys(scan.models, scan.troubles)):
                 raise UnknownModel(
                     f"the folder has no model {name!r}",
-                    where=shown(self.folder.root),
                     found=f"{len(scan.models)} models",
                 )
             for key, entry in self._entries.items():
@@ -156,9 +155,7 @@ class Repository:
             events = self._sync(scan, patient=False, only=name)
         for event in events:
             if event.kind == "refused":
-                raise RepositoryError(
-                    f"model {name!r} cannot be loaded", where=event.where, found=event.reason
-                )
+                raise NotLoaded(f"model {name!r} cannot be loaded", found=event.reason)
         return events
 
     def unload(self, name: str) -> tuple[Event, ...]:
@@ -166,7 +163,7 @@ class Repository:
         with self._working:
             keys = [key for key in self._entries if key[0] == name]
             if not keys:
-                raise UnknownModel(f"no model {name!r} is known", where=shown(self.folder.root))
+                raise UnknownModel(f"no model {name!r} is known")
             for key in keys:
                 self._entries[key].held = True
             return tuple(self._drop(keys, "unloaded by name"))
@@ -260,8 +257,13 @@ class Repository:
 
     def _refused(self, model: Model, entry: _Entry, problem: Exception) -> Event:
         reason = reason_of(problem) if isinstance(problem, Explained) else repr(problem)[:300]
+        reason = self._inside(reason)
         self._note(entry, READY if entry.staged else UNAVAILABLE, self._kept(entry, reason))
         return self._told("refused", model, reason)
+
+    def _inside(self, reason: str) -> str:
+        """A reason without the way to the folder: the index is for clients, too."""
+        return reason.replace(f"{shown(self.folder.root)}/", "")
 
     def _kept(self, entry: _Entry, reason: str) -> str:
         return f"what is served is older: {reason}" if entry.staged else reason
@@ -270,15 +272,16 @@ class Repository:
         """Something in the folder cannot be read as a model; what it stood for stays."""
         key = (trouble.name, trouble.version)
         entry = self._entries.get(key)
-        if entry is not None and (entry.held or entry.reason.endswith(trouble.reason)):
+        reason = self._inside(trouble.reason)
+        if entry is not None and (entry.held or entry.reason.endswith(reason)):
             return ()
         if patient and trouble.stamp and not self._is_quiet(key, trouble.stamp):
             return ()
         with self._table:
             entry = self._entries.setdefault(key, _Entry())
         entry.stamp = ()
-        self._note(entry, READY if entry.staged else UNAVAILABLE, self._kept(entry, trouble.reason))
-        return [self._told("refused", trouble, trouble.reason)]
+        self._note(entry, READY if entry.staged else UNAVAILABLE, self._kept(entry, reason))
+        return [self._told("refused", trouble, reason)]
 
     def _note(self, entry: _Entry, state: str, reason: str) -> None:
         with self._table:
