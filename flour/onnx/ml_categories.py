@@ -19,8 +19,13 @@ if TYPE_CHECKING:
 _KINDS = ("strings", "int64s", "floats")
 
 
-def found(call: Call, item: Tensor, keys: Sequence[Any], *, strict: bool = False) -> Flow:
-    """The place of each value among the keys, the number of keys for any other; first of equals."""
+def found(
+    call: Call, item: Tensor, keys: Sequence[Any], *, strict: bool = False, nan: bool = False
+) -> Flow:
+    """The place of each value among the keys, the number of keys for any other; first of equals.
+
+    NaN is a key like any other only with `nan`.
+    """
     count, width = len(keys), item.size
     flow = call.flow(item)
     codes, starts = np.arange(count), np.arange(width + 1) * count
@@ -29,7 +34,7 @@ def found(call: Call, item: Tensor, keys: Sequence[Any], *, strict: bool = False
         texts, every = [*map(str, keys)] * width, np.tile(codes, width)
         return flow.categorise_text(texts, every, starts, lost, lost, lost, strict=strict)
     values = np.asarray(keys)
-    none = np.flatnonzero(values != values)  # noqa: PLR0124 (the definition of NaN)
+    none = np.flatnonzero(values != values) if nan else codes[:0]  # noqa: PLR0124 (NaN)
     kept = values == values  # noqa: PLR0124 (the definition of NaN)
     distinct, first = np.unique(values[kept], return_index=True)
     places, size = codes[kept][first], len(distinct)
@@ -43,12 +48,12 @@ def found(call: Call, item: Tensor, keys: Sequence[Any], *, strict: bool = False
     )
 
 
-def _mapped(call: Call, keys: Any, values: Any, default: Any) -> Tensor:
+def _mapped(call: Call, keys: Any, values: Any, default: Any, *, nan: bool = False) -> Tensor:
     """The value that goes with each key, or the default."""
     item = call[0]
     strings = isinstance(default, str)
     table = np.array([*values, default], object if strings else None)
-    return Tensor.of(found(call, item, keys).take(table), item.shape, item.axis)
+    return Tensor.of(found(call, item, keys, nan=nan).take(table), item.shape, item.axis)
 
 
 @onnx_op("LabelEncoder", domain=ML)
@@ -63,12 +68,22 @@ def _label_encoder_1(call: Call) -> Tensor:
 
 
 @onnx_op("LabelEncoder", since=2, domain=ML)
+def _label_encoder_2(call: Call) -> Tensor:
+    return _encoded(call, nan=False)
+
+
+@onnx_op("LabelEncoder", since=4, domain=ML)
 def _label_encoder(call: Call) -> Tensor:
+    return _encoded(call, nan=True)
+
+
+def _encoded(call: Call, *, nan: bool) -> Tensor:
+    """Values for keys; NaN is found among keys since version 4."""
     keys, _ = _listed(call, "keys")
     values, kind = _listed(call, "values")
     if len(keys) != len(values) or not len(keys):
         raise NotNative(f"{len(keys)} keys for {len(values)} values")
-    return _mapped(call, keys, values, _default(call, kind, values))
+    return _mapped(call, keys, values, _default(call, kind, values), nan=nan)
 
 
 def _listed(call: Call, what: str) -> tuple[Any, str]:

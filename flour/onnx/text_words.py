@@ -132,9 +132,13 @@ def _automaton(pattern: str, least: int) -> tuple[Automaton, str]:
     return found, pattern
 
 
+# A pattern of one character.
+_ONE = re.compile(r"\(\?a\)(\[(?:\\.|[^\]\\])*\]|\\.|[^\\.])")
+
+
 def _separable(pattern: str, found: Automaton) -> bool:
     """Whether no word has a space in it, or every word is one character."""
-    if pattern == EVERY:
+    if pattern == EVERY or _ONE.fullmatch(pattern):
         return True
     if not found.run:
         return False

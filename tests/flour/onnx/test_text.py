@@ -1,0 +1,165 @@
+"""Text operators of ONNX against onnxruntime: letters, words, n-grams."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from flour import unicode
+from flour.onnx import import_model
+from flour.onnx.errors import NotNative
+from tests.onnx_models import answered, model, needs_locale, node, same
+
+_OFTEN = settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+_LETTERS = st.text(st.sampled_from("aAbB1_ .,!?İIıΣσßé\t\n日ǅ-"), max_size=12)
+_POOL = ["a", "b", "ab", "1", "_", "é", "日"]
+
+
+def _tokens(**how: Any) -> Any:
+    given = {"mark": 0, "pad_value": "#", "mincharnum": 1} | how
+    return node("Tokenizer", ["N"], ["T"], "com.microsoft", **given)
+
+
+def _counts(pool: list[str], **how: Any) -> Any:
+    given: dict[str, Any] = {
+        "mode": "TF",
+        "min_gram_length": 1,
+        "max_gram_length": 1,
+        "max_skip_count": 0,
+        "ngram_counts": [0],
+        "ngram_indexes": list(range(len(pool))),
+        "pool_strings": pool,
+    }
+    return node("TfIdfVectorizer", ["F"], ["Y"], **(given | how))
+
+
+def _pipeline(words: Any, counts: Any, case: str = "LOWER") -> Any:
+    nodes = [
+        node("StringNormalizer", ["X"], ["N"], case_change_action=case, is_case_sensitive=0),
+        words,
+        node("Flatten", ["T"], ["F"]),
+        counts,
+    ]
+    return model(nodes, {"X": ("string", [None])}, {"Y": "float32"})
+
+
+def _texts(documents: list[str]) -> Any:
+    return np.array(documents, object)
+
+
+@needs_locale
+@_OFTEN
+@given(st.lists(_LETTERS, min_size=1, max_size=4), st.sampled_from(["LOWER", "UPPER", "NONE"]))
+def test_letters_change_one_by_one(documents: list[str], case: str) -> None:
+    normal = node("StringNormalizer", ["X"], ["Y"], case_change_action=case, is_case_sensitive=0)
+    same(model([normal], {"X": ("string", [None])}, {"Y": "string"}), {"X": _texts(documents)})
+
+
+@needs_locale
+@pytest.mark.parametrize("case", ["LOWER", "UPPER"])
+def test_every_letter_there_is(case: str) -> None:
+    letters = [c for c in unicode.everything() if c != "\0" and not "\ud800" <= c <= "\udfff"]
+    # One document for each block: the C library and Python may know different newest letters.
+    documents = ["".join(letters[start : start + 256]) for start in range(0, 0x3000, 256)]
+    normal = node("StringNormalizer", ["X"], ["Y"], case_change_action=case, is_case_sensitive=0)
+    same(model([normal], {"X": ("string", [None])}, {"Y": "string"}), {"X": _texts(documents)})
+
+
+@needs_locale
+@_OFTEN
+@given(
+    st.lists(_LETTERS, min_size=1, max_size=4),
+    st.sampled_from(
+        [
+            {"tokenexp": "[a-zA-Z0-9_]+"},
+            {"tokenexp": "\\w+"},
+            {"tokenexp": "[a-z]+|[0-9]"},
+            {"tokenexp": "(a|b)+[^\\s]"},
+            {"tokenexp": "[a-z]+", "mincharnum": 2},
+            {"separators": [" ", ","]},
+            {"separators": ["[ ,.]", "\\?", "\\s"], "mincharnum": 2},
+            {"separators": [""]},
+        ]
+    ),
+)
+def test_words_are_cut_as_onnxruntime_cuts_them(documents: list[str], how: dict[str, Any]) -> None:
+    pool = [*_POOL, "aa", "ba", "ab1", "."]
+    same(_pipeline(_tokens(**how), _counts(pool)), {"X": _texts([*documents, "ab a,b a1 aa"])})
+
+
+_TWO = {"min_gram_length": 1, "max_gram_length": 2, "ngram_counts": [0, 3]}
+_WEIGHTS = {"weights": [0.5, 2.0, 1.5, 3.0, 0.25]}
+
+
+@needs_locale
+@_OFTEN
+@given(st.lists(_LETTERS, min_size=1, max_size=4), st.sampled_from(["TF", "IDF", "TFIDF"]))
+def test_phrases_count_and_weigh(documents: list[str], mode: str) -> None:
+    pool = ["a", "b", "1", "a", "b", "b", "1"]
+    how = {**_TWO, "mode": mode, "ngram_indexes": [2, 0, 4, 1, 3], **_WEIGHTS}
+    proto = _pipeline(_tokens(tokenexp="[a-z0-9]"), _counts(pool, **how))
+    same(proto, {"X": _texts([*documents, "a b b 1 a", ""])})
+
+
+@needs_locale
+def test_documents_in_native_code() -> None:
+    proto = _pipeline(_tokens(tokenexp="[a-zA-Z0-9_]+"), _counts(_POOL))
+    same(proto, {"X": _texts(["A b ab AB", "", "é 日 1_ _"])}, native=True)
+
+
+def test_native_and_defined_answers_agree_without_onnxruntime() -> None:
+    """What runs where the locale cannot be had."""
+    program = import_model(_pipeline(_tokens(tokenexp="\\w+"), _counts(_POOL)), native_only=True)
+    feed = {"X": _texts(["A b ab AB", "", "İ ß 1_ _ ΑΣ"])}
+    native, defined = (answered(program, feed, native=way)["Y"] for way in (True, False))
+    np.testing.assert_array_equal(native, defined)
+    assert native[0].tolist() == [1, 1, 2, 0, 0, 0, 0]
+
+
+@pytest.mark.parametrize("kind", ["int64", "string"])
+@pytest.mark.parametrize("skips", [0, 2])
+@pytest.mark.parametrize("static", [True, False])
+def test_ngrams_of_rows_of_a_fixed_length(kind: str, skips: int, static: bool) -> None:  # noqa: FBT001
+    rng = np.random.default_rng(5)
+    values = rng.integers(0, 4, size=(6, 7))
+    x = values if kind == "int64" else np.array(["a", "b c", "", "é"], object)[values]
+    grams: list[Any] = [1, 2, 3, 1, 2, 2, 2, 0, 3]
+    pool = {"pool_int64s": grams}
+    if kind == "string":
+        pool = {"pool_strings": [["a", "b c", "", "é"][place] for place in grams]}
+    how: dict[str, Any] = {
+        "mode": "TFIDF",
+        "min_gram_length": 1,
+        "max_gram_length": 2,
+        "max_skip_count": skips,
+        "ngram_counts": [0, 3],
+        "ngram_indexes": [0, 5, 2, 3, 4, 1],
+        **pool,
+        "weights": [1.0, 2.0, 0.5, 3.0, 0.25, 1.5],
+    }
+    made = node("TfIdfVectorizer", ["X"], ["Y"], **how)
+    shape = x.shape if static else (None, 7)
+    same(model([made], {"X": (kind, shape)}, {"Y": "float32"}), {"X": x})
+
+
+@pytest.mark.parametrize(
+    ("words", "counts", "why"),
+    [
+        (_tokens(tokenexp="\\pL+"), {}, "RE2"),
+        (_tokens(tokenexp="(?i)a+"), {}, "RE2"),
+        (_tokens(tokenexp="a$"), {}, "RE2"),
+        (_tokens(separators=["a*b"]), {}, "separator"),
+        (_tokens(tokenexp="[a-z]+", mark=1), {}, "marked"),
+        (_tokens(tokenexp="[a-z]+", pad_value="a"), {}, "filled up"),
+        (_tokens(tokenexp="[a-z ]+"), _TWO, "spaces"),
+    ],
+)
+def test_what_has_no_exact_translation_is_not_native(words: Any, counts: Any, why: str) -> None:
+    pool = ["a", "b", "1", "a", "b"] if counts else ["a"]
+    how: dict[str, Any] = {**counts, "ngram_indexes": list(range(4 if counts else 1))}
+    with pytest.raises(NotNative, match=why):
+        import_model(_pipeline(words, _counts(pool, **how)), native_only=True)
