@@ -10,6 +10,7 @@ import os
 import subprocess
 import threading
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -100,14 +101,15 @@ class Member:
 
     def close(self) -> None:
         """End the process."""
-        if self._process.poll() is None:
-            self._process.stdin.close()  # type: ignore[union-attr]  # it is a pipe
-            try:
-                self._process.wait(20)
-            except subprocess.TimeoutExpired:
-                self._process.kill()
-                self._process.wait()
-        self._process.stdout.close()  # type: ignore[union-attr]  # it is a pipe
+        process = self._process
+        with suppress(BrokenPipeError):  # where it ended before it had read everything
+            process.stdin.close()  # type: ignore[union-attr]  # it is a pipe
+        try:
+            process.wait(20)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+        process.stdout.close()  # type: ignore[union-attr]  # it is a pipe
         self._log.close()
 
     def __enter__(self) -> Member:  # noqa: PYI034 (typing.Self is not in 3.10)

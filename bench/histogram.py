@@ -41,6 +41,8 @@ class Histogram:
 
     def percentile(self, share: float) -> float:
         """The time that `share` of all calls did not exceed: 0.5 is the median."""
+        if share >= 1 and self.counts:
+            return self.most
         wanted = max(1, math.ceil(share * len(self)))
         seen = 0
         for bucket, count in sorted(self.counts.items()):

@@ -1,0 +1,72 @@
+"""The command line: a short run from nothing to a report, and what it makes of options."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import pytest
+
+from bench import __main__ as command
+from bench import experiments, results
+from bench.progress import Progress
+from bench.report.figures import Figures
+from bench.session import Plan
+
+
+def test_quick(tmp_path: Path, bench_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PRETZEL_BENCH_CACHE", str(bench_cache))
+    out = tmp_path / "quick.jsonl"
+    options = "quick --workloads lin --contestants pretzel,sklearn --count 2 --scale 0.05"
+    limits = f"--rounds 1 --calls 5 --seconds 0.02 --out {out}"
+    assert command.main([*options.split(), *limits.split()]) == 0
+    figures = Figures(results.read(out))
+    assert figures.contestants("latency", "lin") == ["pretzel", "sklearn"]
+    for experiment in experiments.PHASES:
+        assert figures.workloads(experiment) == ["lin"], experiment
+    ours, theirs = (
+        figures.value("latency", "lin", who, "hot_p50") for who in ("pretzel", "sklearn")
+    )
+    assert ours is not None
+    assert theirs is not None
+    assert 0 < ours < theirs
+    assert figures.value("answers", "lin", "pretzel", "worst") == pytest.approx(0, abs=1e-9)
+    page = (tmp_path / "quick" / "report.html").read_text(encoding="utf-8")
+    assert "scikit-learn" in page
+    assert "<svg" in page
+
+
+def asked(text: str) -> Plan:
+    return command.plan_of(command.parser().parse_args(text.split()))
+
+
+def test_options() -> None:
+    plan = asked("all --scale 0.1 --seed 3 --workloads sa,gbt --rounds 2")
+    assert [(each.name, each.count, each.scale, each.seed) for each in plan.specs] == [
+        ("sa", 250, 0.1, 3),
+        ("gbt", 50, 0.1, 3),
+    ]
+    assert plan.rounds == 2
+    assert len(plan.contestants) == 12
+    assert {"pretzel", "sklearn", "onnxruntime"} <= set(asked("quick").contestants)
+    assert {each.name for each in asked("quick").specs} == {"sa", "ac", "tab", "lin", "gbt"}
+
+
+@pytest.mark.parametrize("name", experiments.EVERY)
+def test_every_experiment_has_its_question(name: str) -> None:
+    module = experiments.find(name)
+    assert module.QUESTION
+    assert hasattr(module, "measure" if name in experiments.PHASES else "run")
+
+
+def test_nothing_unknown() -> None:
+    with pytest.raises(LookupError, match="there are memory"):
+        experiments.find("nothing")
+    with pytest.raises(SystemExit):
+        command.main(["dance"])
+
+
+def test_the_bar_says_what_is_left() -> None:
+    bar = Progress(10, io.StringIO())
+    bar.done = 5
+    assert bar.line("sa", 60.0) == "[############............] 1:00, 1:00 left  sa"

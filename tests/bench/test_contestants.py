@@ -1,0 +1,54 @@
+"""Contestants of this environment answer what scikit-learn answers; the rest says why not."""
+
+from __future__ import annotations
+
+import shutil
+
+import numpy as np
+import pytest
+
+from bench import environments
+from bench.contestants import NAMES, find
+from bench.workload import CHECKED
+from tests.bench.conftest import Small
+
+HERE = [name for name in NAMES if find(name).environment == "main"]
+#: onnxruntime counts some n-grams otherwise; float32 moves a row across a threshold now and then.
+LOOSE = {"onnxruntime", "onnxruntime_default"}
+PAIRS = [(who, load) for who in HERE for load in find(who).workloads]
+
+
+@pytest.mark.parametrize(("who", "load"), PAIRS)
+def test_answers_are_the_librarys(who: str, load: str, small: Small) -> None:
+    if who == "handwritten_c" and shutil.which("gcc") is None:
+        pytest.skip("there is no gcc")
+    workload, me = small(load), find(who)()
+    me.start()
+    try:
+        for pipeline in workload.pipelines():
+            me.prepare(pipeline, workload)
+            model = me.load(pipeline, workload)
+            expected = pipeline.expected()
+            block = model.scores(model.batch(model.block(workload.inputs, 0, CHECKED)))
+            alone = [model.first(model.one(model.row(workload.inputs, n))) for n in range(3)]
+            off = np.abs(np.asarray(block).reshape(-1) - expected) / np.maximum(1, abs(expected))
+            assert np.median(off) < 1e-2 if who in LOOSE else off.max() < 1e-6
+            np.testing.assert_allclose(alone, np.asarray(block).reshape(-1)[:3], rtol=1e-5)
+    finally:
+        me.close()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_everybody_says_what_it_is(name: str) -> None:
+    kind = find(name)
+    assert kind.name == name
+    assert kind.title
+    assert kind.settings
+    assert kind.packages
+    assert kind.environment in environments.ENVIRONMENTS
+    assert set(kind.workloads) <= {"sa", "ac", "tab", "lin", "gbt"}
+
+
+def test_nobody_unknown() -> None:
+    with pytest.raises(LookupError, match="there are pretzel"):
+        find("nobody")

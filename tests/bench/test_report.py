@@ -1,0 +1,152 @@
+"""Reports: ratios, goals, charts and comparisons, from a small run that is written here."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from bench import results
+from bench.histogram import Histogram
+from bench.report import html, markdown, plots, write
+from bench.report.compare import compared
+from bench.report.figures import Figures, geometric_mean, ratio, shown
+from bench.report.svg import Axis, Series, chart
+from bench.results import Read, Record
+from tests.golden import Golden
+
+ABOUT = {
+    "machine": {"when": "2026-01-02T03:04:05", "cpu": "A CPU", "cores": 2, "commit": "abc"},
+    "specs": [{"name": "lin", "count": 3, "scale": 1.0, "seed": 0}],
+    "contestants": {"pretzel": "Pretzel", "sklearn": "scikit-learn", "onnxruntime": "ort"},
+    "settings": {"sklearn": "as it comes"},
+    "method": "Fairly.",
+    "packages": {"numpy": "2"},
+}
+
+
+def records(factor: float = 1.0) -> list[Record]:
+    """Ours takes `factor` microseconds, scikit-learn 500, onnxruntime 4."""
+    made = [
+        Record("absent", "ac", "onnxruntime", "reason", None, "", note="no model | at all"),
+        Record("versions", "", "sklearn", "versions", None, "", note="scikit-learn 1.9"),
+    ]
+    for who, micros in (("pretzel", factor), ("sklearn", 500.0), ("onnxruntime", 4.0)):
+        times = Histogram([int(micros * 1000), int(micros * 3000)]).as_json()
+        for metric, by in (("hot_p50", 1), ("hot_p99", 3), ("hot_worst", 3), ("cold_p99", 5)):
+            kept = times if metric == "hot_p50" else {}
+            made.append(Record("latency", "lin", who, metric, by * micros, "µs", histogram=kept))
+        for batch in (1.0, 100.0):
+            metric, rate = "rows_1_callers", batch * 1e5 / micros
+            made.append(Record("batch_throughput", "lin", who, metric, rate, "rows/s", batch))
+        for count in (0.0, 3.0):
+            for metric, size in (("added", count * micros), ("pss", 50 + count * micros)):
+                made.append(Record("memory", "lin", who, metric, size, "MiB", count))
+        made.append(Record("load_time", "lin", who, "all", micros / 1e3, "s", 3.0))
+        wrong = "2 of 96 rows differ" if who == "onnxruntime" else ""
+        made.append(Record("answers", "lin", who, "worst", 1e-9, "", note=wrong))
+    return made
+
+
+def run(factor: float = 1.0) -> Read:
+    """What is read back after being written."""
+    return Read(ABOUT, tuple(records(factor)))
+
+
+def test_page(golden: Golden) -> None:
+    assert golden == markdown.page(Figures(run()))
+
+
+def test_ratios() -> None:
+    assert ratio(10.0, 2.0) == 5.0
+    assert ratio(None, 2.0) is None
+    assert ratio(1.0, 0.0) is None
+    assert geometric_mean([2.0, None, 8.0]) == pytest.approx(4.0)
+    assert geometric_mean([None]) is None
+    assert [shown(each) for each in (None, 0.0, 1234567.0, 0.01234)] == [
+        "–",
+        "0",
+        "1,234,567",
+        "0.0123",
+    ]
+
+
+def test_a_missed_goal_says_by_how_much() -> None:
+    assert "300x | 500x | met" in markdown.page(Figures(run()))
+    text = markdown.page(Figures(run(factor=2.0)))
+    assert "300x | 250x (1.2x short) | **missed**" in text
+
+
+def test_the_page_stands_alone() -> None:
+    figures = Figures(run())
+    charts = plots.plots(figures)
+    assert set(charts) == {"memory-lin", "latency-lin", "throughput-lin"}
+    page = html.page(figures, charts)
+    assert "<script" not in page
+    assert "src=" not in page
+    assert "href=" not in page
+    assert "<b>(2 of 96 rows differ)</b>" in page
+    assert "no model / at all" in page
+
+
+def test_charts_are_well_formed_and_to_scale() -> None:
+    series = [Series("a < b", [(1, 10.0), (10, 100.0), (100, 1000.0)])]
+    drawn = ET.fromstring(chart("t", series, Axis("x", log=True), Axis("y", log=True)))
+    line = drawn.find("{http://www.w3.org/2000/svg}polyline")
+    assert line is not None
+    places = [tuple(map(float, each.split(","))) for each in str(line.get("points")).split()]
+    (x0, y0), (x1, y1), (x2, y2) = places
+    assert x1 - x0 == pytest.approx(x2 - x1, abs=0.2), "decades are equally far apart"
+    assert y0 - y1 == pytest.approx(y1 - y2, abs=0.2)
+    assert x0 < x1
+    assert y0 > y1, "more is higher"
+
+
+def test_charts_leave_out_what_a_logarithm_cannot_show() -> None:
+    assert chart("t", [Series("a", [(0.0, 1.0)])], Axis("x", log=True), Axis("y")) == ""
+    assert "circle" in chart("t", [Series("a", [(0.0, 1.0)])], Axis("x"), Axis("y"))
+
+
+def test_comparing_leaves_noise_out() -> None:
+    text = compared(run(), run(factor=1.05))
+    assert f"0 of {len(records())} figures differ" in text
+    text = compared(run(), run(factor=1.5))
+    assert "latency lin pretzel hot_p99, µs | 3 | 4.5 | 1.50" in text
+    assert "sklearn" not in text
+
+
+def test_overlapping_spreads_are_noise() -> None:
+    def one(value: float, low: float, high: float) -> Read:
+        item = Record("latency", "lin", "pretzel", "hot_p50", value, "µs", low=low, high=high)
+        return Read(ABOUT, (item,))
+
+    assert "0 of 1" in compared(one(10, 5, 20), one(15, 9, 25))
+    assert "1 of 1" in compared(one(10, 9, 11), one(15, 14, 16))
+
+
+def test_written_runs_are_read_back(tmp_path: Path) -> None:
+    path = tmp_path / "one.jsonl"
+    made = results.Run(path, ABOUT)
+    for each in records():
+        made.add(each)
+    made.add(Record("latency", "lin", "pretzel", "hot_p50", 7.0, "µs"))  # the later one counts
+    made.close()
+    read = results.read(path)
+    assert read.about == ABOUT
+    assert len(read.records) == len(records())
+    assert Figures(read).value("latency", "lin", "pretzel", "hot_p50") == 7.0
+    files = write([path])
+    assert (tmp_path / "one" / "report.html") in files
+    assert (tmp_path / "one" / "latency-lin.svg") in files
+
+
+def test_text_goes_between_the_marks_only(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(f"before\n{markdown.BEGIN}\nold\n{markdown.END}\nafter\n", encoding="utf-8")
+    markdown.put(page, "new")
+    text = f"before\n{markdown.BEGIN}\nnew\n{markdown.END}\nafter\n"
+    assert page.read_text(encoding="utf-8") == text
+    page.write_text("no marks", encoding="utf-8")
+    with pytest.raises(LookupError, match="no place for it"):
+        markdown.put(page, "new")
