@@ -88,6 +88,8 @@ class Importer:
         self.model = model
         self.native_only = native_only
         self.static = not (_has_rows(model.graph) if rows is None else rows)
+        #: The first dimension of every input is that of the rows, whatever is declared.
+        self.all_rows = rows is True
         self.values: ChainMap[str, Tensor] = ChainMap()
         #: Why values could not be made, by name.
         self.absent: dict[str, str] = {}
@@ -137,7 +139,8 @@ class Importer:
         native_dtype(port.dtype)
         if port.shape is None:
             raise NotNative("its number of dimensions is not declared")
-        rows = not self.static and bool(port.shape) and not isinstance(port.shape[0], int)
+        rows = not self.static and bool(port.shape)
+        rows = rows and (self.all_rows or not isinstance(port.shape[0], int))
         inner = port.shape[1:] if rows else port.shape
         if any(not isinstance(size, int) for size in inner):
             raise NotNative(f"more than its first dimension is open: {list(port.shape)}")

@@ -217,7 +217,7 @@ def _range(size: int, start: int, end: int, step: int) -> Places:
     end = end + size if end < 0 else end
     if step > 0:
         return np.arange(max(start, 0), min(end, size), step, dtype=np.int64)
-    return np.arange(min(start, size - 1), max(end, -1), step, dtype=np.int64)
+    return np.arange(min(max(start, 0), size - 1), max(end, -1), step, dtype=np.int64)
 
 
 # --- repeating and filling ------------------------------------------------------------------------
