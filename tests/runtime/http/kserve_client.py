@@ -17,14 +17,16 @@ async def main(url: str) -> None:
     assert await client.is_model_ready(url, "shift")
     x = np.arange(12.0).reshape(3, 4)
     plain = InferInput("x", [3, 4], "FP64", x.ravel().tolist())
-    made = await client.infer(url, InferRequest("shift", [plain], request_id="k1"))
+    made = await client.infer(
+        url, InferRequest("shift", [plain], request_id="k1"), model_name="shift"
+    )
     assert made.id == "k1"
     assert made.model_name == "shift"
     top = next(each for each in made.outputs if each.name == "top")
     np.testing.assert_array_equal(top.as_numpy(), x.max(axis=1) + 2)
     raw = InferInput("x", [3, 4], "FP64")
     raw.set_data_from_numpy(x, binary_data=True)
-    made = await client.infer(url, InferRequest("shift", [raw]))
+    made = await client.infer(url, InferRequest("shift", [raw]), model_name="shift")
     moved = next(each for each in made.outputs if each.name == "moved")
     np.testing.assert_array_equal(moved.as_numpy(), x + 2)
     first = InferenceRESTClient(RESTConfig(protocol="v1", retries=0, timeout=20))

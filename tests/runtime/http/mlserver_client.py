@@ -32,7 +32,8 @@ def main() -> None:
     x = np.arange(8.0).reshape(2, 4)
     made = infer("shift", NumpyRequestCodec.encode_request(x))
     np.testing.assert_array_equal(NumpyCodec.decode_output(made.outputs[0]), x + 2)
-    frame = pd.DataFrame({"city": ["Oslo", "Łódź"], "age": [1.0, 2.0], "income": [3, 4]})
+    city = pd.Series(["Oslo", "Łódź"], dtype=object)
+    frame = pd.DataFrame({"city": city, "age": [1.0, 2.0], "income": [3, 4]})
     found = infer("people", PandasCodec.encode_request(frame, use_bytes=False))
     both, city = found.outputs
     np.testing.assert_array_equal(NumpyCodec.decode_output(both), [[2.0, 6.0], [4.0, 8.0]])
