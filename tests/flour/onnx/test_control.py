@@ -17,8 +17,8 @@ _X = np.random.default_rng(3).normal(size=(6, 3)).astype(np.float32)
 _POINTS = np.random.default_rng(4).normal(size=(70, 3)).astype(np.float32)
 
 
-def _value(name: str, kind: int = onnx.TensorProto.FLOAT) -> Any:
-    return helper.make_tensor_value_info(name, kind, None)
+def _value(name: str, kind: int = onnx.TensorProto.FLOAT, shape: Any = None) -> Any:
+    return helper.make_tensor_value_info(name, kind, shape)
 
 
 def _branch(op: str, *inputs: str) -> Any:
@@ -58,8 +58,8 @@ def _loop(rounds: int) -> Any:
             node("Add", ["next", "half"], ["kept"]),
         ],
         "body",
-        [_value("round", 7), _value("going", 9), _value("state")],
-        [_value("goes_on", 9), _value("next"), _value("kept")],
+        [_value("round", 7, []), _value("going", 9, []), _value("state")],
+        [_value("goes_on", 9, []), _value("next"), _value("kept")],
     )
     nodes = [node("Loop", ["M", "on", "X"], ["Y", "Z"], body=body)]
     constants = {"M": np.array(rounds, np.int64), "half": np.float32(0.5), "on": np.array(True)}
