@@ -121,3 +121,19 @@ def test_setup_says_which_python_it_needs(checkout: Path, tmp_path: Path) -> Non
     assert done.returncode != 0
     assert "no Python 3.11, 3.12 or 3.13" in done.stderr
     assert "python3-venv" in done.stderr
+
+
+def test_the_demonstration_ends_well_and_soon() -> None:
+    """It verifies by itself that every answer over HTTP is scikit-learn's."""
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "scripts" / "demo.py"), "--once"],
+        cwd=ROOT,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=150,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "all answers are scikit-learn's" in done.stdout
+    assert done.stdout.count("verified: all") == done.stdout.count("over HTTP") == 5
