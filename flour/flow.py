@@ -222,6 +222,12 @@ class Flow(Shorthands):
         plan: Plan = import_module("oven").bake(self, exact=exact)
         return plan
 
+    def to_onnx(self) -> bytes:
+        """The program as a serialised ONNX model; an operator without ONNX form is refused."""
+        from flour.onnx.export import to_onnx
+
+        return to_onnx(self)
+
     def retype(self, **kinds: Type) -> Flow:
         """The same program over inputs of other types (another float width, sparse...)."""
         key = tuple(kinds.get(name, kind) for name, kind in self.inputs().items())

@@ -1,0 +1,246 @@
+"""The ONNX forms of trees, categories, imputation and distances."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from flour.errors import UnsupportedSetting
+from flour.node import Node
+from flour.onnx.export import Writer, dtype_of, form
+from flour.onnx.export_numbers import parameter
+from flour.ops.walk import COMPARED, LEFT, RIGHT
+from flour.types import Vector
+
+ML = "ai.onnx.ml"
+_LEQ, _LT = 0, 1
+
+
+def _refused(item: Node, what: str) -> UnsupportedSetting:
+    return UnsupportedSetting(f"{item.op.name} with {what} has no ONNX form", where=item.op.name)
+
+
+@form("Trees")
+def _trees(out: Writer, item: Node, x: str) -> str:
+    op: Any = item.op
+    missing = op.missing.array
+    if len(op.words) or op.zeros or op.absent:
+        raise _refused(item, "sets of categories, or zeros for missing values,")
+    if not np.isin(missing[op.feature.array >= 0], (COMPARED, LEFT, RIGHT)).all():
+        raise _refused(item, "zeros for missing values")
+    have = dtype_of(item.inputs[0].type)
+    if op.narrow:
+        x, have = out.cast(x, have, "float32"), "float32"
+    x = out.cast(x, have, "float64")
+    sums = out("TreeEnsemble", x, domain=ML, **_ensemble(op))
+    sums = out("Add", sums, out.constant(op.base.array, np.float64))
+    if op.divisor:
+        sums = out("Div", sums, out.constant(float(op.divisor)))
+    return out.cast(sums, "float64", op.dtype)
+
+
+def _ensemble(op: Any) -> dict[str, Any]:
+    """The attributes of a TreeEnsemble: an ensemble once for each value of a leaf."""
+    span = op.value.shape[1]
+    parts = [_Part(op, column) for column in range(span)]
+    nodes, leaves = 0, 0
+    tables: dict[str, list[int]] = {key: [] for key in _TABLES}
+    splits, weights = [], []
+    for part in parts:
+        for key, values in part.tables(nodes, leaves).items():
+            tables[key] += values
+        splits += part.splits
+        weights += part.weights
+        nodes, leaves = nodes + len(part.splits), leaves + len(part.weights)
+    modes = np.full(len(splits), _LT if op.strict else _LEQ, np.uint8)
+    return {
+        **tables,
+        "nodes_splits": _tensor(np.array(splits, np.float64)),
+        "leaf_weights": _tensor(np.array(weights, np.float64)),
+        "nodes_modes": _tensor(modes),
+        "n_targets": len(op.base),
+        "aggregate_function": 1,
+        "post_transform": 0,
+    }
+
+
+_TABLES = (
+    *("nodes_featureids", "nodes_truenodeids", "nodes_falsenodeids"),
+    *("nodes_trueleafs", "nodes_falseleafs", "nodes_missing_value_tracks_true"),
+    *("tree_roots", "leaf_targetids"),
+)
+
+
+def _tensor(array: Any) -> Any:
+    from onnx import numpy_helper
+
+    return numpy_helper.from_array(array, "")
+
+
+class _Part:
+    """One value of every leaf: nodes and leaves numbered for themselves."""
+
+    def __init__(self, op: Any, column: int) -> None:
+        self.op = op
+        feature = op.feature.array
+        self._trees = list(zip(op.roots.array.tolist(), op.target.array.tolist(), strict=True))
+        self._place = {}  # of our nodes, among the inner ones or among the leaves
+        self._leaves: list[tuple[int, int]] = []
+        self._inner: list[int] = []
+        for root, target in self._trees:
+            stack = [root]
+            while stack:
+                node = stack.pop()
+                if feature[node] >= 0:
+                    self._place[node] = len(self._inner)
+                    self._inner.append(node)
+                    stack += [int(op.right.array[node]), int(op.left.array[node])]
+                else:
+                    self._place[node] = len(self._leaves)
+                    self._leaves.append((node, target + column))
+        values = op.value.array[:, column]
+        self.weights = [float(values[op.left.array[node]]) for node, _ in self._leaves]
+        #: A tree that is one leaf becomes a node whose two ways lead there.
+        self._stumps = [root for root, _ in self._trees if feature[root] < 0]
+        self.splits = [float(op.threshold.array[node]) for node in self._inner]
+        self.splits += [0.0] * len(self._stumps)
+
+    def tables(self, nodes: int, leaves: int) -> dict[str, list[int]]:
+        """The tables of whole numbers, where so many nodes and leaves stand before."""
+        made: dict[str, list[int]] = {key: [] for key in _TABLES}
+        for node in self._inner:
+            made["nodes_featureids"].append(int(self.op.feature.array[node]))
+            left = int(self.op.missing.array[node]) == LEFT
+            made["nodes_missing_value_tracks_true"].append(int(left))
+            for side, child in (("true", self.op.left), ("false", self.op.right)):
+                self._way(made, side, int(child.array[node]), nodes, leaves)
+        for root in self._stumps:
+            made["nodes_featureids"].append(0)
+            made["nodes_missing_value_tracks_true"].append(0)
+            for side in ("true", "false"):
+                self._way(made, side, root, nodes, leaves)
+        stumps = {root: len(self._inner) + k for k, root in enumerate(self._stumps)}
+        made["tree_roots"] = [
+            nodes + (stumps[root] if root in stumps else self._place[root])
+            for root, _ in self._trees
+        ]
+        made["leaf_targetids"] = [target for _, target in self._leaves]
+        return made
+
+    def _way(self, made: dict[str, list[int]], side: str, child: int, n: int, m: int) -> None:
+        leaf = self.op.feature.array[child] < 0
+        made[f"nodes_{side}nodeids"].append(self._place[child] + (m if leaf else n))
+        made[f"nodes_{side}leafs"].append(int(leaf))
+
+
+# --- missing values, categories -----------------------------------------------------------------
+
+
+def _missing(out: Writer, item: Node, x: str) -> str:
+    marker, dtype = item.op.fields()["marker"], dtype_of(item.inputs[0].type)
+    if np.isnan(marker):
+        return out("IsNaN", out.cast(x, dtype, dtype if dtype.startswith("float") else "float64"))
+    return out("Equal", x, out.constant(marker, dtype))
+
+
+@form("IsMissing")
+def _is_missing(out: Writer, item: Node, x: str) -> str:
+    return _missing(out, item, x)
+
+
+@form("Impute")
+def _impute(out: Writer, item: Node, x: str) -> str:
+    values = parameter(out, item, item.op.fields()["values"].array, dtype_of(item.type))
+    return out("Where", _missing(out, item, x), values, x)
+
+
+def _columns(out: Writer, item: Node, x: str) -> list[str]:
+    """The columns of a vector, or the one value per row, each as a matrix of one column."""
+    kind = item.inputs[0].type
+    if not isinstance(kind, Vector):
+        return [out.column(x)]
+    places = (out.constant([j], np.int64) for j in range(kind.width))
+    return [out("Gather", x, place, axis=1) for place in places]
+
+
+def _side_by_side(out: Writer, item: Node, parts: list[str]) -> str:
+    if isinstance(item.type, Vector):
+        return out("Concat", *parts, axis=1)
+    return out("Squeeze", parts[0], out.constant([1], np.int64))
+
+
+@form("Categorise")
+def _categorise(out: Writer, item: Node, x: str) -> str:
+    """Numbers are compared with every category of their column; the code of the one that is met.
+
+    What the program refuses (`strict`) has the code -1.
+    """
+    op: Any = item.op
+    have = dtype_of(item.inputs[0].type)
+    wide = np.result_type(have, op.values.dtype).name
+    cuts, made = op.starts.array, []
+    for j, column in enumerate(_columns(out, item, x)):
+        run = slice(int(cuts[j]), int(cuts[j + 1]))
+        values, codes = op.values.array[run], op.codes.array[run]
+        unknown, missing = _code(op.unknown.array[j]), _code(op.missing.array[j])
+        met = out("Equal", out.cast(column, have, wide), out.constant(values[None], wide))
+        met = out.cast(met, "bool", "float64")
+        # The code in one column, whether there is one in another.
+        facts = np.stack([codes, np.ones(len(codes))], axis=1).astype(np.float64)
+        both = out.cast(out("MatMul", met, out.constant(facts)), "float64", "int64")
+        code, known = (out("Gather", both, out.constant([k], np.int64), axis=1) for k in (0, 1))
+        known = out.cast(known, "int64", "bool")
+        code = out("Where", known, code, out.constant(unknown, np.int64))
+        if have.startswith("float"):
+            code = out("Where", out("IsNaN", column), out.constant(missing, np.int64), code)
+        made.append(code)
+    return _side_by_side(out, item, made)
+
+
+def _code(code: Any) -> int:
+    return max(int(code), -1)
+
+
+@form("CategoriseText")
+def _categorise_text(out: Writer, item: Node, x: str) -> str:
+    """Strings are looked up; ONNX has no missing ones."""
+    op: Any = item.op
+    texts, cuts, made = op.texts.to_list(), op.starts.array, []
+    for j, column in enumerate(_columns(out, item, x)):
+        run = slice(int(cuts[j]), int(cuts[j + 1]))
+        code = out(
+            "LabelEncoder",
+            column,
+            domain=ML,
+            keys_strings=texts[run],
+            values_int64s=[int(code) for code in op.codes.array[run]],
+            default_int64=_code(op.unknown.array[j]),
+        )
+        made.append(code)
+    return _side_by_side(out, item, made)
+
+
+@form("OneHot")
+def _one_hot(out: Writer, item: Node, x: str) -> str:
+    cuts, made = item.op.fields()["starts"].array, []
+    have = dtype_of(item.inputs[0].type)
+    for j, column in enumerate(_columns(out, item, out.cast(x, have, "int64"))):
+        codes = np.arange(int(cuts[j + 1] - cuts[j]), dtype=np.int64)[None]
+        made.append(
+            out.cast(out("Equal", column, out.constant(codes)), "bool", dtype_of(item.type))
+        )
+    return out("Concat", *made, axis=1)
+
+
+# --- distances ----------------------------------------------------------------------------------
+
+
+@form("SquaredDistances")
+def _squared_distances(out: Writer, item: Node, x: str) -> str:
+    points = item.op.fields()["points"].array.astype(np.float64)
+    x = out.cast(x, dtype_of(item.inputs[0].type), "float64")
+    norms = out("ReduceSum", out("Mul", x, x), out.constant([1], np.int64), keepdims=1)
+    made = out("MatMul", x, out.constant(np.ascontiguousarray(-2 * points.T)))
+    made = out("Add", out("Add", made, norms), out.constant((points**2).sum(axis=1)))
+    return out.cast(out("Max", made, out.constant(0.0)), "float64", dtype_of(item.type))

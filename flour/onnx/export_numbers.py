@@ -1,0 +1,207 @@
+"""The ONNX forms of arithmetic, functions, comparisons, reductions, and of moving columns about."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from flour.node import Node
+from flour.onnx.export import Writer, dtype_of, form
+from flour.ops.compare import Comparison
+from flour.types import Record, Vector
+
+_FUNCTIONS = {
+    **{name: name for name in ("Exp", "Log", "Sqrt", "Sin", "Cos", "Tan", "Sinh", "Cosh", "Tanh")},
+    **{name: name for name in ("Erf", "Reciprocal", "Abs", "Sign", "Relu", "Floor", "Ceil")},
+    "Negate": "Neg",
+    "Rint": "Round",
+    "IsNan": "IsNaN",
+    "Sigmoid": "Sigmoid",
+}
+_OPERATIONS = {"Subtract": "Sub", "Add": "Add", "Multiply": "Mul", "Divide": "Div"}
+_PAIRS = {"Plus": "Add", "Minus": "Sub", "Times": "Mul", "Over": "Div"}
+_COMPARISONS = {
+    "Greater": "Greater",
+    "GreaterEqual": "GreaterOrEqual",
+    "Less": "Less",
+    "LessEqual": "LessOrEqual",
+    "Equal": "Equal",
+}
+_REDUCTIONS = {"Sum": "ReduceSum", "Max": "ReduceMax", "Min": "ReduceMin"}
+
+
+def parameter(out: Writer, item: Node, values: Any, dtype: str) -> str:
+    """A fitted number for each column, or the one for all, as a constant that broadcasts."""
+    flat = np.asarray(values).reshape(-1).astype(dtype)
+    vector = isinstance(item.inputs[0].type, Vector)
+    return out.constant(flat if vector else flat.reshape(-1)[0])
+
+
+@form(*_FUNCTIONS)
+def _function(out: Writer, item: Node, x: str) -> str:
+    x = out.cast(x, dtype_of(item.inputs[0].type), _computed(item))
+    return out(_FUNCTIONS[item.op.name], x)
+
+
+def _computed(item: Node) -> str:
+    """The dtype an operator computes in: that of its answer, where this is a number."""
+    made = dtype_of(item.type)
+    return dtype_of(item.inputs[0].type) if made == "bool" else made
+
+
+@form("Square")
+def _square(out: Writer, _: Node, x: str) -> str:
+    return out("Mul", x, x)
+
+
+@form("OneMinus")
+def _one_minus(out: Writer, item: Node, x: str) -> str:
+    return out("Sub", out.constant(1, dtype_of(item.type)), x)
+
+
+@form(*_OPERATIONS)
+def _operation(out: Writer, item: Node, x: str) -> str:
+    have, op = dtype_of(item.inputs[0].type), item.op.fields()
+    inner = np.result_type(have, op["operand"].dtype).name if op["wide"] else have
+    fitted = parameter(out, item, op["operand"].array, inner)
+    made = out(_OPERATIONS[item.op.name], out.cast(x, have, inner), fitted)
+    return out.cast(made, inner, dtype_of(item.type))
+
+
+@form(*_PAIRS)
+def _pair(out: Writer, item: Node, *both: str) -> str:
+    wide = any(isinstance(source.type, Vector) for source in item.inputs)
+    sides = []
+    for name, source in zip(both, item.inputs, strict=True):
+        side = out.cast(name, dtype_of(source.type), dtype_of(item.type))
+        sides.append(out.column(side) if wide and not isinstance(source.type, Vector) else side)
+    return out(_PAIRS[item.op.name], *sides)
+
+
+@form(*_COMPARISONS)
+def _comparison(out: Writer, item: Node, x: str) -> str:
+    have = dtype_of(item.inputs[0].type)
+    operand = item.op.fields()["operand"]
+    common = np.result_type(have, operand.dtype).name if isinstance(item.op, Comparison) else have
+    fitted = parameter(out, item, operand.array, common)
+    return out(_COMPARISONS[item.op.name], out.cast(x, have, common), fitted)
+
+
+@form("Binarize")
+def _binarize(out: Writer, item: Node, x: str) -> str:
+    have = dtype_of(item.inputs[0].type)
+    made = out("Greater", x, out.constant(item.op.fields()["threshold"], have))
+    return out.cast(made, "bool", dtype_of(item.type))
+
+
+@form("OneIfTiny")
+def _one_if_tiny(out: Writer, item: Node, x: str) -> str:
+    dtype = dtype_of(item.type)
+    limit = item.op.fields()["epsilons"] * float(np.finfo(dtype).eps)
+    small = out("Less", x, out.constant(limit, dtype))
+    zero = out("Equal", x, out.constant(0, dtype))
+    return out("Where", out("Or", small, zero), out.constant(1, dtype), x)
+
+
+@form("Where")
+def _where(out: Writer, item: Node, *sides: str) -> str:
+    wide = isinstance(item.type, Vector)
+    made = []
+    for place, (name, source) in enumerate(zip(sides, item.inputs, strict=True)):
+        side = out.cast(name, dtype_of(source.type), dtype_of(item.type)) if place else name
+        made.append(out.column(side) if wide and not isinstance(source.type, Vector) else side)
+    return out("Where", *made)
+
+
+@form("Cast", "AsFloat", "CastLike", "ToDense", "ToSparse")
+def _cast(out: Writer, item: Node, x: str, *_: str) -> str:
+    return out.cast(x, dtype_of(item.inputs[0].type), dtype_of(item.type))
+
+
+@form("Softmax")
+def _softmax(out: Writer, _: Node, x: str) -> str:
+    return out("Softmax", x, axis=1)
+
+
+@form(*_REDUCTIONS)
+def _reduction(out: Writer, item: Node, x: str) -> str:
+    x = out.cast(x, dtype_of(item.inputs[0].type), dtype_of(item.type))
+    return out(_REDUCTIONS[item.op.name], x, out.constant([1], np.int64), keepdims=0)
+
+
+@form("Norm")
+def _norm(out: Writer, item: Node, x: str) -> str:
+    kind, axis = item.op.fields()["kind"], out.constant([1], np.int64)
+    if kind == "l2":
+        return out("Sqrt", out("ReduceSum", out("Mul", x, x), axis, keepdims=0))
+    reduce = "ReduceSum" if kind == "l1" else "ReduceMax"
+    return out(reduce, out("Abs", x), axis, keepdims=0)
+
+
+@form("ArgMax", "ArgMin")
+def _arg(out: Writer, item: Node, x: str) -> str:
+    return out(item.op.name, x, axis=1, keepdims=0)
+
+
+@form("Linear")
+def _linear(out: Writer, item: Node, x: str) -> str:
+    dtype, op = dtype_of(item.type), item.op.fields()
+    x = out.cast(x, dtype_of(item.inputs[0].type), dtype)
+    made = out("MatMul", x, out.constant(np.ascontiguousarray(op["weights"].array.T), dtype))
+    bias = op["bias"].array.reshape(-1)
+    return out("Add", made, out.constant(bias, dtype)) if bias.size else made
+
+
+# --- columns ------------------------------------------------------------------------------------
+
+
+@form("Concat")
+def _concat(out: Writer, item: Node, *parts: str) -> str:
+    made = []
+    for name, source in zip(parts, item.inputs, strict=True):
+        part = out.cast(name, dtype_of(source.type), dtype_of(item.type))
+        made.append(part if isinstance(source.type, Vector) else out.column(part))
+    return out("Concat", *made, axis=1)
+
+
+@form("Select")
+def _select(out: Writer, item: Node, x: str) -> str:
+    columns = item.op.fields()["columns"].array
+    return out("Gather", x, out.constant(columns, np.int64), axis=1)
+
+
+@form("Element")
+def _element(out: Writer, item: Node, x: str) -> str:
+    return out("Gather", x, out.constant(item.op.fields()["column"], np.int64), axis=1)
+
+
+@form("AsVector")
+def _as_vector(out: Writer, item: Node, x: str) -> str:
+    return x if isinstance(item.inputs[0].type, Vector) else out.column(x)
+
+
+@form("Field")
+def _field(out: Writer, item: Node, _: str) -> str:
+    return out("Squeeze", item.op.fields()["label"], out.constant([1], np.int64))
+
+
+@form("Pick")
+def _pick(out: Writer, item: Node, _: str) -> str:
+    record, labels = item.inputs[0].type, item.op.fields()["labels"]
+    assert isinstance(record, Record), "columns are picked from records"
+    parts = [out.cast(name, dtype_of(record[name]), dtype_of(item.type)) for name in labels]
+    return out("Concat", *parts, axis=1)
+
+
+@form("Take", "TakeText")
+def _take(out: Writer, item: Node, x: str) -> str:
+    table = item.op.fields()["table"]
+    values = table.array if item.op.name == "Take" else np.array(table.to_list(), object)
+    have = dtype_of(item.inputs[0].type)
+    places = out.cast(x, have, "int64")
+    low, high = out.constant(0, np.int64), out.constant(len(values) - 1, np.int64)
+    return out("Gather", out.constant(values), out("Clip", places, low, high))
+
+
+__all__ = ["parameter"]

@@ -1,0 +1,174 @@
+"""Programs as ONNX models: run by onnxruntime and by ONNX's own evaluator, and read back again."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+import onnxruntime
+import pandas as pd
+import pytest
+from onnx import ModelProto, checker
+from onnx.reference import ReferenceEvaluator
+from sklearn.cluster import KMeans
+from sklearn.compose import ColumnTransformer
+from sklearn.decomposition import PCA
+from sklearn.ensemble import (
+    GradientBoostingClassifier,
+    GradientBoostingRegressor,
+    HistGradientBoostingClassifier,
+    RandomForestClassifier,
+    RandomForestRegressor,
+)
+from sklearn.impute import SimpleImputer
+from sklearn.linear_model import LinearRegression, LogisticRegression
+from sklearn.neural_network import MLPClassifier, MLPRegressor
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import (
+    Binarizer,
+    MaxAbsScaler,
+    MinMaxScaler,
+    Normalizer,
+    OneHotEncoder,
+    OrdinalEncoder,
+    RobustScaler,
+    StandardScaler,
+)
+from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
+
+import flour
+from flour.errors import UnsupportedSetting
+
+RNG = np.random.default_rng(7)
+X = RNG.normal(size=(90, 4))
+TWO, THREE = (X[:, 0] > 0).astype(int), np.digitize(X[:, 1], [-0.5, 0.5])
+NAMED = np.array(["low", "mid", "high"])[THREE]
+VALUE = X @ [1.0, 2.0, 3.0, 4.0]
+HOLES = np.where(RNG.random(X.shape) < 0.2, np.nan, X)
+CODES = np.round(X * 2).clip(-2, 2)
+
+
+def network(kind: Any, y: Any) -> Any:
+    """A network after some steps, which say that they were too few."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return kind(hidden_layer_sizes=(6,), max_iter=5, random_state=0).fit(X, y)
+
+
+FITTED: dict[str, tuple[Any, Any]] = {
+    "scaled logistic": (make_pipeline(StandardScaler(), LogisticRegression()).fit(X, TWO), X),
+    "logistic of three": (LogisticRegression().fit(X, NAMED), X),
+    "linear": (LinearRegression().fit(X, VALUE), X),
+    "min-max": (MinMaxScaler().fit(X), X),
+    "max-abs": (MaxAbsScaler().fit(X), X),
+    "robust": (RobustScaler().fit(X), X),
+    "imputed": (SimpleImputer().fit(HOLES), HOLES),
+    "imputed with marks": (SimpleImputer(add_indicator=True).fit(HOLES), HOLES),
+    **{f"normalised by {n}": (Normalizer(n).fit(X), X) for n in ("l1", "l2", "max")},
+    "binarised": (Binarizer(threshold=0.3).fit(X), X),
+    "one-hot": (OneHotEncoder(handle_unknown="ignore", sparse_output=False).fit(CODES), CODES),
+    "ordinal": (OrdinalEncoder().fit(CODES), CODES),
+    "tree": (DecisionTreeClassifier().fit(X, NAMED), X),
+    "tree of values": (DecisionTreeRegressor(max_depth=5).fit(X, VALUE), X),
+    "a single leaf": (DecisionTreeRegressor().fit(X, np.ones(len(X))), X),
+    "forest": (RandomForestClassifier(7, random_state=0).fit(X, THREE), X),
+    "forest of values": (RandomForestRegressor(7, random_state=0).fit(X, VALUE), X),
+    "boosted": (GradientBoostingClassifier(n_estimators=6).fit(X, THREE), X),
+    "boosted values": (GradientBoostingRegressor(n_estimators=6).fit(X, VALUE), X),
+    "histograms": (HistGradientBoostingClassifier(max_iter=6).fit(HOLES, TWO), HOLES),
+    "components": (PCA(2).fit(X), X),
+    "network": (network(MLPClassifier, THREE), X),
+    "network of two": (network(MLPClassifier, TWO), X),
+    "network of values": (network(MLPRegressor, VALUE), X),
+    "clusters": (KMeans(3, random_state=0).fit(X), X),
+    "mixed columns": (
+        ColumnTransformer(
+            [
+                ("numbers", StandardScaler(), [0, 1]),
+                ("categories", OneHotEncoder(handle_unknown="ignore"), [2]),
+            ]
+        ).fit(CODES),
+        CODES,
+    ),
+}
+
+
+def answers(data: bytes, **feed: Any) -> dict[str, Any]:
+    """What onnxruntime answers."""
+    session = onnxruntime.InferenceSession(data, providers=["CPUExecutionProvider"])
+    names = [item.name for item in session.get_outputs()]
+    return dict(zip(names, session.run(names, feed), strict=True))
+
+
+def assert_same(got: Any, want: Any, tolerance: float = 1e-10) -> None:
+    """Equal labels, close numbers, of the same dtype."""
+    want = np.asarray(want.toarray() if hasattr(want, "toarray") else want)
+    assert got.shape == want.shape
+    if want.dtype.kind in "OU":
+        np.testing.assert_array_equal(got, want)
+        return
+    assert got.dtype == want.dtype
+    np.testing.assert_allclose(got, want, rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize(("fit", "rows"), FITTED.values(), ids=FITTED.keys())
+def test_onnxruntime_answers_as_the_program_does(fit: Any, rows: Any) -> None:
+    flow = flour.from_sklearn(fit)
+    data = flow.to_onnx()
+    checker.check_model(ModelProto.FromString(data), full_check=True)
+    want = flow.reference(rows)
+    got = answers(data, X=rows)
+    assert got.keys() == want.keys()
+    for name, value in want.items():
+        assert_same(got[name], value)
+
+
+@pytest.mark.parametrize("name", ["scaled logistic", "imputed with marks", "one-hot", "clusters"])
+def test_onnx_evaluates_it_to_the_same(name: str) -> None:
+    fit, rows = FITTED[name]
+    flow = flour.from_sklearn(fit)
+    evaluator = ReferenceEvaluator(ModelProto.FromString(flow.to_onnx()))
+    got = dict(zip(evaluator.output_names, evaluator.run(None, {"X": rows}), strict=True))
+    for key, value in flow.reference(rows).items():
+        assert_same(np.asarray(got[key]), value)
+
+
+@pytest.mark.parametrize(("fit", "rows"), FITTED.values(), ids=FITTED.keys())
+def test_what_was_written_is_read_back(fit: Any, rows: Any) -> None:
+    flow = flour.from_sklearn(fit)
+    again = flour.from_onnx(flow.to_onnx())
+    assert list(again.outputs) == list(flow.outputs)
+    for name, value in flow.reference(rows).items():
+        got = np.asarray(again.reference(rows)[name])
+        assert_same(got.reshape(np.shape(value)) if got.size == np.size(value) else got, value)
+
+
+def test_float32_stays_float32() -> None:
+    flow = flour.vector("x", 3, "float32").subtract([1.0, 2.0, 3.0]).tanh()
+    rows = RNG.normal(size=(5, 3)).astype(np.float32)
+    (got,) = answers(flow.to_onnx(), x=rows).values()
+    assert_same(got, flow.reference(rows)["output"], 1e-6)
+
+
+def test_frames_become_one_input_for_each_column() -> None:
+    frame = pd.DataFrame({"age": X[:, 0], "height": X[:, 1], "city": NAMED})
+    fit = ColumnTransformer(
+        [
+            ("numbers", StandardScaler(), ["age", "height"]),
+            ("names", OneHotEncoder(handle_unknown="ignore"), ["city"]),
+        ]
+    ).fit(frame)
+    flow = flour.from_sklearn(fit, sample=frame)
+    feed = {name: frame[[name]].to_numpy() for name in frame}
+    feed["city"] = feed["city"].astype(object)
+    (got,) = answers(flow.to_onnx(), **feed).values()
+    assert_same(got, flow.reference(frame)["features"])
+
+
+def test_an_operator_without_onnx_form_is_refused_by_name() -> None:
+    flow = flour.text("t").tokenize().word_ngrams(["a", "b"])
+    with pytest.raises(UnsupportedSetting, match="has no ONNX form") as caught:
+        flow.to_onnx()
+    assert "test_export.py" in str(caught.value)
+    assert caught.value.hint
