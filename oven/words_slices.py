@@ -41,7 +41,9 @@ def words() -> dict[str, Any]:
             f"add64_{index}_{value}": _word(4, _adding(kind, held))
             for value, held in _FLOATS.items()
         }
-    return made
+    alone = {f"leaf{width}": intrinsic(_leaf(width)) for width in (32, 64)}
+        # A number, not a function: what depends on it is left out before it costs anything.
+    return made | alone | {"permutes128": int(machine.has("avx512vbmi"))}
 
 
 def _word(count: int, write: Callable[[Any, Sequence[Any]], None]) -> Any:
@@ -264,6 +266,64 @@ def _member64(typingctx: Any, codes: Any, members: Any) -> Any:
         return builder.bitcast(builder.trunc(shifted, ir.VectorType(_BIT, ROWS)), _WORD)
 
     return types.uint64(types.int64, types.uint64), code
+
+
+# --- one row -------------------------------------------------------------------------------------
+
+
+def _leaf(width: int) -> Any:
+    """The leaf at which one row leaves a tree of so many nodes.
+
+    Arguments: the slots of the nodes, and behind them their ranks; for each node the leaves that
+    are possible if it fails; the ranks of the row; which nodes fail besides.
+    """
+    whole = types.uint32 if width == 32 else types.uint64
+
+    def word(typingctx: Any, nodes: Any, masks: Any, ranks: Any, failed: Any) -> Any:
+        def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            return _reached(builder, args, width)
+
+        return types.int64(types.int64, types.int64, types.int64, whole), code
+
+    return word
+
+
+def _reached(builder: Any, args: Sequence[Any], width: int) -> Any:
+    nodes, masks, ranks, more = args
+    whole = ir.IntType(width)
+    given = ir.VectorType(_BYTE, width)
+    slots, limits = (_chunk(builder, nodes, k, given) for k in (0, 1))
+    known = _looked_up(builder, ranks, slots)
+    above = builder.icmp_unsigned(">", known, limits)
+    failed = builder.or_(builder.bitcast(above, whole), more)
+    flags = builder.bitcast(failed, ir.VectorType(_BIT, width))
+    count = 512 // width
+    possible = ir.VectorType(whole, count)
+    every = ir.Constant(possible, [-1] * count)
+    left = every
+    for k in range(width // count):
+        order = ir.Constant(ir.VectorType(_INT, count), list(range(k * count, (k + 1) * count)))
+        mine = builder.shuffle_vector(flags, ir.Constant(flags.type, ir.Undefined), order)
+        mask = _chunk(builder, masks, k, possible)
+        left = builder.and_(left, builder.select(mine, mask, every))
+    name = f"llvm.vector.reduce.and.v{count}i{width}"
+    found = builder.call(_declared(builder, name, [possible], whole), [left])
+    leaf = builder.cttz(found, ir.Constant(_BIT, 1))
+    return builder.zext(leaf, _WORD) if width < 64 else leaf
+
+
+def _looked_up(builder: Any, table: Any, places: Any) -> Any:
+    """The bytes at these places of a table of 128."""
+    if not machine.has("avx512vbmi"):
+        return places  # nobody calls it here: see permutes128
+    count = places.type.count
+    order = ir.Constant(ir.VectorType(_INT, ROWS), [k % count for k in range(ROWS)])
+    wide = builder.shuffle_vector(places, ir.Constant(places.type, ir.Undefined), order)
+    low, high = (_chunk(builder, table, k, _RANKS) for k in (0, 1))
+    function = _declared(builder, "llvm.x86.avx512.vpermi2var.qi.512", [_RANKS] * 3, _RANKS)
+    found = builder.call(function, [low, wide, high])
+    order = ir.Constant(ir.VectorType(_INT, count), list(range(count)))
+    return builder.shuffle_vector(found, ir.Constant(_RANKS, ir.Undefined), order)
 
 
 # --- pieces --------------------------------------------------------------------------------------

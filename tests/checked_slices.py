@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from typing import Any, Protocol
 
@@ -23,13 +22,15 @@ class Slices:
     def __init__(self, memory: Memory) -> None:
         self._memory = memory
 
-    def words(self) -> dict[str, Callable[..., Any]]:
+    def words(self) -> dict[str, Any]:
         """Every word by name."""
-        made: dict[str, Callable[..., Any]] = {
+        made: dict[str, Any] = {
             "rank64": self.rank,
             "fails64": self.fail,
             "member64": self.member,
         }
+        made |= {f"leaf{width}": partial(self.leaf, width) for width in (32, 64)}
+        made["permutes128"] = 1
         for leaf in ("uint8", "uint16"):
             made[f"split64_{leaf}"] = partial(self.split, self._failed, leaf)
             made[f"split64_known_{leaf}"] = partial(self.split, self._known, leaf)
@@ -98,6 +99,18 @@ class Slices:
         """Which codes are among the members."""
         bits = [int(members) >> int(code) & 1 for code in self._at(codes, 64, "uint8")]
         return sum(bit << row for row, bit in enumerate(bits))
+
+    def leaf(self, width: int, nodes: Any, masks: Any, ranks: Any, failed: Any) -> int:
+        """The leftmost leaf that is still possible."""
+        kind = f"uint{width}"
+        slots = self._at(nodes, width, "uint8")
+        limits = self._at(int(nodes) + width, width, "uint8")
+        table, kept = self._at(ranks, 128, "uint8"), self._at(masks, width, kind)
+        left = 2**width - 1
+        for node in range(width):
+            if table[slots[node]] > limits[node] or int(failed) >> node & 1:
+                left &= int(kept[node])
+        return int(left & -left).bit_length() - 1
 
 
 _FLOATS = ("float32", "float64")

@@ -90,14 +90,14 @@ class Layout(NamedTuple):
     cost: Cost
 
 
-def layout(op: Trees) -> Layout | None:
+def slices(op: Trees) -> Slices | None:
     """The ensemble in slices, or None where it has to be walked."""
     table = Table(op)
     threshold = table.thresholds()
     if threshold is None or len(table.roots) * 8 < len(table.slots):
         return None
-    made = _Slices(op, table, threshold)
-    return made.layout() if made.fits() and made.cost().block < ROWS * made.cost().walk else None
+    made = Slices(op, table, threshold)
+    return made if made.fits() and made.cost().block < ROWS * made.cost().walk else None
 
 
 class Cost(NamedTuple):
@@ -125,7 +125,7 @@ _STEP, _FAR_STEP, _NEAR_BYTES = 1.4, 2.4, 1 << 20
 _ALONE = 1.3
 
 
-class _Slices:
+class Slices:
     """Where every node, leaf and threshold goes."""
 
     def __init__(self, op: Trees, table: Table, threshold: NDArray[np.float64]) -> None:
@@ -198,7 +198,7 @@ class _Slices:
         """Whether every number has room in a node."""
         most = int(np.diff(self.first).max(initial=0))
         wide = max(2 * int(self.shares.sum()), int(self.counts.max(initial=0)) + 2, 2 * most + 2)
-        return wide < _MOST and int(self._set_blocks().max(initial=0)) <= _MOST_BLOCKS
+        return wide < _MOST and int(self.set_blocks().max(initial=0)) <= _MOST_BLOCKS
 
     def cost(self) -> Cost:
         """What ways through the ensemble take."""
@@ -218,8 +218,7 @@ class _Slices:
         sets = table.sets[inner]
         numbers = inner[~sets]
         number = self.number[numbers] | (self.rank[numbers] << 16) | (self.place[~sets] << 32)
-        leaves = np.flatnonzero(~table.inner)
-        leaves = leaves[np.lexsort((self.position[leaves], self.tree[leaves]))]
+        leaves = self.leaf_order()
         count = self.leaves[table.roots]
         members, set_nodes, words = self._sets(sets)
         width = np.asarray(op.value.array)[table.left[leaves]].astype(op.dtype)
@@ -240,9 +239,26 @@ class _Slices:
             leaf="uint8" if int(count.max()) <= 256 else "uint16",
             most=int(np.diff(self.first).max(initial=0)),
             shares=int(self.shares.sum()),
-            blocks=int((self._set_blocks() + 1).sum()),
+            blocks=int((self.set_blocks() + 1).sum()),
             cost=self.cost(),
         )
+
+    def leaf_order(self) -> NDArray[np.int64]:
+        """The leaves, tree after tree, each from left to right."""
+        leaves = np.flatnonzero(~self.table.inner)
+        made: NDArray[np.int64] = leaves[np.lexsort((self.position[leaves], self.tree[leaves]))]
+        return made
+
+    def members(self, nodes: NDArray[np.int64], blocks: int) -> NDArray[np.bool_]:
+        """Which of the first categories each node that tests for a set lets pass."""
+        start, length = (
+            np.asarray(part.array)[self.table.order[nodes]].astype(np.int64)[:, None]
+            for part in (self.op.category, self.op.length)
+        )
+        code, words = np.arange(64 * blocks), np.asarray(self.op.words.array).astype(np.int64)
+        word = words[np.minimum(start + code // 32, len(words) - 1)]
+        made: NDArray[np.bool_] = (code < 32 * length) & ((word >> (code % 32)) & 1 != 0)
+        return made
 
     def _starts(self, chosen: NDArray[np.bool_]) -> NDArray[np.int64]:
         """Where each tree's share of the chosen nodes starts."""
@@ -271,12 +287,12 @@ class _Slices:
 
     # --- sets ------------------------------------------------------------------------------------
 
-    def _set_nodes(self) -> NDArray[np.int64]:
+    def set_nodes(self) -> NDArray[np.int64]:
         return self.inner[self.table.sets[self.inner]]
 
-    def _set_blocks(self) -> NDArray[np.int64]:
+    def set_blocks(self) -> NDArray[np.int64]:
         """For each slot that is tested for sets, how many times 64 categories they reach."""
-        nodes = self._set_nodes()
+        nodes = self.set_nodes()
         if not nodes.size:
             return np.zeros(0, np.int64)
         length = np.asarray(self.op.length.array)[self.table.order[nodes]].astype(np.int64)
@@ -289,7 +305,7 @@ class _Slices:
         self, chosen: NDArray[np.bool_]
     ) -> tuple[Members, NDArray[np.int64], NDArray[np.uint64]]:
         """The slots, the nodes and the words of sets; every set of a slot has as many words."""
-        nodes, blocks = self._set_nodes(), self._set_blocks()
+        nodes, blocks = self.set_nodes(), self.set_blocks()
         used, which = np.unique(self.table.slot[nodes], return_inverse=True)
         start = np.cumsum(blocks + 1) - (blocks + 1)
         key = self.table.slots[used - 1]

@@ -6,14 +6,16 @@ starting from `base`.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from flour.errors import ParameterError
 from flour.op import Array, Columns
+from flour.ops.alone import OneRow, alone
 from flour.ops.lockstep import LANES, Walks, pack
-from flour.ops.slices import ROWS, layout
+from flour.ops.slices import ROWS, slices
 from flour.ops.slicing import Slicing
 from flour.ops.walk import Nodes, raw
 from flour.types import FLOATS, Type, Vector
@@ -70,20 +72,35 @@ class Trees(Walk):
 
     def kernel(self, e: Emitter, inputs: tuple[Column, ...], out: Column) -> None:
         (x,) = inputs
-        sliced = layout(self)
-        if sliced is None:
+        made = slices(self)
+        if made is None:
             self._walks(e, x, out)
             return
+        sliced = made.layout()
         least = e.size(sliced.cost.least)
         blocks = e.var(f"({e.rows} + {ROWS} - {least}) // {ROWS}", "h")
         Slicing(e, self, sliced, x, out).blocks(blocks)
-        self._walks(e, x, out, start=f"{blocks} * {ROWS}")
+        rest = f"{blocks} * {ROWS}"
+        small = alone(made, self._held().astype(np.float64))
+        if small is None:
+            self._walks(e, x, out, start=rest)
+            return
+        with e.block("if permutes128:"):
+            sums = _Sums(e, self, out)
+            one = OneRow(e, self, sliced, small, x)
+            one.one_by_one(sums.begin_alone, sums.take_alone, sums.end_alone, rest)
+        with e.block("else:"):
+            self._walks(e, x, out, start=rest)
+
+    def _held(self) -> NDArray[Any]:
+        """What a leaf holds: its value, or where its values are."""
+        value = self.value.array
+        leaf = value[:, 0] if value.shape[1] == 1 else np.arange(len(value))
+        return leaf.astype(self.dtype)
 
     def _walks(self, e: Emitter, x: Column, out: Column, *, start: str = "") -> None:
         """Few rows walk one by one; a block too (where no start is given), eight at a time."""
-        value = self.value.array
-        leaf = value[:, 0] if value.shape[1] == 1 else np.arange(len(value))
-        packed = pack(self, leaf.astype(self.dtype).astype(np.float64))
+        packed = pack(self, self._held().astype(np.float64))
         if packed is None:
             self._one_by_one(e, x, out, start or "0")
             return
