@@ -1,0 +1,102 @@
+"""`pretzel serve`: a process that serves a folder, follows it, and ends when asked."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import signal
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from runtime.cli.errors import CommandError
+from runtime.cli.serving import server_settings
+from tests.house import ROOT
+from tests.runtime.cli.conftest import Pretzel
+from tests.runtime.repository.folders import age, save_plan
+
+
+def asked(url: str, body: object = None) -> Any:
+    data = None if body is None else json.dumps(body).encode()
+    with urllib.request.urlopen(url, data, timeout=30) as response:
+        return json.load(response)
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    save_plan(tmp_path / "models" / "a.pretzel", 1.0)
+    (tmp_path / "models" / "broken.txt").write_text("tree\n", encoding="utf-8")
+    command = [sys.executable, "-m", "runtime", "serve", str(tmp_path / "models"), "--port", "0"]
+    process = subprocess.Popen(
+        [*command, "--poll", "0.05", "--store", str(tmp_path / "store"), "--json"],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert process.stdout is not None
+        yield process, json.loads(process.stdout.readline())["url"]
+    finally:
+        if process.poll() is None:
+            process.kill()
+        process.communicate(timeout=30)
+
+
+def test_it_serves_follows_and_ends(
+    server: tuple[subprocess.Popen[str], str], tmp_path: Path
+) -> None:
+    process, url = server
+    row = [0.0, 0.0, 0.0, 0.0]
+    assert asked(f"{url}/predict/a", row)["top"] == 1.0
+    save_plan(tmp_path / "models" / "a.pretzel", 2.0)
+    age(tmp_path / "models" / "a.pretzel")
+    end = time.monotonic() + 30
+    while asked(f"{url}/predict/a", row)["top"] != 2.0:
+        assert time.monotonic() < end, "the new file is not served"
+        time.sleep(0.05)
+    process.send_signal(signal.SIGTERM)
+    _, said = process.communicate(timeout=30)
+    assert process.returncode == 0, said
+    events = [json.loads(line) for line in said.splitlines() if line.startswith("{")]
+    assert [(event["kind"], event["name"]) for event in events] == [
+        ("loaded", "a"),
+        ("refused", "broken"),
+        ("replaced", "a"),
+    ]
+
+
+def test_strict_ends_where_something_is_wrong(pretzel: Pretzel, tmp_path: Path) -> None:
+    (tmp_path / "broken.pretzel").write_bytes(b"no plan")
+    ran = pretzel("serve", tmp_path, "--strict", "--port", "0")
+    assert ran.code == 1
+    assert "refused broken@1" in ran.err
+    assert "1 of 1 models cannot be loaded" in ran.err
+
+
+def test_a_port_that_is_taken(pretzel: Pretzel, server: tuple[object, str], tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    port = re.findall(r"\d+", server[1])[-1]
+    ran = pretzel("serve", tmp_path / "empty", "--port", port)
+    assert ran.code == 1
+    assert "cannot listen" in ran.err
+
+
+def test_settings() -> None:
+    def made(*texts: str) -> Any:
+        return server_settings(argparse.Namespace(host="::1", port=0, set=list(texts)))
+
+    assert made("max_body=1M", "idle_seconds=2.5", "reuse_port=true").max_body == 1 << 20
+    for wrong in ("max_body", "nothing=1", "max_body=x", "reuse_port=maybe", "idle_seconds=-1"):
+        with pytest.raises(Exception, match=r".") as caught:
+            made(wrong)
+        assert "Error" in type(caught.value).__name__
+    with pytest.raises(CommandError, match="no setting"):
+        made("nothing=1")
