@@ -19,7 +19,7 @@ from flour.onnx.tensors import Tensors, dtype_of
 #: Protobuf cannot hold more in one message.
 MAX_BYTES = 2**31 - 1
 MAX_NODES = 1 << 20
-MAX_DEPTH = 40
+MAX_DEPTH = 20
 OLDEST, DOMAINS = 1, {"ai.onnx": ""}
 
 

@@ -1,0 +1,256 @@
+"""Reading models: files beside the model, old files, functions, and what is no valid model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from flour.onnx import DamagedModel, NotNative, from_onnx, import_model
+from flour.onnx.reading import read_model
+from flour.onnx.tensor import Rows, Tensor
+
+
+def graph(nodes: list[Any], constants: dict[str, Any] | None = None, output: str = "y") -> Any:
+    """A graph from x (n, 2) to an output."""
+    return helper.make_graph(
+        nodes,
+        "test",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 2])],
+        [helper.make_tensor_value_info(output, TensorProto.FLOAT, None)],
+        [numpy_helper.from_array(np.asarray(v), name) for name, v in (constants or {}).items()],
+    )
+
+
+def model(*nodes: Any, opset: int = 18, **constants: Any) -> Any:
+    """A model of one graph."""
+    opsets = [helper.make_opsetid("", opset)]
+    return helper.make_model(graph(list(nodes), constants), opset_imports=opsets)
+
+
+def node(op: str, *names: str, **attributes: Any) -> Any:
+    """A node whose last name is its output."""
+    return helper.make_node(op, names[:-1], names[-1:], name=f"the_{op}", **attributes)
+
+
+def answer(given: Any, x: Any) -> Any:
+    """What the model's program answers."""
+    program = import_model(given, native_only=True)
+    return program.answer(program.flow.reference(program.feed({"x": np.asarray(x, np.float32)})))[
+        "y"
+    ]
+
+
+def beside(folder: Path, location: str, **more: str) -> Path:
+    """A model in a folder whose weights are in a file of this name."""
+    made = model(node("MatMul", "x", "w", "y"), w=np.eye(2, dtype=np.float32) * 3)
+    tensor = made.graph.initializer[0]
+    data = tensor.raw_data
+    tensor.ClearField("raw_data")
+    tensor.data_location = TensorProto.EXTERNAL
+    for key, value in {"location": location, **more}.items():
+        entry = tensor.external_data.add()
+        entry.key, entry.value = key, value
+    path = folder / "model.onnx"
+    path.write_bytes(made.SerializeToString())
+    (folder / "weights.bin").write_bytes(b"skipped!" + data)
+    return path
+
+
+def test_weights_in_a_file_beside_the_model(tmp_path: Path) -> None:
+    path = beside(tmp_path, "weights.bin", offset="8", length="16")
+    for given in (path, str(path)):
+        assert answer(given, [[1, 2]]).tolist() == [[3, 6]]
+
+
+@pytest.mark.parametrize(
+    "location", ["../weights.bin", "/etc/passwd", "", "a\\b", "nothing.bin", "link.bin", "."]
+)
+def test_no_file_outside_of_the_folder_is_read(tmp_path: Path, location: str) -> None:
+    folder = tmp_path / "inner"
+    folder.mkdir()
+    (tmp_path / "weights.bin").write_bytes(bytes(16))
+    (folder / "link.bin").symlink_to(tmp_path / "weights.bin")
+    with pytest.raises(DamagedModel, match="folder") as refused:
+        from_onnx(beside(folder, location))
+    assert refused.value.where == "tensor 'w'"
+
+
+@pytest.mark.parametrize(
+    "extent", [{"offset": "9"}, {"offset": "8", "length": "17"}, {"offset": "-1"}, {"length": "x"}]
+)
+def test_data_that_does_not_fit_its_tensor(tmp_path: Path, extent: dict[str, str]) -> None:
+    with pytest.raises(DamagedModel):
+        from_onnx(beside(tmp_path, "weights.bin", **extent))
+
+
+def test_weights_outside_need_a_path(tmp_path: Path) -> None:
+    data = beside(tmp_path, "weights.bin").read_bytes()
+    with pytest.raises(DamagedModel, match="was not read from one"):
+        from_onnx(data)
+
+
+def test_nodes_may_stand_in_any_order() -> None:
+    made = model(node("Neg", "a", "y"), node("Add", "x", "x", "a"))
+    assert answer(made, [[1, 2]]).tolist() == [[-2, -4]]
+
+
+def test_functions_are_put_in_place() -> None:
+    double = helper.make_function(
+        "mine", "Double", ["a"], ["b"], [node("Add", "a", "a", "b")], [helper.make_opsetid("", 18)]
+    )
+    opsets = [helper.make_opsetid("", 18), helper.make_opsetid("mine", 1)]
+    made = helper.make_model(
+        graph([helper.make_node("Double", ["x"], ["y"], domain="mine")]),
+        opset_imports=opsets,
+        functions=[double],
+    )
+    assert answer(made.SerializeToString(), [[1, 2]]).tolist() == [[2, 4]]
+
+
+def test_a_sparse_initialiser_is_its_dense_form() -> None:
+    made = model(node("Mul", "x", "w", "y"))
+    values = helper.make_tensor("w", TensorProto.FLOAT, [1], [5.0])
+    places = helper.make_tensor("places", TensorProto.INT64, [1], [1])
+    made.graph.sparse_initializer.append(helper.make_sparse_tensor(values, places, [2]))
+    assert answer(made, [[1, 2]]).tolist() == [[0, 10]]
+
+
+def test_a_broadcast_of_the_oldest_versions() -> None:
+    w = np.array([10, 20], np.float32)
+    assert answer(
+        model(node("Add", "x", "w", "y", broadcast=1), opset=6, w=w), [[1, 2]]
+    ).tolist() == [[11, 22]]
+
+
+def circle() -> Any:
+    return model(node("Add", "x", "b", "y"), node("Neg", "y", "b"))
+
+
+def twice() -> Any:
+    return model(node("Neg", "x", "y"), node("Abs", "x", "y"))
+
+
+def nowhere() -> Any:
+    return model(node("Add", "x", "nothing", "y"))
+
+
+def no_output() -> Any:
+    return model(node("Neg", "x", "z"))
+
+
+def short() -> Any:
+    made = model(node("Add", "x", "w", "y"), w=np.zeros(2, np.float32))
+    made.graph.initializer[0].dims[0] = 2**40
+    return made
+
+
+def torn() -> Any:
+    made = model(node("Add", "x", "w", "y"), w=np.zeros(2, np.float32))
+    made.graph.initializer[0].dims[0] = 3
+    return made
+
+
+def nested() -> Any:
+    inner = graph([node("Neg", "x", "y")])
+    for _ in range(25):
+        inner = graph([node("If", "c", "y", then_branch=inner)])
+    return helper.make_model(inner)
+
+
+@pytest.mark.parametrize(
+    ("made", "where"),
+    [
+        (circle, "the_Add"),
+        (twice, "the_Abs"),
+        (nowhere, "the_Add"),
+        (no_output, "outputs"),
+        (short, "tensor 'w'"),
+        (torn, "tensor 'w'"),
+        (nested, ""),
+    ],
+)
+def test_what_is_no_valid_model(made: Callable[[], Any], where: str) -> None:
+    with pytest.raises(DamagedModel) as refused:
+        from_onnx(made())
+    assert where in str(refused.value.where)
+
+
+@pytest.mark.parametrize("data", [b"", b"\x00", b"not a model at all", b"\x0a\xff\xff\xff\xff\x7f"])
+def test_bytes_that_are_no_model(data: bytes) -> None:
+    with pytest.raises(DamagedModel):
+        from_onnx(data)
+
+
+def test_a_path_to_nothing_and_an_object_of_another_kind(tmp_path: Path) -> None:
+    for given in (tmp_path / "none.onnx", tmp_path, 7):
+        with pytest.raises(DamagedModel):
+            from_onnx(given)
+
+
+def test_a_refusal_names_the_node_and_why() -> None:
+    with pytest.raises(NotNative) as refused:
+        from_onnx(model(node("Unheard", "x", "y")), native_only=True)
+    assert "Unheard 'the_Unheard': no native code for this operator" in str(refused.value)
+
+
+def test_nodes_remember_their_names() -> None:
+    assert "Neg 'the_Neg'" in from_onnx(model(node("Neg", "x", "y"))).show()
+
+
+def test_several_columns_are_a_record() -> None:
+    inputs = [helper.make_tensor_value_info(name, 1, ["n", 1]) for name in "ab"]
+    outputs = [helper.make_tensor_value_info("y", 1, ["n", 1])]
+    made = helper.make_model(
+        helper.make_graph([node("Add", "a", "b", "y")], "two", inputs, outputs),
+        opset_imports=[helper.make_opsetid("", 18)],
+    )
+    program = from_onnx(made)
+    assert program.reference([{"a": 1, "b": 2}, {"b": 5, "a": 3}])["y"].tolist() == [[3], [8]]
+
+
+def test_inputs_can_be_fixed() -> None:
+    made = model(node("ReduceSum", "x", "axes", "y"))
+    made.graph.input.append(helper.make_tensor_value_info("axes", TensorProto.INT64, [1]))
+    with pytest.raises(NotNative, match="no native code"):
+        from_onnx(made, native_only=True)
+    program = from_onnx(made, native_only=True, fixed={"axes": [1]})
+    assert program.reference(np.array([[1, 2]], np.float32))["y"].tolist() == [[3]]
+
+
+def test_the_number_of_rows_multiplies_and_divides() -> None:
+    assert Rows(2) * 3 == Rows(6)
+    assert Rows(6) // 3 == Rows(2)
+    assert Rows(6) // Rows(3) == 2
+    assert Rows(1) != -1
+
+
+@pytest.mark.parametrize(
+    "act",
+    [lambda n: n == 1, lambda n: n // 2, bool, lambda n: n * 0.5],
+    ids=["equal", "half", "bool", "float"],
+)
+def test_the_number_of_rows_is_no_number(act: Callable[[Rows], object]) -> None:
+    with pytest.raises(NotNative):
+        act(Rows(3))
+
+
+def test_known_tensors_know_their_rows() -> None:
+    shape = np.empty(2, object)
+    shape[:] = [Rows(), 3]
+    assert Tensor.constant(shape).symbolic
+    assert not Tensor.constant(np.array([4, 3], object)).symbolic
+    assert Tensor.constant(np.array(["a"], object)).dtype == "string"
+
+
+def test_a_model_keeps_what_it_says_of_itself() -> None:
+    made = model(node("Neg", "x", "y"))
+    made.producer_name, made.model_version = "somebody", 3
+    onnx.helper.set_model_props(made, {"stage": "one"})
+    read = read_model(made)
+    assert (read.producer, read.version, read.metadata) == ("somebody", 3, {"stage": "one"})
