@@ -109,8 +109,11 @@ def raw_values(array: NDArray[Any], datatype: str) -> bytes:
     """An array as raw data."""
     if datatype != BYTES:
         return np.ascontiguousarray(array, DTYPES[datatype]).tobytes()
-    parts: list[bytes] = []
-    for value in array.ravel().tolist():
-        text = value.encode() if isinstance(value, str) else b""  # a missing one
-        parts += (_LENGTH.pack(len(text)), text)
-    return b"".join(parts)
+    known: dict[Any, bytes] = {}  # labels come again and again
+    return b"".join(known.get(text) or _packed(text, known) for text in array.ravel().tolist())
+
+
+def _packed(value: Any, known: dict[Any, bytes]) -> bytes:
+    text = value.encode() if isinstance(value, str) else b""  # a missing one
+    known[value] = made = _LENGTH.pack(len(text)) + text
+    return made
