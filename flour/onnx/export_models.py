@@ -10,6 +10,7 @@ from flour.errors import UnsupportedSetting
 from flour.node import Node
 from flour.onnx.export import Writer, dtype_of, form
 from flour.onnx.export_numbers import parameter
+from flour.ops.categorise import UNKNOWN
 from flour.ops.walk import COMPARED, LEFT, RIGHT
 from flour.types import Vector
 
@@ -199,7 +200,7 @@ def _categorise(out: Writer, item: Node, x: str) -> str:
 
 
 def _code(code: Any) -> int:
-    return max(int(code), -1)
+    return -1 if int(code) == UNKNOWN else int(code)
 
 
 @form("CategoriseText")

@@ -248,8 +248,8 @@ def oldest(model: ModelDef, nodes: Iterable[Any]) -> dict[str, int]:
         return dict(model.opsets)
     since = 7
     for node in _with_inner(nodes):
-        if node.domain in ("", "ai.onnx") and defs.has(node.op_type):
-            with suppress(defs.SchemaError):
+        if node.domain in ("", "ai.onnx"):
+            with suppress(defs.SchemaError, TypeError):  # unknown, or no text at all
                 since = max(since, defs.get_schema(node.op_type, opset).since_version)
     return {**model.opsets, "": min(opset, since)}
 

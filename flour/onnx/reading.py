@@ -99,11 +99,12 @@ def _inlined(proto: Any) -> Any:
     """The model without functions of its own."""
     if not len(proto.functions):
         return proto
+    from onnx.checker import ValidationError
     from onnx.inliner import inline_local_functions
 
     try:
         return inline_local_functions(proto)
-    except (RuntimeError, ValueError, TypeError) as problem:
+    except (RuntimeError, ValueError, TypeError, ValidationError) as problem:
         raise DamagedModel(
             "the model's functions cannot be put in place", where="functions", found=str(problem)
         ) from None

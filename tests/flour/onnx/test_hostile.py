@@ -1,0 +1,308 @@
+"""Models from a stranger: an error of ours for each; no crash, no hang, no file of others."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from onnx import ModelProto, TensorProto, helper, numpy_helper
+
+from flour.errors import FlourError
+from flour.onnx import from_onnx
+from tests.onnx_parts import FLOAT, black_in_the_middle, model, node
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+def plain() -> ModelProto:
+    """A model with nothing wrong in it."""
+    return model(
+        [node("Add", ["x", "w"], ["y"])],
+        [("x", FLOAT, ["N", 4])],
+        [("y", FLOAT, ["N", 4])],
+        {"w": np.ones(4, np.float32)},
+    )
+
+
+def cycle() -> ModelProto:
+    return model(
+        [node("Add", ["x", "b"], ["a"]), node("Abs", ["a"], ["b"])],
+        [("x", FLOAT, ["N", 4])],
+        [("b", FLOAT, ["N", 4])],
+    )
+
+
+def missing_value() -> ModelProto:
+    made = plain()
+    made.graph.node[0].input[1] = "nowhere"
+    return made
+
+
+def missing_output() -> ModelProto:
+    made = plain()
+    made.graph.output[0].name = "nothing"
+    return made
+
+
+def made_twice() -> ModelProto:
+    made = plain()
+    made.graph.node.append(made.graph.node[0])
+    return made
+
+
+def absurd_shape() -> ModelProto:
+    made = plain()
+    tensor = made.graph.initializer[0]
+    del tensor.dims[:]
+    tensor.dims.extend([2**40, 2**40])
+    return made
+
+
+def negative_shape() -> ModelProto:
+    made = plain()
+    tensor = made.graph.initializer[0]
+    del tensor.dims[:]
+    tensor.dims.extend([-4])
+    return made
+
+
+def absurd_input() -> ModelProto:
+    made = plain()
+    made.graph.input[0].type.tensor_type.shape.dim[1].dim_value = 2**62
+    return made
+
+
+def absurd_expansion() -> ModelProto:
+    return model(
+        [node("ConstantOfShape", ["s"], ["c"]), node("Add", ["x", "c"], ["y"])],
+        [("x", FLOAT, ["N", 1])],
+        [("y", FLOAT, ["N", None])],
+        {"s": np.array([1, 2**45], np.int64)},
+    )
+
+
+def no_opset() -> ModelProto:
+    made = plain()
+    del made.opset_import[:]
+    return made
+
+
+def unknown_operator() -> ModelProto:
+    made = plain()
+    made.graph.node[0].op_type = "Frobnicate"
+    return made
+
+
+def custom_domain() -> ModelProto:
+    made = plain()
+    made.graph.node[0].domain = "evil.corp"
+    made.opset_import.append(helper.make_opsetid("evil.corp", 1))
+    return made
+
+
+def deep(levels: int = 2000) -> bytes:
+    """Graphs in graphs, far deeper than anybody writes, byte by byte: no library would."""
+    graph = b""
+    for _ in range(levels):
+        attribute = _field(6, graph) + b"\xa0\x01\x05"  # g, and that it is one
+        graph = _field(1, _field(4, b"If") + _field(5, attribute))
+    return b"\x08\x08" + _field(7, graph)
+
+
+def _field(number: int, data: bytes) -> bytes:
+    """A field of protobuf's that holds bytes."""
+    size, length = len(data), b""
+    while size > 127:
+        length += bytes([size & 127 | 128])
+        size >>= 7
+    return bytes([number << 3 | 2]) + length + bytes([size]) + data
+
+
+def function_in_itself() -> ModelProto:
+    made = plain()
+    call = helper.make_node("F", ["a"], ["b"], domain="own")
+    own = [helper.make_opsetid("own", 1), helper.make_opsetid("", 18)]
+    made.functions.append(helper.make_function("own", "F", ["a"], ["b"], [call], own))
+    made.opset_import.append(helper.make_opsetid("own", 1))
+    made.graph.node[0].CopyFrom(helper.make_node("F", ["x"], ["y"], domain="own"))
+    return made
+
+
+def short_data() -> ModelProto:
+    made = plain()
+    made.graph.initializer[0].raw_data = b"\0" * 3
+    return made
+
+
+HOSTILE: list[Callable[[], ModelProto]] = [
+    *(cycle, missing_value, missing_output, made_twice, absurd_shape, negative_shape),
+    *(absurd_input, absurd_expansion, no_opset, unknown_operator, custom_domain),
+    *(function_in_itself, short_data),
+]
+
+
+@pytest.mark.parametrize("make", HOSTILE, ids=lambda make: make.__name__)
+@pytest.mark.parametrize("native_only", [True, False])
+def test_it_is_refused(make: Callable[[], ModelProto], *, native_only: bool) -> None:
+    with pytest.raises(FlourError) as caught:
+        from_onnx(make().SerializeToString(), native_only=native_only)
+    assert caught.value.where
+    assert len(str(caught.value)) < 3000
+
+
+def test_the_one_that_is_fine_is_fine() -> None:
+    np.testing.assert_array_equal(from_onnx(plain()).reference(np.zeros((2, 4)))["y"], 1)
+
+
+@pytest.mark.parametrize("size", [0, 1, 10, 60, 110])
+def test_a_truncated_model_is_refused(size: int) -> None:
+    with pytest.raises(FlourError):
+        from_onnx(plain().SerializeToString()[:size])
+
+
+def test_a_length_of_two_gigabytes_is_not_believed() -> None:
+    # Field 7 (the graph), a length of 2**31 - 1, and nothing behind it.
+    with pytest.raises(FlourError):
+        from_onnx(b"\x08\x08\x3a\xff\xff\xff\xff\x07")
+
+
+@pytest.mark.parametrize("levels", [20, 45, 2000])
+def test_graphs_in_graphs_end_somewhere(levels: int) -> None:
+    with pytest.raises(FlourError):
+        from_onnx(deep(levels))
+
+
+# --- files --------------------------------------------------------------------------------------
+
+
+def beside(folder: Path, location: str) -> Path:
+    """A model in a folder whose weights are said to be in a file."""
+    made = plain()
+    tensor = made.graph.initializer[0]
+    tensor.ClearField("raw_data")
+    tensor.data_location = TensorProto.EXTERNAL
+    for key, value in (("location", location), ("offset", "0"), ("length", "16")):
+        tensor.external_data.add(key=key, value=value)
+    folder.mkdir(exist_ok=True)
+    (folder / "m.onnx").write_bytes(made.SerializeToString())
+    return folder / "m.onnx"
+
+
+def test_weights_beside_the_model_are_read(tmp_path: Path) -> None:
+    path = beside(tmp_path / "in", "weights")
+    (tmp_path / "in" / "weights").write_bytes(np.full(4, 3, np.float32).tobytes())
+    np.testing.assert_array_equal(from_onnx(path).reference(np.zeros((1, 4)))["y"], 3)
+
+
+@pytest.mark.parametrize("kind", ["up", "absolute", "link", "linked folder", "empty", "directory"])
+def test_nothing_outside_the_folder_is_read(tmp_path: Path, kind: str) -> None:
+    secret = tmp_path / "secret"
+    secret.write_bytes(np.full(4, 3, np.float32).tobytes())
+    inside = tmp_path / "in"
+    inside.mkdir()
+    names = {"up": "../secret", "absolute": str(secret), "link": "l", "linked folder": "d/secret"}
+    (inside / "l").symlink_to(secret)
+    (inside / "d").symlink_to(tmp_path)
+    (inside / "sub").mkdir()
+    path = beside(inside, {**names, "empty": "", "directory": "sub"}[kind])
+    with pytest.raises(FlourError) as caught:
+        from_onnx(path)
+    assert "w" in str(caught.value.where)
+    data = path.read_bytes()
+    with pytest.raises(FlourError):  # bytes have no folder at all
+        from_onnx(data)
+
+
+def test_a_file_named_inside_a_black_part_is_not_read(tmp_path: Path) -> None:
+    (tmp_path / "secret").write_bytes(np.full(4, 3, np.float32).tobytes())
+    tensor = numpy_helper.from_array(np.ones(4, np.float32), "t")
+    tensor.ClearField("raw_data")
+    tensor.data_location = TensorProto.EXTERNAL
+    tensor.external_data.add(key="location", value="../secret")
+    made = plain()
+    made.graph.node[0].CopyFrom(node("Add", ["c", "x"], ["y"]))
+    made.graph.node.insert(0, helper.make_node("Constant", [], ["c"], value=tensor))
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "m.onnx").write_bytes(made.SerializeToString())
+    with pytest.raises(FlourError):
+        from_onnx(tmp_path / "in" / "m.onnx")
+
+
+# --- mutations ----------------------------------------------------------------------------------
+
+_FUZZ = """
+import faulthandler, random, resource, sys, warnings
+from pathlib import Path
+faulthandler.enable()
+import numpy as np
+from flour.errors import FlourError
+from flour.onnx import import_model
+resource.setrlimit(resource.RLIMIT_AS, (6 << 30, 6 << 30))
+warnings.simplefilter("ignore")
+data = Path(sys.argv[1]).read_bytes()
+rng, native_only = random.Random(int(sys.argv[2])), sys.argv[4] == "native"
+refused = ran = 0
+for number in range(int(sys.argv[3])):
+    mutant = bytearray(data)
+    for _ in range(rng.choice((1, 1, 2, 5))):
+        at, kind = rng.randrange(len(mutant)), rng.random()
+        if kind < 0.6:
+            mutant[at] = rng.randrange(256)
+        elif kind < 0.8:
+            del mutant[at : at + rng.randrange(1, 9)]
+        else:
+            mutant[at:at] = mutant[at : at + rng.randrange(1, 30)]
+    try:
+        program = import_model(bytes(mutant), native_only=native_only)
+        kinds = program.flow.inputs()
+        rows = {n: np.ones((2, k.width), k.dtype) for n, k in kinds.items() if k.dtype != "string"}
+        program.flow.reference(rows)
+        ran += 1
+    except FlourError:
+        refused += 1
+print(refused, ran)
+"""
+
+
+@pytest.mark.parametrize("native_only", [True, False])
+@pytest.mark.parametrize("source", ["linear", "trees", "black"])
+def test_mutated_models_never_crash(tmp_path: Path, source: str, *, native_only: bool) -> None:
+    count = 250 if native_only else 60
+    made = _real(source)
+    (tmp_path / "m.onnx").write_bytes(made)
+    done = subprocess.run(
+        [
+            *(sys.executable, "-c", _FUZZ, str(tmp_path / "m.onnx"), "1", str(count)),
+            "native" if native_only else "any",
+        ],
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    refused, ran = map(int, done.stdout.splitlines()[-1].split())
+    assert refused + ran == count
+    assert refused > count // 10
+
+
+def _real(source: str) -> bytes:
+    if source == "black":
+        return bytes(black_in_the_middle(hidden=8).SerializeToString())
+    from skl2onnx import to_onnx
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.tree import DecisionTreeClassifier
+
+    X: Any = np.random.default_rng(0).normal(size=(40, 3)).astype(np.float32)
+    y = (X[:, 0] > 0).astype(int)
+    kind = LogisticRegression() if source == "linear" else DecisionTreeClassifier(max_depth=3)
+    data: bytes = to_onnx(kind.fit(X, y), X[:1]).SerializeToString()
+    return data
