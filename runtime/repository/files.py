@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import stat
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -25,6 +26,8 @@ MAX_ENTRIES = 200_000
 """Of everything that is looked at in one walk."""
 
 _CHUNK = 1 << 20
+#: A gentle walk rests for so long after so many folders: requests wait for the interpreter's lock.
+_BREATH, _BREATH_SECONDS = 8, 0.0005
 _ENDINGS = (
     *("~", ".tmp", ".part", ".partial", ".swp", ".crdownload", ".lock"),
     *(".md", ".rst", ".py", ".pyc", ".yaml", ".yml", ".toml", ".log"),
@@ -48,11 +51,18 @@ class Folder:
         self.root = Path(root).absolute()
         self.max_bytes = max_bytes
         self._real = Path(os.path.realpath(self.root))
-        self._looked = 0
+        self._looked = self._folders = 0
+        self._known: dict[Path, bool] = {}
+        self._gentle = False
 
-    def check(self) -> None:
-        """Raise unless there is such a folder, and it can be read; a new walk begins."""
-        self._looked = 0
+    def check(self, *, gentle: bool = False) -> None:
+        """Raise unless there is such a folder, and it can be read; a new walk begins.
+
+        A `gentle` walk lets other threads go first, again and again.
+        """
+        self._looked = self._folders = 0
+        self._known = {self.root: True}
+        self._gentle = gentle
         try:
             with os.scandir(self.root):
                 return
@@ -64,6 +74,9 @@ class Folder:
     def entries(self, folder: Path) -> list[Path]:
         """What is in a folder, in the order of names; hidden and half-written things are not."""
         found: list[Path] = []
+        self._folders += 1
+        if self._gentle and not self._folders % _BREATH:
+            time.sleep(_BREATH_SECONDS)
         try:
             with os.scandir(folder) as inside:
                 for entry in inside:
@@ -86,7 +99,14 @@ class Folder:
 
     def is_folder(self, path: Path) -> bool:
         """Whether this is a folder inside ours."""
-        return path.is_dir() and self._inside(path)
+        return path.is_dir() and self.holds(path)
+
+    def holds(self, path: Path) -> bool:
+        """Whether a path that was met on this walk stays inside; `open` looks once more."""
+        if path not in self._known:
+            plain = not path.is_symlink() and self._known.get(path.parent, False)
+            self._known[path] = plain or self._inside(path)
+        return self._known[path]
 
     def is_file(self, path: Path) -> bool:
         """Whether there is a file of this name, safe or not."""

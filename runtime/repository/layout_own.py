@@ -72,8 +72,9 @@ def add(folder: Folder, path: Path, rows: Path, address: tuple[str, str], into: 
     """A model of this layout, or what is wrong with it."""
     stamp = folder.stamp(path, rows)
     try:
+        if not folder.holds(path):
+            folder.guard(path)
         form = formats.of(folder, path)
-        folder.guard(path)
     except FlourError as problem:
         into.trouble(*address, path, problem, stamp)
         return

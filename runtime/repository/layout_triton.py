@@ -152,7 +152,8 @@ def _add(
         into.trouble(*address, file, "there is no such model file", stamp)
         return
     try:
-        folder.guard(file)
+        if not folder.holds(file):
+            folder.guard(file)
     except FlourError as problem:
         into.trouble(*address, file, problem, stamp)
         return

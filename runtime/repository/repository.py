@@ -133,7 +133,7 @@ class Repository:
         if not self._working.acquire(blocking=False):
             return ()
         try:
-            events = self._sync(self.scan(), patient=True)
+            events = self._sync(walk(self.folder, gentle=True), patient=True)
             self._staging.keep(self._in_use())
             return events
         finally:
@@ -188,7 +188,7 @@ class Repository:
             if key not in here and only in (None, key[0]) and key[0] not in unclear
         ]
         # What is in service changes before anything goes: nobody must find nothing.
-        for name in {one.name for one in models} | {name for name, _ in gone}:
+        for name in {event.name for event in events} | {name for name, _ in gone}:
             self._serve_latest(name, without=set(gone) if self._unload_removed else set())
         events += self._leave(gone)
         return tuple(events)

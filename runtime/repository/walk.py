@@ -14,9 +14,9 @@ MAX_DEPTH = 8
 """Of folders with MLServer's settings, which may be anywhere."""
 
 
-def scan(folder: Folder) -> Scan:
+def scan(folder: Folder, *, gentle: bool = False) -> Scan:
     """Everything in a folder that is a model, or should be."""
-    folder.check()
+    folder.check(gentle=gentle)
     into = Findings()
     if not _special(folder, folder.root, into):
         for entry in folder.entries(folder.root):
