@@ -56,7 +56,7 @@ class Connection(asyncio.Protocol):
 
     __slots__ = (
         *("_app", "_began", "_body", "_busy", "_close", "_ended", "_headers", "_kept", "_line"),
-        *("_loop", "_mute", "_out", "_parser", "_paused", "_refusal", "_server", "_size"),
+        *("_loop", "_mute", "_out", "_parser", "_paused", "_peer", "_refusal", "_server", "_size"),
         *("_started", "_state", "_task", "_transport", "_url"),
     )
 
@@ -66,6 +66,7 @@ class Connection(asyncio.Protocol):
         self._parser = httptools.HttpRequestParser(self)
         self._transport: Any = None
         self._state, self._started = IDLE, self._loop.time()
+        self._peer = ""
         self._url = b""
         self._headers: dict[bytes, bytes] = {}
         self._body: list[bytes] = []
@@ -87,6 +88,8 @@ class Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """A client is there."""
         self._transport = cast("asyncio.Transport", transport)
+        peer = transport.get_extra_info("peername")
+        self._peer = str(peer[0]) if isinstance(peer, tuple) and peer else ""
         if not self._server.admit(self):
             self._refuse(problems.refusal("too many connections", 503, (("Retry-After", "1"),)))
 
@@ -193,6 +196,7 @@ class Connection(asyncio.Protocol):
             body[0] if len(body) == 1 else b"".join(body),
             perf_counter(),
         )
+        request.peer = self._peer
         keep = parser.should_keep_alive() and not parser.should_upgrade()
         self._state, self._body = IDLE, []
         if not keep:

@@ -14,7 +14,7 @@ HEADER_LENGTH = "inference-header-content-length"
 class Request:
     """One request, complete. Header names are in lower case."""
 
-    __slots__ = ("body", "headers", "method", "params", "path", "query", "started")
+    __slots__ = ("body", "headers", "method", "params", "path", "peer", "query", "started")
 
     def __init__(
         self,
@@ -29,6 +29,8 @@ class Request:
         self.headers, self.body = headers, body
         #: By `time.perf_counter`: when all of it had arrived.
         self.started = started
+        #: The address of the client; empty where it has none.
+        self.peer = ""
         #: What the path says, by the names of the route's pattern.
         self.params: Mapping[str, str] = {}
 

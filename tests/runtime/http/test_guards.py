@@ -1,0 +1,169 @@
+"""Tokens, rates and crowds: who is refused, with what, and that nothing is told."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from time import monotonic
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from flour.errors import ParameterError
+from runtime.http import guards
+from runtime.http.guards import Crowd, Rates, Tokens
+from runtime.http.messages import Request
+
+ALICE, BOB = "a" * 20, "b" * 20
+
+
+def ask(path: str = "/v2/models", token: str | None = None, peer: str = "10.0.0.1") -> Request:
+    headers = {} if token is None else {b"authorization": f"Bearer {token}".encode()}
+    request = Request("GET", path, "", headers, b"")
+    request.peer = peer
+    return request
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "tokens"
+    path.write_text(f"# ours\nalice {ALICE}\n\nbob\t{BOB}\n", encoding="utf-8")
+    return path
+
+
+class TestTokens:
+    def test_known_clients_come_in(self, file: Path) -> None:
+        tokens = Tokens(file)
+        assert tokens(ask(token=ALICE)) is None
+        assert tokens.client(ask(token=BOB)) == ("bob", True)
+
+    @pytest.mark.parametrize("token", [None, "", "wrong", ALICE[:-1], ALICE + "a", "é" * 9])
+    def test_others_stay_outside(self, file: Path, token: str | None) -> None:
+        refused = Tokens(file)(ask(token=token))
+        assert refused is not None
+        assert refused.status == 401
+        assert dict(refused.headers) == {"WWW-Authenticate": "Bearer"}
+        assert ALICE.encode() not in refused.body
+        assert str(file).encode() not in refused.body
+
+    def test_other_schemes_are_not_known(self, file: Path) -> None:
+        request = ask()
+        request.headers = {b"authorization": f"Basic {ALICE}".encode()}
+        refused = Tokens(file)(request)
+        assert refused is not None
+        request.headers = {b"authorization": f"bearer   {ALICE} ".encode()}
+        assert Tokens(file)(request) is None
+
+    def test_health_is_open(self, file: Path) -> None:
+        tokens = Tokens(file)
+        for path in ("/v2/health/live", "/v2/health/ready/"):
+            assert tokens(ask(path)) is None
+        assert tokens(ask("/v2/health/live/../models")) is not None
+
+    def test_anonymous_clients_where_they_may(self, file: Path) -> None:
+        tokens = Tokens(file, required=False)
+        assert tokens(ask()) is None
+        assert tokens.client(ask()) == ("10.0.0.1", False)
+        assert tokens(ask(token="wrong")) is not None
+
+    def test_nobody_is_known_without_a_file(self) -> None:
+        assert Tokens()(ask()) is None
+        assert not Tokens().client(ask(token=ALICE)).known
+
+    def test_a_new_file_counts(self, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        tokens = Tokens(file)
+        now = monotonic()
+        monkeypatch.setattr(guards, "monotonic", lambda: now + 10)
+        new = file.with_name("new")
+        new.write_text(f"carol {'c' * 20}\n", encoding="utf-8")
+        new.replace(file)
+        assert tokens(ask(token="c" * 20)) is None
+        assert tokens(ask(token=ALICE)) is not None
+
+    def test_a_damaged_file_changes_nothing(
+        self, file: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        tokens = Tokens(file)
+        now = monotonic()
+        monkeypatch.setattr(guards, "monotonic", lambda: now + 10)
+        file.write_bytes(b"\xff\xfe")
+        assert tokens(ask(token=ALICE)) is None
+        file.unlink()
+        assert tokens(ask(token=BOB)) is None
+
+    @pytest.mark.parametrize(
+        "text",
+        ["alice", f"alice {ALICE} x", "alice short", f"alice {ALICE}\nalice {BOB}", "\udc80"],
+    )
+    def test_a_wrong_file_is_refused_at_once(self, tmp_path: Path, text: str) -> None:
+        path = tmp_path / "tokens"
+        path.write_bytes(text.encode("utf-8", "surrogateescape"))
+        with pytest.raises(ParameterError) as caught:
+            Tokens(path)
+        assert ALICE not in str(caught.value)
+        with pytest.raises(ParameterError, match="cannot be read"):
+            Tokens(tmp_path / "none")
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class TestRates:
+    def test_the_known_may_ask_more(self, file: Path) -> None:
+        clock = Clock()
+        rates = Rates(Tokens(file).client, anonymous=2, known=10, clock=clock)
+        assert [rates(ask()) is None for _ in range(3)] == [True, True, False]
+        assert [rates(ask(token=ALICE)) is None for _ in range(11)] == [True] * 10 + [False]
+        assert rates(ask(token=BOB)) is None
+        assert rates(ask(peer="10.0.0.2")) is None
+        refused = rates(ask())
+        assert refused is not None
+        assert (refused.status, dict(refused.headers)) == (429, {"Retry-After": "1"})
+        clock.now = 0.5
+        assert rates(ask()) is None
+        assert rates(ask()) is not None
+
+    def test_slow_rates_say_when(self) -> None:
+        rates = Rates(Tokens().client, anonymous=0.1, clock=Clock())
+        assert rates(ask()) is None
+        refused = rates(ask())
+        assert refused is not None
+        assert dict(refused.headers) == {"Retry-After": "10"}
+        assert rates(ask("/v2/health/ready")) is None
+
+    @given(
+        times=st.lists(st.floats(0, 3), min_size=1, max_size=60),
+        rate=st.floats(0.5, 20),
+        burst=st.floats(0.1, 3),
+    )
+    def test_never_more_than_the_rate(self, times: list[float], rate: float, burst: float) -> None:
+        clock = Clock()
+        rates = Rates(Tokens().client, anonymous=rate, burst=burst, clock=clock)
+        passed = 0
+        for wait in times:
+            clock.now += wait
+            passed += rates(ask()) is None
+        assert passed <= max(1.0, rate * burst) + rate * clock.now + 1e-6
+
+    def test_many_clients_take_bounded_room(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(guards, "_CLIENTS", 10)
+        rates = Rates(Tokens().client, anonymous=1, clock=Clock())
+        for n in range(50):
+            assert rates(ask(peer=str(n))) is None
+        assert len(rates._buckets) == 10
+
+
+def test_crowds() -> None:
+    waiting = 0
+    crowd = Crowd(2, lambda: waiting)
+    assert crowd(ask()) is None
+    waiting = 2
+    refused = crowd(ask())
+    assert refused is not None
+    assert (refused.status, dict(refused.headers)) == (503, {"Retry-After": "1"})
+    assert crowd(ask("/v2/health/live")) is None
