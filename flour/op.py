@@ -225,6 +225,10 @@ class Op:
         """Whether these very parameters can be native code, where the operator can."""
         return True
 
+    def remark(self) -> str:
+        """What is worth knowing of how these very parameters run, in few words."""
+        return ""
+
     def wants_kernel(self, *inputs: Type) -> bool:
         """Whether to stand alone as a kernel rather than be fused, for these input types."""
         return self.has_kernel() and (self.bound is Bound.COMPUTE or not self.has_emit())

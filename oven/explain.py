@@ -26,6 +26,7 @@ from oven.stages import Stage, Value
 
 if TYPE_CHECKING:
     from flour.flow import Flow
+    from flour.node import Node
     from oven.plan import Plan
 
 FORMS = ("text", "html")
@@ -83,12 +84,17 @@ def _stage_row(plan: Plan, place: int, stage: Stage) -> tuple[str, ...]:
         parameters |= {found.digest: found.nbytes for found in item.op.parameters()}
     return (
         label(place, stage),
-        ", ".join(item.op.name for item in stage.nodes),
+        ", ".join(map(_operator, stage.nodes)),
         "; ".join(map(_value, stage.inputs)),
         "; ".join(map(_value, stage.outputs)),
         f"{sum(parameters.values()):,} bytes in {len(parameters)}" if parameters else "",
         "; ".join(origins(plan, stage)),
     )
+
+
+def _operator(item: Node) -> str:
+    said = item.op.remark()
+    return f"{item.op.name} ({said})" if said else item.op.name
 
 
 def label(place: int, stage: Stage) -> str:

@@ -70,6 +70,16 @@ class Trees(Walk):
         span = self.value.shape[1] == 1
         return (*super().structure(), self.dtype, self.divisor > 0, span)
 
+    def remark(self) -> str:
+        made, held = slices(self), self._held().astype(np.float64)
+        one = "walked one by one" if pack(self, held) is None else f"{LANES} walked together"
+        if made is None:
+            return f"{len(self.roots)} trees, {one}"
+        if alone(made, held) is not None:
+            one = "all nodes of a tree at once"
+        least = made.cost().least
+        return f"{len(self.roots)} trees, {one}; from {least} rows on {ROWS} rows at a time"
+
     def kernel(self, e: Emitter, inputs: tuple[Column, ...], out: Column) -> None:
         (x,) = inputs
         made = slices(self)

@@ -170,7 +170,7 @@ class Nodes(Op, abstract=True):
         """Whether the value, cut to a whole number, is in the node's set."""
         start = np.maximum(self.category.array[at].astype(np.int64), 0)
         limit = self.length.array[at].astype(np.int64) * 32
-        inside = ((value > -1) if self.signed else (value >= 0)) & (value < limit)
+        inside = ((value > -1) if self.signed else (value >= 0)) & (value < limit) & (limit > 0)
         code = np.where(inside, value, 0).astype(np.int64)
         word = self.words.array[np.minimum(start + code // 32, len(self.words) - 1)]
         return inside & ((word >> (code % 32).astype(np.uint32)) & 1).astype(bool)
@@ -221,7 +221,7 @@ class Nodes(Op, abstract=True):
             limit = f"32 * int64({e.load(length, at, 'int32', constant=True)})"
             e.line(f"{passed} = False")
             least = "> -1.0" if self.signed else ">= 0.0"
-            with e.block(f"if {value} {least} and {value} < float64({limit}):"):
+            with e.block(f"if {value} {least} and {value} < float64({limit}) and {limit} > 0:"):
                 code = e.let(f"int64({value})", "int64").expr
                 word = e.load(words, f"{start} + {code} // 32", "uint32", constant=True)
                 e.line(f"{passed} = ((int64({word}) >> ({code} % 32)) & 1) != 0")

@@ -20,14 +20,14 @@ from tests import ensembles
 WIDTH = 6
 
 
-def near(op: Trees, seed: int, rows: int, dtype: str) -> Any:
+def near(op: Trees, seed: int, rows: int, dtype: str, width: int = WIDTH) -> Any:
     """Rows at the ensemble's thresholds, beside them, and far out."""
     rng = np.random.default_rng(seed)
     used = np.unique(np.asarray(op.threshold.array))
     beside = [used, np.nextafter(used, np.inf), np.nextafter(used, -np.inf), used.astype("f4")]
     odd = [np.nan, np.inf, -np.inf, -0.0, 1e-36, -1e-36, -0.5, 31.0, 32.0, 63.9, 64.0, 1e30]
     with np.errstate(over="ignore"):
-        return rng.choice(np.concatenate([*beside, odd]), size=(rows, WIDTH)).astype(dtype)
+        return rng.choice(np.concatenate([*beside, odd]), size=(rows, width)).astype(dtype)
 
 
 #: How LightGBM, scikit-learn and XGBoost look at their data. Every way is code of its own.

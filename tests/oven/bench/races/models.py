@@ -135,6 +135,7 @@ def _tables(op: Trees) -> dict[str, Any]:
     made["left"] = np.where(table.inner, table.child(op.left), here)
     value = np.zeros(len(table.order))
     value[~table.inner] = np.asarray(op.value.array)[table.left[~table.inner], -1]
+    value /= op.divisor or 1
     depth = np.zeros(len(table.order), np.int32)
     for at in here[::-1][table.inner[::-1]]:  # children stand behind their parents
         depth[at] = 1 + max(depth[made["left"][at]], depth[made["left"][at] + 1])

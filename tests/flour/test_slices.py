@@ -1,0 +1,135 @@
+"""Ensembles of every shape, scored 64 rows at a time and alone, end where plain walks end."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import oven
+from flour.flow import outputs, source
+from flour.ops.alone import alone
+from flour.ops.slices import slices
+from flour.ops.trees import Trees
+from flour.types import Vector
+from tests import ensembles
+from tests.flour.test_lockstep import near
+
+#: Rows of one block or less, of one and a few, of two and a half.
+ROWS = (1, 5, 64, 70, 160)
+
+
+def same(op: Trees, width: int, seed: int = 0) -> None:
+    """Every number of rows answers as the definition does, to the last bit."""
+    plan = oven.bake(outputs(scores=op(source("X", Vector(width)))), exact=True)
+    rows = near(op, seed, ROWS[-1], "float64", width)
+    want = op.reference(rows)
+    for count in ROWS:
+        np.testing.assert_array_equal(plan.run(rows[:count])["scores"], want[:count])
+
+
+def chains(trees: int, tests: int, width: int, seed: int = 0) -> Trees:
+    """Trees that are one long branch each: `tests` nodes deep, with a leaf at every one."""
+    rng = np.random.default_rng(seed)
+    inner, size = np.arange(tests), 2 * tests + 1
+    feature = np.full((trees, size), -1, np.int32)
+    feature[:, :tests] = rng.integers(width, size=(trees, tests))
+    threshold = np.zeros((trees, size))
+    threshold[:, :tests] = rng.normal(size=(trees, tests))
+    left, right = np.zeros((2, trees, size), np.int64)
+    leaf, on = tests + inner, np.append(inner[1:], size - 1)
+    turned = rng.random((trees, tests)) < 0.5
+    left[:, :tests], right[:, :tests] = np.where(turned, leaf, on), np.where(turned, on, leaf)
+    start = size * np.arange(trees)[:, None]
+    left[:, :tests] += start
+    right[:, :tests] += start
+    left[:, tests:] = np.arange(trees * (tests + 1)).reshape(trees, -1)
+    return Trees(
+        feature=feature.reshape(-1),
+        threshold=threshold.reshape(-1),
+        left=left.reshape(-1).astype(np.int32),
+        right=right.reshape(-1).astype(np.int32),
+        missing=rng.integers(3, size=trees * size).astype(np.uint8),
+        roots=start.reshape(-1).astype(np.int32),
+        value=rng.normal(size=(trees * (tests + 1), 1)),
+        target=np.zeros(trees, np.int32),
+        base=np.zeros(1),
+    )
+
+
+@pytest.mark.parametrize(
+    ("trees", "tests", "width"),
+    [
+        pytest.param(10_000, 1, 3, id="10,000 trees of three columns"),
+        pytest.param(40, 60, 3, id="60 deep"),
+        pytest.param(700, 7, 5000, id="5,000 columns"),
+        pytest.param(9, 31, 4, id="32 leaves"),
+        pytest.param(9, 32, 4, id="33 leaves"),
+        pytest.param(9, 63, 4, id="64 leaves"),
+        pytest.param(9, 64, 4, id="65 leaves"),
+        pytest.param(9, 255, 4, id="256 leaves"),
+        pytest.param(9, 256, 4, id="257 leaves"),
+        pytest.param(30, 60, 1, id="more thresholds than a rank counts"),
+        pytest.param(120, 60, 2, id="as many for several columns"),
+        pytest.param(1, 0, 1, id="a leaf"),
+        pytest.param(20, 0, 4, id="leaves"),
+    ],
+)
+def test_shapes(trees: int, tests: int, width: int) -> None:
+    same(chains(trees, tests, width), width)
+
+
+@settings(max_examples=25)
+@given(st.integers(0, 10_000), st.sampled_from([(1, 1), (3, 1), (4, 2), (3, 3)]))
+def test_several_outputs(seed: int, shape: tuple[int, int]) -> None:
+    op = ensembles.sums(seed, *shape, trees=6, depth=5, divisor=seed % 2 * 6)
+    same(op, 6, seed)
+
+
+@settings(max_examples=25)
+@given(st.integers(0, 10_000), st.booleans())
+def test_many_categories(seed: int, signed: bool) -> None:  # noqa: FBT001 (drawn)
+    rng = np.random.default_rng(seed)
+    table, leaves = ensembles.nodes(seed, trees=9, depth=5, sets=True)
+    table["words"] = rng.integers(0, 2**32, size=30, dtype=np.uint32)
+    has = table["category"] >= 0
+    table["category"][has] = rng.integers(0, 20, size=has.sum())
+    table["length"][has] = rng.integers(0, 10, size=has.sum())
+    op = Trees(
+        **table,
+        value=rng.normal(size=(leaves, 1)),
+        target=np.zeros(9, np.int32),
+        base=np.zeros(1),
+        signed=signed,
+    )
+    plan = oven.bake(outputs(scores=op(source("X", Vector(6)))), exact=True)
+    odd = [np.nan, -1.0, -0.5, -0.0, 63.9, 64.0, 319.0, 320.0, 1e9, np.inf, -np.inf]
+    rows = np.where(
+        rng.random((70, 6)) < 0.3, rng.choice(odd, (70, 6)), rng.integers(0, 330, (70, 6))
+    )
+    for count in (1, 9, 70):
+        want = op.reference(rows[:count])
+        np.testing.assert_array_equal(plan.run(rows[:count])["scores"], want)
+
+
+def test_what_is_chosen_depends_on_the_shape() -> None:
+    def ways(op: Trees) -> tuple[bool, bool]:
+        made: Any = slices(op)
+        return made is not None, made is not None and alone(made, op.value.array[:, 0]) is not None
+
+    assert ways(chains(9, 31, 4)) == (True, True)
+    assert ways(chains(9, 64, 4)) == (True, False)  # a mask of leaves has 64 bits
+    assert ways(chains(60, 60, 100)) == (True, False)  # one instruction chooses among 128 ranks
+    assert ways(chains(1, 30, 40)) == (False, False)  # its columns cost more than the walk
+
+
+def test_a_plan_says_how_its_trees_are_scored() -> None:
+    def said(op: Trees) -> str:
+        return oven.bake(outputs(scores=op(source("X", Vector(40))))).explain("stages")
+
+    assert "9 trees, all nodes of a tree at once; from" in said(chains(9, 31, 4))
+    assert "9 trees, 8 walked together; from" in said(chains(9, 64, 4))
+    assert "1 trees, walked one by one" in said(chains(1, 30, 40))
