@@ -198,10 +198,10 @@ def broadcast(tensors: Sequence[Tensor]) -> tuple[tuple[int, ...], int | None]:
 
 def _rows_fit(tensors: Sequence[Tensor], shapes: Sequence[tuple[int, ...]], axis: int) -> None:
     """Along the axis of the rows all must have as many values a row, or one value for all rows."""
-    counts = {
-        shape[axis] for item, shape in zip(tensors, shapes, strict=True) if item.axis is not None
-    }
-    others = {shape[axis] for item, shape in zip(tensors, shapes, strict=True) if item.axis is None}
+    pairs = [(item, shape[axis]) for item, shape in zip(tensors, shapes, strict=True)]
+    # One known value for every row is also one for each of a row's several.
+    counts = {n for item, n in pairs if item.axis is not None and not (item.known and n == 1)}
+    others = {n for item, n in pairs if item.axis is None}
     if len(counts) > 1 or others - {1}:
         raise NotNative("values of one row meet values of another")
 

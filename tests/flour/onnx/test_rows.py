@@ -243,6 +243,32 @@ def test_shapes_worked_out_from_the_number_of_rows(rows: int, a: int, b: int) ->
     check(made, {"x": numbers(rows, a, b)})
 
 
+@settings(max_examples=20, deadline=None)
+@given(rows=counts, trees=st.integers(1, 4))
+def test_trees_walked_as_tensors(rows: int, trees: int) -> None:
+    nodes = [
+        helper.make_node("Gather", ["x", "features"], ["f"], axis=1),
+        helper.make_node("Less", ["f", "limits"], ["left"]),
+        helper.make_node("Cast", ["left"], ["l"], to=TensorProto.INT64),
+        helper.make_node("Add", ["l", "starts"], ["at"]),
+        helper.make_node("Reshape", ["at", "line"], ["flat"]),
+        helper.make_node("Gather", ["table", "flat"], ["next"], axis=0),
+        helper.make_node("Gather", ["wide", "next"], ["pair"], axis=0),
+        helper.make_node("Reshape", ["next", "square"], ["y"]),
+    ]
+    constants = {
+        "features": RNG.integers(0, 3, trees),
+        "limits": numbers(trees),
+        "starts": np.arange(trees) * 2,
+        "line": np.array([-1]),
+        "square": np.array([-1, trees]),
+        "table": RNG.integers(0, 2 * trees, 2 * trees),
+        "wide": numbers(2 * trees, 2),
+    }
+    made = model(nodes, {"x": ("float32", ["n", 3])}, constants, "y", "pair", "next")
+    check(made, {"x": numbers(rows, 3)})
+
+
 def _tensor(values: Any) -> Any:
     return helper.make_tensor("value", TensorProto.FLOAT, [len(values)], values)
 
