@@ -222,12 +222,17 @@ class Importer:
         adapter = adapter_of(node.domain, node.op_type, call.opset)
         with provenance.step(node.place):
             made = _adapted(adapter, call)
+        refuse_words("", [item for item in made if item is not None] if self._answers(node) else ())
         for name, item in zip(node.outputs, made, strict=False):
             if name and item is not None:
                 self.values[name] = folded(item) if known else item
         for name in node.outputs[len(made) :]:
             if name:
                 self.absent[name] = f"{node.title} does not make this output here"
+
+    def _answers(self, node: NodeDef) -> bool:
+        """Whether the model answers with something the node makes."""
+        return any(port.name in node.outputs for port in self.model.graph.outputs)
 
     def _call(self, node: NodeDef, inputs: tuple[Tensor | None, ...], anchor: Any) -> Call:
         return Call(node, inputs, self._opset(node), self, anchor)

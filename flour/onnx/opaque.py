@@ -23,6 +23,7 @@ from flour.onnx.errors import NotNative
 from flour.onnx.model import ModelDef, NodeDef
 from flour.onnx.tensor import Tensor
 from flour.ops.opaque import Opaque, Wire
+from flour.types import Vector
 
 #: Constants from this size on are parameters of their own, which all that use them share.
 SHARED_BYTES = 1024
@@ -388,7 +389,7 @@ class Pending:
             if id(node) in wanted:
                 for name in reads(node):
                     item = values.get(name)
-                    if item is not None and (item.symbolic or item.labels is not None):
+                    if item is not None and not _fits_a_column(item):
                         wanted.add(id(self._makers[name]))
         return (node for node in self._model.graph.nodes if id(node) in wanted)
 
@@ -403,6 +404,12 @@ class Pending:
             if name in self._made
             if name in answers or any(id(r) not in inside for r in self._readers.get(name, ()))
         )
+
+
+def _fits_a_column(item: Tensor) -> bool:
+    """Whether a stage can be given it: not the number of rows, a map, or words on their way."""
+    words = item.flow is not None and not isinstance(item.flow.type, Vector)
+    return not (item.symbolic or item.labels is not None or words)
 
 
 def reads(node: NodeDef) -> list[str]:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from flour import unicode
 from flour.onnx import import_model
 from flour.onnx.errors import NotNative
-from tests.onnx_models import answered, model, needs_locale, node, same
+from tests.onnx_models import answered, model, needs_locale, node, same, wanted
 
 _OFTEN = settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
 _LETTERS = st.text(st.sampled_from("aAbB1_ .,!?İIıΣσßé\t\n日ǅ-"), max_size=12)
@@ -163,3 +163,30 @@ def test_what_has_no_exact_translation_is_not_native(words: Any, counts: Any, wh
     how: dict[str, Any] = {**counts, "ngram_indexes": list(range(4 if counts else 1))}
     with pytest.raises(NotNative, match=why):
         import_model(_pipeline(words, _counts(pool, **how)), native_only=True)
+
+
+@needs_locale
+@pytest.mark.parametrize(
+    ("words", "counts"),
+    [
+        (_tokens(tokenexp="[a-z]+", mark=1), {}),
+        (_tokens(tokenexp="[a-z]+", pad_value="a"), {}),
+        (_tokens(tokenexp="[a-z ]+"), _TWO),
+    ],
+)
+def test_words_on_their_way_do_not_leave_native_code(words: Any, counts: Any) -> None:
+    """What makes them runs on onnxruntime too, where what reads them does."""
+    pool = ["a", "b", "1", "a", "b"] if counts else ["a"]
+    how: dict[str, Any] = {**counts, "ngram_indexes": list(range(4 if counts else 1))}
+    proto, feed = _pipeline(words, _counts(pool, **how)), {"X": _texts(["a B a", "b", "a  b b"])}
+    got = answered(import_model(proto), feed, native=False)["Y"]
+    np.testing.assert_array_equal(got, wanted(proto, feed)["Y"])
+
+
+@needs_locale
+def test_words_as_the_answer_are_as_wide_as_the_longest_text() -> None:
+    nodes = [node("Identity", ["X"], ["N"]), _tokens(tokenexp="[a-z]+")]
+    proto = model(nodes, {"X": ("string", [None])}, {"T": "string"})
+    feed = {"X": _texts(["a b a", "b", "a  b b"])}
+    got = answered(import_model(proto), feed, native=False)["T"]
+    assert got.tolist() == wanted(proto, feed)["T"].tolist()
