@@ -1,0 +1,190 @@
+"""ONNX models: our sessions and onnxruntime's, one thread each, taking turns in one run."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnxruntime
+import pytest
+from onnx import ModelProto
+from skl2onnx import to_onnx
+from skl2onnx.common.data_types import StringTensorType
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.tree import DecisionTreeClassifier
+
+import runtime
+from tests.onnx_parts import FLOAT, model, node
+from tests.runtime.bench.timing import least
+
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(5000, 20)).astype(np.float32)
+Y = (X[:, 0] + X[:, 1] > 0).astype(int)
+WORDS = np.array(["".join(RNG.choice(list("abcdefgh"), 6)) for _ in range(2000)])
+TEXTS = np.array([" ".join(RNG.choice(WORDS, 15)) for _ in range(5000)])
+ROOT = Path(__file__).resolve().parents[3]
+
+
+def converted(estimator: Any) -> bytes:
+    """A classifier over the numbers."""
+    made = to_onnx(estimator.fit(X, Y), X[:1], options={"zipmap": False})
+    return bytes(made.SerializeToString())
+
+
+def text() -> bytes:
+    """tf-idf and a logistic regression."""
+    fit = make_pipeline(TfidfVectorizer(lowercase=False), LogisticRegression())
+    fit.fit(TEXTS[:1000], Y[:1000])
+    options = {
+        id(fit): {"zipmap": False},
+        TfidfVectorizer: {"tokenexp": "[a-zA-Z0-9_]+"},
+    }
+    kinds = [("X", StringTensorType([None, 1]))]
+    return bytes(to_onnx(fit, initial_types=kinds, options=options).SerializeToString())
+
+
+def mixed() -> bytes:
+    """Native, then a part that only onnxruntime has, then native."""
+    weights = RNG.normal(size=(20, 20)).astype(np.float32)
+    made = model(
+        [
+            node("MatMul", ["X", "w"], ["a"]),
+            node("Tanh", ["a"], ["b"]),
+            node("DynamicQuantizeLinear", ["b"], ["q", "scale", "zero"]),
+            node("DequantizeLinear", ["q", "scale", "zero"], ["c"]),
+            node("Sigmoid", ["c"], ["d"]),
+            node("MatMul", ["d", "w"], ["y"]),
+        ],
+        [("X", FLOAT, ["N", 20])],
+        [("y", FLOAT, ["N", 20])],
+        {"w": weights},
+    )
+    return bytes(made.SerializeToString())
+
+
+#: Kind -> its model, its rows, how many times faster one row and 5,000 rows have to be at least.
+KINDS: dict[str, tuple[Any, Any, float, float]] = {
+    "linear": (
+        lambda: converted(make_pipeline(StandardScaler(), LogisticRegression())),
+        *(X, 4.0, 1.0),
+    ),
+    "small tree": (lambda: converted(DecisionTreeClassifier(max_depth=6)), X, 4.0, 1.0),
+    "forest": (lambda: converted(RandomForestClassifier(50, max_depth=8)), X, 1.0, 1.0),
+    "tf-idf": (text, TEXTS[:, None], 20.0, 1.0),
+    # Where most of the work is onnxruntime's anyway, there is little to win.
+    "mixed": (mixed, X, 0.5, 0.5),
+}
+
+
+def both(data: bytes) -> tuple[Any, Any]:
+    """Our session and theirs, which has one thread too."""
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    theirs = onnxruntime.InferenceSession(data, options, providers=["CPUExecutionProvider"])
+    return runtime.InferenceSession(data), theirs
+
+
+@pytest.mark.bench
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("rows", [1, 5000])
+def test_a_call(benchmark: Any, kind: str, rows: int) -> None:
+    """The goals: never slower, 4 times on one row for linear models and small trees, 20 on text."""
+    make, data, one, many = KINDS[kind]
+    ours, theirs = both(make())
+    block = np.ascontiguousarray(data[:rows])
+    for got, want in zip(ours.run(None, {"X": block}), theirs.run(None, {"X": block}), strict=True):
+        np.testing.assert_allclose(got, want, atol=2e-2 if kind == "mixed" else 1e-5)
+    feed = {"X": block}
+    times = least(
+        {"ours": lambda: ours.run(None, feed), "theirs": lambda: theirs.run(None, feed)},
+        *((10, 300) if rows == 1 else (5, 2)),
+    )
+    ratio = times["theirs"] / times["ours"]
+    benchmark.extra_info.update(
+        {"faster": ratio, "ours_us": times["ours"] * 1e6, "theirs_us": times["theirs"] * 1e6}
+    )
+    benchmark(ours.run, None, feed)
+    assert ratio > (one if rows == 1 else many)
+
+
+_RESIDENT = """
+import json, sys, time
+from pathlib import Path
+def used():
+    line = next(l for l in open("/proc/self/status") if l.startswith("VmRSS"))
+    return int(line.split()[1]) * 1024
+import numpy as np
+paths = sorted(Path(sys.argv[1]).glob("*.onnx"))
+if sys.argv[2] == "ours":
+    import runtime
+    make = runtime.InferenceSession
+else:
+    import onnxruntime
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    def make(path):
+        return onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+rows = np.array([["one row of text"]]) if sys.argv[3] == "text" else np.zeros((1, 20), np.float32)
+make(str(paths[0])).run(None, {"X": rows})
+before, start = used(), time.perf_counter()
+sessions = [make(str(path)) for path in paths]
+seconds = time.perf_counter() - start
+for session in sessions:
+    session.run(None, {"X": rows})
+print(json.dumps({"bytes": used() - before, "seconds": seconds}))
+"""
+
+
+def variants(data: bytes, folder: Path, count: int) -> None:
+    """The same model with other coefficients, as for another customer."""
+    made = ModelProto.FromString(data)
+    (classifier,) = [item for item in made.graph.node if item.op_type == "LinearClassifier"]
+    (weights,) = [item for item in classifier.attribute if item.name == "coefficients"]
+    size = len(weights.floats)
+    for number in range(count):
+        del weights.floats[:]
+        weights.floats.extend(np.random.default_rng(number).normal(size=size).tolist())
+        (folder / f"{number:03}.onnx").write_bytes(made.SerializeToString())
+
+
+def resident(folder: Path, who: str, kind: str) -> dict[str, float]:
+    """Memory and time for all models of a folder, in a process of its own."""
+    done = subprocess.run(
+        [sys.executable, "-c", _RESIDENT, str(folder), who, kind],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+    found: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+@pytest.mark.bench
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="reads memory from /proc")
+@pytest.mark.parametrize("kind", ["numbers", "text"])
+def test_many_models_resident(benchmark: Any, tmp_path: Path, kind: str) -> None:
+    """500 models of one shape with weights of their own: what they take, how long they load."""
+    make = text if kind == "text" else KINDS["linear"][0]
+    variants(make(), tmp_path, 500)
+    ours, theirs = (resident(tmp_path, who, kind) for who in ("ours", "theirs"))
+    benchmark.extra_info.update(
+        {
+            "ours_MB": ours["bytes"] / 2**20,
+            "theirs_MB": theirs["bytes"] / 2**20,
+            "ours_s": ours["seconds"],
+            "theirs_s": theirs["seconds"],
+        }
+    )
+    benchmark(lambda: None)
+    assert ours["bytes"] < theirs["bytes"]
