@@ -24,6 +24,15 @@ def trust(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def tolerance(parser: argparse.ArgumentParser) -> None:
+    """How far answers may be off."""
+    parser.add_argument(
+        "--tolerance",
+        type=float,
+        help="of numbers, relative to the largest (1e-9; 1e-5 for float32)",
+    )
+
+
 def rows(parser: argparse.ArgumentParser) -> None:
     """How a file of rows is read."""
     parser.add_argument(

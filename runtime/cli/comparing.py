@@ -12,6 +12,7 @@ from flour.errors import InputError
 from oven import Plan
 from runtime.cli import reading
 from runtime.errors import Unfaithful
+from runtime.repository.sample import tolerance_of
 from runtime.verify import Mismatch, compare
 
 Answers = Callable[[Any], Mapping[str, Any]]
@@ -33,10 +34,13 @@ def compare_file(
     answers: Answers,
     path: str,
     options: reading.Options,
-    tolerance: float,
+    tolerance: float | None,
     seen: Callable[[int], object] = lambda _: None,
 ) -> Compared:
-    """Raise Unfaithful unless the plan answers every row of a file as the original does."""
+    """Raise Unfaithful unless the plan answers every row of a file as the original does.
+
+    Without a `tolerance`, it is that of each output's width.
+    """
     rows, kept = 0, list[str]()
     outputs: tuple[str, ...] = ()
     for block in reading.blocks(path, plan.inputs, options):
@@ -46,7 +50,8 @@ def compare_file(
             raise block.located(problem) from None
         outputs = tuple(name for name in made if name in wanted)
         for name in outputs:
-            bad = compare(name, made[name], _like(wanted[name], made[name]), tolerance)
+            near = tolerance_of(made[name]) if tolerance is None else tolerance
+            bad = compare(name, made[name], _like(wanted[name], made[name]), near)
             if bad is not None:
                 raise _unfaithful(block, bad, made[name], wanted[name])
         room = KEPT_ROWS - len(kept)

@@ -43,9 +43,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--force", action="store_true", help="replace what is there")
     parser.add_argument("--exact", action="store_true", help="keep every bit, sums in their order")
     parser.add_argument("--verify", metavar="ROWS", help="a file of rows to replay on both sides")
-    parser.add_argument(
-        "--tolerance", type=float, default=1e-9, help="of numbers, relative to the largest (1e-9)"
-    )
+    common.tolerance(parser)
     common.rows(parser)
 
 

@@ -27,9 +27,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     common.model(parser)
     parser.add_argument("--against", metavar="FILE", help="the original")
     parser.add_argument("--rows", metavar="ROWS", help="a file of rows for both")
-    parser.add_argument(
-        "--tolerance", type=float, default=1e-9, help="of numbers, relative to the largest (1e-9)"
-    )
+    common.tolerance(parser)
     common.rows(parser)
 
 

@@ -24,7 +24,7 @@ from runtime.verify import Mismatch, compare
 
 MAX_ROWS = 10_000
 MAX_BYTES = 64 << 20
-_TOLERANCE = {np.dtype(np.float32): 1e-5, np.dtype(np.float64): 1e-9}
+_TOLERANCE: dict[Any, float] = {np.dtype(np.float32): 1e-5, np.dtype(np.float64): 1e-9}
 
 
 def made_up(inputs: Mapping[str, Type]) -> dict[str, Any]:
@@ -101,10 +101,15 @@ def _differs(name: str, got: Any, wanted: Any) -> Mismatch | None:
     if isinstance(got, Mapping):
         raise FlourError(f"output {name!r} has named columns, which cannot be compared")
     got = np.asarray(got.toarray() if hasattr(got, "toarray") else got)
-    tolerance = _TOLERANCE.get(got.dtype, 0.0)
+    tolerance = tolerance_of(got)
     if got.dtype.kind == "f":  # JSON has null for what is no number
         wanted = np.array(wanted, np.float64)
     return compare(name, got, np.asarray(wanted)[None], tolerance)
+
+
+def tolerance_of(values: Any) -> float:
+    """How far numbers of this width may be off, relative to the largest."""
+    return _TOLERANCE.get(getattr(values, "dtype", None), 0.0)
 
 
 def _short(value: Any) -> str:

@@ -63,6 +63,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Place:
     """Models of every kind with rows; nobody writes here."""
     root = tmp_path_factory.mktemp("cli")
     xgb("two").save_model(root / "booster.ubj")
+    xgb("three").save_model(root / "three.json")
     lgb("number").save_model(root / "trees.txt")
     np.savetxt(root / "rows.csv", X, delimiter=",")
     rng = np.random.default_rng(0)

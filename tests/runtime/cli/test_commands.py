@@ -110,6 +110,7 @@ def test_explain(pretzel: Pretzel, place: Place, tmp_path: Path) -> None:
     ("file", "rows", "name"),
     [
         ("booster.ubj", "rows.csv", "booster"),
+        ("three.json", "rows.csv", "three"),
         ("trees.txt", "rows.csv", "trees"),
         ("mixed.joblib", "mixed.csv", "mixed"),
         ("mixed.joblib", "mixed.parquet", "mixed"),
@@ -133,6 +134,35 @@ def test_import_verifies_and_saves(
         *("--rows", place.root / rows, "--json"),
     )
     assert again.data["rows"] == len(X)
+
+
+def test_import_of_onnx_is_held_against_onnxruntime(pretzel: Pretzel, tmp_path: Path) -> None:
+    import warnings
+
+    from sklearn.linear_model import LogisticRegression
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of the converter's own dependencies
+        from skl2onnx import to_onnx
+
+        rows = np.nan_to_num(X)
+        model = LogisticRegression().fit(rows, X[:, 0] > 0)
+        made = to_onnx(model, rows[:1], options={"zipmap": False})
+    (tmp_path / "m.onnx").write_bytes(made.SerializeToString())
+    np.savetxt(tmp_path / "rows.csv", rows, delimiter=",")
+    ran = pretzel(
+        *("import", tmp_path / "m.onnx", "--into", tmp_path / "models"),
+        *("--verify", tmp_path / "rows.csv", "--json"),
+    )
+    assert ran.code == 0, ran.err
+    assert ran.data["verified_outputs"] == ["label", "probabilities"]
+    assert pretzel("verify", tmp_path / "models" / "m").code == 0
+    (tmp_path / "models" / "triton" / "1").mkdir(parents=True)
+    (tmp_path / "m.onnx").rename(tmp_path / "models" / "triton" / "1" / "model.onnx")
+    config = tmp_path / "models" / "triton" / "config.pbtxt"
+    config.write_text('platform: "onnxruntime_onnx"', encoding="utf-8")
+    facts = pretzel("inspect", tmp_path / "models" / "triton", "--json").data
+    assert facts["outputs"] == {"label": "int64", "probabilities": "Vector[2, float32]"}
 
 
 def test_import_counts_versions_and_replaces_only_when_told(
@@ -164,7 +194,7 @@ def test_import_refuses_what_answers_otherwise(
 
     def wrong(raw: bytes) -> Any:
         made = whole(raw)
-        return flour.outputs(value=made["value"].add(1e-6), scores=made["scores"])
+        return flour.outputs(value=made["value"].add(1e-4), scores=made["scores"])
 
     monkeypatch.setattr(flour, "from_xgboost", wrong, raising=False)
     ran = pretzel(
