@@ -22,10 +22,12 @@ from flour.onnx.tensor import Tensor, native_dtype, sizes_fit
 from flour.onnx.whole import whole
 from flour.onnx.words import refuse_words
 from flour.reference import evaluate
-from flour.types import Record, Scalar, Type, Vector
+from flour.types import Record, Scalar, Text, Type, Vector
 
 #: Operators that are named in the model's domain but come from this version on.
 LATEST = 1 << 30
+#: A row's tensors may have so many values together: each is a constant, or a table of places.
+MAX_MADE = 1 << 28
 
 
 def from_onnx(
@@ -95,6 +97,7 @@ class Importer:
         self.absent: dict[str, str] = {}
         self.refused: list[tuple[NodeDef, str]] = []
         self._anchor: Flow | None = None
+        self._made = 0
         self._pending = Pending(model)
 
     def run(self) -> OnnxProgram:
@@ -109,7 +112,7 @@ class Importer:
         self._complain()
         answers = tuple(Answer(port, self._output(port)) for port in graph.outputs)
         flows = {item.port.name: self._flow(item.tensor) for item in answers}
-        return OnnxProgram(self.model, outputs(**flows), entries, answers, self.static)
+        return OnnxProgram(self.model, _reading(outputs(**flows)), entries, answers, self.static)
 
     # --- inputs and outputs ----------------------------------------------------------------------
 
@@ -223,6 +226,11 @@ class Importer:
         with provenance.step(node.place):
             made = _adapted(adapter, call)
         refuse_words("", [item for item in made if item is not None] if self._answers(node) else ())
+        self._made += sum(
+            item.size for item in made if item is not None and not _among(item, inputs)
+        )
+        if self._made > MAX_MADE:
+            raise NotNative("values and tables of places would fill the memory")
         for name, item in zip(node.outputs, made, strict=False):
             if name and item is not None:
                 self.values[name] = folded(item) if known else item
@@ -274,6 +282,22 @@ class Importer:
             where=", ".join(wanted),
             found="; ".join(reasons[:8] or [self.absent[wanted[0]]]),
         )
+
+
+def _among(item: Tensor, inputs: tuple[Tensor | None, ...]) -> bool:
+    """Whether a node hands on one of its inputs as it is."""
+    return any(item is each for each in inputs)
+
+
+def _reading(flow: Flow) -> Flow:
+    """The program with a document as its input, where all it does with its one string is read."""
+    inputs = flow.inputs()
+    if [*inputs.values()] != [Scalar("string")]:
+        return flow
+    try:
+        return flow.retype(**dict.fromkeys(inputs, Text()))
+    except FlourError:
+        return flow
 
 
 def folded(item: Tensor) -> Tensor:

@@ -13,7 +13,7 @@ from flour.onnx.arithmetic import converted, together
 from flour.onnx.errors import NotNative
 from flour.onnx.registry import Call, onnx_op
 from flour.onnx.shapes import off_rows
-from flour.onnx.tensor import Tensor, positive, spread
+from flour.onnx.tensor import Tensor, positive, sizes_fit, spread
 from flour.ops.indexed import PickAt, PutAt
 from flour.ops.segments import RunningProduct, RunningSum, TopPlaces
 from flour.ops.source import Fill
@@ -53,6 +53,7 @@ def scaled(call: Call, places: Tensor, stride: int, base: Any, axis: int | None)
 
 def _whole(call: Call, left: Tensor, right: Tensor, *, times: bool) -> Tensor:
     if left.value is not None and right.value is not None:
+        sizes_fit(np.broadcast_shapes(left.shape, right.shape), "what is gathered")
         made = left.value * right.value if times else left.value + right.value
         return Tensor.constant(made, left.axis if left.axis is not None else right.axis)
     return together(call, [left, right], lambda x, y: x.times(y) if times else x.plus(y))
@@ -76,6 +77,7 @@ def _gather(call: Call) -> Tensor:
     axis = None if places.axis is None else along + places.axis
     if item.axis is not None:
         axis = item.axis if item.axis < along else item.axis + places.rank - 1
+    sizes_fit([places.size, item.size // max(item.shape[along], 1)], "what is gathered")
     places = wrapped(call, places, item.shape[along])
     if places.value is not None and item.value is not None and places.axis is None:
         return Tensor.constant(np.take(item.value, places.value, axis=along), axis)
@@ -194,6 +196,7 @@ def _non_zero(call: Call) -> Tensor:
 @onnx_op("OneHot", since=9)
 def _one_hot(call: Call) -> Tensor:
     places, depth = call[0], int(call.constant(1, "the depth").reshape(-1)[0])
+    sizes_fit([places.size, max(depth, 0)], "the answer")
     off, on = (Tensor.constant(value) for value in call.constant(2, "the values").reshape(-1))
     along = positive(call.attribute("axis", -1), places.rank + 1)
     axis = places.axis if places.axis is None or places.axis < along else places.axis + 1

@@ -14,7 +14,7 @@ from flour.onnx.errors import NotNative
 from flour.onnx.reductions import reduced
 from flour.onnx.registry import Call, onnx_op
 from flour.onnx.shapes import in_order, transposed
-from flour.onnx.tensor import Tensor, spread
+from flour.onnx.tensor import Tensor, sizes_fit, spread
 from flour.ops.indexed import MatrixProducts
 from flour.ops.segments import SegmentSum
 
@@ -46,6 +46,7 @@ def _matrices(call: Call, x: Tensor, y: Tensor) -> Tensor:
     axis = _axis(x, y, rank)
     batch = np.broadcast_shapes(x.shape[:-2], y.shape[:-2])
     shape = (*batch, m, n)
+    sizes_fit(shape, "the product")
     if not prod(shape) or not k:
         return Tensor.constant(np.zeros(shape, x.dtype), axis)
     if y.value is not None and y.rank == 2 and x.flow is not None and x.size == k:

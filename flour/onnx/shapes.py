@@ -162,6 +162,7 @@ def joined(call: Call, items: Sequence[Tensor], along: int) -> Tensor:
     axis = items[0].axis
     for item in items:
         off_rows(item, along, "values are joined")
+    sizes_fit([sum(item.size for item in items)], "the result")
     if all(item.known for item in items):
         values = [item.value for item in items if item.value is not None]
         return Tensor.constant(np.concatenate(values, axis=along), axis)
@@ -170,7 +171,6 @@ def joined(call: Call, items: Sequence[Tensor], along: int) -> Tensor:
     table = np.concatenate(
         [item.places() + start for item, start in zip(full, starts, strict=False)], axis=along
     )
-    sizes_fit(table.shape, "the result")
     flows = [call.flow(item) for item in full]
     both = Tensor.of(flows[0] if len(flows) == 1 else concat(*flows), [int(starts[-1])], None)
     return both.picked(table, axis)

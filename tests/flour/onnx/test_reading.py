@@ -199,6 +199,54 @@ def test_a_refusal_names_the_node_and_why() -> None:
     assert "Unheard 'the_Unheard': no native code for this operator" in str(refused.value)
 
 
+def huge_product() -> Any:
+    ones = np.ones((1 << 13, 1), np.float32)
+    return model(node("MatMul", "c", "d", "w"), node("Mul", "x", "w", "y"), c=ones, d=ones.T)
+
+
+def doubled_again_and_again() -> Any:
+    steps = [node("Concat", f"c{i}", f"c{i}", f"c{i + 1}", axis=0) for i in range(60)]
+    return model(*steps, node("Mul", "x", "c60", "y"), c0=np.ones(2, np.float32))
+
+
+def endless_depth() -> Any:
+    constants: dict[str, Any] = {"depth": np.array(2**40), "values": np.array([0, 1], np.float32)}
+    steps = [
+        node("ArgMax", "x", "i", axis=1),
+        helper.make_node("OneHot", ["i", "depth", "values"], ["y"], name="the_OneHot"),
+    ]
+    return model(*steps, **constants)
+
+
+def many_large_ones() -> Any:
+    steps = [node("Unsqueeze", "x", "one", "u"), node("Expand", "u", "shape", "c0")]
+    steps += [node("Transpose", f"c{i}", f"c{i + 1}", perm=[0, 2, 1]) for i in range(9)]
+    constants: dict[str, Any] = {"shape": np.array([1, 1 << 9, 2]), "one": np.array([1])}
+    return model(*steps, node("Neg", "c9", "y"), **constants)
+
+
+@pytest.mark.parametrize(
+    ("made", "why"),
+    [
+        (huge_product, "the product has 67,108,864 values"),
+        (doubled_again_and_again, "the result has 33,554,432 values"),
+        (endless_depth, "values in a row"),
+    ],
+)
+def test_little_models_do_not_fill_the_memory(made: Callable[[], Any], why: str) -> None:
+    with pytest.raises(NotNative) as refused:
+        from_onnx(made(), native_only=True)
+    assert why in str(refused.value)
+
+
+def test_many_tensors_do_not_fill_the_memory_either(monkeypatch: pytest.MonkeyPatch) -> None:
+    from_onnx(many_large_ones(), native_only=True)
+    monkeypatch.setattr("flour.onnx.importer.MAX_MADE", 4 << 10)
+    with pytest.raises(NotNative, match="no native code") as refused:
+        from_onnx(many_large_ones(), native_only=True)
+    assert "values and tables of places would fill the memory" in str(refused.value)
+
+
 def test_nodes_remember_their_names() -> None:
     assert "Neg 'the_Neg'" in from_onnx(model(node("Neg", "x", "y"))).show()
 
