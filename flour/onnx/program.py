@@ -67,8 +67,9 @@ class Entry:
 
 
 def is_single(tensor: Tensor) -> bool:
-    """Whether a row is one value: an ONNX vector of one value per row."""
-    return tensor.axis == 0 and tensor.shape == (1,)
+    """Whether a row is one value: an ONNX vector of one value per row, or a column of strings."""
+    text = tensor.dtype == "string" and tensor.size == 1
+    return tensor.axis == 0 and (tensor.shape == (1,) or text)
 
 
 @dataclass(frozen=True)

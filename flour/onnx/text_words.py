@@ -14,6 +14,7 @@ from flour.onnx.registry import onnx_op
 from flour.onnx.tensor import Tensor
 from flour.onnx.words import MANY, Words
 from flour.ops.onnx_text import LowerLetters, UpperLetters
+from flour.ops.structure import AsVector
 from flour.patterns import Automaton, automaton
 from flour.types import Text, Vector
 
@@ -30,6 +31,8 @@ def document(call: Call, index: int = 0) -> Flow:
     if item.dtype != "string" or item.size != 1:
         raise NotNative(f"one string is needed, not {item.shape} of {item.dtype}")
     flow = call.flow(item)
+    if isinstance(flow.node.op, AsVector):
+        return flow.input(0)
     return flow.element(0) if isinstance(flow.type, Vector) else flow
 
 
