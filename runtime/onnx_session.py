@@ -10,6 +10,7 @@ ONNX's names, shapes and dtypes; a ZipMap's are lists of dicts.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,10 +19,14 @@ import numpy as np
 import oven
 from flour.coerce import WHOLE_DTYPES
 from flour.errors import FlourError
+from flour.flow import Flow
+from flour.node import Node, node, rebuild
 from flour.onnx import OnnxProgram, import_model
 from flour.onnx.program import Answer, Entry
 from flour.onnx.signature import Value, signature
-from flour.types import Vector
+from flour.ops.source import Source
+from flour.ops.structure import Element
+from flour.types import Text, Vector
 from runtime.onnx_errors import InvalidArgument, NoSuchFile, error, translated
 
 Feed = Mapping[str, Any]
@@ -70,7 +75,9 @@ class InferenceSession:
                 path_or_bytes, native_only=native_only, rows=rows
             )
             self._inputs, self._outputs = signature(path_or_bytes, self.program)
-            self._plan = oven.bake(self.program.flow) if compiled else None
+            # The model's own constants and nodes are not needed any more.
+            self.program = replace(self.program, model=self.program.model.outline())
+            self._plan = oven.bake(_of_documents(self.program.flow)) if compiled else None
         except FlourError as problem:
             raise translated(problem) from problem
         self._names = tuple(item.name for item in self._outputs)
@@ -108,14 +115,17 @@ class InferenceSession:
     def _shortest(self, plan: oven.Plan) -> Callable[[Feed], list[Any] | None] | None:
         """Straight through the plan's door, for a plan that reads one block of numbers."""
         kinds = list(plan.inputs.values())
-        if len(kinds) != 1 or len(self.program.inputs) != 1 or not isinstance(kinds[0], Vector):
+        if len(kinds) != 1 or len(self.program.inputs) != 1:
+            return None
+        texts = isinstance(kinds[0], Text)
+        if not texts and (not isinstance(kinds[0], Vector) or kinds[0].dtype == "string"):
             return None
         entry, places = self.program.inputs[0], {name: k for k, name in enumerate(plan.outputs)}
         direct = all(map(_is_direct, self.program.outputs)) and _is_block(entry)
-        if not direct or kinds[0].dtype == "string" or set(self._names) != set(places):
+        if not direct or set(self._names) != set(places):
             return None
         order = [(places[name], self._shapers[name]) for name in self._names]
-        return _through(plan.door(), entry, order)
+        return (_with_texts if texts else _through)(plan.door(), entry, order)
 
     def _wanted(self, names: Sequence[str]) -> Sequence[str]:
         for name in names:
@@ -198,6 +208,50 @@ def _through(
         return [made[k] if shape is None else shape(made[k]) for k, shape in order]
 
     return run
+
+
+def _with_texts(
+    door: Callable[[object], Sequence[Any]], entry: Entry, order: Sequence[tuple[int, Any]]
+) -> Callable[[Feed], list[Any] | None]:
+    """Likewise for a column of documents."""
+    name, array = entry.port.name, np.ndarray
+
+    def run(feed: Feed) -> list[Any] | None:
+        rows = feed.get(name)
+        if type(rows) is not array or rows.dtype.kind not in "OU" or rows.ndim != 2:
+            return None
+        if rows.shape[1] != 1 or not len(rows):
+            return None
+        made = door(rows[:, 0].tolist())
+        return [made[k] if shape is None else shape(made[k]) for k, shape in order]
+
+    return run
+
+
+def _of_documents(flow: Flow) -> Flow:
+    """The program over documents, where it reads one string a row: see oven.door_text."""
+    inputs = flow.inputs()
+    if list(inputs.values()) != [Vector(1, "string")]:
+        return flow
+    (name,) = inputs
+    above = [item for item in flow.nodes() if any(_is_source(s) for s in item.inputs)]
+    if not all(isinstance(item.op, Element) for item in above):
+        return flow
+    texts = node(Source(name, Text()), ())
+
+    def change(old: Node, below: tuple[Node, ...]) -> Node:
+        return texts if old in above or _is_source(old) else node(old.op, below)
+
+    try:
+        made = rebuild(flow.outputs.values(), change)
+    except FlourError:  # something reads a string that is no document
+        return flow
+    same = [item.type for item in made] == list(flow.types.values())
+    return Flow(dict(zip(flow.outputs, made, strict=True)), None, (flow,)) if same else flow
+
+
+def _is_source(item: Node) -> bool:
+    return isinstance(item.op, Source)
 
 
 def _check_of(item: Value) -> Callable[[Any], Any]:

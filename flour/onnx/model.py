@@ -104,3 +104,8 @@ class ModelDef:
     version: int = 0
     description: str = ""
     metadata: Mapping[str, str] = field(default_factory=dict)
+
+    def outline(self) -> ModelDef:
+        """What it says about itself, without nodes and constants."""
+        graph = GraphDef(self.graph.name, (), self.graph.inputs, self.graph.outputs, {})
+        return replace(self, graph=graph)

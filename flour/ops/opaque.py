@@ -73,6 +73,9 @@ class Opaque(Op):
     mixes: bool = True
     place: str = ""
 
+    #: What it reads, in the order of the operator's inputs, and what it leaves.
+    inputs: ClassVar[tuple[Wire, ...]] = ()
+    outputs: ClassVar[tuple[Wire, ...]] = ()
     #: The session, once there is one; nothing that the operator is known by.
     _held: ClassVar[Held | None] = None
 
@@ -80,6 +83,8 @@ class Opaque(Op):
         """The fields fit together; the model itself is looked at before it is first run."""
         if self.model.dtype != np.uint8 or len(self.model.shape) != 1 or self.layout not in LAYOUTS:
             raise ParameterError("a model is bytes, in one of the layouts", hint=", ".join(LAYOUTS))
+        object.__setattr__(self, "inputs", _wires(self.reads))
+        object.__setattr__(self, "outputs", _wires(self.leaves))
         wires = (*self.inputs, *self.outputs)
         known = [wire.name for wire in self.inputs] + list(self.names)
         if len(self.weights) != len(self.names) or len(set(known)) != len(known):
@@ -91,16 +96,6 @@ class Opaque(Op):
             raise ParameterError("columns have dtypes, whole values have ONNX types")
         if self.layout == "rows" and any(wire.axis >= len(wire.shape) for wire in wires):
             raise ParameterError("the rows of a value lie along one of its axes")
-
-    @property
-    def inputs(self) -> tuple[Wire, ...]:
-        """What it reads, in the order of the operator's inputs."""
-        return _wires(self.reads)
-
-    @property
-    def outputs(self) -> tuple[Wire, ...]:
-        """What it leaves."""
-        return _wires(self.leaves)
 
     def infer(self, *inputs: Type) -> Type:
         """A record of the outputs, or the only one."""
@@ -179,6 +174,8 @@ class Opaque(Op):
     def _split(self, value: Any, wire: Wire, rows: int) -> Columns:
         """A value as the column of its rows."""
         made = self._checked(value, wire, wire.joined(rows))
+        if not wire.axis:
+            return made.reshape(rows, prod(wire.shape))
         apart = made.reshape(*wire.shape[: wire.axis], rows, *wire.shape[wire.axis :])
         return np.ascontiguousarray(np.moveaxis(apart, wire.axis, 0)).reshape(
             rows, prod(wire.shape)
@@ -218,6 +215,8 @@ def _is_size(value: object) -> bool:
 
 def _join(column: Any, wire: Wire, rows: int) -> Any:
     """The rows' tensors behind one another."""
+    if not wire.axis:
+        return np.ascontiguousarray(column).reshape(wire.joined(rows))
     apart = np.asarray(column).reshape(rows, *wire.shape)
     return np.ascontiguousarray(np.moveaxis(apart, 0, wire.axis)).reshape(wire.joined(rows))
 

@@ -11,6 +11,8 @@ import pytest
 from onnx import ModelProto
 from onnxruntime.capi import onnxruntime_pybind11_state as their
 from skl2onnx import to_onnx
+from skl2onnx.common.data_types import StringTensorType
+from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -176,3 +178,26 @@ def test_a_session_is_a_plan_that_a_runtime_can_serve() -> None:
     with runtime.Runtime() as serving:
         serving.register("m", session.plan)
         np.testing.assert_array_equal(serving.predict("m", X)["probabilities"], want)
+
+
+def test_a_column_of_documents_goes_straight_in() -> None:
+    texts = ["good good day", "bad day", "good night", "bad bad night", "", "ü good"] * 3
+    labels = [1, 0, 1, 0, 0, 1] * 3
+    fit = make_pipeline(TfidfVectorizer(), LogisticRegression()).fit(texts, labels)
+    options = {id(fit): {"zipmap": False}, TfidfVectorizer: {"tokenexp": "[a-zA-Z0-9_]+"}}
+    kinds = [("X", StringTensorType([None, 1]))]
+    made = to_onnx(fit, initial_types=kinds, options=options)
+    session = InferenceSession(made)
+    assert [str(kind) for kind in session.plan.inputs.values()] == ["Text"]
+    want = session.program.flow.reference({"X": np.array(texts, object)[:, None]})
+    for column in (np.array(texts)[:, None], np.array(texts, object)[:, None]):
+        for rows in (column, column[:1], column[::2]):
+            label, probabilities = session.run(None, {"X": rows})
+            assert probabilities.dtype == np.float32
+            np.testing.assert_array_equal(label, session.run(["label"], {"X": rows})[0])
+        np.testing.assert_array_equal(session.run(None, {"X": column})[0], want["label"])
+        np.testing.assert_allclose(
+            session.run(None, {"X": column})[1], want["probabilities"], atol=1e-6
+        )
+    with pytest.raises(onnx_errors.InvalidArgument):
+        session.run(None, {"X": np.array(texts)})
