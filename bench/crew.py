@@ -53,14 +53,14 @@ class Member:
         if python is None:
             why = environments.reason(self.kind.environment)
             raise Absent(f"its environment is not there: {why}")
-        self._log = (log or _log_folder() / f"{name}.log").open("ab")
+        self._log = (log or log_file(name)).open("ab")
         self._process = subprocess.Popen(
             [str(python), "-m", "bench.worker"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._log,
             cwd=ROOT,
-            env=_environment(threads, {**self.kind.variables, **(variables or {})}),
+            env=environment(threads, {**self.kind.variables, **(variables or {})}),
         )
         said = self.ask("hello", name=name, threads=threads, options=dict(options or {}))
         self.versions: dict[str, str] = said["versions"]
@@ -95,7 +95,7 @@ class Member:
             line = b""
         if not line:
             code = self._process.wait()
-            return {"error": f"its process ended with {code}; see {self._log.name}"}
+            return {"error": f"its process ended with {code}; see {Path(self._log.name).name}"}
         answer: dict[str, Any] = json.loads(line)
         return answer
 
@@ -124,7 +124,8 @@ class Member:
         self.close()
 
 
-def _environment(threads: int, more: Mapping[str, str]) -> dict[str, str]:
+def environment(threads: int, more: Mapping[str, str]) -> dict[str, str]:
+    """The variables of a contestant's process."""
     made = {**os.environ, **dict.fromkeys(THREAD_VARIABLES, str(threads))}
     # Libraries of other environments must not find ours, but they need this package.
     made["PYTHONPATH"] = os.environ.get("PYTHONPATH") or str(ROOT)
@@ -135,7 +136,8 @@ def _environment(threads: int, more: Mapping[str, str]) -> dict[str, str]:
     return {**made, **more}
 
 
-def _log_folder() -> Path:
+def log_file(name: str) -> Path:
+    """Where a process writes what it says."""
     folder = cache_folder() / "logs"
     folder.mkdir(parents=True, exist_ok=True)
-    return folder
+    return folder / f"{name}.log"

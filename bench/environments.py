@@ -41,8 +41,8 @@ ENVIRONMENTS = {
         "lleaves uses the pass manager that llvmlite 0.45 took out",
         python="3.10",
     ),
-    "mlserver": Environment(
-        ("mlserver", "mlserver-sklearn", "numpy"), "pins its own web framework and scikit-learn"
+    "mlserver_sklearn": Environment(
+        ("mlserver", "scikit-learn==1.9.*", "numpy"), "pins its own web framework"
     ),
     "bentoml": Environment(("bentoml", "scikit-learn==1.9.*"), "pins its own web framework"),
     "litserve": Environment(("litserve", "scikit-learn==1.9.*"), "pins its own web framework"),

@@ -20,7 +20,7 @@ import time
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from hashlib import blake2b
 from importlib.metadata import version
 from pathlib import Path
@@ -80,6 +80,7 @@ _writes = 0
 # --- looking up ---------------------------------------------------------------------------------
 
 
+@lru_cache(maxsize=256)  # plans of one shape come in crowds, and each asks several times
 def key(source: str) -> str:
     """The name of this source's machine code on this machine."""
     return combine(_toolchain(), *([_text_words()] if _TEXT.search(source) else []), source)

@@ -30,9 +30,11 @@ class Pretzel(Contestant):
     settings = "defaults"
 
     def start(self) -> None:
-        """Make the runtime."""
+        """Import what loading plans needs, and make the runtime."""
+        from flour import ops
         from runtime import Runtime
 
+        ops.load()
         self._paths: dict[str, Path] = {}
         if not self.options.get("rules", True):
             os.environ["PRETZEL_WITHOUT"] = "all"

@@ -10,7 +10,7 @@ import importlib
 from typing import Any
 
 PHASES = ("memory", "load_time", "latency", "batch_throughput", "cost")
-ALONE = ("ablations", "heavy_load", "reservation", "scale")
+ALONE = ("ablations", "heavy_load", "reservation", "end_to_end", "scale")
 EVERY = (*PHASES, *ALONE)
 
 

@@ -62,6 +62,9 @@ def _alone(figures: Figures) -> list[Table]:
             made.append(tables.curve(figures, title, "heavy_load", name, metric))
     title = "Blocks of one model, while the others have twice what there is room for"
     made.append(tables.plain(figures, title, "reservation", "ac"))
+    for metric, text in (("rate", "requests a second"), ("p50", "median"), ("p99", "p99")):
+        title = f"Over HTTP, by connections: {text}"
+        made.append(tables.curve(figures, title, "end_to_end", "lin", metric))
     for metric in ("load", "rss", "added", "hot_p50", "hot_p99", "cold_p99"):
         title = f"Thousands of small plans: {metric.replace('_', ' ')}"
         made.append(tables.curve(figures, title, "scale", "lin", metric))

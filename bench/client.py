@@ -1,0 +1,77 @@
+"""A small HTTP client for load: whole requests that were built beforehand, answers by length."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from bench.histogram import Histogram
+
+
+class Connection:
+    """One connection that is kept."""
+
+    def __init__(self, port: int) -> None:
+        self._port = port
+
+    async def open(self) -> None:
+        """Connect."""
+        self._read, self._write = await asyncio.open_connection("127.0.0.1", self._port)
+
+    async def ask(self, request: bytes) -> bytes:
+        """Send a request and read its answer's body."""
+        self._write.write(request)
+        try:
+            head = (await self._read.readuntil(b"\r\n\r\n")).lower()
+        except asyncio.IncompleteReadError as problem:
+            raise ConnectionError("it hung up without an answer") from problem
+        if b" 200 " not in head.split(b"\r\n", 1)[0]:
+            size = int((head + b"content-length: 0\r\n").split(b"content-length:")[1].split()[0])
+            said = await self._read.readexactly(size)
+            raise ConnectionError(f"{head[:40]!r} {said[:200]!r}")
+        return await self._read.readexactly(int(head.split(b"content-length:")[1].split()[0]))
+
+    def close(self) -> None:
+        """Hang up."""
+        self._write.close()
+
+
+def answer(port: int, request: bytes) -> list[float]:
+    """The numbers of the first output of one answer."""
+
+    async def once() -> bytes:
+        connection = Connection(port)
+        await connection.open()
+        try:
+            return await connection.ask(request)
+        finally:
+            connection.close()
+
+    said: dict[str, Any] = json.loads(asyncio.run(once()))
+    return [float(each) for each in said["outputs"][0]["data"]]
+
+
+def race(port: int, requests: Sequence[bytes], connections: int, seconds: float) -> Histogram:
+    """Times of requests: each connection sends its next one when it has its answer."""
+    times = Histogram()
+
+    async def one(number: int, end: float) -> None:
+        connection = Connection(port)
+        await connection.open()
+        place = number
+        while time.perf_counter() < end:
+            start = time.perf_counter_ns()
+            await connection.ask(requests[place % len(requests)])
+            times.add([time.perf_counter_ns() - start])
+            place += connections
+        connection.close()
+
+    async def every() -> None:
+        end = time.perf_counter() + seconds
+        await asyncio.gather(*(one(number, end) for number in range(connections)))
+
+    asyncio.run(every())
+    return times

@@ -1,0 +1,127 @@
+"""What is left of it behind HTTP? One row in JSON over connections that are kept.
+
+Servers run in processes of their own and take turns; the client takes the other core. A bare echo
+that reads nothing but lengths shows what the client and the sockets cost by themselves.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import time
+from collections import defaultdict
+from contextlib import ExitStack, closing
+
+from bench import client, environments
+from bench.crew import Absent, environment, log_file
+from bench.histogram import Histogram
+from bench.machine import ROOT
+from bench.results import spread
+from bench.servers import SERVERS
+from bench.session import Session
+from bench.workload import Saved, Spec, saved
+
+QUESTION = "One row over HTTP, beside other servers"
+MODELS = 16
+CONNECTIONS = (1, 16)
+_PATIENCE = 60.0
+
+
+def run(session: Session) -> None:
+    """Linear models, so that what is measured is the server."""
+    workload = saved(Spec("lin", MODELS, 0.1, session.plan.specs[0].seed))
+    with ExitStack() as stack:
+        ports: dict[str, int] = {}
+        for name in SERVERS:
+            session.progress.step(f"servers: {name} starts", 0)
+            try:
+                ports[name] = _started(name, workload, stack)
+                _check(name, workload, ports[name])
+            except (Absent, ConnectionError, OSError, KeyError) as problem:
+                ports.pop(name, None)
+                session.absent("end_to_end", name, str(problem))
+        for connections in CONNECTIONS:
+            _race(session, workload, ports, connections)
+
+
+def _race(session: Session, workload: Saved, ports: dict[str, int], connections: int) -> None:
+    rows = workload.inputs.data
+    rounds: dict[str, list[Histogram]] = defaultdict(list)
+    seconds = max(session.plan.seconds, 0.2)
+    for _ in range(session.plan.rounds):
+        for name, port in ports.items():
+            ask = SERVERS[name].request
+            requests = [ask(n % workload.count, rows[n].tolist()) for n in range(64)]
+            rounds[name].append(client.race(port, requests, connections, seconds))
+    for name, found in rounds.items():
+        where = ("end_to_end", "lin", name)
+        rate = spread([len(each) / seconds for each in found])
+        session.record(*where, "rate", unit="requests/s", x=connections, **rate)
+        for metric, share in (("p50", 0.5), ("p99", 0.99)):
+            values = spread([each.percentile(share) / 1e6 for each in found])
+            session.record(*where, metric, unit="ms", x=connections, **values)
+
+
+def _started(name: str, workload: Saved, stack: ExitStack) -> int:
+    """Start a server and wait until it listens; its port."""
+    kind = SERVERS[name]
+    python = environments.python(kind.environment)
+    if python is None:
+        raise Absent(environments.reason(kind.environment))
+    port = _free_port()
+    log = stack.enter_context(log_file(f"server-{name}").open("ab"))
+    arguments = [str(workload.folder), str(workload.count), str(port)]
+    process = subprocess.Popen(
+        [str(python), "-m", f"bench.servers.{name}", *arguments],
+        stdout=log,
+        stderr=log,
+        cwd=ROOT,
+        env=environment(1, {}),
+        start_new_session=True,
+    )
+    stack.callback(_end, process)
+    end = time.monotonic() + _PATIENCE
+    while time.monotonic() < end:
+        if process.poll() is not None:
+            raise Absent(f"it ended with {process.returncode}; see server-{name}.log")
+        with closing(socket.socket()) as probe:
+            if probe.connect_ex(("127.0.0.1", port)) == 0:
+                return port
+        time.sleep(0.05)
+    raise Absent(f"it did not listen within {_PATIENCE:.0f} s")
+
+
+def _free_port() -> int:
+    with closing(socket.socket()) as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """End a server, and with it the processes it has started."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        try:
+            os.killpg(process.pid, number)
+            process.wait(5)
+        except (ProcessLookupError, subprocess.TimeoutExpired):
+            continue
+
+
+def _check(name: str, workload: Saved, port: int) -> None:
+    """Whether the first answer is scikit-learn's; the echo knows no better."""
+    end = time.monotonic() + _PATIENCE / 4
+    request = SERVERS[name].request(0, workload.inputs.data[0].tolist())
+    while True:
+        try:
+            found = client.answer(port, request)[-1]
+            break
+        except ConnectionError:
+            if time.monotonic() > end:
+                raise
+            time.sleep(0.3)
+    expected = float(workload.pipelines()[0].expected()[0])
+    # Some answer with the label.
+    if name != "echo" and abs(found - expected) > 1e-9 and found not in {0.0, 1.0}:
+        raise Absent(f"it answers {found} where scikit-learn says {expected}")

@@ -1,0 +1,51 @@
+"""HTTP servers that are raced, each started as `python -m bench.servers.NAME FOLDER COUNT PORT`.
+
+`SERVERS` says in which environment each runs and how it wants to be asked.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class ServerKind:
+    """A server: its title, its environment, what is sent for a row of a model."""
+
+    title: str
+    environment: str
+    request: Callable[[int, Sequence[float]], bytes]
+    packages: tuple[str, ...] = ()
+
+
+def post(path: str, body: dict[str, object]) -> bytes:
+    """A whole request as it goes over the wire."""
+    text = json.dumps(body, separators=(",", ":")).encode()
+    head = (
+        f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+        f"Content-Length: {len(text)}\r\n\r\n"
+    )
+    return head.encode() + text
+
+
+def open_inference(number: int, row: Sequence[float]) -> bytes:
+    """A row as the Open Inference Protocol has it."""
+    tensor = {"name": "X", "shape": [1, len(row)], "datatype": "FP64", "data": list(row)}
+    return post(f"/v2/models/lin{number}/infer", {"inputs": [tensor]})
+
+
+def plain(number: int, row: Sequence[float]) -> bytes:
+    """A row as a JSON object of our own."""
+    return post("/predict", {"model": number, "row": list(row)})
+
+
+SERVERS = {
+    "pretzel": ServerKind("Pretzel", "main", open_inference, ("uvloop", "httptools", "numpy")),
+    "echo": ServerKind("bare echo (asyncio)", "main", open_inference),
+    "litserve": ServerKind("LitServe + scikit-learn", "litserve", plain, ("litserve",)),
+    "mlserver": ServerKind(
+        "MLServer + scikit-learn", "mlserver_sklearn", open_inference, ("mlserver",)
+    ),
+}
