@@ -76,19 +76,22 @@ def bash(known: list[Known]) -> str:
     """A function for `complete`."""
     names = " ".join(command.name for command in known)
     cases = "\n".join(
-        f'        {command.name}) words="{" ".join(command.words)}" ;;' for command in known
+        f'            {command.name}) words="{" ".join(command.words)}" ;;' for command in known
     )
     return f"""\
 _pretzel() {{
-    local word="${{COMP_WORDS[COMP_CWORD]}}" command="${{COMP_WORDS[1]}}" words=""
+    local word="${{COMP_WORDS[COMP_CWORD]}}" words="" files=-f line
     if [ "$COMP_CWORD" -eq 1 ]; then
-        mapfile -t COMPREPLY < <(compgen -W "{names} --help --version" -- "$word")
-        return
-    fi
-    case "$command" in
+        words="{names} --help --version" files=""
+    else
+        case "${{COMP_WORDS[1]}}" in
 {cases}
-    esac
-    mapfile -t COMPREPLY < <(compgen -W "$words" -- "$word"; compgen -f -- "$word")
+        esac
+    fi
+    COMPREPLY=()
+    while IFS= read -r line; do
+        COMPREPLY+=("$line")
+    done < <(compgen $files -W "$words" -- "$word")
 }}
 complete -o filenames -F _pretzel pretzel
 """

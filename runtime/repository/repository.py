@@ -355,8 +355,9 @@ class Repository:
                 last = ""
             except RuntimeClosed:
                 return
-            except Explained as problem:
-                reason = reason_of(problem)
+            # Whatever it is, the folder must still be followed when it is over.
+            except Exception as problem:  # noqa: BLE001
+                reason = self._inside(reason_of(problem))
                 if reason != last:
                     self._on_event(Event("refused", "", "", shown(self.folder.root), reason))
                 last = reason

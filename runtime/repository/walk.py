@@ -20,7 +20,10 @@ def scan(folder: Folder, *, gentle: bool = False) -> Scan:
     into = Findings()
     if not _special(folder, folder.root, into):
         for entry in folder.entries(folder.root):
-            _entry(folder, entry, into)
+            try:
+                _entry(folder, entry, into)
+            except OSError as problem:  # it went while we looked, or may not be looked at
+                into.trouble(entry.name, "", entry, problem.strerror or type(problem).__name__)
     return into.scan()
 
 

@@ -235,6 +235,34 @@ def test_a_thread_follows_the_folder(tmp_path: Path, runtime: Runtime) -> None:
     assert threading.active_count() < 20
 
 
+def test_following_goes_on_after_whatever_happens(
+    tmp_path: Path, runtime: Runtime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[Event] = []
+    came = threading.Event()
+
+    def tell(event: Event) -> None:
+        told.append(event)
+        came.set()
+
+    whole, bad = Repository.poll, [RuntimeError("a bug")] * 3
+
+    def poll(repository: Repository) -> tuple[Event, ...]:
+        if bad:
+            raise bad.pop()
+        return whole(repository)
+
+    monkeypatch.setattr(Repository, "poll", poll)
+    with Repository(tmp_path, runtime, quiet_seconds=0.0, on_event=tell) as repository:
+        repository.watch(0.02)
+        assert came.wait(20)
+        came.clear()
+        save_plan(tmp_path / "a.pretzel", 1.0)
+        assert came.wait(20)
+    assert [event.kind for event in told] == ["refused", "loaded"]
+    assert "a bug" in told[0].reason
+
+
 def test_imported_plans_are_kept_for_other_processes(tmp_path: Path, runtime: Runtime) -> None:
     (tmp_path / "models").mkdir()
     xgb("number").save_model(tmp_path / "models" / "a.ubj")
