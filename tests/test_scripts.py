@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
+import pandas as pd
 import pytest
 
+import flour
+from runtime import Runtime
+from runtime.http import Server, ServerSettings
 from tests.house import ROOT
 
 SCRIPTS = sorted(
@@ -121,6 +127,27 @@ def test_setup_says_which_python_it_needs(checkout: Path, tmp_path: Path) -> Non
     assert done.returncode != 0
     assert "no Python 3.11, 3.12 or 3.13" in done.stderr
     assert "python3-venv" in done.stderr
+
+
+def test_both_clients_of_the_demonstration_get_the_same_answers() -> None:
+    spec = importlib.util.spec_from_file_location("client", ROOT / "scripts" / "demo_client.py")
+    assert spec is not None
+    assert spec.loader is not None
+    client = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(client)
+    age, city = flour.scalar("age"), flour.category("city")
+    program = flour.outputs(old=age.greater(40.0), there=city.one_hot(["Graz", "Łódź"]))
+    rows = pd.DataFrame({"age": [30.0, np.nan, 50.5], "city": ["Łódź", "Oslo", "Graz"]})
+    with Runtime() as runtime:
+        runtime.register("m", program)
+        with Server(runtime, ServerSettings(port=0)) as server:
+            one, other = client.Triton(server.url), client.Plain(server.url)
+            tensors = list(client.tensors_of(other.metadata("m"), rows))
+            first, second = one.infer("m", tensors), other.infer("m", tensors)
+    assert first.keys() == second.keys() == {"old", "there"}
+    for name, values in first.items():
+        assert np.array_equal(values, second[name])
+    assert first["there"].tolist() == [[0.0, 1.0], [0.0, 0.0], [1.0, 0.0]]
 
 
 def test_the_demonstration_ends_well_and_soon() -> None:
