@@ -66,7 +66,7 @@ shapes = st.lists(st.integers(1, 4), min_size=1, max_size=3)
 counts = st.sampled_from([1, 2, 5])
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(shape=shapes, rows=counts, data=st.data())
 def test_transposed_and_back_with_something_between(shape: Any, rows: int, data: Any) -> None:
     rank = len(shape) + 1
@@ -93,7 +93,7 @@ def test_transposed_and_back_with_something_between(shape: Any, rows: int, data:
     check(made, {"x": numbers(rows, *shape)}, tolerance=1e-5)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(shape=shapes, rows=counts, data=st.data())
 def test_broadcast_against_constants_and_rows(shape: Any, rows: int, data: Any) -> None:
     op = data.draw(st.sampled_from(["Add", "Mul", "Div", "Sub", "Pow", "Less", "Equal", "Min"]))
@@ -119,7 +119,7 @@ def test_broadcast_against_constants_and_rows(shape: Any, rows: int, data: Any) 
     check(made, feed, tolerance=1e-5)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(shape=st.lists(st.integers(1, 4), min_size=2, max_size=3), rows=counts, data=st.data())
 def test_picked_by_known_indices(shape: Any, rows: int, data: Any) -> None:
     rank = len(shape) + 1
@@ -144,7 +144,7 @@ def test_picked_by_known_indices(shape: Any, rows: int, data: Any) -> None:
     check(made, {"x": numbers(rows, *shape, dtype="int32")})
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(shape=st.lists(st.integers(1, 3), min_size=2, max_size=3), rows=counts, data=st.data())
 def test_picked_by_computed_indices(shape: Any, rows: int, data: Any) -> None:
     axis = data.draw(st.integers(1, len(shape)))
@@ -171,7 +171,7 @@ def test_picked_by_computed_indices(shape: Any, rows: int, data: Any) -> None:
     check(made, {"x": numbers(rows, *shape), "i": places})
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(rows=counts, m=st.integers(1, 3), k=st.integers(1, 4), n=st.integers(1, 3))
 def test_products(rows: int, m: int, k: int, n: int) -> None:
     nodes = [
