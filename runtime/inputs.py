@@ -114,7 +114,8 @@ def _check(kind: Type, data: Any, path: str) -> None:
         return
     if isinstance(data, list) and data and isinstance(data[0], Mapping):
         for place, row in enumerate(data):
-            _refuse(kind.names, row, f"{path}[{place}]")
+            if isinstance(row, Mapping):  # coerce says what is wrong with any other
+                _refuse(kind.names, row, f"{path}[{place}]")
         return
     columns = frame_columns(data)
     # Data without one of the fitted names goes by position, where that is allowed.

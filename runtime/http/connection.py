@@ -124,8 +124,7 @@ class Connection(asyncio.Protocol):
             if self._kept > self._app.settings.max_header:
                 self._refuse(_header_too_large())
         self._out = None
-        if out:
-            self._transport.write(out[0] if len(out) == 1 else b"".join(out))
+        self._flush(out)
         self._settle()
 
     def pause_writing(self) -> None:
@@ -139,8 +138,7 @@ class Connection(asyncio.Protocol):
         self._paused = False
         self._started = self._loop.time()
         self._next()
-        if not self._paused:
-            self._transport.resume_reading()
+        self._settle()
 
     # --- httptools ---------------------------------------------------------------------------
 
@@ -240,9 +238,12 @@ class Connection(asyncio.Protocol):
         body = b"" if request.method == "HEAD" else response.body
         head = self._head(response)
         self._started = self._loop.time()
-        if self._out is not None:
+        if self._out is not None and len(body) <= _TOGETHER:
             self._out.append(head + body)
-        elif len(body) > 1 << 16:
+            if len(self._out) > _MOST_TOGETHER:
+                self._flush(self._out)
+        elif len(body) > _TOGETHER:
+            self._flush(self._out or [])
             self._transport.writelines((head, body))
         else:
             self._write(head + body)
@@ -264,6 +265,12 @@ class Connection(asyncio.Protocol):
             lines.append("connection: close")
         lines.append(f"date: {self._server.date}")
         return "\r\n".join((*lines, "\r\n")).encode("latin-1")
+
+    def _flush(self, out: list[bytes]) -> None:
+        """Write answers that were held back to go together."""
+        if out:
+            self._write(out[0] if len(out) == 1 else b"".join(out))
+            out.clear()
 
     def _write(self, data: bytes) -> None:
         if data and not self._transport.is_closing():
@@ -352,12 +359,13 @@ class Connection(asyncio.Protocol):
 
     def drain(self) -> None:
         """The server ends: close when nothing is on its way."""
-        if not self._busy and not self._line and self._state is not BODY:
+        if not self._busy and not self._line and self._state in {IDLE, HEADERS}:
             self._end()
 
     def _end(self) -> None:
-        self._close = True
-        self._settle()
+        """Close a connection that nothing is on its way on."""
+        self._mute = True
+        self._transport.close()
 
     def abort(self) -> None:
         """Close, whatever is on its way."""
@@ -365,6 +373,8 @@ class Connection(asyncio.Protocol):
 
 
 _LINGER_SECONDS = 2.0
+#: Answers of up to so many bytes, and so many of them, are handed to the system together.
+_TOGETHER, _MOST_TOGETHER = 16 << 10, 16
 
 
 def _too_large(settings: ServerSettings) -> Response:

@@ -10,6 +10,7 @@ from runtime.http.bodies import Live, Ready, ServerMetadata
 from runtime.http.messages import Answer, Request, Response
 from runtime.http.openapi import document
 from runtime.http.plain_json import json
+from runtime.http.routes import Route
 
 if TYPE_CHECKING:
     from runtime.http.service import Service
@@ -24,6 +25,11 @@ def server_version() -> str:
         return version("pretzel-runtime")
     except PackageNotFoundError:  # a checkout
         return "0"
+
+
+@cache
+def _document(routes: tuple[Route, ...]) -> bytes:
+    return document(routes, server_version())
 
 
 def metadata(service: Service, request: Request) -> Answer:
@@ -44,4 +50,4 @@ def ready(service: Service, request: Request) -> Answer:
 
 def openapi(service: Service, request: Request) -> Answer:
     """The document of all routes."""
-    return Response(document(service.routes, server_version()))
+    return Response(_document(service.routes))

@@ -34,7 +34,7 @@ _instances = msgspec.json.Decoder(Instances)
 def predict(service: Service, request: Request) -> Answer:
     """Answer a row with an object, rows with an array of objects."""
     front = service.front(request.params["model"])
-    data = decoded(request.body, _anything, Any)
+    data = _by_input(front, decoded(request.body, _anything, Any))
     _, single = as_block(front.served.inputs, data)
     wished = Wishes(timeout=timeout({}, request))
 
@@ -52,13 +52,30 @@ def instances(service: Service, request: Request) -> Answer:
     asked: Instances = decoded(request.body, _instances, Instances)
     if not asked.instances:
         raise HttpError("there is no instance", where="$.instances")
+    data = _by_input(front, asked.instances)
+    if as_block(front.served.inputs, data)[1]:
+        raise HttpError(
+            "each instance is a row of its own",
+            where="$.instances[0]",
+            found=type(asked.instances[0]).__name__,
+            hint="a single row is [[1.0, 2.0]], not [1.0, 2.0]",
+        )
 
     def made(answers: dict[str, Any]) -> Response:
         if len(answers) == 1:  # as the protocol says it: the values alone
             return Response(encode(Predictions(_column(next(iter(answers.values()))))))
         return Response(encode(Predictions(_rows(front, answers))))
 
-    return answered(service, front, front.ask(asked.instances, NOTHING), request, made)
+    return answered(service, front, front.ask(data, NOTHING), request, made)
+
+
+def _by_input(front: Front, data: Any) -> Any:
+    """Rows of several inputs as each input's rows."""
+    inputs = front.served.inputs
+    if len(inputs) == 1 or not isinstance(data, list):
+        return data
+    whole = all(isinstance(row, dict) and row.keys() == inputs.keys() for row in data)
+    return {name: [row[name] for row in data] for name in inputs} if whole and data else data
 
 
 def _row(front: Front, answers: Mapping[str, Any]) -> dict[str, Any]:

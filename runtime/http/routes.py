@@ -20,7 +20,7 @@ Handler = Callable[["Service", Request], Answer]
 REMEMBERED = 4096
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Route:
     """A method and a path, what answers it, and what is documented of it."""
 

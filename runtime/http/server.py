@@ -20,7 +20,7 @@ import uvloop
 
 from flour.errors import FlourError
 from runtime.http.connection import Connection
-from runtime.http.routes import REMEMBERED
+from runtime.http.routes import REMEMBERED, Route
 from runtime.http.seams import Answering, Guard, Observer, Repository
 from runtime.http.service import Service
 from runtime.http.settings import ServerSettings
@@ -34,7 +34,7 @@ class ServerError(FlourError):
 class Server:
     """Serves a runtime over HTTP from one thread."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 (each has a default)
         self,
         runtime: Runtime,
         settings: ServerSettings | None = None,
@@ -43,6 +43,7 @@ class Server:
         answering: Answering | None = None,
         guards: Sequence[Guard] = (),
         observers: Sequence[Observer] = (),
+        routes: Sequence[Route] = (),
         sockets: Sequence[socket.socket] = (),
     ) -> None:
         """Make a server; nothing listens yet. `sockets` that listen already may be handed in."""
@@ -54,6 +55,7 @@ class Server:
             answering=answering,
             guards=guards,
             observers=observers,
+            routes=routes,
         )
         self.loop: asyncio.AbstractEventLoop
         self.draining = False

@@ -7,7 +7,7 @@ import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
 from http.client import HTTPConnection, HTTPResponse
-from typing import Any
+from typing import IO, Any
 
 
 @dataclass
@@ -65,23 +65,32 @@ class Client:
 
 
 def replies(connection: socket.socket, count: int = 1) -> list[Reply]:
-    """The next answers on a connection."""
-    return [_reply(_response(connection)) for _ in range(count)]
+    """The next answers on a connection, to be read before any is sent that is not asked for."""
+    with connection.makefile("rb") as stream:
+        return [_next(stream) for _ in range(count)]
 
 
-def _response(connection: socket.socket) -> HTTPResponse:
-    """An answer read without a byte too many, so that the next one can be read."""
-    made = HTTPResponse(_Unbuffered(connection))  # type: ignore[arg-type]  # all it uses of a socket
+def _next(stream: IO[bytes]) -> Reply:
+    made = HTTPResponse(_Stream(stream))  # type: ignore[arg-type]  # all it uses of a socket
     made.begin()
-    return made
+    return _reply(made)
 
 
-class _Unbuffered:
-    def __init__(self, connection: socket.socket) -> None:
-        self._connection = connection
+class _Stream:
+    """A stream that an answer does not close when it has been read."""
+
+    def __init__(self, stream: IO[bytes]) -> None:
+        self.read, self.readline = stream.read, stream.readline
+        self.readinto = getattr(stream, "readinto", None)
 
     def makefile(self, *_: object) -> Any:
-        return self._connection.makefile("rb", buffering=0)
+        return self
+
+    def close(self) -> None:
+        pass
+
+    def flush(self) -> None:
+        pass
 
 
 def _reply(response: HTTPResponse) -> Reply:

@@ -17,7 +17,9 @@ from runtime import Runtime
 from runtime.http import Server, ServerSettings
 from runtime.http.messages import Request, Response
 from runtime.http.problems import refusal
+from runtime.http.routes import Route
 from runtime.http.seams import Ask, Direct
+from runtime.http.service import Service
 from runtime.served import Served
 from tests.runtime.http.client import Client, replies
 from tests.runtime.http.conftest import House
@@ -50,6 +52,13 @@ def test_a_connection_is_kept_and_answers_in_order(house: House) -> None:
         connection.sendall(b"".join(map(infer, range(4, 40))))
         made = replies(connection, 36)
     assert [top(each) for each in made] == [value + 2 for value in range(4, 40)]
+
+
+def test_many_large_answers_on_one_connection(house: House) -> None:
+    asked = b"GET /openapi.json HTTP/1.1\r\nhost: h\r\n\r\n"
+    made = house.client.say(asked * 300 + infer(7), count=301)
+    assert len({each.body for each in made[:300]}) == 1
+    assert top(made[300]) == 9.0
 
 
 def test_slow_requests_hold_up_those_behind_them_only(house: House) -> None:
@@ -312,10 +321,10 @@ def test_stop_finishes_what_is_on_its_way(runtime: Runtime) -> None:
     (reply,) = replies(busy)
     assert (reply.status, top(reply)) == (200, 9.0)
     assert reply.headers["connection"] == "close"
+    busy.close()
     stopping.join(10)
     assert not stopping.is_alive()
     idle.close()
-    busy.close()
 
 
 def test_stop_does_not_wait_for_ever(runtime: Runtime) -> None:
@@ -346,6 +355,21 @@ def test_guards_and_observers_see_every_request(runtime: Runtime) -> None:
         assert client.say(b"nonsense\r\n\r\n")[0].status == 400
     assert [each[:2] for each in seen] == [("/v2", 401), ("/v2", 200), ("", 400)]
     assert all(0 <= each[2] < 10 for each in seen)
+
+
+def test_routes_can_be_added(runtime: Runtime) -> None:
+    def hello(service: Service, request: Request) -> Response:
+        assert service.runtime is runtime
+        return Response(request.params["name"].encode(), content_type="text/plain")
+
+    route = Route("GET", "/hello/{name}", hello, "Says hello", content_type="text/plain")
+    with Server(runtime, ServerSettings(port=0), routes=[route]) as server:
+        client = Client(server.port)
+        reply = client.get("/hello/w%C3%B6rld%2Fx")
+        assert reply.body.decode() == "wörld/x"
+        assert reply.headers["content-type"] == "text/plain"
+        assert client.get("/hello/%FF").status == 404
+        assert "/hello/{name}" in client.get("/openapi.json").json["paths"]
 
 
 def test_what_went_wrong_in_here_is_not_told(

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import json
+from typing import Any
+
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from tests.runtime.http.conftest import CLASSES, House
 
@@ -37,6 +42,7 @@ def test_texts_and_several_inputs(house: House) -> None:
     assert house.client.post("/predict/text", ["word001 word002"]).json == [one]
     both = {"left": [1, 2], "right": [3, 4]}
     assert house.client.post("/predict/both", both).json == {"sum": [4.0, 6.0]}
+    assert house.client.post("/predict/both", [both, both]).json == [{"sum": [4.0, 6.0]}] * 2
     assert house.client.post("/predict/words", ["a bc def"]).json == [{"words": ["bc", "def"]}]
 
 
@@ -87,7 +93,36 @@ def test_the_first_version_of_the_protocol(house: House) -> None:
     assert [each["label"] for each in several.json["predictions"]] == (
         house.original.predict(house.rows[:2]).tolist()
     )
-    for bad in [{}, {"instances": []}, {"instances": {}}, {"instances": [1]}, []]:
+    for bad in [
+        {},
+        {"instances": []},
+        {"instances": {}},
+        {"instances": [1]},
+        {"instances": [1, 2, 3, 4]},
+        [],
+    ]:
         reply = house.client.post("/v1/models/iris:predict", bad)
         assert reply.status == 400, bad
         assert reply.error
+
+
+SCALARS = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=4)
+NAMES = st.sampled_from(["age", "income", "city", "left", "right", "document", "x"])
+ANYTHING = st.recursive(
+    SCALARS,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(NAMES, inner, max_size=4),
+    max_leaves=14,
+)
+MODELS = ["iris", "people", "text", "both", "whole", "words"]
+
+
+@given(data=ANYTHING, model=st.sampled_from(MODELS))
+@settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_anything_is_answered_or_refused(house: House, data: Any, model: str) -> None:
+    body = json.dumps(data).encode()  # with NaN and Infinity as bare words
+    for path, sent in [
+        (f"/predict/{model}", body),
+        (f"/v1/models/{model}:predict", b'{"instances": %b}' % body),
+    ]:
+        reply = house.client.post(path, sent)
+        assert reply.status in {200, 400}, (reply.body, sent)
