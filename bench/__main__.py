@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 import time
 from collections.abc import Sequence
@@ -11,6 +12,7 @@ from pathlib import Path
 
 from bench import environments, experiments, results, survey
 from bench.contestants import NAMES
+from bench.contestants.pretzel import SOURCES, sources
 from bench.machine import cores
 from bench.progress import Progress
 from bench.session import Plan, Session, about
@@ -115,6 +117,7 @@ def _measure(asked: argparse.Namespace) -> None:
     sizes = len(plan.batches) * len(plan.callers)
     steps = survey.steps(len(plan.specs), len(plan.contestants), plan.rounds, sizes, names)
     path = asked.out or results.new_path(asked.command)
+    os.environ.setdefault(SOURCES, sources())
     run = results.Run(path, about(asked.command, plan))
     progress, start = Progress(steps), time.monotonic()
     try:

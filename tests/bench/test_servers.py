@@ -49,7 +49,7 @@ def test_ours_and_the_floor(
 def test_a_wrong_answer_is_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("bench.client.answer", lambda *_: [0.25, 0.75])
     workload = _Saved(0.5)
-    with pytest.raises(Absent, match="answers 0.75 where scikit-learn says 0.5"):
+    with pytest.raises(Absent, match=r"answers 0\.75 where scikit-learn says 0\.5"):
         end_to_end._check("pretzel", workload, 1)  # type: ignore[arg-type]  # as much as is read
     end_to_end._check("echo", workload, 1)  # type: ignore[arg-type]  # it knows no better
 
