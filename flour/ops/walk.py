@@ -149,13 +149,14 @@ class Nodes(Op, abstract=True):
         moving = np.flatnonzero(feature[at] >= 0)
         while moving.size:
             here = at[moving]
-            passed = self._passes(x[moving, feature[here]], here)
+            passed = self.passes(x[moving, feature[here]], here)
             at[moving] = np.where(passed, left[here], right[here])
             moving = moving[feature[at[moving]] >= 0]
         leaf: NDArray[np.int64] = left[at].astype(np.int64)
         return leaf
 
-    def _passes(self, value: NDArray[np.float64], at: NDArray[np.int64]) -> Any:
+    def passes(self, value: NDArray[np.float64], at: NDArray[np.int64]) -> Any:
+        """Whether each value goes left at the node of this number."""
         threshold, missing, category = raw(self.threshold, self.missing, self.category)
         threshold, missing = threshold[at], missing[at]
         passed = value < threshold if self.strict else value <= threshold

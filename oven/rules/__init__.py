@@ -1,7 +1,7 @@
 """The rules, all of them: one file each, called as the file is. oven/passes.py has their order.
 
     BITS          remove_identity, fold_constants, merge_common, drop_unused_columns,
-                  pull_back_threshold, join_elementwise, join_picks
+                  pull_back_threshold, impute_into_trees, join_elementwise, join_picks
     REASSOCIATES  the others
 
 `explain` shows where each applied, `PRETZEL_WITHOUT=name` leaves one out.
@@ -18,6 +18,7 @@ from oven.rules import (
     drop_unused_columns,
     drop_zero_weights,
     fold_constants,
+    impute_into_trees,
     join_elementwise,
     join_linears,
     join_picks,
@@ -38,6 +39,7 @@ RULES: dict[str, Rule] = {
         fold_constants,
         merge_common,
         pull_back_threshold,
+        impute_into_trees,
         argmax_without_softmax,
         drop_zero_weights,
         drop_unused_columns,

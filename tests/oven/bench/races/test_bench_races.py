@@ -19,7 +19,7 @@ import pytest
 
 from tests.oven.bench.races import environments, models
 
-ROUNDS, BLOCKS, SINGLES = 12, 1, 250
+ROUNDS, BLOCKS, SINGLES = 6, 8, 600
 
 
 class Contestant:
