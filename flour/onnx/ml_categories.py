@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from flour.flow import Flow
     from flour.onnx.registry import Call
 
+#: Every value of a row has a table of its own.
+MOST_ENTRIES = 1 << 22
 _KINDS = ("strings", "int64s", "floats")
 
 
@@ -27,6 +29,8 @@ def found(
     NaN is a key like any other only with `nan`.
     """
     count, width = len(keys), item.size
+    if count * width > MOST_ENTRIES:
+        raise NotNative(f"{count:,} keys for each of {width:,} values")
     flow = call.flow(item)
     codes, starts = np.arange(count), np.arange(width + 1) * count
     lost = np.full(width, count)
