@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from bench import environments, experiments, results, survey
-from bench.contestants import NAMES
+from bench.contestants import NAMES, find
 from bench.contestants.pretzel import SOURCES, sources
 from bench.machine import cores
 from bench.progress import Progress
@@ -115,7 +115,7 @@ def _measure(asked: argparse.Namespace) -> None:
         asked.command, (asked.command,)
     )
     sizes = len(plan.batches) * len(plan.callers)
-    steps = survey.steps(len(plan.specs), len(plan.contestants), plan.rounds, sizes, names)
+    steps = survey.steps(_members(plan), plan.rounds, sizes, names)
     path = asked.out or results.new_path(asked.command)
     os.environ.setdefault(SOURCES, sources())
     run = results.Run(path, about(asked.command, plan))
@@ -128,6 +128,12 @@ def _measure(asked: argparse.Namespace) -> None:
     print(f"measured in {time.monotonic() - start:.0f} s: {path}")
     if not asked.no_report:
         _report([path], readme=False)
+
+
+def _members(plan: Plan) -> int:
+    """In how many crews contestants are, all together."""
+    kinds = [find(name) for name in plan.contestants]
+    return sum(spec.name in kind.workloads for spec in plan.specs for kind in kinds)
 
 
 def _latest() -> Path:

@@ -43,8 +43,8 @@ def check(session: Session, crew: Crew) -> None:
             session.record("answers", *where, "worst", value=said["worst"], unit="", note=note)
 
 
-def steps(session_specs: int, members: int, rounds: int, sizes: int, phases: Sequence[str]) -> int:
-    """About how many steps the phases take, for the bar."""
+def steps(members: int, rounds: int, sizes: int, phases: Sequence[str]) -> int:
+    """How many steps the phases take, for the bar, with so many members of all crews."""
     weights = {
         "memory": 1,
         "load_time": 1,
@@ -52,4 +52,4 @@ def steps(session_specs: int, members: int, rounds: int, sizes: int, phases: Seq
         "batch_throughput": 1 + rounds * sizes,
         "cost": 1 + rounds,
     }
-    return session_specs * members * (1 + sum(weights.get(name, 0) for name in phases))
+    return members * (1 + sum(weights.get(name, 0) for name in phases))
