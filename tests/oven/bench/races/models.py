@@ -135,6 +135,9 @@ def _tables(op: Trees) -> dict[str, Any]:
     made["left"] = np.where(table.inner, table.child(op.left), here)
     value = np.zeros(len(table.order))
     value[~table.inner] = np.asarray(op.value.array)[table.left[~table.inner], -1]
+    # The base is in every leaf of the first tree.
+    end = table.roots[1] if len(table.roots) > 1 else len(value)
+    value[:end][~table.inner[:end]] += np.asarray(op.base.array)[-1]
     value /= op.divisor or 1
     depth = np.zeros(len(table.order), np.int32)
     for at in here[::-1][table.inner[::-1]]:  # children stand behind their parents
