@@ -98,8 +98,8 @@ class Connection(asyncio.Protocol):
         self._mute = True
         self._line.clear()
         self._server.leave(self)
-        if self._task is not None:
-            self._task.cancel()
+        if self._task is not None:  # not before it has begun, or what it awaits never would be
+            self._loop.call_soon(self._task.cancel)
 
     def eof_received(self) -> bool:
         """The client says no more, but may still read what it asked for."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from http import HTTPStatus
 from typing import Any
 
@@ -25,7 +25,6 @@ def document(routes: Sequence[Route], version: str) -> bytes:
     listed = [route for route in routes if not route.hidden]
     kinds = [kind for route in listed for kind in (route.body, route.answer) if kind is not None]
     _, components = msgspec.json.schema_components([*kinds, Error], ref_template=_REFERENCE)
-    components = {name: _schema(schema) for name, schema in components.items()}
     paths: dict[str, dict[str, Any]] = {}
     for route in listed:
         paths.setdefault(route.path, {})[route.method.lower()] = _operation(route)
@@ -36,13 +35,6 @@ def document(routes: Sequence[Route], version: str) -> bytes:
         "components": {"schemas": components},
     }
     return msgspec.json.encode(made)
-
-
-def _schema(schema: Any) -> Any:
-    """What msgspec writes of a type, with tensors' data (of which it only keeps the text) named."""
-    if isinstance(schema, Mapping):
-        return {key: _schema(value) for key, value in schema.items()}
-    return [_schema(each) for each in schema] if isinstance(schema, list) else schema
 
 
 def _operation(route: Route) -> dict[str, Any]:
