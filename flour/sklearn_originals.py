@@ -52,8 +52,12 @@ def as_frame(data: Any) -> Any:
 
 
 def _estimator(model: Any) -> Answers:
+    named = hasattr(model, "feature_names_in_")
+
     def answer(rows: Any) -> dict[str, Any]:
         frame = as_frame(rows)
+        if isinstance(rows, Mapping) and not named:  # it was fitted on a plain array
+            frame = frame.to_numpy()
         made: dict[str, Any] = {}
         for output, method in _METHODS.items():
             if hasattr(model, method):

@@ -175,9 +175,8 @@ def _header(
     if options.header is not None:
         return first if options.header else None
     kind = next(iter(inputs.values()), None)
-    if isinstance(kind, Record):
-        names = set(kind.names)
-        return first if names & set(first) or not kind.positional else None
+    if isinstance(kind, Record) and (set(kind.names) & set(first) or not kind.positional):
+        return first
     if set(first) & set(inputs):
         return first
     return first if Schema(inputs, None, len(first), name).looks_like_header(first) else None

@@ -3,7 +3,7 @@
 | input | columns of the file |
 |---|---|
 | Vector of n | the first n columns, by position; with a header its names are not looked at |
-| Record | by name; others are left out; without a header by position |
+| Record | by name, others are left out; by position where the model was fitted without names |
 | Text, Scalar, Category | the column of the input's name, or the only one |
 
 An empty cell is a missing value: NaN for numbers, None for strings. Every mistake says which cell:
@@ -70,9 +70,16 @@ def _reader(dtype: str) -> Callable[[str], Any]:
     if dtype == "bool":
         return _boolean
     if dtype.startswith("float"):
-        return lambda text: float(text) if text.strip() else float("nan")
+        return _number
     limits = np.iinfo(dtype)
     return lambda text: _whole(text, limits)
+
+
+def _number(text: str) -> float:
+    word = text.strip().lower()
+    if word in ("true", "false"):  # as frames write columns of booleans, which models take for 1, 0
+        return float(word == "true")
+    return float(word) if word else float("nan")
 
 
 def _boolean(text: str) -> bool:
@@ -129,7 +136,7 @@ class Schema:
             )
 
     def _place(self, name: str, position: int, *, optional: bool) -> int | None:
-        if self._header is None:
+        if self._header is None or self._by_position():
             self._check_width(position + 1)
             return position
         if name in self._header:
@@ -143,6 +150,12 @@ class Schema:
             found=", ".join(self._header)[:200],
             hint=f"did you mean {close[0]!r}?" if close else None,
         )
+
+    def _by_position(self) -> bool:
+        """Whether the header's names are not the model's, which has none of its own."""
+        kind = self._kind
+        named = isinstance(kind, Record) and bool(set(kind.names) & set(self._header or ()))
+        return isinstance(kind, Record) and kind.positional and not named
 
     def _only(self) -> int:
         """The column of the one value that a row is."""
@@ -171,14 +184,14 @@ class Schema:
         return made[0]
 
     def looks_like_header(self, first: Row) -> bool:
-        """Whether a first line names columns: a model of numbers cannot read it as values."""
-        for column in self.columns:
-            if column.place < len(first) and column.dtype not in ("string", "bool"):
-                try:
-                    column.read(first[column.place])
-                except (ValueError, OverflowError):
-                    return True
-        return False
+        """Whether a first line names columns: unless there are numbers where numbers should be."""
+        read = [column for column in self.columns if column.dtype not in ("string", "bool")]
+        for column in read:
+            try:
+                column.read(first[column.place])
+            except (ValueError, OverflowError):
+                return True
+        return not read
 
 
 def _dtype(kind: Type, name: str, file: str) -> str:

@@ -238,6 +238,13 @@ def test_headers_are_recognised(tmp_path: Path) -> None:
     assert read("1,2\n3,4\n", two, path, header=True)[0].count == 1
     assert read("\n1;2\n\n3;4\n", two, path, separator=";")[0].lines == [2, 4]
     assert read("", two, path) == []
+    assert read("review\ngood\n", {"X": Text()}, path)[0].data == ["good"]
+    assert read("good\nbad\n", {"X": Text()}, path, header=False)[0].count == 2
+    pair = Record((("x0", Category()), ("x1", Scalar())), positional=True)
+    for text in ("c,d\na,1\n", "x1,x0\n1,a\n", "a,1\n"):
+        (block,) = read(text, {"X": pair}, path)
+        assert (block.data["x0"].tolist(), block.data["x1"].tolist()) == (["a"], [1.0])
+    assert read("True,\nfalse,1\n", two, path)[0].data.tolist()[1] == [0.0, 1.0]
     with pytest.raises(BadTable, match="reads 2 columns, this file has 1"):
         read("1\n", two, path)
 
