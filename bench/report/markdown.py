@@ -91,7 +91,7 @@ def short(figures: Figures) -> str:
     wanted = ("Latency of one row, 99th percentile", "Rows a second on one core", "Memory")
     chosen = [each for each in tables.summary(figures) if each.title in wanted]
     parts = [f"**{each.title}.** {each.text}\n\n{_bare(each)}" for each in chosen]
-    return "\n".join([*parts, f"{machine(figures)}\n"])
+    return "\n".join(["## Measured\n", *parts, f"{machine(figures)}\n"])
 
 
 def _bare(table: Table) -> str:

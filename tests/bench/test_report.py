@@ -9,7 +9,7 @@ import pytest
 
 from bench import results
 from bench.histogram import Histogram
-from bench.report import html, markdown, plots, write
+from bench.report import PERFORMANCE, README, html, markdown, plots, write
 from bench.report.compare import compared
 from bench.report.figures import Figures, geometric_mean, ratio, shown
 from bench.report.svg import Axis, Series, chart
@@ -139,6 +139,16 @@ def test_written_runs_are_read_back(tmp_path: Path) -> None:
     files = write([path])
     assert (tmp_path / "one" / "report.html") in files
     assert (tmp_path / "one" / "latency-lin.svg") in files
+
+
+def test_the_documents_have_a_place_for_it() -> None:
+    for page in (README, PERFORMANCE):
+        assert page.read_text(encoding="utf-8").count(markdown.BEGIN) == 1
+        assert page.read_text(encoding="utf-8").count(markdown.END) == 1
+    text = markdown.short(Figures(run()))
+    assert text.startswith("## Measured\n")
+    assert "| scikit-learn | 500x | 500x |" in text
+    assert "2026-01-02" in text
 
 
 def test_text_goes_between_the_marks_only(tmp_path: Path) -> None:
