@@ -46,7 +46,7 @@ class Served:
     __slots__ = (
         *("__weakref__", "batch", "call", "classes", "columns", "decision", "digest", "direct"),
         *("door", "few", "front", "inline", "inputs", "kinds", "lock", "name", "outputs", "owner"),
-        *("notes", "path", "pins", "plan"),
+        *("mixes_rows", "notes", "path", "pins", "plan"),
         *("reserved", "retired", "row_work", "shared", "text", "tick", "vector"),
         "version",
     )
@@ -63,6 +63,8 @@ class Served:
         #: What a front end has worked out for this version; it goes when the version goes.
         self.front: object | None = None
         self.digest = plan.flow.digest
+        #: Whether answers depend on other rows, so that requests must not go together.
+        self.mixes_rows = plan.mixes_rows
         #: Where the plan can be had again: the file it came from, or one it was written to.
         self.path: Path | None = None
         self.plan: Plan | None = plan  # None while it is dropped for memory

@@ -124,7 +124,7 @@ class Batched:
     def answer(self, ask: Ask) -> Future[Answers]:
         """The answers, perhaps together with those of others."""
         settings = BatchSettings.of(ask.served, self._usual)
-        key = _key(ask) if settings.wait > 0 and not _mixes_rows(ask.served) else None
+        key = _key(ask) if settings.wait > 0 and not ask.served.mixes_rows else None
         rows = row_count(ask.data) if key is not None else 0
         if key is None or not 0 < rows < settings.rows or self._instant(ask.served, rows):
             return self._inner.answer(ask)
@@ -258,11 +258,6 @@ def _passed_on(future: Future[Answers], done: Future[Answers]) -> None:
         future.set_result(done.result())
     except (Exception, CancelledError) as error:  # noqa: BLE001 (it is the caller's)
         future.set_exception(error)
-
-
-def _mixes_rows(served: Served) -> bool:
-    plan = served.plan
-    return plan is not None and plan.mixes_rows
 
 
 def _key(ask: Ask) -> Hashable | None:
