@@ -433,6 +433,11 @@ class Runtime:
             result_bytes=self._materialiser.results.used,
         )
 
+    def expected(self, served: Served, rows: int) -> float | None:
+        """The seconds that a call with this many rows should take; None if nothing is known."""
+        found = self._engines.estimate(served, rows)
+        return None if found is None else found.seconds
+
     def explain(
         self, name: str, rows: int = 1, *, timeout: float | None = None, blocking: bool = True
     ) -> str:

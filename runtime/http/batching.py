@@ -112,14 +112,11 @@ class Batched:
     ) -> None:
         """Wrap what answers; `cost` says what so many rows of a version should take, in seconds."""
         self._inner, self._usual = inner, settings or BatchSettings()
+        self.quick = inner.quick  # what is over at once waits for nothing
         self._cost = cost or (lambda _served, _rows: None)
         self._open: dict[Hashable, _Batch] = {}
         self._took: dict[str, float] = {}  # by owner: what a block takes, in seconds
         self._requests = self._rows = self._blocks = self._alone = 0
-
-    def quick(self, served: Served, data: Any) -> tuple[Any, ...] | None:
-        """What is over at once waits for nothing."""
-        return self._inner.quick(served, data)
 
     def answer(self, ask: Ask) -> Future[Answers]:
         """The answers, perhaps together with those of others."""

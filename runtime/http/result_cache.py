@@ -9,7 +9,7 @@ version's note `cache_bytes` gives it room: most plans answer sooner than a dige
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import partial
@@ -60,8 +60,14 @@ class _Endpoint:
 class Cached:
     """Answers from what is kept, and keeps what the next in line answers."""
 
-    def __init__(self, inner: Answering, usual: int = 0) -> None:
-        self._inner, self._usual = inner, usual
+    def __init__(
+        self, inner: Answering, usual: int = 0, *, names: Callable[[], set[str]] | None = None
+    ) -> None:
+        """Wrap what answers; `names` are the endpoints there are, the others' answers are dropped.
+
+        `usual` is what each endpoint keeps, in bytes, unless a version of it says otherwise.
+        """
+        self._inner, self._usual, self._names = inner, usual, names
         self._endpoints: dict[str, _Endpoint] = {}
         self._lock = Lock()
 
@@ -124,6 +130,8 @@ class Cached:
     def _of(self, name: str, budget: int) -> _Endpoint:
         found = self._endpoints.get(name)
         if found is None or found.results.budget != budget:
+            if self._names is not None:
+                self.forget(self._names())
             with self._lock:
                 found = self._endpoints[name] = _Endpoint(budget)
         return found

@@ -4,11 +4,12 @@ repository   models as a folder: what the repository routes ask                 
 answering    what lies between a decoded request and the engines               Answering
 guards       look at every request first, and may answer it: tokens, limits    Guard
 observers    see every request with its answer: counters, logs                 Observer
+peers        the other processes that serve the same port                      Peers
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -108,3 +109,36 @@ class Observer(Protocol):
     def __call__(self, request: Request, response: Response, seconds: float) -> None:
         """Note it; this runs on the event loop's thread."""
         ...
+
+
+class Peers(Protocol):
+    """The other worker processes of this port; from any thread."""
+
+    number: int
+    """Which of them this one is, from 0."""
+    count: int
+    """How many there should be, this one included."""
+
+    def offer(self, kind: str, provider: Callable[[], object]) -> None:
+        """Answer others who ask for a snapshot of this kind; what `provider` returns is JSON.
+
+        It is called on a thread of its own, and should take milliseconds at most.
+        """
+        ...
+
+    async def snapshot(self, kind: str, timeout: float = 0.2) -> dict[int, Any]:  # noqa: ASYNC109
+        """What the others answer, by their number; who takes longer, or ends, is left out."""
+        ...
+
+
+class Alone:
+    """The peers of a process that has none."""
+
+    number, count = 0, 1
+
+    def offer(self, kind: str, provider: Callable[[], object]) -> None:
+        """Nobody will ask."""
+
+    async def snapshot(self, kind: str, timeout: float = 0.2) -> dict[int, Any]:  # noqa: ASYNC109
+        """Nobody answers."""
+        return {}

@@ -21,7 +21,7 @@ import uvloop
 from flour.errors import FlourError
 from runtime.http.connection import Connection
 from runtime.http.routes import REMEMBERED, Route
-from runtime.http.seams import Answering, Guard, Observer, Repository
+from runtime.http.seams import Answering, Guard, Observer, Peers, Repository
 from runtime.http.service import Service
 from runtime.http.settings import ServerSettings
 from runtime.runtime import Runtime
@@ -45,6 +45,7 @@ class Server:
         observers: Sequence[Observer] = (),
         routes: Sequence[Route] = (),
         sockets: Sequence[socket.socket] = (),
+        peers: Peers | None = None,
     ) -> None:
         """Make a server; nothing listens yet. `sockets` that listen already may be handed in."""
         self.settings = settings or ServerSettings()
@@ -56,6 +57,7 @@ class Server:
             guards=guards,
             observers=observers,
             routes=routes,
+            peers=peers,
         )
         self.loop: asyncio.AbstractEventLoop
         self.draining = False

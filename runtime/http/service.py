@@ -10,7 +10,7 @@ from runtime.http.codec import Front
 from runtime.http.compression import pack, unpack
 from runtime.http.messages import Answer, Request, Response
 from runtime.http.routes import Route, Router
-from runtime.http.seams import Answering, Direct, Guard, Observer, Repository
+from runtime.http.seams import Alone, Answering, Direct, Guard, Observer, Peers, Repository
 from runtime.http.settings import ServerSettings
 from runtime.http.table import ROUTES
 from runtime.runtime import Runtime
@@ -19,7 +19,7 @@ from runtime.runtime import Runtime
 class Service:
     """All that is known to handlers, and the way of a request."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 (each has a default)
         self,
         runtime: Runtime,
         settings: ServerSettings,
@@ -29,10 +29,14 @@ class Service:
         guards: Sequence[Guard] = (),
         observers: Sequence[Observer] = (),
         routes: Sequence[Route] = (),
+        peers: Peers | None = None,
     ) -> None:
         self.runtime, self.settings, self.repository = runtime, settings, repository
         self.answering = answering or Direct(runtime)
         self.guards, self.observers = list(guards), list(observers)
+        self.peers: Peers = peers or Alone()
+        #: Requests whose answers are awaited now.
+        self.waiting = 0
         self.routes = (*ROUTES, *routes)
         self._router = Router(self.routes)
 
@@ -59,10 +63,13 @@ class Service:
         return made
 
     async def _later(self, request: Request, coming: Awaitable[Response]) -> Response:
+        self.waiting += 1
         try:
             made = await coming
         except Exception as error:  # noqa: BLE001 (it is the client's answer)
             made = problems.response(error)
+        finally:
+            self.waiting -= 1
         large = len(made.body) > self.settings.compress_above
         if large and b"accept-encoding" in request.headers:
             return pack(request, made)

@@ -43,6 +43,28 @@ class ServerSettings:
     default_priority: int = 8
     """What a request without `priority` counts as: 1 goes first, larger numbers later."""
 
+    cache_bytes: int = 0
+    """What each endpoint keeps of its answers; a model's own `cache_bytes` goes first."""
+    batch_wait: float = 0.0
+    """So long may a request wait for others to go with it; 0 turns it off."""
+    batch_objective: float = 0.0
+    """Within this time an answer should be there, so nothing waits that long; 0 sets none."""
+    batch_rows: int = 1024
+    """Requests that came together go as soon as they have so many rows."""
+
+    tokens: str = ""
+    """A file with a line `name token` for each client that is known."""
+    tokens_required: bool = True
+    """Whether those who are not known stay outside, where there is such a file."""
+    anonymous_rate: float = 0.0
+    """Requests a second of each address without a token; 0 is no limit."""
+    known_rate: float = 0.0
+    """Requests a second of each client with a token; 0 is no limit."""
+    rate_burst: float = 1.0
+    """Who was quiet may catch up on so many seconds at once."""
+    max_waiting: int = 0
+    """So many requests may wait for their answers at once, over all connections; 0 is no limit."""
+
     def __post_init__(self) -> None:
         for name in self.__slots__:
             value = getattr(self, name)

@@ -1,0 +1,70 @@
+"""A server out of its settings: what answers, who is let in, and whom it talks to.
+
+The one place where the parts meet. `Server` itself takes any parts, for those who bring their own.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Sequence
+
+from runtime.http.batching import Batched, BatchSettings
+from runtime.http.guards import Crowd, Rates, Tokens
+from runtime.http.result_cache import Cached
+from runtime.http.seams import Answering, Direct, Guard, Peers, Repository
+from runtime.http.server import Server
+from runtime.http.settings import ServerSettings
+from runtime.runtime import Runtime
+
+
+def assembled(
+    runtime: Runtime,
+    settings: ServerSettings,
+    *,
+    repository: Repository | None = None,
+    sockets: Sequence[socket.socket] = (),
+    peers: Peers | None = None,
+) -> Server:
+    """A server with everything that its settings ask for; it does not listen yet."""
+    server = Server(
+        runtime,
+        settings,
+        repository=repository,
+        answering=answering(runtime, settings),
+        sockets=sockets,
+        peers=peers,
+    )
+    server.service.guards += guards(server, settings)
+    return server
+
+
+def answering(runtime: Runtime, settings: ServerSettings) -> Answering:
+    """What lies in front of the engines: answers that are kept, then requests that go together."""
+
+    def names() -> set[str]:
+        return {each.name for each in runtime.endpoints()}
+
+    together = BatchSettings(settings.batch_wait, settings.batch_objective, settings.batch_rows)
+    batched = Batched(Direct(runtime), together, cost=runtime.expected)
+    return Cached(batched, settings.cache_bytes, names=names)
+
+
+def guards(server: Server, settings: ServerSettings) -> list[Guard]:
+    """Who is let in; a guard that would let in everybody is left out."""
+    made: list[Guard] = []
+    tokens = Tokens(settings.tokens or None, required=settings.tokens_required)
+    if settings.tokens:
+        made.append(tokens)
+    if settings.anonymous_rate > 0 or settings.known_rate > 0:
+        made.append(
+            Rates(
+                tokens.client,
+                anonymous=settings.anonymous_rate,
+                known=settings.known_rate,
+                burst=settings.rate_burst,
+            )
+        )
+    if settings.max_waiting > 0:
+        service = server.service
+        made.append(Crowd(settings.max_waiting, lambda: service.waiting))
+    return made
