@@ -208,6 +208,10 @@ class Runtime:
         """Every endpoint with its versions."""
         return self._endpoints.list()
 
+    def versions(self) -> dict[str, Served]:
+        """Every registered version, by "name@version"; for those who look, as `find` is."""
+        return {each.owner: each for each in self._endpoints.all()}
+
     # --- answering ---------------------------------------------------------------------------
 
     def predict(

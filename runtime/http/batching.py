@@ -111,7 +111,7 @@ class Batched:
         cost: Callable[[Served, int], float | None] | None = None,
     ) -> None:
         """Wrap what answers; `cost` says what so many rows of a version should take, in seconds."""
-        self._inner, self._usual = inner, settings or BatchSettings()
+        self.inner, self._usual = inner, settings or BatchSettings()
         self.quick = inner.quick  # what is over at once waits for nothing
         self._cost = cost or (lambda _served, _rows: None)
         self._open: dict[Hashable, _Batch] = {}
@@ -124,7 +124,7 @@ class Batched:
         key = _key(ask) if settings.wait > 0 and not ask.served.mixes_rows else None
         rows = row_count(ask.data) if key is not None else 0
         if key is None or not 0 < rows < settings.rows or self._instant(ask.served, rows):
-            return self._inner.answer(ask)
+            return self.inner.answer(ask)
         return self._join(key, _Waiting(ask, rows), settings)
 
     def _instant(self, served: Served, rows: int) -> bool:
@@ -198,7 +198,7 @@ class Batched:
         whole = Ask(first.served, block, first.outputs, longest, max(priorities))
         loop = asyncio.get_running_loop()
         done = partial(self._shared_out, ready, loop, monotonic())
-        _after(self._inner, whole, done)
+        _after(self.inner, whole, done)
 
     def _shared_out(
         self,
@@ -228,7 +228,7 @@ class Batched:
             self._by_itself(one)
 
     def _by_itself(self, one: _Waiting) -> None:
-        _after(self._inner, one.rest(monotonic()), partial(_passed_on, one.future))
+        _after(self.inner, one.rest(monotonic()), partial(_passed_on, one.future))
 
     def _learn(self, owner: str, seconds: float) -> None:
         before = self._took.get(owner, seconds)

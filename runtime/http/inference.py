@@ -31,6 +31,7 @@ def infer(service: Service, request: Request) -> Answer:
     front = service.runtime.find(name).front
     if type(front) is not Front:
         front = service.front(name)
+    request.front = front
     headers = request.headers
     if front.quick_type and not (_LENGTH in headers or _TIMEOUT in headers):
         made = _quick(service, front, request)

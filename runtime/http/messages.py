@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Mapping
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from runtime.http.codec import Front
 
 JSON = "application/json"
 OCTETS = "application/octet-stream"
@@ -14,7 +18,10 @@ HEADER_LENGTH = "inference-header-content-length"
 class Request:
     """One request, complete. Header names are in lower case."""
 
-    __slots__ = ("body", "headers", "method", "params", "path", "peer", "query", "started")
+    __slots__ = (
+        *("body", "front", "headers", "method", "params", "path", "peer", "query", "started"),
+        "trace",
+    )
 
     def __init__(
         self,
@@ -33,6 +40,10 @@ class Request:
         self.peer = ""
         #: What the path says, by the names of the route's pattern.
         self.params: Mapping[str, str] = {}
+        #: The version that it went to, for those who count; None as long as there is none.
+        self.front: Front | None = None
+        #: What is traced of it, if it is.
+        self.trace: Any = None
 
     def header(self, name: str) -> str | None:
         """A header's value."""

@@ -33,7 +33,7 @@ _instances = msgspec.json.Decoder(Instances)
 
 def predict(service: Service, request: Request) -> Answer:
     """Answer a row with an object, rows with an array of objects."""
-    front = service.front(request.params["model"])
+    front = request.front = service.front(request.params["model"])
     data = _by_input(front, decoded(request.body, _anything, Any))
     _, single = as_block(front.served.inputs, data)
     wished = Wishes(timeout=timeout({}, request))
@@ -48,7 +48,7 @@ def predict(service: Service, request: Request) -> Answer:
 
 def instances(service: Service, request: Request) -> Answer:
     """The first version of the protocol: `instances` in, `predictions` out."""
-    front = service.front(request.params["model"])
+    front = request.front = service.front(request.params["model"])
     asked: Instances = decoded(request.body, _instances, Instances)
     if not asked.instances:
         raise HttpError("there is no instance", where="$.instances")

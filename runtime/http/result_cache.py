@@ -67,7 +67,7 @@ class Cached:
 
         `usual` is what each endpoint keeps, in bytes, unless a version of it says otherwise.
         """
-        self._inner, self._usual, self._names = inner, usual, names
+        self.inner, self._usual, self._names = inner, usual, names
         self._endpoints: dict[str, _Endpoint] = {}
         self._lock = Lock()
 
@@ -76,11 +76,11 @@ class Cached:
         budget = self._budget(served)
         key = _key(served, data, None) if budget else None
         if key is None:
-            return self._inner.quick(served, data)
+            return self.inner.quick(served, data)
         kept = self._of(served.name, budget)
         found: tuple[Any, ...] | None = kept.get(_QUICK, key)
         if found is None:
-            found = self._inner.quick(served, data)
+            found = self.inner.quick(served, data)
             if found is not None:
                 kept.put(_QUICK, key, found)
         return found
@@ -90,14 +90,14 @@ class Cached:
         budget = self._budget(ask.served)
         key = _key(ask.served, ask.data, ask.outputs) if budget else None
         if key is None:
-            return self._inner.answer(ask)
+            return self.inner.answer(ask)
         kept = self._of(ask.served.name, budget)
         found = kept.get(_WHOLE, key)
         if found is not None:
             known: Future[dict[str, Any]] = Future()
             known.set_result(dict(found))
             return known
-        coming = self._inner.answer(ask)
+        coming = self.inner.answer(ask)
         coming.add_done_callback(partial(_keep, kept, key))
         return coming
 

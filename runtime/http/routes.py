@@ -60,6 +60,15 @@ class Router:
         """The handler for a request, and what its path says."""
         return self._known.get((method, path)) or self._remember(method, path)
 
+    def template(self, method: str, path: str) -> str | None:
+        """The path of the route as the table has it; None where there is none."""
+        wanted = "GET" if method == "HEAD" else method
+        plain = path.rstrip("/") or "/"
+        for pattern, methods in self._patterns:
+            if pattern.fullmatch(plain) is not None:
+                return methods[wanted].path if wanted in methods else None
+        return None
+
     def _remember(self, method: str, path: str) -> tuple[Handler, Mapping[str, str]]:
         known = self._find("GET" if method == "HEAD" else method, path)
         if len(self._known) >= REMEMBERED:

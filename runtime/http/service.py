@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Sequence
 
-from runtime.http import problems
+from runtime.http import problems, telemetry
 from runtime.http.codec import Front
 from runtime.http.compression import pack, unpack
 from runtime.http.messages import Answer, Request, Response
+from runtime.http.metrics import Metrics
 from runtime.http.routes import Route, Router
 from runtime.http.seams import Alone, Answering, Direct, Guard, Observer, Peers, Repository
 from runtime.http.settings import ServerSettings
@@ -39,6 +40,8 @@ class Service:
         self.waiting = 0
         self.routes = (*ROUTES, *routes)
         self._router = Router(self.routes)
+        self.metrics: Metrics | None = None
+        telemetry.attach(self)
 
     # --- requests ----------------------------------------------------------------------------
 
@@ -86,10 +89,15 @@ class Service:
         return all(each.state in {"READY", "UNLOADING"} or not each.wanted for each in known)
 
     async def finish(self) -> None:
-        """Wait for what handlers do in threads."""
+        """Wait for what handlers do in threads, and write down what is not written yet."""
         await asyncio.get_running_loop().shutdown_default_executor()
+        telemetry.finish(self)
 
     # --- for handlers ------------------------------------------------------------------------
+
+    def route(self, method: str, path: str) -> str | None:
+        """The path of the route that a request takes, as the table has it."""
+        return self._router.template(method, path)
 
     def front(self, name: str, version: str | None = None) -> Front:
         """What was worked out for the version that an address means, now or before."""

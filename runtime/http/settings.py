@@ -65,12 +65,33 @@ class ServerSettings:
     max_waiting: int = 0
     """So many requests may wait for their answers at once, over all connections; 0 is no limit."""
 
+    metrics: bool = True
+    """Whether requests are counted and `/metrics` answers."""
+    triton_metrics: bool = False
+    """Whether the same figures have Triton's names too."""
+    status_page: bool = True
+    """Whether `/` and `/explain` answer."""
+    access_log: str = ""
+    """A file for a line of JSON for each request; "-" is standard error, nothing is no log."""
+    access_log_share: float = 1.0
+    """So much of the requests that went well is logged; those that did not are, always."""
+    tracing: bool = False
+    """Whether requests become spans of OpenTelemetry."""
+    trace_stages: float = 0.0
+    """So much of the traced requests is computed stage by stage, with a span for each."""
+
     def __post_init__(self) -> None:
         for name in self.__slots__:
             value = getattr(self, name)
             if isinstance(value, int | float) and not value >= 0:
                 raise ParameterError(
                     f"{name} cannot be negative", where="ServerSettings", found=repr(value)
+                )
+        for name in ("access_log_share", "trace_stages"):
+            share = getattr(self, name)
+            if not share <= 1:
+                raise ParameterError(
+                    f"{name} is a share, from 0 to 1", where="ServerSettings", found=repr(share)
                 )
         if self.port > 65535:
             raise ParameterError(

@@ -25,6 +25,8 @@ from runtime.http.bodies import (
 )
 from runtime.http.codec_json import InferRequest
 from runtime.http.inference import infer
+from runtime.http.metrics import metrics
+from runtime.http.metrics_text import CONTENT_TYPE as METRICS_TEXT
 from runtime.http.routes import Handler, Route
 
 
@@ -121,6 +123,16 @@ ROUTES: tuple[Route, ...] = (
         answer=Predictions,
         statuses=(404,),
         body_required=True,
+    ),
+    Route(
+        "GET",
+        "/metrics",
+        metrics,
+        "Figures for Prometheus",
+        answer=str,
+        statuses=(404,),
+        content_type=METRICS_TEXT,
+        tag="server",
     ),
     Route(
         "GET", "/openapi.json", health.openapi, "This document", answer=dict[str, Any], tag="server"

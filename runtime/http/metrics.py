@@ -1,0 +1,89 @@
+"""`/metrics`: what this process and its peers have done, as Prometheus reads it.
+
+The event loop counts requests as they are answered. All else is counted where it happens anyway,
+and looked up when somebody asks, on a thread beside the event loop. Several processes on one port
+ask each other and answer as one: a scrape that reaches any of them reads the sums of all.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from runtime.http import metrics_process, metrics_runtime, metrics_triton
+from runtime.http.messages import Answer, Request, Response
+from runtime.http.metrics_data import Family, Snapshot, from_plain, merge
+from runtime.http.metrics_meters import Meters
+from runtime.http.metrics_text import CONTENT_TYPE, exposition
+from runtime.http.parameters import Accountant
+from runtime.http.problems import HttpError, log
+
+if TYPE_CHECKING:
+    from runtime.http.service import Service
+
+#: What peers are asked for.
+KIND = "metrics"
+
+
+class Metrics:
+    """Everything that is counted of a service."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+        self.meters = Meters(service.route)
+        self.accountant = Accountant()
+        service.observers.append(self.meters)
+        service.peers.offer(KIND, lambda: msgspec.to_builtins(self.snapshot()))
+
+    def snapshot(self) -> Snapshot:
+        """The figures of this process; from any thread."""
+        service = self._service
+        versions = service.runtime.versions()
+        self.meters.forget(versions.keys())
+        waiting = Family(
+            "pretzel_http_requests_waiting", "gauge", "Requests whose answers are awaited."
+        )
+        waiting.add(service.waiting)
+        return [
+            *self.meters.families(),
+            waiting,
+            *metrics_runtime.families(service, service.runtime.stats(), self.accountant(versions)),
+            *metrics_process.families(),
+        ]
+
+    async def everywhere(self) -> Snapshot:
+        """The figures of this process and of its peers together."""
+        ours, theirs = await asyncio.gather(
+            asyncio.to_thread(self.snapshot), self._service.peers.snapshot(KIND)
+        )
+        return merge([ours, *_readable(theirs)])
+
+
+def _readable(theirs: dict[int, object]) -> list[Snapshot]:
+    """What peers have sent; one that speaks otherwise is left out, and that is logged."""
+    made = []
+    for number, data in theirs.items():
+        try:
+            made.append(from_plain(data))
+        except msgspec.ValidationError as problem:
+            log.warning("the metrics of worker %d cannot be read: %s", number, problem)
+    return made
+
+
+def metrics(service: Service, request: Request) -> Answer:
+    """All figures as text."""
+    if service.metrics is None:
+        raise HttpError(
+            "nothing is counted here", 404, where="/metrics", hint="the setting is metrics=true"
+        )
+    return _text(service, service.metrics)
+
+
+async def _text(service: Service, known: Metrics) -> Response:
+    snapshot = await known.everywhere()
+    if service.settings.triton_metrics:
+        snapshot += metrics_triton.aliases(snapshot)
+    body = await asyncio.to_thread(exposition, snapshot)
+    return Response(body, content_type=CONTENT_TYPE)

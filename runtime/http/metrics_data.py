@@ -1,0 +1,124 @@
+"""Metrics as plain data: families of samples, their sum over processes, percentiles of buckets.
+
+A snapshot is a list of families. It goes as JSON from one process to another, and `merge` makes one
+of several, as if a single process had counted.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import msgspec
+
+Labels = tuple[tuple[str, str], ...]
+
+#: Upper bounds of the buckets of durations, in seconds; the last bucket has none.
+BOUNDS = (
+    *(5e-05, 0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01),
+    *(0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0),
+)
+
+
+@dataclass(slots=True)
+class Distribution:
+    """Durations by the buckets of `BOUNDS`, and their sum in seconds."""
+
+    counts: list[int] = field(default_factory=lambda: [0] * (len(BOUNDS) + 1))
+    total: float = 0.0
+
+    def record(self, seconds: float) -> None:
+        """Count a duration; one that equals a bound is within it."""
+        self.counts[bisect_left(BOUNDS, seconds)] += 1
+        self.total += seconds
+
+    def plus(self, other: Distribution) -> Distribution:
+        """Both together; neither is changed."""
+        counts = [a + b for a, b in zip(self.counts, other.counts, strict=True)]
+        return Distribution(counts, self.total + other.total)
+
+    @property
+    def count(self) -> int:
+        """How many durations there were."""
+        return sum(self.counts)
+
+    def quantile(self, share: float) -> float | None:
+        """About the duration that this share does not exceed; None when there is none.
+
+        Within a bucket durations are taken to be spread evenly. What is beyond the last bound
+        counts as the last bound.
+        """
+        rank, seen = share * self.count, 0
+        for place, count in enumerate(self.counts):
+            if count and seen + count >= rank:
+                if place == len(BOUNDS):
+                    return BOUNDS[-1]
+                low = BOUNDS[place - 1] if place else 0.0
+                return low + (BOUNDS[place] - low) * (rank - seen) / count
+            seen += count
+        return None
+
+
+Value = float | Distribution
+
+
+@dataclass(slots=True)
+class Family:
+    """Samples of one name. `over` says what several processes make of it together."""
+
+    name: str
+    kind: Literal["counter", "gauge", "histogram"]
+    help: str
+    samples: list[tuple[Labels, Value]] = field(default_factory=list)
+    over: Literal["sum", "max", "min"] = "sum"
+
+    def add(self, value: Value, **labels: str) -> None:
+        """One more sample."""
+        self.samples.append((tuple(labels.items()), value))
+
+
+Snapshot = list[Family]
+_decoder = msgspec.json.Decoder(Snapshot)
+
+
+def to_json(snapshot: Snapshot) -> bytes:
+    """A snapshot for another process."""
+    return msgspec.json.encode(snapshot)
+
+
+def from_json(data: bytes) -> Snapshot:
+    """A snapshot of another process."""
+    return _decoder.decode(data)
+
+
+def from_plain(data: Any) -> Snapshot:
+    """A snapshot that somebody has decoded already."""
+    return msgspec.convert(data, Snapshot)
+
+
+def merge(snapshots: Iterable[Sequence[Family]]) -> Snapshot:
+    """All of them as one. Families and samples keep the order in which they come first."""
+    families: dict[str, Family] = {}
+    samples: dict[str, dict[Labels, Value]] = {}
+    for snapshot in snapshots:
+        for family in snapshot:
+            known = families.setdefault(family.name, family)
+            into = samples.setdefault(family.name, {})
+            for labels, value in family.samples:
+                into[labels] = _both(known.over, into[labels], value) if labels in into else value
+    return [
+        Family(each.name, each.kind, each.help, list(samples[name].items()), each.over)
+        for name, each in families.items()
+    ]
+
+
+def _both(over: str, left: Value, right: Value) -> Value:
+    if isinstance(left, Distribution) or isinstance(right, Distribution):
+        assert isinstance(left, Distribution), "a name has one kind of values"
+        assert isinstance(right, Distribution), "a name has one kind of values"
+        return left.plus(right)
+    return (
+        left + right if over == "sum" else max(left, right) if over == "max" else min(left, right)
+    )

@@ -1,0 +1,85 @@
+"""Metrics of this process: memory, processor time, since when."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+from runtime.http.health import server_version
+from runtime.http.metrics_data import Family
+
+#: When this was imported, for systems that do not say when the process began.
+_IMPORTED = time.time()
+_SELF = Path("/proc/self")
+
+
+def families() -> list[Family]:
+    """What the system says of this process; what it does not say is left out."""
+    info = Family("pretzel_build_info", "gauge", "The version of Pretzel; always 1.", over="max")
+    info.add(1, version=server_version())
+    workers = Family("pretzel_workers", "gauge", "Processes that these figures are of.")
+    workers.add(1)
+    spent = os.times()
+    cpu = Family("pretzel_process_cpu_seconds_total", "counter", "Processor time, user and system.")
+    cpu.add(spent.user + spent.system)
+    began = Family(
+        "pretzel_process_start_time_seconds",
+        "gauge",
+        "When the oldest process began, in seconds since 1970.",
+        over="min",
+    )
+    began.add(started())
+    return [info, workers, cpu, began, *_memory()]
+
+
+def _memory() -> list[Family]:
+    made = []
+    resident = resident_bytes()
+    if resident is not None:
+        rss = Family(
+            "pretzel_process_resident_bytes",
+            "gauge",
+            "Memory in use; what processes share is counted in each.",
+        )
+        rss.add(resident)
+        made.append(rss)
+    proportional = proportional_bytes()
+    if proportional is not None:
+        pss = Family(
+            "pretzel_process_proportional_bytes",
+            "gauge",
+            "Memory in use; what processes share is divided among them.",
+        )
+        pss.add(proportional)
+        made.append(pss)
+    return made
+
+
+def resident_bytes() -> int | None:
+    """The resident set; None where the system does not say."""
+    try:
+        pages = int((_SELF / "statm").read_text().split()[1])
+    except (OSError, ValueError, IndexError):
+        return None
+    return pages * os.sysconf("SC_PAGE_SIZE")
+
+
+def proportional_bytes() -> int | None:
+    """The proportional set; None where the system does not say."""
+    try:
+        text = (_SELF / "smaps_rollup").read_text()
+    except OSError:
+        return None
+    found = [line.split()[1] for line in text.splitlines() if line.startswith("Pss:")]
+    return int(found[0]) * 1024 if found else None
+
+
+def started() -> float:
+    """When this process began, in seconds since 1970."""
+    try:
+        ticks = int((_SELF / "stat").read_text().rpartition(")")[2].split()[19])
+        since_boot = time.clock_gettime(time.CLOCK_BOOTTIME)
+    except (OSError, ValueError, IndexError, AttributeError):
+        return _IMPORTED
+    return time.time() - since_boot + ticks / os.sysconf("SC_CLK_TCK")

@@ -1,0 +1,234 @@
+"""Metrics of the runtime: models, engines, queues, memory, shared work, caches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal
+
+from objectstore import MemoryStore
+from runtime.http.batching import Batched
+from runtime.http.codec import Counts, Front
+from runtime.http.metrics_data import Family
+from runtime.http.result_cache import Cached
+from runtime.materialise import GroupStats
+from runtime.memory import MemoryStats
+from runtime.stats import RuntimeStats, VersionStats
+from scheduler import Engine, Latency, PoolStats
+
+if TYPE_CHECKING:
+    from runtime.http.parameters import Parameters
+    from runtime.http.service import Service
+
+_counter = partial(Family, kind="counter")
+_gauge = partial(Family, kind="gauge")
+_flag = partial(Family, kind="gauge", over="max")
+
+
+def families(service: Service, stats: RuntimeStats, parameters: Parameters) -> list[Family]:
+    """All of them."""
+    return [
+        *_versions(service, stats.versions),
+        *_parameters(service, parameters),
+        *_catalog(stats),
+        *_residency(stats.memory),
+        *_inline(stats),
+        *(_pool(stats.batch) if stats.batch is not None else ()),
+        *_groups(stats.groups),
+        *_answering(service.answering),
+    ]
+
+
+# --- models ------------------------------------------------------------------------------------
+
+
+def _versions(service: Service, versions: Iterable[VersionStats]) -> list[Family]:
+    calls = _counter("pretzel_calls_total", help="Calls that were answered.")
+    failed = _counter("pretzel_call_failures_total", help="Calls that were not.")
+    rows = _counter("pretzel_rows_total", help="Rows that were answered.")
+    seconds = _counter("pretzel_call_seconds_total", help="What answered calls took together.")
+    engines = _counter("pretzel_engine_calls_total", help="Calls by the engine that ran them.")
+    chosen = _flag("pretzel_engine_choice", help="1 for the engine that was chosen last.")
+    row = _flag("pretzel_row_seconds", help="What a call of one row is expected to take.")
+    serving = _flag("pretzel_version_in_service", help="1 if it answers under the bare name.")
+    resident = _gauge("pretzel_plan_resident", help="Processes that have the plan in memory.")
+    reserved = _gauge("pretzel_reserved_executors", help="Executors of the version's own.")
+    every = service.runtime.versions()
+    for each in versions:
+        known = {"model": each.name, "version": each.version}
+        served = every.get(f"{each.name}@{each.version}")
+        counts = served.front.counts if served and isinstance(served.front, Front) else Counts()
+        calls.add(counts.calls, **known)
+        failed.add(counts.failed, **known)
+        rows.add(counts.rows, **known)
+        seconds.add(counts.seconds, **known)
+        engines.add(each.inline_calls, **known, engine=Engine.INLINE.value)
+        engines.add(each.batch_calls, **known, engine=Engine.BATCH.value)
+        if each.engine is not None:
+            chosen.add(1, **known, engine=each.engine)
+        if each.row_seconds is not None:
+            row.add(each.row_seconds, **known)
+        serving.add(int(each.in_service), **known)
+        resident.add(int(each.resident), **known)
+        reserved.add(each.reserved, **known)
+    return [calls, failed, rows, seconds, engines, chosen, row, serving, resident, reserved]
+
+
+def _parameters(service: Service, parameters: Parameters) -> list[Family]:
+    # What is in a store of files is mapped by all processes, and there once.
+    mapped = not isinstance(service.runtime.store, MemoryStore)
+    over: Literal["max", "sum"] = "max" if mapped else "sum"
+    held = _gauge(
+        "pretzel_parameter_bytes",
+        help="Parameters of a version: its own, and those it has in common with others.",
+        over=over,
+    )
+    for owner, (own, shared) in parameters.by_owner.items():
+        name, _, version = owner.rpartition("@")
+        held.add(own, model=name, version=version, kind="own")
+        held.add(shared, model=name, version=version, kind="shared")
+    unique = _gauge("pretzel_unique_parameter_bytes", help="All parameters, each once.", over=over)
+    unique.add(parameters.unique)
+    copies = _gauge(
+        "pretzel_unshared_parameter_bytes",
+        help="What parameters would take if every version had its own.",
+        over=over,
+    )
+    copies.add(parameters.copies)
+    return [held, unique, copies]
+
+
+def _catalog(stats: RuntimeStats) -> list[Family]:
+    known = stats.catalog
+    return [
+        _one(_flag, "versions", "Versions that are registered or still answer.", known.versions),
+        _one(_flag, "stages", "Different native stages.", known.stages),
+        _one(_flag, "stage_uses", "Native stages, if each version had its own.", known.stage_uses),
+    ]
+
+
+def _one(make: Callable[..., Family], name: str, text: str, value: float) -> Family:
+    made = make(f"pretzel_{name}", help=text)
+    made.add(value)
+    return made
+
+
+# --- memory ------------------------------------------------------------------------------------
+
+
+def _residency(memory: MemoryStats) -> list[Family]:
+    cold = memory.cold
+    made = [
+        _one(_gauge, "resident_plans", "Plans in memory.", memory.resident),
+        _one(_gauge, "dropped_plans", "Registered plans that are not.", memory.dropped),
+        _one(_counter, "evictions_total", "Plans that were dropped.", memory.evictions),
+        _one(_counter, "cold_hits_total", "Calls that brought a plan back.", memory.cold_hits),
+        _one(_counter, "cold_hit_seconds_total", "What that took.", cold.mean * cold.count),
+        _one(
+            _counter, "unwritable_plans_total", "Plans that could not be spilt.", memory.unwritable
+        ),
+    ]
+    if memory.budget is not None:
+        made.append(_one(_gauge, "memory_budget_bytes", "For plans.", memory.budget))
+        made.append(_one(_gauge, "memory_budget_used_bytes", "Of that.", memory.used))
+    return made
+
+
+# --- engines -----------------------------------------------------------------------------------
+
+
+def _inline(stats: RuntimeStats) -> list[Family]:
+    known = stats.inline
+    return [
+        _one(_counter, "inline_failures_total", "Calls that failed inline.", known.failed),
+        _one(_counter, "inline_refusals_total", "Calls refused by the limit.", known.refused),
+        _one(_gauge, "result_bytes", "Kept results of common first parts.", stats.result_bytes),
+    ]
+
+
+def _pool(pool: PoolStats) -> list[Family]:
+    jobs = _counter("pretzel_jobs_total", help="Jobs of the executors, by how they ended.")
+    for name in ("done", "failed", "expired", "cancelled", "refused"):
+        jobs.add(getattr(pool, name), state=name)
+    queued = _gauge("pretzel_queued_jobs", help="Jobs that wait for an executor.")
+    rows = _gauge("pretzel_queued_rows", help="Rows of theirs.")
+    seconds = _gauge("pretzel_queued_seconds", help="The work that waits, as it was estimated.")
+    executors = _gauge("pretzel_executors", help="Executors.")
+    idle = _gauge("pretzel_idle_executors", help="Executors that have nothing to do.")
+    for lane in pool.lanes:
+        known = {"lane": "shared" if lane.key is None else str(lane.key)}
+        queued.add(lane.queued_jobs, **known)
+        rows.add(lane.queued_rows, **known)
+        seconds.add(lane.queued_seconds, **known)
+        executors.add(lane.executors, **known)
+        idle.add(lane.idle, **known)
+    return [
+        jobs,
+        *(queued, rows, seconds, executors, idle),
+        _one(_counter, "executor_seconds_total", "What executors worked.", pool.busy_seconds),
+        _one(_counter, "job_wait_seconds_total", "From submission to start.", _sum(pool.wait)),
+        _one(_counter, "job_seconds_total", "From submission to the end.", _sum(pool.total)),
+        _one(_counter, "executor_deaths_total", "Executors that had to be replaced.", pool.deaths),
+        _one(_gauge, "buffer_bytes", "Buffers that lie ready.", pool.buffers.idle_bytes),
+    ]
+
+
+def _sum(latency: Latency) -> float:
+    return latency.mean * latency.count
+
+
+# --- work that is not done twice -----------------------------------------------------------------
+
+
+def _groups(groups: Iterable[GroupStats]) -> list[Family]:
+    lookups = _counter("pretzel_shared_part_lookups_total", help="Look-ups of common first parts.")
+    mode = _gauge("pretzel_shared_part_mode", help="Groups of versions, by what is done for them.")
+    modes: dict[str, int] = {}
+    for each in groups:
+        first = each.members[0] if each.members else ""
+        lookups.add(each.hits, first=first, result="hit")
+        lookups.add(each.misses, first=first, result="miss")
+        modes[each.mode] = modes.get(each.mode, 0) + 1
+    for name, count in sorted(modes.items()):
+        mode.add(count, mode=name)
+    return [lookups, mode]
+
+
+def chain(answering: object) -> Iterator[Any]:
+    """What lies between a decoded request and the engines, from the outside in."""
+    found: Any = answering
+    while found is not None:
+        yield found
+        found = getattr(found, "inner", None)
+
+
+def _answering(answering: object) -> list[Family]:
+    made: list[Family] = []
+    for each in chain(answering):
+        if isinstance(each, Cached):
+            made += _cached(each)
+        elif isinstance(each, Batched):
+            made += _batched(each)
+    return made
+
+
+def _cached(cached: Cached) -> list[Family]:
+    lookups = _counter("pretzel_cache_lookups_total", help="Look-ups of answers given before.")
+    used = _gauge("pretzel_cache_bytes", help="Answers that are kept.")
+    budget = _gauge("pretzel_cache_budget_bytes", help="What they may take.")
+    for each in cached.stats():
+        lookups.add(each.hits, model=each.name, result="hit")
+        lookups.add(each.misses, model=each.name, result="miss")
+        used.add(each.used, model=each.name)
+        budget.add(each.budget, model=each.name)
+    return [lookups, used, budget]
+
+
+def _batched(batched: Batched) -> list[Family]:
+    known = batched.stats()
+    return [
+        _one(_counter, "batched_requests_total", "Requests that went in blocks.", known.requests),
+        _one(_counter, "batched_rows_total", "Rows of theirs.", known.rows),
+        _one(_counter, "batches_total", "Blocks.", known.blocks),
+        _one(_counter, "batch_retries_total", "Requests of blocks that failed.", known.alone),
+    ]

@@ -1,0 +1,51 @@
+"""What versions hold of parameters: their own, and in common with others of this process."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass
+from weakref import WeakKeyDictionary
+
+from objectstore.accounting import report
+from runtime.served import Served
+
+
+@dataclass(frozen=True, slots=True)
+class Parameters:
+    """Bytes: by owner its own and those shared, all of them once, and without sharing."""
+
+    by_owner: Mapping[str, tuple[int, int]]
+    unique: int
+    copies: int
+
+
+class Accountant:
+    """Adds up what plans in memory hold; what a plan holds is looked up once."""
+
+    def __init__(self) -> None:
+        self._known: WeakKeyDictionary[Served, dict[str, int]] = WeakKeyDictionary()
+        self._lock = threading.Lock()
+
+    def __call__(self, versions: Mapping[str, Served]) -> Parameters:
+        """Of these versions, those whose plans are in memory."""
+        with self._lock:
+            held = {owner: self._held(served) for owner, served in versions.items()}
+        sizes = {digest: nbytes for each in held.values() for digest, nbytes in each.items()}
+        found = report(
+            {owner: frozenset(each) for owner, each in held.items() if each},
+            (),
+            sizes.__getitem__,
+        )
+        by_owner = {each.owner: (each.own_bytes, each.shared_bytes) for each in found.owners}
+        return Parameters(by_owner, found.unique_bytes, found.held_bytes)
+
+    def _held(self, served: Served) -> dict[str, int]:
+        plan = served.plan
+        if plan is None:
+            return {}
+        known = self._known.get(served)
+        if known is None:
+            known = {item.digest: item.nbytes for item in plan.parameters()}
+            self._known[served] = known
+        return known
