@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
+import os
 import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from runtime.cli import common
@@ -17,9 +20,10 @@ from runtime.cli.errors import CommandError, Exit
 from runtime.cli.output import Output
 
 if TYPE_CHECKING:
-    from runtime import Runtime
     from runtime.http import ServerSettings
     from runtime.repository import Event, Repository
+    from runtime.repository.registry import Registry
+    from runtime.workers import Options, WorkerEvent
 
 DESCRIPTION = """\
 Serve every model of a folder over HTTP, by the Open Inference Protocol and as plain JSON. The
@@ -29,6 +33,7 @@ under traffic; what is damaged is reported, and what was there before goes on an
 EXAMPLES = """\
   pretzel serve models
   pretzel serve models --host 0.0.0.0 --port 8080 --strict
+  pretzel serve models --workers 4 --tokens clients.txt
   pretzel serve models --memory 2G --store parameters --set max_body=8388608
 
   curl -s localhost:8000/v2/repository/index -d '{}'
@@ -42,6 +47,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     where = parser.add_argument_group("listening")
     where.add_argument("--host", default="127.0.0.1", help="address to listen on (127.0.0.1)")
     where.add_argument("--port", type=int, default=8000, help="0 for any that is free (8000)")
+    where.add_argument(
+        "--workers", type=common.positive, default=1, help="processes that answer requests (1)"
+    )
+    where.add_argument("--tokens", metavar="FILE", help="clients that may ask: `name token` a line")
     where.add_argument(
         "--set",
         metavar="NAME=VALUE",
@@ -61,62 +70,125 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     memory = parser.add_argument_group("memory and processors")
     memory.add_argument("--memory", metavar="SIZE", type=common.size, help="for plans, as in 2G")
     memory.add_argument("--store", metavar="DIR", help="share parameters with other processes")
-    memory.add_argument("--executors", type=common.positive, help="threads (one for each core)")
+    memory.add_argument(
+        "--executors", type=common.positive, help="threads of each worker (its share of the cores)"
+    )
     memory.add_argument("--exact", action="store_true", help="keep every bit of imported models")
 
 
 def run(options: argparse.Namespace, out: Output) -> int:
     """Serve until a signal comes."""
-    from objectstore import FileStore
-    from runtime import Runtime
-    from runtime.repository import Repository
-
     settings = server_settings(options)
-    store = FileStore(options.store) if options.store else None
-    with (
-        Runtime(store, options.executors, options.memory) as runtime,
-        Repository(
-            options.folder,
-            runtime,
-            trust_pickle=options.trust_pickle,
-            unload_removed=not options.keep_removed,
-            exact=options.exact,
-            staging=options.staging,
-            on_event=teller(out),
-        ) as repository,
-    ):
-        events = repository.load_all()
-        refused = sum(event.kind == "refused" for event in events)
-        if refused and options.strict:
-            raise CommandError(
-                f"{refused} of {len(repository.index())} models cannot be loaded",
-                where=options.folder,
-                hint="without --strict, the others are served",
-            )
-        _serve(runtime, repository, settings, options, out)
+    if options.workers > 1:
+        _several(settings, options, out)
+    else:
+        _alone(settings, options, out)
     return Exit.OK
 
 
-def _serve(
-    runtime: Runtime,
-    repository: Repository,
-    settings: ServerSettings,
-    options: argparse.Namespace,
-    out: Output,
-) -> None:
-    from runtime.http import Server
+def _alone(settings: ServerSettings, options: argparse.Namespace, out: Output) -> None:
+    """Serve from this process."""
+    from objectstore import FileStore
+    from runtime import Runtime
+    from runtime.http.assembly import assembled
 
-    with until_signal() as ended, Server(runtime, settings, repository=repository) as server:
-        if options.poll > 0:
-            repository.watch(options.poll)
-        count = len(runtime.endpoints())
-        out.result(
-            {"event": "listening", "url": server.url, "models": count},
-            f"{count} {'model' if count == 1 else 'models'} at {server.url}",
+    store = FileStore(options.store) if options.store else None
+    with (
+        Runtime(store, options.executors, options.memory) as runtime,
+        _repository(runtime, options, teller(out)) as repository,
+    ):
+        _load(repository, options)
+        server = assembled(runtime, settings, repository=repository)
+        with until_signal() as ended, server:
+            _follow(repository, options)
+            _listening(server.url, len(runtime.endpoints()), 1, out)
+            ended.wait()
+            out.note("finishing what is on its way")
+
+
+def _several(settings: ServerSettings, options: argparse.Namespace, out: Output) -> None:
+    """Serve from worker processes, which this one looks after."""
+    from runtime.workers import Fleet, Supervisor
+
+    fleet, tell = Fleet(), teller(out)
+    supervisor: Supervisor | None = None
+
+    def told(event: Event) -> None:
+        tell(event)
+        if supervisor is not None:
+            supervisor.notice()
+
+    with _repository(fleet, options, told) as repository:
+        _load(repository, options)
+        common = _common(settings, repository, options)
+        supervisor = Supervisor(
+            options.workers, fleet, repository, common, on_event=worker_teller(out)
         )
-        sys.stdout.flush()
-        ended.wait()
-        out.note("finishing what is on its way")
+        with until_signal() as ended, supervisor:
+            _follow(repository, options)
+            _listening(supervisor.url, fleet.count, options.workers, out)
+            ended.wait()
+            out.note("finishing what is on its way")
+
+
+def _common(
+    settings: ServerSettings, repository: Repository, options: argparse.Namespace
+) -> Options:
+    """What all workers have in common: the processors are divided, the store is shared."""
+    from runtime.workers import Options
+    from scheduler import cores
+
+    staging = repository.staging
+    place = hashlib.blake2b(os.fsencode(Path(options.folder).absolute()), digest_size=6)
+    return Options(
+        settings,
+        executors=options.executors or max(1, cores() // options.workers),
+        memory_budget=options.memory,
+        store=str(Path(options.store).absolute() if options.store else staging / ".store"),
+        owner=f"{place.hexdigest()}-{settings.port}",
+        private=None if options.staging else str(staging),
+    )
+
+
+def _repository(
+    registry: Registry, options: argparse.Namespace, told: Callable[[Event], None]
+) -> Repository:
+    from runtime.repository import Repository
+
+    return Repository(
+        options.folder,
+        registry,
+        trust_pickle=options.trust_pickle,
+        unload_removed=not options.keep_removed,
+        exact=options.exact,
+        staging=options.staging,
+        on_event=told,
+    )
+
+
+def _load(repository: Repository, options: argparse.Namespace) -> None:
+    events = repository.load_all()
+    refused = sum(event.kind == "refused" for event in events)
+    if refused and options.strict:
+        raise CommandError(
+            f"{refused} of {len(repository.index())} models cannot be loaded",
+            where=options.folder,
+            hint="without --strict, the others are served",
+        )
+
+
+def _follow(repository: Repository, options: argparse.Namespace) -> None:
+    if options.poll > 0:
+        repository.watch(options.poll)
+
+
+def _listening(url: str, count: int, workers: int, out: Output) -> None:
+    by = f" by {workers} workers" if workers > 1 else ""
+    out.result(
+        {"event": "listening", "url": url, "models": count, "workers": workers},
+        f"{count} {'model' if count == 1 else 'models'} at {url}{by}",
+    )
+    sys.stdout.flush()
 
 
 @contextmanager
@@ -153,11 +225,27 @@ def teller(out: Output) -> Callable[[Event], None]:
     return tell
 
 
+def worker_teller(out: Output) -> Callable[[WorkerEvent], None]:
+    """Tells what happens to worker processes, as `teller` does of models."""
+
+    def tell(event: WorkerEvent) -> None:
+        if out.as_json:
+            sys.stderr.write(json.dumps(asdict(event), ensure_ascii=False) + "\n")
+            sys.stderr.flush()
+        elif event.kind != "started":
+            why = f": {event.reason}" if event.reason else ""
+            out.note(f"worker {event.worker} (process {event.process}) {event.kind}{why}")
+
+    return tell
+
+
 def server_settings(options: argparse.Namespace) -> ServerSettings:
     """The settings of the server from the arguments."""
     from runtime.http import ServerSettings
 
     given: dict[str, Any] = {"host": options.host, "port": options.port}
+    if options.tokens:
+        given["tokens"] = str(Path(options.tokens).absolute())
     for text in options.set:
         name, sign, value = text.partition("=")
         known = ServerSettings.__dataclass_fields__

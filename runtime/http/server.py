@@ -31,6 +31,24 @@ class ServerError(FlourError):
     """The server cannot listen."""
 
 
+def listen(settings: ServerSettings) -> socket.socket:
+    """A socket that listens where the settings say."""
+    try:
+        return socket.create_server(
+            (settings.host, settings.port),
+            family=socket.AF_INET6 if ":" in settings.host else socket.AF_INET,
+            backlog=settings.backlog,
+            reuse_port=settings.reuse_port,
+        )
+    except OSError as problem:
+        raise ServerError(
+            "the server cannot listen here",
+            where=f"{settings.host}:{settings.port}",
+            found=problem.strerror or str(problem),
+            hint="another port, or 0 for any that is free",
+        ) from problem
+
+
 class Server:
     """Serves a runtime over HTTP from one thread."""
 
@@ -131,25 +149,8 @@ class Server:
         self.stop()
 
     def _bind(self) -> None:
-        if self._sockets:
-            return
-        settings = self.settings
-        family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
-        try:
-            made = socket.create_server(
-                (settings.host, settings.port),
-                family=family,
-                backlog=settings.backlog,
-                reuse_port=settings.reuse_port,
-            )
-        except OSError as problem:
-            raise ServerError(
-                "the server cannot listen here",
-                where=f"{settings.host}:{settings.port}",
-                found=problem.strerror or str(problem),
-                hint="another port, or 0 for any that is free",
-            ) from problem
-        self._sockets.append(made)
+        if not self._sockets:
+            self._sockets.append(listen(self.settings))
 
     def _run(self, *, signals: bool = False) -> None:
         try:

@@ -23,9 +23,9 @@ from runtime.repository import sample
 from runtime.repository.errors import NotLoaded, UnknownModel
 from runtime.repository.files import MAX_BYTES, Folder, Print, natural, shown
 from runtime.repository.found import Model, Scan, Trouble, reason_of
+from runtime.repository.registry import Registry
 from runtime.repository.staging import Staging
 from runtime.repository.walk import scan as walk
-from runtime.runtime import Runtime
 
 QUIET_SECONDS = 1.0
 """Files that changed less long ago may still be on their way."""
@@ -73,7 +73,7 @@ class Repository:
     def __init__(  # noqa: PLR0913 (each has a default)
         self,
         path: str | Path,
-        runtime: Runtime,
+        runtime: Registry,
         *,
         trust_pickle: bool = False,
         unload_removed: bool = True,
@@ -102,6 +102,11 @@ class Repository:
         self._table = threading.Lock()  # what `index` reads
         self._stop = threading.Event()
         self._watcher: threading.Thread | None = None
+
+    @property
+    def staging(self) -> Path:
+        """Where the plans are that were registered."""
+        return self._staging.directory
 
     # --- looking -----------------------------------------------------------------------------
 

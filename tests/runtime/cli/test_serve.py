@@ -91,7 +91,7 @@ def test_a_port_that_is_taken(pretzel: Pretzel, server: tuple[object, str], tmp_
 
 def test_settings() -> None:
     def made(*texts: str) -> Any:
-        return server_settings(argparse.Namespace(host="::1", port=0, set=list(texts)))
+        return server_settings(argparse.Namespace(host="::1", port=0, tokens=None, set=list(texts)))
 
     assert made("max_body=1M", "idle_seconds=2.5", "reuse_port=true").max_body == 1 << 20
     for wrong in ("max_body", "nothing=1", "max_body=x", "reuse_port=maybe", "idle_seconds=-1"):

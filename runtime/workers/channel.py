@@ -1,0 +1,180 @@
+"""Questions and answers between two processes, both ways, over one pair of sockets.
+
+A message is its length and a JSON object. A question is numbered, and its answer says which one it
+is to; answers come in any order. Whoever asks waits for nothing: it gets a future. When the other
+process ends, in whatever way, the system closes its end, and every future that is open fails.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import socket
+import struct
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from contextlib import suppress
+from itertools import count
+from queue import SimpleQueue
+from typing import Any
+
+from objectstore.errors import Explained
+from runtime.workers.errors import ChannelClosed, WorkersError
+
+log = logging.getLogger("pretzel.workers")
+
+#: Answers a question of a kind: with a value, or with a future of one.
+Handler = Callable[[str, Any], Any]
+_LENGTH = struct.Struct("!Q")
+_LARGEST = 1 << 30
+
+
+class Refused(WorkersError):
+    """The other process answered with an error; `kind` is the name of its class."""
+
+    def __init__(self, kind: str, parts: dict[str, Any]) -> None:
+        super().__init__(
+            str(parts.get("what", "the other process failed")),
+            where=parts.get("where"),
+            found=parts.get("found"),
+            hint=parts.get("hint"),
+        )
+        self.kind = kind
+
+
+class Channel:
+    """One end. Two threads, one to read and one to write, so that nobody else ever waits."""
+
+    def __init__(
+        self, connection: socket.socket, handle: Handler, gone: Callable[[], object]
+    ) -> None:
+        """Take an end over; `handle` and `gone` are called on the reader's thread."""
+        self._socket, self._handle, self._gone = connection, handle, gone
+        self._numbers = count(1)
+        self._open: dict[int, Future[Any]] = {}
+        self._lock = threading.Lock()
+        self._closed = False
+        self._out: SimpleQueue[bytes | None] = SimpleQueue()
+
+    def start(self, name: str) -> None:
+        """Begin to read and to write."""
+        for task, what in ((self._read, "reads"), (self._write, "writes")):
+            threading.Thread(target=task, name=f"pretzel-{name}-{what}", daemon=True).start()
+
+    def ask(self, kind: str, body: object = None) -> Future[Any]:
+        """A question; the future of its answer."""
+        future: Future[Any] = Future()
+        with self._lock:
+            if self._closed:
+                future.set_exception(_gone())
+                return future
+            number = next(self._numbers)
+            self._open[number] = future
+        self._send({"ask": kind, "number": number, "body": body})
+        return future
+
+    def close(self) -> None:
+        """Say no more, and hear no more."""
+        self._out.put(None)
+        with suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
+
+    # --- writing -----------------------------------------------------------------------------
+
+    def _send(self, message: object) -> None:
+        data = json.dumps(message, ensure_ascii=False, separators=(",", ":")).encode()
+        self._out.put(_LENGTH.pack(len(data)) + data)
+
+    def _write(self) -> None:
+        while (data := self._out.get()) is not None:
+            try:
+                self._socket.sendall(data)
+            except OSError:  # the reader notices, too, and tells everybody
+                return
+
+    # --- reading -----------------------------------------------------------------------------
+
+    def _read(self) -> None:
+        with suppress(OSError, ValueError):
+            while (message := self._next()) is not None:
+                self._take(message)
+        self._end()
+
+    def _next(self) -> dict[str, Any] | None:
+        head = self._exactly(_LENGTH.size)
+        if head is None:
+            return None
+        (length,) = _LENGTH.unpack(head)
+        data = self._exactly(length) if length <= _LARGEST else None
+        found: dict[str, Any] | None = None if data is None else json.loads(data)
+        return found
+
+    def _exactly(self, size: int) -> bytes | None:
+        parts = bytearray()
+        while len(parts) < size:
+            part = self._socket.recv(min(size - len(parts), 1 << 20))
+            if not part:
+                return None
+            parts += part
+        return bytes(parts)
+
+    def _take(self, message: dict[str, Any]) -> None:
+        if "ask" in message:
+            self._answer(message)
+            return
+        with self._lock:
+            future = self._open.pop(message["to"], None)
+        if future is None:
+            return
+        if "error" in message:
+            future.set_exception(Refused(message["kind"], message["error"]))
+        else:
+            future.set_result(message["answer"])
+
+    def _answer(self, message: dict[str, Any]) -> None:
+        number = message["number"]
+        try:
+            made = self._handle(message["ask"], message["body"])
+        except Exception as problem:  # noqa: BLE001 (it is the asker's answer)
+            self._send(_error(number, problem))
+            return
+        if isinstance(made, Future):
+            made.add_done_callback(lambda done: self._pass_on(number, done))
+        else:
+            self._send({"to": number, "answer": made})
+
+    def _pass_on(self, number: int, done: Future[Any]) -> None:
+        problem = done.exception()
+        if problem is None:
+            self._send({"to": number, "answer": done.result()})
+        else:
+            self._send(_error(number, problem))
+
+    def _end(self) -> None:
+        with self._lock:
+            self._closed = True
+            left = list(self._open.values())
+            self._open.clear()
+        self._out.put(None)
+        with suppress(OSError):
+            self._socket.close()
+        for future in left:
+            future.set_exception(_gone())
+        self._gone()
+
+
+def _gone() -> ChannelClosed:
+    return ChannelClosed("the other process has ended")
+
+
+def _error(number: int, problem: BaseException) -> dict[str, Any]:
+    # One that is passed on from somebody else keeps its name.
+    kind = problem.kind if isinstance(problem, Refused) else type(problem).__name__
+    if isinstance(problem, Explained):
+        parts = {"what": problem.what, "where": problem.where}
+        parts |= {"found": problem.found, "hint": problem.hint}
+    else:
+        log.error("a question of another process failed here", exc_info=problem)
+        parts = {"what": "the other process failed", "found": kind}
+    return {"to": number, "kind": kind, "error": parts}

@@ -1,0 +1,202 @@
+"""What all workers should have registered, and how each of them comes to know.
+
+To a repository this looks like a runtime. A new plan is tried by one worker first, so that one
+which takes its process down takes down no more than that; then it is written down, and everybody
+is told. Nobody is waited for there: the order in which a channel is written is the order in which
+a worker follows. Who wants to know that all have followed asks `settle`.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as Late
+from contextlib import suppress
+from itertools import count
+from pathlib import Path
+from typing import Any, Protocol
+
+from flour.errors import FlourError
+from runtime.errors import UnknownEndpoint
+from runtime.workers.desired import NOTHING, Name, Version
+from runtime.workers.errors import ChannelClosed, NotInStep, Rejected
+
+#: A worker that tries a plan gets so long to load it.
+TRY_SECONDS = 60.0
+#: So many workers may end while they try a plan; then it is the plan's doing.
+_TRIES = 2
+
+
+class Line(Protocol):
+    """A way to ask another process."""
+
+    def ask(self, kind: str, body: object = None) -> Future[Any]:
+        """A question; the future of its answer."""
+        ...
+
+
+class Member:
+    """A worker, as far as changes go."""
+
+    def __init__(self, number: int, line: Line) -> None:
+        self.number, self.line = number, line
+        self.serving = False
+        """Whether it takes requests, or will before it hears of another change."""
+        self.last: Future[Any] | None = None
+        """The change that it was told last."""
+
+    def __repr__(self) -> str:
+        return f"Member({self.number})"
+
+
+class Fleet:
+    """The table of what should be registered. Safe to use from several threads."""
+
+    def __init__(self) -> None:
+        self.generation = 0
+        self._names: dict[str, Name] = {}
+        self._members: list[Member] = []
+        self._index: list[Any] = []
+        self._serials = count(1)
+        self._lock = threading.RLock()
+
+    # --- as a repository sees it -------------------------------------------------------------
+
+    def register(
+        self,
+        name: str,
+        source: Path,
+        version: str,
+        *,
+        activate: bool = True,
+        replace: bool = False,
+        notes: Mapping[str, object] | None = None,
+    ) -> str:
+        """Let every worker serve the plan in a file; with `replace` or not, the last one counts."""
+        plan = Version(next(self._serials), str(source), dict(notes or {}))
+        wanted = self._named(name).having(version, plan, activate=activate)
+        self._try(name, version, wanted)
+        self._change(name, lambda now: now.having(version, plan, activate=activate))
+        return version
+
+    def switch(self, name: str, version: str) -> None:
+        """Let another version answer, in every worker."""
+        if version not in self._named(name).versions:
+            raise UnknownEndpoint(f"endpoint {name!r} has no version {version!r}")
+        if self._named(name).current != version:
+            self._change(name, lambda now: now.answering(version))
+
+    def unregister(self, name: str, version: str) -> None:
+        """Take a version out of every worker."""
+        if version not in self._named(name).versions:
+            raise UnknownEndpoint(f"endpoint {name!r} has no version {version!r}")
+        self._change(name, lambda now: now.without(version))
+
+    @property
+    def count(self) -> int:
+        """How many endpoints there should be."""
+        with self._lock:
+            return len(self._names)
+
+    def _named(self, name: str) -> Name:
+        with self._lock:
+            return self._names.get(name, NOTHING)
+
+    def _change(self, name: str, made: Callable[[Name], Name]) -> None:
+        with self._lock:
+            wanted = made(self._names.get(name, NOTHING))
+            if wanted.versions:
+                self._names[name] = wanted
+            else:
+                self._names.pop(name, None)
+            self.generation += 1
+            body = {"generation": self.generation, "name": name, "wanted": wanted.to_json()}
+            for member in self._members:
+                member.last = member.line.ask("change", body)
+
+    def _try(self, name: str, version: str, wanted: Name) -> None:
+        body = {"name": name, "version": version, "wanted": wanted.to_json()}
+        ended = 0
+        for member in self.serving():
+            try:
+                member.line.ask("try", body).result(TRY_SECONDS)
+            except ChannelClosed:
+                ended += 1
+                if ended >= _TRIES:
+                    raise Rejected(
+                        "workers end while they load this", where=f"{name}@{version}"
+                    ) from None
+                continue
+            except Late:
+                self.again(member)  # it may have loaded it by now, and should not have
+                raise NotInStep(
+                    "a worker did not load this in time", where=f"{name}@{version}"
+                ) from None
+            return
+
+    # --- as workers see it -------------------------------------------------------------------
+
+    def join(self, member: Member, more: Mapping[str, Any]) -> Future[Any]:
+        """A worker comes: it is told everything, and from now on every change."""
+        with self._lock:
+            self._members.append(member)
+            member.last = member.line.ask("begin", {**more, **self._whole()})
+            return member.last
+
+    def open(self, member: Member) -> Future[Any]:
+        """Let a worker take requests, after all that it was told so far."""
+        with self._lock:
+            member.serving = True
+            member.last = member.line.ask("open")
+            return member.last
+
+    def leave(self, member: Member) -> None:
+        """A worker has gone."""
+        with self._lock, suppress(ValueError):
+            self._members.remove(member)
+
+    def again(self, member: Member) -> None:
+        """Tell a worker everything, as it has missed or failed something."""
+        with self._lock:
+            if member in self._members:
+                member.last = member.line.ask("whole", self._whole())
+
+    def _whole(self) -> dict[str, Any]:
+        names = {name: wanted.to_json() for name, wanted in self._names.items()}
+        return {"generation": self.generation, "names": names, "index": self._index}
+
+    def serving(self) -> list[Member]:
+        """The workers that take requests."""
+        with self._lock:
+            return [each for each in self._members if each.serving]
+
+    def show(self, index: list[Any]) -> None:
+        """Let every worker know the index of the folder."""
+        with self._lock:
+            if index == self._index:
+                return
+            self._index = index
+            for member in self._members:
+                member.line.ask("index", index)
+
+    def settle(self, seconds: float) -> None:
+        """Wait until every worker that takes requests has followed; NotInStep if one has not."""
+        with self._lock:
+            lasts = [(each, each.last) for each in self._members if each.serving]
+        end, behind = time.monotonic() + seconds, []
+        for member, last in lasts:
+            try:
+                if last is not None:
+                    last.result(max(0.0, end - time.monotonic()))
+            except ChannelClosed:  # it takes no more requests, and its successor begins with all
+                continue
+            except (Late, FlourError):
+                behind.append(member.number)
+        if behind:
+            raise NotInStep(
+                "not every worker has followed in time",
+                found="behind: " + ", ".join(map(str, behind)),
+                hint="they go on trying; ask the index",
+            )

@@ -1,0 +1,101 @@
+"""What a worker's front end asks of the folder and of its peers, put to the supervisor."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from flour.errors import FlourError
+from runtime.http.problems import HttpError
+from runtime.http.seams import ModelState
+from runtime.workers.channel import Channel, Refused
+from runtime.workers.errors import ChannelClosed
+
+#: Of errors that come from the supervisor, what a client is answered with.
+_STATUS = {"UnknownModel": 404, "NotLoaded": 400, "NotInStep": 504}
+_MARGIN = 0.5
+
+
+class Mirror:
+    """The folder's index as the supervisor told it; loading and unloading are asked for."""
+
+    def __init__(self, channel: Channel, failed: Callable[[], dict[str, str]]) -> None:
+        """`failed` says what is not here although it should be, by "name@version"."""
+        self._channel, self._failed = channel, failed
+        self._states: tuple[ModelState, ...] = ()
+
+    def show(self, index: list[Any]) -> None:
+        """Take over what the supervisor says."""
+        self._states = tuple(ModelState(*parts) for parts in index)
+
+    def index(self) -> Sequence[ModelState]:
+        """Every version that is known, and what is amiss with it here."""
+        failed = self._failed()
+        if not failed:
+            return self._states
+        return tuple(self._here(each, failed) for each in self._states)
+
+    def _here(self, state: ModelState, failed: dict[str, str]) -> ModelState:
+        reason = failed.get(f"{state.name}@{state.version}")
+        if reason is None:
+            return state
+        return ModelState(state.name, state.version, "UNAVAILABLE", reason, state.wanted)
+
+    def load(self, name: str) -> None:
+        """Load or reload a model in every worker."""
+        self._ask("load", name)
+
+    def unload(self, name: str) -> None:
+        """Take a model out of every worker."""
+        self._ask("unload", name)
+
+    def _ask(self, kind: str, name: str) -> None:
+        try:
+            self._channel.ask(kind, name).result()
+        except ChannelClosed:
+            raise HttpError("the server is shutting down", 503) from None
+        except Refused as problem:
+            status = _STATUS.get(problem.kind, 500)
+            if status == 500:
+                raise
+            raise HttpError(
+                problem.what,
+                status,
+                where=problem.where,
+                found=problem.found,
+                hint=problem.hint,
+            ) from problem
+
+
+class WorkerPeers:
+    """The other workers, reached through the supervisor."""
+
+    def __init__(self, channel: Channel, number: int, count: int) -> None:
+        self.number, self.count = number, count
+        self._channel = channel
+        self._providers: dict[str, Callable[[], object]] = {}
+        self._lock = threading.Lock()
+
+    def offer(self, kind: str, provider: Callable[[], object]) -> None:
+        """Answer others who ask for a snapshot of this kind."""
+        with self._lock:
+            self._providers[kind] = provider
+
+    def made(self, kind: str) -> object:
+        """A snapshot of this process."""
+        with self._lock:
+            provider = self._providers.get(kind)
+        if provider is None:
+            raise FlourError("nobody offers this snapshot", found=kind)
+        return provider()
+
+    async def snapshot(self, kind: str, timeout: float = 0.2) -> dict[int, Any]:  # noqa: ASYNC109
+        """What the others answer, by their number; who takes longer, or ends, is left out."""
+        asked = self._channel.ask("snapshot", {"kind": kind, "seconds": timeout})
+        try:
+            found = await asyncio.wait_for(asyncio.wrap_future(asked), timeout + _MARGIN)
+        except (TimeoutError, FlourError):
+            return {}
+        return {int(number): data for number, data in found.items()}

@@ -1,0 +1,183 @@
+"""A worker: the process that answers requests, and follows what the supervisor says."""
+
+from __future__ import annotations
+
+import fcntl
+import logging
+import os
+import signal
+import socket
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from contextlib import suppress
+from pathlib import Path
+from queue import SimpleQueue
+from shutil import rmtree
+from typing import Any
+
+from flour.errors import FlourError
+from objectstore import FileStore
+from runtime.http.assembly import assembled
+from runtime.http.server import Server
+from runtime.runtime import Runtime
+from runtime.workers.channel import Channel
+from runtime.workers.mirror import Mirror, WorkerPeers
+from runtime.workers.options import Options
+from runtime.workers.replica import Replica
+
+log = logging.getLogger("pretzel.workers")
+
+
+def main(control: int, listener: int) -> None:
+    """Work until the supervisor says otherwise, or is gone."""
+    ended = threading.Event()
+    # A key that is pressed reaches all processes; it is the supervisor that says when to end.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, lambda _number, _frame: ended.set())
+    Worker(socket.socket(fileno=control), socket.socket(fileno=listener), ended).run()
+
+
+class Worker:
+    """The parts of a worker. Changes are followed one by one, on a thread of their own."""
+
+    def __init__(
+        self, control: socket.socket, listener: socket.socket, ended: threading.Event
+    ) -> None:
+        self._listener, self._ended = listener, ended
+        self._channel = Channel(control, self._asked, self._orphaned)
+        self._tasks: SimpleQueue[tuple[Callable[[], None], Future[Any]]] = SimpleQueue()
+        self._drain = 30.0
+        self._replica: Replica | None = None
+        self._mirror = Mirror(self._channel, self._failed)
+        self._runtime: Runtime | None = None
+        self._server: Server | None = None
+        self._peers: WorkerPeers | None = None
+        self._private: Private | None = None
+        self._alone = False
+
+    def run(self) -> None:
+        """Work, and end in good order."""
+        threading.Thread(target=self._follow, name="pretzel-follows", daemon=True).start()
+        self._channel.start("supervisor")
+        self._ended.wait()
+        if self._server is not None:
+            self._server.stop()
+        if self._runtime is not None:
+            self._runtime.close(timeout=self._drain)
+        if self._alone and self._private is not None:
+            self._private.tidy()
+
+    def _orphaned(self) -> None:
+        """The supervisor is gone: nobody would end this process if it did not do so itself."""
+        self._alone = True
+        self._ended.set()
+
+    # --- what the supervisor says ------------------------------------------------------------
+
+    def _asked(self, kind: str, body: Any) -> object:
+        match kind:
+            case "snapshot":
+                return None if self._peers is None else self._peers.made(body)
+            case "state":
+                return self._state()
+            case "index":
+                self._mirror.show(body)
+            case "stop":
+                self._ended.set()
+            case _:
+                return self._later(kind, body)
+        return None
+
+    def _later(self, kind: str, body: Any) -> Future[Any]:
+        """Everything that takes time is done in the order in which it was said."""
+        done: Future[Any] = Future()
+        self._tasks.put((lambda: self._do(kind, body), done))
+        return done
+
+    def _follow(self) -> None:
+        while True:
+            task, done = self._tasks.get()
+            try:
+                task()
+                done.set_result(None)
+            except Exception as problem:  # noqa: BLE001 (it is the supervisor's answer)
+                done.set_exception(problem)
+
+    def _do(self, kind: str, body: Any) -> None:
+        if kind == "begin":
+            self._begin(body)
+            return
+        replica = self._replica
+        if replica is None:
+            raise FlourError("a worker is told something before it began", found=kind)
+        match kind:
+            case "try":
+                replica.attempt(body["name"], body["version"], body["wanted"])
+            case "change":
+                replica.change(body["generation"], body["name"], body["wanted"])
+            case "whole":
+                self._mirror.show(body["index"])
+                replica.whole(body["generation"], body["names"])
+            case "open":
+                self._open()
+            case _:
+                raise FlourError("a worker is told what it does not know", found=kind)
+
+    def _begin(self, body: dict[str, Any]) -> None:
+        """Make the parts, and load everything that should be there; no request is taken yet."""
+        options, number = Options.of_json(body["options"]), int(body["worker"])
+        self._drain = options.settings.drain_seconds
+        owner = f"{options.owner}-{number}/"
+        store = None if options.store is None else FileStore(options.store, durable=False)
+        if store is not None:
+            _release(store, owner)
+        if options.private is not None:
+            self._private = Private(Path(options.private))
+        self._runtime = Runtime(store, options.executors, options.memory_budget, owner=owner)
+        self._replica = Replica(self._runtime)
+        self._mirror.show(body["index"])
+        self._replica.whole(body["generation"], body["names"])
+        self._peers = WorkerPeers(self._channel, number, int(body["workers"]))
+        self._server = assembled(
+            self._runtime,
+            options.settings,
+            repository=self._mirror,
+            sockets=[self._listener],
+            peers=self._peers,
+        )
+
+    def _open(self) -> None:
+        if self._server is not None and not self._ended.is_set():
+            self._server.start()
+
+    def _failed(self) -> dict[str, str]:
+        return {} if self._replica is None else self._replica.failed
+
+    def _state(self) -> dict[str, Any]:
+        generation = -1 if self._replica is None else self._replica.generation
+        return {"generation": generation, "failed": dict(self._failed())}
+
+
+def _release(store: FileStore, owner: str) -> None:
+    """Let go of what a former worker in this place held when it was killed."""
+    for name in store.holdings():
+        if name.startswith(owner):
+            store.release(name)
+
+
+class Private:
+    """A directory that goes with the server. Where a supervisor was killed, the last worker goes
+    through it: each one holds a shared lock, and who gets it alone is the last.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._lock = os.open(directory / ".workers", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        fcntl.flock(self._lock, fcntl.LOCK_SH)
+
+    def tidy(self) -> None:
+        """Remove the directory, if nobody else works with it."""
+        with suppress(OSError):
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            rmtree(self._directory, ignore_errors=True)

@@ -1,0 +1,109 @@
+"""A worker's runtime, brought in step with what the supervisor says should be registered."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from objectstore.errors import Explained
+from runtime.errors import UnknownEndpoint
+from runtime.repository.found import reason_of
+from runtime.runtime import Runtime
+from runtime.workers.desired import NOTHING, Name, Version
+from runtime.workers.errors import NotInStep, Rejected
+
+log = logging.getLogger("pretzel.workers")
+
+
+class Replica:
+    """Follows changes one by one. For one thread."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+        self._held: dict[str, Name] = {}
+        #: How many changes it has followed, by the supervisor's count.
+        self.generation = -1
+        #: Why versions that should be there are not, by "name@version".
+        self.failed: dict[str, str] = {}
+
+    def whole(self, generation: int, names: Mapping[str, Any]) -> None:
+        """Come in step with everything at once, whatever was missed."""
+        for name in sorted(self._held.keys() | names.keys()):
+            self._follow(name, Name.of_json(names[name]) if name in names else NOTHING)
+        self.generation = generation
+
+    def change(self, generation: int, name: str, wanted: Mapping[str, Any]) -> None:
+        """Follow one change, which has to be the next one."""
+        if generation != self.generation + 1:
+            raise NotInStep(
+                "a change was missed", found=f"{generation} came after {self.generation}"
+            )
+        self._follow(name, Name.of_json(wanted))
+        self.generation = generation
+
+    def attempt(self, name: str, version: str, wanted: Mapping[str, Any]) -> None:
+        """Load a version before anybody else does; what cannot be loaded changes nothing."""
+        plan = Name.of_json(wanted).versions[version]
+        problem = self._register(name, version, plan)
+        if problem:
+            raise Rejected("a worker cannot load this", where=f"{name}@{version}", found=problem)
+
+    # --- one name ----------------------------------------------------------------------------
+
+    def _follow(self, name: str, wanted: Name) -> None:
+        """First what comes, then who answers, then what goes: nobody must find nothing."""
+        for address in [each for each in self.failed if each.rpartition("@")[0] == name]:
+            del self.failed[address]
+        for version, plan in wanted.versions.items():
+            problem = self._register(name, version, plan)
+            if problem:
+                self.failed[f"{name}@{version}"] = problem
+        held = self._held.get(name, NOTHING)
+        if wanted.current in held.versions:
+            self._runtime.switch(name, wanted.current)
+        gone = [version for version in held.versions if version not in wanted.versions]
+        self._leave(name, gone, held)
+
+    def _register(self, name: str, version: str, plan: Version) -> str:
+        """Why this version cannot be there; empty if it is."""
+        held = self._held.get(name, NOTHING)
+        former = held.versions.get(version)
+        if former is not None and former.serial == plan.serial:
+            return ""
+        try:
+            self._runtime.register(
+                name,
+                Path(plan.path),
+                version,
+                activate=False,
+                replace=former is not None,
+                notes=plan.notes,
+            )
+        # A plan that one worker cannot load is no reason to stop serving the others.
+        except Exception as problem:
+            log.exception("%s@%s cannot be loaded", name, version)
+            return reason_of(problem) if isinstance(problem, Explained) else repr(problem)[:300]
+        self._held[name] = held.having(version, plan, activate=False)
+        return ""
+
+    def _leave(self, name: str, gone: list[str], held: Name) -> None:
+        left = held
+        for version in gone:
+            left = left.without(version)
+        if gone and not left.versions:
+            with suppress(UnknownEndpoint):
+                self._runtime.unregister(name)
+            del self._held[name]
+            return
+        for version in gone:
+            if version == self._current(name):  # what should answer could not be loaded
+                self._runtime.switch(name, list(left.versions)[-1])
+            self._runtime.unregister(name, version)
+        if gone:
+            self._held[name] = left
+
+    def _current(self, name: str) -> str:
+        return self._runtime.find(name).version

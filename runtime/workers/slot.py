@@ -1,0 +1,205 @@
+"""One place for a worker: a process is started for it, watched, and replaced when it ends."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from flour.errors import FlourError
+from runtime.workers.channel import Channel
+from runtime.workers.errors import ChannelClosed
+from runtime.workers.fleet import Fleet, Member
+
+#: A worker is asked how it is so often, and has to say so in this time.
+BEAT_SECONDS, HUNG_SECONDS = 1.0, 30.0
+#: A worker that lived for less than this may do so again: the next one comes after a pause.
+SHORT_LIFE, FIRST_PAUSE, LONGEST_PAUSE = 10.0, 0.1, 10.0
+
+#: A new interpreter that finds modules where this one does; nothing of ours is in its memory yet.
+_PROGRAM = (
+    "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
+    "from runtime.workers.process import main; main(int(sys.argv[2]), int(sys.argv[3]))"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerEvent:
+    """Something that happened to a worker, for a log."""
+
+    kind: str
+    """started, ready, ended or behind."""
+    worker: int
+    process: int
+    reason: str = ""
+
+
+Handler = Callable[["Slot", str, Any], Any]
+
+
+class Slot:
+    """Worker number so and so: this process, or the one that follows it."""
+
+    def __init__(
+        self,
+        number: int,
+        fleet: Fleet,
+        listener: socket.socket,
+        begin: dict[str, Any],
+        handle: Handler,
+        on_event: Callable[[WorkerEvent], object],
+    ) -> None:
+        self.number, self._fleet, self._listener = number, fleet, listener
+        self._begin = begin | {"worker": number}
+        self._handle, self._on_event = handle, on_event
+        self.ready = threading.Event()
+        """Whether it takes requests."""
+        self.ended = 0
+        """How many processes of it have ended."""
+        self.channel: Channel | None = None
+        self.process: subprocess.Popen[bytes] | None = None
+        self._stopping = threading.Event()
+        self._pause = FIRST_PAUSE
+        self._trouble = ""
+        self._thread = threading.Thread(target=self._run, name=f"pretzel-slot-{number}")
+        self._thread.daemon = True
+
+    def start(self) -> None:
+        """Start a process, and another one whenever it ends, until `stop`."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Let the process finish what it has, and end; no other follows. Waits for nothing."""
+        self._stopping.set()
+        channel = self.channel
+        if channel is not None:
+            channel.ask("stop")
+
+    def join(self, seconds: float) -> None:
+        """Wait for the end; what has not ended by then is ended."""
+        self._thread.join(seconds)
+        process = self.process
+        if self._thread.is_alive() and process is not None:
+            process.kill()
+            self._thread.join()
+
+    # --- lives -------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        while not self._stopping.is_set():
+            began = time.monotonic()
+            try:
+                reason = self._live()
+            except OSError as problem:  # no process, no descriptor: there may be one later
+                reason = problem.strerror or str(problem)
+            if self._stopping.is_set():
+                return
+            lived = time.monotonic() - began
+            self.ended += 1
+            doubled = min(self._pause * 2, LONGEST_PAUSE)
+            self._pause = FIRST_PAUSE if lived > SHORT_LIFE else doubled
+            number = 0 if self.process is None else self.process.pid
+            after = f"{reason}; the next one comes in {self._pause:.1f} s"
+            self._on_event(WorkerEvent("ended", self.number, number, after))
+            self._stopping.wait(self._pause)
+
+    def _live(self) -> str:
+        """Start a process and stay with it to its end; how it ended."""
+        ours, theirs = socket.socketpair()
+        with theirs:
+            self.process = process = self._spawn(theirs)
+        self._on_event(WorkerEvent("started", self.number, process.pid))
+        self._trouble = ""
+        self.channel = channel = Channel(ours, partial(self._handle, self), lambda: None)
+        channel.start(f"worker-{self.number}")
+        member = Member(self.number, channel)
+        try:
+            begun = self._fleet.join(member, self._begin)
+            begun.add_done_callback(partial(self._begun, member, process))
+            how = _ended(self._watch(process, member))
+            return f"{how}: {self._trouble}" if self._trouble else how
+        finally:
+            self.ready.clear()
+            self._fleet.leave(member)
+            channel.close()
+
+    def _spawn(self, theirs: socket.socket) -> subprocess.Popen[bytes]:
+        inherited = theirs.fileno(), self._listener.fileno()
+        found = json.dumps([each or os.getcwd() for each in sys.path])  # noqa: PTH109 (a string)
+        return subprocess.Popen(  # noqa: S603 (our own program)
+            [sys.executable, "-c", _PROGRAM, found, *map(str, inherited)],
+            pass_fds=inherited,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+        )
+
+    def _begun(self, member: Member, process: subprocess.Popen[bytes], done: Future[Any]) -> None:
+        """It has everything that should be there; what was told meanwhile comes before `open`."""
+        problem = done.exception()
+        if problem is not None:
+            if not isinstance(problem, ChannelClosed):
+                self._trouble = str(problem)
+                process.terminate()
+            return
+        opened = self._fleet.open(member)
+        opened.add_done_callback(partial(self._opened, process))
+        if self._stopping.is_set() and self.channel is not None:
+            self.channel.ask("stop")
+
+    def _opened(self, process: subprocess.Popen[bytes], done: Future[Any]) -> None:
+        if done.exception() is None:
+            self.ready.set()
+            self._on_event(WorkerEvent("ready", self.number, process.pid))
+
+    # --- watching ----------------------------------------------------------------------------
+
+    def _watch(self, process: subprocess.Popen[bytes], member: Member) -> int:
+        asked, answer = time.monotonic(), member.line.ask("state")
+        told = False
+        while True:
+            with suppress(subprocess.TimeoutExpired):
+                return process.wait(BEAT_SECONDS)
+            if not answer.done():
+                if time.monotonic() - asked > HUNG_SECONDS:
+                    process.kill()
+                continue
+            behind = self._behind(member, answer)
+            if behind and not told:
+                self._on_event(WorkerEvent("behind", self.number, process.pid, behind))
+            told = bool(behind)
+            asked, answer = time.monotonic(), member.line.ask("state")
+
+    def _behind(self, member: Member, answer: Future[Any]) -> str:
+        """What a worker lacks, which it is told once more; empty if it lacks nothing."""
+        try:
+            state = answer.result()
+        except FlourError:  # it ends
+            return ""
+        last = member.last
+        if not member.serving or last is None or not last.done():
+            return ""
+        failed: dict[str, str] = state["failed"]
+        if not failed and last.exception() is None:
+            return ""
+        self._fleet.again(member)
+        return "; ".join(f"{key}: {why}" for key, why in failed.items()) or "it missed a change"
+
+
+def _ended(code: int) -> str:
+    if code >= 0:
+        return f"it ended with code {code}"
+    try:
+        return f"it was ended by {signal.Signals(-code).name}"
+    except ValueError:
+        return f"it was ended by signal {-code}"
