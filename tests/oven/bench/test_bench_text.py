@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 import shutil
 import subprocess
+import warnings
 from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
@@ -145,7 +146,9 @@ def session(model: Any) -> Any:
     options[id(model)] = {"zipmap": False}
     try:
         kinds = [("X", StringTensorType([None, 1]))]
-        program = to_onnx(model, initial_types=kinds, options=options)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # it is not sure of its n-grams of characters
+            program = to_onnx(model, initial_types=kinds, options=options)
         settings = onnxruntime.SessionOptions()
         settings.intra_op_num_threads = settings.inter_op_num_threads = 1
         return onnxruntime.InferenceSession(
