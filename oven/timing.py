@@ -1,4 +1,8 @@
-"""How long each stage of a plan takes: the stages run one by one on the same rows."""
+"""How long each stage of a plan takes: the stages run one by one on the same rows.
+
+`measure` runs them for their times, several times each; `staged` runs them once, for their answers,
+and says when each was at work.
+"""
 
 from __future__ import annotations
 
@@ -10,9 +14,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from flour.coerce import WHOLE_DTYPES, coerce
+from flour.reference import public
 from flour.sparse import Sparse
 from flour.types import FLOATS, Category, Record, Scalar, Text, Tokens, Type, Vector, Whole
-from oven.native_run import NativeRun
+from oven.native_run import NativeRun, RowsRefused
 from oven.stages import Stage, Value
 
 if TYPE_CHECKING:
@@ -55,6 +60,43 @@ def measure(plan: Plan, data: object = None) -> Timed:
     times = tuple(_stage_time(plan, stage, values, columns, rows) for stage in plan.stages)
     whole = _best(lambda: plan.run_columns(columns, rows))[0]
     return Timed(rows, "random" if data is None else "given", times, whole)
+
+
+@dataclass(frozen=True)
+class StageSpan:
+    """When one stage was at work, by `time.perf_counter`."""
+
+    stage: Stage
+    began: float
+    ended: float
+
+
+def staged(plan: Plan, data: object) -> tuple[dict[str, Any], int, tuple[StageSpan, ...]]:
+    """The answers of `plan.run`, computed stage by stage; how many rows; when each was at work.
+
+    It takes longer than `run`: stages hand everything on through memory. Rows that native code
+    refuses are answered by definition, and only the stages until then are told.
+    """
+    plan = plan.suited(data).wait()
+    columns, rows = coerce(plan.inputs, data)
+    values: dict[Value, Any] = {}
+    spans: list[StageSpan] = []
+    outputs = plan.optimised.outputs
+    runs = [NativeRun([each], each.outputs) if each.native else None for each in plan.stages]
+    try:
+        for stage, run in zip(plan.stages, runs, strict=True):
+            began = perf_counter()
+            if run is None:
+                values |= plan.interpret(stage.nodes[0], values, columns)
+            else:
+                given = {value: plan.native_column(value, values, columns) for value in run.inputs}
+                values |= run.run(given, rows)
+            spans.append(StageSpan(stage, began, perf_counter()))
+        made = {name: plan.output(item, values, columns) for name, item in outputs.items()}
+    except RowsRefused:
+        made = plan.by_definition(columns)
+    answers = {name: public(value, outputs[name].type) for name, value in made.items()}
+    return answers, rows, tuple(spans)
 
 
 def _stage_time(

@@ -32,7 +32,7 @@ class Metrics:
 
     def __init__(self, service: Service) -> None:
         self._service = service
-        self.meters = Meters(service.route)
+        self.meters = Meters(service.router.template)
         self.accountant = Accountant()
         service.observers.append(self.meters)
         service.peers.offer(KIND, lambda: msgspec.to_builtins(self.snapshot()))

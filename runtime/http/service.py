@@ -39,7 +39,7 @@ class Service:
         #: Requests whose answers are awaited now.
         self.waiting = 0
         self.routes = (*ROUTES, *routes)
-        self._router = Router(self.routes)
+        self.router = Router(self.routes)
         self.metrics: Metrics | None = None
         telemetry.attach(self)
 
@@ -52,7 +52,7 @@ class Service:
                 refusal = guard(request)
                 if refusal is not None:
                     return refusal
-            handler, request.params = self._router.find(request.method, request.path)
+            handler, request.params = self.router.find(request.method, request.path)
             headers = request.headers
             if b"content-encoding" in headers:
                 unpack(request, self.settings.max_body)
@@ -94,10 +94,6 @@ class Service:
         telemetry.finish(self)
 
     # --- for handlers ------------------------------------------------------------------------
-
-    def route(self, method: str, path: str) -> str | None:
-        """The path of the route that a request takes, as the table has it."""
-        return self._router.template(method, path)
 
     def front(self, name: str, version: str | None = None) -> Front:
         """What was worked out for the version that an address means, now or before."""

@@ -1,0 +1,179 @@
+"""A line of JSON for each request: who asked what, how it went, and how long it took.
+
+    {"time": "2026-01-31T12:00:00.125Z", "peer": "10.0.0.7", "method": "POST",
+     "path": "/v2/models/fraud/infer", "status": 200, "bytes": 131, "seconds": 0.000087,
+     "model": "fraud", "version": "3"}
+
+`client` is the name that goes with the token, where one was sent; `id` is the request's own
+`X-Request-Id`; what is not known is left out. Bodies, queries and tokens are never written. The
+event loop only puts the figures into a list; a thread writes what has come together.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from collections import deque
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from time import time
+from typing import IO
+
+import msgspec
+
+from flour.errors import ParameterError
+from runtime.http.guards import Client
+from runtime.http.messages import Request, Response
+from runtime.http.problems import log
+
+#: Seconds between two writes.
+EVERY = 0.2
+#: So many lines may wait; what comes when there are more is lost, and how many were is logged.
+MOST = 100_000
+#: Paths and names that clients make up are cut to so many characters.
+LONGEST = 500
+STANDARD_ERROR = "-"
+
+
+class Line(msgspec.Struct, omit_defaults=True):
+    """What is written of a request."""
+
+    time: str
+    peer: str
+    method: str
+    path: str
+    status: int
+    bytes: int
+    seconds: float
+    client: str = ""
+    model: str = ""
+    version: str = ""
+    id: str = ""
+
+
+class AccessLog:
+    """Writes a line for each request, or for a share of those that went well."""
+
+    def __init__(
+        self,
+        target: str,
+        share: float = 1.0,
+        *,
+        client: Callable[[Request], Client | None] = lambda _: None,
+    ) -> None:
+        """Write to a file, which is appended to, or to standard error ("-").
+
+        A file that is moved away is made anew, so logs may be rotated. `client` says who asks.
+        """
+        self._target, self._share, self._client = target, share, client
+        self._due = 0.0
+        self._lines: deque[tuple[float, Line]] = deque()
+        self._lost = 0
+        self._broken = False
+        self._writing = threading.Lock()
+        self._ended = threading.Event()
+        self._stream = _opened(target)
+        self._thread = threading.Thread(target=self._run, name="pretzel-access-log", daemon=True)
+        self._thread.start()
+
+    # --- on the event loop's thread ----------------------------------------------------------
+
+    def __call__(self, request: Request, response: Response, seconds: float) -> None:
+        """Note a request, if its turn has come or it went wrong."""
+        if response.status < 400:
+            self._due += self._share
+            if self._due < 1.0:
+                return
+            self._due -= 1.0
+        if len(self._lines) >= MOST:
+            self._lost += 1
+            return
+        self._lines.append((time(), self._line(request, response, seconds)))
+
+    def _line(self, request: Request, response: Response, seconds: float) -> Line:
+        front, who = request.front, self._client(request)
+        return Line(
+            time="",
+            peer=request.peer,
+            method=request.method,
+            path=request.path[:LONGEST],
+            status=response.status,
+            bytes=0 if request.method == "HEAD" else len(response.body),
+            seconds=round(seconds, 6),
+            client=who.name if who is not None and who.known else "",
+            model=front.served.name if front is not None else "",
+            version=front.served.version if front is not None else "",
+            id=(request.header("x-request-id") or "")[:LONGEST],
+        )
+
+    # --- on a thread of its own --------------------------------------------------------------
+
+    def _run(self) -> None:
+        while not self._ended.wait(EVERY):
+            self.flush()
+
+    def flush(self) -> None:
+        """Write what has come together; from any thread."""
+        with self._writing:
+            lines = [self._encoded(*self._lines.popleft()) for _ in range(len(self._lines))]
+            lost, self._lost = self._lost, 0
+            if lost:
+                log.warning("the access log has lost %d lines: too many came at once", lost)
+            if lines:
+                self._write(b"".join(lines))
+
+    def _encoded(self, when: float, line: Line) -> bytes:
+        moment = datetime.fromtimestamp(when, UTC).isoformat(timespec="milliseconds")
+        line.time = moment.replace("+00:00", "Z")
+        return msgspec.json.encode(line) + b"\n"
+
+    def _write(self, data: bytes) -> None:
+        try:
+            if _moved(self._target, self._stream):
+                self._stream.close()
+                self._stream = _opened(self._target)
+            while data:
+                data = data[self._stream.write(data) :]
+            self._stream.flush()
+        except (OSError, ValueError, ParameterError) as problem:
+            if not self._broken:  # once, not five times a second
+                log.error("the access log cannot be written: %s", problem)
+            self._broken = True
+        else:
+            self._broken = False
+
+    def close(self) -> None:
+        """Write the rest, and end."""
+        self._ended.set()
+        self._thread.join()
+        self.flush()
+        if self._target != STANDARD_ERROR:
+            self._stream.close()
+
+
+def _opened(target: str) -> IO[bytes]:
+    if target == STANDARD_ERROR:
+        return sys.stderr.buffer
+    try:
+        # Unbuffered and appending: lines of several processes do not mix.
+        return Path(target).open("ab", buffering=0)
+    except OSError as problem:
+        raise ParameterError(
+            "the access log cannot be written",
+            where=target,
+            found=problem.strerror or str(problem),
+            hint='a file that can be appended to, or "-" for standard error',
+        ) from problem
+
+
+def _moved(target: str, stream: IO[bytes]) -> bool:
+    """Whether another file, or none, has the name now."""
+    if target == STANDARD_ERROR:
+        return False
+    try:
+        there, ours = Path(target).stat(), os.fstat(stream.fileno())
+    except FileNotFoundError:
+        return True
+    return (there.st_dev, there.st_ino) != (ours.st_dev, ours.st_ino)
