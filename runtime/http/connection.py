@@ -358,8 +358,13 @@ class Connection(asyncio.Protocol):
         return settings.body_seconds + self._size / max(1, settings.body_rate)
 
     def drain(self) -> None:
-        """The server ends: close when nothing is on its way."""
-        if not self._busy and not self._line and self._state in {IDLE, HEADERS}:
+        """The server ends: close when nothing is on its way.
+
+        A client that asks again and again is told with its next answer; closed at once, its next
+        request would be lost.
+        """
+        idle = self._loop.time() - self._started > _LAST_WORDS_SECONDS
+        if idle and not self._busy and not self._line and self._state in {IDLE, HEADERS}:
             self._end()
 
     def _end(self) -> None:
@@ -373,6 +378,8 @@ class Connection(asyncio.Protocol):
 
 
 _LINGER_SECONDS = 2.0
+#: When the server ends, a connection that was quiet for so long is closed.
+_LAST_WORDS_SECONDS = 0.2
 #: Answers of up to so many bytes, and so many of them, are handed to the system together.
 _TOGETHER, _MOST_TOGETHER = 16 << 10, 16
 

@@ -84,6 +84,7 @@ class Server:
         self.paths: dict[bytes, tuple[str, str]] = {}
         self.usual_head = b""
         self._sockets = list(sockets)
+        self._listeners: dict[int, asyncio.AbstractServer] = {}
         self._connections: set[Connection] = set()
         self._thread: threading.Thread | None = None
         self._ready = threading.Event()
@@ -168,18 +169,36 @@ class Server:
         if signals:
             for number in (signal.SIGINT, signal.SIGTERM):
                 loop.add_signal_handler(number, self._stopping.set)
-        listeners = [
-            await loop.create_server(self._connection, sock=each, backlog=self.settings.backlog)
-            for each in self._sockets
-        ]
+        for each in self._sockets:
+            await self._accept(each)
         ticking = loop.create_task(self._tick())
         self._ready.set()
         await self._stopping.wait()
-        for listener in listeners:
+        for listener in (*self._listeners.values(), *self._sockets):
             listener.close()
         await self._drain()
         ticking.cancel()
         await self.service.finish()
+
+    def accept(self, listener: socket.socket) -> None:
+        """Take connections from one more socket that listens; from other threads."""
+        asyncio.run_coroutine_threadsafe(self._accept(listener), self.loop).result()
+
+    def accept_no_more(self, listener: socket.socket) -> None:
+        """Take no more connections from a socket; those that wait there are left to others."""
+        asyncio.run_coroutine_threadsafe(self._leave_alone(listener), self.loop).result()
+
+    async def _accept(self, listener: socket.socket) -> None:
+        number = listener.fileno()
+        if number not in self._listeners and not self.draining:
+            self._listeners[number] = await self.loop.create_server(
+                self._connection, sock=listener.dup(), backlog=self.settings.backlog
+            )
+
+    async def _leave_alone(self, listener: socket.socket) -> None:
+        found = self._listeners.pop(listener.fileno(), None)
+        if found is not None:
+            found.close()
 
     def _connection(self) -> Connection:
         return Connection(self, self.service)

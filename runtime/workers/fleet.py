@@ -44,6 +44,8 @@ class Member:
         self.number, self.line = number, line
         self.serving = False
         """Whether it takes requests, or will before it hears of another change."""
+        self.opened = False
+        """Whether it was heard that it does."""
         self.last: Future[Any] | None = None
         """The change that it was told last."""
 

@@ -29,22 +29,24 @@ from runtime.workers.replica import Replica
 log = logging.getLogger("pretzel.workers")
 
 
-def main(control: int, listener: int) -> None:
+def main(control: int, *listeners: int) -> None:
     """Work until the supervisor says otherwise, or is gone."""
     ended = threading.Event()
     # A key that is pressed reaches all processes; it is the supervisor that says when to end.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, lambda _number, _frame: ended.set())
-    Worker(socket.socket(fileno=control), socket.socket(fileno=listener), ended).run()
+    sockets = [socket.socket(fileno=each) for each in listeners]
+    Worker(socket.socket(fileno=control), sockets, ended).run()
 
 
 class Worker:
     """The parts of a worker. Changes are followed one by one, on a thread of their own."""
 
     def __init__(
-        self, control: socket.socket, listener: socket.socket, ended: threading.Event
+        self, control: socket.socket, listeners: list[socket.socket], ended: threading.Event
     ) -> None:
-        self._listener, self._ended = listener, ended
+        """`listeners` are those of all workers, by their number."""
+        self._listeners, self._ended = listeners, ended
         self._channel = Channel(control, self._asked, self._orphaned)
         self._tasks: SimpleQueue[tuple[Callable[[], None], Future[Any]]] = SimpleQueue()
         self._drain = 30.0
@@ -62,6 +64,7 @@ class Worker:
         self._channel.start("supervisor")
         self._ended.wait()
         if self._server is not None:
+            self._channel.ask("leaving")  # its connections are for others from now on
             self._server.stop()
         if self._runtime is not None:
             self._runtime.close(timeout=self._drain)
@@ -121,6 +124,8 @@ class Worker:
                 replica.whole(body["generation"], body["names"])
             case "open":
                 self._open()
+            case "accept" | "accept_no_more":
+                self._mind(self._listeners[body], take=kind == "accept")
             case _:
                 raise FlourError("a worker is told what it does not know", found=kind)
 
@@ -143,13 +148,19 @@ class Worker:
             self._runtime,
             options.settings,
             repository=self._mirror,
-            sockets=[self._listener],
+            sockets=[self._listeners[number]],
             peers=self._peers,
         )
 
     def _open(self) -> None:
         if self._server is not None and not self._ended.is_set():
             self._server.start()
+
+    def _mind(self, listener: socket.socket, *, take: bool) -> None:
+        """Take the connections of another worker, while that one does not."""
+        server = self._server
+        if server is not None and not self._ended.is_set():
+            (server.accept if take else server.accept_no_more)(listener)
 
     def _failed(self) -> dict[str, str]:
         return {} if self._replica is None else self._replica.failed

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass
@@ -23,14 +23,14 @@ from runtime.workers.errors import ChannelClosed
 from runtime.workers.fleet import Fleet, Member
 
 #: A worker is asked how it is so often, and has to say so in this time.
-BEAT_SECONDS, HUNG_SECONDS = 1.0, 30.0
+BEAT_SECONDS, QUIET_SECONDS, HUNG_SECONDS = 1.0, 3.0, 30.0
 #: A worker that lived for less than this may do so again: the next one comes after a pause.
 SHORT_LIFE, FIRST_PAUSE, LONGEST_PAUSE = 10.0, 0.1, 10.0
 
 #: A new interpreter that finds modules where this one does; nothing of ours is in its memory yet.
 _PROGRAM = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
-    "from runtime.workers.process import main; main(int(sys.argv[2]), int(sys.argv[3]))"
+    "from runtime.workers.process import main; main(*map(int, sys.argv[2:]))"
 )
 
 
@@ -55,12 +55,16 @@ class Slot:
         self,
         number: int,
         fleet: Fleet,
-        listener: socket.socket,
+        listeners: Sequence[socket.socket],
         begin: dict[str, Any],
+        *,
         handle: Handler,
         on_event: Callable[[WorkerEvent], object],
+        on_change: Callable[[], object],
     ) -> None:
-        self.number, self._fleet, self._listener = number, fleet, listener
+        """`on_change` is called when `ready` has changed."""
+        self.number, self._fleet, self._listeners = number, fleet, listeners
+        self._on_change = on_change
         self._begin = begin | {"worker": number}
         self._handle, self._on_event = handle, on_event
         self.ready = threading.Event()
@@ -72,6 +76,8 @@ class Slot:
         self._stopping = threading.Event()
         self._pause = FIRST_PAUSE
         self._trouble = ""
+        self.leaving = False
+        """Whether it takes no more connections, and ends when it has answered what it has."""
         self._thread = threading.Thread(target=self._run, name=f"pretzel-slot-{number}")
         self._thread.daemon = True
 
@@ -120,7 +126,7 @@ class Slot:
         with theirs:
             self.process = process = self._spawn(theirs)
         self._on_event(WorkerEvent("started", self.number, process.pid))
-        self._trouble = ""
+        self._trouble, self.leaving = "", False
         self.channel = channel = Channel(ours, partial(self._handle, self), lambda: None)
         channel.start(f"worker-{self.number}")
         member = Member(self.number, channel)
@@ -130,12 +136,12 @@ class Slot:
             how = _ended(self._watch(process, member))
             return f"{how}: {self._trouble}" if self._trouble else how
         finally:
-            self.ready.clear()
+            self.set_ready(ready=False)
             self._fleet.leave(member)
             channel.close()
 
     def _spawn(self, theirs: socket.socket) -> subprocess.Popen[bytes]:
-        inherited = theirs.fileno(), self._listener.fileno()
+        inherited = theirs.fileno(), *(each.fileno() for each in self._listeners)
         found = json.dumps([each or os.getcwd() for each in sys.path])  # noqa: PTH109 (a string)
         return subprocess.Popen(  # noqa: S603 (our own program)
             [sys.executable, "-c", _PROGRAM, found, *map(str, inherited)],
@@ -153,13 +159,20 @@ class Slot:
                 process.terminate()
             return
         opened = self._fleet.open(member)
-        opened.add_done_callback(partial(self._opened, process))
+        opened.add_done_callback(partial(self._opened, member, process))
         if self._stopping.is_set() and self.channel is not None:
             self.channel.ask("stop")
 
-    def _opened(self, process: subprocess.Popen[bytes], done: Future[Any]) -> None:
+    def set_ready(self, *, ready: bool) -> None:
+        """Note whether it takes requests."""
+        if ready != self.ready.is_set():
+            (self.ready.set if ready else self.ready.clear)()
+            self._on_change()
+
+    def _opened(self, member: Member, process: subprocess.Popen[bytes], done: Future[Any]) -> None:
         if done.exception() is None:
-            self.ready.set()
+            member.opened = True
+            self.set_ready(ready=True)
             self._on_event(WorkerEvent("ready", self.number, process.pid))
 
     # --- watching ----------------------------------------------------------------------------
@@ -171,14 +184,27 @@ class Slot:
             with suppress(subprocess.TimeoutExpired):
                 return process.wait(BEAT_SECONDS)
             if not answer.done():
-                if time.monotonic() - asked > HUNG_SECONDS:
-                    process.kill()
+                self._unheard(process, time.monotonic() - asked)
                 continue
+            self._heard(member, answer)
             behind = self._behind(member, answer)
             if behind and not told:
                 self._on_event(WorkerEvent("behind", self.number, process.pid, behind))
             told = bool(behind)
             asked, answer = time.monotonic(), member.line.ask("state")
+
+    def _unheard(self, process: subprocess.Popen[bytes], seconds: float) -> None:
+        """It does not answer: others take its connections, and then its place."""
+        if seconds > QUIET_SECONDS:
+            self.set_ready(ready=False)
+        if seconds > HUNG_SECONDS:
+            process.kill()
+
+    def _heard(self, member: Member, answer: Future[Any]) -> None:
+        """It answers, perhaps after a time in which it did not."""
+        leaving = self.leaving or self._stopping.is_set()
+        if answer.exception() is None and member.opened and not leaving:
+            self.set_ready(ready=True)
 
     def _behind(self, member: Member, answer: Future[Any]) -> str:
         """What a worker lacks, which it is told once more; empty if it lacks nothing."""

@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
 from types import TracebackType
 from typing import Any, Protocol, Self
@@ -20,6 +21,8 @@ from flour.errors import FlourError
 from runtime.http.guards import Tokens
 from runtime.http.seams import ModelState
 from runtime.http.server import listen
+from runtime.http.settings import ServerSettings
+from runtime.workers.channel import Channel
 from runtime.workers.errors import NoWorker
 from runtime.workers.fleet import Fleet
 from runtime.workers.options import Options
@@ -67,7 +70,9 @@ class Supervisor:
         self.options = options or Options()
         self.fleet, self.folder, self.count = fleet, folder, count
         self._on_event = on_event or (lambda _: None)
-        self._listener: socket.socket | None = None
+        self._listeners: list[socket.socket] = []
+        self._minding: dict[int, tuple[Slot, Channel]] = {}
+        self._sharing = threading.Lock()
         self._slots: list[Slot] = []
         self._pool = ThreadPoolExecutor(4, thread_name_prefix="pretzel-asked")
         self._showing, self._changed = threading.Lock(), threading.Event()
@@ -78,7 +83,7 @@ class Supervisor:
     @property
     def port(self) -> int:
         """The port that is served."""
-        return 0 if self._listener is None else int(self._listener.getsockname()[1])
+        return int(self._listeners[0].getsockname()[1]) if self._listeners else 0
 
     @property
     def url(self) -> str:
@@ -101,13 +106,22 @@ class Supervisor:
         """Listen, start the workers, and wait until all of them take requests."""
         settings = self.options.settings
         Tokens(settings.tokens or None)  # what is wrong with it is said here, and once
-        self._listener = listen(settings)
+        self._listeners = listen_often(settings, self.count)
         self.show()
         threading.Thread(target=self._keep_showing, name="pretzel-shows", daemon=True).start()
         begin = {"options": self.options.to_json(), "workers": self.count}
         for number in range(self.count):
-            slot = Slot(number, self.fleet, self._listener, begin, self._asked, self._on_event)
+            slot = Slot(
+                number,
+                self.fleet,
+                self._listeners,
+                begin,
+                handle=self._asked,
+                on_event=self._on_event,
+                on_change=self._share_out,
+            )
             self._slots.append(slot)
+        for slot in self._slots:
             slot.start()
         try:
             self._await_ready()
@@ -129,6 +143,23 @@ class Supervisor:
                     hint="what they wrote to standard error says why",
                 )
             time.sleep(0.01)
+
+    def _share_out(self) -> None:
+        """Connections of a worker that takes none go to another one that does."""
+        with self._sharing:
+            ready = [slot for slot in self._slots if slot.ready.is_set()]
+            for slot in self._slots:
+                now = self._minding.pop(slot.number, None)
+                if now is not None and (slot in ready or now[0] not in ready):
+                    now[1].ask("accept_no_more", slot.number)
+                    now = None
+                if now is None and slot not in ready and ready and not self._stopped:
+                    other = ready[slot.number % len(ready)]
+                    if other.channel is not None:
+                        other.channel.ask("accept", slot.number)
+                        now = other, other.channel
+                if now is not None:
+                    self._minding[slot.number] = now
 
     def notice(self) -> None:
         """Something in the folder has changed: workers should know soon."""
@@ -158,8 +189,8 @@ class Supervisor:
         self._changed.set()
         for slot in self._slots:
             slot.stop()
-        if self._listener is not None:
-            self._listener.close()
+        for listener in self._listeners:
+            listener.close()
         end = time.monotonic() + self.options.settings.drain_seconds + _END_SECONDS
         for slot in self._slots:
             slot.join(max(0.0, end - time.monotonic()))
@@ -178,10 +209,14 @@ class Supervisor:
 
     # --- what workers ask --------------------------------------------------------------------
 
-    def _asked(self, slot: Slot, kind: str, body: Any) -> Future[Any]:
+    def _asked(self, slot: Slot, kind: str, body: Any) -> Future[Any] | None:
         match kind:
             case "load" | "unload":
                 return self._pool.submit(self._turn, kind, body)
+            case "leaving":
+                slot.leaving = True
+                slot.set_ready(ready=False)
+                return None
             case "snapshot":
                 return self._snapshot(slot, body["kind"], body["seconds"])
         raise FlourError("a worker asks for what nobody knows", found=kind)
@@ -204,6 +239,16 @@ class Supervisor:
         made: Future[Any] = Future()
         _Gathering(asked, made, seconds)
         return made
+
+
+def listen_often(settings: ServerSettings, count: int) -> list[socket.socket]:
+    """So many sockets on one port, between which the system shares connections out."""
+    if settings.port and not settings.reuse_port:
+        listen(settings).close()  # others who share their port would not be noticed else
+    made = [listen(replace(settings, reuse_port=True))]
+    port = int(made[0].getsockname()[1])
+    same = replace(settings, reuse_port=True, port=port)
+    return made + [listen(same) for _ in range(count - 1)]
 
 
 class _Gathering:

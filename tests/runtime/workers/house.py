@@ -1,0 +1,156 @@
+"""A served folder with several workers, as a process of its own, and clients that keep asking."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.client import HTTPConnection, HTTPException
+from pathlib import Path
+from typing import Any
+from urllib.error import HTTPError
+from urllib.parse import urlsplit
+
+from tests.house import ROOT
+
+ROW = [0.0, 0.0, 0.0, 0.0]
+
+
+class Served:
+    """A running `pretzel serve DIR --workers N`."""
+
+    def __init__(self, folder: Path, workers: int, *more: str, **environment: str) -> None:
+        command = [sys.executable, "-m", "runtime", "serve", str(folder), "--port", "0", "--json"]
+        self.process = subprocess.Popen(
+            [*command, "--workers", str(workers), *more],
+            cwd=ROOT,
+            env={**os.environ, **environment},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        self.events: list[dict[str, Any]] = []
+        self.said: list[str] = []
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        if not line:
+            self.process.wait(30)
+            self._reader.join(10)
+            raise AssertionError("\n".join(self.said))
+        self.url: str = json.loads(line)["url"]
+        self.port = urlsplit(self.url).port or 0
+
+    def _read(self) -> None:
+        assert self.process.stderr is not None
+        for line in self.process.stderr:
+            self.said.append(line.rstrip())
+            if line.startswith('{"kind"'):
+                self.events.append(json.loads(line))
+
+    def ask(self, path: str, body: object = None) -> tuple[int, Any]:
+        """One request on a new connection: the status, and the body."""
+        data = None if body is None else json.dumps(body).encode()
+        try:
+            with urllib.request.urlopen(f"{self.url}{path}", data, timeout=30) as response:
+                return response.status, json.load(response)
+        except HTTPError as refused:
+            with refused:
+                return refused.code, json.load(refused)
+
+    def workers(self) -> dict[int, int]:
+        """The processes that were ready last, by the number of the worker."""
+        return {each["worker"]: each["process"] for each in self.of("ready")}
+
+    def of(self, kind: str) -> list[dict[str, Any]]:
+        return [each for each in list(self.events) if each["kind"] == kind]
+
+    def stop(self, number: int = signal.SIGTERM) -> int:
+        """Ask it to end; its exit code, when everything that it said was read."""
+        self.process.send_signal(number)
+        code = self.process.wait(60)
+        self._reader.join(30)
+        return code
+
+
+@contextmanager
+def serving(folder: Path, workers: int, *more: str, **environment: str) -> Iterator[Served]:
+    served = Served(folder, workers, *more, **environment)
+    try:
+        yield served
+    finally:
+        if served.process.poll() is None:
+            served.stop()
+        started = [each["process"] for each in served.of("started")]
+        until(lambda: not any(alive(each) for each in started), "a worker is left behind")
+        for pipe in (served.process.stdout, served.process.stderr):
+            assert pipe is not None
+            pipe.close()
+
+
+def alive(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    return "Z" not in Path(f"/proc/{process}/stat").read_text("utf-8").rsplit(")", 1)[1][:3]
+
+
+def until(true: Callable[[], object], otherwise: str, seconds: float = 30.0) -> None:
+    end = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < end, otherwise
+        time.sleep(0.02)
+
+
+class Askers:
+    """Clients on kept connections, each asking one thing again and again."""
+
+    def __init__(self, port: int, count: int, path: str, *, fresh: bool = False) -> None:
+        self._port, self._path, self._fresh = port, path, fresh
+        self.answers: list[tuple[float, int, Any]] = []
+        #: Connections that were lost while an answer was awaited, and ones that nobody took.
+        self.lost: list[str] = []
+        self._ended = threading.Event()
+        self._threads = [threading.Thread(target=self._ask, daemon=True) for _ in range(count)]
+
+    def __enter__(self) -> Askers:
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        for thread in self._threads:
+            thread.join(30)
+
+    def _ask(self) -> None:
+        body = json.dumps(ROW)
+        while not self._ended.is_set():
+            connection = HTTPConnection("127.0.0.1", self._port, timeout=20)
+            try:
+                connection.connect()
+            except OSError:  # nobody listens any more
+                self._ended.wait(0.01)
+                continue
+            try:
+                while not self._ended.is_set():
+                    connection.request("POST", self._path, body)
+                    response = connection.getresponse()
+                    found = json.loads(response.read())
+                    self.answers.append((time.monotonic(), response.status, found))
+                    if self._fresh or response.will_close:
+                        break
+                    time.sleep(0.002)
+            except (OSError, HTTPException) as problem:
+                self.lost.append(type(problem).__name__)
+            finally:
+                connection.close()

@@ -1,0 +1,165 @@
+"""Several workers on one port: in step, replaced when they die, and gone when they should be."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.runtime.repository.folders import age, save_plan
+from tests.runtime.workers.house import ROW, Askers, Served, alive, serving, until
+
+WORKERS = 2
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = tmp_path_factory.mktemp("models")
+    for name, offset in (("a", 1.0), ("b", 2.0)):
+        save_plan(made / f"{name}.pretzel", offset)
+    return made
+
+
+@pytest.fixture(scope="module")
+def served(folder: Path) -> Iterator[Served]:
+    with serving(folder, WORKERS, "--poll", "0.05") as made:
+        yield made
+
+
+def tops(served: Served, name: str, count: int = 12) -> set[object]:
+    """What many new connections are answered with; each may be another worker's."""
+    found = [served.ask(f"/predict/{name}", ROW) for _ in range(count)]
+    return {body["top"] if status == 200 else status for status, body in found}
+
+
+def test_what_one_is_told_all_follow(served: Served) -> None:
+    for _ in range(5):
+        assert served.ask("/v2/repository/models/b/unload", {})[0] == 200
+        assert tops(served, "b") == {404}
+        assert served.ask("/v2/repository/models/b/load", {})[0] == 200
+        assert tops(served, "b") == {2.0}
+    status, said = served.ask("/v2/repository/models/nothing/load", {})
+    assert status == 404
+    assert "no model 'nothing'" in said["error"]
+
+
+def test_a_new_version_is_everybodys(served: Served, folder: Path) -> None:
+    path = folder / "a.pretzel"
+    with Askers(served.port, 4, "/predict/a", fresh=True) as askers:
+        for offset in (3.0, 4.0, 5.0):
+            save_plan(path, offset)
+            age(path)
+            until(lambda offset=offset: tops(served, "a") == {offset}, "not everybody followed")  # type: ignore[misc]
+    assert not askers.lost
+    assert {status for _, status, _ in askers.answers} == {200}
+    answers = [body["top"] for _, _, body in askers.answers]
+    assert set(answers) <= {1.0, 3.0, 4.0, 5.0}
+
+
+def test_a_damaged_plan_harms_nobody(served: Served, folder: Path) -> None:
+    damaged = folder / "b.pretzel"
+    whole = damaged.read_bytes()
+    damaged.write_bytes(whole[: len(whole) // 2] + bytes(len(whole) // 2))
+    age(damaged)
+    until(lambda: any(e["name"] == "b" for e in served.of("refused")), "it was not noticed")
+    assert tops(served, "b") == {2.0}
+    until(
+        lambda: any(
+            "older" in each["reason"] for each in served.ask("/v2/repository/index", {})[1]
+        ),
+        "the index does not say so",
+    )
+    assert served.ask("/v2/health/ready")[1] == {"ready": True}
+    damaged.write_bytes(whole)
+    age(damaged)
+    assert served.ask("/v2/repository/models/b/load", {})[0] == 200
+
+
+def test_a_killed_worker_is_replaced(served: Served) -> None:
+    before = served.workers()
+    with (
+        Askers(served.port, 4, "/predict/b") as kept,
+        Askers(served.port, 2, "/predict/b", fresh=True) as fresh,
+    ):
+        time.sleep(0.3)
+        os.kill(before[0], signal.SIGKILL)
+        until(lambda: served.workers()[0] != before[0], "it was not replaced")
+        time.sleep(0.3)
+    # Only connections that the dead one had taken are lost, each once.
+    assert len(kept.lost) <= 4
+    assert len(fresh.lost) <= 2
+    for askers in (kept, fresh):
+        assert len(askers.answers) > 50
+        assert {(status, body["top"]) for _, status, body in askers.answers} == {(200, 2.0)}
+    assert served.ask("/v2/health/ready")[1] == {"ready": True}
+    assert served.workers()[1] == before[1]
+    assert any("SIGKILL" in each["reason"] for each in served.of("ended"))
+    assert tops(served, "b") == {2.0}
+
+
+def test_one_that_is_asked_to_end_loses_nothing(served: Served) -> None:
+    before = served.workers()
+    with (
+        Askers(served.port, 4, "/predict/b", fresh=True) as fresh,
+        Askers(served.port, 4, "/predict/b") as kept,
+    ):
+        time.sleep(0.2)
+        os.kill(before[1], signal.SIGTERM)
+        until(lambda: served.workers()[1] != before[1], "it was not replaced")
+    # A kept connection may be closed while the next request is on its way; none is cut off.
+    assert not fresh.lost
+    assert len(kept.lost) <= 4
+    assert {status for _, status, _ in (*fresh.answers, *kept.answers)} == {200}
+
+
+def test_one_that_hangs_holds_nobody_up_for_long(served: Served) -> None:
+    victim = served.workers()[0]
+    os.kill(victim, signal.SIGSTOP)
+    try:
+        time.sleep(4.5)
+        start = time.monotonic()
+        assert tops(served, "b") == {2.0}
+        assert time.monotonic() - start < 3
+    finally:
+        os.kill(victim, signal.SIGCONT)
+    until(lambda: tops(served, "b", 2) == {2.0}, "it does not come back")
+
+
+def test_reload_storm(served: Served, folder: Path) -> None:
+    """Many changes under load: every answer is one that was right, and the last one stays."""
+    path = folder / "a.pretzel"
+    with Askers(served.port, 4, "/predict/a") as askers:
+        for turn in range(10):
+            save_plan(path, 10.0 + turn)
+            age(path)
+            assert served.ask("/v2/repository/models/a/load", {})[0] == 200
+            assert tops(served, "a", 4) == {10.0 + turn}
+            if turn == 5:
+                os.kill(served.workers()[1], signal.SIGKILL)
+    until(lambda: tops(served, "a", 8) == {19.0}, "somebody is behind")
+    assert {status for _, status, _ in askers.answers} == {200}
+    assert tops(served, "b", 4) == {2.0}
+    assert len(askers.lost) <= 4
+
+
+def test_the_end_loses_nothing(folder: Path) -> None:
+    with serving(folder, WORKERS) as served:
+        with Askers(served.port, 4, "/predict/b", fresh=True) as askers:
+            time.sleep(0.3)
+            workers = served.workers()
+            assert served.stop() == 0
+        assert {status for _, status, _ in askers.answers} == {200}
+        assert not any(alive(each) for each in workers.values())
+
+
+def test_workers_end_when_the_supervisor_is_killed(folder: Path, tmp_path: Path) -> None:
+    with serving(folder, WORKERS, TMPDIR=str(tmp_path)) as served:
+        workers = served.workers().values()
+        assert list(tmp_path.iterdir()) != []
+        served.process.kill()
+        until(lambda: not any(alive(each) for each in workers), "workers are left behind", 20)
+        assert [each for each in tmp_path.iterdir() if each.name.startswith("pretzel")] == []
