@@ -30,20 +30,19 @@ class Accountant:
     def __call__(self, versions: Mapping[str, Served]) -> Parameters:
         """Of these versions, those whose plans are in memory."""
         with self._lock:
-            held = {owner: self._held(served) for owner, served in versions.items()}
+            found = {owner: self._held(served) for owner, served in versions.items()}
+        held = {owner: each for owner, each in found.items() if each is not None}
         sizes = {digest: nbytes for each in held.values() for digest, nbytes in each.items()}
-        found = report(
-            {owner: frozenset(each) for owner, each in held.items() if each},
-            (),
-            sizes.__getitem__,
-        )
-        by_owner = {each.owner: (each.own_bytes, each.shared_bytes) for each in found.owners}
-        return Parameters(by_owner, found.unique_bytes, found.held_bytes)
+        holdings = {owner: frozenset(each) for owner, each in held.items()}
+        said = report(holdings, (), sizes.__getitem__)
+        by_owner = {each.owner: (each.own_bytes, each.shared_bytes) for each in said.owners}
+        return Parameters(by_owner, said.unique_bytes, said.held_bytes)
 
-    def _held(self, served: Served) -> dict[str, int]:
+    def _held(self, served: Served) -> dict[str, int] | None:
+        """Bytes by digest; None while the plan is dropped."""
         plan = served.plan
         if plan is None:
-            return {}
+            return None
         known = self._known.get(served)
         if known is None:
             known = {item.digest: item.nbytes for item in plan.parameters()}

@@ -27,6 +27,7 @@ from runtime.http.codec_json import InferRequest
 from runtime.http.inference import infer
 from runtime.http.metrics import metrics
 from runtime.http.metrics_text import CONTENT_TYPE as METRICS_TEXT
+from runtime.http.page import HTML, explain, status
 from runtime.http.routes import Handler, Route
 
 
@@ -48,6 +49,8 @@ def _both(
 
 
 _CALL: dict[str, Any] = {"method": "POST", "body_required": True}
+
+_PAGE: dict[str, Any] = {"answer": str, "content_type": HTML, "tag": "pages"}
 
 ROUTES: tuple[Route, ...] = (
     Route("GET", "/v2", health.metadata, "The server", answer=ServerMetadata, tag="server"),
@@ -133,6 +136,23 @@ ROUTES: tuple[Route, ...] = (
         statuses=(404,),
         content_type=METRICS_TEXT,
         tag="server",
+    ),
+    Route("GET", "/", status, "A page about everything", statuses=(404,), **_PAGE),
+    Route(
+        "GET",
+        "/explain/{model}",
+        explain,
+        "A page about a plan",
+        statuses=(404, 409),
+        **_PAGE,
+    ),
+    Route(
+        "GET",
+        "/explain/{model}/versions/{version}",
+        explain,
+        "A page about a plan (of a version)",
+        statuses=(404, 409),
+        **_PAGE,
     ),
     Route(
         "GET", "/openapi.json", health.openapi, "This document", answer=dict[str, Any], tag="server"

@@ -1,0 +1,263 @@
+"""The status page at `/`, and the explain page of any plan.
+
+Figures are those of `/metrics`, so of all workers together; what is said of plans is of the worker
+that answers. Without script: filtering is a form, refreshing is the browser's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterator, Sequence
+from html import escape
+from typing import TYPE_CHECKING
+from urllib.parse import parse_qs, quote
+
+from runtime.http import page_html as html
+from runtime.http.health import server_version
+from runtime.http.messages import Answer, Request, Response
+from runtime.http.metrics_data import Distribution, Snapshot
+from runtime.http.page_html import Cell, duration, number, size
+from runtime.http.problems import HttpError
+from runtime.http.seams import ModelState
+from runtime.served import Served
+from runtime.stats import VersionStats
+
+if TYPE_CHECKING:
+    from runtime.http.service import Service
+
+HTML = "text/html; charset=utf-8"
+#: So many models are listed; a search finds the others.
+SHOWN = 500
+LONGEST_REFRESH = 3600
+#: What can be explained of a plan here: what takes milliseconds, and shows no machine code.
+STEPS = ("stages", "logical", "optimised", "source")
+_TIMES = "Times are from the last byte of a request to its answer, by the buckets of /metrics."
+_HEADERS = (
+    # Nothing is loaded from anywhere, and nothing runs.
+    ("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'"),
+    ("X-Content-Type-Options", "nosniff"),
+    ("Cache-Control", "no-store"),
+)
+
+
+def status(service: Service, request: Request) -> Answer:
+    """The page of everything."""
+    _check_on(service)
+    asked = parse_qs(request.query)
+    refresh = asked.get("refresh", ["0"])[0]
+    again = int(refresh) if refresh.isascii() and refresh.isdigit() and len(refresh) < 6 else 0
+    return _status(service, asked.get("q", [""])[0], min(again, LONGEST_REFRESH))
+
+
+def explain(service: Service, request: Request) -> Answer:
+    """One plan, at the step that the query names: `?step=stages` and so on."""
+    _check_on(service)
+    served = service.front(request.params["model"], request.params.get("version")).served
+    step = parse_qs(request.query).get("step", ["stages"])[0]
+    if step not in STEPS:
+        raise HttpError(
+            "this step is not shown here", 400, where="step", found=step[:50], hint=", ".join(STEPS)
+        )
+    return _explained(served, step)
+
+
+def _check_on(service: Service) -> None:
+    if not service.settings.status_page:
+        raise HttpError("there is no status page", 404, hint="the setting is status_page=true")
+
+
+# --- a plan --------------------------------------------------------------------------------------
+
+
+async def _explained(served: Served, step: str) -> Response:
+    plan = served.plan
+    if plan is None:
+        raise HttpError(
+            "the plan was dropped for memory", 409, where=served.owner, hint="a call brings it back"
+        )
+    text = await asyncio.to_thread(plan.explain, step, "html")
+    known = [
+        ("all models", "/"),
+        *((name, _plan(served.name, served.version, name)) for name in STEPS),
+    ]
+    nav = f"{html.links(known)}\n<p><b>{escape(served.owner)}</b></p>\n"
+    body = text.replace("<body>\n", f"<body>\n{nav}", 1).encode("utf-8", "replace")
+    return Response(body, content_type=HTML, headers=_HEADERS)
+
+
+def _plan(name: str, version: str, step: str) -> str:
+    return f"/explain/{quote(name, safe='')}/versions/{quote(version, safe='')}?step={step}"
+
+
+# --- everything ----------------------------------------------------------------------------------
+
+
+async def _status(service: Service, wanted: str, refresh: int) -> Response:
+    snapshot = await service.metrics.everywhere() if service.metrics is not None else []
+    body = await asyncio.to_thread(_page, service, Figures(snapshot), wanted, refresh)
+    return Response(body, content_type=HTML, headers=_HEADERS)
+
+
+class Figures:
+    """A snapshot, by name and version."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._families = {family.name: dict(family.samples) for family in snapshot}
+
+    def one(self, name: str, **labels: str) -> float | None:
+        """The sample with exactly these labels."""
+        found = self._families.get(f"pretzel_{name}", {}).get(tuple(labels.items()))
+        return None if isinstance(found, Distribution) else found
+
+    def total(self, name: str) -> float:
+        """All samples of a name together."""
+        values = self._families.get(f"pretzel_{name}", {}).values()
+        return sum(each for each in values if not isinstance(each, Distribution))
+
+    def durations(self) -> dict[tuple[str, str], Distribution]:
+        """By model and version, whatever the route."""
+        made: dict[tuple[str, str], Distribution] = {}
+        samples = self._families.get("pretzel_http_request_duration_seconds", {})
+        for labels, value in samples.items():
+            known = dict(labels)
+            place = known["model"], known["version"]
+            if isinstance(value, Distribution):
+                made[place] = made[place].plus(value) if place in made else value
+        return made
+
+
+def _page(service: Service, figures: Figures, wanted: str, refresh: int) -> bytes:
+    here = f"?q={quote(wanted)}&refresh=" if wanted else "?refresh="
+    again = ("stop refreshing", f"{here}0") if refresh else ("refresh every 5 s", f"{here}5")
+    nav = html.links([again, ("metrics", "/metrics"), ("OpenAPI", "/openapi.json")])
+    parts = [
+        html.facts(_facts(service, figures)),
+        _models(service, figures, wanted),
+        _repository(service),
+        _engines(service),
+        html.footer(f"Pretzel {server_version()}. {_TIMES}"),
+    ]
+    return html.document("Pretzel", parts, nav=nav, refresh=refresh)
+
+
+def _facts(service: Service, figures: Figures) -> Iterator[tuple[str, str, str]]:
+    ready = service.ready()
+    yield "state", "ready" if ready else "not ready", "good" if ready else "bad"
+    began = figures.one("process_start_time_seconds")
+    yield "up for", duration(None if began is None else time.time() - began), ""
+    yield "processes", number(figures.one("workers")), ""
+    yield "requests", number(figures.total("http_requests_total")), ""
+    yield "waiting", number(figures.one("http_requests_waiting")), ""
+    yield "memory", size(figures.one("process_resident_bytes")), ""
+    yield "parameters", size(figures.one("unique_parameter_bytes")), ""
+    yield "as copies", size(figures.one("unshared_parameter_bytes")), ""
+    yield "stages", number(figures.one("stages")), ""
+    yield "as copies", number(figures.one("stage_uses")), ""
+    yield "plans in memory", number(figures.one("resident_plans")), ""
+    yield "dropped", number(figures.one("dropped_plans")), ""
+
+
+_COLUMNS = (
+    *(Cell("model", "name"), Cell("version"), Cell("state", "short"), Cell("engine")),
+    *(Cell(name, "number") for name in ("calls", "failed", "rows", "p50", "p90", "p99")),
+    *(Cell("own", "number"), Cell("shared", "number"), Cell("plan", "short")),
+)
+
+
+def _models(service: Service, figures: Figures, wanted: str) -> str:
+    every = service.runtime.stats().versions
+    found = [each for each in every if wanted in each.name]
+    durations = figures.durations()
+    rows = [_model(each, figures, durations) for each in found[:SHOWN]]
+    note = ""
+    if len(found) > SHOWN:
+        note = f"the first {SHOWN:,} of {len(found):,}; search for the others"
+    elif not found:
+        note = "none" if not wanted else f"none of {len(every):,} has this in its name"
+    form = html.search(wanted) if wanted or len(every) > 10 else ""
+    return html.section("Models", form + (html.table(_COLUMNS, rows) if rows else ""), note)
+
+
+def _model(
+    each: VersionStats, figures: Figures, durations: dict[tuple[str, str], Distribution]
+) -> Sequence[Cell]:
+    known = {"model": each.name, "version": each.version}
+    times = durations.get((each.name, each.version), Distribution())
+    state = Cell("in service", "good") if each.in_service else Cell("by version", "dim")
+    if not each.resident:
+        state = Cell("dropped for memory", "wait")
+    engine = each.engine or ("inline" if each.inline_calls else "")
+    return (
+        *(Cell(each.name), Cell(each.version), state),
+        Cell(f"{engine}: {each.reason}" if each.reason else engine),
+        Cell(number(figures.one("calls_total", **known))),
+        Cell(number(figures.one("call_failures_total", **known))),
+        Cell(number(figures.one("rows_total", **known))),
+        *(Cell(duration(times.quantile(share))) for share in (0.5, 0.9, 0.99)),
+        Cell(size(figures.one("parameter_bytes", **known, kind="own"))),
+        Cell(size(figures.one("parameter_bytes", **known, kind="shared"))),
+        Cell("", "", tuple((step, _plan(each.name, each.version, step)) for step in STEPS)),
+    )
+
+
+_LOOKS = {"READY": "good", "UNAVAILABLE": "bad"}
+
+
+def _repository(service: Service) -> str:
+    """The folder of models: what it has, and why some of that does not answer."""
+    if service.repository is None:
+        return ""
+    states = service.repository.index()
+    # What needs a look goes first.
+    shown = sorted(states, key=lambda each: each.state == "READY")[:SHOWN]
+    columns = (Cell("model", "name"), Cell("version"), Cell("state"), Cell("reason"))
+    note = (
+        f"{len(states):,} versions"
+        if len(shown) == len(states)
+        else f"{SHOWN:,} of {len(states):,}"
+    )
+    return html.section("Repository", html.table(columns, map(_state, shown)), note)
+
+
+def _state(each: ModelState) -> Sequence[Cell]:
+    look = _LOOKS.get(each.state, "wait")
+    away = each.state != "READY" and not each.wanted
+    state = f"{each.state} (on purpose)" if away else each.state
+    return (
+        Cell(each.name),
+        Cell(each.version),
+        Cell(state, "dim" if away else look),
+        Cell(each.reason),
+    )
+
+
+def _engines(service: Service) -> str:
+    """Executors with their queues, and common first parts, where there are any."""
+    stats = service.runtime.stats()
+    made = ""
+    if stats.batch is not None:
+        names = ("lane", "executors", "idle", "queued calls", "queued rows", "queued work")
+        columns = [Cell(name, "number" if place else "name") for place, name in enumerate(names)]
+        rows = [
+            (
+                Cell("shared" if lane.key is None else str(lane.key)),
+                *(Cell(number(count)) for count in (lane.executors, lane.idle)),
+                *(Cell(number(count)) for count in (lane.queued_jobs, lane.queued_rows)),
+                Cell(duration(lane.queued_seconds)),
+            )
+            for lane in stats.batch.lanes
+        ]
+        made += html.section("Executors of this process", html.table(columns, rows))
+    if stats.groups:
+        columns = [Cell("versions", "name"), Cell("mode"), Cell("hit rate", "number")]
+        groups = [
+            (
+                Cell(", ".join(each.members[:8]) + ", …" * (len(each.members) > 8)),
+                Cell(each.mode),
+                Cell(f"{each.hit_rate:.0%}"),
+            )
+            for each in stats.groups
+        ]
+        made += html.section("Common first parts", html.table(columns, groups))
+    return made

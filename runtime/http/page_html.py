@@ -1,0 +1,148 @@
+"""The pieces of the status page: HTML that needs nothing but itself, in light and dark.
+
+Everything that comes from models, files or clients is escaped where it is put in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from html import escape
+from typing import NamedTuple
+
+_STYLE = """\
+:root { color-scheme: light dark; --line: #8884; --soft: #8882; --dim: #888;
+  --good: #2a7d46; --bad: #c0392b; --wait: #b7791f; --link: #2563a8; }
+@media (prefers-color-scheme: dark) {
+  :root { --good: #6cc48a; --bad: #f08a7d; --wait: #e3b35c; --link: #7db4f0; } }
+body { font: 15px/1.5 system-ui, sans-serif; margin: 1.5rem auto; max-width: 88rem;
+  padding: 0 1.2rem; }
+header { display: flex; gap: 1rem; align-items: baseline; flex-wrap: wrap; }
+h1 { font-size: 1.4rem; margin: 0; } h2 { font-size: 1.05rem; margin: 2rem 0 .4rem; }
+nav { margin-left: auto; display: flex; gap: 1rem; } a { color: var(--link); }
+dl { display: flex; flex-wrap: wrap; gap: .6rem; margin: 1rem 0 0; }
+dl div { background: var(--soft); border-radius: 8px; padding: .5rem .9rem; }
+dt { color: var(--dim); font-size: .8rem; } dd { margin: 0; font-variant-numeric: tabular-nums; }
+.wide { overflow-x: auto; } table { border-collapse: collapse; width: 100%; }
+th { color: var(--dim); font-size: .8rem; font-weight: 600; }
+th, td { border-bottom: 1px solid var(--line); padding: .35rem .6rem; text-align: left;
+  vertical-align: top; }
+td.number, th.number { text-align: right; font-variant-numeric: tabular-nums;
+  white-space: nowrap; }
+td.short { white-space: nowrap; }
+td.name { overflow-wrap: anywhere; min-width: 8rem; max-width: 26rem; }
+.good { color: var(--good); } .bad { color: var(--bad); } .wait { color: var(--wait); }
+.dim, footer { color: var(--dim); } footer { margin: 2rem 0; font-size: .85rem; }
+form { display: flex; gap: .5rem; margin: .4rem 0 .8rem; }
+input, button { font: inherit; padding: .2rem .6rem; }"""
+
+
+class Cell(NamedTuple):
+    """A cell of a table: text, and how it looks."""
+
+    text: str
+    look: str = ""
+    """Classes of the style: number, name, short, good, bad, wait, dim."""
+    links: tuple[tuple[str, str], ...] = ()
+    """Instead of the text: what is said, and where it leads."""
+
+
+def document(title: str, parts: Iterable[str], *, nav: str = "", refresh: int = 0) -> bytes:
+    """A whole page; `refresh` seconds after it was loaded it is loaded again."""
+    again = f'<meta http-equiv="refresh" content="{refresh}">\n' if refresh else ""
+    made = (
+        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f"{again}<title>{escape(title)}</title>\n<style>\n{_STYLE}\n</style>\n</head>\n<body>\n"
+        f"<header><h1>{escape(title)}</h1>{nav}</header>\n{''.join(parts)}</body>\n</html>\n"
+    )
+    return made.encode("utf-8", "replace")
+
+
+def links(known: Iterable[tuple[str, str]]) -> str:
+    """Where else to go."""
+    return "<nav>" + " ".join(_link(text, to) for text, to in known) + "</nav>"
+
+
+def _link(text: str, to: str) -> str:
+    return f'<a href="{escape(to)}">{escape(text)}</a>'
+
+
+def facts(known: Iterable[tuple[str, str, str]]) -> str:
+    """Names with values, and how these look, side by side."""
+    items = "".join(
+        f'<div><dt>{escape(name)}</dt><dd class="{look}">{escape(value)}</dd></div>'
+        for name, value, look in known
+    )
+    return f"<dl>{items}</dl>\n"
+
+
+def section(title: str, body: str, note: str = "") -> str:
+    """A part of the page under a heading."""
+    said = f'<p class="dim">{escape(note)}</p>\n' if note else ""
+    return f"<section>\n<h2>{escape(title)}</h2>\n{said}{body}</section>\n"
+
+
+def footer(text: str) -> str:
+    """What the figures mean."""
+    return f"<footer>{escape(text)}</footer>\n"
+
+
+def table(columns: Sequence[Cell], rows: Iterable[Sequence[Cell]]) -> str:
+    """A table; columns look as their headings do, unless a cell says otherwise."""
+    head = "".join(f'<th class="{each.look}">{escape(each.text)}</th>' for each in columns)
+    lines = [
+        "<tr>" + "".join(map(_cell, row, (each.look for each in columns))) + "</tr>" for row in rows
+    ]
+    body = "\n".join(lines)
+    inside = f"<thead><tr>{head}</tr></thead>\n<tbody>\n{body}\n</tbody>"
+    return f'<div class="wide"><table>\n{inside}\n</table></div>\n'
+
+
+def _cell(cell: Cell, usual: str) -> str:
+    inside = " ".join(_link(*each) for each in cell.links) if cell.links else escape(cell.text)
+    look = f"{usual} {cell.look}".strip()
+    return f'<td class="{look}">{inside}</td>' if look else f"<td>{inside}</td>"
+
+
+def search(wanted: str) -> str:
+    """A form that asks for the models with some text in their names."""
+    return (
+        f'<form><input name="q" value="{escape(wanted)}" placeholder="name of a model" '
+        'aria-label="name of a model"><button>Find</button></form>\n'
+    )
+
+
+# --- figures as people read them -----------------------------------------------------------------
+
+
+def size(nbytes: float | None) -> str:
+    """A number of bytes."""
+    if nbytes is None:
+        return "–"
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if nbytes < 1024:
+            return f"{nbytes:.0f} B" if unit == "B" else f"{nbytes:.1f} {unit}"
+        nbytes /= 1024
+    return f"{nbytes:.1f} TiB"
+
+
+def duration(seconds: float | None) -> str:
+    """A time, short ones in small units."""
+    if seconds is None:
+        return "–"
+    if seconds < 1e-3:
+        return f"{seconds * 1e6:.0f} µs"
+    if seconds < 1:
+        return f"{seconds * 1e3:.1f} ms"
+    if seconds < 120:
+        return f"{seconds:.1f} s"
+    minutes = int(seconds // 60)
+    if minutes < 120:
+        return f"{minutes} min"
+    hours = minutes // 60
+    return f"{hours} h" if hours < 48 else f"{hours // 24} days"
+
+
+def number(value: float | None) -> str:
+    """A count, in groups of three digits."""
+    return "–" if value is None else f"{value:,.0f}"
