@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 from urllib.error import HTTPError
 from urllib.parse import urlsplit
 
@@ -117,12 +117,14 @@ class Askers:
     def __init__(self, port: int, count: int, path: str, *, fresh: bool = False) -> None:
         self._port, self._path, self._fresh = port, path, fresh
         self.answers: list[tuple[float, int, Any]] = []
-        #: Connections that were lost while an answer was awaited, and ones that nobody took.
+        #: Connections that were lost with a request on them: some that had been answered before,
+        #: and some that had not.
         self.lost: list[str] = []
+        self.untaken: list[str] = []
         self._ended = threading.Event()
         self._threads = [threading.Thread(target=self._ask, daemon=True) for _ in range(count)]
 
-    def __enter__(self) -> Askers:
+    def __enter__(self) -> Self:
         for thread in self._threads:
             thread.start()
         return self
@@ -141,16 +143,18 @@ class Askers:
             except OSError:  # nobody listens any more
                 self._ended.wait(0.01)
                 continue
+            answered = 0
             try:
                 while not self._ended.is_set():
                     connection.request("POST", self._path, body)
                     response = connection.getresponse()
                     found = json.loads(response.read())
                     self.answers.append((time.monotonic(), response.status, found))
+                    answered += 1
                     if self._fresh or response.will_close:
                         break
                     time.sleep(0.002)
             except (OSError, HTTPException) as problem:
-                self.lost.append(type(problem).__name__)
+                (self.lost if answered else self.untaken).append(type(problem).__name__)
             finally:
                 connection.close()
