@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 import httptools
 
 from runtime.http import problems
+from runtime.http.headers import spelling
 from runtime.http.messages import JSON, Answer, Request, Response
 from runtime.http.seams import Observer
 from runtime.http.settings import ServerSettings
@@ -55,24 +56,32 @@ class Connection(asyncio.Protocol):
     """One client. All of it runs on the event loop's thread."""
 
     __slots__ = (
-        *("_app", "_began", "_body", "_busy", "_close", "_ended", "_headers", "_kept", "_line"),
-        *("_loop", "_mute", "_out", "_parser", "_paused", "_peer", "_refusal", "_server", "_size"),
-        *("_started", "_state", "_task", "_transport", "_url"),
+        *("_app", "_began", "_body", "_busy", "_close", "_ended", "_fed", "_fields", "_headers"),
+        *("_held", "_kept", "_line", "_loop", "_mute", "_now", "_out", "_parser", "_paused"),
+        *("_peer", "_refusal", "_server", "_size", "_spelling", "_started", "_state", "_target"),
+        *("_task", "_transport", "on_body", "on_header", "on_url"),
     )
 
     def __init__(self, server: Server, app: App) -> None:
         self._server, self._app = server, app
         self._loop = server.loop
-        self._parser = httptools.HttpRequestParser(self)
         self._transport: Any = None
-        self._state, self._started = IDLE, self._loop.time()
+        self._now = perf_counter()  # when the bytes arrived that came last
+        self._state, self._started = IDLE, self._now
         self._peer = ""
-        self._url = b""
-        self._headers: dict[bytes, bytes] = {}
+        # The parser hands its pieces to containers, without a step of Python for each.
+        self._target: list[bytes] = []
+        self._fields: dict[bytes, bytes] = {}  # headers, or the trailers nobody reads
         self._body: list[bytes] = []
-        self._size = 0  # bytes of the headers, then of the body
-        self._kept = 0  # bytes that the parser keeps of a header that is not complete
-        self._began = False  # whether a request has begun in the bytes that arrived last
+        self.on_url, self.on_body = self._target.append, self._body.append
+        self.on_header = self._fields.__setitem__
+        self._parser = httptools.HttpRequestParser(self)
+        self._headers, self._spelling = self._fields, _NO_HEADERS  # of the request that comes
+        self._size = 0  # bytes of a body that have come so far
+        self._kept = 0  # bytes that came since there was a piece of anything but headers
+        self._fed = 0  # bytes that are being read now
+        self._began = False  # whether a request, or the body of one, has begun in them
+        self._held = False  # we read no more, for now
         self._line: deque[tuple[Request, bool]] = deque()
         self._busy = False  # a response is awaited
         self._close = False  # after the response that is sent or awaited
@@ -110,33 +119,49 @@ class Connection(asyncio.Protocol):
         """Bytes of requests."""
         if self._mute:
             return
+        self._now = perf_counter()
         out: list[bytes] = []
         self._out = out
-        self._began = False
+        self._began, self._fed, pieces = False, len(data), len(self._body)
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade:
             self._mute = True  # we speak nothing else
         except httptools.HttpParserError:
             self._refuse(self._refusal or problems.refusal("this is no HTTP request", 400))
-        if self._state is HEADERS and not self._began:
-            self._kept += len(data)
-            if self._kept > self._app.settings.max_header:
-                self._refuse(_header_too_large())
+        if self._state is not IDLE:
+            self._part_came(0 if self._began else pieces)
         self._out = None
-        self._flush(out)
-        self._settle()
+        if out:
+            self._flush(out)
+        if self._close or self._busy or self._ended or self._held or self._line:
+            self._settle()
+
+    def _part_came(self, before: int) -> None:
+        """A request has begun and not ended: see that it grows neither too large nor too long."""
+        settings, body = self._app.settings, self._body
+        if len(body) > before:
+            if len(body) > before + 16:  # many small chunks take more memory than one
+                body[before:] = [b"".join(body[before:])]
+            self._size += sum(map(len, body[before:]))
+            if self._size > settings.max_body:
+                self._refuse(_too_large(settings))
+            self._kept = 0
+        elif not self._began:
+            self._kept += self._fed
+            if self._kept > settings.max_header:
+                self._refuse(_header_too_large())
 
     def pause_writing(self) -> None:
         """The client does not read what it is sent: take no more from it."""
-        self._paused = True
-        self._started = self._loop.time()
+        self._paused = self._held = True
+        self._started = perf_counter()
         self._transport.pause_reading()
 
     def resume_writing(self) -> None:
         """It does again."""
         self._paused = False
-        self._started = self._loop.time()
+        self._started = perf_counter()
         self._next()
         self._settle()
 
@@ -146,63 +171,61 @@ class Connection(asyncio.Protocol):
         """The first byte of a request."""
         if self._mute:  # what comes after the last request of a connection is no request
             raise _Refused
-        self._state, self._started, self._began = HEADERS, self._loop.time(), True
-        self._url, self._headers, self._size, self._kept = b"", {}, 0, 0
-
-    def on_url(self, url: bytes) -> None:
-        """Some of the request line."""
-        self._url += url
-        self._size += len(url)
-
-    def on_header(self, name: bytes, value: bytes) -> None:
-        """A header; after a chunked body they are trailers, which nobody reads."""
-        self._size += len(name) + len(value) + 4
-        if self._state is HEADERS:
-            self._headers[name.lower()] = value
-        elif self._size > self._app.settings.max_body:
-            self._stop(_too_large(self._app.settings))
+        self._state, self._started, self._began, self._kept = HEADERS, self._now, True, 0
+        if self._fields:
+            self._fields.clear()
 
     def on_headers_complete(self) -> None:
         """The end of the headers."""
+        fields = self._fields
+        self._headers = headers = fields.copy()
+        fields.clear()  # trailers would come next
+        self._spelling = known = spelling(headers)
         settings = self._app.settings
-        if self._size > settings.max_header:
-            self._stop(_header_too_large())
-        length = self._headers.get(b"content-length")
-        if length is not None and int(length) > settings.max_body:
+        if self._fed > settings.max_header or not self._began:
+            size = sum(map(len, self._target))
+            size += sum(len(name) + len(value) + 4 for name, value in headers.items())
+            if size > settings.max_header:
+                self._stop(_header_too_large())
+        self._state, self._size, self._began = BODY, 0, True
+        if known.length is not None and int(headers[known.length]) > settings.max_body:
             self._stop(_too_large(settings))
-        if b"expect" in self._headers:
-            self._expected(self._headers[b"expect"])
-        self._state, self._size = BODY, 0
-
-    def on_body(self, body: bytes) -> None:
-        """Some of a body."""
-        self._body.append(body)
-        self._size += len(body)
-        if self._size > self._app.settings.max_body:
-            self._stop(_too_large(self._app.settings))
+        if known.expect is not None:
+            self._expected(headers[known.expect])
 
     def on_message_complete(self) -> None:
         """A whole request."""
-        body = self._body
-        parser = self._parser
-        path, query = self._server.paths.get(self._url) or self._server.path(self._url)
+        body, parser, known = self._body, self._parser, self._spelling
+        whole = body[0] if len(body) == 1 else b"".join(body)
+        body.clear()
+        path, query = self._where()
         request = Request(
             _METHODS.get(parser.get_method(), ""),
             path,
             query,
             self._headers,
-            body[0] if len(body) == 1 else b"".join(body),
-            perf_counter(),
+            whole,
+            self._now,
+            known.names,
         )
-        request.peer = self._peer
+        request.plain, request.peer = known.plain, self._peer
+        self._target.clear()
+        if len(whole) > self._app.settings.max_body:  # it came in chunks
+            self._stop(_too_large(self._app.settings))
         keep = parser.should_keep_alive() and not parser.should_upgrade()
-        self._state, self._body = IDLE, []
+        self._state = IDLE
         if not keep:
             self._mute = True
         if self._busy or self._paused:
             self._line.append((request, keep))
         else:
             self._answer(request, keep=keep)
+
+    def _where(self) -> tuple[str, str]:
+        """The path and the query of the request that is being read."""
+        target = self._target
+        url = target[0] if len(target) == 1 else b"".join(target)
+        return self._server.paths.get(url) or self._server.path(url)
 
     # --- answering ---------------------------------------------------------------------------
 
@@ -236,14 +259,14 @@ class Connection(asyncio.Protocol):
         if self._server.draining and not self._line:
             self._close = True  # the last one
         body = b"" if request.method == "HEAD" else response.body
-        head = self._head(response)
-        self._started = self._loop.time()
-        if self._out is not None and len(body) <= _TOGETHER:
-            self._out.append(head + body)
-            if len(self._out) > _MOST_TOGETHER:
-                self._flush(self._out)
+        out, head = self._out, self._head(response)
+        self._started = self._now if out is not None else perf_counter()
+        if out is not None and len(body) <= _TOGETHER:
+            out.append(head + body)
+            if len(out) > _MOST_TOGETHER:
+                self._flush(out)
         elif len(body) > _TOGETHER:
-            self._flush(self._out or [])
+            self._flush(out or [])
             self._transport.writelines((head, body))
         else:
             self._write(head + body)
@@ -268,9 +291,9 @@ class Connection(asyncio.Protocol):
 
     def _flush(self, out: list[bytes]) -> None:
         """Write answers that were held back to go together."""
-        if out:
-            self._write(out[0] if len(out) == 1 else b"".join(out))
-            out.clear()
+        if out and not self._transport.is_closing():
+            self._transport.write(out[0] if len(out) == 1 else b"".join(out))
+        out.clear()
 
     def _write(self, data: bytes) -> None:
         if data and not self._transport.is_closing():
@@ -283,8 +306,10 @@ class Connection(asyncio.Protocol):
         if not self._busy and (self._close or (self._ended and not self._line)):
             self._linger()
         elif len(self._line) > self._app.settings.max_pipelined:
+            self._held = True
             self._transport.pause_reading()
-        elif not self._paused and not self._transport.is_reading() and not self._mute:
+        elif self._held and not (self._paused or self._mute):
+            self._held = False
             self._transport.resume_reading()
 
     # --- refusing ----------------------------------------------------------------------------
@@ -314,8 +339,7 @@ class Connection(asyncio.Protocol):
     def _say_refusal(self) -> None:
         if self._busy or self._paused or self._line or self._close or self._refusal is None:
             return
-        request = Request("GET", *self._server.path(self._url), {}, b"")
-        request.started = perf_counter()
+        request = Request("GET", *self._where(), {}, b"", perf_counter())
         self._close = True
         self._send(request, self._refusal)
         if self._out is None:
@@ -328,7 +352,7 @@ class Connection(asyncio.Protocol):
         """
         if self._state is CLOSING:
             return
-        self._state, self._started, self._mute = CLOSING, self._loop.time(), True
+        self._state, self._started, self._mute = CLOSING, perf_counter(), True
         if self._transport.can_write_eof():
             self._transport.write_eof()
         else:
@@ -337,7 +361,7 @@ class Connection(asyncio.Protocol):
     # --- time --------------------------------------------------------------------------------
 
     def check(self, now: float) -> None:
-        """Called about once a second: end what takes too long."""
+        """Called about once a second with `perf_counter`'s time: end what takes too long."""
         settings, since = self._app.settings, now - self._started
         if self._paused or self._state is CLOSING:
             if since > (settings.write_seconds if self._paused else _LINGER_SECONDS):
@@ -363,7 +387,7 @@ class Connection(asyncio.Protocol):
         A client that asks again and again is told with its next answer; closed at once, its next
         request would be lost.
         """
-        idle = self._loop.time() - self._started > _LAST_WORDS_SECONDS
+        idle = perf_counter() - self._started > _LAST_WORDS_SECONDS
         if idle and not self._busy and not self._line and self._state in {IDLE, HEADERS}:
             self._end()
 
@@ -378,6 +402,7 @@ class Connection(asyncio.Protocol):
 
 
 _LINGER_SECONDS = 2.0
+_NO_HEADERS = spelling(())
 #: When the server ends, a connection that was quiet for so long is closed.
 _LAST_WORDS_SECONDS = 0.2
 #: Answers of up to so many bytes, and so many of them, are handed to the system together.

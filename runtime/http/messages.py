@@ -13,14 +13,16 @@ OCTETS = "application/octet-stream"
 
 #: How long the JSON part of a body with raw tensors is.
 HEADER_LENGTH = "inference-header-content-length"
+#: How many milliseconds the client will wait, as a header.
+TIMEOUT_HEADER = "x-request-timeout-ms"
 
 
 class Request:
     """One request, complete. Header names are in lower case."""
 
     __slots__ = (
-        *("body", "front", "headers", "method", "params", "path", "peer", "query", "started"),
-        "trace",
+        *("_headers", "_names", "body", "front", "method", "params", "path", "peer", "plain"),
+        *("query", "started", "trace"),
     )
 
     def __init__(
@@ -31,9 +33,13 @@ class Request:
         headers: Mapping[bytes, bytes],
         body: bytes,
         started: float = 0.0,
+        names: tuple[bytes, ...] | None = None,
     ) -> None:
+        """Make a request; `names` are those of `headers`, where these are not in lower case."""
         self.method, self.path, self.query = method, path, query
-        self.headers, self.body = headers, body
+        self._headers, self._names, self.body = headers, names, body
+        #: Whether no header changes how the body is read, or how soon it has to be answered.
+        self.plain = False
         #: By `time.perf_counter`: when all of it had arrived.
         self.started = started
         #: The address of the client; empty where it has none.
@@ -44,6 +50,14 @@ class Request:
         self.front: Front | None = None
         #: What is traced of it, if it is.
         self.trace: Any = None
+
+    @property
+    def headers(self) -> Mapping[bytes, bytes]:
+        """The headers, by their names in lower case."""
+        if self._names is not None:
+            self._headers = dict(zip(self._names, self._headers.values(), strict=True))
+            self._names = None
+        return self._headers
 
     def header(self, name: str) -> str | None:
         """A header's value."""

@@ -8,11 +8,8 @@ from typing import Any
 
 from runtime.http.codec_json import Envelope, RequestOutput
 from runtime.http.content import content_type
-from runtime.http.messages import Request
+from runtime.http.messages import TIMEOUT_HEADER, Request
 from runtime.http.problems import HttpError
-
-#: How many milliseconds the client will wait, as a header.
-TIMEOUT_HEADER = "x-request-timeout-ms"
 
 
 @dataclass(frozen=True, slots=True)
