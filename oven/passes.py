@@ -72,10 +72,12 @@ PASSES: tuple[Pass, ...] = (
     ),
     _pass(
         "finish",
-        "what the passes above left behind: identities, constants, equal sums",
+        "what the passes above left behind: identities, constants, equal sums; how vectors are "
+        "stored comes last, as other rules know them by how they were written",
         "remove_identity",
         "fold_constants",
         "merge_common",
         "drop_unused_columns",
+        "dense_into_trees",
     ),
 )

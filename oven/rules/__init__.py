@@ -1,7 +1,8 @@
 """The rules, all of them: one file each, called as the file is. oven/passes.py has their order.
 
     BITS          remove_identity, fold_constants, merge_common, drop_unused_columns,
-                  pull_back_threshold, impute_into_trees, join_elementwise, join_picks
+                  pull_back_threshold, impute_into_trees, join_elementwise, join_picks,
+                  dense_into_trees
     REASSOCIATES  the others
 
 `explain` shows where each applied, `PRETZEL_WITHOUT=name` leaves one out.
@@ -15,6 +16,7 @@ from oven.rules import (
     affine_into_linear,
     argmax_without_softmax,
     collapse_elementwise,
+    dense_into_trees,
     drop_unused_columns,
     drop_zero_weights,
     fold_constants,
@@ -54,5 +56,6 @@ RULES: dict[str, Rule] = {
         join_elementwise,
         join_linears,
         join_picks,
+        dense_into_trees,
     )
 }
