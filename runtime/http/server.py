@@ -13,6 +13,7 @@ import socket
 import threading
 from collections.abc import Sequence
 from email.utils import formatdate
+from time import perf_counter
 from types import TracebackType
 from typing import Self
 
@@ -228,7 +229,7 @@ class Server:
         while True:
             await asyncio.sleep(1.0)
             self._new_date()
-            now = self.loop.time()
+            now = perf_counter()
             for connection in tuple(self._connections):
                 connection.check(now)
 
