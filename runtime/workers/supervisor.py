@@ -10,7 +10,7 @@ from __future__ import annotations
 import socket
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
@@ -236,9 +236,7 @@ class Supervisor:
             for slot in self._slots
             if slot is not asking and slot.ready.is_set() and slot.channel is not None
         }
-        made: Future[Any] = Future()
-        _Gathering(asked, made, seconds)
-        return made
+        return gathered(asked, seconds)
 
 
 def listen_often(settings: ServerSettings, count: int) -> list[socket.socket]:
@@ -251,10 +249,17 @@ def listen_often(settings: ServerSettings, count: int) -> list[socket.socket]:
     return made + [listen(same) for _ in range(count - 1)]
 
 
+def gathered(asked: Mapping[int, Future[Any]], seconds: float) -> Future[Any]:
+    """A future of the answers that come in time, by the number of who gave them."""
+    made: Future[Any] = Future()
+    _Gathering(asked, made, seconds)
+    return made
+
+
 class _Gathering:
     """Answers of several, until all are there or the time is over."""
 
-    def __init__(self, asked: dict[int, Future[Any]], made: Future[Any], seconds: float) -> None:
+    def __init__(self, asked: Mapping[int, Future[Any]], made: Future[Any], seconds: float) -> None:
         self._made, self._lock = made, threading.Lock()
         self._found: dict[str, Any] = {}
         self._left = len(asked)

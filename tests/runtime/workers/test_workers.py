@@ -54,7 +54,7 @@ def test_a_new_version_is_everybodys(served: Served, folder: Path) -> None:
             save_plan(path, offset)
             age(path)
             until(lambda offset=offset: tops(served, "a") == {offset}, "not everybody followed")  # type: ignore[misc]
-    assert not (askers.lost or askers.untaken)
+    assert not askers.lost + askers.untaken
     assert {status for _, status, _ in askers.answers} == {200}
     answers = [body["top"] for _, _, body in askers.answers]
     assert set(answers) <= {1.0, 3.0, 4.0, 5.0}
@@ -110,7 +110,7 @@ def test_one_that_is_asked_to_end_loses_nothing(served: Served) -> None:
         time.sleep(0.2)
         os.kill(before[1], signal.SIGTERM)
         until(lambda: served.workers()[1] != before[1], "it was not replaced")
-    assert not (fresh.lost or fresh.untaken or kept.lost or kept.untaken)
+    assert not fresh.lost + fresh.untaken + kept.lost + kept.untaken
     assert {status for _, status, _ in (*fresh.answers, *kept.answers)} == {200}
 
 
