@@ -1,0 +1,215 @@
+"""The pages: what they say, that nothing breaks out of them, and how a browser sees them."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import quote
+
+import pytest
+
+import flour
+from runtime import Runtime
+from runtime.http import Server, ServerSettings
+from runtime.http.page_html import duration, number, size
+from runtime.http.seams import ModelState
+from tests.runtime.http.client import Client
+from tests.runtime.http.conftest import filled
+from tests.runtime.http.test_metrics import ROW
+from tests.runtime.plans import shift
+
+EVIL = "<script>alert(1)</script>\"'&</td>"
+VOID = {"meta", "input", "line", "path", "rect", "br", "hr", "circle"}
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser"))), None)
+
+
+class Folder:
+    """A repository with one of each."""
+
+    def index(self) -> list[ModelState]:
+        return [
+            ModelState("iris", "1"),
+            ModelState("spare", "1", "UNAVAILABLE", "unloaded", wanted=False),
+            ModelState("broken", "2", "UNAVAILABLE", f"no such file: {EVIL}"),
+        ]
+
+    def load(self, name: str) -> None: ...
+
+    def unload(self, name: str) -> None: ...
+
+
+class Outline(HTMLParser):
+    """Checks that elements are closed as they were opened; collects text and links."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.seen: list[str] = []
+        self.links: list[str] = []
+        self.text = ""
+        self.feed(page)
+        self.close()
+        assert not self.open, self.open
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.seen.append(tag)
+        self.links += [value or "" for name, value in attrs if name in {"href", "src"}]
+        assert not any(name.startswith("on") for name, _ in attrs), attrs
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.seen.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag, tag
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Server]:
+    with Runtime(executors=1) as runtime:
+        filled(runtime)
+        runtime.register(EVIL, shift(3.0))
+        settings = ServerSettings(port=0)
+        with Server(runtime, settings, repository=Folder()) as made:
+            for _ in range(5):
+                assert Client(made.port).post("/v2/models/iris/infer", ROW).status == 200
+            runtime.predict("shift", [[1.0, 2.0, 3.0, 4.0]], engine="batch")
+            yield made
+
+
+def page(server: Server, path: str) -> Outline:
+    answer = Client(server.port).get(path)
+    assert answer.status == 200, answer.body
+    assert answer.headers["content-type"] == "text/html; charset=utf-8"
+    policy = answer.headers["content-security-policy"]
+    assert policy == "default-src 'none'; style-src 'unsafe-inline'"
+    found = Outline(answer.body.decode())
+    assert "script" not in found.seen
+    assert all(link.startswith(("/", "?")) for link in found.links), found.links
+    return found
+
+
+def test_everything_is_on_it(server: Server) -> None:
+    found = page(server, "/")
+    for said in ("iris", "in service", "by version", "not ready", "no such file", "on purpose"):
+        assert said in found.text, said
+    assert EVIL in found.text, "it is shown as it is called"
+    assert "Executors" in found.text
+    assert re.search(r"\d+ (µs|ms)", found.text), "latency percentiles"
+
+
+def test_every_link_leads_to_a_page(server: Server) -> None:
+    links = [link for link in page(server, "/").links if link.startswith("/explain/")]
+    assert len(links) == 4 * len(server.service.runtime.stats().versions)
+    for link in links:
+        assert page(server, link).text
+
+
+def test_a_plan_at_every_step(server: Server) -> None:
+    for step, said in (
+        ("stages", "kernel_linear"),
+        ("logical", "Softmax"),
+        ("optimised", "Linear"),
+        ("source", "def "),
+    ):
+        found = page(server, f"/explain/iris?step={step}")
+        assert "iris@1" in found.text
+        assert said.lower() in found.text.lower()
+    assert "shift@1" in page(server, "/explain/shift/versions/1").text
+
+
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [
+        ("/explain/iris?step=asm", 400),
+        ("/explain/iris?step=" + "x" * 500, 400),
+        ("/explain/nobody", 404),
+        ("/explain/iris/versions/9", 404),
+    ],
+)
+def test_what_is_not_shown(server: Server, path: str, status: int) -> None:
+    answer = Client(server.port).get(path)
+    assert answer.status == status
+    assert len(answer.error) < 400
+
+
+def test_a_dropped_plan_is_said_to_be() -> None:
+    with Runtime(executors=1, memory_budget=1) as runtime:
+        for name in ("one", "two"):
+            runtime.register(name, shift(1.0))
+        with Server(runtime, ServerSettings(port=0)) as made:
+            assert "dropped for memory" in page(made, "/").text
+            dropped = [each.name for each in runtime.stats().versions if not each.resident]
+            answer = Client(made.port).get(f"/explain/{dropped[0]}")
+    assert answer.status == 409
+    assert "a call brings it back" in answer.error
+
+
+def test_searching_and_refreshing(server: Server) -> None:
+    assert "people" not in page(server, "/?q=iris").text
+    assert "none of" in page(server, f"/?q={quote(EVIL + 'x')}").text
+    assert 'http-equiv="refresh" content="5"' in _body(server, "/?refresh=5")
+    for odd in ("0", "x", "-1", "%3Cscript%3E", "9" * 50):
+        assert "http-equiv" not in _body(server, f"/?refresh={odd}")
+
+
+def _body(server: Server, path: str) -> str:
+    return Client(server.port).get(path).body.decode()
+
+
+def test_many_models_are_cut(monkeypatch: pytest.MonkeyPatch, server: Server) -> None:
+    monkeypatch.setattr("runtime.http.page.SHOWN", 2)
+    found = page(server, "/")
+    assert "the first 2 of 9; search for the others" in found.text
+
+
+def test_without_figures_there_is_a_page_too() -> None:
+    with Runtime(executors=1) as runtime:
+        runtime.register("plain", flour.vector("x", 2).sigmoid().named("y"))
+        with Server(runtime, ServerSettings(port=0, metrics=False)) as made:
+            assert "plain" in page(made, "/").text
+
+
+def test_figures_as_people_read_them() -> None:
+    assert [size(each) for each in (None, 0, 1023, 1024, 5 << 20, 3 << 40)] == [
+        *("–", "0 B", "1023 B", "1.0 KiB", "5.0 MiB", "3.0 TiB")
+    ]
+    moments = (None, 2e-6, 0.0123, 3.21, 600.0, 86400.0, 864000.0)
+    assert [duration(each) for each in moments] == [
+        *("–", "2 µs", "12.3 ms", "3.2 s", "10 min", "24 h", "10 days")
+    ]
+    assert [number(each) for each in (None, 0, 12345)] == ["–", "0", "12,345"]
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="no Chromium here")
+def test_a_browser_shows_it(server: Server, tmp_path: Path) -> None:
+    assert CHROMIUM is not None
+    run = [
+        *(CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"),
+        *(f"--user-data-dir={tmp_path}", "--window-size=1400,1000", "--virtual-time-budget=2000"),
+    ]
+    shot = tmp_path / "page.png"
+    done = subprocess.run(
+        [*run, "--dump-dom", f"--screenshot={shot}", server.url + "/"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    dom = done.stdout
+    assert dom.count("<tbody>") == 3, "models, repository, executors"
+    assert "<script" not in dom
+    assert "&lt;script&gt;alert(1)" in dom
+    # Content that the policy forbids, or that is not there, is complained about.
+    assert "Refused to" not in done.stderr
+    image = shot.read_bytes()
+    assert image[:8] == b"\x89PNG\r\n\x1a\n"
+    assert len(image) > 20_000, "there is something on it"
