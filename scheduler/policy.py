@@ -66,7 +66,7 @@ class Settings:
     dispatch: float = 30e-6  # to hand a job over and to get its answer back
     per_stage: float = 15e-6  # for every further chunk
     target: float = 1e-3  # a chunk should take this long
-    instant: float = 50e-6  # what an event loop may be held up
+    instant: float = 150e-6  # what an event loop may be held up: what handing over takes it
     unmeasured_rows: int = 64  # calls up to this size run inline before they were measured
     unmeasured_chunk: int = 256
     cache_bytes: int = 512 << 10  # of one core

@@ -37,6 +37,9 @@ from runtime.served import Served
 _quick = msgspec.json.Decoder(QuickRequest)
 
 
+_ARRAY = np.ndarray
+
+
 class Counts:
     """What was done for one version; only the event loop's thread counts."""
 
@@ -58,7 +61,7 @@ class Front:
 
     __slots__ = (
         *("counts", "inputs", "outputs", "prefix", "quick_type", "quick_width", "served"),
-        *("template", "usual", "vectors"),
+        *("template", "usual"),
     )
 
     def __init__(self, served: Served) -> None:
@@ -73,7 +76,7 @@ class Front:
             plain = False
         self.quick_type = self.inputs[0].datatype if plain else ""
         self.quick_width = kind.width if isinstance(kind, Vector) else 0
-        self.template, self.vectors = _template(served, self.prefix)
+        self.template = _template(served, self.prefix)
         #: What is answered to those who name no outputs; None for everything.
         self.usual = _usual(served)
         if self.usual is not None:
@@ -176,12 +179,11 @@ class Front:
 
     def encode_row(self, answers: tuple[Any, ...], name: str | None) -> bytes:
         """The answer to one row: the bytes that are known before, with the values in between."""
-        said = b"" if name is None else b',"id":' + encode(name)
-        values = [
-            encode(value.tolist() if vector else value)
-            for value, vector in zip(answers, self.vectors, strict=True)
-        ]
-        return self.template % (said, *values)
+        values = [b"" if name is None else b',"id":' + encode(name)]
+        for value in answers:  # vectors are arrays, anything else is a value of Python's
+            made = encode(value.tolist() if type(value) is _ARRAY else value)
+            values.append(made)
+        return self.template % tuple(values)
 
     def encode(self, answers: Mapping[str, Any], wished: Wishes) -> Response:
         """The answer to a block of rows."""
@@ -189,7 +191,8 @@ class Front:
         wanted = wished.outputs or tuple(
             OutputWish(spec.name, wished.binary) for spec in self.outputs if spec.name in found
         )
-        heads, raw = [], []
+        heads: list[bytes] = []
+        raw: list[bytes | memoryview] = []
         for wish in wanted:
             array = found[wish.name]
             if wish.classes:
@@ -256,18 +259,17 @@ def _array(value: Any) -> NDArray[Any]:
     return objects([encode(words).decode() for words in value], [len(value)])
 
 
-def _template(served: Served, prefix: bytes) -> tuple[bytes, tuple[bool, ...]]:
-    """The answer to one row with places for the id and each output; which outputs are vectors."""
+def _template(served: Served, prefix: bytes) -> bytes:
+    """The answer to one row with places for the id and each output."""
     kinds = served.kinds
-    vectors = tuple(isinstance(kind, Vector) for kind in kinds.values())
     tensors = []
     for name, kind in kinds.items():
         if not isinstance(kind, Scalar | Vector):
-            return b"", ()  # such answers do not go this way
+            return b""  # such answers do not go this way
         shape = [1, kind.width] if isinstance(kind, Vector) else [1]
         head = _literal(tensor_head(name, datatype_of(kind.dtype), shape))
         tensors.append(head + (b',"data":%b}' if isinstance(kind, Vector) else b',"data":[%b]}'))
-    return _literal(prefix) + b'%b,"outputs":[' + b",".join(tensors) + b"]}", vectors
+    return _literal(prefix) + b'%b,"outputs":[' + b",".join(tensors) + b"]}"
 
 
 def _literal(text: bytes) -> bytes:

@@ -105,15 +105,16 @@ def _texts(raw: memoryview, where: str) -> list[str]:
     return found
 
 
-def raw_values(array: NDArray[Any], datatype: str) -> bytes:
-    """An array as raw data."""
-    if datatype != BYTES:
-        return np.ascontiguousarray(array, DTYPES[datatype]).tobytes()
-    known: dict[Any, bytes] = {}  # labels come again and again
-    return b"".join(known.get(text) or _packed(text, known) for text in array.ravel().tolist())
+def raw_values(array: NDArray[Any], datatype: str) -> bytes | memoryview:
+    """An array as raw data, where it is if it can be."""
+    if datatype == BYTES:
+        texts = array.ravel().tolist()
+        known = {text: _packed(text) for text in set(texts)}  # labels come again and again
+        return b"".join(map(known.__getitem__, texts))
+    whole = np.ascontiguousarray(array, DTYPES[datatype])
+    return whole.data.cast("B") if whole.size else b""
 
 
-def _packed(value: Any, known: dict[Any, bytes]) -> bytes:
+def _packed(value: Any) -> bytes:
     text = value.encode() if isinstance(value, str) else b""  # a missing one
-    known[value] = made = _LENGTH.pack(len(text)) + text
-    return made
+    return _LENGTH.pack(len(text)) + text

@@ -9,9 +9,9 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from runtime.http.codec import Front
-from runtime.http.messages import HEADER_LENGTH, Answer, Request, Response
+from runtime.http.messages import HEADER_LENGTH, TIMEOUT_HEADER, Answer, Request, Response
 from runtime.http.seams import Ask
-from runtime.http.wishes import NOTHING, TIMEOUT_HEADER, Wishes
+from runtime.http.wishes import NOTHING, Wishes
 from runtime.inputs import row_count
 
 if TYPE_CHECKING:
@@ -32,8 +32,7 @@ def infer(service: Service, request: Request) -> Answer:
     if type(front) is not Front:
         front = service.front(name)
     request.front = front
-    headers = request.headers
-    if front.quick_type and not (_LENGTH in headers or _TIMEOUT in headers):
+    if front.quick_type and (request.plain or not _tells(request)):
         made = _quick(service, front, request)
         if made is not None:
             return made
@@ -43,6 +42,11 @@ def infer(service: Service, request: Request) -> Answer:
         front.counts.failed += 1
         raise
     return answered(service, front, ask, request, lambda answers: front.encode(answers, wished))
+
+
+def _tells(request: Request) -> bool:
+    """Whether a header says how the body is to be read, or how soon it has to be answered."""
+    return _LENGTH in request.headers or _TIMEOUT in request.headers
 
 
 def _quick(service: Service, front: Front, request: Request) -> Answer | None:

@@ -12,6 +12,7 @@ import signal
 import socket
 import threading
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from email.utils import formatdate
 from time import perf_counter
 from types import TracebackType
@@ -165,6 +166,7 @@ class Server:
 
     async def _serve(self, *, signals: bool) -> None:
         self.loop = loop = asyncio.get_running_loop()
+        loop.set_default_executor(self.service.threads)
         self._stopping = asyncio.Event()
         self._new_date()
         if signals:
@@ -177,9 +179,11 @@ class Server:
         await self._stopping.wait()
         for listener in (*self._listeners.values(), *self._sockets):
             listener.close()
-        await self._drain()
+        end = self.loop.time() + self.settings.drain_seconds
+        await self._drain(end)
         ticking.cancel()
-        await self.service.finish()
+        await self.service.finish(max(0.0, end - self.loop.time()))
+        loop.set_default_executor(ThreadPoolExecutor(1))  # the loop would wait without an end
 
     def accept(self, listener: socket.socket) -> None:
         """Take connections from one more socket that listens; from other threads."""
@@ -240,9 +244,8 @@ class Server:
             "content-type: application/json\r\ncontent-length: "
         ).encode()
 
-    async def _drain(self) -> None:
+    async def _drain(self, end: float) -> None:
         self.draining = True
-        end = self.loop.time() + self.settings.drain_seconds
         while self._connections and self.loop.time() < end:
             for connection in tuple(self._connections):
                 connection.drain()

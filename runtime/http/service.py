@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Awaitable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from time import monotonic
 
 from runtime.http import problems, telemetry
 from runtime.http.codec import Front
@@ -15,6 +19,9 @@ from runtime.http.seams import Alone, Answering, Direct, Guard, Observer, Peers,
 from runtime.http.settings import ServerSettings
 from runtime.http.table import ROUTES
 from runtime.runtime import Runtime
+
+#: That every model was there counts for so many seconds.
+_READY_SECONDS = 0.5
 
 
 class Service:
@@ -38,6 +45,10 @@ class Service:
         self.peers: Peers = peers or Alone()
         #: Requests whose answers are awaited now.
         self.waiting = 0
+        #: What handlers do that takes long, so that the event loop does not wait for it.
+        self.threads = ThreadPoolExecutor(thread_name_prefix="pretzel-http-work")
+        self._ready_until = 0.0
+        self._small = settings.compress_above
         self.routes = (*ROUTES, *routes)
         self.router = Router(self.routes)
         self.metrics: Metrics | None = None
@@ -53,17 +64,14 @@ class Service:
                 if refusal is not None:
                     return refusal
             handler, request.params = self.router.find(request.method, request.path)
-            headers = request.headers
-            if b"content-encoding" in headers:
+            if not request.plain and b"content-encoding" in request.headers:
                 unpack(request, self.settings.max_body)
             made = handler(self, request)
         except Exception as error:  # noqa: BLE001 (it is the client's answer)
             return problems.response(error)
         if not isinstance(made, Response):
             return self._later(request, made)
-        if b"accept-encoding" in headers and len(made.body) > self.settings.compress_above:
-            return pack(request, made)
-        return made
+        return made if len(made.body) <= self._small else self._packed(request, made)
 
     async def _later(self, request: Request, coming: Awaitable[Response]) -> Response:
         self.waiting += 1
@@ -73,10 +81,11 @@ class Service:
             made = problems.response(error)
         finally:
             self.waiting -= 1
-        large = len(made.body) > self.settings.compress_above
-        if large and b"accept-encoding" in request.headers:
-            return pack(request, made)
-        return made
+        return made if len(made.body) <= self._small else self._packed(request, made)
+
+    def _packed(self, request: Request, made: Response) -> Response:
+        """A large answer, packed where the client takes that."""
+        return pack(request, made) if b"accept-encoding" in request.headers else made
 
     def observed(self, request: Request, response: Response, seconds: float) -> None:
         """Tell those who count."""
@@ -84,13 +93,28 @@ class Service:
             observer(request, response, seconds)
 
     def ready(self) -> bool:
-        """Whether every model that should be there is."""
-        known = self.repository.index() if self.repository else ()
-        return all(each.state in {"READY", "UNLOADING"} or not each.wanted for each in known)
+        """Whether every model that should be there is; that they were counts for a moment."""
+        now = monotonic()
+        if self.repository is None or now < self._ready_until:
+            return True
+        known = self.repository.index()
+        there = all(each.state in {"READY", "UNLOADING"} or not each.wanted for each in known)
+        if there:  # asked by many, often, and of thousands of models
+            self._ready_until = now + _READY_SECONDS
+        return there
 
-    async def finish(self) -> None:
-        """Wait for what handlers do in threads, and write down what is not written yet."""
-        await asyncio.get_running_loop().shutdown_default_executor()
+    async def finish(self, seconds: float) -> None:
+        """Wait so long for what handlers do in threads; write down what is not written yet."""
+        loop, over = asyncio.get_running_loop(), asyncio.Event()
+
+        def end() -> None:
+            self.threads.shutdown()
+            with suppress(RuntimeError):  # nobody waits any more
+                loop.call_soon_threadsafe(over.set)
+
+        threading.Thread(target=end, name="pretzel-http-end", daemon=True).start()
+        with suppress(TimeoutError):
+            await asyncio.wait_for(over.wait(), seconds)
         telemetry.finish(self)
 
     # --- for handlers ------------------------------------------------------------------------
