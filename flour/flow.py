@@ -27,7 +27,7 @@ class Flow(Shorthands):
     Nothing runs until `reference(data)` (numpy, the definition) or `plan()` (native code).
     """
 
-    __slots__ = ("__weakref__", "_retyped", "made_from", "origin", "outputs")
+    __slots__ = ("__weakref__", "_retyped", "made_from", "notes", "origin", "outputs")
 
     outputs: Mapping[str, Node]
 
@@ -44,6 +44,8 @@ class Flow(Shorthands):
         self.outputs = dict(outputs)
         self.origin = origin
         self.made_from = made_from
+        #: Where nodes were made that no chaining of flows made.
+        self.notes: Mapping[Node, Iterable[Origin]] = {}
         self._retyped: dict[tuple[Type, ...], Flow] = {}
 
     # --- the program -------------------------------------------------------------------------
@@ -105,6 +107,8 @@ class Flow(Shorthands):
                 continue
             seen.add(id(flow))
             stack.extend(flow.made_from)
+            for item, places in flow.notes.items():
+                found.setdefault(item, {}).update(dict.fromkeys(places))
             if flow.origin is not None:
                 for item in flow.outputs.values():
                     found.setdefault(item, {})[flow.origin] = None
@@ -316,10 +320,9 @@ def outputs(**flows: Flow) -> Flow:
 
 def with_origins(outputs: Mapping[str, Node], origins: Mapping[Node, Iterable[Origin]]) -> Flow:
     """A program whose nodes were made elsewhere, with what is known of where."""
-    notes = tuple(
-        Flow({"output": item}, place) for item, places in origins.items() for place in places
-    )
-    return Flow(outputs, None, notes)
+    made = Flow(outputs)
+    made.notes = dict(origins)
+    return made
 
 
 def source(name: str, kind: Type) -> Flow:

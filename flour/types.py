@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 from operator import index
 from typing import Any
 
@@ -38,6 +39,11 @@ def dtype_name(dtype: object) -> str:
         found = np.dtype(dtype)  # type: ignore[call-overload]  # any dtype-like, checked below
     except TypeError:
         raise ParameterError("this is not a dtype", found=repr(dtype)[:40], hint=_KINDS) from None
+    return _numpy_name(found)
+
+
+@lru_cache(256)  # numpy works it out each time, and loading a plan asks a hundred times
+def _numpy_name(found: np.dtype[Any]) -> str:
     name = "string" if found.kind in "UO" else str(found.newbyteorder("=").name)
     if name not in DTYPES:
         raise ParameterError(f"values of dtype {found} have no place in a program", hint=_KINDS)
@@ -47,6 +53,7 @@ def dtype_name(dtype: object) -> str:
 _KINDS = "use one of " + ", ".join(DTYPES)
 
 
+@lru_cache(4096)
 def promote(*dtypes: str) -> str:
     """The dtype numpy gives to arithmetic between columns of these dtypes."""
     if "string" in dtypes:

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeGuard
 
@@ -248,7 +249,7 @@ class _Reader:
     def _origin(self, data: object) -> Origin:
         match data:
             case [str(file), int(line), str(step)] if not isinstance(line, bool):
-                return Origin(file, line, step)
+                return _origin(file, line, step)
         raise self.damaged("this is not an origin", repr(data)[:80])
 
     def _check_same(self, flow: Flow, optimised: Flow) -> None:
@@ -264,6 +265,11 @@ def _with_its_own(outputs: Mapping[str, Node], origins: Mapping[Node, tuple[Orig
     """A program that knows where its own nodes come from."""
     inside = topological(outputs.values())
     return with_origins(outputs, {item: origins[item] for item in inside if item in origins})
+
+
+@lru_cache(4096)  # plans come from few lines of few programs
+def _origin(file: str, line: int, step: str) -> Origin:
+    return Origin(file, line, step)
 
 
 def _is_index(value: object, end: int) -> TypeGuard[int]:

@@ -99,10 +99,13 @@ class InferenceSession:
         self, output_names: Sequence[str] | None, input_feed: Feed, run_options: object = None
     ) -> list[Any]:
         """The outputs of these names, or all in the model's order, for arrays by input name."""
-        if self._short is not None and output_names is None and len(input_feed) == 1:
-            made = self._short(input_feed)
+        if self._short is not None and type(input_feed) is dict and len(input_feed) == 1:
+            try:
+                made = self._short(input_feed)
+            except FlourError as problem:
+                raise translated(problem) from problem
             if made is not None:
-                return made
+                return made if output_names is None else self._picked(made, output_names)
         names = self._names if output_names is None else self._wanted(output_names)
         feed = self._checked(input_feed)
         run = self.program.flow.reference if self._plan is None else self._plan.run
@@ -127,6 +130,10 @@ class InferenceSession:
         order = [(places[name], self._shapers[name]) for name in self._names]
         return (_with_texts if texts else _through)(plan.door(), entry, order)
 
+    def _picked(self, made: Sequence[Any], names: Sequence[str]) -> list[Any]:
+        """Some of all the outputs."""
+        return [made[self._names.index(name)] for name in self._wanted(names)]
+
     def _wanted(self, names: Sequence[str]) -> Sequence[str]:
         for name in names:
             if name not in self._names:
@@ -140,6 +147,14 @@ class InferenceSession:
 
     def _checked(self, feed: Feed) -> Feed:
         """The feed, if it has every input, as the model declares it, and nothing else."""
+        if not isinstance(feed, Mapping):
+            raise error(
+                InvalidArgument,
+                "the feed is no dict of arrays by input name",
+                where="input_feed",
+                found=type(feed).__name__,
+                hint="the inputs are " + ", ".join(self._checks),
+            )
         extra = [name for name in feed if name not in self._checks]
         missing = [name for name in self._checks if name not in feed]
         if extra or missing:
@@ -215,14 +230,26 @@ def _with_texts(
 ) -> Callable[[Feed], list[Any] | None]:
     """Likewise for a column of documents."""
     name, array = entry.port.name, np.ndarray
+    straight = [place for place, _ in order] == [*range(len(order))]
+    straight = straight and all(shape is None for _, shape in order)
 
     def run(feed: Feed) -> list[Any] | None:
         rows = feed.get(name)
-        if type(rows) is not array or rows.dtype.kind not in "OU" or rows.ndim != 2:
+        if type(rows) is list and len(rows) == 1 and type(rows[0]) is list:
+            rows = np.array(rows, object)
+        if type(rows) is not array or rows.ndim != 2:
             return None
-        if rows.shape[1] != 1 or not len(rows):
+        if rows.size == 1:
+            texts = [rows.item()]
+            if type(texts[0]) is not str:
+                return None
+        elif rows.dtype.kind not in "OU" or rows.shape[1] != 1 or not len(rows):
             return None
-        made = door(rows[:, 0].tolist())
+        else:
+            texts = rows[:, 0].tolist()
+        made = door(texts)
+        if straight:
+            return list(made)
         return [made[k] if shape is None else shape(made[k]) for k, shape in order]
 
     return run

@@ -46,8 +46,8 @@ class Linear(Op):
         return Vector(self.weights.shape[0], self._dtype(kind.dtype))
 
     def _dtype(self, dtype: str) -> str:
-        bias = [str(self.bias.dtype.name)] if len(self.bias) else []
-        return promote(dtype, str(self.weights.dtype.name), *bias)
+        bias = [self.bias.dtype.str] if len(self.bias) else []
+        return promote(dtype, self.weights.dtype.str, *bias)
 
     def reference(self, x: Columns) -> Columns:
         weights = self.weights.array.T
