@@ -110,7 +110,7 @@ class InferenceSession:
         feed = self._checked(input_feed)
         run = self.program.flow.reference if self._plan is None else self._plan.run
         try:
-            found = self.program.answer(run(self.program.feed(feed)))
+            found = self.program.run(run, feed)
         except FlourError as problem:
             raise translated(problem) from problem
         return [_labelled(self._shapers.get(name), found[name]) for name in names]

@@ -34,6 +34,7 @@ from runtime.materialise import Materialiser
 from runtime.memory import Residency
 from runtime.served import INLINE_SAMPLE, SAMPLE, Served
 from runtime.stats import RuntimeStats, explained, version_stats
+from runtime.wrapped import unwrapped
 from scheduler import Decision, Engine, QueueRules, Settings
 
 #: What sub-plan materialisation may keep, unless told otherwise.
@@ -52,6 +53,14 @@ def _is_short(data: Any, served: Served) -> bool:
         dimensions = data.ndim
         return dimensions == 1 or (dimensions == 2 and len(data) <= served.few)
     return (kind is list or kind is tuple) and bool(data) and type(data[0]) in _NUMBERS
+
+
+def _shortened(data: Any, served: Served) -> Any:
+    """What is short in what a caller wrapped, or None."""
+    found = unwrapped(served.inputs, data)
+    if (type(found) is list and served.text) or _is_short(found, served):
+        return found
+    return None
 
 
 NOT_HERE = "its code or its parameters are not here yet, and the caller must not be held up"
@@ -233,10 +242,12 @@ class Runtime:
         served = self._routes.get(name) or self._find(name)
         if outputs is None and timeout is None and priority is None and engine is None:
             call = served.call
-            if call is not None and _is_short(data, served):
-                if served.tick() & _REST:
-                    return dict(zip(served.outputs, call(data)))  # noqa: B905 (costs as much)
-                return self._timed(served, call, data)
+            if call is not None:
+                short = data if _is_short(data, served) else _shortened(data, served)
+                if short is not None:
+                    if served.tick() & _REST:
+                        return dict(zip(served.outputs, call(short)))  # noqa: B905 (costs as much)
+                    return self._timed(served, call, short)
             return self._answer(served, data, _ANY)
         return self._answer(served, data, Call.of(served, outputs, timeout, priority, engine))
 

@@ -99,7 +99,7 @@ def opaque(part: Part) -> dict[str, Tensor]:
         reads=tuple(Wire(n, t.dtype, t.shape, t.axis or 0) for n, t in part.reads.items()),
         leaves=tuple(Wire(n, t.dtype, t.shape, t.axis or 0) for n, t in shapes.items()),
         layout=layout,
-        mixes=not all(map(keeps_rows_apart, part.nodes)),
+        mixes=not keeps_rows_apart(part),
         place=part.place,
     )
     if not part.reads:
@@ -112,7 +112,8 @@ def opaque(part: Part) -> dict[str, Tensor]:
 
 def _flow(item: Tensor) -> Flow:
     assert item.flow is not None, "constants are part of the model"
-    return item.flow
+    kind = item.flow.type
+    return item.flow.to_dense() if isinstance(kind, Vector) and kind.sparse else item.flow
 
 
 # --- the shapes of answers ------------------------------------------------------------------------
@@ -160,7 +161,7 @@ def _is_static(shape: Any) -> bool:
 
 def _tried(part: Part, session: Any, rows: int) -> dict[str, tuple[str, Any]]:
     """The shapes of answers to zeros, where the answers' shapes cannot depend on the values."""
-    if not all(map(keeps_rows_apart, part.nodes)):
+    if not all(map(_is_known, part.nodes)):
         raise Unrowed("the shape of an answer is known only when it runs")
     feed = {name: _zeros(item, rows) for name, item in part.reads.items()} | part.weights
     try:
@@ -280,16 +281,50 @@ _ELEMENTWISE = frozenset(
     GreaterOrEqual HardSigmoid HardSwish Identity IsInf IsNaN LeakyRelu Less LessOrEqual Log
     Max Mean Min Mish Mod Mul Neg Not Or PRelu Pow Reciprocal Relu Round Selu Sigmoid Sign Sin
     Sinh Softplus Softsign Sqrt StringConcat Sub Sum Swish Tan Tanh ThresholdedRelu Where Xor
-    RegexFullMatch TfIdfVectorizer
+    RegexFullMatch
     """.split()  # noqa: SIM905 (a line each would be a page)
 )
 
 
-def keeps_rows_apart(node: NodeDef) -> bool:
+#: By domain, what makes of every value one value.
+_APART = {
+    "": _ELEMENTWISE,
+    "ai.onnx.ml": frozenset({"Binarizer", "CategoryMapper", "LabelEncoder"}),
+}
+#: By domain, what looks at one row of a matrix at a time, and at a vector as if it were one row.
+_ROWWISE = {
+    "": frozenset({"TfIdfVectorizer"}),
+    "ai.onnx.ml": frozenset(
+        """
+        ArrayFeatureExtractor FeatureVectorizer Imputer LinearClassifier LinearRegressor
+        Normalizer OneHotEncoder Scaler SVMClassifier SVMRegressor TreeEnsemble
+        TreeEnsembleClassifier TreeEnsembleRegressor
+        """.split()  # noqa: SIM905 (a line each would be a page)
+    ),
+}
+
+
+def keeps_rows_apart(part: Part) -> bool:
     """Whether surely no row's answer depends on another row; what is not known may mix them."""
-    if node.domain == "ai.onnx.ml":
-        return True
-    return node.domain == "" and node.op_type in _ELEMENTWISE
+    flat = {name for name, item in part.reads.items() if item.axis != 0 or item.rank < 2}
+    for node in part.nodes:
+        reads_flat = not flat.isdisjoint(node.inputs)
+        if not _is_known(node) or (reads_flat and not _is_elementwise(node)):
+            return False
+        if reads_flat:
+            flat.update(node.outputs)
+        elif node.op_type.endswith("Classifier"):
+            flat.update(node.outputs[:1])  # labels are a vector
+    return True
+
+
+def _is_elementwise(node: NodeDef) -> bool:
+    return node.op_type in _APART.get(node.domain, ())
+
+
+def _is_known(node: NodeDef) -> bool:
+    """Whether it is known what it does: the shapes of its answers depend on no values."""
+    return _is_elementwise(node) or node.op_type in _ROWWISE.get(node.domain, ())
 
 
 # --- which nodes go together ----------------------------------------------------------------------

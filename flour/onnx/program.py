@@ -6,7 +6,7 @@ beside it: names, types and shapes of inputs and outputs, and both ways of the t
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import prod
 from typing import Any
@@ -35,7 +35,19 @@ class Entry:
         """How many rows an array for this input has; None where it says nothing of rows."""
         if self.tensor.axis is None:
             return None
-        return int(np.shape(array)[self.tensor.axis])
+        return int(np.shape(array)[self.tensor.axis]) if np.ndim(array) else None
+
+    def with_one_row(self, array: Any) -> NDArray[Any]:
+        """An array with a row of zeros or empty strings, where it has no rows."""
+        values = np.asarray(array)
+        if self.rows_of(values) != 0:
+            return values
+        shape = [1 if axis == self.tensor.axis else n for axis, n in enumerate(values.shape)]
+        return (
+            np.full(shape, "", object)
+            if values.dtype.kind in "OUS"
+            else np.zeros_like(values, shape=shape)
+        )
 
     def columns(self, array: Any, rows: int) -> NDArray[Any]:
         """The array as the program takes it: rows of flat vectors, or one value per row."""
@@ -92,6 +104,11 @@ class Answer:
         shape[tensor.axis] *= len(values)
         return moved.reshape(shape)
 
+    def without_rows(self, array: NDArray[Any]) -> NDArray[Any]:
+        """The answer to no rows, from the one to some."""
+        axis = self.tensor.axis
+        return array if axis is None else array[(slice(None),) * axis + (slice(0),)]
+
 
 @dataclass(frozen=True)
 class OnnxProgram:
@@ -124,6 +141,27 @@ class OnnxProgram:
             return {ROWS: np.zeros(rows)}
         record = any(isinstance(kind, Record) for kind in read.values())
         return made if record else {name: made[name] for name in read}
+
+    def run(
+        self, run: Callable[[Any], Mapping[str, Any]], arrays: Mapping[str, Any]
+    ) -> Mapping[str, Any]:
+        """ONNX's answers to ONNX's arrays, by what runs the program on columns.
+
+        What is the same for every row has a value also where there are no rows: it is worked out
+        for one that is made up.
+        """
+        if not self._is_empty(arrays):
+            return self.answer(run(self.feed(arrays)))
+        full = {item.port.name: item.with_one_row(arrays[item.port.name]) for item in self.inputs}
+        made = self.answer(run(self.feed(full)))
+        return {item.port.name: item.without_rows(made[item.port.name]) for item in self.outputs}
+
+    def _is_empty(self, arrays: Mapping[str, Any]) -> bool:
+        """Whether there are no rows, and an answer that has none."""
+        if all(item.tensor.axis is not None or item.tensor.known for item in self.outputs):
+            return False
+        counts = [item.rows_of(arrays.get(item.port.name, ())) for item in self.inputs]
+        return not any(counts) and 0 in counts
 
     def answer(self, columns: Mapping[str, Any]) -> dict[str, NDArray[Any]]:
         """The program's answers by output name, as ONNX's arrays."""

@@ -6,7 +6,7 @@ maps, operators that mix rows in ways nobody can follow.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -35,6 +35,12 @@ class WholeProgram(OnnxProgram):
                     found=", ".join(arrays) or "nothing",
                 )
         return dict(arrays)
+
+    def run(
+        self, run: Callable[[Any], Mapping[str, Any]], arrays: Mapping[str, Any]
+    ) -> Mapping[str, Any]:
+        """ONNX's answers to ONNX's values."""
+        return run(self.feed(arrays))
 
     def answer(self, columns: Mapping[str, Any]) -> dict[str, Any]:
         """The values by output name."""

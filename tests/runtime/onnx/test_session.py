@@ -201,3 +201,32 @@ def test_a_column_of_documents_goes_straight_in() -> None:
         )
     with pytest.raises(onnx_errors.InvalidArgument):
         session.run(None, {"X": np.array(texts)})
+
+
+def texts() -> bytes:
+    """Words counted, and a logistic regression."""
+    fit = make_pipeline(TfidfVectorizer(lowercase=False), LogisticRegression())
+    fit.fit(["one two", "two three", "three four", "four one"], [0, 1, 1, 0])
+    options = {id(fit): {"zipmap": False}, TfidfVectorizer: {"tokenexp": "[a-zA-Z0-9_]+"}}
+    kinds = [("X", StringTensorType([None, 1]))]
+    data: bytes = to_onnx(fit, initial_types=kinds, options=options).SerializeToString()
+    return data
+
+
+@pytest.mark.parametrize("documents", [["one two"], ["", "four four one", "two"]], ids=len)
+def test_documents_answer_the_same_whatever_holds_them(documents: list[str]) -> None:
+    ours, theirs = both(texts())
+    column = np.array(documents)[:, None]
+    want = theirs.run(None, {"X": column})
+    for feed in (column, column.astype(object), column.tolist()):
+        for names in (None, ["probabilities", "label"]):
+            got = ours.run(names, {"X": feed})
+            for mine, yours in zip(got, want if names is None else want[::-1], strict=True):
+                assert mine.dtype == yours.dtype
+                np.testing.assert_allclose(mine, yours, rtol=1e-5)
+
+
+@pytest.mark.parametrize("wrong", [[[None]], [[1.5]], [[b"one"]], [["a", "b"]], []], ids=str)
+def test_what_is_no_document_is_refused(wrong: list[Any]) -> None:
+    with pytest.raises(onnx_errors.InvalidArgument):
+        both(texts())[0].run(None, {"X": np.array(wrong, object)})
