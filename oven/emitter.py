@@ -157,7 +157,10 @@ class Scope:
 
     @contextmanager
     def loop(self, count: str, start: str = "0") -> Iterator[str]:
-        """`for j in range(start, count):`, giving the name of j."""
+        """`for j in range(start, count):`, giving the name of j; one turn needs no loop."""
+        if (start, count) == ("0", "1"):
+            yield "0"
+            return
         name = self.fresh("j")
         span = count if start == "0" else f"{start}, {count}"
         with self._body.block(f"for {name} in range({span}):"):
@@ -380,8 +383,12 @@ class Scope:
         self, dtype: str, width: int, at: At, *, size: str | None = None, stored: bool = False
     ) -> VectorValue:
         """A vector that says its elements."""
-        size = size or self.size(width)
+        size = size or self._width(width)
         return VectorValue(dtype, width, size, (self._part("0", size, at, stored=stored),))
+
+    def _width(self, width: int) -> str:
+        """The number of columns: a literal one, so that hundreds of lone columns are no loops."""
+        return "1" if width == 1 else self.size(width)
 
     def _part(self, start: str, size: str, at: At, *, stored: bool = False) -> Part:
         def each(push: Push) -> None:
@@ -400,7 +407,7 @@ class Scope:
         most: Room | None = None,
     ) -> VectorValue:
         """A vector that pushes its stored elements as (column, value), `most` of them."""
-        size = size or self.size(width)
+        size = size or self._width(width)
         return VectorValue(dtype, width, size, (Part("0", size, None, each, most=most),))
 
     def joined(self, values: Sequence[RowValue], dtype: str, width: int) -> VectorValue:
@@ -410,7 +417,7 @@ class Scope:
         for value in values:
             parts += self._shifted(self._as_dtype(value, dtype), start)
             size = "1" if isinstance(value, ScalarValue) else value.size
-            start = self.let(plus(start, size), "int64").expr
+            start = _settled(self, plus(start, size))
         return VectorValue(dtype, width, start, tuple(parts))
 
     def _as_dtype(self, value: RowValue, dtype: str) -> VectorValue:
@@ -441,8 +448,15 @@ class Scope:
         )
 
 
+def _settled(scope: Scope, place: str) -> str:
+    """A column number to be used many times: a literal, or a local."""
+    return place if place.isdecimal() else scope.let(place, "int64").expr
+
+
 def plus(left: str, right: str) -> str:
-    """left + right as an expression, without adding zero."""
+    """left + right as an expression, without adding zero; the sum itself if both are literals."""
+    if left.isdecimal() and right.isdecimal():
+        return str(int(left) + int(right))
     if left == "0":
         return right
     return left if right == "0" else f"({left} + {right})"

@@ -67,6 +67,7 @@ PASSES: tuple[Pass, ...] = (
         "have taken their scalers away",
         "remove_identity",
         "join_elementwise",
+        "join_tables",
         "join_linears",
         "join_picks",
     ),

@@ -8,14 +8,23 @@ native code (`python`). Stages run in order; what one leaves for a later one is 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import accumulate
 
-from flour.emission import Column, Push, Room, ScalarValue, TokensValue, VectorValue
+from flour.emission import (
+    Column,
+    PairsValue,
+    Push,
+    Room,
+    ScalarValue,
+    TokensValue,
+    VectorValue,
+)
 from flour.emission import Value as Emitted
 from flour.node import Node, readers, topological
 from flour.op import Op, Parameter
 from flour.ops.source import Source
-from flour.types import Record, Text, Tokens, Type, Vector, Whole
+from flour.types import Pairs, Record, Text, Tokens, Type, Vector, Whole
 from objectstore import Blob
 from oven.emitter import BYTES, Body, Scope, Slot
 from oven.ports import Port, View
@@ -23,6 +32,12 @@ from oven.ports import Port, View
 FUSED, KERNEL, PYTHON = "fused", "kernel", "python"
 #: Sparse vectors up to this width go from stage to stage with their zeros.
 NARROW = 64
+#: Stages of more lines are cut: the time to compile one grows with the square of its size.
+MOST_LINES = 400
+_NEVER = 1 << 40
+_SPARSE = 1 << 10
+#: A cut has to leave both sides smaller than this share of the whole.
+_WORTH = 0.85
 Value = Node | Port
 Views = Mapping[Node, View]
 
@@ -117,14 +132,14 @@ def is_wide(kind: Type) -> bool:
 
 def is_text(kind: Type) -> bool:
     """Whether native code has the value as bytes, not as numbers."""
-    return isinstance(kind, Text | Tokens) or _dtype(kind) == "string"
+    return isinstance(kind, Text | Tokens | Pairs) or _dtype(kind) == "string"
 
 
 def _dtype(kind: Type) -> str:
     """The dtype of a column as native code reads it."""
     if isinstance(kind, Record | Whole):
         return ""
-    return "string" if isinstance(kind, Text | Tokens) else kind.dtype
+    return "string" if isinstance(kind, Text | Tokens | Pairs) else kind.dtype
 
 
 def cut(roots: Sequence[Node], views: Views, *, exact: bool = False) -> list[Stage]:
@@ -138,8 +153,12 @@ def cut(roots: Sequence[Node], views: Views, *, exact: bool = False) -> list[Sta
         alone = number if rank else -1
         grouped.setdefault((levels[item], rank, alone), []).append(item)
     reading = readers(roots)
-    ordered = (grouped[key] for key in sorted(grouped))
-    return [_stage(nodes, kinds[nodes[0]], set(roots), reading, views, exact) for nodes in ordered]
+    maker = _Maker(set(roots), reading, views, exact=exact)
+    return [
+        stage
+        for key in sorted(grouped)
+        for stage in maker.stages(grouped[key], kinds[grouped[key][0]])
+    ]
 
 
 def _wanted(roots: Sequence[Node], views: Views) -> list[Node]:
@@ -161,30 +180,96 @@ def _after(source: Node, item: Node, kinds: Mapping[Node, str], levels: Mapping[
     return levels[source] + (0 if together else 1)
 
 
-def _stage(
-    nodes: list[Node],
-    kind: str,
-    roots: set[Node],
-    reading: Mapping[Node, list[Node]],
-    views: Views,
-    exact: bool,  # noqa: FBT001 (passed straight through)
-) -> Stage:
-    inside = set(nodes)
-    outputs = tuple(n for n in nodes if n in roots or any(r not in inside for r in reading[n]))
-    inputs: dict[Value, None] = {}
-    for item in nodes:
-        for source in item.inputs:
-            if source not in inside:
-                inputs[views[source].port if source in views else source] = None
-    stage = Stage(kind, tuple(nodes), tuple(inputs), outputs)
-    if kind == PYTHON:
-        return stage
-    writer = _Writer(stage, views, exact=exact)
-    body = writer.write()
-    name = "fused_rows" if kind == FUSED else "kernel_" + nodes[0].op.name.lower()
-    text, slots, rooms = body.text(name), tuple(body.slots), tuple(body.rooms)
-    most = writer.most
-    return Stage(kind, stage.nodes, stage.inputs, outputs, name, text, slots, rooms, most)
+class _Maker:
+    """Makes the stages of a program."""
+
+    def __init__(
+        self,
+        roots: Collection[Node],
+        reading: Mapping[Node, list[Node]],
+        views: Views,
+        *,
+        exact: bool,
+    ) -> None:
+        self.roots, self.reading, self.views, self.exact = roots, reading, views, exact
+
+    def stages(self, nodes: Sequence[Node], kind: str) -> Iterator[Stage]:
+        """One stage, or several one after the other where one would take too long to compile."""
+        made = self._stage(nodes, kind)
+        place = self._seam(nodes) if kind == FUSED and _lines(made) > MOST_LINES else None
+        if place is None:
+            yield made
+            return
+        halves = (nodes[:place], nodes[place:])
+        if max(_lines(self._stage(half, kind)) for half in halves) > _lines(made) * _WORTH:
+            yield made  # one operator is most of it, or the columns between the two would be
+            return
+        for half in halves:
+            yield from self.stages(half, kind)
+
+    def _seam(self, nodes: Sequence[Node]) -> int | None:
+        """Where to cut a large stage: near the middle, where the least has to go across."""
+        costs = self._crossing(nodes)
+        third = len(nodes) // 3
+        inner = range(max(third, 1), max(len(nodes) - third, 2))
+        best = min(inner, key=lambda place: costs.get(place, _NEVER), default=0)
+        if costs.get(best, _NEVER) >= _NEVER:
+            best = min(costs, key=costs.__getitem__, default=0)
+        return best if costs.get(best, _NEVER) < _NEVER else None
+
+    def _crossing(self, nodes: Sequence[Node]) -> dict[int, int]:
+        """For each place between two nodes, how many columns would have to be kept for later."""
+        number = {item: place for place, item in enumerate(nodes)}
+        steps = [0] * (len(nodes) + 1)
+        for item, place in number.items():
+            last = max((number[r] for r in self.reading[item] if r in number), default=place)
+            steps[place + 1] += _keeping(item)
+            steps[last + 1] -= _keeping(item)
+        return dict(enumerate(list(accumulate(steps))[1 : len(nodes)], 1))
+
+    def _stage(self, nodes: Sequence[Node], kind: str) -> Stage:
+        inside = set(nodes)
+        outputs = tuple(
+            n for n in nodes if n in self.roots or any(r not in inside for r in self.reading[n])
+        )
+        inputs: dict[Value, None] = {}
+        for item in nodes:
+            for source in item.inputs:
+                if source not in inside:
+                    view = self.views.get(source)
+                    inputs[source if view is None else view.port] = None
+        stage = Stage(kind, tuple(nodes), tuple(inputs), outputs)
+        return stage if kind == PYTHON else self._written(stage)
+
+    def _written(self, stage: Stage) -> Stage:
+        """The same stage with its code."""
+        writer = _Writer(stage, self.views, exact=self.exact)
+        body = writer.write()
+        fused = stage.kind == FUSED
+        name = "fused_rows" if fused else "kernel_" + stage.nodes[0].op.name.lower()
+        return replace(
+            stage,
+            name=name,
+            source=body.text(name),
+            slots=tuple(body.slots),
+            rooms=tuple(body.rooms),
+            most=writer.most,
+        )
+
+
+def _lines(stage: Stage) -> int:
+    return stage.source.count("\n")
+
+
+def _keeping(item: Node) -> int:
+    """What it costs to keep a value for a later stage: its columns; more than all others if it is
+    a document, which cannot be kept, or sparse, as what reads it runs apart.
+    """
+    if is_text(item.type):
+        return _NEVER
+    if not isinstance(item.type, Vector):
+        return 1
+    return item.type.width * (_SPARSE if is_wide(item.type) else 1)
 
 
 class _Writer:
@@ -208,7 +293,7 @@ class _Writer:
             self.stored[value] = self.body.column("c", "v")
         kind = value.type
         width = kind.width if isinstance(kind, Vector) else 1
-        size = self.body.slot("n", Slot(size=width)) if isinstance(kind, Vector) else "1"
+        size = self.body.slot("n", Slot(size=width)) if width > 1 else "1"
         return Column(base, stride, kind, size)
 
     def write(self) -> Body:
@@ -298,6 +383,11 @@ class _Writer:
         if isinstance(value.type, Tokens):
             base, slices, count = (scope.let(f"ldc_int64({row}, {k})", "int64").expr for k in "012")
             return TokensValue(base, slices, count, Room(1, 0), Room(1, 0))
+        if isinstance(value.type, Pairs):
+            base, slices, count, values = (
+                scope.let(f"ldc_int64({row}, {k})", "int64").expr for k in "0123"
+            )
+            return PairsValue(base, slices, count, values, Room(1, 0))
         if value in self.stored:
             return _read_stored(scope, column, row, *self.stored[value])
         if not isinstance(column.type, Vector):
@@ -342,5 +432,7 @@ def row_bytes(kind: Type) -> int:
     """How many bytes one row of a column takes."""
     if isinstance(kind, Tokens):
         return 3 * BYTES["int64"]
+    if isinstance(kind, Pairs):
+        return 4 * BYTES["int64"]
     width = kind.width if isinstance(kind, Vector) else 1
     return width * BYTES[_dtype(kind)]

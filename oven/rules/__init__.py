@@ -2,7 +2,7 @@
 
     BITS          remove_identity, fold_constants, merge_common, drop_unused_columns,
                   pull_back_threshold, impute_into_trees, join_elementwise, join_picks,
-                  dense_into_trees
+                  join_tables, dense_into_trees
     REASSOCIATES  the others
 
 `explain` shows where each applied, `PRETZEL_WITHOUT=name` leaves one out.
@@ -24,6 +24,7 @@ from oven.rules import (
     join_elementwise,
     join_linears,
     join_picks,
+    join_tables,
     linear_into_linear,
     merge_common,
     normalise_after_linear,
@@ -56,6 +57,7 @@ RULES: dict[str, Rule] = {
         join_elementwise,
         join_linears,
         join_picks,
+        join_tables,
         dense_into_trees,
     )
 }

@@ -3,12 +3,14 @@
 Why      many small models side by side (one for each class, each target, each member of an
          ensemble) do the same to every column; done to all columns at once it is one loop, and
          what they did it to stands side by side, where join_linears can find it.
-Unless   the parts are not all the same function, with the same static settings and float width;
+Unless   neighbours are not the same function, with the same static settings and float width;
          or something else reads one of them.
 Numerics none: the same operation on the same numbers, each with its own parameters.
 """
 
 from __future__ import annotations
+
+from itertools import groupby
 
 import numpy as np
 
@@ -17,21 +19,17 @@ from flour.ops.bases import Elementwise
 from flour.ops.structure import AsVector, Concat
 from objectstore import Blob
 from oven.affine import dtype_of
-from oven.parts import width_of
+from oven.parts import joined, width_of
 from oven.pattern import Match, op, rest
 from oven.rule import BITS, Rule
 
 
-def _functions(m: Match) -> list[Node] | None:
-    """The parts without what makes vectors of scalars, if they are all alike."""
-    found = []
-    for part in m.root.inputs:
-        item = part.inputs[0] if isinstance(part.op, AsVector) else part
-        lone = m.facts.only_for(part, m.root) and (item is part or m.facts.only_for(item, part))
-        if not lone or not isinstance(item.op, Elementwise):
-            return None
-        found.append(item)
-    return found if len({_kind(item) for item in found}) == 1 else None
+def _function(m: Match, part: Node) -> Node | None:
+    """A part without what makes a vector of a scalar, if it is such a function."""
+    item = part.inputs[0] if isinstance(part.op, AsVector) else part
+    lone = m.facts.only_for(part, m.root) and (item is part or m.facts.only_for(item, part))
+    fits = isinstance(item.op, Elementwise) and type(item.op).infer is Elementwise.infer
+    return item if lone and fits else None
 
 
 def _kind(item: Node) -> tuple[object, ...]:
@@ -43,24 +41,32 @@ def _kind(item: Node) -> tuple[object, ...]:
     return (type(op), static, dtype_of(item.inputs[0]), dtype_of(item))
 
 
-def _guard(m: Match) -> bool:
-    return len(m.root.inputs) > 1
-
-
 def _build(m: Match) -> Node | None:
-    items = _functions(m)
-    if items is None or type(items[0].op).infer is not Elementwise.infer:
+    found = [(part, _function(m, part)) for part in m.root.inputs]
+    keys = [part if item is None else _kind(item) for part, item in found]
+    runs = [[pair for _, pair in run] for _, run in groupby(zip(keys, found, strict=True), _key)]
+    if len(runs) == len(found):
         return None
-    m.take(*m.root.inputs, *items)
-    joined = items[0].op.replace(
-        **{
-            key: _side_by_side(items, key)
-            for key, value in items[0].op.fields().items()
-            if isinstance(value, Blob)
-        }
-    )
-    made = node(joined, [node(Concat(), [item.inputs[0] for item in items])])
+    m.take(*(item for run in runs if len(run) > 1 for pair in run for item in pair if item))
+    made = joined([item for run in runs for item in _one(run)], m.root)
     return made if made.type == m.root.type else None
+
+
+def _key(pair: tuple[object, object]) -> object:
+    return pair[0]
+
+
+def _one(run: list[tuple[Node, Node | None]]) -> list[Node]:
+    """One function for all of a run."""
+    items = [item for _, item in run if item is not None]
+    if len(run) == 1 or not items:
+        return [part for part, _ in run]
+    wide = {
+        key: _side_by_side(items, key)
+        for key, value in items[0].op.fields().items()
+        if isinstance(value, Blob)
+    }
+    return [node(items[0].op.replace(**wide), [node(Concat(), [item.inputs[0] for item in items])])]
 
 
 def _side_by_side(items: list[Node], key: str) -> Blob:
@@ -75,4 +81,4 @@ def _side_by_side(items: list[Node], key: str) -> Blob:
     return Blob.of(np.concatenate(wide))
 
 
-RULE = Rule(pattern=op(Concat)(rest("parts")), guard=_guard, build=_build, preserves=BITS)
+RULE = Rule(pattern=op(Concat)(rest("parts")), build=_build, preserves=BITS)

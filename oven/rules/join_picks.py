@@ -22,7 +22,7 @@ from oven.pattern import Match, op, rest
 from oven.rule import BITS, Rule
 
 
-def _place(part: Node) -> object:
+def place(part: Node) -> object:
     """Where a part is picked from, equal for neighbours that can become one; else the part."""
     if isinstance(part.op, Select | Element):
         kind = part.inputs[0].type
@@ -61,7 +61,7 @@ def _one(run: list[Node]) -> list[Node]:
 
 
 def _build(m: Match) -> Node | None:
-    runs = [list(run) for _, run in groupby(m.root.inputs, _place)]
+    runs = [list(run) for _, run in groupby(m.root.inputs, place)]
     items = [item for run in runs for item in _one(run)]
     if len(items) == len(m.root.inputs):
         return None
