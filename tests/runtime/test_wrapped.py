@@ -18,6 +18,13 @@ from runtime.wrapped import unwrapped
 DOCUMENT = "one two"
 
 
+#: What holds no document, or more than one, or is for others to read.
+OTHERS: tuple[Any, ...] = (
+    *([], [[]], [None], [[1]], {}, {"Y": DOCUMENT}, None, 1, [DOCUMENT] * 2),
+    *(np.array(DOCUMENT), np.array([[[DOCUMENT]]])),
+)
+
+
 @pytest.mark.parametrize(
     ("data", "kept"),
     [
@@ -28,8 +35,7 @@ DOCUMENT = "one two"
         ({"X": [[DOCUMENT]]}, [DOCUMENT]),
         (np.array([[DOCUMENT]]), [DOCUMENT]),
         (np.array([DOCUMENT], object), [DOCUMENT]),
-        *((item, None) for item in ([], [[]], [None], [[1]], {}, {"Y": DOCUMENT}, None, 1)),
-        *((item, None) for item in ([DOCUMENT] * 2, np.array(DOCUMENT), np.array([[[DOCUMENT]]]))),
+        *((other, None) for other in OTHERS),
     ],
     ids=repr,
 )
