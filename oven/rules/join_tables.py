@@ -37,9 +37,9 @@ theirs dense, which has no entries."""
 
 
 def _kind(m: Match, part: Node) -> object:
-    """Equal for neighbours that can become one; else the part itself."""
+    """Equal for neighbours that can become one; else equal to nothing, not even the same part."""
     if not isinstance(part.op, TABLES) or not m.facts.only_for(part, m.root):
-        return part
+        return object()
     source = part.inputs[0]
     where: object = dtype_of(source)
     if where in ("", "string"):

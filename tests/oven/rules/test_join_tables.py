@@ -90,3 +90,8 @@ def test_a_step_for_each_column_is_as_much_code_for_ten_as_for_two() -> None:
         np.testing.assert_array_equal(made, transformer.transform(x.iloc[:7]))
         sizes.append(lines(plan))
     assert sizes[1] <= 1.1 * sizes[0]
+
+
+def test_it_declines_one_input_beside_itself() -> None:
+    x = vector(2)
+    assert_declines(x.concat(x), RULE)
