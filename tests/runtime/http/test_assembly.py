@@ -1,0 +1,163 @@
+"""Settings become what lies in front of the engines, and who is let in: asked over HTTP."""
+
+from __future__ import annotations
+
+import socket
+import struct
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from contextlib import contextmanager
+from pathlib import Path
+from time import monotonic, sleep
+from typing import Any
+
+import pytest
+
+from flour.errors import ParameterError
+from runtime import Runtime
+from runtime.http import Server, ServerSettings
+from runtime.http.assembly import assembled, guards
+from runtime.http.batching import Batched
+from runtime.http.result_cache import Cached
+from runtime.http.seams import Ask, Direct
+from tests.runtime.http.client import Client
+from tests.runtime.plans import shift
+
+ALICE = "a" * 20
+ROW = [0.0, 1.0, 2.0, 3.0]
+
+
+@contextmanager
+def serving(**settings: Any) -> Iterator[tuple[Server, Client]]:
+    with Runtime(executors=1) as runtime:
+        runtime.register("m", shift(1.0))
+        with assembled(runtime, ServerSettings(port=0, **settings)) as server:
+            yield server, Client(server.port)
+
+
+def test_nothing_is_in_the_way_by_default() -> None:
+    with serving() as (server, client):
+        assert guards(server, server.settings) == []
+        for _ in range(20):
+            assert client.post("/predict/m", ROW).status == 200
+        assert isinstance(server.service.answering, Cached)
+        assert server.service.answering.stats() == ()
+
+
+def test_tokens(tmp_path: Path) -> None:
+    path = tmp_path / "tokens"
+    path.write_text(f"alice {ALICE}\n", encoding="utf-8")
+    known = {"Authorization": f"Bearer {ALICE}"}
+    with serving(tokens=str(path)) as (_, client):
+        assert client.post("/predict/m", ROW).status == 401
+        assert client.post("/predict/m", ROW, known).status == 200
+        assert client.get("/v2/health/ready").status == 200
+    with serving(tokens=str(path), tokens_required=False, anonymous_rate=0.01) as (_, client):
+        statuses = [client.post("/predict/m", ROW).status for _ in range(3)]
+        assert statuses == [200, 429, 429]
+        assert [client.post("/predict/m", ROW, known).status for _ in range(3)] == [200] * 3
+    with pytest.raises(ParameterError, match="cannot be read"), serving(tokens=str(path / "no")):
+        pass
+
+
+def test_answers_that_are_kept() -> None:
+    with serving(cache_bytes=1 << 16) as (server, client):
+        replies = [client.post("/predict/m", ROW).json for _ in range(5)]
+        assert all(each == replies[0] for each in replies)
+        cached = server.service.answering
+        assert isinstance(cached, Cached)
+        (kept,) = cached.stats()
+        assert (kept.name, kept.hits, kept.misses) == ("m", 4, 1)
+        server.service.runtime.register("m", shift(2.0))
+        assert client.post("/predict/m", ROW).json["top"] == replies[0]["top"] + 1.0
+        server.service.runtime.register("n", shift(3.0))
+        server.service.runtime.unregister("m")
+        assert client.post("/predict/n", ROW).status == 200
+        assert [each.name for each in cached.stats()] == ["n"]
+
+
+def test_requests_go_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("runtime.http.batching.INSTANT", -1.0)  # as if all of them took long
+    body = [ROW, ROW]
+    with serving(batch_wait=0.3, batch_rows=8) as (server, client):
+        found: list[Any] = []
+        threads = [
+            threading.Thread(target=lambda: found.append(client.post("/predict/m", body).json))
+            for _ in range(4)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(20)
+        cached = server.service.answering
+        assert isinstance(cached, Cached)
+        batched = cached.inner
+        assert isinstance(batched, Batched)
+        assert batched.stats().requests == 4
+        assert batched.stats().blocks < 4
+        assert [len(each) for each in found] == [2] * 4
+
+
+def until(true: Callable[[], object]) -> None:
+    end = monotonic() + 10
+    while not true():
+        assert monotonic() < end
+        sleep(0.005)
+
+
+class Slow(Direct):
+    """Answers when it is let."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        super().__init__(runtime)
+        self.waiting: list[tuple[Ask, Future[Any]]] = []
+
+    def answer(self, ask: Ask) -> Future[dict[str, Any]]:
+        made: Future[Any] = Future()
+        self.waiting.append((ask, made))
+        return made
+
+
+def test_a_crowd_is_counted_in_and_out() -> None:
+    with serving(max_waiting=2) as (server, client):
+        runtime, slow = server.service.runtime, Slow(server.service.runtime)
+        server.service.answering = slow
+        statuses: list[int] = []
+
+        def ask() -> None:
+            statuses.append(client.post("/predict/m", ROW).status)
+
+        threads = [threading.Thread(target=ask) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        until(lambda: server.service.waiting == 2)
+        refused = client.post("/predict/m", ROW)
+        assert (refused.status, refused.headers["retry-after"]) == (503, "1")
+        assert client.get("/v2/health/live").status == 200
+        for asked, made in slow.waiting:
+            made.set_result(runtime.predict("m", asked.data))
+        for thread in threads:
+            thread.join(20)
+        assert statuses == [200, 200]
+        server.service.answering = Direct(runtime)
+        assert server.service.waiting == 0
+        with client.raw() as connection:  # one that hangs up is counted out, too
+            server.service.answering = gone = Slow(runtime)
+            connection.sendall(
+                b"POST /predict/m HTTP/1.1\r\nhost: x\r\ncontent-length: 9\r\n\r\n[0,1,2,3]"
+            )
+            until(lambda: gone.waiting)
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        until(lambda: not server.service.waiting)
+        assert gone.waiting[0][1].cancelled()
+
+
+def test_what_a_call_should_take() -> None:
+    with Runtime(executors=1) as runtime:
+        runtime.register("m", shift(1.0))
+        served = runtime.find("m")
+        few, many = runtime.expected(served, 1), runtime.expected(served, 1_000_000)
+        assert few is not None
+        assert many is not None
+        assert 0 < few < many
