@@ -10,11 +10,9 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from runtime.http import metrics_process, metrics_runtime, metrics_triton
 from runtime.http.messages import Answer, Request, Response
-from runtime.http.metrics_data import Family, Snapshot, from_plain, merge
+from runtime.http.metrics_data import Family, Snapshot, from_json, merge, to_json
 from runtime.http.metrics_meters import Meters
 from runtime.http.metrics_text import CONTENT_TYPE, exposition
 from runtime.http.parameters import Accountant
@@ -25,6 +23,9 @@ if TYPE_CHECKING:
 
 #: What peers are asked for.
 KIND = "metrics"
+#: Seconds that a peer may take. One that is left out makes counters go down, so they are many: a
+#: snapshot of thousands of models takes some tenths.
+PATIENCE = 2.0
 
 
 class Metrics:
@@ -35,7 +36,7 @@ class Metrics:
         self.meters = Meters(service.router.template)
         self.accountant = Accountant()
         service.observers.append(self.meters)
-        service.peers.offer(KIND, lambda: msgspec.to_builtins(self.snapshot()))
+        service.peers.offer(KIND, lambda: to_json(self.snapshot()))
 
     def snapshot(self) -> Snapshot:
         """The figures of this process; from any thread."""
@@ -56,9 +57,13 @@ class Metrics:
     async def everywhere(self) -> Snapshot:
         """The figures of this process and of its peers together."""
         ours, theirs = await asyncio.gather(
-            asyncio.to_thread(self.snapshot), self._service.peers.snapshot(KIND)
+            asyncio.to_thread(self.snapshot), self._service.peers.snapshot(KIND, PATIENCE)
         )
-        return merge([ours, *_readable(theirs)])
+        return await asyncio.to_thread(_together, ours, theirs) if theirs else ours
+
+
+def _together(ours: Snapshot, theirs: dict[int, object]) -> Snapshot:
+    return merge([ours, *_readable(theirs)])
 
 
 def _readable(theirs: dict[int, object]) -> list[Snapshot]:
@@ -66,8 +71,8 @@ def _readable(theirs: dict[int, object]) -> list[Snapshot]:
     made = []
     for number, data in theirs.items():
         try:
-            made.append(from_plain(data))
-        except msgspec.ValidationError as problem:
+            made.append(from_json(data))
+        except ValueError as problem:  # msgspec's are
             log.warning("the metrics of worker %d cannot be read: %s", number, problem)
     return made
 
@@ -83,7 +88,9 @@ def metrics(service: Service, request: Request) -> Answer:
 
 async def _text(service: Service, known: Metrics) -> Response:
     snapshot = await known.everywhere()
-    if service.settings.triton_metrics:
-        snapshot += metrics_triton.aliases(snapshot)
-    body = await asyncio.to_thread(exposition, snapshot)
+    body = await asyncio.to_thread(_body, snapshot, triton=service.settings.triton_metrics)
     return Response(body, content_type=CONTENT_TYPE)
+
+
+def _body(snapshot: Snapshot, *, triton: bool) -> bytes:
+    return exposition([*snapshot, *metrics_triton.aliases(snapshot)] if triton else snapshot)

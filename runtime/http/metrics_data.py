@@ -9,7 +9,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 
@@ -83,19 +83,16 @@ Snapshot = list[Family]
 _decoder = msgspec.json.Decoder(Snapshot)
 
 
-def to_json(snapshot: Snapshot) -> bytes:
-    """A snapshot for another process."""
-    return msgspec.json.encode(snapshot)
+def to_json(snapshot: Snapshot) -> str:
+    """A snapshot for another process, as text: that is some ten times as fast as objects."""
+    return msgspec.json.encode(snapshot).decode()
 
 
-def from_json(data: bytes) -> Snapshot:
-    """A snapshot of another process."""
+def from_json(data: object) -> Snapshot:
+    """A snapshot of another process; ValueError if it is none."""
+    if not isinstance(data, str):
+        raise ValueError(f"a snapshot is text, not {type(data).__name__}")  # noqa: TRY004 (as msgspec)
     return _decoder.decode(data)
-
-
-def from_plain(data: Any) -> Snapshot:
-    """A snapshot that somebody has decoded already."""
-    return msgspec.convert(data, Snapshot)
 
 
 def merge(snapshots: Iterable[Sequence[Family]]) -> Snapshot:

@@ -30,8 +30,9 @@ def _sample(name: str, labels: Labels, value: Value) -> Iterator[str]:
     if not isinstance(value, Distribution):
         yield f"{name}{_labels(labels)} {_number(value)}"
         return
-    for bound, count in zip((*BOUNDS, inf), accumulate(value.counts), strict=True):
-        yield f"{name}_bucket{_labels((*labels, ('le', _number(bound))))} {count}"
+    start = f"{name}_bucket{{{''.join(f'{each},' for each in _pairs(labels))}le="
+    for bound, count in zip(_SHOWN, accumulate(value.counts), strict=True):
+        yield f'{start}"{bound}"}} {count}'
     yield f"{name}_sum{_labels(labels)} {_number(value.total)}"
     yield f"{name}_count{_labels(labels)} {value.count}"
 
@@ -39,7 +40,11 @@ def _sample(name: str, labels: Labels, value: Value) -> Iterator[str]:
 def _labels(labels: Labels) -> str:
     if not labels:
         return ""
-    return "{" + ",".join(f'{name}="{_escaped(value)}"' for name, value in labels) + "}"
+    return "{" + ",".join(_pairs(labels)) + "}"
+
+
+def _pairs(labels: Labels) -> list[str]:
+    return [f'{name}="{_escaped(value)}"' for name, value in labels]
 
 
 def _escaped(value: str) -> str:
@@ -54,3 +59,6 @@ def _number(value: float) -> str:
     if value in {inf, -inf}:
         return "+Inf" if value > 0 else "-Inf"
     return str(int(value)) if value.is_integer() and abs(value) < 1e15 else repr(value)
+
+
+_SHOWN = tuple(map(_number, (*BOUNDS, inf)))

@@ -95,7 +95,7 @@ def _plan(name: str, version: str, step: str) -> str:
 
 async def _status(service: Service, wanted: str, refresh: int) -> Response:
     snapshot = await service.metrics.everywhere() if service.metrics is not None else []
-    body = await asyncio.to_thread(_page, service, Figures(snapshot), wanted, refresh)
+    body = await asyncio.to_thread(_page, service, snapshot, wanted, refresh)
     return Response(body, content_type=HTML, headers=_HEADERS)
 
 
@@ -127,7 +127,8 @@ class Figures:
         return made
 
 
-def _page(service: Service, figures: Figures, wanted: str, refresh: int) -> bytes:
+def _page(service: Service, snapshot: Snapshot, wanted: str, refresh: int) -> bytes:
+    figures = Figures(snapshot)
     here = f"?q={quote(wanted)}&refresh=" if wanted else "?refresh="
     again = ("stop refreshing", f"{here}0") if refresh else ("refresh every 5 s", f"{here}5")
     nav = html.links([again, ("metrics", "/metrics"), ("OpenAPI", "/openapi.json")])
