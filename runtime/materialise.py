@@ -7,7 +7,8 @@ tried for some calls, measured, and used only where it pays; from time to time i
 
     off ──► trial ──► on ──► (no gain any more) ──► off
 
-All of a group switch together, as what one has put there another one finds.
+All of a group switch together, as what one has put there another one finds; but single rows apart
+from blocks, as a row has a way of a microsecond that blocks have not.
 """
 
 from __future__ import annotations
@@ -15,9 +16,10 @@ from __future__ import annotations
 import threading
 import time
 import weakref
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sized
 from concurrent.futures import Future
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -40,6 +42,8 @@ from runtime.served import SAMPLE, Served
 OFF, TRIAL, ON = "off", "trial", "on"
 #: Calls that take less have nothing to gain: looking an input up takes some 3 us.
 CANDIDATE_SECONDS = 20e-6
+#: What a single row pays besides, as it does not go by the shortest way: measured, and rounded up.
+DETOUR_SECONDS = 8e-6
 TRIAL_CALLS = 96  # a quarter of them the ordinary way, to compare
 REVIEW_CALLS = 256
 CHECK_CALLS = 64  # one in so many goes the ordinary way, as that may have become faster
@@ -54,12 +58,19 @@ class GroupStats:
 
     members: tuple[str, ...]
     mode: str
+    """The one of both below that is further: "off", "trial" or "on"."""
+    row_mode: str
+    block_mode: str
+    """Whether the common part is used for single rows, and for blocks."""
     hits: int
     misses: int
     whole_seconds: float
     prefix_seconds: float
     suffix_seconds: float
-    """Of a call the ordinary way, of the common part, of the rest with the look-up."""
+    """Of a call the ordinary way, of the common part, of the rest with the look-up.
+
+    Of rows or of blocks: of what was looked up more often.
+    """
 
     @property
     def hit_rate(self) -> float:
@@ -82,17 +93,21 @@ class _Mean:
         self.value += (value - self.value) / min(self.count, 16)
 
 
-class Group:
-    """Versions that begin alike, and how that has worked out. Approximate under threads."""
+class Way:
+    """Calls of one size on a group: how they go now, and how that has worked out.
 
-    def __init__(self, number: int, prefix: Plan, *, dense: bool = False) -> None:
-        self.number, self.prefix, self.dense = number, prefix, dense
-        self.members: dict[str, weakref.ref[Served]] = {}
-        self.mode = TRIAL
+    Approximate under threads.
+    """
+
+    def __init__(self, members: Sized, changed: Callable[[], None] = lambda: None) -> None:
+        self._members, self._changed = members, changed
+        self.mode = OFF
         self.calls = self.hits = self.misses = 0
         self._recent = [0, 0]  # hits and look-ups since the last review
         self.whole, self.first, self.rest = _Mean(), _Mean(), _Mean()
-        self._pause = REST_CALLS
+        self._pause = 0
+        #: What a call pays for going by the common part, and the clock in it does not see.
+        self.detour = 0.0
 
     def next(self) -> bool:
         """Whether the next call goes by the common part."""
@@ -103,10 +118,9 @@ class Group:
                 self._review()
             return bool(calls % CHECK_CALLS)
         if self.mode is TRIAL:
-            if calls >= TRIAL_CALLS * max(1, len(self.members)) and self._recent[1]:
+            if calls >= TRIAL_CALLS * max(1, len(self._members)) and self._recent[1]:
                 self._review()
             return bool(calls & 3)
-        self.passed(0)
         return False
 
     def looked(self, *, hit: bool) -> None:
@@ -122,29 +136,54 @@ class Group:
         if self.mode is TRIAL:  # nothing could be found at its beginning
             hits = min(looks, round(hits * 1.25))
         cost = self.rest.value + (1 - hits / looks) * self.first.value if looks else 0.0
-        if cost < GAIN * self.whole.value:
+        if cost + self.detour < GAIN * self.whole.value:
             self._restart(ON)
             self._pause = REST_CALLS
         else:
             self._restart(OFF)
-            self._pause = min(2 * self._pause, MOST_REST)
+            self._pause = min(max(REST_CALLS, 2 * self._pause), MOST_REST)
 
     def _restart(self, mode: str) -> None:
         self.mode, self.calls, self._recent = mode, 0, [0, 0]
-        self.route()
+        self._changed()
+
+    def passed(self, calls: int, seconds: float) -> None:
+        """So many calls have gone, one of them in so many seconds; a trial is due now and then.
+
+        What takes no longer than the look-up is never tried: the trial alone would slow it down.
+        """
+        if self.mode is not OFF:
+            return
+        self.calls += calls
+        self.whole.add(seconds)
+        if self.calls >= self._pause and self.whole.value >= CANDIDATE_SECONDS + self.detour:
+            self._restart(TRIAL)
+
+
+class Group:
+    """Versions that begin alike. Single rows and blocks are measured and decided apart."""
+
+    def __init__(self, number: int, prefix: Plan, *, dense: bool = False) -> None:
+        self.number, self.prefix, self.dense = number, prefix, dense
+        self.members: dict[str, weakref.ref[Served]] = {}
+        self.rows, self.blocks = Way(self.members, self.route), Way(self.members)
+        self.rows.detour = DETOUR_SECONDS
+
+    def way(self, rows: int) -> Way:
+        """How calls with so many rows go."""
+        return self.rows if rows == 1 else self.blocks
+
+    @property
+    def mode(self) -> str:
+        """The one of both that is further."""
+        return max(self.rows.mode, self.blocks.mode, key=(OFF, TRIAL, ON).index)
 
     def route(self) -> None:
-        """Open the shortest way for members that share nothing now, shut it for the others."""
+        """Open the shortest way for members whose rows share nothing now, shut it for others."""
         for reference in tuple(self.members.values()):
             served = reference()
             if served is not None:
                 served.open()
-
-    def passed(self, calls: int) -> None:
-        """So many calls of a member have gone the shortest way."""
-        self.calls += calls
-        if self.mode is OFF and self.calls >= self._pause:
-            self._restart(TRIAL)
 
 
 class Shared:
@@ -162,31 +201,35 @@ class Shared:
         if len(kinds) == 1 and isinstance(kinds[0][1], Vector) and not kinds[0][1].sparse:
             self._label, self._door = kinds[0][0], suffix.door()
 
-    def run(self, plan: Plan, block: object) -> dict[str, Any]:
-        """Every output, the common part from memory where it is there."""
-        group = self.group
-        if not group.next():
-            if group.mode is OFF:
-                return plan.run(block)
+    def run(self, plan: Plan, door: Door | None, rows: int, block: object) -> dict[str, Any]:
+        """Every output, the common part from memory where it is there.
+
+        A single row that goes the ordinary way has `door` opened to it, as it has without a group.
+        """
+        way = self.group.way(rows)
+        if not way.next():
+            run = plan.run if door is None or rows > 1 else partial(_by_door, plan, door)
+            if way.mode is OFF:
+                return run(block)
             start = self._clock()
-            answers = plan.run(block)
-            group.whole.add(self._clock() - start)
+            answers = run(block)
+            way.whole.add(self._clock() - start)
             return answers
         start = self._clock()
         key = key_of(block)
         if key is None or plan.suited(block) is not plan:
             return plan.run(block)
-        values = self._results.get(group.number, key)
-        group.looked(hit=values is not None)
+        values = self._results.get(self.group.number, key)
+        way.looked(hit=values is not None)
         spent = 0.0
         if values is None:
             before = self._clock()
             values = self._first(block)
             spent = self._clock() - before
-            group.first.add(spent)
-            self._results.put(group.number, key, values)
+            way.first.add(spent)
+            self._results.put(self.group.number, key, values)
         answers = self._rest(*values)
-        group.rest.add(self._clock() - start - spent)
+        way.rest.add(self._clock() - start - spent)
         return answers
 
     def _first(self, block: object) -> tuple[Mapping[str, Any], int]:
@@ -208,6 +251,10 @@ class Shared:
         if self._passed_on:  # callers may write to what they get
             answers = {name: _own(value) for name, value in answers.items()}
         return answers
+
+
+def _by_door(plan: Plan, door: Door, block: object) -> dict[str, Any]:
+    return dict(zip(plan.outputs, door(block), strict=True))
 
 
 def _own(value: Any) -> Any:
@@ -264,11 +311,11 @@ class Materialiser:
             self._groups = {key: each for key, each in self._groups.items() if each is not group}
         self.results.drop(group.number)
 
-    def consider(self, served: Served, seconds: float) -> None:
-        """One call in `SAMPLE` took so long; look, in the background, what it could share."""
+    def consider(self, served: Served, seconds: float, rows: int = 1, calls: int = SAMPLE) -> None:
+        """One of so many calls took so long; look, in the background, what it could share."""
         one = served.shared
         if one is not None:
-            one.group.passed(SAMPLE)
+            one.group.way(rows).passed(calls, seconds)
             return
         if seconds < CANDIDATE_SECONDS or self._looked_at.get(served) == self._registrations:
             return
@@ -329,11 +376,14 @@ class Materialiser:
                 GroupStats(
                     members=tuple(sorted(group.members)),
                     mode=group.mode,
-                    hits=group.hits,
-                    misses=group.misses,
-                    whole_seconds=group.whole.value,
-                    prefix_seconds=group.first.value,
-                    suffix_seconds=group.rest.value,
+                    row_mode=group.rows.mode,
+                    block_mode=group.blocks.mode,
+                    hits=group.rows.hits + group.blocks.hits,
+                    misses=group.rows.misses + group.blocks.misses,
+                    whole_seconds=way.whole.value,
+                    prefix_seconds=way.first.value,
+                    suffix_seconds=way.rest.value,
                 )
                 for group in groups
+                for way in [max(group.rows, group.blocks, key=lambda way: way.hits + way.misses)]
             )

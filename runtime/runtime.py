@@ -404,23 +404,23 @@ class Runtime:
         self, served: Served, block: Any, call: Call, *, single: bool, few: int = 1
     ) -> Answers:
         plan, shared = self._memory.take(served), served.shared
-        run = plan.run if shared is None else partial(shared.run, plan)
         rows = 1 if single else max(row_count(block), 1)
+        run = plan.run if shared is None else partial(shared.run, plan, served.door, rows)
         if call.deadline is not None and rows > few and plan.ready:
             run = partial(in_time, plan, few, call.deadline)
         sampled = not served.tick() & (INLINE_SAMPLE - 1)
         start = served.clock() if sampled else 0.0
         answers = self._engines.inline(run, block, rows, call.deadline)
         if sampled:
-            self._look(served, served.clock() - start, rows)
+            self._look(served, served.clock() - start, rows, INLINE_SAMPLE)
         return shaped(answers, call, single=single)
 
-    def _look(self, served: Served, seconds: float, rows: int) -> None:
+    def _look(self, served: Served, seconds: float, rows: int, calls: int = SAMPLE) -> None:
         """Now and then: learn what a call takes, and do what is due."""
         self._engines.observe(served, rows, seconds)
         if self._catalog.departed:
             self._catalog.sweep()
-        self._materialiser.consider(served, seconds)
+        self._materialiser.consider(served, seconds, rows, calls)
         self._memory.rebook(served)
         if rows == 1:
             served.direct = seconds < DIRECT_SECONDS

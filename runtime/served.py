@@ -103,7 +103,7 @@ class Served:
 
     def _open(self, plan: Plan | None) -> None:
         shared = self.shared
-        sharing = shared is not None and shared.group.mode != "off"
+        sharing = shared is not None and shared.group.rows.mode != "off"
         if plan is None or sharing or not self.direct or not plan.ready:
             self.call = None
             return

@@ -83,7 +83,7 @@ def explained(served: Served, decision: Decision, rows: int) -> str:
         group = shared.group
         lines.append(
             f"  its first part is common to {len(group.members)} versions; "
-            f"materialisation is {group.mode}"
+            f"materialisation is {group.rows.mode} for rows, {group.blocks.mode} for blocks"
         )
     plan = served.plan
     lines.append(f"  {plan!r}" if plan is not None else "  dropped for memory; loaded when called")

@@ -13,7 +13,16 @@ import flour
 import oven
 from flour import Flow
 from runtime import Runtime
-from runtime.materialise import OFF, ON, REVIEW_CALLS, TRIAL, TRIAL_CALLS, Group
+from runtime.materialise import (
+    CANDIDATE_SECONDS,
+    DETOUR_SECONDS,
+    OFF,
+    ON,
+    REVIEW_CALLS,
+    TRIAL,
+    TRIAL_CALLS,
+    Way,
+)
 from runtime.recut import cut
 from runtime.results import Results, key_of, size_of
 from tests.runtime.plans import documents, shift, text_flow
@@ -29,10 +38,11 @@ def served_texts(count: int = 3) -> Runtime:
 
 
 def ask_all(runtime: Runtime, rounds: int, count: int = 3) -> None:
-    """The same texts to every plan, as whoever compares models does."""
+    """The same pairs of texts to every plan, as whoever compares models does."""
     for n in range(rounds):
         for m in range(count):
-            runtime.predict(f"t{m}", TEXTS[n % len(TEXTS)])
+            start = n % (len(TEXTS) - 1)
+            runtime.predict(f"t{m}", TEXTS[start : start + 2])
         if n % 16 == 0:
             runtime._materialiser.settle(60)
 
@@ -48,7 +58,8 @@ def test_a_common_first_part_is_found_and_used() -> None:
         assert group.hit_rate > 0.9
         assert 0 < group.suffix_seconds < group.whole_seconds
         assert runtime.stats().result_bytes > 0
-        assert "materialisation is on" in runtime.explain("t0")
+        assert (group.row_mode, group.block_mode) == (OFF, ON)
+        assert "materialisation is off for rows, on for blocks" in runtime.explain("t0")
 
 
 def test_answers_stay_the_same_all_the_way() -> None:
@@ -84,7 +95,7 @@ def test_plans_with_nothing_in_common_are_left_alone() -> None:
         runtime.register("a", text_flow(0))
         runtime.register("b", shift(1.0))
         for n in range(100):
-            runtime.predict("a", TEXTS[n % 12])
+            runtime.predict("a", [TEXTS[n % 12]] * 2)
         runtime._materialiser.settle(60)
         assert runtime.stats().groups == ()
 
@@ -131,8 +142,8 @@ def test_many_threads() -> None:
             rng = np.random.default_rng(seed)
             for _ in range(300):
                 n, text = int(rng.integers(3)), int(rng.integers(12))
-                got = runtime.predict(f"t{n}", TEXTS[text])["score"]
-                np.testing.assert_allclose(got, want[n][text], rtol=1e-12)
+                got = runtime.predict(f"t{n}", [TEXTS[text], TEXTS[0]])["score"]
+                np.testing.assert_allclose(got, want[n][[text, 0]], rtol=1e-12)
 
         with ThreadPoolExecutor(4) as threads:
             list(threads.map(ask, range(4)))
@@ -143,19 +154,22 @@ def test_many_threads() -> None:
 # --- when it pays --------------------------------------------------------------------------------
 
 
-def group_after(*, whole: float, first: float, rest: float, hit_rate: float) -> Group:
-    """A group after a trial in which calls took so long."""
-    group = Group(1, oven.bake(flour.vector("x", 2).add([1.0, 2.0])))
+def way_after(*, whole: float, first: float, rest: float, hit_rate: float) -> Way:
+    """A way after a trial in which calls took so long."""
+    way = Way(())
+    way.passed(1, 1.0)
+    assert way.mode == TRIAL
+    way.whole = type(way.whole)()
     for n in range(TRIAL_CALLS + 1):
-        if not group.next():
-            group.whole.add(whole)
+        if not way.next():
+            way.whole.add(whole)
             continue
         hit = (n * 7919 % 100) < 100 * hit_rate
-        group.looked(hit=hit)
-        group.rest.add(rest)
+        way.looked(hit=hit)
+        way.rest.add(rest)
         if not hit:
-            group.first.add(first)
-    return group
+            way.first.add(first)
+    return way
 
 
 @pytest.mark.parametrize(
@@ -169,49 +183,118 @@ def group_after(*, whole: float, first: float, rest: float, hit_rate: float) -> 
     ids=["pays", "no hits", "a cheap first part", "the cut costs more"],
 )
 def test_only_what_pays_is_used(facts: dict[str, float], mode: str) -> None:
-    assert group_after(**facts).mode == mode
+    assert way_after(**facts).mode == mode
+
+
+def test_what_is_over_sooner_than_a_look_up_is_never_tried() -> None:
+    way = Way(())
+    way.detour = DETOUR_SECONDS
+    for _ in range(1000):
+        way.passed(1 << 20, CANDIDATE_SECONDS)
+    assert way.mode == OFF
+    assert not way.next()
+    for _ in range(40):
+        way.passed(1 << 20, CANDIDATE_SECONDS + 2 * DETOUR_SECONDS)
+    assert way.mode == TRIAL
+
+
+def test_one_call_that_was_interrupted_starts_no_trial() -> None:
+    way = Way(())
+    for _ in range(8):
+        way.passed(1 << 20, 2e-6)
+    way.passed(1 << 20, 50e-3)
+    assert way.mode == OFF
+
+
+def test_the_way_around_the_door_is_a_cost() -> None:
+    """What is not lost by blocks is lost by rows: they had the shortest way."""
+    modes = []
+    for detour in (0.0, 20e-6):
+        way = Way(())
+        way.detour = detour
+        way.passed(1, 1.0)
+        for _ in range(TRIAL_CALLS + 1):
+            if way.next():
+                way.looked(hit=True)
+                way.rest.add(15e-6)
+            else:
+                way.whole.value = 30e-6
+        modes.append(way.mode)
+    assert modes == [ON, OFF]
+
+
+def test_rows_keep_their_way_when_blocks_share() -> None:
+    """Blocks that gain much must not cost single rows anything."""
+    with served_texts() as runtime:
+        ask_all(runtime, 400)
+        for n in range(3):
+            served = runtime._find(f"t{n}")
+            assert served.shared is not None
+            assert served.call is served.door is not None
+        (group,) = runtime.stats().groups
+        assert (group.row_mode, group.block_mode) == (OFF, ON)
+        looks = group.hits + group.misses
+        for text in TEXTS:
+            runtime.predict("t0", text)
+        (group,) = runtime.stats().groups
+        assert group.hits + group.misses == looks
+
+
+def test_long_rows_share_too() -> None:
+    """Whose first part takes far longer than the door saves."""
+    texts = documents(6, 20_000)
+    with served_texts() as runtime:
+        for n in range(400):
+            for m in range(3):
+                runtime.predict(f"t{m}", texts[n % len(texts)])
+            if n % 64 == 0:
+                runtime._materialiser.settle(60)
+        (group,) = runtime.stats().groups
+        assert group.row_mode == ON
+        assert group.hits > group.misses > 0
+        want = oven.bake(text_flow(1)).run(texts)["score"]
+        found = [runtime.predict("t1", text)["score"] for text in texts]
+        np.testing.assert_allclose(found, want, rtol=1e-12)
 
 
 def test_what_does_not_pay_any_more_ends_and_is_tried_again() -> None:
-    group = group_after(whole=100e-6, first=90e-6, rest=15e-6, hit_rate=0.9)
+    way = way_after(whole=100e-6, first=90e-6, rest=15e-6, hit_rate=0.9)
     for _ in range(REVIEW_CALLS + 1):
-        if group.next():
-            group.looked(hit=False)
-            group.first.add(90e-6)
-    assert group.mode == OFF
-    group.passed(1 << 30)
-    assert group.mode == TRIAL
+        if way.next():
+            way.looked(hit=False)
+            way.first.add(90e-6)
+    assert way.mode == OFF
+    way.passed(1 << 30, 100e-6)
+    assert way.mode == TRIAL
 
 
 def test_what_has_become_faster_without_it_goes_back() -> None:
     """One call in some goes the ordinary way, also while that is not the usual one."""
-    group = group_after(whole=100e-6, first=90e-6, rest=15e-6, hit_rate=0.9)
-    assert group.mode == ON
+    way = way_after(whole=100e-6, first=90e-6, rest=15e-6, hit_rate=0.9)
+    assert way.mode == ON
     for _ in range(20 * REVIEW_CALLS):
-        if group.mode == OFF:
+        if way.mode == OFF:
             break
-        if group.next():
-            group.looked(hit=True)
-            group.rest.add(15e-6)
+        if way.next():
+            way.looked(hit=True)
+            way.rest.add(15e-6)
         else:
-            group.whole.add(10e-6)
-    assert group.mode == OFF
+            way.whole.add(10e-6)
+    assert way.mode == OFF
 
 
 def test_a_row_of_a_member_is_not_put_to_the_policy() -> None:
-    with Runtime(executors=1) as runtime:
-        for n in range(4):
-            runtime.register(f"t{n}", text_flow(n))
-        for seed in range(5):
-            for text in documents(40, seed=seed):
-                for n in range(4):
-                    runtime.predict(f"t{n}", text)
-            runtime._materialiser.settle(60)
+    with served_texts() as runtime:
+        ask_all(runtime, 200)
         served = runtime._find("t0")
         assert served.shared is not None
-        served.decision = None
-        runtime.predict("t0", "word001 word002")
-        assert served.decision is None
+        for mode in (OFF, ON):
+            served.shared.group.rows.mode = mode
+            served.open()
+            assert (served.call is None) is (mode is ON)
+            served.decision = None
+            runtime.predict("t0", "word001 word002")
+            assert served.decision is None
 
 
 # --- where programs part -------------------------------------------------------------------------
