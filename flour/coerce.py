@@ -295,7 +295,7 @@ def _from_dicts(rows: Sequence[Mapping[str, Any]], kind: Record, path: str) -> d
             )
         for name, values in made.items():
             if name not in row and name not in kind.unread:
-                raise _missing(name, list(row), f"{path}[{i}]")
+                raise _missing(name, list(map(str, row)), f"{path}[{i}]")
             values.append(row.get(name))
     return {name: _object_array(values) for name, values in made.items()}
 

@@ -64,7 +64,7 @@ def layout(
         return None
     if any(isinstance(item.type, Vector) and item.type.sparse for item in outputs):
         return None  # answers stored sparsely are made by Plan.run
-    found = tuple(_output(item) for item in outputs)
+    found = tuple(named_output(item) for item in outputs)
     # Each column that the native code leaves is one output, and each output is one column.
     if len(found) != len(run.outputs) or {item.node for item in found} != set(run.outputs):
         return None
@@ -86,7 +86,8 @@ def _entrance(
     return None
 
 
-def _output(item: Node) -> Output:
+def named_output(item: Node) -> Output:
+    """An output as native code computes it."""
     if isinstance(item.op, TakeText) and isinstance(item.type, Scalar | Category):
         names = np.array([*item.op.table.to_list(), None], dtype=object)[:-1]
         return Output(item.inputs[0], names.copy())
@@ -118,14 +119,19 @@ _ONE_ARGUMENT = 8  # METH_O
 
 def open_door(found: Layout, fallback: Call) -> Call | None:
     """The door as a built-in function, or None where this interpreter can have none."""
+    code = door_text if isinstance(found.kind, Text) else door_code
+    return made_of(code.SOURCE, code.NAME, partial(_table, found, fallback))
+
+
+def made_of(source: str, name: str, fill: Callable[[Mapping[str, int]], Table]) -> Call | None:
+    """A built-in function of this machine code, bound to the table that `fill` makes."""
     known = addresses()
     if known is None:
         return None
-    code = door_text if isinstance(found.kind, Text) else door_code
-    build = partial(_build, code.SOURCE, code.NAME)
-    address = cache.machine_code(cache.key(code.SOURCE), code.NAME, build)
+    address = cache.machine_code(cache.key(source), name, partial(_build, source, name))
     method = _Method(b"door", address, _ONE_ARGUMENT, b"Answers for a row or a block of rows.")
-    table = _table(found, fallback, known, method)
+    table = fill(known)
+    table.kept = (*table.kept, method)
     made: Call = _new_function(ctypes.addressof(method), table, None)
     return made
 
@@ -141,14 +147,14 @@ _new_function = ctypes.PYFUNCTYPE(
 )(("PyCFunction_NewEx", ctypes.pythonapi))
 
 
-def _table(found: Layout, fallback: Call, known: Mapping[str, int], method: _Method) -> Table:
+def _table(found: Layout, fallback: Call, known: Mapping[str, int]) -> Table:
     run, kind = found.run, found.kind
     dtype = np.dtype(kind.dtype if isinstance(kind, Vector) else object)
     width = kind.width if isinstance(kind, Vector) else 0
-    cells = _aligned(16 * (2 + len(found.outputs)))
-    row = cells + _aligned(8 * len(found.outputs))
-    stages = row + _aligned(width * dtype.itemsize)
-    size = stages + _aligned(run.scratch_bytes)
+    cells = aligned(16 * (2 + len(found.outputs)))
+    row = cells + aligned(8 * len(found.outputs))
+    stages = row + aligned(width * dtype.itemsize)
+    size = stages + aligned(run.scratch_bytes)
     text, rooms = _text_words(found, size) if isinstance(kind, Text) else ({}, None)
     scratch = shared_scratch(text.get("SHARED_BYTES", size))
     words = {**known, **text, "SCRATCH": scratch.ctypes.data, "SCRATCH_BYTES": size}
@@ -162,9 +168,9 @@ def _table(found: Layout, fallback: Call, known: Mapping[str, int], method: _Met
     numbers = [words[name] for name in names[:-1]]
     columns = {item: place for place, item in enumerate((*run.inputs, *run.outputs))}
     for item in found.outputs:
-        numbers += _output_words(item, columns[item.node])
+        numbers += output_words(item, columns[item.node])
     table = np.array(numbers, np.int64).view(Table)
-    table.kept = (run, dtype, fallback, method, scratch, found, rooms)
+    table.kept = (run, dtype, fallback, scratch, found, rooms)
     return table
 
 
@@ -174,7 +180,12 @@ _SHORT = 4096
 
 def _text_words(found: Layout, size: int) -> tuple[dict[str, int], NDArray[np.int64]]:
     """What the table of a door for documents has besides, and the sizes of its rooms."""
-    run = found.run
+    words, rooms = room_words(found.run, size)
+    return words | {"LABEL": id(found.label), "BARE": int(found.bare)}, rooms
+
+
+def room_words(run: NativeRun, size: int) -> tuple[dict[str, int], NDArray[np.int64]]:
+    """What a door's table says of memory that depends on documents, `size` bytes aside."""
     sizes = [
         [*room, place == len(stage.rooms) - 1]
         for stage in run.stages
@@ -182,14 +193,14 @@ def _text_words(found: Layout, size: int) -> tuple[dict[str, int], NDArray[np.in
     ]
     rooms = np.array(sizes, np.int64).reshape(-1, 4)
     most = max((room_bytes(stage.rooms, _SHORT) for stage in run.stages), default=0)
-    words = {"LABEL": id(found.label), "BARE": int(found.bare), "LONGEST": LONGEST}
-    words |= {"SHARED_BYTES": _aligned(size + _SHORT + 1024 + most), "ROOM_COUNT": len(rooms)}
-    words |= {"ROOMS": rooms.ctypes.data, "ROOM_COLUMN": 1 + len(run.outputs)}
-    words |= {"ROW_WORK": run.row_work, "BYTE_WORK": TEXT_BYTES, "RELEASE_WORK": RELEASE_BYTES}
-    return words, rooms
+    words = {"SHARED_BYTES": aligned(size + _SHORT + 1024 + most), "ROOM_COUNT": len(rooms)}
+    words |= {"ROOMS": rooms.ctypes.data, "ROOM_COLUMN": len(run.inputs) + len(run.outputs)}
+    words |= {"ROW_WORK": run.row_work, "LONGEST": LONGEST, "RELEASE_WORK": RELEASE_BYTES}
+    return words | {"BYTE_WORK": TEXT_BYTES if run.rooms else 0}, rooms
 
 
-def _output_words(item: Output, column: int) -> list[int]:
+def output_words(item: Output, column: int) -> list[int]:
+    """What a door's table says of an output that is this column of the native code."""
     kind = item.node.type
     assert isinstance(kind, Scalar | Category | Vector)
     dtype = np.dtype(object if item.names is not None else kind.dtype)
@@ -202,7 +213,8 @@ def _output_words(item: Output, column: int) -> list[int]:
     return [door_code.KINDS.index(name), column, id(dtype), width, size, where, last]
 
 
-def _aligned(size: int) -> int:
+def aligned(size: int) -> int:
+    """The next multiple of 64."""
     return -(-size // 64) * 64
 
 
@@ -212,7 +224,7 @@ _scratch: list[NDArray[np.uint8]] = []
 def shared_scratch(size: int) -> NDArray[np.uint8]:
     """Memory for calls that keep the interpreter's lock: one for all doors, as big as any needs."""
     if not _scratch or len(_scratch[-1]) < size:
-        raw = np.empty(max(_aligned(size), 1 << 16) + 64, np.uint8)
+        raw = np.empty(max(aligned(size), 1 << 16) + 64, np.uint8)
         start = -raw.ctypes.data % 64
         _scratch[:] = [raw[start : len(raw) - 64 + start]]
     return _scratch[-1]

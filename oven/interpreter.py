@@ -37,6 +37,8 @@ _PYTHON = {
     "FREE": "PyMem_RawFree",
     "DICT_SIZE": "PyDict_Size",
     "DICT_GET": "PyDict_GetItemWithError",
+    "DICT_NEXT": "PyDict_Next",
+    "INT_AS_WORD": "PyLong_AsLongLongAndOverflow",
     "AS_UTF8": "PyUnicode_AsUTF8AndSize",
     "COPY": "memcpy",
 }
@@ -56,7 +58,9 @@ def addresses() -> Mapping[str, int] | None:
     types = {"ARRAY_TYPE": np.ndarray, "LIST_TYPE": list, "TUPLE_TYPE": tuple}
     types |= {"FLOAT_TYPE": float, "INT_TYPE": int, "STR_TYPE": str, "DICT_TYPE": dict}
     found |= {word: id(kind) for word, kind in types.items()} | {"NONE": id(None)}
-    found["OBJECT"] = id(np.dtype(object))
+    scalars = {"DOUBLE_TYPE": np.float64, "SINGLE_TYPE": np.float32, "FLAG_TYPE": np.bool_}
+    found |= {word: id(kind) for word, kind in scalars.items()} | {"LONG_TYPE": id(np.int64)}
+    found |= {"OBJECT": id(np.dtype(object)), "TRUE": id(True), "FALSE": id(False)}
     return found if all(found.values()) and _as_expected() else None
 
 
@@ -82,7 +86,7 @@ _pointer_in = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char
 
 def _as_expected() -> bool:
     """Whether live objects look as the door's code reads them."""
-    return _array_as_expected() and _list_as_expected() and _float_as_expected()
+    return _array_as_expected() and _list_as_expected() and _numbers_as_expected()
 
 
 def _words(item: Any, count: int) -> list[int]:
@@ -111,6 +115,13 @@ def _list_as_expected() -> bool:
     return many[1:3] == [id(list), 2] and found == there and one[1:] == [id(tuple), 2, *there]
 
 
-def _float_as_expected() -> bool:
-    value = -1.25e-7
-    return bool(ctypes.c_double.from_address(id(value) + 16).value == value)
+def _numbers_as_expected() -> bool:
+    """Python's floats, and numpy's scalars, keep their value behind their type."""
+    kept: tuple[tuple[Any, Any], ...] = (
+        (-1.25e-7, ctypes.c_double),
+        (np.float64(-1.25e-7), ctypes.c_double),
+        (np.float32(0.75), ctypes.c_float),
+        (np.int64(-(2**62) + 1), ctypes.c_int64),
+        (np.bool_(True), ctypes.c_uint8),
+    )
+    return all(kind.from_address(id(value) + 16).value == value for value, kind in kept)

@@ -20,6 +20,7 @@ from flour.sparse import Sparse
 from flour.types import Type, Vector
 from oven.background import Pending
 from oven.door import Call, around, layout, open_door
+from oven.door_record import open_record
 from oven.native_run import NativeRun, RowsRefused
 from oven.ports import Port, View, find_ports, pack
 from oven.stages import PYTHON, Stage, Value, cut
@@ -153,8 +154,12 @@ class Plan:
     def _opened(self, answer: Callable[[object], Mapping[str, Any]]) -> Call:
         slow = around(answer, self.inputs.values())
         steps = self._bound.here
-        found = layout(self.inputs, steps, self._roots) if steps else None
-        return (open_door(found, slow) if found else None) or slow
+        if not steps:
+            return slow
+        found = layout(self.inputs, steps, self._roots)
+        if found is None:
+            return open_record(self.inputs, steps, self._roots, slow) or slow
+        return open_door(found, slow) or slow
 
     def begin(self, data: object) -> Execution:
         """A run over this data that can be done in chunks, by several threads."""

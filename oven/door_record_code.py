@@ -1,0 +1,317 @@
+"""The door of a plan that reads records: its machine code (see oven.door_code).
+
+The argument is a row by name (a dict), a row by position (a list or tuple), or a block of few rows:
+a list of such rows, or a dict of lists. Values may be Python's own numbers, strings and None, and
+numpy's most common scalars. Keys of a dict come in the order of the fields, or are looked up in an
+index; both run nobody's code, so from the second look at the argument to the end nothing changes.
+
+A row's cells lie side by side, and all blocks of columns that the stages read are cut from the same
+rows. Scratch memory, behind the words that all doors have: rows, numbers of strings, documents,
+rooms (memory whose size depends on the longest document). Whatever coercion would have to think
+about (numbers beyond 2**53 where they may be rounded twice, subclasses, other keys) goes to Python.
+"""
+
+from __future__ import annotations
+
+from oven.cells import NAN, NONE
+from oven.door_code import MAKE, RUN, WORDS, source
+
+#: How a field is read, besides as a whole number.
+SKIP, FLOAT64, FLOAT32, STRING, TEXT, WHOLE = range(6)
+#: What the table of fields says of each: how it is read, where in the row it goes, whether it has
+#: to be there, and of whole numbers the bytes and the bounds.
+FIELD_WORDS = ("READ", "OFFSET", "NEEDED", "BYTES", "LOW", "HIGH")
+#: The table's words, in order: those of all doors, and more.
+RECORD_WORDS = (
+    *WORDS[:-1],
+    # What the argument and its values may be.
+    "STR_TYPE",
+    "DICT_TYPE",
+    "TRUE",
+    "FALSE",
+    "DOUBLE_TYPE",
+    "SINGLE_TYPE",
+    "LONG_TYPE",
+    "FLAG_TYPE",
+    "BY_POSITION",
+    "ARRAYS",
+    # The fields: keys, a dict from key to place, and the table above.
+    "FIELDS",
+    "REQUIRED",
+    "KEYS",
+    "INDEX",
+    "FIELD_TABLE",
+    # The columns that stages read: how many, and where they are in a row; of texts the same.
+    "PORTS",
+    "PORT_TABLE",
+    "STRINGS",
+    "STRING_TABLE",
+    "ROW_BYTES",
+    # Functions.
+    "DICT_NEXT",
+    "DICT_GET",
+    "INT_AS_WORD",
+    "AS_UTF8",
+    "COPY",
+    # Memory and work.
+    "LONGEST",
+    "SHARED_BYTES",
+    "ROW_WORK",
+    "BYTE_WORK",
+    "RELEASE_WORK",
+    "ROOM_COLUMN",
+    "ROOMS",
+    "ROOM_COUNT",
+    "FIRST",
+)
+NAME = "record_door"
+#: What the argument is.
+_FORMS = ("NOTHING", "ROW_BY_NAME", "COLUMNS", "ROWS_BY_NAME", "LISTED", "LISTS")
+
+_START = """\
+def record_door(self, argument):
+    table = ld_int64(self, 2)
+    size, pair = stack_words(1), stack_words(3)
+    if ld_int64(argument, 1) == ldc_int64(table, ARRAY_TYPE):
+        return c_call_2(ldc_int64(table, CALL), ldc_int64(table, ARRAYS), argument)
+"""
+# What the argument is, and how many rows. This is done again once all containers are made, as
+# making one may run anybody's code, and that may have changed a list.
+_LOOK = """\
+    form, many, axes, outer = NOTHING, 0, 0, 0
+    kind = ld_int64(argument, 1)
+    if kind == ldc_int64(table, DICT_TYPE):
+        st_int64(pair, 0, 0)
+        if c_call_4(ldc_int64(table, DICT_NEXT), argument, pair, pair + 8, pair + 16) & LOW_HALF:
+            form, many, axes = ROW_BY_NAME, 1, 1
+            item = ld_int64(pair, 2)
+            kind = ld_int64(item, 1)
+            if kind == ldc_int64(table, LIST_TYPE) or kind == ldc_int64(table, TUPLE_TYPE):
+                form, many, axes = COLUMNS, ld_int64(item, 2), 2
+    elif kind == ldc_int64(table, LIST_TYPE) or kind == ldc_int64(table, TUPLE_TYPE):
+        outer = ld_int64(argument, 3) if kind == ldc_int64(table, LIST_TYPE) else argument + 24
+        if ld_int64(argument, 2) > 0 and ldc_int64(table, BY_POSITION) != 0:
+            kind = ld_int64(ld_int64(outer, 0), 1)
+            form, many, axes = LISTED, 1, 1
+            if kind == ldc_int64(table, DICT_TYPE):
+                form, many, axes = ROWS_BY_NAME, ld_int64(argument, 2), 2
+            elif kind == ldc_int64(table, LIST_TYPE) or kind == ldc_int64(table, TUPLE_TYPE):
+                form, many, axes = LISTS, ld_int64(argument, 2), 2
+"""
+_ASK = """\
+    if many == 0:
+        return c_call_2(ldc_int64(table, CALL), ldc_int64(table, FALLBACK), argument)
+    rows, dimensions, before = many, axes, form
+
+"""
+_REFUSE = """\
+        if owned != 0:
+            c_call_1(ldc_int64(table, FREE), owned)
+        c_call_1(ldc_int64(table, DECREASE), made)
+"""
+_FALL_BACK = """\
+        return c_call_2(ldc_int64(table, CALL), ldc_int64(table, FALLBACK), argument)
+"""
+# Memory for the rows.
+_ROOM = """\
+    blocks, row_bytes = ldc_int64(table, SCRATCH_BYTES), ldc_int64(table, ROW_BYTES)
+    answers = (blocks + rows * row_bytes + 63) & -64
+    texts = ldc_int64(table, TEXTS) if dimensions == 2 else 0
+    copies = answers + 8 * rows * texts
+    scratch, owned, capacity = ldc_int64(table, SCRATCH), 0, ldc_int64(table, SHARED_BYTES)
+    if copies > capacity:
+        owned, capacity = c_call_1(ldc_int64(table, MALLOC), copies + 64), copies
+        if owned == 0:
+            c_call_1(ldc_int64(table, DECREASE), made)
+            return c_call_0(ldc_int64(table, NO_MEMORY))
+        scratch = (owned + 63) & -64
+    fits, total, longest = form == before and many == rows and axes == dimensions, 0, 0
+"""
+# One value after the other. The body of the inner loop is what coercion means.
+_FILL = """\
+    fields = ldc_int64(table, FIELDS)
+    keys, index = ldc_int64(table, KEYS), ldc_int64(table, INDEX)
+    for i in range(rows):
+        if not fits:
+            break
+        row = scratch + blocks + i * row_bytes
+        record, items, found, at = argument, 0, 0, 0
+        if form == ROWS_BY_NAME or form == LISTS:
+            record = ld_int64(outer, i)
+        kind = ld_int64(record, 1)
+        if form <= ROWS_BY_NAME:
+            fits = kind == ldc_int64(table, DICT_TYPE)
+        elif kind == ldc_int64(table, LIST_TYPE):
+            items, fits = ld_int64(record, 3), ld_int64(record, 2) == fields
+        else:
+            items = record + 24
+            fits = kind == ldc_int64(table, TUPLE_TYPE)
+            if fits:
+                fits = ld_int64(record, 2) == fields
+        st_int64(pair, 0, 0)
+        while fits:
+            place, item = at, 0
+            if items != 0:
+                if at == fields:
+                    break
+                item = ld_int64(items, at)
+            else:
+                more = c_call_4(ldc_int64(table, DICT_NEXT), record, pair, pair + 8, pair + 16)
+                if more & LOW_HALF == 0:
+                    break
+                key, item = ld_int64(pair, 1), ld_int64(pair, 2)
+                known = False
+                if at < fields:
+                    known = key == ldc_int64(keys, at)
+                if not known:
+                    hit = 0
+                    if ld_int64(key, 1) == ldc_int64(table, STR_TYPE):
+                        hit = c_call_2(ldc_int64(table, DICT_GET), index, key)
+                    if hit == 0:
+                        fits = False
+                        break
+                    place = int64(ld_float64(hit, 2))
+                if form == COLUMNS:
+                    kind = ld_int64(item, 1)
+                    if kind == ldc_int64(table, LIST_TYPE):
+                        column = ld_int64(item, 3)
+                    else:
+                        column = item + 24
+                        fits = kind == ldc_int64(table, TUPLE_TYPE)
+                    if fits:
+                        fits = ld_int64(item, 2) == rows
+                    if not fits:
+                        break
+                    item = ld_int64(column, i)
+            at = place + 1
+            field = ldc_int64(table, FIELD_TABLE) + 8 * FIELD_SIZE * place
+            read, into = ldc_int64(field, READ), row + ldc_int64(field, OFFSET)
+            found += ldc_int64(field, NEEDED)
+            kind = ld_int64(item, 1)
+            if read == STRING or read == TEXT:
+                if kind == ldc_int64(table, STR_TYPE):
+                    where = c_call_2(ldc_int64(table, AS_UTF8), item, size)
+                    st_int64(into, 0, where)
+                    st_int64(into, 1, ld_int64(size, 0))
+                    fits = where != 0
+                    if fits:
+                        total += ld_int64(size, 0)
+                        longest = max(longest, ld_int64(size, 0))
+                    else:
+                        c_call_0(ldc_int64(table, ERROR_CLEAR))
+                else:
+                    gone = 0
+                    if item == ldc_int64(table, NONE):
+                        gone = NO_STRING
+                    elif kind == ldc_int64(table, FLOAT_TYPE):
+                        value = ld_float64(item, 2)
+                        gone = NO_NUMBER if value != value else 0
+                    fits = gone != 0 and read == STRING
+                    st_int64(into, 1, gone)
+                continue
+            whole, word, value = False, 0, math.nan
+            if kind == ldc_int64(table, FLOAT_TYPE) or kind == ldc_int64(table, DOUBLE_TYPE):
+                value = ld_float64(item, 2)
+            elif kind == ldc_int64(table, INT_TYPE):
+                word, whole = c_call_2(ldc_int64(table, INT_AS_WORD), item, size), True
+                fits = ld_int32(size, 0) == 0
+            elif item == ldc_int64(table, TRUE) or item == ldc_int64(table, FALSE):
+                word, whole = int64(item == ldc_int64(table, TRUE)), True
+            elif kind == ldc_int64(table, LONG_TYPE):
+                word, whole = ld_int64(item, 2), True
+            elif kind == ldc_int64(table, SINGLE_TYPE):
+                value = float64(ld_float32(item, 4))
+            elif kind == ldc_int64(table, FLAG_TYPE):
+                word, whole = int64(ld_uint8(item, 16) != 0), True
+            elif read == SKIP and kind == ldc_int64(table, STR_TYPE):
+                continue
+            elif item != ldc_int64(table, NONE):
+                fits = False
+            if whole:
+                value = float64(word)
+            exact = -EXACT <= word and word <= EXACT
+            if read == FLOAT64:
+                st_float64(into, 0, value)
+            elif read == FLOAT32:
+                fits = fits and exact
+                st_float32(into, 0, float32(value))
+            elif read == WHOLE:
+                if not whole:
+                    fits = fits and abs(value) <= EXACT and value == math.floor(value)
+                    word = int64(value) if fits else 0
+                elif not exact:
+                    fits = fits and form == ROW_BY_NAME
+                fits = fits and ldc_int64(field, LOW) <= word and word <= ldc_int64(field, HIGH)
+                step = ldc_int64(field, BYTES)
+                if step == 8:
+                    st_int64(into, 0, word)
+                elif step == 4:
+                    st_int32(into, 0, int32(word))
+                elif step == 2:
+                    st_int16(into, 0, int16(word))
+                else:
+                    st_int8(into, 0, int8(word))
+        fits = fits and found == ldc_int64(table, REQUIRED)
+    if not fits or longest > ldc_int64(table, LONGEST):
+"""
+# Memory for what depends on the longest document; and the documents themselves.
+_COPY = """\
+    rooms, most, sum_up = ldc_int64(table, ROOMS), 0, 0
+    for place in range(ldc_int64(table, ROOM_COUNT)):
+        room = rooms + 32 * place
+        takes = longest * ldc_int64(room, 0) + ldc_int64(room, 1)
+        sum_up += (min(takes, ldc_int64(room, 2)) + 63) & -64
+        most = max(most, sum_up)
+        if ldc_int64(room, 3) != 0:
+            sum_up = 0
+    spare = (copies + total + 24 + 63) & -64
+    work = rows * (ldc_int64(table, ROW_WORK) + longest * ldc_int64(table, BYTE_WORK))
+    release = work >= ldc_int64(table, RELEASE_WORK)
+    if spare + most > capacity or (release and owned == 0):
+        larger = c_call_1(ldc_int64(table, MALLOC), spare + most + 64)
+        if larger != 0:
+            c_call_3(ldc_int64(table, COPY), (larger + 63) & -64, scratch, answers)
+        if owned != 0:
+            c_call_1(ldc_int64(table, FREE), owned)
+        if larger == 0:
+            c_call_1(ldc_int64(table, DECREASE), made)
+            return c_call_0(ldc_int64(table, NO_MEMORY))
+        owned, scratch = larger, (larger + 63) & -64
+    made_at = scratch + copies
+    strings, string_table = ldc_int64(table, STRINGS), ldc_int64(table, STRING_TABLE)
+    for i in range(rows):
+        for place in range(strings):
+            cell = scratch + blocks + i * row_bytes + ldc_int64(string_table, place)
+            length = ld_int64(cell, 1)
+            if length > 0:
+                c_call_3(ldc_int64(table, COPY), made_at, ld_int64(cell, 0), length)
+            st_int64(cell, 0, made_at)
+            made_at += max(length, 0)
+    st_int64(made_at, 0, 0)
+    st_int64(made_at, 1, 0)
+    ports, stride, text = ldc_int64(table, PORT_TABLE), row_bytes, scratch + answers
+    data = scratch + blocks + ldc_int64(ports, 0)
+    for place in range(ldc_int64(table, PORTS)):
+        st_int64(scratch, 2 * place, scratch + blocks + ldc_int64(ports, place))
+        st_int64(scratch, 2 * place + 1, row_bytes)
+    column = ldc_int64(table, ROOM_COLUMN)
+    st_int64(scratch, 2 * column, scratch + spare)
+    st_int64(scratch, 2 * column + 1, longest)
+
+"""
+
+
+def _numbered(names: tuple[str, ...]) -> str:
+    return "".join(f"{name} = {number}\n" for number, name in enumerate(names))
+
+
+def _constants() -> str:
+    """The numbers that the code is about, by name."""
+    reads = ("SKIP", "FLOAT64", "FLOAT32", "STRING", "TEXT", "WHOLE")
+    known = f"FIELD_SIZE = {len(FIELD_WORDS)}\nLOW_HALF = {0xFFFFFFFF}\nEXACT = {2**53}\n"
+    known += f"NO_STRING = {NONE}\nNO_NUMBER = {NAN}\n"
+    return known + _numbered(reads) + _numbered(FIELD_WORDS) + _numbered(_FORMS)
+
+
+_BODY = (_LOOK + _ASK, MAKE, _LOOK, _ROOM + _FILL + _REFUSE + _FALL_BACK + _COPY, RUN)
+SOURCE = source(_constants() + _START, *_BODY, words=RECORD_WORDS)
