@@ -51,11 +51,10 @@ class Running:
 
     def cpu(self) -> float:
         """Seconds that the process has worked; Linux only, else how late it is."""
-        stat = Path(f"/proc/{self.process.pid}/stat")
-        if not stat.exists():
+        tasks = list(Path(f"/proc/{self.process.pid}/task").glob("*/schedstat"))
+        if not tasks:
             return time.perf_counter()
-        user, system = stat.read_text().rpartition(")")[2].split()[11:13]
-        return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
+        return sum(int(each.read_text().split()[0]) for each in tasks) / 1e9
 
     def end(self) -> None:
         self.process.terminate()
@@ -129,7 +128,7 @@ def test_a_row_of_json(
     benchmark.extra_info["of_echo"] = round(best["ours"]["rate"] / best["echo"]["rate"], 2)
     benchmark.extra_info["of_echo_by_cpu"] = round(ratio, 2)
     benchmark.pedantic(lambda: None)
-    assert ratio > 0.5
+    assert ratio > 0.6
 
 
 @pytest.mark.bench
@@ -168,5 +167,6 @@ def test_raw_tensors_against_json(servers: dict[str, Running], benchmark: Any) -
     benchmark.extra_info.update({f"{name}_us": round(t * 1e6) for name, t in times.items()})
     benchmark.extra_info.update({f"{name}_cpu_us": round(t * 1e6) for name, t in costs.items()})
     benchmark.extra_info["faster"] = round(times["json"] / times["raw"], 1)
+    benchmark.extra_info["faster_by_cpu"] = round(costs["json"] / costs["raw"], 1)
     benchmark.pedantic(lambda: None)
-    assert costs["json"] > 2 * costs["raw"]
+    assert costs["json"] > 5 * costs["raw"]
