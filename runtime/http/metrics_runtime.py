@@ -24,6 +24,9 @@ _counter = partial(Family, kind="counter")
 _gauge = partial(Family, kind="gauge")
 _flag = partial(Family, kind="gauge", over="max")
 
+_INLINE, _BATCH = ("engine", Engine.INLINE.value), ("engine", Engine.BATCH.value)
+_OWN, _SHARED = ("kind", "own"), ("kind", "shared")
+
 
 def families(service: Service, stats: RuntimeStats, parameters: Parameters) -> list[Family]:
     """All of them."""
@@ -55,22 +58,22 @@ def _versions(service: Service, versions: Iterable[VersionStats]) -> list[Family
     reserved = _gauge("pretzel_reserved_executors", help="Executors of the version's own.")
     every = service.runtime.versions()
     for each in versions:
-        known = {"model": each.name, "version": each.version}
+        known = (("model", each.name), ("version", each.version))
         served = every.get(f"{each.name}@{each.version}")
         counts = served.front.counts if served and isinstance(served.front, Front) else Counts()
-        calls.add(counts.calls, **known)
-        failed.add(counts.failed, **known)
-        rows.add(counts.rows, **known)
-        seconds.add(counts.seconds, **known)
-        engines.add(each.inline_calls, **known, engine=Engine.INLINE.value)
-        engines.add(each.batch_calls, **known, engine=Engine.BATCH.value)
+        calls.put(counts.calls, known)
+        failed.put(counts.failed, known)
+        rows.put(counts.rows, known)
+        seconds.put(counts.seconds, known)
+        engines.put(each.inline_calls, (*known, _INLINE))
+        engines.put(each.batch_calls, (*known, _BATCH))
         if each.engine is not None:
-            chosen.add(1, **known, engine=each.engine)
+            chosen.put(1, (*known, ("engine", each.engine)))
         if each.row_seconds is not None:
-            row.add(each.row_seconds, **known)
-        serving.add(int(each.in_service), **known)
-        resident.add(int(each.resident), **known)
-        reserved.add(each.reserved, **known)
+            row.put(each.row_seconds, known)
+        serving.put(int(each.in_service), known)
+        resident.put(int(each.resident), known)
+        reserved.put(each.reserved, known)
     return [calls, failed, rows, seconds, engines, chosen, row, serving, resident, reserved]
 
 
@@ -85,8 +88,9 @@ def _parameters(service: Service, parameters: Parameters) -> list[Family]:
     )
     for owner, (own, shared) in parameters.by_owner.items():
         name, _, version = owner.rpartition("@")
-        held.add(own, model=name, version=version, kind="own")
-        held.add(shared, model=name, version=version, kind="shared")
+        known = (("model", name), ("version", version))
+        held.put(own, (*known, _OWN))
+        held.put(shared, (*known, _SHARED))
     unique = _gauge("pretzel_unique_parameter_bytes", help="All parameters, each once.", over=over)
     unique.add(parameters.unique)
     copies = _gauge(
