@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -12,6 +13,8 @@ from runtime.repository.files import Print, natural, shown
 from runtime.repository.promises import Plain, Promise
 
 _NAME = re.compile(r"[^@\s/\\\x00-\x1f\x7f\ud800-\udfff]{1,200}")
+CACHE_BYTES = 1 << 20
+"""What is kept of a model's answers, where its configuration says that they are kept."""
 FIRST_VERSION = "1"
 """Of a model whose layout names none."""
 
@@ -30,6 +33,8 @@ class Model:
     """Rows with the answers they should get, checked before the model is served."""
     stamp: tuple[Print, ...] = ()
     """Changes when any of the files does."""
+    notes: Mapping[str, object] = field(default_factory=dict, hash=False)
+    """What its configuration says of serving it, as `Runtime.register` takes it."""
 
     @property
     def address(self) -> str:

@@ -1,7 +1,8 @@
 """MLServer's layout: any folder with a model-settings.json is one model.
 
-What is read of it: name, implementation, parameters.uri and parameters.version. The rest is about
-how MLServer runs the model, and says nothing about what it answers.
+What is read of it: name, implementation, parameters.uri and parameters.version, and of how it is
+served max_batch_size, max_batch_time and cache_enabled. The rest is about how MLServer runs the
+model, and says nothing about what it answers.
 """
 
 from __future__ import annotations
@@ -15,10 +16,11 @@ from flour.errors import FlourError
 from runtime.repository import formats
 from runtime.repository.errors import BadConfig, UnsafePath, UnsupportedModel
 from runtime.repository.files import Folder, shown
-from runtime.repository.found import FIRST_VERSION, Findings, Model
+from runtime.repository.found import CACHE_BYTES, FIRST_VERSION, Findings, Model
 from runtime.repository.promises import MLServer
 
 LAYOUT = "mlserver"
+_MOST = 1e6
 SETTINGS = "model-settings.json"
 
 #: By the last part of `implementation`: the formats it reads, and the files it looks for.
@@ -43,7 +45,8 @@ def model(folder: Folder, place: Path, into: Findings) -> None:
         file = _file(folder, place, _text(parameters, "uri", path), usual)
         stamp = folder.stamp(path, file)
         form = _form(folder, file, forms)
-        into.add(Model(name, version, LAYOUT, file, form, MLServer(), None, stamp))
+        notes = _notes(settings, path)
+        into.add(Model(name, version, LAYOUT, file, form, MLServer(), None, stamp, notes))
     except FlourError as problem:
         into.trouble(name, version, path, problem, stamp)
 
@@ -65,6 +68,23 @@ def _text(settings: Mapping[str, Any], key: str, path: Path) -> str:
     if not isinstance(found, str):
         raise BadConfig(f"{key} is a string", where=shown(path), found=repr(found)[:60])
     return found
+
+
+def _notes(settings: Mapping[str, Any], path: Path) -> dict[str, object]:
+    """How long requests wait for each other, and whether answers are kept."""
+    rows, wait = (settings.get(key) or 0 for key in ("max_batch_size", "max_batch_time"))
+    if not all(type(each) in (int, float) and 0 <= each < _MOST for each in (rows, wait)):
+        raise BadConfig(
+            "max_batch_size and max_batch_time are numbers from 0 to a million",
+            where=shown(path),
+            found=f"{rows!r} and {wait!r}"[:60],
+        )
+    notes: dict[str, object] = {}
+    if rows > 1 and wait > 0:
+        notes = {"batch_rows": int(rows), "batch_wait": float(wait)}
+    if settings.get("cache_enabled") is True:
+        notes["cache_bytes"] = CACHE_BYTES
+    return notes
 
 
 def _runtime(implementation: str, path: Path) -> tuple[tuple[str, ...], tuple[str, ...]]:

@@ -16,7 +16,7 @@ from flour.errors import FlourError
 from runtime.repository import formats, pbtxt
 from runtime.repository.errors import BadConfig, UnsupportedModel
 from runtime.repository.files import Folder, shown
-from runtime.repository.found import FIRST_VERSION, Findings, Model
+from runtime.repository.found import CACHE_BYTES, FIRST_VERSION, Findings, Model
 from runtime.repository.layout_own import ROWS
 from runtime.repository.pbtxt import Message
 from runtime.repository.promises import INPUT, OUTPUT, Fil, Plain, Promise
@@ -31,6 +31,8 @@ _FIL = {
     "xgboost_ubj": (formats.XGBOOST, "xgboost.ubj"),
     "lightgbm": (formats.LIGHTGBM, "model.txt"),
 }
+#: Of requests for each other, in microseconds: ten minutes.
+_LONGEST_WAIT = 600_000_000
 _ONNX = ("onnxruntime", "onnxruntime_onnx")
 
 
@@ -106,6 +108,20 @@ class Configured:
             return int(sizes[-1]) if sizes else -1
         return -1
 
+    def notes(self) -> dict[str, object]:
+        """How long requests wait for each other, and whether answers are kept."""
+        made: dict[str, object] = {}
+        batching, cache = self._config.one("dynamic_batching"), self._config.one("response_cache")
+        if isinstance(batching, Message):
+            wait = batching.one("max_queue_delay_microseconds")
+            sizes = [*batching.get("preferred_batch_size", ()), self._config.one("max_batch_size")]
+            rows = max((each for each in sizes if type(each) is int), default=0)
+            if rows > 1 and type(wait) is int and 0 < wait < _LONGEST_WAIT:
+                made = {"batch_wait": wait / 1e6, "batch_rows": rows}
+        if isinstance(cache, Message) and cache.one("enable") is True:
+            made["cache_bytes"] = CACHE_BYTES
+        return made
+
     def chosen(self, versions: list[str]) -> list[str]:
         """The versions that the policy picks, in their order."""
         policy = self._config.one("version_policy")
@@ -158,7 +174,9 @@ def _add(
         into.trouble(*address, file, problem, stamp)
         return
     found = rows if folder.is_file(rows) else None
-    into.add(Model(*address, LAYOUT, file, config.form, config.promise, found, stamp))
+    into.add(
+        Model(*address, LAYOUT, file, config.form, config.promise, found, stamp, config.notes())
+    )
 
 
 def _is_version(name: str) -> bool:

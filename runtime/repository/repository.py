@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -55,6 +55,8 @@ class _Entry:
     stamp: tuple[Print, ...] = ()
     staged: Path | None = None
     """The file of the plan that is registered; None if none is."""
+    notes: Mapping[str, object] = field(default_factory=dict)
+    """What it is registered with."""
     held: bool = False
     """Whether somebody has unloaded it by name: it stays out until somebody loads it."""
 
@@ -226,7 +228,8 @@ class Repository:
             staged = self._staging.bring(
                 self.folder, model, trust_pickle=self._trust, exact=self._exact
             )
-            if staged == entry.staged:  # the same content: somebody has touched it
+            # The same content, served in the same way: somebody has touched it.
+            if staged == entry.staged and model.notes == entry.notes:
                 self._note(entry, READY, "")
                 return []
             self._verify(staged, model)
@@ -251,12 +254,13 @@ class Repository:
             "platform": promise.platform,
             "default_outputs": promise.default_outputs,
             "layout": model.layout,
+            **model.notes,
         }
         known = entry.staged is not None
         self.runtime.register(
             model.name, staged, model.version, activate=False, replace=known, notes=notes
         )
-        entry.staged = staged
+        entry.staged, entry.notes = staged, model.notes
         self._note(entry, READY, "")
         return "replaced" if known else "loaded"
 

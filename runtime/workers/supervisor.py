@@ -133,7 +133,7 @@ class Supervisor:
     def _await_ready(self) -> None:
         """Until all are ready; some that come later are no reason to wait for ever."""
         while not all(slot.ready.is_set() for slot in self._slots):
-            if any(slot.ended >= _FRUITLESS for slot in self._slots):
+            if sum(slot.ended for slot in self._slots) >= _FRUITLESS:
                 if any(slot.ready.is_set() for slot in self._slots):
                     return
                 raise NoWorker(
