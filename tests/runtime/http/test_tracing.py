@@ -13,8 +13,10 @@ from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.sdk.trace.sampling import ALWAYS_OFF, ParentBased
+from sklearn.preprocessing import OrdinalEncoder
 
 import flour
+from flour.errors import FlourError
 from oven import timing
 from runtime import Runtime
 from runtime.http import Server, ServerSettings
@@ -189,3 +191,18 @@ def test_stages_one_by_one_answer_what_the_plan_answers() -> None:
     assert [span.stage for span in spans] == list(plan.stages)
     moments = [moment for span in spans for moment in (span.began, span.ended)]
     assert moments == sorted(moments)
+
+
+def test_rows_that_native_code_refuses_are_refused_alike() -> None:
+    encoder = OrdinalEncoder().fit([[1.0], [2.0], [3.0]])
+    plan = flour.from_sklearn(encoder).plan()
+    known = np.array([[2.0], [3.0]])
+    np.testing.assert_array_equal(
+        next(iter(timing.staged(plan, known)[0].values())), next(iter(plan.run(known).values()))
+    )
+    said = []
+    for run in (plan.run, lambda rows: timing.staged(plan, rows)):
+        with pytest.raises(FlourError) as refused:
+            run(np.array([[2.0], [9.0]]))
+        said.append(str(refused.value))
+    assert said[0] == said[1]
