@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
+from sys import intern
 
 from flour.emission import (
     Column,
@@ -250,7 +251,8 @@ class _Maker:
         return replace(
             stage,
             name=name,
-            source=body.text(name),
+            # Plans of one shape come in thousands, and each would keep a text of its own.
+            source=intern(body.text(name)),
             slots=tuple(body.slots),
             rooms=tuple(body.rooms),
             most=writer.most,

@@ -155,6 +155,28 @@ def test_plans_share_what_they_have_in_common() -> None:
     }
 
 
+def test_plans_of_one_shape_share_the_text_of_their_code(tmp_path: Path) -> None:
+    plans = []
+    for n in range(2):
+        oven.bake(flour.vector("x", 3).linear([[n, 2.0, 3.0]], [0.5])).save(tmp_path / "a.plan")
+        plans.append(oven.load(tmp_path / "a.plan"))
+    one, other = (plan.stages[0] for plan in plans)
+    assert one.source is other.source
+    assert one.slots != other.slots
+
+
+def test_where_nodes_come_from_is_one_object_for_all_plans(tmp_path: Path) -> None:
+    """Lines of programs repeat in every plan that they made."""
+    flows = [flour.vector("x", 3).add([n, 2.0, 3.0]) for n in (1.0, 2.0)]
+    found = []
+    for flow in flows:
+        oven.bake(flow).save(tmp_path / "a.plan")
+        (origins,) = {*oven.load(tmp_path / "a.plan").flow.origins().values()}
+        found.append(origins)
+        assert origins == flow.origins()[flow.node]
+    assert found[0][0] is found[1][0]
+
+
 def test_equal_content_meets_whatever_form_it_came_in() -> None:
     values = np.arange(1.0, 7.0)
     forms: list[Any] = [values, values.tolist(), values.astype(">f8"), np.repeat(values, 2)[::2]]
