@@ -18,15 +18,18 @@ import numpy as np
 
 import oven
 from flour.coerce import WHOLE_DTYPES
-from flour.errors import FlourError
+from flour.errors import FlourError, OpaqueFailed
 from flour.flow import Flow
 from flour.node import Node, node, rebuild
 from flour.onnx import OnnxProgram, import_model
 from flour.onnx.program import Answer, Entry
 from flour.onnx.signature import Value, signature
+from flour.onnx.whole import WholeProgram, whole_model
+from flour.ops.opaque import Opaque
 from flour.ops.source import Source
 from flour.ops.structure import Element
-from flour.types import Text, Vector
+from flour.ops.trees import TreeLeaves, Trees
+from flour.types import Text, Tokens, Vector
 from runtime.onnx_errors import InvalidArgument, NoSuchFile, error, translated
 
 Feed = Mapping[str, Any]
@@ -74,6 +77,8 @@ class InferenceSession:
             self.program: OnnxProgram = import_model(
                 path_or_bytes, native_only=native_only, rows=rows
             )
+            if compiled and _is_better_whole(self.program):
+                self.program = whole_model(path_or_bytes) or self.program
             self._inputs, self._outputs = signature(path_or_bytes, self.program)
             # The model's own constants and nodes are not needed any more.
             self.program = replace(self.program, model=self.program.model.outline())
@@ -85,6 +90,7 @@ class InferenceSession:
         #: Of each output: how the plan's column becomes ONNX's value; None where it is that.
         self._shapers = {item.port.name: _shaper(item) for item in self.program.outputs}
         self._short = None if self._plan is None else self._shortest(self._plan)
+        self._count = len(self._inputs)
 
     @property
     def plan(self) -> oven.Plan:
@@ -99,9 +105,10 @@ class InferenceSession:
         self, output_names: Sequence[str] | None, input_feed: Feed, run_options: object = None
     ) -> list[Any]:
         """The outputs of these names, or all in the model's order, for arrays by input name."""
-        if self._short is not None and type(input_feed) is dict and len(input_feed) == 1:
+        short = self._short
+        if short is not None and type(input_feed) is dict and len(input_feed) == self._count:
             try:
-                made = self._short(input_feed)
+                made = short(input_feed)
             except FlourError as problem:
                 raise translated(problem) from problem
             if made is not None:
@@ -116,7 +123,9 @@ class InferenceSession:
         return [_labelled(self._shapers.get(name), found[name]) for name in names]
 
     def _shortest(self, plan: oven.Plan) -> Callable[[Feed], list[Any] | None] | None:
-        """Straight through the plan's door, for a plan that reads one block of numbers."""
+        """Straight through the plan's door, for a plan that reads one block; or to onnxruntime."""
+        if isinstance(self.program, WholeProgram):
+            return _as_whole(plan, self._names)
         kinds = list(plan.inputs.values())
         if len(kinds) != 1 or len(self.program.inputs) != 1:
             return None
@@ -253,6 +262,34 @@ def _with_texts(
         return [made[k] if shape is None else shape(made[k]) for k, shape in order]
 
     return run
+
+
+def _as_whole(plan: oven.Plan, names: Sequence[str]) -> Callable[[Feed], list[Any] | None]:
+    """Likewise for a model that is one part: what onnxruntime refuses, the long way words."""
+    (op,) = (item.op for item in plan.optimised.nodes() if isinstance(item.op, Opaque))
+    wanted = list(names)
+
+    def run(feed: Feed) -> list[Any] | None:
+        try:
+            return op.held().answers(wanted, feed)
+        except OpaqueFailed:
+            return None
+
+    return run
+
+
+def _is_better_whole(program: OnnxProgram) -> bool:
+    """Whether a part takes longer than all that is native around it could save.
+
+    Trees and texts are worth the way from stage to stage; arithmetic around a part is not.
+    """
+    nodes = list(program.flow.nodes())
+    if isinstance(program, WholeProgram) or not any(isinstance(i.op, Opaque) for i in nodes):
+        return False
+    return not any(
+        isinstance(item.op, Trees | TreeLeaves) or isinstance(item.type, Text | Tokens)
+        for item in nodes
+    )
 
 
 def _of_documents(flow: Flow) -> Flow:

@@ -8,7 +8,7 @@ inputs: it reads them where the object store has them. That was measured: initia
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -38,10 +38,15 @@ class Held:
 
     def run(self, values: Sequence[Any]) -> list[Any]:
         """The outputs for these inputs, or OpaqueFailed."""
+        return self.answers(self._leaves, dict(zip(self._reads, values, strict=True)))
+
+    def answers(self, names: Sequence[str], feed: Mapping[str, Any]) -> list[Any]:
+        """These outputs for inputs by name, or OpaqueFailed."""
         session = self._session or self._open()
-        feed = dict(zip(self._reads, values, strict=True)) | self._constants
+        if self._constants:
+            feed = {**feed, **self._constants}
         try:
-            made: list[Any] = session.run(self._leaves, feed)
+            made: list[Any] = session.run(names, feed)
         except Exception as problem:
             raise failure("onnxruntime cannot run", problem, self._op.place) from problem
         return made

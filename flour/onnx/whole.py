@@ -10,13 +10,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from flour.errors import MissingColumn
+from flour.errors import MissingColumn, OpaqueFailed
 from flour.flow import Flow, outputs, source
 from flour.onnx import ort
 from flour.onnx.model import ModelDef
-from flour.onnx.opaque import is_large, oldest, small_constant, weight_input
+from flour.onnx.opaque import SHARED_BYTES, is_large, oldest, small_constant, weight_input
 from flour.onnx.program import OnnxProgram
-from flour.onnx.reading import parsed
+from flour.onnx.reading import parsed, read_model
 from flour.ops.opaque import Opaque, Wire
 from flour.types import Whole
 
@@ -47,9 +47,25 @@ class WholeProgram(OnnxProgram):
         return dict(columns)
 
 
-def whole(model: object, definition: ModelDef) -> WholeProgram:
-    """The program of a model that onnxruntime runs from end to end."""
-    weights = {n: a for n, a in definition.graph.constants.items() if is_large(a)}
+#: A session's own constants below this size stay its own: handing one in costs half a microsecond.
+OWN_BYTES = 1 << 16
+
+
+def whole_model(model: object) -> WholeProgram | None:
+    """The program of a model that onnxruntime runs from end to end; None where it cannot."""
+    try:
+        return whole(model, read_model(model), OWN_BYTES)
+    except OpaqueFailed:
+        return None
+
+
+def whole(model: object, definition: ModelDef, large: int = SHARED_BYTES) -> WholeProgram:
+    """The program of a model that onnxruntime runs from end to end.
+
+    Constants of so many bytes are parameters of their own.
+    """
+    constants = definition.graph.constants
+    weights = {n: a for n, a in constants.items() if is_large(a) and a.nbytes >= large}
     data = _standing_alone(model, definition, weights)
     place = "the whole model"
     session = ort.session(data, place)

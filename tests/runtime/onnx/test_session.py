@@ -230,3 +230,38 @@ def test_documents_answer_the_same_whatever_holds_them(documents: list[str]) -> 
 def test_what_is_no_document_is_refused(wrong: list[Any]) -> None:
     with pytest.raises(onnx_errors.InvalidArgument):
         both(texts())[0].run(None, {"X": np.array(wrong, object)})
+
+
+def test_what_is_mostly_black_is_left_to_onnxruntime_as_a_whole() -> None:
+    data = black_in_the_middle().SerializeToString()
+    ours, theirs = both(data)
+    (stage,) = ours.plan.stages
+    assert stage.kind == "python" and "onnxruntime (black)" in ours.plan.explain()
+    for rows in (X, X[:1]):
+        got, want = ours.run(["y"], {"x": rows}), theirs.run(None, {"x": rows})
+        np.testing.assert_array_equal(got[0], want[0])
+    with pytest.raises(onnx_errors.InvalidArgument):
+        ours.run(None, {"x": X.astype(np.float64)})
+    with pytest.raises(onnx_errors.InvalidArgument):
+        ours.run(None, {"z": X})
+
+
+@pytest.mark.parametrize("feed", [None, [1], "x", {}, {"x": None}], ids=repr)
+def test_a_feed_that_is_none_is_refused(feed: Any) -> None:
+    for data in (classifier([0, 1], zipmap=False), black_in_the_middle().SerializeToString()):
+        with pytest.raises(onnx_errors.InvalidArgument):
+            InferenceSession(data).run(None, feed)
+
+
+def test_what_is_the_same_for_all_rows_is_there_for_none() -> None:
+    made = model(
+        [node("Neg", ["y"], ["a"]), node("Add", ["x", "y"], ["b"])],
+        [("x", FLOAT, ["N", 2]), ("y", FLOAT, [2])],
+        [("a", FLOAT, [2]), ("b", FLOAT, ["N", 2])],
+    )
+    ours, theirs = both(made.SerializeToString())
+    for rows in (0, 3):
+        feed = {"x": np.ones((rows, 2), np.float32), "y": np.array([1, 2], np.float32)}
+        for got, want in zip(ours.run(None, feed), theirs.run(None, feed), strict=True):
+            np.testing.assert_array_equal(got, want)
+            assert got.shape == want.shape
