@@ -21,7 +21,7 @@ from numba.core import cgutils
 from numba.core.errors import NumbaError
 from numba.extending import intrinsic, models, overload, register_model
 
-from oven import functions, machine
+from oven import functions, functions_tanh, machine
 from oven.errors import CompileError
 from oven.native_words import more_words
 
@@ -319,17 +319,36 @@ def exp(x: Any) -> Any:
     raise NotImplementedError
 
 
-@overload(exp)
-def _exp(x: Any) -> Any:
-    made = _compiled(functions.EXP.get(str(x), functions.exp_float64))
+def log(x: Any) -> Any:
+    """The natural logarithm: a stub as well."""
+    raise NotImplementedError
 
-    def of_float(x: Any) -> Any:
-        return made(x)
 
-    def of_whole(x: Any) -> Any:
-        return made(float(x))
+def tanh(x: Any) -> Any:
+    """The hyperbolic tangent: a stub as well."""
+    raise NotImplementedError
 
-    return of_float if isinstance(x, types.Float) else of_whole
+
+def _own(stub: Any, by_width: dict[str, Any]) -> None:
+    """Let code that calls the stub have our function for the width of its argument."""
+
+    def chosen(x: Any) -> Any:
+        made = _compiled(by_width.get(str(x), by_width["float64"]))
+
+        def of_float(x: Any) -> Any:
+            return made(x)
+
+        def of_whole(x: Any) -> Any:
+            return made(float(x))
+
+        return of_float if isinstance(x, types.Float) else of_whole
+
+    overload(stub)(chosen)
+
+
+_own(exp, functions.EXP)
+_own(log, functions_tanh.LOG)
+_own(tanh, functions_tanh.TANH)
 
 
 def _compiled(function: FunctionType) -> Any:
@@ -430,7 +449,7 @@ def _make_vocabulary() -> dict[str, Any]:
     made["c_call_float"] = _c_call(types.float64)
     made["c_call_to_float"] = _c_call(types.int64, result=types.float64)
     made |= {name: getattr(math, name) for name in _MATH}
-    made |= {"exp": exp, "exp_alone": math.exp}
+    made |= {"exp": exp, "log": log, "tanh": tanh, "exp_alone": math.exp}
     made |= {function.__name__: function for function in _ROUNDING}
     for name, kind in NUMBA_TYPES.items():
         made[f"ld_{name}"] = _load(kind, constant=False)
@@ -458,7 +477,6 @@ def _make_vocabulary() -> dict[str, Any]:
 _MATH = [
     "sqrt",
     "expm1",
-    "log",
     "log1p",
     "log2",
     "log10",
@@ -467,7 +485,6 @@ _MATH = [
     "tan",
     "sinh",
     "cosh",
-    "tanh",
     "erf",
 ]
 # math's own functions answer with integers, which have no NaN and no infinity.

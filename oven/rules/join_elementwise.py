@@ -43,7 +43,7 @@ def _kind(item: Node) -> tuple[object, ...]:
 
 def _build(m: Match) -> Node | None:
     found = [(part, _function(m, part)) for part in m.root.inputs]
-    keys = [part if item is None else _kind(item) for part, item in found]
+    keys = [object() if item is None else _kind(item) for _, item in found]
     runs = [[pair for _, pair in run] for _, run in groupby(zip(keys, found, strict=True), _key)]
     if len(runs) == len(found):
         return None

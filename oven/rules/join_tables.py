@@ -44,6 +44,8 @@ def _kind(m: Match, part: Node) -> object:
     where: object = dtype_of(source)
     if where in ("", "string"):
         where = join_picks.place(source)
+        if where is source:  # nothing would lay them side by side
+            return object()
     return (type(part.op), where, *_static(part.op))
 
 
