@@ -91,24 +91,28 @@ def _fields(
         return None
     run = steps[0]
     ports = [value for value in run.inputs if isinstance(value, Port)]
-    if not ports or len(ports) != len(run.inputs):
-        return None
-    if any(isinstance(item.type, Vector) and item.type.sparse for item in outputs):
-        return None
     made = tuple(named_output(item) for item in outputs)
-    if len(made) != len(run.outputs) or {item.node for item in made} != set(run.outputs):
+    if not ports or len(ports) != len(run.inputs) or not _leaves(run, made):
         return None
     kinds, unread, listed = _kinds(inputs)
+    if any(_field(kinds[name], 0, needed=name not in unread) is None for name in kinds):
+        return None
     starts, size = _starts(ports)
     places = _places(ports, starts, listed=listed)
     fields: dict[str, Field] = {}
     for name, kind in kinds.items():
         # What no stage reads is looked at all the same, and goes to the end of the row.
         field = _field(kind, places.get(name, size), needed=name not in unread)
-        if field is None:
-            return None
+        assert field is not None, "this has been asked"
         fields[name] = field
     return Fields(run, made, fields, tuple(starts), aligned(size + 16), listed)
+
+
+def _leaves(run: NativeRun, outputs: Sequence[Output]) -> bool:
+    """Whether each column that the native code leaves is one dense output, and each output one."""
+    if any(isinstance(item.node.type, Vector) and item.node.type.sparse for item in outputs):
+        return False
+    return len(outputs) == len(run.outputs) and {item.node for item in outputs} == set(run.outputs)
 
 
 def _kinds(inputs: Mapping[str, Type]) -> tuple[dict[str, Type], frozenset[str], bool]:

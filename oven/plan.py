@@ -123,7 +123,7 @@ class Plan:
         Data of another float width or sparsity than the program was made for runs on a plan of its
         own, as the training library would compute in that width; it is baked when first met.
         """
-        if type(data) is np.ndarray and data.ndim == 2:
+        if _is_block(data):
             call = self._call or self._open()
             return dict(zip(self._names, call(data)))  # noqa: B905 (checking would cost as much)
         return self._answer(data)
@@ -320,6 +320,16 @@ class Plan:
     def __repr__(self) -> str:
         kinds = ", ".join(stage.kind for stage in self.stages)
         return f"Plan({', '.join(self.outputs)}: {kinds})"
+
+
+def _is_block(data: Any) -> bool:
+    """Whether this is a block for certain, of a kind that doors take."""
+    kind = type(data)
+    if kind is np.ndarray:
+        return bool(data.ndim == 2)
+    if kind is list:
+        return bool(data) and type(data[0]) is dict
+    return kind is dict and bool(data) and type(next(iter(data.values()))) is list
 
 
 def _dtype(data: object) -> str | None:

@@ -32,7 +32,7 @@ from runtime.errors import BadRegistration, RuntimeClosed
 from runtime.inputs import as_block, refuse_extra, row_count
 from runtime.materialise import Materialiser
 from runtime.memory import Residency
-from runtime.served import INLINE_SAMPLE, SAMPLE, Served
+from runtime.served import INLINE_SAMPLE, SAMPLE, VALUES, Served
 from runtime.stats import RuntimeStats, explained, version_stats
 from runtime.wrapped import unwrapped
 from scheduler import Decision, Engine, QueueRules, Settings
@@ -41,18 +41,20 @@ from scheduler import Decision, Engine, QueueRules, Settings
 RESULT_BYTES = 32 << 20
 _REST = SAMPLE - 1
 _ANY = Call()
-_NUMBERS = frozenset({float, int})
 
 
 def _is_short(data: Any, served: Served) -> bool:
-    """Whether this is a document or a row of numbers, or a block of few rows, as the plan reads."""
+    """Whether this is a document, a row of values, or an array of few rows, as the plan reads."""
     kind = type(data)
+    if kind is dict:  # which has to be a row, with the right names
+        named = data.keys() == served.columns and bool(data)
+        return named and type(next(iter(data.values()))) in VALUES
     if not served.vector:
         return kind is str and served.text
     if kind is np.ndarray:
         dimensions = data.ndim
         return dimensions == 1 or (dimensions == 2 and len(data) <= served.few)
-    return (kind is list or kind is tuple) and bool(data) and type(data[0]) in _NUMBERS
+    return (kind is list or kind is tuple) and bool(data) and type(data[0]) in served.first
 
 
 def _shortened(data: Any, served: Served) -> Any:

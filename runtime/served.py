@@ -9,8 +9,10 @@ from pathlib import Path
 from time import perf_counter, thread_time
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from flour.ops.structure import Take, TakeText
-from flour.types import Record, Text, Type, Vector
+from flour.types import Category, Record, Scalar, Text, Type, Vector
 from oven import Plan
 
 if TYPE_CHECKING:
@@ -23,6 +25,11 @@ SAMPLE = 64
 INLINE_SAMPLE = 8
 #: Blocks that make native code touch less than this take some 20 us and go in like single rows.
 FEW_BYTES = 1 << 20
+#: What the first value of a row may be, for the shortest way; of a row that is a vector.
+VALUES: frozenset[type] = frozenset(
+    {float, int, str, bool, type(None), np.float64, np.float32, np.int64, np.bool_}
+)
+NUMBERS: frozenset[type] = frozenset({float, int})
 
 
 class Counter:
@@ -45,7 +52,19 @@ class Served:
 
     __slots__ = (
         *("__weakref__", "batch", "call", "classes", "columns", "decision", "digest", "direct"),
-        *("door", "few", "front", "inline", "inputs", "kinds", "lock", "name", "outputs", "owner"),
+        *(
+            "door",
+            "few",
+            "first",
+            "front",
+            "inline",
+            "inputs",
+            "kinds",
+            "lock",
+            "name",
+            "outputs",
+            "owner",
+        ),
         *("mixes_rows", "notes", "path", "pins", "plan"),
         *("reserved", "retired", "row_work", "shared", "text", "tick", "vector"),
         "version",
@@ -82,10 +101,14 @@ class Served:
         kinds = list(self.inputs.values())
         self.vector = len(kinds) == 1 and isinstance(kinds[0], Vector | Record)
         self.text = len(kinds) == 1 and isinstance(kinds[0], Text)
-        #: The columns of its one record: a row that has no others needs no closer look.
+        #: The values of a row by name, of records and the like: one with these needs no look.
         self.columns = frozenset[str]()
+        #: What the first value of a row that is a list may be.
+        self.first: frozenset[type] = NUMBERS
         if len(kinds) == 1 and isinstance(kinds[0], Record):
-            self.columns = frozenset(kinds[0].names)
+            self.columns, self.first = frozenset(kinds[0].names), VALUES
+        elif len(kinds) > 1 and all(isinstance(kind, Scalar | Category | Text) for kind in kinds):
+            self.columns = frozenset(self.inputs)
         self.lock = threading.RLock()  # while the plan comes or goes, and for `pins`
         self.pins = 0  # calls by executors that are on their way
         self.inline, self.batch = Counter(), Counter()
