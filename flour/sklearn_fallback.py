@@ -28,6 +28,8 @@ def through_onnx(estimator: Any, x: Flow, rows: Any) -> Flow | dict[str, Flow]:
     """The program of an estimator by way of ONNX, or ImportRefused with the reason."""
     if not isinstance(x.type, Vector) or x.type.dtype == "string":
         raise UnsupportedSetting("skl2onnx is asked for steps over numbers only", found=str(x.type))
+    if x.type.sparse or rows.ndim != 2:
+        raise UnsupportedSetting("ONNX has no sparse vectors", found=str(x.type))
     reasons = []
     for dtype in (x.type.dtype, *FLOATS[::-1]) if x.type.dtype in FLOATS else FLOATS[::-1]:
         try:
