@@ -177,8 +177,10 @@ class Server:
         ticking = loop.create_task(self._tick())
         self._ready.set()
         await self._stopping.wait()
-        for listener in (*self._listeners.values(), *self._sockets):
+        for listener in self._listeners.values():
             listener.close()
+        for each in self._sockets:
+            each.close()
         end = self.loop.time() + self.settings.drain_seconds
         await self._drain(end)
         ticking.cancel()
