@@ -80,6 +80,7 @@ class NativeRun:
         self._room_steps: dict[int, int] = {}
         self._lay_out()
         self._bind()
+        self._prepare()
 
     # --- memory ------------------------------------------------------------------------------
 
@@ -185,6 +186,8 @@ class NativeRun:
 
         `memory` is a buffer of `memory_bytes` to work in; without, it is this thread's.
         """
+        if self._plain:
+            return self._numbers(values, rows, into or {}, memory)
         kept = [given(values[value], value, stored=stored) for value, stored in self._read]
         lengths = self._lengths(kept)
         longest = int(lengths.max(initial=0))
@@ -198,6 +201,39 @@ class NativeRun:
         self._invoke(self._brief if brief else self._call, table.ctypes.data, rows, memory)
         done = [settled(column) if isinstance(column, Sparse) else column for column in made]
         return dict(zip(self.outputs, done, strict=True))
+
+    def _numbers(
+        self,
+        values: Mapping[Value, Any],
+        rows: int,
+        into: Mapping[Value, NDArray[Any]],
+        memory: Any,
+    ) -> dict[Value, Any]:
+        """`run` where no memory depends on the data: a few microseconds of Python, not twenty."""
+        io: list[int] = []
+        columns = [_number_column(values[value], value, dtype) for value, dtype in self._numeric]
+        made: dict[Value, Any] = {
+            item: into[item] if item in into else _empty(item, rows) for item in self.outputs
+        }
+        for column in (*columns, *made.values()):
+            io.append(column.ctypes.data)
+            io.append(column.strides[0] if column.ndim else 0)
+        table = self._io(*io)
+        call = self._brief if rows * self.row_work < RELEASE_BYTES else self._call
+        self._invoke(call, ctypes.addressof(table), rows, memory)
+        return made
+
+    def _prepare(self) -> None:
+        """What `_numbers` wants to know of columns, looked up once."""
+        texts = any(is_text(value.type) for value, _ in self._read)
+        stored = any(is_stored for _, is_stored in self._read)
+        self._plain = not (self.rooms or self.stored or texts or stored)
+        if self._plain:
+            self._numeric = [
+                (value, np.dtype(value.type.dtype))  # type: ignore[union-attr]  # numbers have one
+                for value, _ in self._read
+            ]
+            self._io = ctypes.c_int64 * (2 * (len(self._numeric) + len(self.outputs)) + 2)
 
     def bound(
         self, values: Mapping[Value, Any], into: Mapping[Value, NDArray[Any]]
@@ -331,6 +367,17 @@ def _empty(value: Value, rows: int) -> NDArray[Any]:
     if isinstance(kind, Vector):
         return np.empty((rows, kind.width), kind.dtype)
     return np.empty(rows, kind.dtype)  # type: ignore[union-attr]  # native columns have a dtype
+
+
+def _number_column(column: Any, value: Value, dtype: np.dtype[Any]) -> NDArray[Any]:
+    """The column itself where native code can read it as it lies."""
+    if type(column) is np.ndarray and column.dtype == dtype:
+        strides = column.strides
+        if len(strides) < 2 or strides[1] == dtype.itemsize:
+            return column
+    made = given(column, value, stored=False)
+    assert isinstance(made, np.ndarray), "what is read with its zeros is an array"
+    return made
 
 
 def _row_work(value: Value) -> int:
