@@ -40,7 +40,13 @@ def parameter(out: Writer, item: Node, values: Any, dtype: str) -> str:
 
 @form(*_FUNCTIONS)
 def _function(out: Writer, item: Node, x: str) -> str:
-    x = out.cast(x, dtype_of(item.inputs[0].type), _computed(item))
+    inner = _computed(item)
+    x = out.cast(x, dtype_of(item.inputs[0].type), inner)
+    if np.dtype(inner).kind not in "fc":  # ONNX has none of these for whole numbers
+        if _FUNCTIONS[item.op.name] in ("Ceil", "Floor", "Round"):
+            return out("Identity", x)
+        if _FUNCTIONS[item.op.name] == "IsNaN":
+            return out("Not", out("Equal", x, x))
     return out(_FUNCTIONS[item.op.name], x)
 
 
@@ -126,8 +132,14 @@ def _softmax(out: Writer, _: Node, x: str) -> str:
 
 @form(*_REDUCTIONS)
 def _reduction(out: Writer, item: Node, x: str) -> str:
-    x = out.cast(x, dtype_of(item.inputs[0].type), dtype_of(item.type))
-    return out(_REDUCTIONS[item.op.name], x, out.constant([1], np.int64), keepdims=0)
+    dtype, axis = dtype_of(item.type), out.constant([1], np.int64)
+    x = out.cast(x, dtype_of(item.inputs[0].type), dtype)
+    made = out(_REDUCTIONS[item.op.name], x, axis, keepdims=0)
+    if item.op.name == "Sum" or np.dtype(dtype).kind != "f":
+        return made
+    # ONNX leaves open what the largest of numbers is of which one is NaN; here it is NaN.
+    spoilt = out("Where", out("IsNaN", x), x, out.constant(0, dtype))
+    return out("Add", made, out("ReduceSum", spoilt, axis, keepdims=0))
 
 
 @form("Norm")

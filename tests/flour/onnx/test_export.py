@@ -172,3 +172,27 @@ def test_an_operator_without_onnx_form_is_refused_by_name() -> None:
         flow.to_onnx()
     assert "test_export.py" in str(caught.value)
     assert caught.value.hint
+
+
+ODD = np.array([[np.nan, 1, np.nan], [np.inf, -np.inf, 0], [-1.5, 2.5, 0.5], [3, -0.0, 3]])
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32", "int64"])
+@pytest.mark.parametrize("name", ["max", "min", "sum", "ceil", "floor", "rint", "is_nan"])
+@pytest.mark.parametrize("rows", [4, 0])
+def test_odd_values(name: str, dtype: str, rows: int) -> None:
+    flow = getattr(flour.vector("x", 3, dtype), name)().named("y")
+    values = (np.nan_to_num(ODD, posinf=9, neginf=-9) if dtype == "int64" else ODD).astype(dtype)
+    data, given = flow.to_onnx(), values[:rows]
+    session = onnxruntime.InferenceSession(data, providers=["CPUExecutionProvider"])
+    want = np.asarray(flow.reference(given)["y"])
+    (got,) = session.run(None, {"x": given})
+    assert (got.dtype, got.shape) == (want.dtype, want.shape)
+    np.testing.assert_array_equal(got, want)
+    np.testing.assert_array_equal(flour.from_onnx(data).reference(given)["y"], want)
+
+
+def test_a_marker_between_whole_numbers_marks_none() -> None:
+    flow = flour.vector("x", 2, "int64").is_missing(0.5).named("y")
+    session = onnxruntime.InferenceSession(flow.to_onnx(), providers=["CPUExecutionProvider"])
+    assert not session.run(None, {"x": np.zeros((3, 2), np.int64)})[0].any()
