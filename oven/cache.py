@@ -94,7 +94,8 @@ def _toolchain() -> str:
 def _vocabulary() -> str:
     """The words of emitted code are compiled with it, so their text is part of every key."""
     here = Path(__file__).parent
-    texts = [here / "native.py", here / "native_words.py", here / "functions.py"]
+    names = ("native.py", "native_words.py", "functions.py", "functions_tanh.py")
+    texts = [here / name for name in names]
     return combine(*(path.read_bytes() for path in (*texts, *sorted(here.glob("words_*.py")))))
 
 
