@@ -16,12 +16,15 @@ import oven
 from flour.errors import OpaqueFailed, ParameterError
 from flour.onnx import import_model
 from flour.onnx.errors import NotNative
+from flour.onnx.model import NodeDef
+from flour.onnx.opaque import Part, keeps_rows_apart
+from flour.onnx.tensor import Tensor
 from flour.ops.opaque import Opaque, Wire
 from objectstore import Blob
 from oven import Plan
 from oven.errors import DamagedPlan
 from runtime import Runtime
-from tests.onnx_parts import FLOAT, black_in_the_middle, black_weights, model, node
+from tests.onnx_parts import FLOAT, STRING, black_in_the_middle, black_weights, model, node
 
 ROWS = np.random.default_rng(1).normal(size=(50, 4)).astype(np.float32)
 
@@ -271,3 +274,52 @@ def test_a_plan_with_a_damaged_part_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(OpaqueFailed):
         loaded.run(np.array([[1]]))
     assert issubclass(DamagedPlan, flour.FlourError)
+
+
+@pytest.mark.parametrize(
+    ("operators", "shape", "apart"),
+    [
+        (["Normalizer"], (1, 3), True),
+        (["Normalizer"], (1,), False),
+        (["Binarizer"], (1,), True),
+        (["Binarizer", "Normalizer"], (1,), False),
+        (["LinearClassifier", "LabelEncoder"], (1, 3), True),
+        (["LinearClassifier", "Normalizer"], (1, 3), False),  # labels are a vector
+        (["Unheard"], (1, 3), False),
+    ],
+    ids=str,
+)
+def test_a_vector_is_one_row_to_operators_of_models(
+    operators: list[str], shape: tuple[int, ...], *, apart: bool
+) -> None:
+    names = ["x", "a", "b"]
+    nodes = tuple(
+        NodeDef(name, "ai.onnx.ml", "", (names[k],), (names[k + 1],))
+        for k, name in enumerate(operators)
+    )
+    reads = {"x": Tensor(shape, "float32", 0)}
+    model_def = import_model(black_in_the_middle()).model
+    assert keeps_rows_apart(Part(model_def, nodes, reads, {}, (names[-1],))) is apart
+
+
+def test_what_is_sparse_goes_in_densely() -> None:
+    """Counted words are sparse; a part reads tensors."""
+    pool: dict[str, Any] = {
+        "pool_strings": ["a", "b"],
+        "ngram_counts": [0],
+        "ngram_indexes": [0, 1],
+    }
+    lengths: dict[str, Any] = {"min_gram_length": 1, "max_gram_length": 1, "max_skip_count": 0}
+    made = model(
+        [
+            node("TfIdfVectorizer", ["x"], ["t"], mode="TF", **pool, **lengths),
+            node("DynamicQuantizeLinear", ["t"], ["q", "scale", "zero"]),
+            node("DequantizeLinear", ["q", "scale", "zero"], ["y"]),
+        ],
+        [("x", STRING, ["N", 3])],
+        [("y", FLOAT, ["N", 2])],
+    )
+    words = np.array([["a", "b", "a"], ["c", "", "b"]], object)
+    program = import_model(made)
+    got = program.run(program.flow.plan().run, {"x": words})["y"]
+    np.testing.assert_allclose(got, theirs(made, x=words)[0], rtol=1e-5)
