@@ -46,6 +46,9 @@ FORMAT = 1
 DERIVED_BYTES = 4096
 """Parameters made for native code travel along from this size on: smaller ones are made faster."""
 
+SHORT_ORIGIN = 256
+"""Characters: places in source that plans have in common are kept once for all of them."""
+
 STUMBLES = (
     *(TypeError, ValueError, LookupError, ArithmeticError, AttributeError),
     *(AssertionError, NotImplementedError, RecursionError),
@@ -249,7 +252,9 @@ class _Reader:
     def _origin(self, data: object) -> Origin:
         match data:
             case [str(file), int(line), str(step)] if not isinstance(line, bool):
-                return _origin(file, line, step)
+                # What is kept for the next plans is short: a file may come from anybody.
+                short = len(file) + len(step) <= SHORT_ORIGIN
+                return _origin(file, line, step) if short else Origin(file, line, step)
         raise self.damaged("this is not an origin", repr(data)[:80])
 
     def _check_same(self, flow: Flow, optimised: Flow) -> None:
