@@ -34,6 +34,7 @@ PASSES: tuple[Pass, ...] = (
         "before any rule moves the numbers by rounding: a threshold is pulled back to the exact "
         "float, and steps that a comparison swallowed need no merging",
         "pull_back_threshold",
+        "bins_into_trees",
         "impute_into_trees",
         "argmax_without_softmax",
     ),

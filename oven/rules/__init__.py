@@ -1,8 +1,8 @@
 """The rules, all of them: one file each, called as the file is. oven/passes.py has their order.
 
     BITS          remove_identity, fold_constants, merge_common, drop_unused_columns,
-                  pull_back_threshold, impute_into_trees, join_elementwise, join_picks,
-                  join_tables, dense_into_trees
+                  pull_back_threshold, bins_into_trees, impute_into_trees, join_elementwise,
+                  join_picks, join_tables, dense_into_trees
     REASSOCIATES  the others
 
 `explain` shows where each applied, `PRETZEL_WITHOUT=name` leaves one out.
@@ -15,6 +15,7 @@ from oven.rules import (
     affine_after_linear,
     affine_into_linear,
     argmax_without_softmax,
+    bins_into_trees,
     collapse_elementwise,
     dense_into_trees,
     drop_unused_columns,
@@ -42,6 +43,7 @@ RULES: dict[str, Rule] = {
         fold_constants,
         merge_common,
         pull_back_threshold,
+        bins_into_trees,
         impute_into_trees,
         argmax_without_softmax,
         drop_zero_weights,
