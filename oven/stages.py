@@ -295,7 +295,7 @@ class _Writer:
             self.stored[value] = self.body.column("c", "v")
         kind = value.type
         width = kind.width if isinstance(kind, Vector) else 1
-        size = self.body.slot("n", Slot(size=width)) if width > 1 else "1"
+        size = "1" if width == 1 else self.body.slot("n", Slot(size=width))
         return Column(base, stride, kind, size)
 
     def write(self) -> Body:
