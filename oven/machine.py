@@ -11,6 +11,8 @@ from typing import Any
 import llvmlite.binding as llvm
 
 _lock = threading.Lock()
+#: The processor to make code for and its features, if not this one's.
+_aims: list[tuple[str, str]] = []
 _LIBM = [
     "exp",
     "expf",
@@ -87,8 +89,8 @@ def _machine() -> Any:
     llvm.initialize_native_asmprinter()
     target = llvm.Target.from_default_triple()
     return target.create_target_machine(
-        cpu=llvm.get_host_cpu_name(),
-        features=llvm.get_host_cpu_features().flatten(),
+        cpu=cpu(),
+        features=features(),
         opt=3,
         # Absolute 64-bit addresses: the loader's handling of offsets from a global table goes
         # wrong once several objects are loaded, and sections may land anywhere.
@@ -98,26 +100,41 @@ def _machine() -> Any:
     )
 
 
+def aim(cpu: str, features: str) -> None:
+    """Make code for a lesser processor than this one; only before any was made."""
+    _aims[:] = [(cpu, features)]
+    for known in (target_machine, vector_bytes, has, fingerprint):
+        known.cache_clear()
+
+
+def cpu() -> str:
+    """The processor code is made for: this one, or what was aimed at."""
+    return _aims[0][0] if _aims else str(llvm.get_host_cpu_name())
+
+
+def features() -> str:
+    """What that processor can do, as the compiler writes it."""
+    return _aims[0][1] if _aims else str(llvm.get_host_cpu_features().flatten())
+
+
 @cache
 def vector_bytes() -> int:
     """How long this processor's vector registers are."""
-    features = llvm.get_host_cpu_features()
-    if features.get("avx512f"):
+    if has("avx512f"):
         return 64
-    return 32 if features.get("avx2") else 16
+    return 32 if has("avx2") else 16
 
 
 @cache
 def has(feature: str) -> bool:
     """Whether this processor has a feature, by the compiler's name for it."""
-    return bool(llvm.get_host_cpu_features().get(feature))
+    return f"+{feature}" in features().split(",")
 
 
 @cache
 def fingerprint() -> str:
     """What object code depends on besides its source: the CPU and the code generator."""
-    features = llvm.get_host_cpu_features().flatten()
-    return f"{llvm.get_default_triple()} {llvm.get_host_cpu_name()} {features} {_version()}"
+    return f"{llvm.get_default_triple()} {cpu()} {features()} {_version()}"
 
 
 def _version() -> str:

@@ -17,13 +17,16 @@ import llvmlite.binding as llvm
 import numpy as np
 from llvmlite import ir
 from numba import njit, types
-from numba.core import cgutils
+from numba.core import cgutils, config
 from numba.core.errors import NumbaError
 from numba.extending import intrinsic, models, overload, register_model
 
 from oven import functions, functions_tanh, machine
 from oven.errors import CompileError
 from oven.native_words import more_words
+
+# Both halves of the compiler make code for the same processor; numba's own variables say nothing.
+config.CPU_NAME, config.CPU_FEATURES = machine.cpu(), machine.features()
 
 NUMBA_TYPES: dict[str, Any] = {
     "float64": types.float64,

@@ -1,0 +1,54 @@
+"""Trees mean the same in code for processors that can do less than this one."""
+
+from __future__ import annotations
+
+import platform
+
+import pytest
+
+from oven import machine
+from tests.house import run_python
+
+#: The levels of x86-64 that compilers have names for, as their features.
+_V3 = "avx avx2 bmi bmi2 cmov cx16 cx8 f16c fma fxsr lzcnt mmx movbe popcnt sahf sse sse2 sse3"
+LEVELS = {
+    "x86-64": "cmov cx8 fxsr mmx sse sse2",
+    "x86-64-v3": f"{_V3} sse4.1 sse4.2 ssse3 xsave",
+    "x86-64-v4": f"{_V3} sse4.1 sse4.2 ssse3 xsave avx512f avx512bw avx512cd avx512dq avx512vl",
+}
+_CODE = """
+import sys
+from oven import machine
+before = machine.fingerprint()
+machine.aim(sys.argv[1], sys.argv[2])
+assert machine.fingerprint() != before
+assert not machine.has("avx512vbmi")
+assert not machine.has("avx512bitalg")
+import oven
+from flour.flow import outputs, source
+from flour.types import Vector
+from tests import ensembles
+from tests.flour.test_slices import chains, same
+
+shapes = dict(trees=30, depth=5)
+same(ensembles.sums(0, sets=True, outputs=3, zeros=True, **shapes), 6)
+same(ensembles.sums(1, narrow=True, strict=True, dtype="float32", **shapes), 6)
+same(chains(120, 60, 2), 2)
+plan = oven.bake(outputs(y=ensembles.sums(2, sets=True, **shapes)(source("X", Vector(6)))))
+print(machine.vector_bytes(), "zmm" in plan.explain("asm"))
+"""
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="levels of x86-64")
+@pytest.mark.parametrize(
+    ("level", "expected"),
+    [("x86-64", "16 False"), ("x86-64-v3", "32 False"), ("x86-64-v4", "64 True")],
+)
+def test_trees_mean_the_same_on_lesser_processors(level: str, expected: str) -> None:
+    wanted = LEVELS[level].split()
+    here = machine.features().split(",")
+    missing = [item for item in wanted if f"+{item}" not in here]
+    if missing:
+        pytest.skip(f"this processor has no {', '.join(missing)}")
+    features = ",".join(f"+{item}" for item in wanted)
+    assert run_python(_CODE, level, features).strip() == expected
