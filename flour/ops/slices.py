@@ -226,7 +226,7 @@ class Slices:
         return Layout(
             nodes=_whole(node.astype(np.uint64) | (passed.astype(np.uint64) << np.uint64(48))),
             first=_whole(self.first),
-            numbers=_whole(number),
+            numbers=_whole(number if sets.any() else number[:1]),
             first_number=_whole(self._starts(~sets)),
             sets=_whole(set_nodes),
             first_set=_whole(self._starts(sets)),
@@ -235,7 +235,8 @@ class Slices:
             members=members,
             threshold=Blob.of(padded),
             offset=_whole(np.cumsum(count) - count),
-            value=Blob.of(width),
+            # Flat, as the values of the leaves are where rows are scored one by one: kept once.
+            value=Blob.of(width.reshape(-1)),
             leaf="uint8" if int(count.max()) <= 256 else "uint16",
             most=int(np.diff(self.first).max(initial=0)),
             shares=int(self.shares.sum()),

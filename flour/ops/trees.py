@@ -6,6 +6,7 @@ starting from `base`.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from flour.ops.slices import ROWS, slices
 from flour.ops.slicing import Slicing
 from flour.ops.walk import Nodes, raw
 from flour.types import FLOATS, Type, Vector
+from objectstore import Blob
 
 if TYPE_CHECKING:
     from flour.emission import Column, Emitter
@@ -72,13 +74,16 @@ class Trees(Walk):
 
     def remark(self) -> str:
         made, held = slices(self), self._held().astype(np.float64)
-        one = "walked one by one" if pack(self, held) is None else f"{LANES} walked together"
-        if made is None:
-            return f"{len(self.roots)} trees, {one}"
-        if alone(made, held) is not None:
-            one = "all nodes of a tree at once"
-        least = made.cost().least
-        return f"{len(self.roots)} trees, {one}; from {least} rows on {ROWS} rows at a time"
+        packed = pack(self, held)
+        small = None if made is None else alone(made, held)
+        one = "walked one by one" if packed is None else f"{LANES} walked together"
+        said = one if small is None else "all nodes of a tree at once"
+        if made is not None:
+            said += f"; from {made.cost().least} rows on {ROWS} rows at a time"
+        sliced = None if made is None else made.layout()
+        held_once = {*_blobs(packed), *_blobs(sliced), *_blobs(small)}
+        each = sum(blob.array.nbytes for blob in held_once) / len(self.feature)
+        return f"{len(self.roots)} trees, {said}; tables of {each:.1f} bytes a node"
 
     def kernel(self, e: Emitter, inputs: tuple[Column, ...], out: Column) -> None:
         (x,) = inputs
@@ -139,6 +144,15 @@ class Trees(Walk):
                     held = e.load(value, leaf, self.dtype, constant=True)
                 sums.take(i, t, held)
             sums.end(i)
+
+
+def _blobs(tables: Any) -> Iterator[Blob]:
+    """The arrays of tables, and of the tables in them."""
+    if isinstance(tables, Blob):
+        yield tables
+    elif isinstance(tables, tuple):
+        for part in tables:
+            yield from _blobs(part)
 
 
 class _Sums:

@@ -15,6 +15,7 @@ from flour.ops.alone import alone
 from flour.ops.slices import slices
 from flour.ops.trees import Trees
 from flour.types import Vector
+from objectstore import Blob
 from tests import ensembles
 from tests.flour.test_lockstep import near
 
@@ -133,3 +134,13 @@ def test_a_plan_says_how_its_trees_are_scored() -> None:
     assert "9 trees, all nodes of a tree at once; from" in said(chains(9, 31, 4))
     assert "9 trees, 8 walked together; from" in said(chains(9, 64, 4))
     assert "1 trees, walked one by one" in said(chains(1, 30, 40))
+
+
+@pytest.mark.parametrize("op", [chains(9, 31, 4), chains(90, 64, 4)], ids=["small", "deep"])
+def test_a_plan_says_what_its_tables_take(op: Trees) -> None:
+    plan = oven.bake(outputs(scores=op(source("X", Vector(4)))))
+    stated = float(plan.explain("stages").split("tables of ")[1].split()[0])
+    own = set(op.parameters())
+    made = [item for item in plan.parameters() if isinstance(item, Blob) and item not in own]
+    held = sum(item.array.nbytes for item in made) / len(op.feature)
+    assert stated == pytest.approx(held, rel=0.02)
