@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING
 
 from flour.errors import FlourError
 from flour.flow import Flow, outputs
-from flour.sources import category, concat, csv, record, scalar, text, tokens, vector
-from flour.types import Category, Record, Scalar, Text, Tokens, Type, Vector, Whole
+from flour.sources import category, concat, csv, pairs, record, scalar, text, tokens, vector
+from flour.types import Category, Pairs, Record, Scalar, Text, Tokens, Type, Vector, Whole
 
 if TYPE_CHECKING:
     from flour.lightgbm import from_lightgbm
@@ -30,6 +30,7 @@ __all__ = [
     "Category",
     "FlourError",
     "Flow",
+    "Pairs",
     "Record",
     "Scalar",
     "Text",
@@ -45,6 +46,7 @@ __all__ = [
     "from_sklearn",
     "from_xgboost",
     "outputs",
+    "pairs",
     "record",
     "scalar",
     "text",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TypeGuard
 
 from flour.errors import TypeMismatch
-from flour.types import FLOATS, Category, Record, Scalar, Text, Tokens, Type, Vector, Whole
+from flour.types import FLOATS, Category, Pairs, Record, Scalar, Text, Tokens, Type, Vector, Whole
 
 
 def expect(fine: object, what: str, hint: str | None = None) -> None:
@@ -33,6 +33,11 @@ def numeric(kind: Type, who: str) -> Vector | Scalar:
 def tokens(kind: Type, who: str) -> None:
     """The type must be a list of words."""
     expect(isinstance(kind, Tokens), f"{who} needs tokens, got {kind}", "call tokenize() first")
+
+
+def pairs(kind: Type, who: str) -> None:
+    """The type must be names with numbers."""
+    expect(isinstance(kind, Pairs), f"{who} needs pairs, got {kind}", "start from flour.pairs()")
 
 
 def text(kind: Type, who: str) -> None:
@@ -64,6 +69,8 @@ def _to_vector(kind: Type) -> str:
     match kind:
         case Text() | Tokens():
             return "turn the text into features first: tokenize().word_ngrams(...)"
+        case Pairs():
+            return "look the names up first: named_values([...]) or hashed_values(1024)"
         case Record():
             return "pick columns first: record['name'] or record.columns([...])"
         case Whole():

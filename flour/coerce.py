@@ -5,6 +5,7 @@ Record              frame (pandas, polars, Arrow), dict of columns, list of dict
                     was fitted on a plain array, a 2-d array by position
 Scalar, Category    1-d array or list
 Text                list of str
+Pairs               a dict, list of dicts or of lists of (name, number)
 several inputs      {input name: any of these}
 """
 
@@ -17,6 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from flour.coerce_pairs import is_block, pair_rows
 from flour.coerce_values import as_dtype
 from flour.errors import (
     InputError,
@@ -29,7 +31,19 @@ from flour.frames import as_column, frame_columns, is_sparse
 from flour.op import Columns
 from flour.ops.source import row_count
 from flour.sparse import Sparse
-from flour.types import FLOATS, INTS, Category, Record, Scalar, Text, Tokens, Type, Vector, Whole
+from flour.types import (
+    FLOATS,
+    INTS,
+    Category,
+    Pairs,
+    Record,
+    Scalar,
+    Text,
+    Tokens,
+    Type,
+    Vector,
+    Whole,
+)
 
 Data = Any
 
@@ -60,7 +74,7 @@ def _split(inputs: Mapping[str, Type], data: Data) -> list[tuple[str, str, Data]
     """(input name, where it stands in the payload, its data) for every input."""
     if len(inputs) == 1:
         name, kind = next(iter(inputs.items()))
-        named = isinstance(data, Mapping) and set(data) == {name} and not isinstance(kind, Record)
+        named = is_named(name, kind, data)
         return [(name, f"$.{name}", data[name])] if named else [(name, "$", data)]
     if not isinstance(data, Mapping):
         raise InputError(
@@ -73,6 +87,13 @@ def _split(inputs: Mapping[str, Type], data: Data) -> list[tuple[str, str, Data]
         if name not in data:
             raise _missing(name, list(map(str, data)), "$")
     return [(name, f"$.{name}", data[name]) for name in inputs]
+
+
+def is_named(name: str, kind: Type, data: Data) -> bool:
+    """Whether the data of a program's only input stands under the input's name."""
+    if isinstance(kind, Record) or not isinstance(data, Mapping) or set(data) != {name}:
+        return False
+    return not isinstance(kind, Pairs) or is_block(data[name])
 
 
 def _native(kind: Type, data: Data) -> Type:
@@ -138,6 +159,8 @@ def _column(data: Data, kind: Type, path: str) -> Columns:
             return _texts(data, path)
         case Tokens():
             return _token_rows(data, path)
+        case Pairs():
+            return pair_rows(data, kind, path)
         case Whole(name):
             return [_whole(data, name, path)]
 

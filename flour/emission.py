@@ -118,9 +118,22 @@ class TokensValue(NamedTuple):
     joined: Room
 
 
+class PairsValue(NamedTuple):
+    """Names and numbers: slices of the bytes from `base` on, as many float64, and their number.
+
+    `most` says how many there are at most.
+    """
+
+    base: str
+    slices: str
+    number: str
+    values: str
+    most: Room
+
+
 RowValue = ScalarValue | VectorValue
 #: What one operator hands to the next; documents and words stay inside a stage.
-Value = RowValue | TextValue | TokensValue
+Value = RowValue | TextValue | TokensValue | PairsValue
 
 
 class Column(NamedTuple):

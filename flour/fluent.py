@@ -187,6 +187,10 @@ class Fluent(Numbers):
         """
         return self._apply("Gather", (places,))
 
+    def hashed_values(self, width: int, dtype: str = "float64", *, signed: bool = True) -> Flow:
+        """Numbers added up in the columns their names' hashes say; half negated with `signed`."""
+        return self._apply("HashedValues", (), width=width, signed=signed, dtype=dtype)
+
     def hashing(
         self, width: int, dtype: str = "float64", *, signed: bool = True, binary: bool = False
     ) -> Flow:
@@ -268,6 +272,10 @@ class Fluent(Numbers):
         explain or the next atom depends on the others.
         """
         return self._apply("MatchingPursuit", (), gram=gram, atoms=atoms)
+
+    def named_values(self, vocabulary: Sequence[str], dtype: str = "float64") -> Flow:
+        """The numbers of the vocabulary's names, a column for each; those of one name are added up."""
+        return self._apply("NamedValues", (), vocabulary=vocabulary, dtype=dtype)
 
     def narrow(self, labels: tuple[str, ...]) -> Flow:
         """Some columns of a record, in this order, still as a record."""

@@ -9,7 +9,7 @@ import numpy as np
 
 from flour.errors import UnfittedEstimator
 from flour.frames import as_column, frame_columns, is_sparse
-from flour.types import FLOATS, Record, Scalar, Text, Tokens, Type, Vector, dtype_name
+from flour.types import FLOATS, Pairs, Record, Scalar, Text, Tokens, Type, Vector, dtype_name
 
 
 def input_type(estimator: Any, sample: Any = None) -> Type:
@@ -18,6 +18,9 @@ def input_type(estimator: Any, sample: Any = None) -> Type:
         return _from_sample(estimator, sample)
     if takes_text(estimator):
         return Text()
+    kind = rows_of_names(estimator)
+    if kind is not None:
+        return kind
     if type(estimator).__name__ in _ONE_VALUE:
         return _one_value(estimator)
     names = getattr(estimator, "feature_names_in_", None)
@@ -39,6 +42,17 @@ def takes_text(estimator: Any) -> bool:
     if type(estimator).__name__ in _TEXT:
         return True
     return any(takes_text(child) for child in _entry_points(estimator))
+
+
+def rows_of_names(estimator: Any) -> Type | None:
+    """The type of rows of any names, or of words, if that is what touches the data first."""
+    match type(estimator).__name__:
+        case "DictVectorizer":
+            return Pairs(estimator.separator, lenient=True)
+        case "FeatureHasher":
+            return Tokens() if estimator.input_type == "string" else Pairs()
+    found = map(rows_of_names, _entry_points(estimator))
+    return next((kind for kind in found if kind is not None), None)
 
 
 _TEXT = {"CountVectorizer", "TfidfVectorizer", "HashingVectorizer"}
@@ -166,13 +180,14 @@ def _own_width(estimator: Any) -> int | None:
 
 
 def _from_sample(estimator: Any, sample: Any) -> Type:
+    kind = rows_of_names(estimator)
+    if kind is not None:
+        return kind
     if is_sparse(sample):
         return Vector(int(sample.shape[1]), _number(sample.dtype), sparse=True)
     columns = frame_columns(sample)
     if columns is not None:
         return _from_frame(estimator, {name: _shown(c) for name, c in columns.items()})
-    if type(estimator).__name__ == "FeatureHasher":
-        return Tokens()
     values = np.asarray(sample)
     if values.ndim == 1:
         plain = "string" if values.dtype.kind in "OU" else _number(values.dtype)

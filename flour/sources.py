@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from flour.errors import FlourError, ParameterError
 from flour.flow import Flow, source
 from flour.provenance import here
-from flour.types import Category, Record, Scalar, Text, Tokens, Type, Vector
+from flour.types import Category, Pairs, Record, Scalar, Text, Tokens, Type, Vector
 
 
 def _typed(make: Callable[..., Type], *facts: object) -> Type:
@@ -42,6 +42,11 @@ def text(name: str = "text") -> Flow:
 def tokens(name: str = "tokens") -> Flow:
     """An input of one list of words per row."""
     return source(name, Tokens())
+
+
+def pairs(name: str = "pairs", separator: str = "=", *, lenient: bool = False) -> Flow:
+    """An input of one dict of any names per row, to numbers or strings."""
+    return source(name, _typed(Pairs, separator, lenient))
 
 
 def record(name: str, fields: Mapping[str, Type]) -> Flow:

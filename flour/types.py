@@ -1,9 +1,10 @@
-"""What flows along the edges of a program: one value per row, of one of six kinds, or one for all.
+"""What flows along the edges of a program: one value per row, of one of seven kinds, or one for all.
 
     Scalar(dtype)                   a number, a bool or a string
     Category(dtype)                 a value out of an open set, to be encoded before arithmetic
     Text()                          a document
     Tokens()                        a document cut into words
+    Pairs(separator, lenient)       names, any number of them, each with a number
     Vector(width, dtype, sparse)    `width` values of one dtype
     Record({name: type})            named columns
     Whole(kind)                     one value for all rows: a tensor of any shape, a sequence, a map
@@ -104,6 +105,21 @@ class Tokens:
 
 
 @dataclass(frozen=True, slots=True)
+class Pairs:
+    """Names with a number each per row: a mapping of any keys, or a list of pairs.
+
+    A string in a number's place is part of the name, behind `separator`, and its number is one.
+    `lenient` rows may have None for NaN, and lists of strings.
+    """
+
+    separator: str = "="
+    lenient: bool = False
+
+    def __str__(self) -> str:
+        return "Pairs"
+
+
+@dataclass(frozen=True, slots=True)
 class Vector:
     """`width` values of one dtype per row; `sparse` ones store only what is not zero."""
 
@@ -181,7 +197,7 @@ class Whole:
 _WHOLE = re.compile(r"[a-z][a-z0-9_(),]{0,199}")
 
 
-Type = Scalar | Category | Text | Tokens | Vector | Record | Whole
+Type = Scalar | Category | Text | Tokens | Pairs | Vector | Record | Whole
 
 
 def to_data(kind: Type) -> list[Any]:
@@ -196,6 +212,8 @@ def to_data(kind: Type) -> list[Any]:
             return [type(kind).__name__, dtype]
         case Whole(name):
             return ["Whole", name]
+        case Pairs(separator, lenient):
+            return ["Pairs", separator, lenient]
         case _:
             return [type(kind).__name__]
 
@@ -216,6 +234,8 @@ def from_data(data: Any) -> Type:
             return Category(dtype)
         case ["Whole", str(name)] if _WHOLE.fullmatch(name):
             return Whole(name)
+        case ["Pairs", str(separator), bool(lenient)]:
+            return Pairs(separator, lenient)
         case ["Text" | "Tokens" as name]:
             return Text() if name == "Text" else Tokens()
     raise DamagedProgram("this is not a type", found=repr(data)[:80])

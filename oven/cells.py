@@ -1,7 +1,7 @@
 """Strings as native code reads them: one cell of two int64 each, an address and a length.
 
 A row of words is three int64: the address of its bytes, that of a list of slices, and how many. A
-slice is where a word starts, times 2**32, plus its bytes. Sixteen bytes behind texts may be read.
+slice is where a word starts, times 2**32, plus its bytes. A row of pairs has a fourth: the address of its float64. Sixteen bytes behind texts may be read.
 """
 
 from __future__ import annotations
@@ -23,6 +23,8 @@ class Cells(np.ndarray[Any, Any]):
     text: bytes
     #: The lists of slices, of rows of words.
     slices: NDArray[np.int64] | None = None
+    #: The numbers beside the words, of rows of pairs.
+    values: NDArray[np.float64] | None = None
 
 
 def cells(values: NDArray[Any]) -> NDArray[Any]:
@@ -60,6 +62,19 @@ def word_cells(rows: Sequence[Sequence[str]]) -> Cells:
     made[:, 2] = counts
     block = made.view(Cells)
     block.text, block.slices = text, slices
+    return block
+
+
+def pair_cells(rows: Sequence[Sequence[tuple[str, float]]]) -> Cells:
+    """Rows of names with numbers as a block of cells."""
+    names = word_cells([[name for name, _ in row] for row in rows])
+    counts = names[:, 2]
+    values = np.fromiter((value for row in rows for _, value in row), np.float64, counts.sum())
+    made = np.empty((len(rows), 4), np.int64)
+    made[:, :3] = names
+    made[:, 3] = values.ctypes.data + 8 * (np.cumsum(counts) - counts)
+    block = made.view(Cells)
+    block.text, block.slices, block.values = names.text, names.slices, values
     return block
 
 

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flour.sparse import Sparse
-from flour.types import Tokens, Type, Vector
+from flour.types import Pairs, Tokens, Type, Vector
 from oven import cells
 from oven.stages import Value, is_text
 
@@ -21,6 +21,8 @@ def given(column: Any, value: Value, *, stored: bool) -> NDArray[Any] | Sparse:
     kind = value.type
     if isinstance(kind, Tokens):
         return cells.word_cells(column)
+    if isinstance(kind, Pairs):
+        return cells.pair_cells(column)
     if is_text(kind):
         return cells.cells(column)
     dtype = kind.dtype  # type: ignore[union-attr]  # native columns have a dtype
@@ -53,7 +55,7 @@ def lengths(column: NDArray[Any] | Sparse, kind: Type) -> NDArray[np.int64]:
     """How long each row is: bytes of text, or how many numbers are stored."""
     if isinstance(column, Sparse):
         return np.diff(column.indptr)
-    return cells.lengths(column, words=isinstance(kind, Tokens))
+    return cells.lengths(column, words=isinstance(kind, Tokens | Pairs))
 
 
 def unfilled(kind: Type, rows: int, most: int) -> Sparse:

@@ -14,7 +14,7 @@ import numpy as np
 
 from flour.node import Node, topological
 from flour.ops.source import Field, Pick, Source
-from flour.types import Record, Text, Tokens, Type, Vector, Whole
+from flour.types import Pairs, Record, Text, Tokens, Type, Vector, Whole
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ def find_ports(roots: Sequence[Node]) -> dict[Node, View]:
 def _is_column(item: Node) -> bool:
     if not isinstance(item.op, Field | Pick) or not isinstance(item.inputs[0].op, Source):
         return False
-    return not isinstance(item.type, Record | Tokens | Whole)
+    return not isinstance(item.type, Record | Tokens | Pairs | Whole)
 
 
 def _blocks(picked: Sequence[Node]) -> dict[tuple[str, str], Port]:
@@ -77,7 +77,7 @@ def _source_of(item: Node) -> str:
 
 
 def _dtype_of(item: Node) -> str:
-    assert not isinstance(item.type, Record | Tokens | Whole)
+    assert not isinstance(item.type, Record | Tokens | Pairs | Whole)
     return "string" if isinstance(item.type, Text) else item.type.dtype
 
 

@@ -16,7 +16,7 @@ import numpy as np
 from flour.coerce import WHOLE_DTYPES, coerce
 from flour.reference import public
 from flour.sparse import Sparse
-from flour.types import FLOATS, Category, Record, Scalar, Text, Tokens, Type, Vector, Whole
+from flour.types import FLOATS, Category, Pairs, Record, Scalar, Text, Tokens, Type, Vector, Whole
 from oven.native_run import NativeRun, RowsRefused
 from oven.stages import Stage, Value
 
@@ -155,6 +155,9 @@ def _random(rng: np.random.Generator, kind: Type, rows: int) -> Any:
             return [np.zeros((), WHOLE_DTYPES.get(kind.kind, "float32"))]
         case Tokens():
             return [str(words).split() for words in _values(rng, (rows,), "string")]
+        case Pairs():
+            names = [str(words).split() for words in _values(rng, (rows,), "string")]
+            return [[(name, float(place)) for place, name in enumerate(row)] for row in names]
 
 
 def _values(rng: np.random.Generator, shape: tuple[int, ...], dtype: str) -> Any:

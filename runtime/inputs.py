@@ -4,6 +4,7 @@
     Vector            numpy vector, list of numbers         2-d array, list of lists, frame
     Record            dict of values, list by position      frame, dict of columns, list of dicts
     Text              str                                   list of str
+    Pairs             dict of values by any names           list of dicts
     Scalar, Category  a number, a str                       1-d array, list
     several inputs    {input: one row of it}                {input: a block of it}
 
@@ -18,9 +19,11 @@ from typing import Any
 
 import numpy as np
 
+from flour.coerce import is_named
+from flour.coerce_pairs import is_one_row
 from flour.frames import frame_columns
 from flour.sparse import Sparse
-from flour.types import Category, Record, Scalar, Text, Tokens, Type, Vector, Whole
+from flour.types import Category, Pairs, Record, Scalar, Text, Tokens, Type, Vector, Whole
 from runtime.errors import UnexpectedColumn
 
 Inputs = Mapping[str, Type]
@@ -35,7 +38,7 @@ def as_block(inputs: Inputs, data: Any) -> tuple[Any, bool]:
     """The data as a block of rows, and whether it was one row."""
     if len(inputs) == 1:
         name, kind = next(iter(inputs.items()))
-        if isinstance(data, Mapping) and set(data) == {name} and not isinstance(kind, Record):
+        if is_named(name, kind, data):
             data = data[name]
         return _part(kind, data)
     if not isinstance(data, Mapping) or not inputs.keys() <= data.keys():
@@ -66,6 +69,8 @@ def _part(kind: Type, data: Any) -> tuple[Any, bool]:
             return data, False
         case Text() | Scalar() | Category():
             return ([data], True) if is_value(data) else (data, False)
+        case Pairs():
+            return ([data], True) if is_one_row(data) else (data, False)
         case Tokens():
             single = isinstance(data, list | tuple) and bool(data)
             single = single and all(isinstance(word, str) for word in data)

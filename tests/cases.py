@@ -48,6 +48,7 @@ from flour.ops import (
     onnx_ngrams,
     onnx_text,
     opaque,
+    pairs,
     polynomial,
     projection,
     pursuit,
@@ -66,7 +67,7 @@ from flour.ops import (
     vote,
 )
 from flour.sparse import Sparse
-from flour.types import Category, Record, Scalar, Text, Tokens, Type, Vector
+from flour.types import Category, Pairs, Record, Scalar, Text, Tokens, Type, Vector
 from tests import ensembles
 from tests.columns import draw
 from tests.onnx_parts import absolute
@@ -267,6 +268,11 @@ CASES: list[Case] = [
     Case(ngrams.CharNgrams(["a", "日本", "n", "İ"], 1, 2), (Text(),)),
     Case(ngrams.CharNgrams([" a", "g "], 2, 2, within_words=True), (Text(),)),
     Case(ngrams.Hashing(16), (Tokens(),)),
+    # --- flour/ops/pairs.py
+    Case(pairs.NamedValues(["a", "日本", "", "İ"]), (Pairs(),)),
+    Case(pairs.NamedValues(["a", "café"], "float32"), (Pairs(lenient=True),)),
+    Case(pairs.HashedValues(5), (Pairs(),)),
+    Case(pairs.HashedValues(3, signed=False, dtype="float32"), (Pairs(),)),
     *rows(ngrams.Damp(), 4, **FUNCTION),
     *sparse(ngrams.Damp(), 4, **FUNCTION),
     Case(csv.ParseCsv(("t",), (Category(),), ";"), (Text(),), native=False, odd=False),

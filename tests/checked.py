@@ -362,6 +362,8 @@ def _block(found: Any, value: Value, memory: Memory) -> NDArray[Any]:
         moved[:, 1] += memory.add("slices", found.slices) - found.slices.ctypes.data
     else:
         moved[:, 0::2] += start - text.ctypes.data
+    if found.values is not None:
+        moved[:, 3] += memory.add("values", found.values) - found.values.ctypes.data
     return moved
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from flour.op import Columns
 from flour.sparse import Sparse, densify
-from flour.types import Category, Record, Scalar, Text, Tokens, Type, Vector
+from flour.types import Category, Pairs, Record, Scalar, Text, Tokens, Type, Vector
 
 ODD = [np.nan, np.inf, -np.inf, 0.0, -0.0, 1e308, -1e308, 5e-324, 1e-300, 1.0, -1.0]
 WORDS = ["a", "", "Ünïcode", "日本", "🥨", "long " * 9, "\x00", "café", "cafe\u0301", "İ"]
@@ -23,6 +23,18 @@ def draw(rng: np.random.Generator, kind: Type, rows: int, *, odd: bool = False) 
             return _words(rng, (rows,))
         case Tokens():
             return [list(_words(rng, (int(rng.integers(0, 6)),))) for _ in range(rows)]
+        case Pairs():
+            sizes = rng.integers(0, 6, rows)
+            return [
+                list(
+                    zip(
+                        _words(rng, (n,)),
+                        _values(rng, (n,), "float64", odd=odd).tolist(),
+                        strict=True,
+                    )
+                )
+                for n in sizes
+            ]
         case Vector(width, dtype, sparse):
             made = _values(rng, (rows, width), dtype, odd=odd)
             return Sparse.of(np.where(rng.random((rows, width)) < 0.5, made, 0)) if sparse else made

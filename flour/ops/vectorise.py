@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from flour.adapters import adapts, declines
-from flour.types import Scalar, Tokens, Vector
+from flour.types import Vector
 
 if TYPE_CHECKING:
     from flour.flow import Flow
@@ -97,21 +97,6 @@ def _hashing(fit: Any, x: Flow, to: Importer) -> Flow:
     return _normalised(found, fit.norm)
 
 
-@adapts("sklearn.feature_extraction.FeatureHasher")
-def _feature_hasher(fit: Any, x: Flow, to: Importer) -> Flow:
-    to.need(
-        fit.input_type == "string" and isinstance(x.type, Tokens | Scalar),
-        f"FeatureHasher(input_type={fit.input_type!r}) takes rows of any keys, no columns",
-        'use input_type="string", or columns and an encoder',
-    )
-    dtype = str(np.dtype(fit.dtype).name)
-    return x.hashing(fit.n_features, signed=fit.alternate_sign, dtype=dtype)
-
-
-declines(
-    "planned: its rows are mappings of any keys, for which there is no column type yet",
-    "sklearn.feature_extraction.DictVectorizer",
-)
 declines(
     "refused: it cuts random pieces out of pictures, one row becomes many",
     "sklearn.feature_extraction.image.PatchExtractor",

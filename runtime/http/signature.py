@@ -4,11 +4,13 @@ input             tensors
 Vector            one [n, width] of any name, or its columns as separate [n] or [n, 1]
 Record            one for each column; or one [n, columns] of any name, by position
 Text, Scalar, ... one [n] or [n, 1] of any name
+Pairs             one [n] of any name, each a JSON object
 several inputs    each as above, by name; columns of a record as "input.column"
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -17,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from flour.types import Category, Record, Scalar, Text, Tokens, Type, Vector
+from flour.types import Category, Pairs, Record, Scalar, Text, Tokens, Type, Vector
 from runtime.http.problems import HttpError
 from runtime.http.tensors import BYTES, Tensor, datatype_of
 
@@ -47,7 +49,7 @@ def _specs(name: str, kind: Type, *, alone: bool) -> Iterator[TensorSpec]:
             yield TensorSpec(name, datatype_of(dtype), (-1, width))
         case Scalar(dtype) | Category(dtype):
             yield TensorSpec(name, datatype_of(dtype), (-1,))
-        case Text():
+        case Text() | Pairs():  # a pair's row is a JSON object
             yield TensorSpec(name, BYTES, (-1,))
         case Tokens():  # as inputs rows of words, as outputs rows of JSON
             yield TensorSpec(name, BYTES, (-1, -1) if alone else (-1,))
@@ -150,7 +152,25 @@ def _values(kind: Type, tensor: Tensor) -> Any:
         case Tokens():
             rows = tensor.values if tensor.values.ndim == 2 else tensor.values[:, None]
             return rows.tolist()
+        case Pairs():
+            return [_object(raw, tensor.name, i) for i, raw in enumerate(_column(tensor))]
     return _column(tensor)
+
+
+def _object(raw: Any, name: str, place: int) -> dict[str, Any]:
+    """A row of named values, from its JSON."""
+    try:
+        found = json.loads(raw)
+    except (TypeError, ValueError, RecursionError):
+        found = None
+    if isinstance(found, dict):
+        return found
+    raise HttpError(
+        "a row of named values is a JSON object",
+        where=f"$.inputs.{name}[{place}]"[:100],
+        found=repr(raw)[:60],
+        hint='such as {"city": "Rome", "age": 3}',
+    )
 
 
 def _column(tensor: Tensor) -> NDArray[Any]:

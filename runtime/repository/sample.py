@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from flour.errors import FlourError, InputError
-from flour.types import Category, Record, Scalar, Text, Tokens, Type, Vector
+from flour.types import Category, Pairs, Record, Scalar, Text, Tokens, Type, Vector
 from oven import Plan
 from runtime.errors import Unfaithful
 from runtime.inputs import as_block
@@ -40,7 +40,7 @@ def _value(kind: Type) -> Any:
             return {name: _value(sub) for name, sub in fields}
         case Text():
             return [""]
-        case Tokens():
+        case Tokens() | Pairs():
             return [[]]
         case Scalar(dtype) | Category(dtype):
             return [""] if dtype == "string" else np.zeros(1, dtype)

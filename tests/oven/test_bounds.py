@@ -23,7 +23,7 @@ from flour.ops.encode import OneHot
 from flour.ops.source import Source
 from flour.reference import evaluate
 from flour.sparse import densify
-from flour.types import Category, Record, Scalar, Text, Tokens, Type, Vector
+from flour.types import Category, Pairs, Record, Scalar, Text, Tokens, Type, Vector
 from objectstore import Blob, StoreError, Strings
 from oven import vetting
 from oven.limits import check_limits
@@ -219,6 +219,7 @@ KINDS: list[Type] = [
     Record((("a", Scalar("float64")), ("b", Category()))),
     Text(),
     Tokens(),
+    Pairs(),
 ]
 # One row of the table for each operator and number of inputs.
 DISTINCT = list({(case.op.digest, len(case.inputs)): case for case in NATIVE}.values())

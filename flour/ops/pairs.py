@@ -1,0 +1,219 @@
+"""Names with numbers to features: looked up in a vocabulary or hashed, and added up by column.
+
+Here are the adapters of DictVectorizer and FeatureHasher, whose rows are mappings of any keys.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from flour.adapters import adapts
+from flour.check import pairs
+from flour.errors import ParameterError
+from flour.hashing import murmur3
+from flour.op import Arity, Columns, Op, Table
+from flour.ops.ngrams import stacked
+from flour.ops.text import looked_up, numbered
+from flour.types import FLOATS, Pairs, Tokens, Type, Vector
+
+if TYPE_CHECKING:
+    from flour.emission import Emitter, PairsValue, Push, VectorValue
+    from flour.flow import Flow
+    from flour.sklearn import Importer
+    from flour.sparse import Sparse
+
+#: Half of all hashes are at least this, taken as numbers without a sign.
+_NEGATIVE = 0x80000000
+
+
+class NamedValues(Op):
+    """The numbers of the vocabulary's names, a column for each; those of one name are added up."""
+
+    vocabulary: Table
+    dtype: str = "float64"
+    arity = Arity.ONE_TO_MANY
+
+    def check(self) -> None:
+        _check_float(self.dtype)
+
+    def infer(self, x: Type) -> Vector:
+        pairs(x, self.name)
+        return Vector(len(self.vocabulary), self.dtype, sparse=True)
+
+    def reference(self, x: Columns) -> Columns:
+        places = numbered(self.vocabulary)
+        known = ([(places[k], v) for k, v in row if k in places] for row in x)
+        return _added(known, len(self.vocabulary), self.dtype)
+
+    def structure(self) -> tuple[object, ...]:
+        return (self.dtype,)
+
+    def emit(self, e: Emitter, x: PairsValue) -> VectorValue:
+        sums = _Sums(e, x, len(self.vocabulary), self.dtype)
+        known = looked_up(e, self.vocabulary)
+        with sums.each() as (where, size, value):
+            column = e.let(f"text_find({where}, {size}, {known})", "int64").expr
+            with e.block(f"if {column} >= 0:"):
+                sums.add(column, value)
+        return sums.vector()
+
+
+class HashedValues(Op):
+    """Numbers added up in the columns their names' hashes say; half negated with `signed`."""
+
+    width: int
+    signed: bool = True
+    dtype: str = "float64"
+    arity = Arity.ONE_TO_MANY
+
+    def check(self) -> None:
+        if self.width < 1:
+            raise ParameterError("hashing needs at least one column", found=str(self.width))
+        _check_float(self.dtype)
+
+    def infer(self, x: Type) -> Vector:
+        pairs(x, self.name)
+        return Vector(self.width, self.dtype, sparse=True)
+
+    def reference(self, x: Columns) -> Columns:
+        return _added(map(self._row, x), self.width, self.dtype)
+
+    def _row(self, row: Iterable[tuple[str, float]]) -> list[tuple[int, float]]:
+        codes = [(murmur3(name.encode()), value) for name, value in row if value != 0]
+        return [(abs(c) % self.width, -v if c < 0 and self.signed else v) for c, v in codes]
+
+    def structure(self) -> tuple[object, ...]:
+        return (self.dtype,)
+
+    def emit(self, e: Emitter, x: PairsValue) -> VectorValue:
+        sums = _Sums(e, x, self.width, self.dtype)
+        width, signed = e.size(self.width), e.size(self.signed)
+        with sums.each() as (where, size, value), e.block(f"if {value} != 0:"):
+            with e.block(f"if text_surrogate({where}, {size}):"):
+                e.line("return 1")
+            code = e.let(f"text_murmur({where}, {size})", "int64").expr
+            away = f"(4294967296 - {code} if {code} >= {_NEGATIVE} else {code})"
+            column = e.let(f"{away} % {width}", "int64").expr
+            turned = f"(-{value} if {code} >= {_NEGATIVE} and {signed} != 0 else {value})"
+            sums.add(column, e.let(turned, self.dtype).expr)
+        return sums.vector()
+
+
+def _check_float(dtype: str) -> None:
+    if dtype not in FLOATS:
+        raise ParameterError("sums are float32 or float64", found=dtype)
+
+
+def _added(rows: Iterable[Iterable[tuple[int, float]]], width: int, dtype: str) -> Sparse:
+    """The sums of each column, made in `dtype` and in the order of the pairs."""
+    kind, found = np.dtype(dtype).type, []
+    with np.errstate(all="ignore"):
+        for row in rows:
+            sums: dict[int, Any] = {}
+            for column, value in row:
+                sums[column] = sums[column] + kind(value) if column in sums else kind(value)
+            columns = sorted(sums)
+            found.append((columns, [sums[column] for column in columns]))
+    return stacked(found, width, dtype)
+
+
+class _Sums:
+    """A row's columns and their sums on the way.
+
+    There is a list of columns, each times 2**32 plus the place of its sum, in the order in which
+    they were first met, and a list of where a column's sum is. Nobody ever cleared that one:
+    whatever stands there is believed only if the column in that place is the one asked for.
+    """
+
+    def __init__(self, e: Emitter, x: PairsValue, width: int, dtype: str) -> None:
+        """For the pairs of a row."""
+        from flour.emission import Room
+
+        self._e, self._x, self._width, self._dtype = e, x, width, dtype
+        self._most = Room(x.most.each, x.most.fixed, min(x.most.most, width))
+        self._columns, self._sums = (e.room(self._most.times(8)) for _ in range(2))
+        self._places = e.room(Room(0, 4 * width))
+        self._found = e.var("0", "k")
+
+    @contextmanager
+    def each(self) -> Iterator[tuple[str, str, str]]:
+        """Emit a loop over the pairs: where a name is, its bytes, its number."""
+        e, x = self._e, self._x
+        with e.loop(x.number) as k:
+            here = e.let(e.load(x.slices, k, "int64", constant=True), "int64").expr
+            where = e.let(f"{x.base} + ({here} >> 32)", "int64").expr
+            size = e.let(f"{here} & 4294967295", "int64").expr
+            number = e.load(x.values, k, "float64", constant=True)
+            yield where, size, e.let(e.cast(number, "float64", self._dtype), self._dtype).expr
+
+    def add(self, column: str, value: str) -> None:
+        """Emit what adds a value to a column's sum."""
+        e, columns, found = self._e, self._columns, self._found
+        place = e.var(f"int64(ld_int32({self._places}, {column}))", "k")
+        inside = f"0 <= {place} < {found}"
+        with e.block(f"if {inside} and ld_int64({columns}, {place}) >> 32 == {column}:"):
+            sum_ = e.load(self._sums, place, self._dtype)
+            e.store(self._sums, place, f"{sum_} + {value}", self._dtype)
+        with e.block("else:"):
+            e.line(f"st_int64({columns}, {found}, {column} << 32 | {found})")
+            e.line(f"st_int32({self._places}, {column}, {found})")
+            e.store(self._sums, found, value, self._dtype)
+            e.line(f"{found} = {found} + 1")
+
+    def vector(self) -> VectorValue:
+        """The sums."""
+        e, columns = self._e, self._columns
+        if e.ordered:
+            e.line(f"text_sort({columns}, {self._found}, {e.room(self._most.times(8))})")
+
+        def each(push: Push) -> None:
+            with e.loop(self._found) as k:
+                entry = e.let(f"ld_int64({columns}, {k})", "int64").expr
+                value = e.load(self._sums, f"({entry} & 4294967295)", self._dtype)
+                push(e.let(f"{entry} >> 32", "int64").expr, e.let(value, self._dtype).expr)
+
+        return e.sparse(self._dtype, self._width, each, most=self._most)
+
+
+# --- scikit-learn ---------------------------------------------------------------------------------
+
+
+def _dtype(fit: Any, to: Importer) -> str:
+    name = str(np.dtype(fit.dtype).name)
+    to.need(name in FLOATS, f"dtype={name} cuts numbers off", "use np.float64 or np.float32")
+    return name
+
+
+@adapts("sklearn.feature_extraction.DictVectorizer")
+def _dict_vectorizer(fit: Any, x: Flow, to: Importer) -> Flow:
+    names = sorted(fit.vocabulary_, key=fit.vocabulary_.__getitem__)
+    odd = next((name for name in names if not isinstance(name, str)), None)
+    to.need(odd is None, f"the feature {odd!r} is no string", "fit it on rows whose keys are str")
+    _rows_of(x, to, "DictVectorizer", Pairs(fit.separator, lenient=True))
+    made = x.named_values(names, _dtype(fit, to))
+    return made if fit.sparse else made.to_dense()
+
+
+@adapts("sklearn.feature_extraction.FeatureHasher")
+def _feature_hasher(fit: Any, x: Flow, to: Importer) -> Flow:
+    if isinstance(x.type, Tokens) and fit.input_type == "string":
+        dtype = str(np.dtype(fit.dtype).name)
+        return x.hashing(fit.n_features, signed=fit.alternate_sign, dtype=dtype)
+    what = f"FeatureHasher(input_type={fit.input_type!r})"
+    to.need(fit.input_type != "string", f"{what} takes rows of words, got {x.type}")
+    _rows_of(x, to, what, Pairs())
+    return x.hashed_values(fit.n_features, signed=fit.alternate_sign, dtype=_dtype(fit, to))
+
+
+def _rows_of(x: Flow, to: Importer, what: str, kind: Pairs) -> None:
+    """Refuse columns, and rows that are read in another way."""
+    to.need(isinstance(x.type, Pairs), f"{what} takes rows of any names, got {x.type}")
+    to.need(
+        x.type == kind,
+        f"{what} reads rows with {kind.separator!r}, another step that sees them does not",
+        "give both one separator, and keep FeatureHasher and DictVectorizer apart",
+    )
