@@ -44,9 +44,10 @@ ENVIRONMENTS = {
     "mlserver_sklearn": Environment(
         ("mlserver", "scikit-learn==1.9.*", "numpy"), "pins its own web framework"
     ),
-    "bentoml": Environment(("bentoml", "scikit-learn==1.9.*"), "pins its own web framework"),
+    "bentoml": Environment(
+        ("bentoml", "scikit-learn==1.9.*", "uvloop", "httptools"), "pins its own web framework"
+    ),
     "litserve": Environment(("litserve", "scikit-learn==1.9.*"), "pins its own web framework"),
-    "ray": Environment(("ray[serve]", "scikit-learn==1.9.*"), "starts a cluster of its own"),
 }
 
 

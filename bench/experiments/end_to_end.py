@@ -19,7 +19,7 @@ from bench.crew import Absent, environment, log_file
 from bench.histogram import Histogram
 from bench.machine import ROOT
 from bench.results import spread
-from bench.servers import SERVERS, UNWRITTEN
+from bench.servers import LEFT_OUT, SERVERS
 from bench.session import Session
 from bench.workload import Saved, Spec, saved
 
@@ -32,7 +32,7 @@ _PATIENCE = 60.0
 def run(session: Session) -> None:
     """Linear models, so that what is measured is the server."""
     workload = saved(Spec("lin", MODELS, 0.1, session.plan.specs[0].seed))
-    for name, why in UNWRITTEN.items():
+    for name, why in LEFT_OUT.items():
         session.absent("end_to_end", name, why)
     with ExitStack() as stack:
         ports: dict[str, int] = {}
@@ -80,7 +80,7 @@ def _started(name: str, workload: Saved, stack: ExitStack) -> int:
         stdout=log,
         stderr=log,
         cwd=ROOT,
-        env=environment(1, {}),
+        env=environment(1, kind.variables),
         start_new_session=True,
     )
     stack.callback(_end, process)
