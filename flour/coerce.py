@@ -147,7 +147,7 @@ def _kinds(data: Data) -> list[Any]:
     return [] if own is None else [own]
 
 
-def _column(data: Data, kind: Type, path: str) -> Columns:
+def _column(data: Data, kind: Type, path: str) -> Columns:  # noqa: PLR0911 (one for each kind)
     match kind:
         case Vector():
             return _vector(data, kind, path)

@@ -6,7 +6,7 @@ The grammar of a program, whole:
     node     := operator(node, ...)          a DAG; the digest covers operator and inputs
     operator := Name(field=value, ...)       a class of flour.ops, see flour/op.py
     source   := Source(name, type)           an operator without inputs: the program's inputs
-    type     := Scalar | Category | Text | Tokens | Vector | Record | Whole        see flour/types.py
+    type     := Scalar | Category | Text | Tokens | Vector | Record | ...         see flour/types.py
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What flows along the edges of a program: one value per row, of one of seven kinds, or one for all.
+"""What flows along the edges of a program: one value per row, or one for all rows.
 
     Scalar(dtype)                   a number, a bool or a string
     Category(dtype)                 a value out of an open set, to be encoded before arithmetic
@@ -218,7 +218,7 @@ def to_data(kind: Type) -> list[Any]:
             return [type(kind).__name__]
 
 
-def from_data(data: Any) -> Type:
+def from_data(data: Any) -> Type:  # noqa: PLR0911 (one for each kind)
     """The type described by `to_data`; anything else is a DamagedProgram."""
     match data:
         case ["Record", list(fields), bool(positional), *rest] if len(rest) < 2:

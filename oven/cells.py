@@ -1,7 +1,8 @@
 """Strings as native code reads them: one cell of two int64 each, an address and a length.
 
 A row of words is three int64: the address of its bytes, that of a list of slices, and how many. A
-slice is where a word starts, times 2**32, plus its bytes. A row of pairs has a fourth: the address of its float64. Sixteen bytes behind texts may be read.
+slice is where a word starts, times 2**32, plus its bytes. A row of pairs has a fourth: the address
+of its float64. Sixteen bytes behind texts may be read.
 """
 
 from __future__ import annotations

@@ -140,7 +140,7 @@ def sample(inputs: Mapping[str, Type], rows: int) -> dict[str, Any]:
     return {name: _random(rng, kind, rows) for name, kind in inputs.items()}
 
 
-def _random(rng: np.random.Generator, kind: Type, rows: int) -> Any:
+def _random(rng: np.random.Generator, kind: Type, rows: int) -> Any:  # noqa: PLR0911 (one for each kind)
     match kind:
         case Record(fields):
             return {name: _random(rng, sub, rows) for name, sub in fields}

@@ -42,7 +42,7 @@ def words() -> dict[str, Any]:
             for value, held in _FLOATS.items()
         }
     alone = {f"leaf{width}": intrinsic(_leaf(width)) for width in (32, 64)}
-        # A number, not a function: what depends on it is left out before it costs anything.
+    # A number, not a function: what depends on it is left out before it costs anything.
     return made | alone | {"permutes128": int(machine.has("avx512vbmi"))}
 
 

@@ -49,7 +49,7 @@ def as_block(inputs: Inputs, data: Any) -> tuple[Any, bool]:
     return data, False
 
 
-def _part(kind: Type, data: Any) -> tuple[Any, bool]:
+def _part(kind: Type, data: Any) -> tuple[Any, bool]:  # noqa: PLR0911 (one for each kind)
     match kind:
         case Vector():
             return _row(data)

@@ -8,7 +8,7 @@ import numpy as np
 
 from flour.ops import indexed, pairwise, segments, trigonometry
 from flour.types import INTS, Scalar, Type, Vector
-from tests.cases import LIBM, REASSOCIATES, Case, rows
+from tests.case import LIBM, REASSOCIATES, Case, rows
 
 SIGNED = ("int8", "int16", "int32", "int64")
 
