@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
+from importlib import import_module
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -77,7 +78,7 @@ class _Compiler:
     """Turns one pattern into steps, and steps into states."""
 
     def __init__(self, pattern: str) -> None:
-        from re import _parser as parser  # type: ignore[attr-defined]  # private, so may be gone
+        parser: Any = import_module("re._parser")  # private, so it may be gone
 
         self.parsed = parser.parse(pattern)
         self.flags: int = self.parsed.state.flags

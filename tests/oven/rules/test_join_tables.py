@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -60,7 +62,7 @@ def rows(columns: int) -> pd.DataFrame:
 def prepared(columns: int) -> tuple[ColumnTransformer, pd.DataFrame]:
     """A transformer with a step for each column."""
     x = rows(columns)
-    steps = {
+    steps: dict[str, Any] = {
         "h": lambda: OneHotEncoder(handle_unknown="ignore", sparse_output=False),
         "o": lambda: OrdinalEncoder(handle_unknown="use_encoded_value", unknown_value=-1),
         "n": lambda: make_pipeline(SimpleImputer(), StandardScaler()),
