@@ -453,6 +453,8 @@ def _make_vocabulary() -> dict[str, Any]:
     made["c_call_to_float"] = _c_call(types.int64, result=types.float64)
     made |= {name: getattr(math, name) for name in _MATH}
     made |= {"exp": exp, "log": log, "tanh": tanh, "exp_alone": math.exp}
+    # The C library's, which has numpy's bits for the whole numbers that words are counted in.
+    made["log_alone"] = math.log
     made |= {function.__name__: function for function in _ROUNDING}
     for name, kind in NUMBA_TYPES.items():
         made[f"ld_{name}"] = _load(kind, constant=False)

@@ -262,7 +262,7 @@ def vocabulary(memory: Memory) -> dict[str, Any]:
         if f"lanes_{dtype}" in words:
             made |= _vectors(memory, dtype, words[f"lanes_{dtype}"])
     made |= Slices(memory).words() | _walks(memory) | _slots(memory)
-    made["exp_alone"] = np.exp
+    made |= {"exp_alone": np.exp, "log_alone": np.log}
     for name in words.keys() - made.keys():
         made[name] = _stand_in(name, words[name], made)
     return made

@@ -446,4 +446,4 @@ class Damp(FloatElementwise):
     def element(self, e: Emitter, j: str, x: ScalarValue) -> str:
         value = e.let(x.expr, x.dtype).expr
         one = "float32(1.0)" if x.dtype == "float32" else "1.0"
-        return f"({value} if {value} == 0 else log({value}) + {one})"
+        return f"({value} if {value} == 0 else log_alone({value}) + {one})"

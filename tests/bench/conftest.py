@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+import sklearn
 
 from bench.workload import Saved, Spec, saved
 
 Small = Callable[[str], Saved]
 COUNTS = {"sa": 2, "ac": 3, "tab": 2, "lin": 2, "gbt": 1}
+
+
+@pytest.fixture(autouse=True)
+def _settings_of_scikit_learn() -> Iterator[None]:
+    """Contestants have processes of their own to change settings in; tests share one."""
+    with sklearn.config_context():
+        yield
 
 
 @pytest.fixture(scope="session")

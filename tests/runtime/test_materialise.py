@@ -27,7 +27,7 @@ from runtime.recut import cut
 from runtime.results import Results, key_of, size_of
 from tests.runtime.plans import documents, shift, text_flow
 
-TEXTS = documents(12)
+TEXTS = documents(12, 1000)
 
 
 def served_texts(count: int = 3) -> Runtime:

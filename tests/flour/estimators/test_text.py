@@ -24,7 +24,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils import murmurhash3_32
 
 import flour
-from flour.errors import UnsupportedSetting
+from flour.errors import InputError, UnsupportedSetting
 from flour.hashing import murmur3
 from tests.estimators import check
 
@@ -138,9 +138,10 @@ def test_functions_of_the_user_are_refused(made: Any) -> None:
         flour.from_sklearn(made, sample=DOCUMENTS)
 
 
-def test_rows_of_any_keys_are_refused() -> None:
-    with pytest.raises(UnsupportedSetting):
-        flour.from_sklearn(FeatureHasher(), sample=sparse.csr_matrix((1, 3)))
+def test_a_matrix_has_no_names_to_hash() -> None:
+    program = flour.from_sklearn(FeatureHasher())
+    with pytest.raises(InputError):
+        program.reference(sparse.csr_matrix((1, 3)))
 
 
 @given(st.text(max_size=40))
