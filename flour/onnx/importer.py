@@ -340,7 +340,7 @@ def _sources(kinds: Mapping[str, Type], *, static: bool) -> dict[str, Flow]:
         return {name: source(name, kind) for name, kind in kinds.items()}
     fields = tuple((name, Scalar(kind.dtype)) for name, kind in kinds.items())  # type: ignore[union-attr]  # no records here
     record = source("X", Record(fields))
-    return {name: record.field(name) for name in kinds}
+    return {name: record.columns([name]) for name in kinds}
 
 
 def _pinned(flow: Flow) -> Flow:
