@@ -291,6 +291,7 @@ CASES: list[Case] = [
     ),
     # --- flour/ops/distance.py
     *rows(distance.SquaredDistances(normal(7, 5)), 5, **DOT),
+    *rows(distance.SquaredDistances(normal(1, 5)), 5, **DOT),
     *rows(distance.SquaredDistances(normal(7, 5).astype("float32")), 5, **DOT),
     *sparse(distance.SquaredDistances(normal(3, 5)), 5, **DOT),
     *(

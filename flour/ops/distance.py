@@ -16,11 +16,12 @@ from flour.check import expect, fitted, vector
 from flour.errors import ParameterError
 from flour.op import Arity, Array, Bound, Columns, Op
 from flour.ops.metrics import METRICS, Pair, Sums
+from flour.product import multiply, product
 from flour.sparse import Sparse
-from flour.types import FLOATS, Vector
+from flour.types import FLOATS, Type, Vector
 
 if TYPE_CHECKING:
-    from flour.emission import Emitter, RowValue, VectorValue
+    from flour.emission import Column, Emitter, RowValue, VectorValue
 
 
 class PointDistances(Op, abstract=True):
@@ -71,6 +72,26 @@ class SquaredDistances(PointDistances):
     def _norms(self) -> Any:
         return _squares(self.points.array.astype(np.float64))
 
+    def wants_kernel(self, *inputs: Type) -> bool:
+        (x,) = inputs
+        assert isinstance(x, Vector)
+        several = self.points.shape[0] > 1
+        return several and not x.sparse and self.result(x.dtype) == "float64"
+
+    def kernel(self, e: Emitter, inputs: tuple[Column, ...], out: Column) -> None:
+        """A matrix product by -2 y, which is exact, and then what is added to it."""
+        (x,) = inputs
+        doubled = Array.of(-2.0 * self.points.array.astype(np.float64))
+        multiply(e, x, product(doubled, Array.of(np.empty(0)), "float64"), out)
+        norms = Array.of(self._norms())
+        with e.loop(e.rows) as i:
+            target = e.var(out.row(i), "w")
+            norm = _length(e, x, e.var(x.row(i), "r"))
+            with e.loop(out.size) as o:
+                dot = e.load(target, o, "float64")
+                made = f"maximum({dot} + {norm} + {e.at(norms, o)}, 0.0)"
+                e.store(target, o, made, "float64")
+
     def emit(self, e: Emitter, x: VectorValue) -> RowValue:
         count, dtype = e.size(self.points.shape[0]), self.result(x.dtype)
         dots, norm = e.scratch("float64", self.points.shape[0]), e.var("0.0")
@@ -94,6 +115,18 @@ class SquaredDistances(PointDistances):
             return e.cast(made, "float64", dtype)
 
         return e.dense(dtype, self.points.shape[0], at, size=count)
+
+
+def _length(e: Emitter, x: Column, row: str) -> str:
+    """The squared length of a row."""
+    assert isinstance(x.type, Vector)
+    total = e.var("0.0")
+    with e.loop(x.size) as j:
+        loaded = e.cast(e.load(row, j, x.type.dtype, constant=True), x.type.dtype, "float64")
+        value = e.let(loaded, "float64").expr
+        square = f"{value} * {value}" if e.exact else f"loose_mul_float64({value}, {value})"
+        e.add(total, square, "float64")
+    return total
 
 
 def _products(x: Any, points: Any) -> tuple[Any, Any]:

@@ -66,6 +66,21 @@ def test_a_row_has_the_same_bits_alone_and_among_others(outputs: int, *, exact: 
         np.testing.assert_array_equal(alone[0], together[place])
 
 
+@pytest.mark.parametrize("exact", [False, True])
+@pytest.mark.parametrize("points", [2, 9, 20])
+def test_a_distance_has_the_same_bits_alone_and_among_others(points: int, *, exact: bool) -> None:
+    rng = np.random.default_rng(points)
+    program = source("x", Vector(11)).squared_distances(rng.normal(size=(points, 11)))
+    plan = oven.bake(program, exact=exact)
+    assert [stage.kind for stage in plan.stages] == ["kernel"]
+    block = rng.normal(size=(50, 11))
+    (together,) = plan.run(block).values()
+    np.testing.assert_allclose(together, program.reference(block)["output"], rtol=1e-12)
+    for place in range(50):
+        (alone,) = plan.run(block[place : place + 1]).values()
+        np.testing.assert_array_equal(alone[0], together[place])
+
+
 def test_exact_sums_keep_their_order_and_fuse_nothing() -> None:
     plan = bake(30, 9, exact=True)
     block = np.random.default_rng(0).normal(size=(7, 30))
