@@ -22,13 +22,12 @@ from numpy.typing import NDArray
 from flour.node import Node
 from flour.types import INTS, Category, Record, Scalar, Text, Type, Vector
 from oven import door_record_code as code
+from oven.builtin import Table, made_of
 from oven.door import (
     Call,
     Layout,
     Output,
-    Table,
     aligned,
-    made_of,
     named_output,
     open_door,
     output_words,
@@ -92,13 +91,13 @@ def _fields(
     run = steps[0]
     ports = [value for value in run.inputs if isinstance(value, Port)]
     made = tuple(named_output(item) for item in outputs)
-    if not ports or len(ports) != len(run.inputs) or not _leaves(run, made):
+    if not ports or len(ports) != len(run.inputs) or not leaves_all(run, made):
         return None
-    kinds, unread, listed = _kinds(inputs)
+    kinds, unread, listed = fields_of(inputs)
     if any(_field(kinds[name], 0, needed=name not in unread) is None for name in kinds):
         return None
-    starts, size = _starts(ports)
-    places = _places(ports, starts, listed=listed)
+    starts, size = port_starts(ports)
+    places = field_places(ports, starts, listed=listed)
     fields: dict[str, Field] = {}
     for name, kind in kinds.items():
         # What no stage reads is looked at all the same, and goes to the end of the row.
@@ -108,14 +107,14 @@ def _fields(
     return Fields(run, made, fields, tuple(starts), aligned(size + 16), listed)
 
 
-def _leaves(run: NativeRun, outputs: Sequence[Output]) -> bool:
+def leaves_all(run: NativeRun, outputs: Sequence[Output]) -> bool:
     """Whether each column that the native code leaves is one dense output, and each output one."""
     if any(isinstance(item.node.type, Vector) and item.node.type.sparse for item in outputs):
         return False
     return len(outputs) == len(run.outputs) and {item.node for item in outputs} == set(run.outputs)
 
 
-def _kinds(inputs: Mapping[str, Type]) -> tuple[dict[str, Type], frozenset[str], bool]:
+def fields_of(inputs: Mapping[str, Type]) -> tuple[dict[str, Type], frozenset[str], bool]:
     """Every value of a row by name, those that nobody reads, and whether they come in a record."""
     kinds = list(inputs.values())
     if len(kinds) == 1 and isinstance(kinds[0], Record):
@@ -123,7 +122,7 @@ def _kinds(inputs: Mapping[str, Type]) -> tuple[dict[str, Type], frozenset[str],
     return dict(inputs) if len(kinds) > 1 else {"": Vector(0)}, frozenset(), False
 
 
-def _starts(ports: Sequence[Port]) -> tuple[list[int], int]:
+def port_starts(ports: Sequence[Port]) -> tuple[list[int], int]:
     """Where each port's columns start in a row, and where the last one's end."""
     starts, size = [], 0
     for port in ports:
@@ -136,7 +135,7 @@ def _bytes(port: Port) -> int:
     return row_bytes(port.type)
 
 
-def _places(ports: Sequence[Port], starts: Sequence[int], *, listed: bool) -> dict[str, int]:
+def field_places(ports: Sequence[Port], starts: Sequence[int], *, listed: bool) -> dict[str, int]:
     """Where in a row the value of each name goes."""
     found: dict[str, int] = {}
     for port, start in zip(ports, starts, strict=True):

@@ -88,6 +88,8 @@ _LOOK = """\
             kind = ld_int64(item, 1)
             if kind == ldc_int64(table, LIST_TYPE) or kind == ldc_int64(table, TUPLE_TYPE):
                 form, many, axes = COLUMNS, ld_int64(item, 2), 2
+            elif kind == ldc_int64(table, ARRAY_TYPE):
+                many = 0
     elif kind == ldc_int64(table, LIST_TYPE) or kind == ldc_int64(table, TUPLE_TYPE):
         outer = ld_int64(argument, 3) if kind == ldc_int64(table, LIST_TYPE) else argument + 24
         if ld_int64(argument, 2) > 0 and ldc_int64(table, BY_POSITION) != 0:
@@ -104,16 +106,16 @@ _ASK = """\
     rows, dimensions, before = many, axes, form
 
 """
-_REFUSE = """\
+REFUSE = """\
         if owned != 0:
             c_call_1(ldc_int64(table, FREE), owned)
         c_call_1(ldc_int64(table, DECREASE), made)
 """
-_FALL_BACK = """\
+FALL_BACK = """\
         return c_call_2(ldc_int64(table, CALL), ldc_int64(table, FALLBACK), argument)
 """
 # Memory for the rows.
-_ROOM = """\
+ROOM = """\
     blocks, row_bytes = ldc_int64(table, SCRATCH_BYTES), ldc_int64(table, ROW_BYTES)
     answers = (blocks + rows * row_bytes + 63) & -64
     texts = ldc_int64(table, TEXTS) if dimensions == 2 else 0
@@ -125,10 +127,11 @@ _ROOM = """\
             c_call_1(ldc_int64(table, DECREASE), made)
             return c_call_0(ldc_int64(table, NO_MEMORY))
         scratch = (owned + 63) & -64
-    fits, total, longest = form == before and many == rows and axes == dimensions, 0, 0
+    total, longest = 0, 0
 """
 # One value after the other. The body of the inner loop is what coercion means.
 _FILL = """\
+    fits = form == before and many == rows and axes == dimensions
     fields = ldc_int64(table, FIELDS)
     keys, index = ldc_int64(table, KEYS), ldc_int64(table, INDEX)
     for i in range(rows):
@@ -254,8 +257,8 @@ _FILL = """\
         fits = fits and found == ldc_int64(table, REQUIRED)
     if not fits or longest > ldc_int64(table, LONGEST):
 """
-# Memory for what depends on the longest document; and the documents themselves.
-_COPY = """\
+# Memory for what depends on the longest document.
+GROW = """\
     rooms, most, sum_up = ldc_int64(table, ROOMS), 0, 0
     for place in range(ldc_int64(table, ROOM_COUNT)):
         room = rooms + 32 * place
@@ -277,6 +280,9 @@ _COPY = """\
             c_call_1(ldc_int64(table, DECREASE), made)
             return c_call_0(ldc_int64(table, NO_MEMORY))
         owned, scratch = larger, (larger + 63) & -64
+"""
+# The documents themselves.
+_COPY = """\
     made_at = scratch + copies
     strings, string_table = ldc_int64(table, STRINGS), ldc_int64(table, STRING_TABLE)
     for i in range(rows):
@@ -287,6 +293,9 @@ _COPY = """\
                 c_call_3(ldc_int64(table, COPY), made_at, ld_int64(cell, 0), length)
             st_int64(cell, 0, made_at)
             made_at += max(length, 0)
+"""
+# Where the columns are.
+WIRE = """\
     st_int64(made_at, 0, 0)
     st_int64(made_at, 1, 0)
     ports, stride, text = ldc_int64(table, PORT_TABLE), row_bytes, scratch + answers
@@ -301,7 +310,8 @@ _COPY = """\
 """
 
 
-def _numbered(names: tuple[str, ...]) -> str:
+def numbered(names: tuple[str, ...]) -> str:
+    """These names as numbers, in code."""
     return "".join(f"{name} = {number}\n" for number, name in enumerate(names))
 
 
@@ -310,8 +320,8 @@ def _constants() -> str:
     reads = ("SKIP", "FLOAT64", "FLOAT32", "STRING", "TEXT", "WHOLE")
     known = f"FIELD_SIZE = {len(FIELD_WORDS)}\nLOW_HALF = {0xFFFFFFFF}\nEXACT = {2**53}\n"
     known += f"NO_STRING = {NONE}\nNO_NUMBER = {NAN}\n"
-    return known + _numbered(reads) + _numbered(FIELD_WORDS) + _numbered(_FORMS)
+    return known + numbered(reads) + numbered(FIELD_WORDS) + numbered(_FORMS)
 
 
-_BODY = (_LOOK + _ASK, MAKE, _LOOK, _ROOM + _FILL + _REFUSE + _FALL_BACK + _COPY, RUN)
+_BODY = (_LOOK + _ASK, MAKE, _LOOK, ROOM + _FILL + REFUSE + FALL_BACK + GROW + _COPY + WIRE, RUN)
 SOURCE = source(_constants() + _START, *_BODY, words=RECORD_WORDS)

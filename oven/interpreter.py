@@ -61,6 +61,7 @@ def addresses() -> Mapping[str, int] | None:
     scalars = {"DOUBLE_TYPE": np.float64, "SINGLE_TYPE": np.float32, "FLAG_TYPE": np.bool_}
     found |= {word: id(kind) for word, kind in scalars.items()} | {"LONG_TYPE": id(np.int64)}
     found |= {"OBJECT": id(np.dtype(object)), "TRUE": id(True), "FALSE": id(False)}
+    found["CHARACTERS"] = _words(np.dtype("U7"), 4)[3]
     return found if all(found.values()) and _as_expected() else None
 
 
@@ -86,7 +87,8 @@ _pointer_in = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char
 
 def _as_expected() -> bool:
     """Whether live objects look as the door's code reads them."""
-    return _array_as_expected() and _list_as_expected() and _numbers_as_expected()
+    arrays = _array_as_expected() and _characters_as_expected()
+    return arrays and _list_as_expected() and _numbers_as_expected()
 
 
 def _words(item: Any, count: int) -> list[int]:
@@ -104,6 +106,12 @@ def _array_as_expected() -> bool:
         if tuple(dims.from_address(words[5])) != array.strides:
             return False
     return np.zeros(1).flags.num & 256 != 0
+
+
+def _characters_as_expected() -> bool:
+    """Dtypes of characters have one word in common, and behind others their bytes."""
+    short, long, other = (_words(np.dtype(name), 6) for name in ("U7", "U1234", ">U7"))
+    return short[3] == long[3] != other[3] and (short[5], long[5]) == (4 * 7, 4 * 1234)
 
 
 def _list_as_expected() -> bool:

@@ -19,8 +19,8 @@ from flour.reference import apply_op, evaluate, public
 from flour.sparse import Sparse
 from flour.types import Type, Vector
 from oven.background import Pending
-from oven.door import Call, around, layout, open_door
-from oven.door_record import open_record
+from oven.door import Call, around
+from oven.door_columns import open_columns, open_plan
 from oven.native_run import NativeRun, RowsRefused
 from oven.ports import Port, View, find_ports, pack
 from oven.stages import PYTHON, Stage, Value, cut
@@ -137,6 +137,16 @@ class Plan:
         self.wait()
         return self._opened(self._answer)
 
+    def column_door(
+        self, ranks: Mapping[str, int], otherwise: Callable[[object], Any]
+    ) -> Call | None:
+        """A door that only takes a dict of arrays with these dimensions; None if there is none.
+
+        `ranks` says, by name, whether an array is FLAT or a COLUMN (see oven.door_columns). What it
+        does not take, it hands to `otherwise`, whose answer it gives back.
+        """
+        return open_columns(self.inputs, self.wait().steps, self._roots, otherwise, ranks)
+
     def _open(self) -> Call:
         """The plan's own door, kept once the code is there; it must not keep the plan alive."""
         known = weakref.WeakMethod(self._answer)
@@ -156,10 +166,7 @@ class Plan:
         steps = self._bound.here
         if not steps:
             return slow
-        found = layout(self.inputs, steps, self._roots)
-        if found is None:
-            return open_record(self.inputs, steps, self._roots, slow) or slow
-        return open_door(found, slow) or slow
+        return open_plan(self.inputs, steps, self._roots, slow)
 
     def begin(self, data: object) -> Execution:
         """A run over this data that can be done in chunks, by several threads."""
@@ -329,7 +336,10 @@ def _is_block(data: Any) -> bool:
         return bool(data.ndim == 2)
     if kind is list:
         return bool(data) and type(data[0]) is dict
-    return kind is dict and bool(data) and type(next(iter(data.values()))) is list
+    if kind is not dict or not data:
+        return False
+    first = next(iter(data.values()))
+    return type(first) is list or (type(first) is np.ndarray and first.ndim > 0)
 
 
 def _dtype(data: object) -> str | None:
