@@ -161,6 +161,7 @@ def _repository(
         trust_pickle=options.trust_pickle,
         unload_removed=not options.keep_removed,
         exact=options.exact,
+        apart=True,
         staging=options.staging,
         on_event=told,
     )

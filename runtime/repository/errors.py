@@ -7,6 +7,9 @@ FlourError (flour.errors)
     ├── Untrusted            a pickle, and nobody said that it may be read
     ├── UnsafePath           a path leads out of the folder, or is no ordinary file
     ├── NotSettled           a file changes while it is read
+    ├── NoRoom               this machine lacks what it takes to prepare a model, for now
+    ├── Crashed              the process that prepared a model has ended
+    ├── NotLoaded            a model that somebody asked for cannot be loaded
     └── UnknownModel         the folder has no model of this name (also an UnknownEndpoint)
 """
 
@@ -38,6 +41,14 @@ class UnsafePath(RepositoryError):
 
 class NotSettled(RepositoryError):
     """A file changes while it is read; it will be tried again."""
+
+
+class NoRoom(RepositoryError):
+    """A full disk, or too little memory: it says nothing about the model, and will be over."""
+
+
+class Crashed(RepositoryError):
+    """The process that prepared a model has ended, or took too long."""
 
 
 class NotLoaded(RepositoryError, BadRegistration):

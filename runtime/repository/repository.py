@@ -19,10 +19,11 @@ from typing import Self
 from objectstore.errors import Explained
 from runtime.errors import RuntimeClosed, UnknownEndpoint
 from runtime.http.seams import ModelState
-from runtime.repository import sample
-from runtime.repository.errors import NotLoaded, UnknownModel
+from runtime.repository.apart import Apart
+from runtime.repository.errors import NoRoom, NotLoaded, UnknownModel
 from runtime.repository.files import MAX_BYTES, Folder, Print, natural, shown
 from runtime.repository.found import Model, Scan, Trouble, reason_of
+from runtime.repository.preparing import Here, Preparing
 from runtime.repository.registry import Registry
 from runtime.repository.staging import Staging
 from runtime.repository.walk import scan as walk
@@ -80,6 +81,7 @@ class Repository:
         trust_pickle: bool = False,
         unload_removed: bool = True,
         exact: bool = False,
+        apart: bool = False,
         staging: str | Path | None = None,
         quiet_seconds: float = QUIET_SECONDS,
         max_bytes: int = MAX_BYTES,
@@ -90,14 +92,19 @@ class Repository:
         `trust_pickle` allows models in pickles, whose reading runs their code. With
         `unload_removed`, what vanishes from the folder is taken out. Plans are kept in the
         directory `staging`, which processes may share, or in one that goes with the repository.
+        With `apart`, another process imports models and tries them: one that crashes there, or
+        takes all memory, is refused, and this process goes on.
         `on_event` is told what happens, on the thread where it happens.
         """
         self.folder, self.runtime = Folder(path, max_bytes=max_bytes), runtime
         self.folder.check()
-        self._trust, self._exact = trust_pickle, exact
         self._unload_removed, self._quiet_seconds = unload_removed, quiet_seconds
         self._on_event = on_event or (lambda _: None)
         self._staging = Staging(staging)
+        make = Apart if apart else Here
+        self._preparing: Preparing = make(
+            self.folder, self._staging, trust_pickle=trust_pickle, exact=exact
+        )
         self._entries: dict[tuple[str, str], _Entry] = {}
         self._seen: dict[tuple[str, str], _Seen] = {}
         self._working = threading.RLock()  # one change at a time
@@ -210,7 +217,7 @@ class Repository:
         if entry is None:
             with self._table:
                 entry = self._entries[key] = _Entry(LOADING)
-        return self._bring(model, entry)
+        return self._bring(model, entry, patient=patient)
 
     def _is_quiet(self, key: tuple[str, str], stamp: tuple[Print, ...]) -> bool:
         """Whether files have not changed for a while, by their own clock or by ours."""
@@ -221,32 +228,27 @@ class Repository:
         ages = time.time() - newest, time.monotonic() - seen.since
         return any(age >= self._quiet_seconds for age in ages)
 
-    def _bring(self, model: Model, entry: _Entry) -> list[Event]:
+    def _bring(self, model: Model, entry: _Entry, *, patient: bool) -> list[Event]:
         start = time.perf_counter()
         entry.stamp = model.stamp
         try:
-            staged = self._staging.bring(
-                self.folder, model, trust_pickle=self._trust, exact=self._exact
-            )
+            staged = self._preparing.prepare(model, entry.staged)
             # The same content, served in the same way: somebody has touched it.
             if staged == entry.staged and model.notes == entry.notes:
                 self._note(entry, READY, "")
                 return []
-            self._verify(staged, model)
             kind = self._register(staged, model, entry)
         except RuntimeClosed:
             raise
+        except NoRoom as problem:  # said once, and tried again until there is
+            entry.stamp = ()
+            said = patient and entry.reason.endswith(self._inside(reason_of(problem)))
+            return [] if said else [self._refused(model, entry, problem)]
         # Files from anywhere go through importers and libraries: whatever they stumble over is
         # about the model, and no reason to stop serving others.
         except Exception as problem:  # noqa: BLE001
             return [self._refused(model, entry, problem)]
         return [self._told(kind, model, seconds=time.perf_counter() - start)]
-
-    def _verify(self, staged: Path, model: Model) -> None:
-        """The plan loads and answers, and answers as it should."""
-        rows = None if model.rows is None else self.folder.read(model.rows, sample.MAX_BYTES)
-        where = shown(model.path if model.rows is None else model.rows)
-        sample.check(self._staging.load(staged, model), rows, where)
 
     def _register(self, staged: Path, model: Model, entry: _Entry) -> str:
         promise = model.promise
@@ -374,6 +376,7 @@ class Repository:
     def close(self) -> None:
         """Follow the folder no more; what is registered stays until the runtime is closed."""
         self._stop.set()
+        self._preparing.close()
         if self._watcher is not None:
             self._watcher.join()
         self._staging.close()

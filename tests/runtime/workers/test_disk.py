@@ -14,6 +14,12 @@ from tests.runtime.repository.folders import age, save_plan
 from tests.runtime.workers.house import ROW, serving, until
 
 
+def children(process: int) -> list[int]:
+    """The processes that it has started, by any of its threads."""
+    found = Path(f"/proc/{process}/task").glob("*/children")
+    return [int(each) for path in found for each in path.read_text(encoding="ascii").split()]
+
+
 def test_a_full_disk(tmp_path: Path) -> None:
     """No file of the server's may be longer than so many bytes, which is how a full disk looks."""
     models = tmp_path / "models"
@@ -21,7 +27,8 @@ def test_a_full_disk(tmp_path: Path) -> None:
     size = (models / "a.pretzel").stat().st_size
     with serving(models, 2, "--poll", "0.05", TMPDIR=str(tmp_path)) as served:
         before = served.workers()
-        processes = [served.process.pid, *before.values()]
+        processes = [*children(served.process.pid), served.process.pid]
+        assert set(processes) > set(before.values()), "the process that prepares models is another"
         for process in processes:
             resource.prlimit(process, resource.RLIMIT_FSIZE, (size // 2, resource.RLIM_INFINITY))
         save_plan(models / "a.pretzel", 2.0)

@@ -1,0 +1,81 @@
+"""From a model's file to a plan that has shown it can be served: the way before it is registered.
+
+`Here` goes it in this process. `Apart` (runtime/repository/apart.py) has another process go it, as
+importers and libraries read files from anywhere: one that crashes there takes nobody with it.
+"""
+
+from __future__ import annotations
+
+import errno
+from pathlib import Path
+from typing import Protocol
+
+from objectstore.errors import Explained
+from runtime.repository import sample
+from runtime.repository.errors import NoRoom
+from runtime.repository.files import Folder, shown
+from runtime.repository.found import Model
+from runtime.repository.staging import Staging
+
+#: What says more about this machine at this moment than about a model.
+_PASSING = {errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EROFS}
+
+
+class Preparing(Protocol):
+    """Makes plans that can be registered."""
+
+    def prepare(self, model: Model, known: Path | None) -> Path:
+        """The file of the model's plan, which answers as it should.
+
+        If that is `known`, the plan is not tried again.
+        """
+        ...
+
+    def close(self) -> None:
+        """Nothing is prepared any more; what is on its way is given up where that is possible."""
+        ...
+
+
+class Here:
+    """Prepares in this process."""
+
+    def __init__(
+        self, folder: Folder, staging: Staging, *, trust_pickle: bool, exact: bool
+    ) -> None:
+        self._folder, self._staging = folder, staging
+        self._trust, self._exact = trust_pickle, exact
+
+    def prepare(self, model: Model, known: Path | None) -> Path:
+        """The file of the model's plan, which answers as it should."""
+        try:
+            return self._prepared(model, known)
+        except OSError as problem:
+            if problem.errno not in _PASSING:
+                raise
+            raise NoRoom(
+                "there is no room to prepare it",
+                where=shown(model.path),
+                found=problem.strerror,
+                hint="it is tried again whenever the folder is looked at",
+            ) from problem
+
+    def _prepared(self, model: Model, known: Path | None) -> Path:
+        staged = self._staging.bring(
+            self._folder, model, trust_pickle=self._trust, exact=self._exact
+        )
+        if staged != known:
+            rows = None if model.rows is None else self._folder.read(model.rows, sample.MAX_BYTES)
+            where = shown(model.path if model.rows is None else model.rows)
+            sample.check(self._staging.load(staged, model), rows, where)
+        return staged
+
+    def close(self) -> None:
+        """Nothing of it lasts."""
+
+
+def told(problem: BaseException) -> dict[str, str]:
+    """An error's parts, for another process."""
+    if not isinstance(problem, Explained):
+        return {"kind": type(problem).__name__, "what": repr(problem)[:300]}
+    parts = {name: getattr(problem, name) for name in ("what", "where", "found", "hint")}
+    return {"kind": type(problem).__name__} | {name: text for name, text in parts.items() if text}
