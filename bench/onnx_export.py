@@ -22,7 +22,7 @@ OPSET = {"": 18, "ai.onnx.ml": 3}
 
 def export(estimator: Any, inputs: Inputs) -> bytes:
     """The serialised model; its last output is what is compared."""
-    with warnings.catch_warnings(), _plain_attributes():
+    with warnings.catch_warnings(), _plain_attributes(), _names_without_words():
         warnings.simplefilter("ignore")
         if type(estimator).__name__ == "LGBMClassifier":
             return bytes(_lightgbm(estimator).SerializeToString())
@@ -48,6 +48,22 @@ def _plain_attributes() -> Iterator[None]:
         return original(key, value, *more, **named)
 
     with patch.object(helper, "make_attribute", plain):
+        yield
+
+
+@contextmanager
+def _names_without_words() -> Iterator[None]:
+    """skl2onnx looks for models in everything, in dictionaries word by word, for minutes."""
+    from skl2onnx.common import utils_sklearn
+
+    original = utils_sklearn.enumerate_model_names
+
+    def names(model: Any, *more: Any, **named: Any) -> Iterator[Any]:
+        if isinstance(model, dict) and not any(hasattr(m, "get_params") for m in model.values()):
+            return iter(())
+        return iter(original(model, *more, **named))
+
+    with patch.object(utils_sklearn, "enumerate_model_names", names):
         yield
 
 
