@@ -14,7 +14,6 @@ stages) goes through `Plan.run` and gives the same answers.
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
@@ -25,8 +24,8 @@ from numpy.typing import NDArray
 from flour.node import Node
 from flour.ops.structure import TakeText
 from flour.types import FLOATS, Category, Record, Scalar, Text, Type, Vector
-from oven import cache, door_code, door_text
-from oven.interpreter import addresses
+from oven import door_code, door_text
+from oven.builtin import Table, made_of
 from oven.native_run import LONGEST, RELEASE_BYTES, TEXT_BYTES, NativeRun, room_bytes
 from oven.ports import Port
 from oven.stages import Stage
@@ -97,54 +96,10 @@ def named_output(item: Node) -> Output:
 # --- the table ------------------------------------------------------------------------------------
 
 
-class Table(np.ndarray[Any, Any]):
-    """A door's table, which Python hands to the door as its `self`; it keeps all it refers to."""
-
-    kept: tuple[Any, ...]
-
-
-class _Method(ctypes.Structure):
-    """PyMethodDef: how Python's C interface describes a built-in function."""
-
-    _fields_ = (
-        ("name", ctypes.c_char_p),
-        ("function", ctypes.c_void_p),
-        ("flags", ctypes.c_int),
-        ("doc", ctypes.c_char_p),
-    )
-
-
-_ONE_ARGUMENT = 8  # METH_O
-
-
 def open_door(found: Layout, fallback: Call) -> Call | None:
     """The door as a built-in function, or None where this interpreter can have none."""
     code = door_text if isinstance(found.kind, Text) else door_code
     return made_of(code.SOURCE, code.NAME, partial(_table, found, fallback))
-
-
-def made_of(source: str, name: str, fill: Callable[[Mapping[str, int]], Table]) -> Call | None:
-    """A built-in function of this machine code, bound to the table that `fill` makes."""
-    known = addresses()
-    if known is None:
-        return None
-    address = cache.machine_code(cache.key(source), name, partial(_build, source, name))
-    method = _Method(b"door", address, _ONE_ARGUMENT, b"Answers for a row or a block of rows.")
-    table = fill(known)
-    table.kept = (*table.kept, method)
-    made: Call = _new_function(ctypes.addressof(method), table, None)
-    return made
-
-
-def _build(source: str, name: str, given: str) -> cache.Code:
-    from oven import native  # numba is imported only to compile
-
-    return native.compile_source(source.replace(f"def {name}(", f"def {given}(", 1), given)
-
-
-_new_function = ctypes.PYFUNCTYPE(
-    ctypes.py_object, ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p
-)(("PyCFunction_NewEx", ctypes.pythonapi))
 
 
 def _table(found: Layout, fallback: Call, known: Mapping[str, int]) -> Table:

@@ -11,8 +11,9 @@ from __future__ import annotations
 import ctypes
 import sys
 import sysconfig
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
+from types import BuiltinFunctionType
 from typing import Any
 
 import numpy as np
@@ -41,6 +42,11 @@ _PYTHON = {
     "INT_AS_WORD": "PyLong_AsLongLongAndOverflow",
     "AS_UTF8": "PyUnicode_AsUTF8AndSize",
     "COPY": "memcpy",
+    "CALL_ANY": "PyObject_Vectorcall",
+    "NEXT": "PyIter_Next",
+    "AS_LONG": "PyLong_AsLong",
+    "DICT_NEW": "PyDict_New",
+    "DICT_SET": "PyDict_SetItem",
 }
 # Places in numpy's table of functions, which never change: extension modules are built on them.
 _ARRAY_TYPE, _NEW_ARRAY = 2, 184
@@ -55,7 +61,8 @@ def addresses() -> Mapping[str, int] | None:
         return None
     found = {word: _function(name) for word, name in _PYTHON.items()}
     found["NEW_ARRAY"] = _numpy_function(_NEW_ARRAY)
-    types = {"ARRAY_TYPE": np.ndarray, "LIST_TYPE": list, "TUPLE_TYPE": tuple}
+    types: dict[str, type] = {"ARRAY_TYPE": np.ndarray, "LIST_TYPE": list, "TUPLE_TYPE": tuple}
+    types["FUNCTION_TYPE"] = BuiltinFunctionType
     types |= {"FLOAT_TYPE": float, "INT_TYPE": int, "STR_TYPE": str, "DICT_TYPE": dict}
     found |= {word: id(kind) for word, kind in types.items()} | {"NONE": id(None)}
     scalars = {"DOUBLE_TYPE": np.float64, "SINGLE_TYPE": np.float32, "FLAG_TYPE": np.bool_}
@@ -83,6 +90,17 @@ def _numpy_function(place: int) -> int:
 _pointer_in = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(
     ("PyCapsule_GetPointer", ctypes.pythonapi)
 )
+
+
+def slots(kind: type, names: Sequence[str]) -> list[int] | None:
+    """Which word of an object of this class holds each of these slots."""
+    blank: Any = object.__new__(kind)
+    marks = [object() for _ in names]
+    for name, mark in zip(names, marks, strict=True):
+        setattr(blank, name, mark)
+    words = _words(blank, kind.__basicsize__ // 8)
+    found = [words.index(id(mark)) for mark in marks if words.count(id(mark)) == 1]
+    return found if len(found) == len(marks) else None
 
 
 def _as_expected() -> bool:

@@ -6,7 +6,7 @@ import ctypes
 import ctypes.util
 import threading
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import llvmlite.binding as llvm
 
@@ -186,6 +186,32 @@ def _know_libm() -> None:
         library = ctypes.CDLL(ctypes.util.find_library("m"))
         for name in missing:
             _know(name, library)
+
+
+# numba's functions return a status and write their result; C wants the result itself.
+_FOR_C = """
+define i64 @{symbol}_for_c({given}) {{
+  %result = alloca i64
+  %error = alloca ptr
+  %status = call i32 @{symbol}(ptr %result, ptr %error, {given})
+  %value = load i64, ptr %result
+  ret i64 %value
+}}
+"""
+
+
+class ForC(NamedTuple):
+    """Object code of a function that C calls."""
+
+    symbol: str
+    code: bytes
+
+
+def callable_by_c(symbol: str, text: str, words: int) -> ForC:
+    """Object code of numba's function `symbol` in this LLVM IR, as C calls it: words to a word."""
+    given = ", ".join(f"i64 %word{place}" for place in range(words))
+    whole = llvm.parse_assembly(text + _FOR_C.format(symbol=symbol, given=given))
+    return ForC(f"{symbol}_for_c", bytes(target_machine().emit_object(whole)))
 
 
 def _know(name: str, library: ctypes.CDLL) -> bool:

@@ -128,14 +128,21 @@ class Plan:
             return dict(zip(self._names, call(data)))  # noqa: B905 (checking would cost as much)
         return self._answer(data)
 
-    def door(self) -> Call:
+    def door(self, look: Callable[[object], None] | None = None) -> Call:
         """A function from a row, or a block of rows, to the outputs as a tuple: see oven.door.
 
         The fastest way in: for plans that are native throughout it is machine code. It stays good
-        without the plan.
+        without the plan. `look` is shown what machine code does not take, and may raise an error.
         """
         self.wait()
-        return self._opened(self._answer)
+        if look is None:
+            return self._opened(self._answer)
+
+        def answer(data: object) -> dict[str, Any]:
+            look(data)
+            return self._answer(data)
+
+        return self._opened(answer)
 
     def column_door(
         self, ranks: Mapping[str, int], otherwise: Callable[[object], Any]

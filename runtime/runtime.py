@@ -13,7 +13,7 @@ from concurrent.futures import Future
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from types import TracebackType
+from types import BuiltinFunctionType, TracebackType
 from typing import Any, Self
 
 import numpy as np
@@ -29,6 +29,7 @@ from runtime.choice import DIRECT_SECONDS, Call
 from runtime.endpoint import Endpoint, Endpoints
 from runtime.engines import Answers, Engines, in_time, shaped
 from runtime.errors import BadRegistration, RuntimeClosed
+from runtime.gate import open_gate
 from runtime.inputs import as_block, refuse_extra, row_count
 from runtime.materialise import Materialiser
 from runtime.memory import Residency
@@ -39,6 +40,8 @@ from scheduler import Decision, Engine, QueueRules, Settings
 
 #: What sub-plan materialisation may keep, unless told otherwise.
 RESULT_BYTES = 32 << 20
+#: A look at the clock, and at what is due, is a fifth of such a call.
+SLOW_SECONDS = 20e-6
 _REST = SAMPLE - 1
 _ANY = Call()
 
@@ -109,7 +112,7 @@ class Runtime:
         self._memory = Residency(memory_budget, self._catalog, Path(spill) if spill else None)
         self._materialiser = Materialiser(result_bytes)
         self._memory.on_drop = self._materialiser.part
-        self._closed = False
+        self._closed = self._gated = False
 
     # --- registering -------------------------------------------------------------------------
 
@@ -185,9 +188,20 @@ class Runtime:
     def _admit(self, served: Served, plan: Plan) -> None:
         self._catalog.admit(served, plan)
         served.open()  # where native code cannot be made, this says so
+        self._open_gate(served)
         if served.reserved:
             self._engines.reserve(served)
         self._materialiser.join(served, plan)
+
+    def _open_gate(self, served: Served) -> None:
+        """Let machine code stand in for `predict`, once there is a door of that kind."""
+        if self._gated or type(served.call) is not BuiltinFunctionType:
+            return
+        self._gated = True
+        if type(self).predict is Runtime.predict:  # somebody else's means something else
+            made = open_gate(self._routes, partial(Runtime.predict, self), self._timed)
+            if made is not None:
+                vars(self)["predict"] = made
 
     def unregister(self, name: str, version: str | int | None = None) -> None:
         """Take out a version, or the endpoint with all its versions.
@@ -258,7 +272,9 @@ class Runtime:
         start = served.clock()
         answers = dict(zip(served.outputs, call(data), strict=True))
         rows = len(data) if isinstance(data, np.ndarray) and data.ndim == 2 else 1
-        self._look(served, served.clock() - start, rows)
+        seconds = served.clock() - start
+        served.slow = seconds > SLOW_SECONDS
+        self._look(served, seconds, rows)
         return answers
 
     def find(self, name: str) -> Served:
@@ -478,6 +494,7 @@ class Runtime:
         if self._closed:
             return True
         self._closed = True
+        vars(self).pop("predict", None)  # it refers to this runtime, as this does to it
         gone = self._endpoints.clear()
         ended = self._engines.close(drain=drain, timeout=timeout)
         for served in gone:

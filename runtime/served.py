@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping
+from functools import partial
 from itertools import count
 from pathlib import Path
 from time import perf_counter, thread_time
@@ -14,6 +15,7 @@ import numpy as np
 from flour.ops.structure import Take, TakeText
 from flour.types import Category, Record, Scalar, Text, Type, Vector
 from oven import Plan
+from runtime.inputs import refuse_extra
 
 if TYPE_CHECKING:
     from oven.door import Call
@@ -35,23 +37,33 @@ NUMBERS: frozenset[type] = frozenset({float, int})
 class Counter:
     """Counts from any number of threads without a lock: `next` on it is one step of C code."""
 
-    __slots__ = ("_count", "tick")
+    __slots__ = ("calls", "tick")
 
     def __init__(self) -> None:
-        self._count = count(1)
-        self.tick = self._count.__next__
+        self.calls = count(1)
+        self.tick = self.calls.__next__
 
     @property
     def value(self) -> int:
         """How often `tick` was called."""
-        return int(repr(self._count)[6:-1]) - 1  # "count(12)": looking must not count
+        return int(repr(self.calls)[6:-1]) - 1  # "count(12)": looking must not count
 
 
 class Served:
     """A registered version. Calls hold on to what they have taken from it, and take it once."""
 
     __slots__ = (
-        *("__weakref__", "batch", "call", "classes", "columns", "decision", "digest", "direct"),
+        *(
+            "__weakref__",
+            "batch",
+            "call",
+            "calls",
+            "classes",
+            "columns",
+            "decision",
+            "digest",
+            "direct",
+        ),
         *(
             "door",
             "few",
@@ -62,11 +74,12 @@ class Served:
             "kinds",
             "lock",
             "name",
+            "named",
             "outputs",
             "owner",
         ),
         *("mixes_rows", "notes", "path", "pins", "plan"),
-        *("reserved", "retired", "row_work", "shared", "text", "tick", "vector"),
+        *("reserved", "retired", "row_work", "shared", "slow", "text", "tick", "vector"),
         "version",
     )
 
@@ -95,6 +108,8 @@ class Served:
         self.shared: Shared | None = None  # what it has in common with others, worth keeping
         #: Whether single rows may go in by the shortest way: measured, they are over at once.
         self.direct = True
+        #: Whether calls by that way take long, next to a look at the clock.
+        self.slow = True
         self.few = 0  # blocks of up to so many rows may, too
         self.row_work: int | None = None  # bytes that a row touches, where that is known
         self.retired = False  # whether it was unregistered
@@ -109,10 +124,11 @@ class Served:
             self.columns, self.first = frozenset(kinds[0].names), VALUES
         elif len(kinds) > 1 and all(isinstance(kind, Scalar | Category | Text) for kind in kinds):
             self.columns = frozenset(self.inputs)
+        self.named = bool(self.columns)
         self.lock = threading.RLock()  # while the plan comes or goes, and for `pins`
         self.pins = 0  # calls by executors that are on their way
         self.inline, self.batch = Counter(), Counter()
-        self.tick = self.inline.tick
+        self.tick, self.calls = self.inline.tick, self.inline.calls
         self.decision: Decision | None = None  # the last one
 
     def clock(self) -> float:
@@ -131,7 +147,7 @@ class Served:
             self.call = None
             return
         if self.door is None:
-            self.door, self.row_work = plan.door(), plan.row_work
+            self.door, self.row_work = plan.door(partial(_look, self.inputs)), plan.row_work
             if self.row_work is not None and self.vector:
                 self.few = FEW_BYTES // max(self.row_work, 1)
         self.call = self.door
@@ -156,6 +172,12 @@ class Served:
 
     def __repr__(self) -> str:
         return f"Served({self.owner})"
+
+
+def _look(inputs: dict[str, Type], data: object) -> None:
+    """Refuse a row with a column too many, which only machine code has seen so far."""
+    if type(data) is dict:
+        refuse_extra(inputs, data)
 
 
 def _classes(plan: Plan) -> tuple[Any, ...] | None:
