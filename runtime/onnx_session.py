@@ -29,7 +29,8 @@ from flour.ops.opaque import Opaque
 from flour.ops.source import Source
 from flour.ops.structure import Element
 from flour.ops.trees import TreeLeaves, Trees
-from flour.types import Text, Tokens, Vector
+from flour.types import Record, Text, Tokens, Type, Vector
+from oven.door_columns import COLUMN, FLAT
 from runtime.onnx_errors import InvalidArgument, NoSuchFile, error, translated
 
 Feed = Mapping[str, Any]
@@ -89,8 +90,12 @@ class InferenceSession:
         self._checks = {item.name: _check_of(item) for item in self._inputs}
         #: Of each output: how the plan's column becomes ONNX's value; None where it is that.
         self._shapers = {item.port.name: _shaper(item) for item in self.program.outputs}
+        #: Of each output: where it is in what the shortest way answers.
+        self._places = {name: place for place, name in enumerate(self._names)}
         self._short = None if self._plan is None else self._shortest(self._plan)
         self._count = len(self._inputs)
+        straight = [*self._places.values()] == [*range(len(self._names))]
+        self._straight = straight and not any(self._shapers.values())
 
     @property
     def plan(self) -> oven.Plan:
@@ -112,7 +117,9 @@ class InferenceSession:
             except FlourError as problem:
                 raise translated(problem) from problem
             if made is not None:
-                return made if output_names is None else self._picked(made, output_names)
+                if output_names is None and self._straight:
+                    return list(made)
+                return self._picked(made, output_names)
         names = self._names if output_names is None else self._wanted(output_names)
         feed = self._checked(input_feed)
         run = self.program.flow.reference if self._plan is None else self._plan.run
@@ -122,26 +129,24 @@ class InferenceSession:
             raise translated(problem) from problem
         return [_labelled(self._shapers.get(name), found[name]) for name in names]
 
-    def _shortest(self, plan: oven.Plan) -> Callable[[Feed], list[Any] | None] | None:
-        """Straight through the plan's door, for a plan that reads one block; or to onnxruntime."""
+    def _shortest(self, plan: oven.Plan) -> Callable[[Feed], Sequence[Any] | None] | None:
+        """Straight through the plan's door, where its rows are the model's; or to onnxruntime."""
         if isinstance(self.program, WholeProgram):
             return _as_whole(plan, self._names)
-        kinds = list(plan.inputs.values())
-        if len(kinds) != 1 or len(self.program.inputs) != 1:
+        entries, places = self.program.inputs, {name: k for k, name in enumerate(plan.outputs)}
+        direct = all(map(_is_direct, self.program.outputs)) and all(map(_is_block, entries))
+        same = {entry.port.name for entry in entries} == _names_of(plan.inputs)
+        if not direct or not same or set(self._names) != set(places):
             return None
-        texts = isinstance(kinds[0], Text)
-        if not texts and (not isinstance(kinds[0], Vector) or kinds[0].dtype == "string"):
-            return None
-        entry, places = self.program.inputs[0], {name: k for k, name in enumerate(plan.outputs)}
-        direct = all(map(_is_direct, self.program.outputs)) and _is_block(entry)
-        if not direct or set(self._names) != set(places):
-            return None
-        order = [(places[name], self._shapers[name]) for name in self._names]
-        return (_with_texts if texts else _through)(plan.door(), entry, order)
+        self._places = {name: places[name] for name in self._names}
+        ranks = {entry.port.name: COLUMN if entry.tensor.rank == 2 else FLAT for entry in entries}
+        return plan.column_door(ranks, _one_listed(plan, entries[0].port.name))
 
-    def _picked(self, made: Sequence[Any], names: Sequence[str]) -> list[Any]:
-        """Some of all the outputs."""
-        return [made[self._names.index(name)] for name in self._wanted(names)]
+    def _picked(self, made: Sequence[Any], names: Sequence[str] | None) -> list[Any]:
+        """These of all the outputs, or all in the model's order."""
+        wanted = self._names if names is None else self._wanted(names)
+        places, shapers = self._places, self._shapers
+        return [_labelled(shapers.get(name), made[places[name]]) for name in wanted]
 
     def _wanted(self, names: Sequence[str]) -> Sequence[str]:
         for name in names:
@@ -211,55 +216,23 @@ class InferenceSession:
         return f"InferenceSession({self._plan or self.program.flow!r})"
 
 
-def _through(
-    door: Callable[[object], Sequence[Any]], entry: Entry, order: Sequence[tuple[int, Any]]
-) -> Callable[[Feed], list[Any] | None]:
-    """A run that only looks whether the array is what the door takes; None where it is not."""
-    name, width = entry.port.name, entry.tensor.size
-    dtype, array = np.dtype(entry.port.dtype), np.ndarray
-    straight = [place for place, _ in order] == [*range(len(order))]
-    straight = straight and all(shape is None for _, shape in order)
+def _names_of(inputs: Mapping[str, Type]) -> set[str]:
+    """What a plan calls its arrays: inputs, or the columns of a record."""
+    (first, *others) = inputs.values()
+    return set(first.names) if isinstance(first, Record) and not others else set(inputs)
 
-    def run(feed: Feed) -> list[Any] | None:
+
+def _one_listed(plan: oven.Plan, name: str) -> Callable[[object], Sequence[Any] | None]:
+    """What the door does not take: of that, one document in lists is short, too."""
+    if list(map(type, plan.inputs.values())) != [Text]:
+        return lambda _: None
+
+    def run(feed: Any) -> Sequence[Any] | None:
         rows = feed.get(name)
-        if type(rows) is not array or rows.dtype != dtype or rows.ndim != 2:
+        if type(rows) is not list or len(rows) != 1 or type(rows[0]) is not list:
             return None
-        if rows.shape[1] != width or not len(rows):
-            return None
-        made = door(rows)
-        if straight:
-            return list(made)
-        return [made[k] if shape is None else shape(made[k]) for k, shape in order]
-
-    return run
-
-
-def _with_texts(
-    door: Callable[[object], Sequence[Any]], entry: Entry, order: Sequence[tuple[int, Any]]
-) -> Callable[[Feed], list[Any] | None]:
-    """Likewise for a column of documents."""
-    name, array = entry.port.name, np.ndarray
-    straight = [place for place, _ in order] == [*range(len(order))]
-    straight = straight and all(shape is None for _, shape in order)
-
-    def run(feed: Feed) -> list[Any] | None:
-        rows = feed.get(name)
-        if type(rows) is list and len(rows) == 1 and type(rows[0]) is list:
-            rows = np.array(rows, object)
-        if type(rows) is not array or rows.ndim != 2:
-            return None
-        if rows.size == 1:
-            texts = [rows.item()]
-            if type(texts[0]) is not str:
-                return None
-        elif rows.dtype.kind not in "OU" or rows.shape[1] != 1 or not len(rows):
-            return None
-        else:
-            texts = rows[:, 0].tolist()
-        made = door(texts)
-        if straight:
-            return list(made)
-        return [made[k] if shape is None else shape(made[k]) for k, shape in order]
+        one = len(rows[0]) == 1 and type(rows[0][0]) is str
+        return [*plan.run(rows[0]).values()] if one else None
 
     return run
 
@@ -376,8 +349,9 @@ def _check_shape(item: Value, shape: tuple[int, ...]) -> None:
 
 
 def _is_block(entry: Entry) -> bool:
-    """Whether an array for the input is the block of rows that the plan reads."""
-    return entry.tensor.axis == 0 and entry.tensor.rank == 2 and entry.tensor.shape[0] == 1
+    """Whether an array for the input is a column, or the block of rows, that the plan reads."""
+    tensor = entry.tensor
+    return tensor.axis == 0 and tensor.rank in (1, 2) and tensor.shape[0] == 1
 
 
 def _is_direct(answer: Answer) -> bool:
