@@ -233,6 +233,7 @@ class Repository:
         entry.stamp = model.stamp
         try:
             staged = self._preparing.prepare(model, entry.staged)
+            self._staging.use(staged)
             # The same content, served in the same way: somebody has touched it.
             if staged == entry.staged and model.notes == entry.notes:
                 self._note(entry, READY, "")

@@ -20,6 +20,7 @@ from flour.errors import FlourError
 from objectstore import FileStore
 from runtime.http.assembly import assembled
 from runtime.http.server import Server
+from runtime.repository.claims import WORKERS
 from runtime.runtime import Runtime
 from runtime.workers.channel import Channel
 from runtime.workers.mirror import Mirror, WorkerPeers
@@ -184,7 +185,7 @@ class Private:
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
-        self._lock = os.open(directory / ".workers", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self._lock = os.open(directory / WORKERS, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         fcntl.flock(self._lock, fcntl.LOCK_SH)
 
     def tidy(self) -> None:
