@@ -436,6 +436,7 @@ class Runtime:
     def _look(self, served: Served, seconds: float, rows: int, calls: int = SAMPLE) -> None:
         """Now and then: learn what a call takes, and do what is due."""
         self._engines.observe(served, rows, seconds)
+        served.took(rows, seconds)
         if self._catalog.departed:
             self._catalog.sweep()
         self._materialiser.consider(served, seconds, rows, calls)

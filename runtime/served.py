@@ -25,8 +25,12 @@ if TYPE_CHECKING:
 #: One call in so many by the shortest way is timed, and one in so many others; powers of two.
 SAMPLE = 64
 INLINE_SAMPLE = 8
-#: Blocks that make native code touch less than this take some 20 us and go in like single rows.
+#: Blocks that make native code touch less than this take some 20 us at most and go in like single
+#: rows; so do those that were seen to take no longer than some time.
 FEW_BYTES = 1 << 20
+FEW_SECONDS = 50e-6
+#: From a call of some rows nothing is concluded about one of more than so many times as many.
+_FARTHER = 4
 #: What the first value of a row may be, for the shortest way; of a row that is a vector.
 VALUES: frozenset[type] = frozenset(
     {float, int, str, bool, type(None), np.float64, np.float32, np.int64, np.bool_}
@@ -148,9 +152,20 @@ class Served:
             return
         if self.door is None:
             self.door, self.row_work = plan.door(partial(_look, self.inputs)), plan.row_work
-            if self.row_work is not None and self.vector:
-                self.few = FEW_BYTES // max(self.row_work, 1)
+            self.few = self._least()
         self.call = self.door
+
+    def _least(self) -> int:
+        """How many rows are few, whatever they take."""
+        if self.row_work is None or not self.vector:
+            return 0
+        return FEW_BYTES // max(self.row_work, 1)
+
+    def took(self, rows: int, seconds: float) -> None:
+        """Learn from a call how many rows are few: a row may touch little of what there is."""
+        if self.vector and self.row_work is not None and _FARTHER * rows >= self.few:
+            soon = int(rows * FEW_SECONDS / max(seconds, 1e-9))
+            self.few = max(self._least(), min(_FARTHER * rows, soon))
 
     def drop(self) -> None:
         """Let the plan go; calls on their way keep what they have taken."""

@@ -219,3 +219,20 @@ def test_a_subclass_has_its_own_way() -> None:
     with Mine(executors=1) as mine:
         mine.register("numbers", shift(1.0))
         assert mine.predict("numbers", ROW)["asked"] == "numbers"
+
+
+def test_how_many_rows_are_few_is_learnt(runtime: Runtime) -> None:
+    served = runtime.find("numbers")
+    least = served.few
+    served.took(3 * least, 25e-6)
+    learnt = served.few
+    assert learnt == pytest.approx(6 * least, abs=1)
+    served.took(1, 1e-6)  # which says nothing of so many
+    assert served.few == learnt
+    served.took(learnt, 10e-6)  # nor this of five times as many
+    assert served.few == 4 * learnt
+    served.took(4 * learnt, 1.0)
+    assert served.few == least
+    text = runtime.find("text")
+    text.took(10, 1e-6)
+    assert text.few == 0
