@@ -21,13 +21,12 @@ from numpy.typing import NDArray
 from flour.node import Node
 from flour.types import Category, Record, Scalar, Text, Type, Vector
 from oven import door_columns_code as code
+from oven.builtin import Table, made_of
 from oven.door import (
     Call,
     Output,
-    Table,
     aligned,
     layout,
-    made_of,
     named_output,
     open_door,
     output_words,

@@ -47,6 +47,8 @@ _PYTHON = {
     "AS_LONG": "PyLong_AsLong",
     "DICT_NEW": "PyDict_New",
     "DICT_SET": "PyDict_SetItem",
+    "LIST_NEW": "PyList_New",
+    "LIST_SET": "PyList_SetItem",
 }
 # Places in numpy's table of functions, which never change: extension modules are built on them.
 _ARRAY_TYPE, _NEW_ARRAY = 2, 184

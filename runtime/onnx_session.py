@@ -31,6 +31,7 @@ from flour.ops.structure import Element
 from flour.ops.trees import TreeLeaves, Trees
 from flour.types import Record, Text, Tokens, Type, Vector
 from oven.door_columns import COLUMN, FLAT
+from oven.zipped import zipped
 from runtime.onnx_errors import InvalidArgument, NoSuchFile, error, translated
 
 Feed = Mapping[str, Any]
@@ -94,8 +95,9 @@ class InferenceSession:
         self._places = {name: place for place, name in enumerate(self._names)}
         self._short = None if self._plan is None else self._shortest(self._plan)
         self._count = len(self._inputs)
-        straight = [*self._places.values()] == [*range(len(self._names))]
-        self._straight = straight and not any(self._shapers.values())
+        order = [(place, self._shapers.get(name)) for name, place in self._places.items()]
+        #: All outputs in the model's order; None where that is how they are answered.
+        self._order = None if order == [(k, None) for k in range(len(order))] else order
 
     @property
     def plan(self) -> oven.Plan:
@@ -117,9 +119,10 @@ class InferenceSession:
             except FlourError as problem:
                 raise translated(problem) from problem
             if made is not None:
-                if output_names is None and self._straight:
-                    return list(made)
-                return self._picked(made, output_names)
+                if output_names is not None:
+                    return self._picked(made, output_names)
+                order = self._order
+                return list(made) if order is None else [_labelled(s, made[k]) for k, s in order]
         names = self._names if output_names is None else self._wanted(output_names)
         feed = self._checked(input_feed)
         run = self.program.flow.reference if self._plan is None else self._plan.run
@@ -142,11 +145,10 @@ class InferenceSession:
         ranks = {entry.port.name: COLUMN if entry.tensor.rank == 2 else FLAT for entry in entries}
         return plan.column_door(ranks, _one_listed(plan, entries[0].port.name))
 
-    def _picked(self, made: Sequence[Any], names: Sequence[str] | None) -> list[Any]:
-        """These of all the outputs, or all in the model's order."""
-        wanted = self._names if names is None else self._wanted(names)
+    def _picked(self, made: Sequence[Any], names: Sequence[str]) -> list[Any]:
+        """Some of all the outputs."""
         places, shapers = self._places, self._shapers
-        return [_labelled(shapers.get(name), made[places[name]]) for name in wanted]
+        return [_labelled(shapers.get(n), made[places[n]]) for n in self._wanted(names)]
 
     def _wanted(self, names: Sequence[str]) -> Sequence[str]:
         for name in names:
@@ -366,8 +368,7 @@ def _shaper(answer: Answer) -> Callable[[Any], Any] | None:
     labels = answer.tensor.labels
     if labels is None:
         return None
-    keys = tuple(labels)
-    return lambda rows: [dict(zip(keys, row, strict=True)) for row in np.asarray(rows).tolist()]
+    return zipped(labels)
 
 
 def _labelled(shape: Callable[[Any], Any] | None, value: Any) -> Any:
