@@ -5,17 +5,16 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from bench import environments, experiments, results, survey
-from bench.contestants import NAMES, find
+from bench import environments, experiments, prepare, results, survey
+from bench.clock import Clock
+from bench.contestants import NAMES
 from bench.contestants.pretzel import SOURCES, sources
 from bench.machine import cores
-from bench.progress import Progress
-from bench.session import Plan, Session, about
+from bench.session import Plan, Session, about, took, took_key
 from bench.workload import Spec
 
 #: Contestants of the short run: they need nothing but the checkout's own environment.
@@ -27,7 +26,16 @@ QUICK_SPECS = (
     Spec("lin", 16, 0.1),
     Spec("gbt", 6, 0.1),
 )
-SIZES = {"sa": 250, "ac": 250, "tab": 50, "lin": 100, "gbt": 50}
+#: As many as in the paper. Scales are such that everybody's 250 fit into 24 GB side by side.
+ALL_SPECS = (
+    Spec("sa", 250, 0.05),
+    Spec("ac", 250, 1.0),
+    Spec("lin", 100, 1.0),
+    Spec("tab", 50, 0.1),
+    Spec("gbt", 50, 0.1),
+)
+#: Minutes that a run may take, unless it is told otherwise.
+BUDGETS = {"quick": 2.5, "all": 28.0}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -36,9 +44,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if asked.command == "environments":
         environments.make(asked.names or environments.ENVIRONMENTS)
     elif asked.command == "compare":
+        from bench.compare import run_of
         from bench.report.compare import compared
 
-        print(compared(results.read(asked.before), results.read(asked.after)))
+        print(compared(*(results.read(run_of(each)) for each in (asked.before, asked.after))))
     elif asked.command == "report":
         _report([Path(each) for each in asked.files] or [_latest()], readme=asked.readme)
     else:
@@ -50,16 +59,16 @@ def parser() -> argparse.ArgumentParser:
     """The command line."""
     made = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     commands = made.add_subparsers(dest="command", required=True)
-    for name in ("quick", "all", *experiments.EVERY):
+    for name in ("quick", "all", *experiments.EVERY, "prepare"):
         _options(commands.add_parser(name, help=_help(name)))
     ours = commands.add_parser("environments", help="make the environments contestants need")
     ours.add_argument("names", nargs="*", choices=[*environments.ENVIRONMENTS, []])
     report = commands.add_parser("report", help="write the report of a run, or of several")
     report.add_argument("files", nargs="*")
     report.add_argument("--readme", action="store_true", help="put the table into README.md too")
-    compare = commands.add_parser("compare", help="two runs, figure by figure")
-    compare.add_argument("before", type=Path)
-    compare.add_argument("after", type=Path)
+    compare = commands.add_parser("compare", help="two runs or two commits, figure by figure")
+    for name in ("before", "after"):
+        compare.add_argument(name, help="a file of results, or a commit to run `quick` of")
     return made
 
 
@@ -67,7 +76,9 @@ def _help(name: str) -> str:
     if name == "quick":
         return "five workloads, the nearest peers, about two minutes"
     if name == "all":
-        return "every experiment with every contestant, hours"
+        return "every experiment with every contestant, half an hour; longer refines"
+    if name == "prepare":
+        return "train and convert what `all` needs, so that it has all its time for measuring"
     return str(experiments.find(name).QUESTION)
 
 
@@ -77,7 +88,9 @@ def _options(command: argparse.ArgumentParser) -> None:
     command.add_argument("--scale", type=float, help="size of models, 0.01 to 1.0")
     command.add_argument("--count", type=int, help="pipelines of each workload")
     command.add_argument("--seed", type=int, default=0)
-    command.add_argument("--rounds", type=int)
+    command.add_argument("--budget", type=float, help="minutes it may take; more refine")
+    command.add_argument("--resume", action="store_true", help="go on with the file of --out")
+    command.add_argument("--rounds", type=int, help="as many at most")
     command.add_argument("--calls", type=int)
     command.add_argument("--seconds", type=float)
     command.add_argument("--out", type=Path, help="the file of results")
@@ -87,8 +100,7 @@ def _options(command: argparse.ArgumentParser) -> None:
 def plan_of(asked: argparse.Namespace) -> Plan:
     """What the options make of a run."""
     quick = asked.command == "quick"
-    scale = asked.scale or 0.02
-    specs = QUICK_SPECS if quick else tuple(Spec(name, n, scale) for name, n in SIZES.items())
+    specs: tuple[Spec, ...] = QUICK_SPECS if quick else ALL_SPECS
     wanted = asked.workloads.split(",") if asked.workloads else [each.name for each in specs]
     specs = tuple(
         Spec(each.name, asked.count or each.count, asked.scale or each.scale, asked.seed)
@@ -98,9 +110,11 @@ def plan_of(asked: argparse.Namespace) -> Plan:
     contestants = tuple(asked.contestants.split(",")) if asked.contestants else NAMES
     if quick:
         contestants = contestants if asked.contestants else QUICK
-        made = Plan(specs, contestants, 2, 20, 5, 0.15, (1, 100, 1000), (1,), (1, 8, 16))
+        made = Plan(specs, contestants, 2, 20, 5, 1.0, 0.15, (1, 100, 1000), (1,), (1, 8, 16))
     else:
         made = Plan(specs, contestants, callers=tuple(sorted({1, cores()})))
+        if asked.budget:
+            made = replace(made, rounds=1000)
     given = {
         name: getattr(asked, name)
         for name in ("rounds", "calls", "seconds")
@@ -111,29 +125,36 @@ def plan_of(asked: argparse.Namespace) -> Plan:
 
 def _measure(asked: argparse.Namespace) -> None:
     plan = plan_of(asked)
+    os.environ.setdefault(SOURCES, sources())
+    if asked.command == "prepare":
+        prepare.run(plan)
+        return
     names = {"quick": experiments.PHASES, "all": experiments.EVERY}.get(
         asked.command, (asked.command,)
     )
-    sizes = len(plan.batches) * len(plan.callers)
-    steps = survey.steps(_members(plan), plan.rounds, sizes, names)
     path = asked.out or results.new_path(asked.command)
-    os.environ.setdefault(SOURCES, sources())
-    run = results.Run(path, about(asked.command, plan))
-    progress, start = Progress(steps), time.monotonic()
+    run = results.Run(path, about(asked.command, plan), resume=asked.resume and path.exists())
+    session = Session(plan, run, _clock(plan, names, asked, run))
     try:
-        survey.run(Session(plan, run, progress), names)
+        survey.run(session, names)
     finally:
-        progress.end()
+        session.progress.end()
         run.close()
-    print(f"measured in {time.monotonic() - start:.0f} s: {path}")
+    print(f"measured in {session.clock.elapsed:.0f} s: {path}")
     if not asked.no_report:
         _report([path], readme=False)
 
 
-def _members(plan: Plan) -> int:
-    """In how many crews contestants are, all together."""
-    kinds = [find(name) for name in plan.contestants]
-    return sum(spec.name in kind.workloads for spec in plan.specs for kind in kinds)
+def _clock(plan: Plan, names: Sequence[str], asked: argparse.Namespace, run: results.Run) -> Clock:
+    """The run's parts that are still to be done, and how long each took last time."""
+    known = took()
+    expected = {
+        part: known.get(took_key(plan, part), guess)
+        for part, guess in survey.parts(plan, names).items()
+        if part not in run.done
+    }
+    minutes = asked.budget or BUDGETS.get(asked.command)
+    return Clock(expected, 60 * minutes if minutes else None)
 
 
 def _latest() -> Path:

@@ -78,6 +78,10 @@ class Contestant(ABC):
             self._pool = ThreadPoolExecutor(machine.cores())
         return self._pool.submit(model.batch, data)
 
+    def unique_bytes(self) -> int | None:
+        """Bytes of all models' parameters, what is equal counted once; None where unknown."""
+        return None
+
     def reserved(self, model: Model) -> Model:
         """The model with processors of its own, for those who can."""
         raise Unsupported("it cannot reserve processors for a model")

@@ -1,7 +1,8 @@
 """Load that does not wait: arrivals are fixed beforehand, and waits count from when each was due.
 
 Whoever sends the next request only when the last was answered slows down with the server and never
-sees a queue. Here a request that could not be sent in time still counts from its time.
+sees a queue. Here a request that could not be sent in time still counts from its time, and one that
+has no answer at the end counts with what it has waited until then: its wait was at least that.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Sequence
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -31,11 +32,16 @@ class Offered:
     asked: int = 0
     sent: int = 0
     refused: int = 0
+    failed: int = 0
     rows: int = 0
     """Answered before the end."""
     requests: int = 0
     single: Histogram = field(default_factory=Histogram)
     blocks: Histogram = field(default_factory=Histogram)
+
+    def count(self, waited: float, *, single: bool) -> None:
+        """A wait of so many seconds."""
+        (self.single if single else self.blocks).add([int(waited * 1e9)])
 
     def as_json(self) -> dict[str, Any]:
         """As plain data."""
@@ -62,11 +68,7 @@ class OpenLoop:
 
     def offer(self, rate: float, seconds: float, seed: int) -> Offered:
         """Send so many requests a second for so long."""
-        rng = np.random.default_rng(seed)
-        due = np.cumsum(rng.exponential(1 / rate, int(rate * seconds * 1.5) + 50))
-        due = due[due < seconds]
-        popular = rng.permutation(len(self._models))
-        places = [int(popular[rank % len(popular)]) for rank in rng.zipf(2.0, len(due)) - 1]
+        due, places = self._arrivals(rate, seconds, seed)
         found = Offered(seconds, asked=len(due))
         start = time.perf_counter() + 0.01
         waiting: list[Future[Any]] = []
@@ -76,11 +78,26 @@ class OpenLoop:
                 break
             if now < time_due:
                 time.sleep(time_due - now)
-            self._send(found, place, start + float(time_due), start + seconds, waiting)
+            self._send(found, place, start + time_due, start + seconds, waiting)
         time.sleep(max(0.0, start + seconds - time.perf_counter()))
         for each in waiting:
             each.cancel()
+        wait(waiting, 2.0)  # for those that cannot be cancelled: the next stretch begins with none
+        for time_due, place in zip(due[found.sent :], places[found.sent :], strict=True):
+            found.count(seconds - time_due, single=self.sensitive(place))
         return found
+
+    def _arrivals(self, rate: float, seconds: float, seed: int) -> tuple[list[float], list[int]]:
+        """When each request is due, and to which model.
+
+        Which models are popular is the same at every rate, or capacities would be of another load.
+        """
+        rng = np.random.default_rng(seed)
+        due = np.cumsum(rng.exponential(1 / rate, int(rate * seconds * 1.5) + 50))
+        due = due[due < seconds]
+        popular = np.random.default_rng(0).permutation(len(self._models))
+        ranks = (rng.zipf(2.0, len(due)) - 1) % len(popular)
+        return due.tolist(), popular[ranks].tolist()
 
     def _send(
         self, found: Offered, place: int, due: float, end: float, waiting: list[Future[Any]]
@@ -90,12 +107,15 @@ class OpenLoop:
 
         def answered(done: Future[Any]) -> None:
             now = time.perf_counter()
-            if done.cancelled() or done.exception() is not None or now > end:
+            late = done.cancelled() or now > end
+            if not late and done.exception() is not None:
+                found.failed += 1
                 return
             with self._lock:
-                found.requests += 1
-                found.rows += 1 if single else BLOCK
-                (found.single if single else found.blocks).add([int((now - due) * 1e9)])
+                if not late:
+                    found.requests += 1
+                    found.rows += 1 if single else BLOCK
+                found.count(min(now, end) - due, single=single)
 
         try:
             future = self._who.submit(self._models[place], self._data[place])

@@ -3,38 +3,37 @@
 from __future__ import annotations
 
 import sys
-import time
 from typing import TextIO
+
+from bench.clock import Clock
 
 _BAR = 24
 
 
 class Progress:
-    """Counts steps of known number; on a terminal it redraws a line, elsewhere it writes few."""
+    """On a terminal it redraws a line, elsewhere it writes few."""
 
-    def __init__(self, steps: int, stream: TextIO | None = None) -> None:
-        self.steps, self.done = max(steps, 1), 0
+    def __init__(self, clock: Clock, stream: TextIO | None = None) -> None:
+        self._clock = clock
         self._stream = stream or sys.stderr
-        self._start = time.monotonic()
-        self._shown = -1.0
+        self._shown = -10.0
 
-    def step(self, what: str, count: int = 1) -> None:
-        """Some steps are done; `what` comes next."""
-        self.done += count
-        now = time.monotonic() - self._start
+    def step(self, what: str) -> None:
+        """Say what comes next."""
+        now = self._clock.elapsed
         if self._stream.isatty():
-            self._stream.write("\r\x1b[K" + self.line(what, now))
-        elif now - self._shown >= 10 or self.done >= self.steps:
+            self._stream.write("\r\x1b[K" + self.line(what))
+        elif now - self._shown >= 10:
             self._shown = now
-            self._stream.write(self.line(what, now) + "\n")
+            self._stream.write(self.line(what) + "\n")
         self._stream.flush()
 
-    def line(self, what: str, now: float) -> str:
-        """The bar, the time left, what is being done."""
-        share = min(self.done / self.steps, 1.0)
-        full = int(share * _BAR)
-        left = f"{_clock(now * (1 - share) / share)} left" if share > 0.02 else "..."
-        return f"[{'#' * full}{'.' * (_BAR - full)}] {_clock(now)}, {left}  {what[:60]}"
+    def line(self, what: str) -> str:
+        """The bar, the time passed and left, what is being done."""
+        now, left = self._clock.elapsed, self._clock.left()
+        full = int(_BAR * now / (now + left)) if now + left > 0 else 0
+        bar = "#" * full + "." * (_BAR - full)
+        return f"[{bar}] {_clock(now)}, {_clock(left)} left  {what[:60]}"
 
     def end(self) -> None:
         """Leave the line."""

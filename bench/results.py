@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import datetime, timezone
 from pathlib import Path
@@ -47,10 +47,14 @@ def spread(values: Sequence[float]) -> dict[str, Any]:
 class Run:
     """A run that is being written: every figure is in the file as soon as it is known."""
 
-    def __init__(self, path: Path, about: dict[str, Any]) -> None:
+    def __init__(self, path: Path, about: dict[str, Any], *, resume: bool = False) -> None:
+        """Begin a file, or go on with one: parts that are in it to their end are known."""
         path.parent.mkdir(parents=True, exist_ok=True)
         self.path = path
-        self._file = path.open("w", encoding="utf-8")
+        self.done = done(path) if resume else frozenset[str]()
+        self._file = path.open("a" if resume else "w", encoding="utf-8")
+        if resume:
+            self._file.write("\n")  # what was cut off ends here
         self._write({"run": about})
 
     def add(self, record: Record) -> None:
@@ -64,6 +68,10 @@ class Run:
                 if each not in (None, "", {}) or key not in optional
             }
         )
+
+    def finish(self, part: str) -> None:
+        """A part is in the file to its end; resuming leaves it out."""
+        self._write({"done": part})
 
     def _write(self, line: dict[str, Any]) -> None:
         self._file.write(json.dumps(line, separators=(",", ":")) + "\n")
@@ -95,14 +103,27 @@ def read(paths: Path | Iterable[Path]) -> Read:
     about: dict[str, Any] = {}
     found: dict[tuple[Any, ...], Record] = {}
     for path in [paths] if isinstance(paths, Path) else paths:
-        for line in path.read_text(encoding="utf-8").splitlines():
-            data = json.loads(line)
+        for data in _lines(path):
             if "run" in data:
                 about = {**about, **data["run"]}
-                continue
-            item = Record(**data)
-            found[item.experiment, item.workload, item.contestant, item.metric, item.x] = item
+            elif "done" not in data:
+                item = Record(**data)
+                found[item.experiment, item.workload, item.contestant, item.metric, item.x] = item
     return Read(about, tuple(found.values()))
+
+
+def done(path: Path) -> frozenset[str]:
+    """The parts that a file has to their end."""
+    return frozenset(data["done"] for data in _lines(path) if "done" in data)
+
+
+def _lines(path: Path) -> Iterator[dict[str, Any]]:
+    """The lines of a file; one that was cut off when its run was ended is left out."""
+    for line in path.read_text(encoding="utf-8").splitlines():
+        try:
+            yield dict(json.loads(line))
+        except ValueError:
+            continue
 
 
 def new_path(kind: str) -> Path:

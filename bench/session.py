@@ -8,11 +8,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from bench import machine
+from bench.clock import Clock, Took
 from bench.contestants import NAMES, find
 from bench.crew import Absent, Member
 from bench.progress import Progress
 from bench.results import Record, Run
-from bench.workload import Saved, Spec, saved
+from bench.workload import Saved, Spec, cache_folder, saved
 
 
 @dataclass(frozen=True)
@@ -25,6 +26,8 @@ class Plan:
     calls: int = 100
     """Of each pipeline in each round, after `warm` that are not counted."""
     warm: int = 10
+    turn: float = 3.0
+    """Seconds that a contestant's turn takes at most, with fewer calls of each pipeline then."""
     seconds: float = 0.5
     """Of each measurement of throughput in each round."""
     batches: tuple[int, ...] = (1, 10, 100, 1000)
@@ -38,6 +41,18 @@ class Plan:
             if each.name == name:
                 return each
         return replace(self.specs[0], name=name)
+
+
+def took() -> Took:
+    """What parts of runs took on this machine so far."""
+    return Took(cache_folder() / "took.json")
+
+
+def took_key(plan: Plan, part: str) -> str:
+    """Names what the duration of a part depends on."""
+    sizes = " ".join(f"{each.name}{each.count}" for each in plan.specs if each.name == part)
+    who = f"{len(plan.contestants)} contestants"
+    return f"{part} {sizes} {who} {plan.rounds} rounds {plan.turn:g} {plan.seconds:g}"
 
 
 @dataclass
@@ -74,13 +89,20 @@ class Crew:
 class Session:
     """What experiments are given."""
 
-    def __init__(self, plan: Plan, run: Run, progress: Progress) -> None:
-        self.plan, self.run, self.progress = plan, run, progress
+    def __init__(self, plan: Plan, run: Run, clock: Clock) -> None:
+        self.plan, self.run, self.clock = plan, run, clock
+        self.progress = Progress(clock)
+        self.took = took()
         self.versions: dict[str, dict[str, str]] = {}
 
     def record(self, experiment: str, workload: str, who: str, metric: str, **more: Any) -> None:
         """Write a figure."""
         self.run.add(Record(experiment, workload, who, metric, **more))
+
+    def finish(self, part: str) -> None:
+        """A part is complete: resuming leaves it out, and the next run knows what it takes."""
+        self.run.finish(part)
+        self.took.put(took_key(self.plan, part), self.clock.end())
 
     def absent(self, workload: str, who: str, why: str) -> None:
         """Write that somebody takes no part, and why."""
@@ -89,8 +111,12 @@ class Session:
     def workload(self, name: str) -> Saved:
         """A workload, made if it was not yet."""
         spec = self.plan.spec(name)
-        self.progress.step(f"{name}: {spec.count} pipelines", 0)
-        return saved(spec, lambda: self.progress.step(f"training {name}", 0))
+        self.progress.step(f"{name}: {spec.count} pipelines")
+        return saved(spec, lambda: self.progress.step(f"training {name}"))
+
+    def rounds(self, share: float = 1.0) -> Iterator[int]:
+        """Numbers of rounds: all of them, or as many as fit into a share of the part's time."""
+        return self.clock.rounds(self.plan.rounds, share)
 
     @contextmanager
     def crew(self, name: str, only: Sequence[str] | None = None) -> Iterator[Crew]:
@@ -126,7 +152,7 @@ class Session:
     def _started(self, who: str, workload: Saved) -> Member | None:
         if workload.name not in find(who).workloads:
             return None
-        self.progress.step(f"{workload.name}: {find(who).title} converts its models", 0)
+        self.progress.step(f"{workload.name}: {find(who).title} converts its models")
         try:
             self._prepare(who, workload)
             member = Member(who)

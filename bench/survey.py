@@ -5,19 +5,38 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from bench import experiments
-from bench.session import Crew, Session
+from bench.contestants import find
+from bench.session import Crew, Plan, Session
+
+#: What parts take where nobody has measured them yet, in seconds.
+_ALONE = {"ablations": 120, "heavy_load": 150, "reservation": 30, "end_to_end": 90, "scale": 150}
+
+
+def parts(plan: Plan, names: Sequence[str]) -> dict[str, float]:
+    """The parts of a run in their order, and a guess at how many seconds each takes."""
+    made: dict[str, float] = {}
+    if any(name in names for name in experiments.PHASES):
+        for spec in plan.specs:
+            members = sum(spec.name in find(name).workloads for name in plan.contestants)
+            made[spec.name] = members * (5 + 0.15 * spec.count + 5 * plan.rounds * plan.turn / 3)
+    return made | {name: _ALONE[name] for name in experiments.ALONE if name in names}
 
 
 def run(session: Session, names: Sequence[str]) -> None:
-    """Do the experiments of these names."""
+    """Do the experiments of these names, and write down when a part is complete."""
     phases = [name for name in experiments.PHASES if name in names]
-    if phases:
-        for spec in session.plan.specs:
-            with session.crew(spec.name) as crew:
+    for part in parts(session.plan, names):
+        if part in session.run.done:
+            continue
+        if not session.clock.begin(part):
+            session.absent(part, "everybody", "no time was left: give it more with --budget")
+            continue
+        if part in experiments.ALONE:
+            experiments.find(part).run(session)
+        else:
+            with session.crew(part) as crew:
                 _phases(session, crew, phases)
-    for name in experiments.ALONE:
-        if name in names:
-            experiments.find(name).run(session)
+        session.finish(part)
 
 
 def _phases(session: Session, crew: Crew, phases: Sequence[str]) -> None:
@@ -41,15 +60,3 @@ def check(session: Session, crew: Crew) -> None:
             note = f"{said['wrong']} of {said['rows']} rows differ" if said["wrong"] else ""
             where = (crew.workload.name, member.name)
             session.record("answers", *where, "worst", value=said["worst"], unit="", note=note)
-
-
-def steps(members: int, rounds: int, sizes: int, phases: Sequence[str]) -> int:
-    """How many steps the phases take, for the bar, with so many members of all crews."""
-    weights = {
-        "memory": 1,
-        "load_time": 1,
-        "latency": 1 + rounds,
-        "batch_throughput": 1 + rounds * sizes,
-        "cost": 1 + rounds,
-    }
-    return members * (1 + sum(weights.get(name, 0) for name in phases))

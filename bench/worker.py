@@ -104,19 +104,25 @@ class Worker:
         fresh = self._models[start:]
         return {"times": [self._burst(model, 0, 1)[0] for _, model in fresh]}
 
-    def hot(self, calls: int, warm: int) -> Answer:
-        """Single rows, one model after the other: every call, and each model's mean."""
+    def hot(self, calls: int, warm: int, seconds: float = 60.0) -> Answer:
+        """Single rows, one model after the other: every call, and each model's mean.
+
+        Of slow models as many calls as fit into the seconds, three at least.
+        """
         every, means = Histogram(), []
+        limit = int(1e9 * seconds / len(self._models))
         for _, model in self._models:
-            times = self._burst(model, warm, calls)
+            times = self._burst(model, warm, calls, limit)
             every.add(times)
             means.append(sum(times) / len(times))
         return {"times": every.as_json(), "means": means}
 
-    def _burst(self, model: Model, warm: int, calls: int) -> list[int]:
+    def _burst(self, model: Model, warm: int, calls: int, limit: int = 0) -> list[int]:
         """Nanoseconds of calls with different rows, the garbage collector held off."""
         rows = [model.row(self._inputs, place) for place in range(min(calls, 20))]
         one, clock = model.one, time.perf_counter_ns
+        if limit:
+            calls, warm = _fitting(one, rows, calls, warm, limit)
         for place in range(warm):
             one(rows[place % len(rows)])
         times = [0] * calls
@@ -130,11 +136,20 @@ class Worker:
         return times
 
     def throughput(self, batch: int, seconds: float, callers: int) -> Answer:
-        """Rows a second, all models in turn, asked by so many threads; and processor time."""
-        calls = [(model.batch, model.block(self._inputs, 0, batch)) for _, model in self._models]
-        for call, block in calls:
-            call(block)
-        groups = [calls[place : place + 16] for place in range(0, len(calls), 16)]
+        """Rows a second, all models in turn, asked by so many threads; and processor time.
+
+        In an order that is the same for everybody and mixes sizes: who is so slow that some
+        models are not reached within the seconds has asked a fair sample of them.
+        """
+        order = np.random.default_rng(0).permutation(len(self._models)).tolist()
+        calls, start = [], time.perf_counter()
+        for place in order:
+            calls.append(self._call(self._models[place][1], batch))
+            calls[-1][0](calls[-1][1])  # warms it
+            if time.perf_counter() - start > 2 * seconds:
+                break
+        size = 16 if (time.perf_counter() - start) / len(calls) < 1e-3 else 1
+        groups = [calls[place : place + size] for place in range(0, len(calls), size)]
         rows = [0] * callers
         cpu, start = time.process_time(), time.perf_counter()
 
@@ -149,6 +164,16 @@ class Worker:
         _together(ask, callers)
         took, cpu = time.perf_counter() - start, time.process_time() - cpu
         return {"rows": sum(rows), "seconds": took, "cpu_seconds": cpu}
+
+    def _call(self, model: Model, batch: int) -> tuple[Any, Any]:
+        """What is called for so many rows, and with what: one row goes the way of single rows."""
+        if batch == 1:
+            return model.one, model.row(self._inputs, 0)
+        return model.batch, model.block(self._inputs, 0, batch)
+
+    def sizes(self) -> Answer:
+        """Bytes of parameters, each once; for who can tell."""
+        return {"unique": self._contestant.unique_bytes()}
 
     def cost(self, seconds: float) -> Answer:
         """Processor time (and energy, where the machine tells) of single rows, all models."""
@@ -204,6 +229,14 @@ class Worker:
     def _inputs(self) -> Any:
         assert self._saved is not None, "nothing was loaded"
         return self._saved.inputs
+
+
+def _fitting(one: Any, rows: list[Any], calls: int, warm: int, limit: int) -> tuple[int, int]:
+    """How many calls fit into `limit` nanoseconds, and how many before them that do not count."""
+    start = time.perf_counter_ns()
+    one(rows[0])
+    fit = limit // max(time.perf_counter_ns() - start, 1)
+    return min(calls, max(3, fit)), min(warm, max(0, fit // 4))
 
 
 def _turns(count: int, first: int) -> Iterator[int]:

@@ -84,6 +84,12 @@ class Pretzel(Contestant):
         self.runtime.register(model.name, self._paths[model.name], reserve=True)
         return model
 
+    def unique_bytes(self) -> int:
+        """What the plans hold, by digest."""
+        plans = (served.plan for served in self.runtime.versions().values())
+        held = (item for plan in plans if plan is not None for item in plan.parameters())
+        return sum({item.digest: item.nbytes for item in held}.values())
+
     def _suffix(self) -> str:
         rules = "" if self.options.get("rules", True) else "norules."
         return f"{sources()}.{rules}plan"

@@ -19,16 +19,16 @@ def measure(session: Session, crew: Crew) -> None:
     callers = [count for count in session.plan.callers if count <= machine.cores()]
     for member in session.each(crew, "loading"):
         crew.load(session, member, crew.workload.count)
-    for count in callers:
-        for batch in session.plan.batches:
-            _size(session, crew, batch, count)
+    sizes = [(batch, count) for count in callers for batch in session.plan.batches]
+    for place, (batch, count) in enumerate(sizes):
+        _size(session, crew, batch, count, 1 / (len(sizes) - place + 0.5))
 
 
-def _size(session: Session, crew: Crew, batch: int, callers: int) -> None:
+def _size(session: Session, crew: Crew, batch: int, callers: int, share: float) -> None:
     rates: dict[str, list[float]] = defaultdict(list)
     cpu: dict[str, list[float]] = defaultdict(list)
     seconds = session.plan.seconds
-    for _ in range(session.plan.rounds):
+    for _ in session.rounds(share):
         for member in session.each(crew, f"blocks of {batch}"):
             said = session.ask(
                 crew, member, "throughput", batch=batch, seconds=seconds, callers=callers

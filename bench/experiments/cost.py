@@ -16,7 +16,7 @@ def measure(session: Session, crew: Crew) -> None:
         crew.load(session, member, crew.workload.count)
     cpu: dict[str, list[float]] = defaultdict(list)
     energy: dict[str, list[float]] = defaultdict(list)
-    for _ in range(session.plan.rounds):
+    for _ in session.rounds():
         for member in session.each(crew, "cost"):
             said = session.ask(crew, member, "cost", seconds=session.plan.seconds)
             if said is None:

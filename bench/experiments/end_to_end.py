@@ -37,7 +37,7 @@ def run(session: Session) -> None:
     with ExitStack() as stack:
         ports: dict[str, int] = {}
         for name in SERVERS:
-            session.progress.step(f"servers: {name} starts", 0)
+            session.progress.step(f"servers: {name} starts")
             try:
                 ports[name] = _started(name, workload, stack)
                 _check(name, workload, ports[name])

@@ -2,17 +2,30 @@
 
 As in the paper: models popular by Zipf's law with exponent 2, half of them asked for one row at a
 time, half for blocks of 100. Load is open: requests come when they come, and waits count from
-when each was due. Each contestant is offered multiples of its own capacity.
+when each was due, also of those that have no answer at the end; those that were refused do not
+wait. Each contestant is offered multiples of its own capacity.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
+from typing import Any
+
 from bench.crew import Member
 from bench.histogram import Histogram
+from bench.results import spread
 from bench.session import Crew, Session
 
 QUESTION = "Throughput and latency under 0.25 to 2 times the capacity"
 CONTESTANTS = ("pretzel", "sklearn", "onnxruntime")
+#: What is written down, where a worker's answer has it, in which unit.
+RATES = (
+    ("asked", "asked", "requests/s"),
+    ("answered", "requests", "requests/s"),
+    ("refused", "refused", "requests/s"),
+    ("failed", "failed", "requests/s"),
+    ("rows", "rows", "rows/s"),
+)
 FACTORS = (0.25, 0.5, 0.75, 1.0, 1.5, 2.0)
 
 
@@ -22,9 +35,11 @@ def run(session: Session) -> None:
     who = [name for name in CONTESTANTS if name in session.plan.contestants]
     for name in names:
         with session.crew(name, who) as crew:
+            left = len(crew.members) * (len(names) - names.index(name))
             for member in session.each(crew, "load"):
                 if crew.load(session, member, crew.workload.count):
-                    _curve(session, crew, member)
+                    _curve(session, crew, member, 1 / left)
+                left -= 1
 
 
 def capacity(session: Session, crew: Crew, member: Member) -> float | None:
@@ -39,23 +54,33 @@ def capacity(session: Session, crew: Crew, member: Member) -> float | None:
         rate *= 1.4
 
 
-def _curve(session: Session, crew: Crew, member: Member) -> None:
+def _curve(session: Session, crew: Crew, member: Member, share: float) -> None:
+    """All factors in each round, so that a slow minute of the machine hits all of them."""
     most = capacity(session, crew, member)
     seconds = max(4 * session.plan.seconds, 0.5)
-    if most is None:
-        return
-    for factor in FACTORS:
-        said = session.ask(crew, member, "open_loop", rate=factor * most, seconds=seconds, seed=2)
-        if said is None:
-            return
-        where = ("heavy_load", crew.workload.name, member.name)
-        rates = {"asked": said["asked"], "answered": said["requests"], "refused": said["refused"]}
-        for metric, count in rates.items():
-            session.record(*where, metric, value=count / seconds, unit="requests/s", x=factor)
-        session.record(*where, "rows", value=said["rows"] / seconds, unit="rows/s", x=factor)
-        for kind in ("single", "blocks"):
-            times = Histogram.of_json(said[kind])
-            if len(times):
-                for metric, share in (("p50", 0.5), ("p99", 0.99)):
-                    value = times.percentile(share) / 1e6
-                    session.record(*where, f"{kind}_{metric}", value=value, unit="ms", x=factor)
+    found: dict[float, list[dict[str, Any]]] = defaultdict(list)
+    for number in session.rounds(share) if most else ():
+        for factor in FACTORS:
+            rate = factor * (most or 0.0)
+            said = session.ask(
+                crew, member, "open_loop", rate=rate, seconds=seconds, seed=2 + number
+            )
+            if said is None:
+                return
+            found[factor].append(said)
+    for factor, every in found.items():
+        _record(session, crew.workload.name, member.name, factor, every)
+
+
+def _record(
+    session: Session, workload: str, who: str, factor: float, every: list[dict[str, Any]]
+) -> None:
+    where = ("heavy_load", workload, who)
+    for metric, key, unit in RATES:
+        rates = spread([said[key] / said["seconds"] for said in every])
+        session.record(*where, metric, unit=unit, x=factor, **rates)
+    for kind in ("single", "blocks"):
+        times = [Histogram.of_json(said[kind]) for said in every if said[kind]["counts"]]
+        for metric, part in (("p50", 0.5), ("p99", 0.99)) if times else ():
+            waits = spread([each.percentile(part) / 1e6 for each in times])
+            session.record(*where, f"{kind}_{metric}", unit="ms", x=factor, **waits)

@@ -33,6 +33,11 @@ def _one(session: Session, crew: Crew, member: Member, points: list[int]) -> Non
         if found is None:
             return
         _note(session, crew, member, point, found, empty)
+    said = session.ask(crew, member, "sizes")
+    if said and said["unique"] is not None:
+        where = (crew.workload.name, member.name)
+        size = said["unique"] / MIB
+        session.record("memory", *where, "unique", value=size, unit="MiB", x=points[-1])
 
 
 def _note(

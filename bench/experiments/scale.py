@@ -21,8 +21,10 @@ def run(session: Session) -> None:
     """Each number of plans in a fresh process."""
     for count in COUNTS:
         for who, most in MOST.items():
-            if who in session.plan.contestants and count <= most:
-                session.progress.step(f"scale: {count} plans, {who}", 0)
+            if session.clock.late and count > COUNTS[0]:
+                session.absent("scale", who, f"{count} plans: no time was left")
+            elif who in session.plan.contestants and count <= most:
+                session.progress.step(f"scale: {count} plans, {who}")
                 try:
                     _one(session, who, count)
                 except Absent as problem:

@@ -9,6 +9,7 @@ import pytest
 
 from bench import __main__ as command
 from bench import experiments, results
+from bench.clock import Clock
 from bench.progress import Progress
 from bench.report.figures import Figures
 from bench.session import Plan
@@ -34,6 +35,23 @@ def test_quick(tmp_path: Path, bench_cache: Path, monkeypatch: pytest.MonkeyPatc
     page = (tmp_path / "quick" / "report.html").read_text(encoding="utf-8")
     assert "scikit-learn" in page
     assert "<svg" in page
+    assert results.done(out) == {"lin"}
+
+
+def test_what_was_cut_off_goes_on(tmp_path: Path) -> None:
+    out = tmp_path / "run.jsonl"
+    first = results.Run(out, {"kind": "quick"})
+    first.add(results.Record("latency", "lin", "pretzel", "hot_p50", 1.0, "µs"))
+    first.finish("lin")
+    first.close()
+    with out.open("a", encoding="utf-8") as file:
+        file.write('{"experiment":"latency","worklo')
+    assert len(results.read(out).records) == 1, "what was cut off is no figure"
+    again = results.Run(out, {"kind": "quick"}, resume=True)
+    assert again.done == {"lin"}
+    again.add(results.Record("latency", "tab", "pretzel", "hot_p50", 2.0, "µs"))
+    again.close()
+    assert [each.workload for each in results.read(out).records] == ["lin", "tab"]
 
 
 def asked(text: str) -> Plan:
@@ -41,6 +59,8 @@ def asked(text: str) -> Plan:
 
 
 def test_options() -> None:
+    assert [each.count for each in asked("all").specs] == [250, 250, 100, 50, 50]
+    assert asked("all --budget 100").rounds > asked("all").rounds
     plan = asked("all --scale 0.1 --seed 3 --workloads sa,gbt --rounds 2")
     assert [(each.name, each.count, each.scale, each.seed) for each in plan.specs] == [
         ("sa", 250, 0.1, 3),
@@ -67,6 +87,9 @@ def test_nothing_unknown() -> None:
 
 
 def test_the_bar_says_what_is_left() -> None:
-    bar = Progress(10, io.StringIO())
-    bar.done = 5
-    assert bar.line("sa", 60.0) == "[############............] 1:00, 1:00 left  sa"
+    now = 0.0
+    clock = Clock({"sa": 60.0, "ac": 60.0}, None, lambda: now)
+    clock.begin("sa")
+    now = 60.0
+    bar = Progress(clock, io.StringIO())
+    assert bar.line("sa") == "[############............] 1:00, 1:00 left  sa"

@@ -1,0 +1,69 @@
+"""Runs to compare: files that are there, or commits, of which a short run is made.
+
+A commit is checked out into a working tree of its own and measured with its own bench, by the
+interpreter and the libraries of this checkout. Models and machine code come from the same caches.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from bench.machine import ROOT
+from bench.workload import cache_folder
+
+
+def run_of(name: str, options: Sequence[str] = ()) -> Path:
+    """The file of results that is called so, or one that is made of the commit."""
+    if Path(name).is_file():
+        return Path(name)
+    commit = _git("rev-parse", "--verify", "--quiet", f"{name}^{{commit}}")
+    if not commit:
+        raise SystemExit(f"{name} is neither a file of results nor a commit of this checkout")
+    out = cache_folder().resolve() / "commits" / f"{commit[:10]}.jsonl"
+    out.parent.mkdir(parents=True, exist_ok=True)
+    with _tree(commit) as folder:
+        sys.stderr.write(f"{name} is {commit[:10]}\n")
+        command = [
+            sys.executable,
+            "-m",
+            "bench",
+            "quick",
+            *options,
+            "--no-report",
+            "--out",
+            str(out),
+        ]
+        subprocess.run(command, cwd=folder, env=_environment(folder), check=True)
+    return out
+
+
+@contextmanager
+def _tree(commit: str) -> Iterator[Path]:
+    """A working tree of the commit, as long as it is needed."""
+    folder = cache_folder().resolve() / "commits" / commit[:10]
+    shutil.rmtree(folder, ignore_errors=True)
+    _git("worktree", "prune")
+    _git("worktree", "add", "--detach", str(folder), commit)
+    try:
+        yield folder
+    finally:
+        _git("worktree", "remove", "--force", str(folder))
+
+
+def _environment(folder: Path) -> dict[str, str]:
+    """The tree's packages instead of this checkout's."""
+    made = {**os.environ, "PYTHONPATH": str(folder)}
+    made["PRETZEL_BENCH_CACHE"] = str(cache_folder().resolve())
+    made.setdefault("PRETZEL_CACHE", str(ROOT / ".cache" / "code"))
+    return made
+
+
+def _git(*arguments: str) -> str:
+    command = ["git", "-C", str(ROOT), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()

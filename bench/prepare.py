@@ -1,0 +1,50 @@
+"""Trains and converts what a full run needs, so that the run has all its time for measuring."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+
+from bench.contestants import find
+from bench.crew import Absent, Member
+from bench.experiments.scale import COUNTS, MOST
+from bench.session import Plan
+from bench.workload import Spec, saved
+
+_HOURS = 4 * 3600.0
+
+
+def run(plan: Plan) -> None:
+    """Everything of every contestant; what is there already takes no time."""
+    for spec, who in _wanted(plan):
+        start = time.monotonic()
+        said = _one(spec, who)
+        took = time.monotonic() - start
+        sys.stderr.write(f"{who}, {spec.count} of {spec.name}: {said}, {took:.0f} s\n")
+
+
+def _wanted(plan: Plan) -> Iterator[tuple[Spec, str]]:
+    for spec in plan.specs:
+        for who in plan.contestants:
+            if spec.name in find(who).workloads:
+                yield spec, who
+    if any(spec.name == "lin" for spec in plan.specs):
+        for who, most in MOST.items():
+            if who in plan.contestants:
+                yield Spec("lin", min(most, COUNTS[-1]), 1.0, plan.specs[0].seed), who
+
+
+def _one(spec: Spec, who: str) -> str:
+    """What came of it, in a few words."""
+    workload = saved(spec)
+    folder, count = str(workload.folder), workload.count
+    try:
+        with Member(who) as member:
+            said = member.ask("prepare", limit=_HOURS, folder=folder, count=count)
+            if who == "pretzel":  # fills the code cache
+                numbers = list(range(min(count, 250)))
+                member.ask("load", limit=_HOURS, folder=folder, numbers=numbers, count=count)
+    except Absent as problem:
+        return f"absent, {problem}"
+    return f"{len(said['refused'])} refused" if said["refused"] else "ready"
