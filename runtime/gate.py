@@ -56,10 +56,19 @@ def gate(self, arguments, count, names):
             known = ld_int64(served, ldc_int64(table, AT_TEXT)) == yes
         elif kind == ldc_int64(table, DICT_TYPE):
             st_int64(pair, 0, 0)
-            if named:
-                more = c_call_4(ldc_int64(table, DICT_NEXT), data, pair, pair + 8, pair + 16)
-                if more & 0xFFFFFFFF != 0:
-                    first = ld_int64(pair, 2)
+            more = c_call_4(ldc_int64(table, DICT_NEXT), data, pair, pair + 8, pair + 16)
+            if more & 0xFFFFFFFF != 0:
+                first = ld_int64(pair, 2)
+                if ld_int64(first, 1) == ldc_int64(table, ARRAY_TYPE):
+                    dimensions = ld_int32(first, 6)
+                    if dimensions == 1 or dimensions == 2:
+                        few = c_call_1(
+                            ldc_int64(table, AS_LONG), ld_int64(served, ldc_int64(table, AT_FEW))
+                        )
+                        known = ld_int64(ld_int64(first, 4), 0) <= max(few, 1)
+                    first = 0
+                elif not named:
+                    first = 0
         elif ld_int64(served, ldc_int64(table, AT_VECTOR)) == yes:
             if kind == ldc_int64(table, ARRAY_TYPE):
                 dimensions = ld_int32(data, 6)

@@ -47,17 +47,27 @@ _ANY = Call()
 
 
 def _is_short(data: Any, served: Served) -> bool:
-    """Whether this is a document, a row of values, or an array of few rows, as the plan reads."""
+    """Whether this is a document, a row of values, or few rows in arrays, as the plan reads."""
     kind = type(data)
-    if kind is dict:  # which has to be a row, with the right names
-        named = data.keys() == served.columns and bool(data)
-        return named and type(next(iter(data.values()))) in VALUES
+    if kind is dict:  # which has to be a row, with the right names, or a few rows in arrays
+        first = next(iter(data.values()), None)
+        if type(first) is np.ndarray:
+            return 0 < first.ndim <= 2 and len(first) <= max(served.few, 1)
+        return bool(data) and data.keys() == served.columns and type(first) in VALUES
     if not served.vector:
         return kind is str and served.text
     if kind is np.ndarray:
         dimensions = data.ndim
         return dimensions == 1 or (dimensions == 2 and len(data) <= served.few)
     return (kind is list or kind is tuple) and bool(data) and type(data[0]) in served.first
+
+
+def _rows(data: Any) -> int:
+    """How many rows that is, which is short."""
+    if type(data) is dict:
+        data = next(iter(data.values()))
+        return len(data) if isinstance(data, np.ndarray) else 1
+    return len(data) if isinstance(data, np.ndarray) and data.ndim == 2 else 1
 
 
 def _shortened(data: Any, served: Served) -> Any:
@@ -271,7 +281,7 @@ class Runtime:
         """A call by the shortest way, with a look at the clock and at what is due."""
         start = served.clock()
         answers = dict(zip(served.outputs, call(data), strict=True))
-        rows = len(data) if isinstance(data, np.ndarray) and data.ndim == 2 else 1
+        rows = _rows(data)
         seconds = served.clock() - start
         served.slow = seconds > SLOW_SECONDS
         self._look(served, seconds, rows)
