@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import partial
+from functools import cache, partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +24,7 @@ from flour.ops.bases import FloatElementwise
 from flour.ops.text import SLACK, document, looked_up, numbered
 from flour.sparse import Sparse
 from flour.types import Tokens, Type, Vector, dtype_name
-from objectstore import Strings
+from objectstore import Blob, Strings
 
 if TYPE_CHECKING:
     from flour.emission import (
@@ -43,6 +43,8 @@ _SPACES = re.compile(r"\s\s+")
 CHUNK = 4096
 #: Longer n-grams are left to Python.
 _LONGEST = 1000
+#: Counts below this are damped by a table.
+_DAMPED = 4096
 
 
 class WordNgrams(Op):
@@ -445,5 +447,18 @@ class Damp(FloatElementwise):
 
     def element(self, e: Emitter, j: str, x: ScalarValue) -> str:
         value = e.let(x.expr, x.dtype).expr
-        one = "float32(1.0)" if x.dtype == "float32" else "1.0"
-        return f"({value} if {value} == 0 else log_alone({value}) + {one})"
+        whole = f"int64({value}) == {value}"
+        made = e.var(value)
+        with e.block(f"if {value} >= 0 and {value} < {_DAMPED} and {whole}:"):
+            e.line(f"{made} = {e.at(_damped(x.dtype), f'int64({value})')}")
+        with e.block("else:"):
+            e.line(f"{made} = log_alone({value}) + {e.cast('1.0', 'float64', x.dtype)}")
+        return made
+
+
+@cache
+def _damped(dtype: str) -> Blob:
+    """What counts become: numpy's own numbers, as each processor has its own last bits of them."""
+    counts = np.arange(_DAMPED, dtype=dtype)
+    counts[1:] = np.log(counts[1:]) + counts.dtype.type(1)
+    return Blob.of(counts)

@@ -24,6 +24,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils import murmurhash3_32
 
 import flour
+import oven
 from flour.errors import InputError, UnsupportedSetting
 from flour.hashing import murmur3
 from tests.estimators import check
@@ -79,6 +80,18 @@ def test_weightings(norm: Any, damped: bool, smooth: bool) -> None:  # noqa: FBT
         made = TfidfTransformer(**how, use_idf=use).fit(counts)
         check(made, counts, sample=counts)
         check(made, counts.toarray())
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_any_count_is_damped_to_the_last_bit(dtype: Any) -> None:
+    """numpy's logarithms of float32 are neither the C library's nor the nearest there are."""
+    documents = ["aa " * count + "bb" for count in range(1, 600)] + ["aa " * 5000]
+    made = TfidfVectorizer(sublinear_tf=True, dtype=dtype, norm=None).fit(documents)
+    found = oven.bake(flour.from_sklearn(made), exact=True).run(documents)["features"]
+    want = made.transform(documents)
+    assert found.dtype == want.dtype
+    np.testing.assert_array_equal(found[:-1].toarray(), want[:-1].toarray())
+    np.testing.assert_allclose(found[-1].toarray(), want[-1].toarray(), rtol=1e-6)
 
 
 @pytest.mark.parametrize("signed", [False, True])
