@@ -21,7 +21,7 @@ PADDING = bytes(16)
 class Cells(np.ndarray[Any, Any]):
     """Cells that keep the bytes they point to alive."""
 
-    text: bytes
+    text: bytes | NDArray[np.uint8]
     #: The lists of slices, of rows of words.
     slices: NDArray[np.int64] | None = None
     #: The numbers beside the words, of rows of pairs.

@@ -24,7 +24,7 @@ def given(column: Any, value: Value, *, stored: bool) -> NDArray[Any] | Sparse:
     if isinstance(kind, Pairs):
         return cells.pair_cells(column)
     if is_text(kind):
-        return cells.cells(column)
+        return column if isinstance(column, cells.Cells) else cells.cells(column)
     dtype = kind.dtype  # type: ignore[union-attr]  # native columns have a dtype
     if stored:
         return _stored(column, dtype)

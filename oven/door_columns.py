@@ -102,15 +102,16 @@ def open_columns(
         if door is None:
             return None
         return made_of(code.NAMED_SOURCE, code.NAMED, partial(_named_table, name, door, fallback))
-    columns = _columns(inputs, steps, outputs, ranks or {})
+    columns = columns_of(inputs, steps, outputs, ranks or {})
     if columns is None:
         return None
-    return made_of(code.SOURCE, code.NAME, partial(_table, columns, fallback))
+    return made_of(code.SOURCE, code.NAME, partial(columns_table, columns, fallback))
 
 
-def _columns(
+def columns_of(
     inputs: Mapping[str, Type], steps: Steps, outputs: Sequence[Node], ranks: Mapping[str, int]
 ) -> Columns | None:
+    """What the arrays are, of a plan that is native code from them to its answers."""
     if not steps or not isinstance(steps[0], NativeRun) or steps[0].stored:
         return None
     run = steps[0]
@@ -164,7 +165,10 @@ def _named_table(
     return table
 
 
-def _table(found: Columns, fallback: Callable[[object], Any], known: Mapping[str, int]) -> Table:
+def columns_table(
+    found: Columns, fallback: Callable[[object], Any], known: Mapping[str, int]
+) -> Table:
+    """The table of the machine code for arrays."""
     run = found.run
     stages = aligned(16 * (1 + len(run.inputs) + len(found.outputs)))
     size = stages + aligned(run.scratch_bytes)

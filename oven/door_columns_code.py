@@ -199,9 +199,11 @@ _FILL = """\
     fits = fits and found == ldc_int64(table, REQUIRED)
     if not fits or longest > ldc_int64(table, LONGEST):
 """
+_BEHIND = """\
+    made_at = scratch + copies
+"""
 # The strings themselves.
 _COPY = """\
-    made_at = scratch + copies
     strings, string_table = ldc_int64(table, STRINGS), ldc_int64(table, STRING_TABLE)
     for i in range(rows):
         for place in range(strings):
@@ -238,8 +240,46 @@ def _constants() -> str:
     return known + numbered(reads) + numbered(FIELD_WORDS)
 
 
-_FILLED = ROOM + _FILL + REFUSE + FALL_BACK + GROW + _COPY + WIRE
+_FILLED = ROOM + _FILL + REFUSE + FALL_BACK + GROW + _BEHIND + _COPY + WIRE
 SOURCE = source(_constants() + _START + _LOOK, _ASK, MAKE, _LOOK, _FILLED, RUN, words=COLUMN_WORDS)
+
+#: The code that only lays rows out: for who takes them through the stages in chunks.
+LAY = "lay_out"
+_LAY = """\
+def lay_out(self, argument):
+    table = ld_int64(self, 2)
+    size, pair, sizes = stack_words(1), stack_words(3), stack_words(1)
+"""
+# The rows, and once it is known how long the strings are, they; arrays of bytes both. Making an
+# array does not run the collector, which the strings that are pointed at would not survive.
+_ARRAYS = """    row_bytes, blocks, owned = ldc_int64(table, ROW_BYTES), 0, 0
+    made = c_call_1(ldc_int64(table, TUPLE_NEW), 2)
+    if made == 0:
+        return 0
+    st_int64(sizes, 0, rows * row_bytes)
+    c_call_1(ldc_int64(table, INCREASE), ldc_int64(table, DTYPE))
+    array = c_call_4(ldc_int64(table, NEW_ARRAY), 1, sizes, ldc_int64(table, DTYPE), 0)
+    if array == 0:
+        c_call_1(ldc_int64(table, DECREASE), made)
+        return 0
+    c_call_3(ldc_int64(table, TUPLE_SET), made, 0, array)
+    scratch, total, longest = ld_int64(array, 2), 0, 0
+"""
+_TEXTS = """    st_int64(sizes, 0, total + 24)
+    c_call_1(ldc_int64(table, INCREASE), ldc_int64(table, DTYPE))
+    array = c_call_4(ldc_int64(table, NEW_ARRAY), 1, sizes, ldc_int64(table, DTYPE), 0)
+    if array == 0:
+        c_call_1(ldc_int64(table, DECREASE), made)
+        return 0
+    c_call_3(ldc_int64(table, TUPLE_SET), made, 1, array)
+    made_at = ld_int64(array, 2)
+"""
+_END = """    st_int64(made_at, 0, 0)
+    st_int64(made_at, 1, 0)
+    return made
+"""
+_LAID = _ARRAYS + _LOOK + _FILL + REFUSE + FALL_BACK + _TEXTS + _COPY + _END
+LAY_SOURCE = source(_constants() + _LAY + _LOOK, _ASK, _LAID, words=COLUMN_WORDS)
 
 #: The words of `named_door`'s table.
 NAMED_WORDS = (

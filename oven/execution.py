@@ -45,8 +45,11 @@ class Execution:
     """One block of rows on its way through a plan."""
 
     def __init__(self, plan: Plan, data: object) -> None:
-        self._plan = plan.suited(data)
-        self.columns, self.rows = coerce(self._plan.inputs, data)
+        #: The rows as native code reads them, where machine code could lay them out.
+        self._laid, self._data = plan.laid(data), data
+        self._plan = plan if self._laid else plan.suited(data)
+        self._columns: dict[str, Columns] | None = None
+        self.rows = self._laid.rows if self._laid else self._coerced()
         self._outputs = self._plan.optimised.outputs
         self._steps: Sequence[NativeRun | Stage] = self._plan.steps
         wanted = set(self._outputs.values())
@@ -62,6 +65,19 @@ class Execution:
         }
         self._refused: dict[str, Columns] | None = None
         self._bound = self._bind()
+
+    @property
+    def columns(self) -> dict[str, Columns]:
+        """The input columns; of rows that were laid out nobody asks for them, as a rule."""
+        if self._columns is None:
+            self._coerced()
+        assert self._columns is not None, "they have just been made"
+        return self._columns
+
+    def _coerced(self) -> int:
+        """Make the input columns; how many rows they have."""
+        self._columns, rows = coerce(self._plan.inputs, self._data)
+        return rows
 
     @property
     def steps(self) -> int:
@@ -82,9 +98,14 @@ class Execution:
         """The short way of a plan that is one native run from its input to its answers."""
         if len(self._steps) != 1 or self._parts or not self.rows:
             return None
-        step, columns = self._steps[0], self.columns
-        if not isinstance(step, NativeRun) or any(map(_is_packed, step.inputs)):
+        step = self._steps[0]
+        if not isinstance(step, NativeRun):
             return None
+        if self._laid is not None:
+            return step.bound(self._laid.columns, self._made)
+        if any(map(_is_packed, step.inputs)):
+            return None
+        columns = self.columns
         given = {value: self._plan.native_column(value, {}, columns) for value in step.inputs}
         return step.bound(given, self._made)
 
@@ -92,6 +113,8 @@ class Execution:
         """These rows, to be taken through the steps."""
         whole = start == 0 and stop == self.rows
         assert whole or not self._plan.mixes_rows, "these rows depend on each other"
+        if self._laid is not None:
+            return Chunk(start, stop, {})
         return Chunk(start, stop, self.columns if whole else _cut(self.columns, start, stop))
 
     def step(self, number: int, chunk: Chunk, memory: object = None) -> None:
@@ -116,7 +139,11 @@ class Execution:
             except RowsRefused:
                 self._refused = plan.by_definition(self.columns)
             return
-        given = {value: plan.native_column(value, values, columns) for value in step.inputs}
+        given: dict[Value, Any]
+        if self._laid is not None:
+            given = {v: self._laid.columns[v][chunk.start : chunk.stop] for v in step.inputs}
+        else:
+            given = {value: plan.native_column(value, values, columns) for value in step.inputs}
         into: dict[Value, NDArray[Any]] = {
             item: self._made[item][chunk.start : chunk.stop]
             for item in step.outputs
@@ -145,7 +172,8 @@ class Execution:
             return self._refused[name]
         item = self._outputs[name]
         if item in self._made:
-            return self._plan.output(item, self._made, self.columns)
+            columns = {} if self._laid is not None else self.columns
+            return self._plan.output(item, self._made, columns)
         parts = [part for _, part in sorted(self._parts[name], key=_start)]
         return _joined(parts)
 

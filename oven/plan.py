@@ -21,6 +21,7 @@ from flour.types import Type, Vector
 from oven.background import Pending
 from oven.door import Call, around
 from oven.door_columns import open_columns, open_plan
+from oven.laid import Laid, Lay, open_lay
 from oven.native_run import NativeRun, RowsRefused
 from oven.ports import Port, View, find_ports, pack
 from oven.stages import PYTHON, Stage, Value, cut
@@ -58,6 +59,7 @@ class Plan:
         self._names = tuple(optimised.outputs)
         self._mixes_rows = any(item.op.mixes_rows() for item in optimised.nodes())
         self._call: Call | None = None
+        self._lay: Lay | None = None
 
     @property
     def inputs(self) -> dict[str, Type]:
@@ -153,6 +155,12 @@ class Plan:
         does not take, it hands to `otherwise`, whose answer it gives back.
         """
         return open_columns(self.inputs, self.wait().steps, self._roots, otherwise, ranks)
+
+    def laid(self, data: object) -> Laid | None:
+        """Arrays by name, or documents, as rows for native code; None for all other data."""
+        if self._lay is None:
+            self._lay = open_lay(self.inputs, self.steps, self._roots)
+        return self._lay(data)
 
     def _open(self) -> Call:
         """The plan's own door, kept once the code is there; it must not keep the plan alive."""
