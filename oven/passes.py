@@ -36,6 +36,7 @@ PASSES: tuple[Pass, ...] = (
         "pull_back_threshold",
         "bins_into_trees",
         "impute_into_trees",
+        "one_hot_into_trees",
         "argmax_without_softmax",
     ),
     _pass(

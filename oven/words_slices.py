@@ -34,6 +34,7 @@ _EIGHT, _PLACES = ir.VectorType(_DOUBLE, _GATHERED), ir.VectorType(_WORD, _GATHE
 def words() -> dict[str, Any]:
     """Every word by name."""
     made = {"rank64": _word(5, _rank), "fails64": _word(4, _fail), "member64": intrinsic(_member64)}
+    made["bytes64"] = intrinsic(_bytes64)
     for index, kind in _WHOLE.items():
         made[f"split64_{index}"] = _word(5, _splitting(kind, tested=False))
         made[f"split64_known_{index}"] = _word(5, _splitting(kind, tested=True))
@@ -266,6 +267,17 @@ def _member64(typingctx: Any, codes: Any, members: Any) -> Any:
         return builder.bitcast(builder.trunc(shifted, ir.VectorType(_BIT, ROWS)), _WORD)
 
     return types.uint64(types.int64, types.uint64), code
+
+
+def _bytes64(typingctx: Any, rows: Any, out: Any) -> Any:
+    """A byte for each of 64 rows, at an address: 1 for those that are among the bits."""
+
+    def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        bits = builder.bitcast(args[0], ir.VectorType(_BIT, ROWS))
+        builder.store(builder.zext(bits, _RANKS), _pointer(builder, args[1], _RANKS), align=1)
+        return context.get_dummy_value()
+
+    return types.void(types.uint64, types.int64), code
 
 
 # --- one row -------------------------------------------------------------------------------------

@@ -28,6 +28,7 @@ class Slices:
             "rank64": self.rank,
             "fails64": self.fail,
             "member64": self.member,
+            "bytes64": self.spread,
         }
         made |= {f"leaf{width}": partial(self.leaf, width) for width in (32, 64)}
         made["permutes128"] = 1
@@ -99,6 +100,10 @@ class Slices:
         """Which codes are among the members."""
         bits = [int(members) >> int(code) & 1 for code in self._at(codes, 64, "uint8")]
         return sum(bit << row for row, bit in enumerate(bits))
+
+    def spread(self, rows: Any, out: Any) -> None:
+        """A byte for each row."""
+        self._at(out, 64, "uint8", write=True)[:] = _opened(np.uint64(rows))
 
     def leaf(self, width: int, nodes: Any, masks: Any, ranks: Any, failed: Any) -> int:
         """The leftmost leaf that is still possible."""

@@ -31,6 +31,8 @@ ROWS = 64
 _MOST = 1 << 16
 #: No row holds more categories than this: they are looked up 64 at a time.
 _MOST_BLOCKS = 16
+#: So many sets have ranks of their own (a cache's size), if each is asked for by so many nodes.
+_MOST_SHARED, _SHARED = 512, 2
 #: How many thresholds a rank of one byte counts: see oven.words_slices.
 _SHARE = 254
 
@@ -68,7 +70,8 @@ class Layout(NamedTuple):
     nodes: Blob
     first: Blob
     #: With sets: the nodes that test numbers, and those that test for sets (two int64 each: the
-    #: node, and where its words are).
+    #: node, and where its words are). Where few sets are shared by many nodes, the sets instead,
+    #: each with the place of its ranks: 1 for the rows that are not in it.
     numbers: Blob
     first_number: Blob
     sets: Blob
@@ -87,6 +90,8 @@ class Layout(NamedTuple):
     most: int
     shares: int
     blocks: int
+    #: How many sets are looked up once for all nodes that share them.
+    shared: int
     cost: Cost
 
 
@@ -213,23 +218,25 @@ class Slices:
     def layout(self) -> Layout:
         """The tables native code reads."""
         table, op, inner = self.table, self.op, self.inner
-        passed = self.leaves[self.left[inner]]
-        node = self.number[inner] | (self.rank[inner] << 16) | (self.rows[inner] << 32)
-        sets = table.sets[inner]
+        passed, sets, slot = self.leaves[self.left[inner]], table.sets[inner], self.number[inner]
+        members, set_nodes, words, shared = self._sets(sets)
+        if shared.size:
+            slot[sets] = shared
+        node = slot | (self.rank[inner] << 16) | (self.rows[inner] << 32)
+        apart = sets.any() and not shared.size
         numbers = inner[~sets]
         number = self.number[numbers] | (self.rank[numbers] << 16) | (self.place[~sets] << 32)
         leaves = self.leaf_order()
         count = self.leaves[table.roots]
-        members, set_nodes, words = self._sets(sets)
         width = np.asarray(op.value.array)[table.left[leaves]].astype(op.dtype)
         padded, tests = self._tests()
         return Layout(
             nodes=_whole(node.astype(np.uint64) | (passed.astype(np.uint64) << np.uint64(48))),
             first=_whole(self.first),
-            numbers=_whole(number if sets.any() else number[:1]),
-            first_number=_whole(self._starts(~sets)),
+            numbers=_whole(number if apart else number[:1]),
+            first_number=_whole(self._starts(~sets) if apart else self.first[:1]),
             sets=_whole(set_nodes),
-            first_set=_whole(self._starts(sets)),
+            first_set=_whole(self._starts(sets) if apart else self.first[:1]),
             words=Blob.of(words),
             tests=tests,
             members=members,
@@ -240,6 +247,7 @@ class Slices:
             leaf="uint8" if int(count.max()) <= 256 else "uint16",
             most=int(np.diff(self.first).max(initial=0)),
             shares=int(self.shares.sum()),
+            shared=len(set_nodes) // 2 if shared.size else 0,
             blocks=int((self.set_blocks() + 1).sum()),
             cost=self.cost(),
         )
@@ -304,8 +312,11 @@ class Slices:
 
     def _sets(
         self, chosen: NDArray[np.bool_]
-    ) -> tuple[Members, NDArray[np.int64], NDArray[np.uint64]]:
-        """The slots, the nodes and the words of sets; every set of a slot has as many words."""
+    ) -> tuple[Members, NDArray[np.int64], NDArray[np.uint64], NDArray[np.int64]]:
+        """The slots, the nodes and the words of sets; every set of a slot has as many words.
+
+        Where nodes share sets, the sets stand for them, and the ranks each node looks at are told.
+        """
         nodes, blocks = self.set_nodes(), self.set_blocks()
         used, which = np.unique(self.table.slot[nodes], return_inverse=True)
         start = np.cumsum(blocks + 1) - (blocks + 1)
@@ -318,7 +329,7 @@ class Slices:
             blocks=_whole(blocks),
         )
         if not nodes.size:
-            return slots, np.zeros(2, np.int64), np.zeros(1, np.uint64)
+            return slots, np.zeros(2, np.int64), np.zeros(1, np.uint64), nodes[:0]
         spans = np.stack(
             [
                 np.asarray(part.array)[self.table.order[nodes]]
@@ -333,9 +344,14 @@ class Slices:
             places.append(size)
             words.append(made.view(np.uint64))
             size += int(blocks[slot])
-        place = np.array(places, np.int64)[found.reshape(-1)]
-        node = which.reshape(-1) | (self.place[chosen] << 32)
-        return slots, np.stack([node, place], axis=1).reshape(-1), np.concatenate(words)
+        found, place = found.reshape(-1), np.array(places, np.int64)
+        count, ranks = len(place), 2 * int(self.shares.sum())
+        if count > _MOST_SHARED or _SHARED * count > len(nodes):
+            node, place, found = which | (self.place[chosen] << 32), place[found], found[:0]
+        else:
+            node = unique[2] | ((ranks + np.arange(count)) << 32)
+        sets = np.stack([node, place], axis=1).reshape(-1)
+        return slots, sets, np.concatenate(words), found + ranks
 
 
 def _zeros(taken: NDArray[Any]) -> Blob:

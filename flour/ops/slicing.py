@@ -22,13 +22,13 @@ class Slicing:
         self.trees = e.size(len(op.roots))
         self.tests = e.size(len(made.tests.column))
         self.seen = e.scratch("float64", ROWS)
-        self.ranks = e.scratch("uint8", 2 * ROWS * made.shares)
+        self.ranks = e.scratch("uint8", ROWS * (2 * made.shares + made.shared))
         self.masks = e.scratch("uint64", 2 * made.most + 1)
         self.leaves = e.scratch(made.leaf, ROWS)
         self.sums = e.scratch(op.dtype, ROWS * len(op.base))
         self.with_sets = len(made.members.column) > 0
         if self.with_sets:
-            self.fails = e.scratch("uint64", made.most)
+            self.fails = "" if made.shared else e.scratch("uint64", made.most)
             self.codes = e.scratch("uint8", ROWS * len(made.members.column))
             self.members = e.scratch("uint64", made.blocks)
 
@@ -63,6 +63,8 @@ class Slicing:
             e.line(f"rank64({self.seen}, {where})")
         if self.with_sets:
             self._categories(first, there)
+        if made.shared:
+            self._shared()
 
     def _fact(self, slots: Slots | Members, key: str, u: str) -> str:
         """A whole number that is known of a slot."""
@@ -124,7 +126,7 @@ class Slicing:
         start, count = self._span("first", t)
         nodes = f"{e.address(made.nodes)} + {start} * 8"
         rest = f"{self.masks}, {self.leaves}"
-        if not self.with_sets:
+        if made.shared or not self.with_sets:
             e.line(f"split64_{made.leaf}({nodes}, {count}, {self.ranks}, {rest})")
             return
         self._numbers(t)
@@ -140,22 +142,35 @@ class Slicing:
 
     def _sets(self, t: str) -> None:
         """Which rows fail the nodes that test for a set of categories."""
-        e, made = self.e, self.made
+        e = self.e
         start, count = self._span("first_set", t)
-        nodes, words = e.address(made.sets), e.address(made.words)
         with e.loop(count) as k:
-            at = e.var(f"2 * ({start} + {k})", "h")
-            node = e.var(e.load(nodes, at, "int64", constant=True), "h")
-            word = e.var(e.load(nodes, f"{at} + 1", "int64", constant=True), "h")
-            slot = e.var(f"{node} & 65535", "h")
-            where, blocks = (self._fact(made.members, key, slot) for key in ("start", "blocks"))
-            passed = e.var(e.load(self.members, f"{where} + {blocks}", "uint64"), "m")
-            codes = f"{self.codes} + {slot} * {ROWS}"
-            with e.loop(blocks) as b:
-                bits = e.load(words, f"{word} + {b}", "uint64", constant=True)
-                rows = e.load(self.members, f"{where} + {b}", "uint64")
-                e.line(f"{passed} = {passed} | (member64({codes}, {bits}) & {rows})")
-            e.store(self.fails, f"{node} >> 32", f"~{passed}", "uint64")
+            place, passed = self._set(f"({start} + {k})")
+            e.store(self.fails, place, f"~{passed}", "uint64")
+
+    def _shared(self) -> None:
+        """The ranks of the rows for each set that nodes share: 1 for those that are not in it."""
+        e = self.e
+        with e.loop(e.size(self.made.shared)) as k:
+            place, passed = self._set(k)
+            e.line(f"bytes64(~{passed}, {self.ranks} + {place} * {ROWS})")
+
+    def _set(self, k: str) -> tuple[str, str]:
+        """Where it is wanted which rows are in a set, and the rows."""
+        e, made = self.e, self.made
+        nodes, words = e.address(made.sets), e.address(made.words)
+        at = e.var(f"2 * {k}", "h")
+        node = e.var(e.load(nodes, at, "int64", constant=True), "h")
+        word = e.var(e.load(nodes, f"{at} + 1", "int64", constant=True), "h")
+        slot = e.var(f"{node} & 65535", "h")
+        where, blocks = (self._fact(made.members, key, slot) for key in ("start", "blocks"))
+        passed = e.var(e.load(self.members, f"{where} + {blocks}", "uint64"), "m")
+        codes = f"{self.codes} + {slot} * {ROWS}"
+        with e.loop(blocks) as b:
+            bits = e.load(words, f"{word} + {b}", "uint64", constant=True)
+            rows = e.load(self.members, f"{where} + {b}", "uint64")
+            e.line(f"{passed} = {passed} | (member64({codes}, {bits}) & {rows})")
+        return f"({node} >> 32)", passed
 
     # --- sums ------------------------------------------------------------------------------------
 

@@ -1,8 +1,8 @@
 """The rules, all of them: one file each, called as the file is. oven/passes.py has their order.
 
     BITS          remove_identity, fold_constants, merge_common, drop_unused_columns,
-                  pull_back_threshold, bins_into_trees, impute_into_trees, join_elementwise,
-                  join_picks, join_tables, dense_into_trees
+                  pull_back_threshold, bins_into_trees, impute_into_trees, one_hot_into_trees,
+                  join_elementwise, join_picks, join_tables, dense_into_trees
     REASSOCIATES  the others
 
 `explain` shows where each applied, `PRETZEL_WITHOUT=name` leaves one out.
@@ -30,6 +30,7 @@ from oven.rules import (
     merge_common,
     normalise_after_linear,
     one_hot_into_linear,
+    one_hot_into_trees,
     pull_back_threshold,
     push_linear_through_concat,
     remove_identity,
@@ -45,6 +46,7 @@ RULES: dict[str, Rule] = {
         pull_back_threshold,
         bins_into_trees,
         impute_into_trees,
+        one_hot_into_trees,
         argmax_without_softmax,
         drop_zero_weights,
         drop_unused_columns,

@@ -116,6 +116,32 @@ def test_many_categories(seed: int, signed: bool) -> None:  # noqa: FBT001 (draw
         np.testing.assert_array_equal(plan.run(rows[:count])["scores"], want)
 
 
+@pytest.mark.parametrize("words", [1, 20])
+def test_sets_that_many_nodes_share(words: int) -> None:
+    """A few sets are looked up once for all nodes; they answer as sets of each node do."""
+    rng = np.random.default_rng(words)
+    table, leaves = ensembles.nodes(words, trees=40, depth=6, sets=True)
+    has = table["category"] >= 0
+    table["words"] = rng.integers(0, 2**32, size=3 * words, dtype=np.uint32)
+    table["category"][has] = rng.integers(0, 3, size=has.sum()) * words
+    table["length"][has] = words
+    op = Trees(
+        **table,
+        value=rng.normal(size=(leaves, 1)),
+        target=np.zeros(40, np.int32),
+        base=np.zeros(1),
+    )
+    made: Any = slices(op)
+    assert 0 < made.layout().shared <= 36  # three sets, six columns, two ways of missing values
+    plan = oven.bake(outputs(scores=op(source("X", Vector(6)))), exact=True)
+    odd = [np.nan, -1.0, -0.5, -0.0, 63.9, 64.0, 31.5, 640.0, 1e9, np.inf, -np.inf]
+    whole = rng.integers(0, 32 * words + 20, size=(160, 6))
+    rows = np.where(rng.random((160, 6)) < 0.3, rng.choice(odd, (160, 6)), whole)
+    for count in (1, 9, 70, 160):
+        want = op.reference(rows[:count])
+        np.testing.assert_array_equal(plan.run(rows[:count])["scores"], want)
+
+
 def test_what_is_chosen_depends_on_the_shape() -> None:
     def ways(op: Trees) -> tuple[bool, bool]:
         made: Any = slices(op)
