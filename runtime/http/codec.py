@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from flour.types import FLOATS, Scalar, Type, Vector
+from flour.types import FLOATS, Category, Scalar, Text, Type, Vector
 from runtime.http import codec_binary, codec_json
 from runtime.http.classification import top_classes
 from runtime.http.codec_json import (
@@ -28,6 +28,7 @@ from runtime.http.codec_json import (
 from runtime.http.content import content_type, read, written
 from runtime.http.messages import HEADER_LENGTH, OCTETS, Request, Response
 from runtime.http.problems import HttpError
+from runtime.http.quick import RowReader
 from runtime.http.seams import Ask
 from runtime.http.signature import TensorSpec, call_data, specs
 from runtime.http.tensors import BYTES, DTYPES, Tensor, datatype_of, objects
@@ -60,8 +61,8 @@ class Front:
     """What the front end has worked out for one version."""
 
     __slots__ = (
-        *("counts", "inputs", "outputs", "prefix", "quick_type", "quick_width", "served"),
-        *("template", "usual"),
+        *("counts", "inputs", "outputs", "places", "prefix", "quick_type", "quick_width", "rows"),
+        *("served", "template", "usual"),
     )
 
     def __init__(self, served: Served) -> None:
@@ -70,22 +71,27 @@ class Front:
         self.outputs: tuple[TensorSpec, ...] = specs(served.kinds, inputs=False)
         known = {"model_name": served.name, "model_version": served.version}
         self.prefix = encode(known)[:-1]
-        kind = next(iter(served.inputs.values()))
-        plain = len(served.inputs) == 1 and isinstance(kind, Vector) and kind.dtype in FLOATS
-        if not (plain and _is_dense(kind) and all(map(_is_dense, served.kinds.values()))):
-            plain = False
-        self.quick_type = self.inputs[0].datatype if plain else ""
-        self.quick_width = kind.width if isinstance(kind, Vector) else 0
-        self.template = _template(served, self.prefix)
         #: What is answered to those who name no outputs; None for everything.
         self.usual = _usual(served)
-        if self.usual is not None:
-            self.quick_type = ""
+        #: Where that is among the outputs; None for everything.
+        self.places = None if self.usual is None else _places(served, self.usual)
+        self.template = _template(served, self.prefix, self.usual or served.outputs)
+        kind = next(iter(served.inputs.values()))
+        numbers = len(served.inputs) == 1 and isinstance(kind, Vector) and kind.dtype in FLOATS
+        numbers = numbers and _is_dense(kind) and all(map(_is_dense, served.kinds.values()))
+        self.quick_type = self.inputs[0].datatype if numbers else ""
+        self.quick_width = kind.width if isinstance(kind, Vector) else 0
+        #: What reads a row that comes as columns; None where there is none.
+        reader = RowReader(served.inputs if self.template else {})
+        self.rows = reader or None
 
     # --- requests ----------------------------------------------------------------------------
 
     def quick(self, body: bytes) -> tuple[Any, str | None] | None:
         """The row or block and the id of a request that wishes nothing else; None for others."""
+        return self._numbers(body) if self.rows is None else self.rows.read(body)
+
+    def _numbers(self, body: bytes) -> tuple[Any, str | None] | None:
         try:
             asked = _quick.decode(body)
         except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
@@ -180,10 +186,17 @@ class Front:
     def encode_row(self, answers: tuple[Any, ...], name: str | None) -> bytes:
         """The answer to one row: the bytes that are known before, with the values in between."""
         values = [b"" if name is None else b',"id":' + encode(name)]
+        if self.places is not None:
+            answers = tuple(answers[place] for place in self.places)
         for value in answers:  # vectors are arrays, anything else is a value of Python's
             made = encode(value.tolist() if type(value) is _ARRAY else value)
             values.append(made)
         return self.template % tuple(values)
+
+    def told(self, answers: tuple[Any, ...]) -> dict[str, Any]:
+        """The outputs that are answered to those who name none, of all of them."""
+        made = dict(zip(self.served.outputs, answers, strict=True))
+        return made if self.usual is None else {name: made[name] for name in self.usual}
 
     def encode(self, answers: Mapping[str, Any], wished: Wishes) -> Response:
         """The answer to a block of rows."""
@@ -235,8 +248,18 @@ def _usual(served: Served) -> tuple[str, ...] | None:
     return names if names and len(names) < len(served.kinds) else None
 
 
+def _places(served: Served, names: Sequence[str]) -> tuple[int, ...]:
+    """Where outputs stand among all of them."""
+    return tuple(served.outputs.index(name) for name in names)
+
+
 def _is_dense(kind: Type) -> bool:
-    return isinstance(kind, Scalar) or (isinstance(kind, Vector) and not kind.sparse)
+    return _is_single(kind) or (isinstance(kind, Vector) and not kind.sparse)
+
+
+def _is_single(kind: Type) -> bool:
+    """Whether a row has one value of it."""
+    return isinstance(kind, Scalar | Category | Text)
 
 
 def _header_size(text: str, body: int) -> int:
@@ -259,15 +282,15 @@ def _array(value: Any) -> NDArray[Any]:
     return objects([encode(words).decode() for words in value], [len(value)])
 
 
-def _template(served: Served, prefix: bytes) -> bytes:
-    """The answer to one row with places for the id and each output."""
-    kinds = served.kinds
+def _template(served: Served, prefix: bytes, names: Sequence[str]) -> bytes:
+    """The answer to one row with places for the id and each of these outputs."""
     tensors = []
-    for name, kind in kinds.items():
-        if not isinstance(kind, Scalar | Vector):
+    for name in names:
+        kind = served.kinds[name]
+        if not _is_dense(kind):
             return b""  # such answers do not go this way
-        shape = [1, kind.width] if isinstance(kind, Vector) else [1]
-        head = _literal(tensor_head(name, datatype_of(kind.dtype), shape))
+        (spec,) = specs({name: kind}, inputs=False)
+        head = _literal(tensor_head(name, spec.datatype, [1, *spec.shape[1:]]))
         tensors.append(head + (b',"data":%b}' if isinstance(kind, Vector) else b',"data":[%b]}'))
     return _literal(prefix) + b'%b,"outputs":[' + b",".join(tensors) + b"]}"
 

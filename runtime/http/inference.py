@@ -8,6 +8,8 @@ from concurrent.futures import Future
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from runtime.http.codec import Front
 from runtime.http.messages import HEADER_LENGTH, TIMEOUT_HEADER, Answer, Request, Response
 from runtime.http.seams import Ask
@@ -16,6 +18,8 @@ from runtime.inputs import row_count
 
 if TYPE_CHECKING:
     from runtime.http.service import Service
+
+_ARRAY = np.ndarray
 
 Encode = Callable[[dict[str, Any]], Response]
 
@@ -32,7 +36,7 @@ def infer(service: Service, request: Request) -> Answer:
     if type(front) is not Front:
         front = service.front(name)
     request.front = front
-    if front.quick_type and (request.plain or not _tells(request)):
+    if (front.quick_type or front.rows is not None) and (request.plain or not tells(request)):
         made = _quick(service, front, request)
         if made is not None:
             return made
@@ -44,7 +48,7 @@ def infer(service: Service, request: Request) -> Answer:
     return answered(service, front, ask, request, lambda answers: front.encode(answers, wished))
 
 
-def _tells(request: Request) -> bool:
+def tells(request: Request) -> bool:
     """Whether a header says how the body is to be read, or how soon it has to be answered."""
     return _LENGTH in request.headers or _TIMEOUT in request.headers
 
@@ -55,18 +59,34 @@ def _quick(service: Service, front: Front, request: Request) -> Answer | None:
     if known is None:
         return None
     data, name = known
-    answers = service.answering.quick(front.served, data)
-    one = type(data) is list
+    answers = quick(service, front, data)
+    one = type(data) is not _ARRAY
     if one and answers is not None:
         front.counts.done(1, perf_counter() - request.started)
         return Response(front.encode_row(answers, name))
     wished = NOTHING if name is None else Wishes(id=name)
     if answers is None:
-        ask = front.ask([data] if one else data, wished)
+        ask = front.ask(_block(data) if one else data, wished)
         return answered(service, front, ask, request, lambda answers: front.encode(answers, wished))
-    made = front.encode(dict(zip(front.served.outputs, answers, strict=True)), wished)
+    made = front.encode(front.told(answers), wished)
     front.counts.done(len(data), perf_counter() - request.started)
     return made
+
+
+def quick(service: Service, front: Front, data: Any) -> tuple[Any, ...] | None:
+    """The outputs of a row or a few rows, if they can be had at once; else None."""
+    try:
+        return service.answering.quick(front.served, data)
+    except BaseException:
+        front.counts.failed += 1
+        raise
+
+
+def _block(row: Any) -> Any:
+    """A row as a block of one, as the long way has them."""
+    if type(row) is dict:
+        return {name: [value] for name, value in row.items()}
+    return [row]
 
 
 def answered(service: Service, front: Front, ask: Ask, request: Request, encode: Encode) -> Answer:

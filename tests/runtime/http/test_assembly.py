@@ -21,6 +21,7 @@ from runtime.http.assembly import assembled, guards
 from runtime.http.batching import Batched
 from runtime.http.result_cache import Cached
 from runtime.http.seams import Ask, Direct
+from runtime.served import Served
 from tests.runtime.http.client import Client
 from tests.runtime.plans import shift
 
@@ -111,7 +112,11 @@ class Slow(Direct):
 
     def __init__(self, runtime: Runtime) -> None:
         super().__init__(runtime)
+        self.quick = self._never
         self.waiting: list[tuple[Ask, Future[Any]]] = []
+
+    def _never(self, served: Served, data: Any) -> None:  # noqa: ARG002 (as `quick`)
+        """Nothing is over at once."""
 
     def answer(self, ask: Ask) -> Future[dict[str, Any]]:
         made: Future[Any] = Future()
