@@ -26,7 +26,10 @@ from oven.stages import Stage, Value, is_text, is_wide, row_bytes
 #: Between 24 and 960 rows it makes a few per cent of difference (measured on a CPU with 48 KiB of
 #: first-level and 1 MiB of second-level cache a core).
 TILE_BYTES = 128 * 1024
-MAX_TILE = 240
+#: Trees are passed 64 rows at a time, matrix products take 4, 6 or 8.
+MAX_TILE = 192
+#: Where parameters fill the near cache, a tile may be as large: they are read once for each.
+_FAR_BYTES = 1 << 20
 #: Matrix products work on 4, 6 or 8 rows at once; a tile should leave none over.
 _TILE_STEP = 24
 #: Rows wider than this would not stay in any cache.
@@ -90,7 +93,7 @@ class NativeRun:
         outer = {*read, *self.outputs}
         inner = [n for s in self.stages for n in s.outputs if n not in outer]
         row = sum(_row_work(value) for value in (*inner, *read, *self.outputs))
-        self.tile = _tile_rows(row)
+        self.tile = _tile_rows(row, sum(map(_table_bytes, self.stages)))
         self._wires: dict[tuple[Value, bool], list[driver.Wire]] = {}
         self._entries = 0
         for value, stored in self._read:
@@ -346,8 +349,14 @@ def _room_memory(size: int) -> NDArray[np.uint8]:
     return made
 
 
-def _tile_rows(row_bytes: int) -> int:
-    rows = min(MAX_TILE, TILE_BYTES // max(row_bytes, 1))
+def _table_bytes(stage: Stage) -> int:
+    """How many bytes of parameters a stage goes through for its rows: of dictionaries it is few."""
+    return 0 if stage.rooms else sum(item.nbytes for item in {*stage.parameters()})
+
+
+def _tile_rows(row_bytes: int, table_bytes: int) -> int:
+    budget = min(max(TILE_BYTES, table_bytes), _FAR_BYTES)
+    rows = min(MAX_TILE, budget // max(row_bytes, 1))
     if rows >= _TILE_STEP:
         return rows - rows % _TILE_STEP
     return _TILE_STEP if row_bytes <= _WIDE else 4

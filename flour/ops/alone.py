@@ -55,7 +55,8 @@ def alone(made: Slices, held: NDArray[Any]) -> Alone | None:
     rows = 64 * blocks + 2
     size = int(rows.sum()) * len(made.table.roots) * width // 8
     most = int(made.leaves[made.table.roots].max())
-    if most > 64 or 2 * int(made.shares.sum()) > _RANKS or size > _MOST_BYTES:
+    many = 2 * int(made.shares.sum()) > _RANKS or made.table.mostly_slots
+    if most > 64 or many or size > _MOST_BYTES:
         return None
     inner, table = made.inner, made.table
     trees, place = made.tree[inner], made.place

@@ -65,7 +65,7 @@ class Packed(NamedTuple):
 def pack(op: Nodes, leaf: NDArray[Any]) -> Packed | None:
     """The nodes packed, the leaf of number k holding leaf[k]; None where that cannot be done."""
     table = Table(op)
-    if len(table.roots) * _SLOTS_A_TREE < len(table.slots) or np.any(np.isnan(leaf)):
+    if table.mostly_slots or np.any(np.isnan(leaf)):
         return None
     bits = table.first_words(leaf)
     return None if bits is None else table.packed(bits)
@@ -102,6 +102,11 @@ class Table:
         self.slots, found = np.unique((self.feature * 8 + way)[self.inner], return_inverse=True)
         self.slot = np.zeros(len(self.order), np.int64)
         self.slot[self.inner] = found + 1
+
+    @property
+    def mostly_slots(self) -> bool:
+        """Whether filling slots for one row would be most of the work."""
+        return len(self.roots) * _SLOTS_A_TREE < len(self.slots)
 
     def thresholds(self) -> NDArray[np.float64] | None:
         """What a value is at most where it passes; None where some test cannot be said so."""

@@ -99,7 +99,7 @@ def slices(op: Trees) -> Slices | None:
     """The ensemble in slices, or None where it has to be walked."""
     table = Table(op)
     threshold = table.thresholds()
-    if threshold is None or len(table.roots) * 8 < len(table.slots):
+    if threshold is None:
         return None
     made = Slices(op, table, threshold)
     return made if made.fits() and made.cost().block < ROWS * made.cost().walk else None
@@ -126,6 +126,9 @@ class Cost(NamedTuple):
 _NODE, _TREE, _COLUMN, _HALVING = 0.85, 25.0, 100.0, 25.0
 #: A step of a walk where the nodes fit a core's own cache, and where they do not.
 _STEP, _FAR_STEP, _NEAR_BYTES = 1.4, 2.4, 1 << 20
+#: Where trees are walked one by one, branches are guessed, and the fewer of them right the more
+#: nodes there are: so many nanoseconds a step for each halving of the nodes, after the first.
+_GUESSED, _FORESEEN = 0.8, 5.0
 #: What a row alone waits longer for: nobody has been at its nodes just before.
 _ALONE = 1.3
 
@@ -213,7 +216,11 @@ class Slices:
         leaves = np.flatnonzero(~self.table.inner)
         step = _STEP if 16 * len(self.tree) <= _NEAR_BYTES else _FAR_STEP
         steps = float(self.depth[leaves].sum()) / max(len(leaves), 1) * trees
-        return Cost(count * _NODE + trees * _TREE + ranks, steps * step, steps * step * _ALONE)
+        block = count * _NODE + trees * _TREE + ranks
+        if self.table.mostly_slots:
+            step = max(step, _GUESSED * np.log2(max(count, 1)) - _FORESEEN)
+            return Cost(block, steps * step, steps * step)
+        return Cost(block, steps * step, steps * step * _ALONE)
 
     def layout(self) -> Layout:
         """The tables native code reads."""

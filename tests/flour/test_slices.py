@@ -142,6 +142,17 @@ def test_sets_that_many_nodes_share(words: int) -> None:
         np.testing.assert_array_equal(plan.run(rows[:count])["scores"], want)
 
 
+def test_few_trees_over_many_columns() -> None:
+    """Blocks only: one row looks at few of the columns, so it is walked."""
+    for trees, tests, width in ((3, 400, 60), (1, 900, 200)):
+        op = chains(trees, tests, width)
+        made: Any = slices(op)
+        assert made.table.mostly_slots
+        assert alone(made, op.value.array[:, 0]) is None
+        assert "walked one by one; from" in op.remark()
+        same(op, width)
+
+
 def test_what_is_chosen_depends_on_the_shape() -> None:
     def ways(op: Trees) -> tuple[bool, bool]:
         made: Any = slices(op)
