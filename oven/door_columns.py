@@ -95,17 +95,18 @@ def open_columns(
 
     `ranks` says, for who is strict, how many dimensions an input's array has, as FLAT or COLUMN.
     """
-    found = layout(inputs, steps, outputs)
-    if found is not None and isinstance(found.kind, Vector):
-        (name,) = inputs
-        door = open_door(found, fallback)
-        if door is None:
-            return None
-        return made_of(code.NAMED_SOURCE, code.NAMED, partial(_named_table, name, door, fallback))
     columns = columns_of(inputs, steps, outputs, ranks or {})
     if columns is None:
         return None
-    return made_of(code.SOURCE, code.NAME, partial(columns_table, columns, fallback))
+    door = made_of(code.SOURCE, code.NAME, partial(columns_table, columns, fallback))
+    found = layout(inputs, steps, outputs)
+    if door is None or found is None or not isinstance(found.kind, Vector):
+        return door
+    # The one array is read where it lies, if its rows lie one behind another.
+    straight = open_door(found, door)
+    assert straight is not None, "there can be doors"
+    table = partial(_named_table, next(iter(inputs)), straight, door)
+    return made_of(code.NAMED_SOURCE, code.NAMED, table)
 
 
 def columns_of(

@@ -120,26 +120,29 @@ _FILL = """\
         into = scratch + blocks + ldc_int64(field, OFFSET)
         if read == NUMBER:
             long = ldc_int64(field, BYTES)
-            fits = kind == ldc_int64(field, FIELD_DTYPE) and (across == long or width == 1)
+            fits = kind == ldc_int64(field, FIELD_DTYPE)
             if not fits:
                 break
-            if width != 1:
+            if width != 1 and across == long:
                 for i in range(rows):
                     c_call_3(
                         ldc_int64(table, COPY), into + i * row_bytes, begin + i * step, width * long
                     )
-            elif long == 8:
-                for i in range(rows):
-                    st_int64(into + i * row_bytes, 0, ld_int64(begin + i * step, 0))
-            elif long == 4:
-                for i in range(rows):
-                    st_int32(into + i * row_bytes, 0, ld_int32(begin + i * step, 0))
-            elif long == 2:
-                for i in range(rows):
-                    st_int16(into + i * row_bytes, 0, ld_int16(begin + i * step, 0))
-            else:
-                for i in range(rows):
-                    st_int8(into + i * row_bytes, 0, ld_int8(begin + i * step, 0))
+                continue
+            for j in range(width):
+                here, there = into + j * long, begin + j * across
+                if long == 8:
+                    for i in range(rows):
+                        st_int64(here + i * row_bytes, 0, ld_int64(there + i * step, 0))
+                elif long == 4:
+                    for i in range(rows):
+                        st_int32(here + i * row_bytes, 0, ld_int32(there + i * step, 0))
+                elif long == 2:
+                    for i in range(rows):
+                        st_int16(here + i * row_bytes, 0, ld_int16(there + i * step, 0))
+                else:
+                    for i in range(rows):
+                        st_int8(here + i * row_bytes, 0, ld_int8(there + i * step, 0))
         elif kind == ldc_int64(table, OBJECT):
             for i in range(rows):
                 for j in range(width):

@@ -17,7 +17,7 @@ import oven
 from flour.errors import FlourError
 from flour.flow import Flow, outputs, source
 from flour.types import Scalar, Vector
-from oven import door
+from oven import builtin, door
 from oven.plan import Plan
 
 WIDTH = 5
@@ -220,7 +220,7 @@ def test_plans_that_machine_code_cannot_enter() -> None:
 
 
 def test_where_there_are_no_doors_python_answers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(door, "addresses", lambda: None)
+    monkeypatch.setattr(builtin, "addresses", lambda: None)
     plan = oven.bake(classifier(["a", "b", "c"]))
     block = data(plan, 4)
     same(plan.door()(block), of_run(plan, block))
