@@ -10,7 +10,7 @@ import importlib
 from typing import Any
 
 PHASES = ("memory", "load_time", "latency", "batch_throughput", "cost")
-ALONE = ("ablations", "heavy_load", "reservation", "end_to_end", "scale")
+ALONE = ("end_to_end", "heavy_load", "scale", "ablations", "reservation")
 EVERY = (*PHASES, *ALONE)
 
 

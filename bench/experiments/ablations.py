@@ -23,7 +23,7 @@ QUESTION = "Ours with one mechanism switched off at a time"
 
 
 #: Compiling is what takes long: so many pipelines show it.
-MOST = 48
+MOST = 24
 
 
 class Variant(NamedTuple):

@@ -1,7 +1,8 @@
 """What is left of it behind HTTP? One row in JSON over connections that are kept.
 
-Servers run in processes of their own and take turns; the client takes the other core. A bare echo
-that reads nothing but lengths shows what the client and the sockets cost by themselves.
+Servers run in processes of their own and take turns; the client (wrk, where it is installed) takes
+the other core. A bare echo that reads nothing but lengths shows what the client and the sockets
+cost by themselves.
 """
 
 from __future__ import annotations
@@ -16,12 +17,12 @@ from contextlib import ExitStack, closing
 
 from bench import client, environments
 from bench.crew import Absent, environment, log_file
-from bench.histogram import Histogram
 from bench.machine import ROOT
 from bench.results import spread
 from bench.servers import LEFT_OUT, SERVERS
 from bench.session import Session
 from bench.workload import Saved, Spec, saved
+from bench.wrk import Outcome, race
 
 QUESTION = "One row over HTTP, beside other servers"
 MODELS = 16
@@ -50,20 +51,27 @@ def run(session: Session) -> None:
 
 def _race(session: Session, workload: Saved, ports: dict[str, int], connections: int) -> None:
     rows = workload.inputs.data
-    rounds: dict[str, list[Histogram]] = defaultdict(list)
-    seconds = max(session.plan.seconds, 0.2)
-    for _ in range(session.plan.rounds):
-        for name, port in ports.items():
+    rounds: dict[str, list[Outcome]] = defaultdict(list)
+    seconds = max(2 * session.plan.seconds, 0.2)
+    for number in session.rounds(0.5 if connections == CONNECTIONS[0] else 1.0):
+        for name, port in list(ports.items()):
+            session.progress.step(f"servers, {connections} connections: {name}")
             ask = SERVERS[name].request
             requests = [ask(n % workload.count, rows[n].tolist()) for n in range(64)]
-            rounds[name].append(client.race(port, requests, connections, seconds))
+            try:
+                if number == 0:  # lets a server get warm
+                    race(port, requests, connections, seconds / 2)
+                rounds[name].append(race(port, requests, connections, seconds))
+            except (ConnectionError, OSError) as problem:
+                session.absent("end_to_end", name, f"{connections} connections: {problem}")
+                del ports[name]
     for name, found in rounds.items():
-        where = ("end_to_end", "lin", name)
-        rate = spread([len(each) / seconds for each in found])
-        session.record(*where, "rate", unit="requests/s", x=connections, **rate)
-        for metric, share in (("p50", 0.5), ("p99", 0.99)):
-            values = spread([each.percentile(share) / 1e6 for each in found])
-            session.record(*where, metric, unit="ms", x=connections, **values)
+        where, by = ("end_to_end", "lin", name), found[0].by
+        rate = spread([each.rate for each in found])
+        session.record(*where, "rate", unit="requests/s", x=connections, note=by, **rate)
+        for metric in ("p50", "p99"):
+            values = spread([getattr(each, metric) for each in found])
+            session.record(*where, metric, unit="ms", x=connections, note=by, **values)
 
 
 def _started(name: str, workload: Saved, stack: ExitStack) -> int:

@@ -8,19 +8,24 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bench import environments, results
+from bench import environments, results, wrk
+from bench.clock import Clock
 from bench.crew import Absent
 from bench.experiments import end_to_end
-from bench.progress import Progress
 from bench.report.figures import Figures
 from bench.servers import LEFT_OUT, SERVERS
 from bench.session import Plan, Session
 from bench.workload import Spec
 
 
+@pytest.mark.parametrize("client", ["wrk", "ours"])
 def test_ours_and_the_floor(
-    tmp_path: Path, bench_cache: Path, monkeypatch: pytest.MonkeyPatch
+    client: str, tmp_path: Path, bench_cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    if client == "ours":
+        monkeypatch.setattr(wrk.shutil, "which", lambda _: None)
+    elif wrk.shutil.which("wrk") is None:
+        pytest.skip("wrk is not installed")
     monkeypatch.setenv("PRETZEL_BENCH_CACHE", str(bench_cache))
     monkeypatch.setattr(environments, "PLACE", tmp_path)  # nobody else is there
     monkeypatch.setattr(end_to_end, "MODELS", 2)
@@ -34,7 +39,7 @@ def test_ours_and_the_floor(
     monkeypatch.setattr(end_to_end, "_end", ended)
     run = results.Run(tmp_path / "run.jsonl", {"contestants": {}})
     plan = Plan((Spec("lin", 2, 0.1),), rounds=1, seconds=0.2)
-    end_to_end.run(Session(plan, run, Progress(1)))
+    end_to_end.run(Session(plan, run, Clock({})))
     run.close()
     read = results.read(run.path)
     others = {*SERVERS, *LEFT_OUT} - {"pretzel", "echo"}
@@ -45,6 +50,11 @@ def test_ours_and_the_floor(
             rate = figures.value("end_to_end", "lin", name, "rate", connections)
             assert rate is not None
             assert rate > 50
+            p50, p99 = (
+                figures.value("end_to_end", "lin", name, metric, connections)
+                for metric in ("p50", "p99")
+            )
+            assert 0 < (p50 or 0) <= (p99 or 0) < 1000
     assert [one.poll() is not None for one in started] == [True, True]
 
 

@@ -1,0 +1,78 @@
+"""wrk as the generator of HTTP load, where it is installed: written in C, it hardly costs anything.
+
+Requests are whole ones that were built beforehand, sent in turns. wrk keeps all times in a
+histogram of microseconds; a script of a few lines has it write the figures that are wanted.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import ceil
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from bench import client
+
+_SCRIPT = """
+local requests = {%s}
+local place = 0
+request = function()
+  place = place %% #requests + 1
+  return requests[place]
+end
+done = function(summary, latency, requests)
+  local file = io.open("%s", "w")
+  local e = summary.errors
+  file:write(string.format(
+    '{"requests": %%d, "microseconds": %%d, "p50": %%.1f, "p99": %%.1f, "errors": %%d}',
+    summary.requests, summary.duration, latency:percentile(50), latency:percentile(99),
+    e.connect + e.read + e.write + e.status + e.timeout))
+  file:close()
+end
+"""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of a race: requests a second, milliseconds, and with what it was measured."""
+
+    rate: float
+    p50: float
+    p99: float
+    by: str
+
+
+def race(port: int, requests: Sequence[bytes], connections: int, seconds: float) -> Outcome:
+    """Each connection sends its next request when it has its answer."""
+    program = shutil.which("wrk")
+    if program is None:
+        return _without(port, requests, connections, seconds)
+    with TemporaryDirectory() as folder:
+        out = Path(folder, "out.json")
+        script = Path(folder, "script.lua")
+        script.write_text(_SCRIPT % (",".join(map(_quoted, requests)), out), encoding="ascii")
+        size = ["-t1", f"-c{connections}", f"-d{max(1, ceil(seconds))}s"]
+        command = [program, *size, "-s", str(script), f"http://127.0.0.1:{port}/"]
+        said = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+        if not out.exists():
+            raise ConnectionError(f"wrk: {(said.stderr or said.stdout).strip()[-200:]}")
+        found = json.loads(out.read_text(encoding="utf-8"))
+    if found["errors"]:
+        raise ConnectionError(f"{found['errors']} of {found['requests']} requests failed")
+    rate = 1e6 * found["requests"] / found["microseconds"]
+    return Outcome(rate, found["p50"] / 1e3, found["p99"] / 1e3, "wrk")
+
+
+def _without(port: int, requests: Sequence[bytes], connections: int, seconds: float) -> Outcome:
+    times = client.race(port, requests, connections, seconds)
+    p50, p99 = (times.percentile(share) / 1e6 for share in (0.5, 0.99))
+    return Outcome(len(times) / seconds, p50, p99, "the built-in client, which is the slower part")
+
+
+def _quoted(request: bytes) -> str:
+    """As a string of Lua."""
+    return '"' + "".join(f"\\{each:03d}" for each in request) + '"'
