@@ -22,7 +22,7 @@ from runtime.http.codec_json import decoded, encode
 from runtime.http.inference import answered, quick, tells
 from runtime.http.messages import Answer, Request, Response
 from runtime.http.problems import HttpError
-from runtime.http.wishes import NOTHING, Wishes, timeout
+from runtime.http.wishes import Wishes, timeout
 from runtime.inputs import as_block
 
 if TYPE_CHECKING:
@@ -79,7 +79,8 @@ def instances(service: Service, request: Request) -> Answer:
             return Response(encode(Predictions(_column(next(iter(answers.values()))))))
         return Response(encode(Predictions(_rows(front, answers))))
 
-    return answered(service, front, front.ask(data, NOTHING), request, made)
+    wished = Wishes(timeout=timeout({}, request))
+    return answered(service, front, front.ask(data, wished), request, made)
 
 
 def _done(front: Front, request: Request, answer: Any) -> Response:

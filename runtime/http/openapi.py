@@ -14,8 +14,9 @@ from runtime.http.messages import JSON
 from runtime.http.routes import Route
 
 _REFERENCE = "#/components/schemas/{name}"
-#: Any route may answer with these: what cannot be read, and what a busy server refuses.
-_ALWAYS = (400, 405, 413, 503)
+#: Any route may answer with these: what cannot be read, who is not let in, and what a busy server
+#: refuses.
+_ALWAYS = (400, 401, 405, 413, 429, 503)
 #: So may those that run a model.
 _BODIED = (415, 504)
 
@@ -42,7 +43,7 @@ def _operation(route: Route) -> dict[str, Any]:
         "summary": route.summary,
         "operationId": re.sub(r"\W+", "_", f"{route.method.lower()}{route.path}").strip("_"),
         "tags": [route.tag],
-        "parameters": [_parameter(name) for name in re.findall(r"\{(\w+)\}", route.path)],
+        "parameters": _parameters(route),
         "responses": _responses(route),
     }
     if route.body is not None:
@@ -51,8 +52,16 @@ def _operation(route: Route) -> dict[str, Any]:
     return made
 
 
-def _parameter(name: str) -> dict[str, Any]:
-    return {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
+def _parameters(route: Route) -> list[dict[str, Any]]:
+    named = [
+        {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
+        for name in re.findall(r"\{(\w+)\}", route.path)
+    ]
+    placed = [("query", one) for one in route.query] + [("header", one) for one in route.headers]
+    return named + [
+        {"name": one.name, "in": place, "description": one.summary, "schema": _of(one.kind)}
+        for place, one in placed
+    ]
 
 
 def _responses(route: Route) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import unquote
 
 from runtime.http.messages import JSON, Answer, Request
@@ -18,6 +18,15 @@ Handler = Callable[["Service", Request], Answer]
 
 #: So many paths are remembered with where they lead; then all are forgotten.
 REMEMBERED = 4096
+
+
+class Field(NamedTuple):
+    """Something that a request may say beside its path and its body, for OpenAPI."""
+
+    name: str
+    kind: Any
+    """Its type, as in bodies."""
+    summary: str
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -35,6 +44,10 @@ class Route:
     """The type of a successful answer."""
     statuses: tuple[int, ...] = ()
     """The errors it answers with, besides those that every route has."""
+    query: tuple[Field, ...] = ()
+    """What its query may say."""
+    headers: tuple[Field, ...] = ()
+    """What headers of its own may say."""
     body_required: bool = False
     content_type: str = JSON
     hidden: bool = False

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any, Literal
+
+from msgspec import Meta
 
 from runtime.http import health, models, native
 from runtime.http.bodies import (
@@ -25,10 +27,11 @@ from runtime.http.bodies import (
 )
 from runtime.http.codec_json import InferRequest
 from runtime.http.inference import infer
+from runtime.http.messages import TIMEOUT_HEADER
 from runtime.http.metrics import metrics
 from runtime.http.metrics_text import CONTENT_TYPE as METRICS_TEXT
-from runtime.http.page import HTML, explain, status
-from runtime.http.routes import Handler, Route
+from runtime.http.page import HTML, LONGEST_REFRESH, STEPS, explain, status
+from runtime.http.routes import Field, Handler, Route
 
 
 def _both(
@@ -48,8 +51,18 @@ def _both(
     )
 
 
-_CALL: dict[str, Any] = {"method": "POST", "body_required": True}
+_TIMEOUT = Field(
+    TIMEOUT_HEADER,
+    Annotated[float, Meta(ge=0, lt=1e12)],
+    "Milliseconds after which the answer is not wanted any more",
+)
+_CALL: dict[str, Any] = {"method": "POST", "body_required": True, "headers": (_TIMEOUT,)}
 
+_FIND = (
+    Field("q", str, "Part of the names of models to show"),
+    Field("refresh", Annotated[int, Meta(ge=0, le=LONGEST_REFRESH)], "Seconds between refreshes"),
+)
+_STEP = (Field("step", Literal[STEPS], "The step on the way to machine code"),)
 _PAGE: dict[str, Any] = {"answer": str, "content_type": HTML, "tag": "pages"}
 
 ROUTES: tuple[Route, ...] = (
@@ -116,6 +129,7 @@ ROUTES: tuple[Route, ...] = (
         answer=Any,
         statuses=(404,),
         body_required=True,
+        headers=(_TIMEOUT,),
     ),
     Route(
         "POST",
@@ -126,6 +140,7 @@ ROUTES: tuple[Route, ...] = (
         answer=Predictions,
         statuses=(404,),
         body_required=True,
+        headers=(_TIMEOUT,),
     ),
     Route(
         "GET",
@@ -137,13 +152,14 @@ ROUTES: tuple[Route, ...] = (
         content_type=METRICS_TEXT,
         tag="server",
     ),
-    Route("GET", "/", status, "A page about everything", statuses=(404,), **_PAGE),
+    Route("GET", "/", status, "A page about everything", statuses=(404,), query=_FIND, **_PAGE),
     Route(
         "GET",
         "/explain/{model}",
         explain,
         "A page about a plan",
         statuses=(404, 409),
+        query=_STEP,
         **_PAGE,
     ),
     Route(
@@ -152,6 +168,7 @@ ROUTES: tuple[Route, ...] = (
         explain,
         "A page about a plan (of a version)",
         statuses=(404, 409),
+        query=_STEP,
         **_PAGE,
     ),
     Route(

@@ -115,7 +115,7 @@ class Slow(Direct):
         self.quick = self._never
         self.waiting: list[tuple[Ask, Future[Any]]] = []
 
-    def _never(self, served: Served, data: Any) -> None:  # noqa: ARG002 (as `quick`)
+    def _never(self, served: Served, data: Any) -> None:
         """Nothing is over at once."""
 
     def answer(self, ask: Ask) -> Future[dict[str, Any]]:
