@@ -140,6 +140,15 @@ _STEPS: dict[str, Callable[[], Any]] = {
 #: What has parts that are not native yet, and runs with onnxruntime inside.
 _PARTLY = {"poisson", "knn imputer", "forest of none", "qda"}
 
+#: How far apart numbers may be, as a part of the largest of an output: docs/18-onnx.md.
+_WITHIN = 1e-6
+#: Families whose terms cancel: exponents are differences of larger sums of squares.
+_CANCELLING = dict.fromkeys(["gaussian nb", "mixture", "calibrated", "voting", "stacking"], 2e-6)
+
+
+def _share(name: str) -> float:
+    return _CANCELLING.get(name, _WITHIN)
+
 
 def _converted(fitted: Any, sample: Any, options: dict[str, Any] | None = None) -> Any:
     with warnings.catch_warnings():
@@ -163,23 +172,23 @@ def _check(fitted: Any, x: NDArray[Any], **how: Any) -> None:
 @pytest.mark.parametrize("target", ["two", "three", "names"])
 def test_classifiers(name: str, target: str) -> None:
     labels = {"two": _TWO, "three": _THREE, "names": _NAMES}[target]
-    _check(_fitted(_CLASSIFIERS[name](), _TRAIN, labels), _NEW, rtol=1e-5, atol=2e-6)
+    _check(_fitted(_CLASSIFIERS[name](), _TRAIN, labels), _NEW, share=_share(name))
 
 
 @pytest.mark.parametrize("name", sorted(set(_REGRESSORS) - _PARTLY))
 def test_regressors(name: str) -> None:
-    _check(_fitted(_REGRESSORS[name](), _TRAIN, _NUMBER), _NEW, rtol=1e-5, atol=1e-5)
+    _check(_fitted(_REGRESSORS[name](), _TRAIN, _NUMBER), _NEW, share=_share(name))
 
 
 @pytest.mark.parametrize("name", sorted(_SEVERAL))
 def test_regressors_of_several_targets(name: str) -> None:
-    _check(_fitted(_SEVERAL[name](), _TRAIN, _MANY), _NEW, rtol=1e-5, atol=1e-5)
+    _check(_fitted(_SEVERAL[name](), _TRAIN, _MANY), _NEW, share=_share(name))
 
 
 @pytest.mark.parametrize("name", sorted(set(_STEPS) - _PARTLY))
 def test_steps(name: str) -> None:
     data = np.where(np.abs(_NEW) > 2, np.nan, _NEW) if "imputer" in name else _NEW
-    _check(_fitted(_STEPS[name](), _TRAIN, _TWO), data, rtol=1e-5, atol=1e-5)
+    _check(_fitted(_STEPS[name](), _TRAIN, _TWO), data, share=_share(name))
 
 
 @pytest.mark.parametrize("name", ["one-hot", "ordinal"])
@@ -191,7 +200,7 @@ def test_encoders(name: str, kind: str) -> None:
         if name == "one-hot"
         else preprocessing.OrdinalEncoder()
     )
-    _check(encoder.fit(data), data)
+    _check(encoder.fit(data), data, share=_WITHIN)
 
 
 def test_columns_by_name_of_several_kinds() -> None:
@@ -203,14 +212,14 @@ def test_columns_by_name_of_several_kinds() -> None:
     whole = pipeline.make_pipeline(
         compose.ColumnTransformer(steps), linear_model.LogisticRegression()
     )
-    _check(_fitted(whole, data, _TWO), data, rtol=1e-5)
+    _check(_fitted(whole, data, _TWO), data, share=_WITHIN)
 
 
 @pytest.mark.parametrize("metric", [None, "cdist"])
 def test_distances_with_and_without_their_own_operator(metric: str | None) -> None:
     fitted = neighbors.KNeighborsRegressor(3, weights="distance").fit(_TRAIN, _NUMBER)
     proto = _converted(fitted, _NEW[:1], {"optim": metric} if metric else None)
-    same(proto, {"X": _NEW}, rtol=1e-4, atol=1e-5)
+    same(proto, {"X": _NEW}, share=_WITHIN)
 
 
 _TEXTS = ["Dinner tonight? Hi!", "You WON a prize, prize_2", "", "won WON won", "Ünïcode İs here"]
@@ -229,10 +238,10 @@ def test_documents(how: dict[str, Any]) -> None:
         warnings.simplefilter("ignore")
         kind = skl2onnx.common.data_types.StringTensorType([None, 1])
         proto = skl2onnx.convert_sklearn(fitted, "t", [("X", kind)], target_opset=17)
-    same(proto, {"X": documents[:, None]}, rtol=1e-5)
+    same(proto, {"X": documents[:, None]}, share=_WITHIN)
 
 
 @pytest.mark.parametrize("name", ["logistic", "svc", "forest", "gaussian nb"])
 def test_native_code(name: str) -> None:
     fitted = _fitted(_CLASSIFIERS[name](), _TRAIN, _THREE)
-    _check(fitted, _NEW, native=True, rtol=1e-5, atol=2e-6)
+    _check(fitted, _NEW, native=True, share=_share(name))
