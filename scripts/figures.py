@@ -9,6 +9,9 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from bench.report.micro import tables
+from bench.report.tables import Table
+
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "performance.md"
 PACKAGES = ("numpy", "numba", "llvmlite", "scikit-learn", "onnxruntime", "skl2onnx", "lightgbm")
@@ -35,7 +38,7 @@ def main() -> None:
     """Read the figures named on the command line and write the page."""
     data = json.loads(Path(sys.argv[1]).read_text())
     PAGE.write_text(
-        "\n".join([HEAD, kept(), PARTS, *machine(data), *tables(data["benchmarks"])]) + "\n"
+        "\n".join([HEAD, kept(), PARTS, *machine(data), *parts(data["benchmarks"])]) + "\n"
     )
     sys.stdout.write(f"written: {PAGE.relative_to(ROOT)}\n")
 
@@ -58,33 +61,14 @@ def machine(data: dict[str, Any]) -> list[str]:
     return [f"Measured on {data['datetime'][:10]}: {where}.", ""]
 
 
-def tables(benchmarks: list[dict[str, Any]]) -> list[str]:
+def parts(benchmarks: list[dict[str, Any]]) -> list[str]:
     """One table a file, one row a benchmark: the ratios it attached."""
-    lines: list[str] = []
-    files: dict[str, list[dict[str, Any]]] = {}
-    for item in benchmarks:
-        if item["extra_info"]:
-            files.setdefault(item["fullname"].split("::")[0], []).append(item)
-    for name, items in sorted(files.items()):
-        columns = list(dict.fromkeys(key for item in items for key in item["extra_info"]))
-        lines += [f"### {name}", "", "| benchmark | " + " | ".join(columns) + " |"]
-        lines += ["|---|" + "---|" * len(columns)]
-        for item in items:
-            found = (item["extra_info"].get(key, "") for key in columns)
-            lines.append(f"| {item['name'].removeprefix('test_')} | {_row(found)} |")
-        lines.append("")
-    return lines
+    return [line for each in tables(benchmarks) for line in _lines(each)]
 
 
-def _row(values: Any) -> str:
-    return " | ".join(map(_shown, values))
-
-
-def _shown(value: Any) -> str:
-    """A number in three digits, several of them in a row."""
-    if isinstance(value, list):
-        return " / ".join(map(_shown, value))
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
+def _lines(table: Table) -> list[str]:
+    untitled = Table("", "", table.columns, table.rows)
+    return [f"### {table.title}", "", *untitled.markdown().splitlines(), ""]
 
 
 if __name__ == "__main__":

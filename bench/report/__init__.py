@@ -7,7 +7,7 @@ from pathlib import Path
 
 from bench import results
 from bench.machine import ROOT
-from bench.report import html, markdown, plots
+from bench.report import html, markdown, micro, plots
 from bench.report.figures import Figures
 
 README = ROOT / "README.md"
@@ -23,10 +23,10 @@ def write(paths: Sequence[Path], *, readme: bool = False) -> list[Path]:
     figures = Figures(results.read(paths))
     place = paths[0].with_suffix("")
     place.mkdir(exist_ok=True)
-    drawn = plots.plots(figures)
+    drawn, parts = plots.plots(figures), micro.newest()
     made = [place / "report.html", place / "report.md"]
-    made[0].write_text(html.page(figures, drawn), encoding="utf-8")
-    made[1].write_text(markdown.page(figures), encoding="utf-8")
+    made[0].write_text(html.page(figures, drawn, parts), encoding="utf-8")
+    made[1].write_text(markdown.page(figures, parts), encoding="utf-8")
     for name, text in drawn.items():
         made.append(place / f"{name}.svg")
         made[-1].write_text(text, encoding="utf-8")

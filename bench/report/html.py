@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from html import escape
 
 from bench.report.figures import Figures
@@ -26,9 +26,9 @@ p.small { opacity: .75; }
 _NUMBER = re.compile(r"^[-–\d.,]+(e[-+]?\d+)?[a-zA-Zµ%]{0,4}$")
 
 
-def page(figures: Figures, charts: Mapping[str, str]) -> str:
-    """The whole file."""
-    shown = every_table(figures)
+def page(figures: Figures, charts: Mapping[str, str], parts: Sequence[Table] = ()) -> str:
+    """The whole file; `parts` are tables of what was measured apart from this run."""
+    shown = [*every_table(figures), *parts]
     first = "".join(_table(each) for each in shown[:8])
     rest = "".join(_table(each) for each in shown[8:])
     drawn = "".join(f"<figure>{text}</figure>" for text in charts.values())

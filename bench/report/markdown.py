@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from bench.report import tables
@@ -12,9 +13,10 @@ from bench.report.tables import Table
 BEGIN, END = "<!-- bench: begin -->", "<!-- bench: end -->"
 
 
-def page(figures: Figures) -> str:
-    """The report as a page."""
-    return f"# Benchmarks\n\n{body(figures)}"
+def page(figures: Figures, parts: Sequence[Table] = ()) -> str:
+    """The report as a page; `parts` are tables of what was measured apart from this run."""
+    more = "".join(f"\n{each.markdown(2)}" for each in parts)
+    return f"# Benchmarks\n\n{body(figures)}{more}"
 
 
 def body(figures: Figures, level: int = 2) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
@@ -9,7 +10,7 @@ import pytest
 
 from bench import results
 from bench.histogram import Histogram
-from bench.report import PERFORMANCE, README, html, markdown, plots, write
+from bench.report import PERFORMANCE, README, html, markdown, micro, plots, write
 from bench.report.compare import compared
 from bench.report.figures import Figures, geometric_mean, ratio, shown
 from bench.report.svg import Axis, Series, chart
@@ -89,6 +90,26 @@ def test_the_page_stands_alone() -> None:
     assert "href=" not in page
     assert "<b>(2 of 96 rows differ)</b>" in page
     assert "no model / at all" in page
+
+
+def test_micro_benchmarks_are_collected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PRETZEL_BENCH_CACHE", str(tmp_path))
+    assert micro.newest() == []
+    (tmp_path / "micro").mkdir()
+    for day, factor in (("20260101", 2.5), ("20260102", 3.0)):
+        item = {"fullname": "tests/a.py::test_row", "name": "test_row"}
+        plain = {"fullname": "tests/b.py::test_none", "name": "test_none", "extra_info": {}}
+        data = {
+            "datetime": "2026-01-02T00:00:00",
+            "commit_info": {"id": "0123456789abcdef"},
+            "benchmarks": [{**item, "extra_info": {"c": factor, "many": [1, 2.0]}}, plain],
+        }
+        (tmp_path / "micro" / f"{day}.json").write_text(json.dumps(data), encoding="utf-8")
+    found = micro.newest()
+    assert [each.rows for each in found] == [[["row", "3", "1 / 2"]]]
+    text = markdown.page(Figures(run()), found)
+    assert "## Part by part, measured on 2026-01-02: tests/a.py" in text
+    assert "tests/a.py" in html.page(Figures(run()), {}, found)
 
 
 def test_charts_are_well_formed_and_to_scale() -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from bench import environments, results, wrk
+from bench import environments, results
 from bench.clock import Clock
 from bench.crew import Absent
 from bench.experiments import end_to_end
@@ -23,8 +24,8 @@ def test_ours_and_the_floor(
     client: str, tmp_path: Path, bench_cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if client == "ours":
-        monkeypatch.setattr(wrk.shutil, "which", lambda _: None)
-    elif wrk.shutil.which("wrk") is None:
+        monkeypatch.setattr(shutil, "which", lambda *_: None)
+    elif shutil.which("wrk") is None:
         pytest.skip("wrk is not installed")
     monkeypatch.setenv("PRETZEL_BENCH_CACHE", str(bench_cache))
     monkeypatch.setattr(environments, "PLACE", tmp_path)  # nobody else is there
