@@ -48,6 +48,7 @@ _PYTHON = {
     "DICT_NEW": "PyDict_New",
     "DICT_SET": "PyDict_SetItem",
     "LIST_NEW": "PyList_New",
+    "AS_LIST": "PySequence_List",
     "LIST_SET": "PyList_SetItem",
 }
 # Places in numpy's table of functions, which never change: extension modules are built on them.

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import BuiltinFunctionType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -33,6 +34,7 @@ from flour.types import Record, Text, Tokens, Type, Vector
 from oven.door_columns import COLUMN, FLAT
 from oven.zipped import zipped
 from runtime.onnx_errors import InvalidArgument, NoSuchFile, error, translated
+from runtime.onnx_gate import open_gate
 
 Feed = Mapping[str, Any]
 
@@ -98,6 +100,8 @@ class InferenceSession:
         order = [(place, self._shapers.get(name)) for name, place in self._places.items()]
         #: All outputs in the model's order; None where that is how they are answered.
         self._order = None if order == [(k, None) for k in range(len(order))] else order
+        if type(self._short) is BuiltinFunctionType and self._order is None:
+            self._open_gate(self._short)
 
     @property
     def plan(self) -> oven.Plan:
@@ -131,6 +135,17 @@ class InferenceSession:
         except FlourError as problem:
             raise translated(problem) from problem
         return [_labelled(self._shapers.get(name), found[name]) for name in names]
+
+    def _open_gate(self, door: Callable[[Any], Any]) -> None:
+        """Let machine code stand in for `run`, unless somebody's own means something else."""
+        if type(self).run is not InferenceSession.run:
+            return
+        # The general way is that of a twin without a gate, so that nothing refers to itself.
+        twin = object.__new__(type(self))
+        vars(twin).update(vars(self))
+        made = open_gate(door, twin.run)
+        if made is not None:
+            vars(self)["run"] = made
 
     def _shortest(self, plan: oven.Plan) -> Callable[[Feed], Sequence[Any] | None] | None:
         """Straight through the plan's door, where its rows are the model's; or to onnxruntime."""
@@ -179,7 +194,7 @@ class InferenceSession:
                 InvalidArgument,
                 f"the model has {what}",
                 where="input_feed",
-                found=", ".join(feed) or "nothing",
+                found=", ".join(map(str, feed)) or "nothing",
                 hint="the inputs are " + ", ".join(self._checks),
             )
         return {name: self._checks[name](value) for name, value in feed.items()}

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import gc
+import inspect
+import sys
+import weakref
+from collections import UserDict
 from pathlib import Path
 from typing import Any
 
@@ -266,3 +271,67 @@ def test_what_is_the_same_for_all_rows_is_there_for_none() -> None:
         for got, want in zip(ours.run(None, feed), theirs.run(None, feed), strict=True):
             np.testing.assert_array_equal(got, want)
             assert got.shape == want.shape
+
+
+def test_run_is_machine_code_and_means_the_same() -> None:
+    session = InferenceSession(classifier([3, 5, 9], zipmap=False))
+    assert type(session.run).__name__ == "builtin_function_or_method"
+    assert str(inspect.signature(session.run)) == "(output_names, input_feed, run_options=None)"
+    want = InferenceSession.run(session, None, {"X": X})
+    names = [item.name for item in session.get_outputs()]
+    for got in (
+        session.run(None, {"X": X}),
+        session.run(None, input_feed={"X": X}),
+        session.run(output_names=None, input_feed={"X": X}),
+        session.run(None, {"X": X}, None),
+        session.run(names, {"X": X}),
+        session.run(None, {"X": X.tolist()}),
+        session.run(None, UserDict({"X": X})),
+    ):
+        assert type(got) is list
+        for one, other in zip(got, want, strict=True):
+            np.testing.assert_array_equal(one, other)
+    wrong: list[Any] = [
+        {"Y": X},
+        {"X": X, "Y": X},
+        {},
+        {"X": X[0]},
+        {"X": X[:, :2]},
+        X,
+        None,
+        {3: X},
+    ]
+    wrong += [{"X": X.astype(np.float64)}, {"X": None}]
+    for feed in wrong:
+        with pytest.raises(onnx_errors.InvalidArgument):
+            session.run(None, feed)
+    with pytest.raises(TypeError):
+        session.run()  # type: ignore[call-arg]
+
+
+def test_a_session_goes_when_nobody_has_it() -> None:
+    session = InferenceSession(classifier([0, 1], zipmap=False))
+    gone, run = weakref.ref(session), session.run
+    before = [sys.getrefcount(X), sys.getrefcount(run)]
+    gc.disable()
+    try:
+        del session
+        assert gone() is None
+    finally:
+        gc.enable()
+    for _ in range(50):
+        assert len(run(None, {"X": X})) == 2
+    assert [sys.getrefcount(X), sys.getrefcount(run)] == [before[0], before[1] - 1]
+
+
+def test_somebodys_own_run_is_kept() -> None:
+    class Counting(InferenceSession):
+        calls = 0
+
+        def run(self, *arguments: Any, **named: Any) -> list[Any]:
+            self.calls += 1
+            return super().run(*arguments, **named)
+
+    session = Counting(classifier([0, 1], zipmap=False))
+    session.run(None, {"X": X})
+    assert session.calls == 1
