@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from flour.ops.lockstep import Table
+from flour.ops.lockstep import Table, guessed_step
 from objectstore import Blob
 
 if TYPE_CHECKING:
@@ -126,9 +126,6 @@ class Cost(NamedTuple):
 _NODE, _TREE, _COLUMN, _HALVING = 0.85, 25.0, 100.0, 25.0
 #: A step of a walk where the nodes fit a core's own cache, and where they do not.
 _STEP, _FAR_STEP, _NEAR_BYTES = 1.4, 2.4, 1 << 20
-#: Where trees are walked one by one, branches are guessed, and the fewer of them right the more
-#: nodes there are: so many nanoseconds a step for each halving of the nodes, after the first.
-_GUESSED, _FORESEEN = 0.8, 5.0
 #: What a row alone waits longer for: nobody has been at its nodes just before.
 _ALONE = 1.3
 
@@ -218,9 +215,10 @@ class Slices:
         steps = float(self.depth[leaves].sum()) / max(len(leaves), 1) * trees
         block = count * _NODE + trees * _TREE + ranks
         if self.table.mostly_slots:
-            step = max(step, _GUESSED * np.log2(max(count, 1)) - _FORESEEN)
+            step = max(step, guessed_step(len(self.tree)))
             return Cost(block, steps * step, steps * step)
-        return Cost(block, steps * step, steps * step * _ALONE)
+        walk = steps * step + self.table.filling
+        return Cost(block, walk, walk * _ALONE)
 
     def layout(self) -> Layout:
         """The tables native code reads."""
