@@ -91,6 +91,7 @@ def _alone(settings: ServerSettings, options: argparse.Namespace, out: Output) -
     from objectstore import FileStore
     from runtime import Runtime
     from runtime.http.assembly import assembled
+    from runtime.http.gently import keep_what_is_here
 
     store = FileStore(options.store) if options.store else None
     with (
@@ -98,6 +99,7 @@ def _alone(settings: ServerSettings, options: argparse.Namespace, out: Output) -
         _repository(runtime, options, teller(out)) as repository,
     ):
         _load(repository, options)
+        keep_what_is_here()
         server = assembled(runtime, settings, repository=repository)
         with until_signal() as ended, server:
             _follow(repository, options)

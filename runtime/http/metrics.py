@@ -11,6 +11,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from runtime.http import metrics_process, metrics_runtime, metrics_triton
+from runtime.http.gently import uncollected
 from runtime.http.messages import Answer, Request, Response
 from runtime.http.metrics_data import Family, Snapshot, from_json, merge, to_json
 from runtime.http.metrics_meters import Meters
@@ -40,6 +41,10 @@ class Metrics:
 
     def snapshot(self) -> Snapshot:
         """The figures of this process; from any thread."""
+        with uncollected():
+            return self._snapshot()
+
+    def _snapshot(self) -> Snapshot:
         service = self._service
         versions = service.runtime.versions()
         self.meters.forget(versions.keys())
@@ -93,4 +98,5 @@ async def _text(service: Service, known: Metrics) -> Response:
 
 
 def _body(snapshot: Snapshot, *, triton: bool) -> bytes:
-    return exposition([*snapshot, *metrics_triton.aliases(snapshot)] if triton else snapshot)
+    with uncollected():
+        return exposition([*snapshot, *metrics_triton.aliases(snapshot)] if triton else snapshot)

@@ -13,6 +13,8 @@ from typing import Literal
 
 import msgspec
 
+from runtime.http.gently import gently
+
 Labels = tuple[tuple[str, str], ...]
 
 #: Upper bounds of the buckets of durations, in seconds; the last bucket has none.
@@ -88,19 +90,19 @@ class Family:
 
 
 Snapshot = list[Family]
-_decoder = msgspec.json.Decoder(Snapshot)
+_parts, _family = msgspec.json.Decoder(list[msgspec.Raw]), msgspec.json.Decoder(Family)
 
 
 def to_json(snapshot: Snapshot) -> str:
     """A snapshot for another process, as text: that is some ten times as fast as objects."""
-    return msgspec.json.encode(snapshot).decode()
+    return f"[{','.join(msgspec.json.encode(each).decode() for each in gently(snapshot, 1))}]"
 
 
 def from_json(data: object) -> Snapshot:
     """A snapshot of another process; ValueError if it is none."""
     if not isinstance(data, str):
         raise ValueError(f"a snapshot is text, not {type(data).__name__}")  # noqa: TRY004 (as msgspec)
-    return _decoder.decode(data)
+    return [_family.decode(each) for each in gently(_parts.decode(data), 1)]
 
 
 def merge(snapshots: Iterable[Sequence[Family]]) -> Snapshot:

@@ -10,6 +10,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Collection
 from typing import NamedTuple
 
+from runtime.http.gently import gently
 from runtime.http.messages import Request, Response
 from runtime.http.metrics_data import BOUNDS, Distribution, Family
 from runtime.http.routes import REMEMBERED
@@ -78,7 +79,7 @@ class Meters:
     def durations(self) -> dict[tuple[str, str, str], Distribution]:
         """By route, model and version, whatever the method and the status."""
         made: dict[tuple[str, str, str], Distribution] = {}
-        for key, one in tuple(self._series.items()):
+        for key, one in gently(tuple(self._series.items())):
             place = key.route, key.model, key.version
             made[place] = made[place].plus(one) if place in made else one
         return made
@@ -86,13 +87,13 @@ class Meters:
     def families(self) -> list[Family]:
         """What was counted."""
         counted = Family("pretzel_http_requests_total", "counter", "Requests that were answered.")
-        for key, one in tuple(self._series.items()):
+        for key, one in gently(tuple(self._series.items())):
             counted.add(one.count, **{**key._asdict(), "status": str(key.status)})
         took = Family(
             "pretzel_http_request_duration_seconds",
             "histogram",
             "From the last byte of a request to its answer being handed to the system.",
         )
-        for (route, model, version), durations in self.durations().items():
+        for (route, model, version), durations in gently(self.durations().items()):
             took.add(durations, route=route, model=model, version=version)
         return [counted, took]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from objectstore import MemoryStore
 from runtime.http.batching import Batched
 from runtime.http.codec import Counts, Front
+from runtime.http.gently import gently
 from runtime.http.metrics_data import Family
 from runtime.http.result_cache import Cached
 from runtime.materialise import GroupStats
@@ -57,7 +58,7 @@ def _versions(service: Service, versions: Iterable[VersionStats]) -> list[Family
     resident = _gauge("pretzel_plan_resident", help="Processes that have the plan in memory.")
     reserved = _gauge("pretzel_reserved_executors", help="Executors of the version's own.")
     every = service.runtime.versions()
-    for each in versions:
+    for each in gently(versions):
         known = (("model", each.name), ("version", each.version))
         served = every.get(f"{each.name}@{each.version}")
         counts = served.front.counts if served and isinstance(served.front, Front) else Counts()
@@ -86,7 +87,7 @@ def _parameters(service: Service, parameters: Parameters) -> list[Family]:
         help="Parameters of a version: its own, and those it has in common with others.",
         over=over,
     )
-    for owner, (own, shared) in parameters.by_owner.items():
+    for owner, (own, shared) in gently(parameters.by_owner.items()):
         name, _, version = owner.rpartition("@")
         known = (("model", name), ("version", version))
         held.put(own, (*known, _OWN))

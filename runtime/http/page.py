@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import parse_qs, quote
 
 from runtime.http import page_html as html
+from runtime.http.gently import gently, uncollected
 from runtime.http.health import server_version
 from runtime.http.messages import Answer, Request, Response
 from runtime.http.metrics_data import Distribution, Snapshot
@@ -119,7 +120,7 @@ class Figures:
         """By model and version, whatever the route."""
         made: dict[tuple[str, str], Distribution] = {}
         samples = self._families.get("pretzel_http_request_duration_seconds", {})
-        for labels, value in samples.items():
+        for labels, value in gently(samples.items()):
             known = dict(labels)
             place = known["model"], known["version"]
             if isinstance(value, Distribution):
@@ -128,6 +129,11 @@ class Figures:
 
 
 def _page(service: Service, snapshot: Snapshot, wanted: str, refresh: int) -> bytes:
+    with uncollected():
+        return _made(service, snapshot, wanted, refresh)
+
+
+def _made(service: Service, snapshot: Snapshot, wanted: str, refresh: int) -> bytes:
     figures = Figures(snapshot)
     here = f"?q={quote(wanted)}&refresh=" if wanted else "?refresh="
     again = ("stop refreshing", f"{here}0") if refresh else ("refresh every 5 s", f"{here}5")
@@ -170,7 +176,7 @@ def _models(service: Service, figures: Figures, wanted: str) -> str:
     every = service.runtime.stats().versions
     found = [each for each in every if wanted in each.name]
     durations = figures.durations()
-    rows = [_model(each, figures, durations) for each in found[:SHOWN]]
+    rows = [_model(each, figures, durations) for each in gently(found[:SHOWN], 8)]
     note = ""
     if len(found) > SHOWN:
         note = f"the first {SHOWN:,} of {len(found):,}; search for the others"

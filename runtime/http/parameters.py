@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from weakref import WeakKeyDictionary
 
 from objectstore.accounting import report
+from runtime.http.gently import gently
 from runtime.served import Served
 
 
@@ -30,7 +31,7 @@ class Accountant:
     def __call__(self, versions: Mapping[str, Served]) -> Parameters:
         """Of these versions, those whose plans are in memory."""
         with self._lock:
-            found = {owner: self._held(served) for owner, served in versions.items()}
+            found = {owner: self._held(served) for owner, served in gently(versions.items())}
         held = {owner: each for owner, each in found.items() if each is not None}
         sizes = {digest: nbytes for each in held.values() for digest, nbytes in each.items()}
         holdings = {owner: frozenset(each) for owner, each in held.items()}

@@ -22,6 +22,8 @@ from runtime.runtime import Runtime
 
 #: That every model was there counts for so many seconds.
 _READY_SECONDS = 0.5
+#: Answers of more bytes, that were not there at once, are packed on a thread.
+_LARGE = 128 << 10
 
 
 class Service:
@@ -81,7 +83,11 @@ class Service:
             made = problems.response(error)
         finally:
             self.waiting -= 1
-        return made if len(made.body) <= self._small else self._packed(request, made)
+        if len(made.body) <= self._small:
+            return made
+        if len(made.body) > _LARGE:  # packing takes a millisecond for some 100 KiB
+            return await asyncio.to_thread(self._packed, request, made)
+        return self._packed(request, made)
 
     def _packed(self, request: Request, made: Response) -> Response:
         """A large answer, packed where the client takes that."""

@@ -19,6 +19,7 @@ from typing import Any
 from flour.errors import FlourError
 from objectstore import FileStore
 from runtime.http.assembly import assembled
+from runtime.http.gently import keep_what_is_here
 from runtime.http.server import Server
 from runtime.repository.claims import WORKERS
 from runtime.runtime import Runtime
@@ -144,6 +145,7 @@ class Worker:
         self._replica = Replica(self._runtime)
         self._mirror.show(body["index"])
         self._replica.whole(body["generation"], body["names"])
+        keep_what_is_here()
         self._peers = WorkerPeers(self._channel, number, int(body["workers"]))
         self._server = assembled(
             self._runtime,
