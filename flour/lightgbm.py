@@ -27,6 +27,8 @@ from flour.types import Vector
 _CATEGORICAL, _DEFAULT_LEFT, _MISSING_SHIFT = 1, 2, 2
 _MISSING_ZERO, _MISSING_NAN = 1, 2
 _MAX_LEAVES = 1 << 24
+#: No count of sets is written with as many.
+_DIGITS = 10
 #: The field of the text's last line, and how long that line may be.
 _FRAME = "pandas_categorical"
 _MOST_CATEGORIES = 1 << 26
@@ -324,7 +326,8 @@ def _ways(kind: Any, threshold: Any, categorical: Any) -> NDArray[np.uint8]:
 
 def _sets(fields: Fields, categorical: Any, threshold: Any, word: int) -> tuple[Any, Any, Any]:
     """Where each node's set of categories is; its threshold is the number of the set."""
-    count = int(fields.get("num_cat", "0") or 0) if fields.get("num_cat", "0").isdigit() else -1
+    said = fields.get("num_cat") or "0"
+    count = int(said) if said.isdecimal() and len(said) < _DIGITS else -1
     if count < 0 or (np.any(categorical) and not count):
         raise _damaged(fields, "num_cat", "a count of sets")
     none = np.full(len(categorical), -1, np.int32)

@@ -81,7 +81,9 @@ def parse(model: Any) -> Model:
 def _reading() -> Iterator[None]:
     """Whatever a damaged model makes Python stumble over is an error about the model."""
     try:
-        yield
+        # A number that is too big for its kind is infinity, as it is to the library.
+        with np.errstate(over="ignore", invalid="ignore"):
+            yield
     except (KeyError, TypeError, IndexError, AttributeError, OverflowError) as problem:
         raise DamagedProgram(
             "this is not a whole XGBoost model", found=f"{type(problem).__name__}: {problem}"
@@ -213,10 +215,21 @@ def _margins(objective: str, parameters: Data, columns: int) -> NDArray[np.float
         return score
     with np.errstate(all="ignore"):
         if objective in ("binary:logistic", "reg:logistic"):
-            score = -np.log(np.float32(1) / score - np.float32(1))
+            score = np.clip(score, _NEVER, np.float32(1) - _NEVER)
+            score = -_log(np.float32(1) / score - np.float32(1))
         elif objective in _EXPONENTIAL:
-            score = np.log(score)
+            score = _log(score)
     return score
+
+
+#: Where one class is all there was, the library starts from this probability or one minus it.
+_NEVER = np.float32(1e-6)
+
+
+def _log(x: NDArray[np.float32]) -> NDArray[np.float32]:
+    """The logarithm rounded once, which is closest to what any machine's library answers."""
+    made: NDArray[np.float32] = np.log(x.astype(np.float64)).astype(np.float32)
+    return made
 
 
 # --- the trees -----------------------------------------------------------------------------------
@@ -282,6 +295,8 @@ def _joined(parts: list[dict[str, Any]], model: Model) -> tuple[dict[str, Any], 
     return table, np.concatenate(values), np.concatenate([p["number"] for p in parts])
 
 
+#: No number of a node, a feature or a category is as big.
+_BEYOND = 2.0**53
 _COLUMNS = {
     "feature": np.int32,
     "threshold": np.float64,
@@ -342,7 +357,10 @@ def _tree(tree: Data, columns: int) -> dict[str, Any]:
 
 
 def _ints(tree: Data, key: str) -> NDArray[np.int64]:
-    return np.asarray(tree[key]).astype(np.int64)
+    made = np.asarray(tree[key])
+    if made.dtype.kind == "f" and not np.all(np.abs(made) < _BEYOND):
+        raise ValueError(f"{key} are whole numbers")
+    return made.astype(np.int64)
 
 
 def _depth_first(left: NDArray[np.int64], right: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -123,6 +123,24 @@ def test_lightgbm_text_cut_or_changed_is_an_error_or_a_model() -> None:
     changed_text(text_of(light({"objective": "regression"}, Y, 2)))
 
 
+def test_lightgbm_text_that_ends_early_is_an_error() -> None:
+    """Whole trees that are gone leave a text LightGBM itself reads on from: its header tells."""
+    text = text_of(light({"objective": "regression"}, Y, 4))
+    from_lightgbm(text)  # whole, it is one
+    for tree in range(4):
+        with pytest.raises(DamagedProgram, match=r"cut short|not a LightGBM model"):
+            from_lightgbm(text[: text.index(f"Tree={tree}\n")])
+        with pytest.raises(DamagedProgram):
+            from_lightgbm(text[: text.index(f"Tree={tree}\n") + 100])
+
+
+def test_lightgbm_counts_nobody_can_read_are_an_error() -> None:
+    text = text_of(light({"objective": "regression"}, Y, 2))
+    for said in ("9" * 5000, "99999999999", "-1", "\u00b2"):
+        with pytest.raises(DamagedProgram, match="num_cat"):
+            from_lightgbm(text.replace("num_cat=0", f"num_cat={said}"))
+
+
 def changed_text(text: str) -> None:
     """Whatever is changed in a model's text, it is refused or read: nothing else happens."""
     lines = text.splitlines()

@@ -262,6 +262,64 @@ def test_base_scores_of_objectives_without_a_link(objective: str, base: float) -
     same(booster, from_xgboost(booster))
 
 
+@pytest.mark.parametrize("objective", ["binary:logistic", "count:poisson"])
+def test_base_scores_at_the_ends(objective: str) -> None:
+    """Labels of one class alone leave a base score of 0 or 1 behind, which is no infinity."""
+    model = described(grown({"objective": objective, "base_score": 0.5}, Y > 0, rounds=2))
+    for said in ("[1E0]", "[0E0]", "[1E-7]", "[9.999995E-1]", "[2E-6]", "[5.152838E-1]"):
+        if objective == "count:poisson" and said == "[0E0]":
+            continue  # every margin would be minus infinity
+        model["learner"]["learner_model_param"]["base_score"] = said
+        raw = json.dumps(model).encode()
+        booster = xgb.Booster()
+        booster.load_model(bytearray(raw))
+        same(booster, from_xgboost(raw), ulps=1)
+
+
+def test_a_class_nobody_has() -> None:
+    for label in (np.zeros(len(Y)), np.ones(len(Y))):
+        booster = grown({"objective": "binary:logistic"}, label)
+        program = from_xgboost(booster)
+        assert np.all(np.isfinite(program.reference(X.astype(np.float32))["scores"]))
+        same(booster, program)
+
+
+#: What no file should hold, and some do.
+ABSURD: list[Any] = [
+    *(1e308, -1e39, float("inf"), float("nan"), -1, 2**31, 2**63, 10**40, 1.5, None, True),
+    *("x", "1e400", "9" * 5000, [], {}, [None], [1e300]),
+]
+
+
+def test_absurd_numbers_are_an_error_or_a_model() -> None:
+    """Each value of a file in turn becomes something absurd: no warning, nothing but an error."""
+    random = np.random.default_rng(0)
+    sorts = [
+        ({}, SEVERAL[:, 0]),
+        *VECTORS[:2],
+        ({"booster": "dart"}, Y),
+        ({"booster": "gblinear"}, Y),
+    ]
+    texts = [json.dumps(described(grown(how, label, rounds=1))) for how, label in sorts]
+    for _ in range(400):
+        model = json.loads(texts[int(random.integers(len(texts)))])
+        holder: Any = model
+        key: Any = "learner"
+        while isinstance(holder[key], dict | list) and holder[key] and random.random() < 0.95:
+            holder = holder[key]
+            keys = list(holder) if isinstance(holder, dict) else range(len(holder))
+            key = keys[int(random.integers(len(keys)))]
+        holder[key] = ABSURD[int(random.integers(len(ABSURD)))]
+        try:
+            program = from_xgboost(json.dumps(model).encode())
+        except FlourError:
+            continue
+        width = program.inputs()["X"].width  # type: ignore[union-attr]  # a vector
+        if width < 1000:
+            with np.errstate(all="ignore"):
+                program.reference(np.zeros((2, width), np.float32))
+
+
 def test_ranking() -> None:
     groups = np.repeat([0, 1], 100)
     booster = grown({"objective": "rank:ndcg"}, THREE, qid=groups)
