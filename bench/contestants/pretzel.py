@@ -1,7 +1,9 @@
 """Ours: saved plans in one runtime.
 
 Options (for ablations): `store` false keeps a copy of every parameter for every plan, `results`
-is the budget of materialisation in bytes, `rules` false bakes without rewrite rules.
+is the budget of materialisation in bytes, `rules` false bakes without rewrite rules, `doors` false
+takes the way in that is written in Python, and `pools` false gets scratch memory anew for each
+call there (doors have theirs for good).
 """
 
 from __future__ import annotations
@@ -10,9 +12,11 @@ import functools
 import hashlib
 import importlib
 import os
+from collections.abc import Callable
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 
@@ -42,6 +46,10 @@ class Pretzel(Contestant):
             os.environ["PRETZEL_WITHOUT"] = "all"
         if not self.options.get("store", True):
             _keep_copies()
+        if not self.options.get("doors", True):
+            _keep_doors_shut()
+        if not self.options.get("pools", True):
+            _forget_memory()
         budget = self.options.get("results")
         more: dict[str, Any] = {} if budget is None else {"result_bytes": int(budget)}
         self.runtime = Runtime(executors=self.threads, **more)
@@ -144,6 +152,27 @@ def _keep_copies() -> None:
     for name in ("keep_first", "keep_last"):
         setattr(interning.Interned, name, lambda _, made: made)
     interning.Interned.find = lambda *_: None  # type: ignore[method-assign]
+
+
+def _keep_doors_shut() -> None:
+    """As on an interpreter for which there are none: calls go in by Python's code."""
+    patch("oven.builtin.addresses", lambda: None).start()
+
+
+def _forget_memory() -> None:
+    """Let go of a thread's scratch memory before each call."""
+    from oven import native_run
+
+    local = vars(native_run)["_local"]
+
+    def anew(made: Callable[[int], Any], size: int) -> Any:
+        local.size = 0
+        local.memory = local.room = np.empty(0, np.uint8)
+        return made(size)
+
+    for name in ("_scratch_memory", "_room_memory"):
+        made = vars(native_run)[name]
+        patch.object(native_run, name, functools.partial(anew, made)).start()
 
 
 CONTESTANT = Pretzel

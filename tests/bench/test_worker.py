@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -82,6 +83,10 @@ def test_times_are_of_single_calls(worker: Worker, monkeypatch: pytest.MonkeyPat
     assert len(times) == 10
     assert times.least >= 2e6
     assert len(found["means"]) == 2
+    found = answer(worker, {"do": "hot", "calls": 50, "warm": 1, "seconds": 0.04})
+    assert 6 <= len(Histogram.of_json(found["times"])) <= 20, (
+        "as many as fit, three of each at least"
+    )
     cold = answer(worker, {"do": "first_calls", "start": 1})["times"]
     assert len(cold) == 1
 
@@ -127,6 +132,17 @@ def test_waits_count_from_when_a_request_was_due(
     waits.merge(found.single)
     waits.merge(found.blocks)
     assert waits.percentile(1.0) > 0.2e9
+    assert len(waits) == found.asked, "who has no answer has waited, too"
+
+
+def test_popular_models_are_the_same_at_every_rate(worker: Worker) -> None:
+    models = [model for _, model in worker._models] * 4
+    loop = OpenLoop(worker._contestant, models, worker._inputs)
+    for seed in (1, 2):
+        slow, fast = (loop._arrivals(rate, 2.0, seed)[1] for rate in (100.0, 1000.0))
+        assert Counter(slow).most_common(1)[0][0] == Counter(fast).most_common(1)[0][0]
+        share = Counter(fast).most_common(1)[0][1] / len(fast)
+        assert share == pytest.approx(0.62, abs=0.08), "Zipf's law with exponent 2"
 
 
 def test_a_real_process(small: Small) -> None:
@@ -138,6 +154,18 @@ def test_a_real_process(small: Small) -> None:
         with pytest.raises(Absent, match="has no attribute"):
             member.ask("dance")
     assert member._process.returncode == 0
+
+
+def test_what_is_switched_off_answers_the_same(small: Small) -> None:
+    workload = small("ac")
+    folder, numbers = str(workload.folder), list(range(workload.count))
+    with Member("pretzel", options={"doors": False, "pools": False, "store": False}) as member:
+        member.ask("prepare", folder=folder, count=workload.count)
+        member.ask("load", folder=folder, numbers=numbers, count=workload.count)
+        found = member.ask("check")
+        assert found["wrong"] == 0
+        assert found["worst"] < 1e-9
+        assert member.ask("sizes")["unique"] > 1000
 
 
 def test_a_process_that_hangs_is_ended(small: Small) -> None:
