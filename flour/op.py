@@ -74,6 +74,9 @@ class Op:
     #: Non-decreasing in its input, column by column (what threshold pull-back relies on).
     monotone: ClassVar[bool] = False
 
+    #: What it does depends on what Python knows of characters, which is a version of Unicode.
+    reads_characters: ClassVar[bool] = False
+
     #: Who runs it where there is no native code, for `explain`.
     runs_on: ClassVar[str] = "python"
 

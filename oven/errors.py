@@ -3,7 +3,8 @@
 FlourError (flour.errors)
 ├── CompileError     our emitted code did not compile: a bug here, the source is attached
 ├── RewriteError     a rule broke an invariant, or the rules never came to rest
-└── DamagedPlan      a saved plan is not what a plan can be
+├── DamagedPlan      a saved plan is not what a plan can be
+└── OtherUnicode     a warning: a plan was saved where Python knew other characters
 """
 
 from __future__ import annotations
@@ -34,3 +35,7 @@ class RewriteError(FlourError):
 
 class DamagedPlan(FlourError):
     """A saved plan is not what a plan can be."""
+
+
+class OtherUnicode(FlourError, UserWarning):
+    """A plan was saved where Python knew other characters than here: a warning, not a refusal."""

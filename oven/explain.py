@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from flour.errors import ParameterError
 from flour.provenance import Origin
-from oven import timing
+from oven import characters, timing
 from oven.page import page, preformatted, table
 from oven.ports import Port
 from oven.stages import Stage, Value
@@ -68,6 +68,8 @@ def _graph(flow: Flow, form: str) -> str:
 def _stages(plan: Plan, form: str) -> str:
     rows = [_stage_row(plan, place, stage) for place, stage in enumerate(plan.stages)]
     head = f"{len(rows)} stages, {sum(not s.native for s in plan.stages)} of them black"
+    if known := characters.version(plan.flow):
+        head += f"; characters of Unicode {known}"
     if form == "html":
         return page("Stages", head, table(STAGE_COLUMNS, rows, marked=_black(plan)))
     lines = [head]

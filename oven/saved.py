@@ -7,6 +7,7 @@
     flow        [[output name, index], ...]                  the program as it was written
     origins     [[index, [[file, line, step], ...]], ...]    where nodes come from
     derived     [digest, ...]                                parameters made for native code
+    unicode     the version whose characters the program knows; absent where it reads no text
 
 Operators and types are written by `flour.op.to_data` and `flour.types.to_data`; parameters are
 blobs of the container (see objectstore.archive), named by digest and mapped, not copied.
@@ -32,7 +33,7 @@ from flour.op import Parameter, from_data, to_data
 from flour.provenance import Origin
 from objectstore import Archive, BadDigest, MissingBlob
 from objectstore.archive import write
-from oven import debug
+from oven import characters, debug
 from oven.errors import CompileError, DamagedPlan
 from oven.limits import MAX_NODES, check_limits
 from oven.plan import Plan
@@ -49,6 +50,8 @@ DERIVED_BYTES = 4096
 SHORT_ORIGIN = 256
 """Characters: places in source that plans have in common are kept once for all of them."""
 
+_LONG_VERSION = 20
+
 STUMBLES = (
     *(TypeError, ValueError, LookupError, ArithmeticError, AttributeError),
     *(AssertionError, NotImplementedError, RecursionError),
@@ -56,6 +59,7 @@ STUMBLES = (
 """What an operator raises that trips over parameters or inputs it was never written for."""
 
 KEYS = {"derived", "exact", "flow", "format", "nodes", "optimised", "origins"}
+MORE_KEYS = {"unicode"}
 
 
 def save(plan: Plan, path: str | Path, *, durable: bool = True) -> None:
@@ -90,6 +94,7 @@ def load(
             raise reader.damaged(problem.what, problem.found) from problem
         except STUMBLES as problem:
             raise reader.damaged("this program makes no sense", str(problem)) from problem
+    characters.compare(reader.manifest.get("unicode"), str(path))
     if debug.asked():
         debug.report(plan, None)
     return plan
@@ -102,6 +107,7 @@ def describe(plan: Plan) -> dict[str, Any]:
         for item in flow.nodes():
             places.setdefault(item, len(places))
     nodes = [[to_data(item.op), [places[source] for source in item.inputs]] for item in places]
+    known = characters.version(*_flows(plan))
     return {
         "format": FORMAT,
         "exact": plan.exact,
@@ -109,6 +115,7 @@ def describe(plan: Plan) -> dict[str, Any]:
         "optimised": _outputs_data(plan.optimised, places),
         "flow": _outputs_data(plan.flow, places),
         "origins": _origins_data(plan, places),
+        **({"unicode": known} if known else {}),
     }
 
 
@@ -204,8 +211,12 @@ class _Reader:
                 found=f"format {form!r:.40}, this release reads format {FORMAT}",
                 hint="save it again with this release, or update",
             )
-        if self.manifest.keys() != KEYS or not isinstance(self.manifest["exact"], bool):
-            raise self.damaged("the manifest is not that of a plan", ", ".join(self.manifest))
+        keys = self.manifest.keys()
+        if keys - MORE_KEYS != KEYS or not isinstance(self.manifest["exact"], bool):
+            raise self.damaged("the manifest is not that of a plan", ", ".join(keys))
+        known = self.manifest.get("unicode", "")
+        if not isinstance(known, str) or len(known) > _LONG_VERSION:
+            raise self.damaged("this is no version of Unicode", repr(known)[:80])
 
     def _list(self, key: str, most: int = MAX_NODES) -> list[Any]:
         found = self.manifest[key]

@@ -99,6 +99,7 @@ class CharNgrams(Op):
     within_words: bool = False
     dtype: str = "float64"
     arity = Arity.ONE_TO_MANY
+    reads_characters = True
 
     def check(self) -> None:
         _check_counts(self.low, self.high, self.dtype)
@@ -274,6 +275,7 @@ class Runs(Op):
     high: int = 1
     within_words: bool = False
     arity = Arity.ONE_TO_MANY
+    reads_characters = True
 
     def check(self) -> None:
         _check_counts(self.low, self.high, "int64")

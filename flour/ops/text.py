@@ -36,6 +36,8 @@ SLACK = 32
 class TextMap(Op, abstract=True):
     """One document to another."""
 
+    reads_characters = True
+
     def infer(self, x: Type) -> Text:
         text(x, self.name)
         return Text()
@@ -116,6 +118,7 @@ class Tokenize(Op):
 
     pattern: str = WORD
     arity = Arity.ONE_TO_MANY
+    reads_characters = True
 
     def check(self) -> None:
         try:
