@@ -193,7 +193,7 @@ _FILL = """\
                             if letter < 0 or letter > 0x10FFFF or letter >> 11 == 27:
                                 fits = False
                     cell = into + i * row_bytes + 16 * j
-                    st_int64(cell, 0, letters + LETTERS)
+                    st_int64(cell, 0, letters + (ASCII if long == left else LETTERS))
                     st_int64(cell, 1, long)
                     total += long
                     longest = max(longest, long)
@@ -205,7 +205,7 @@ _FILL = """\
 _BEHIND = """\
     made_at = scratch + copies
 """
-# The strings themselves.
+# The strings themselves. Addresses beyond all that there are say where numpy's letters are.
 _COPY = """\
     strings, string_table = ldc_int64(table, STRINGS), ldc_int64(table, STRING_TABLE)
     for i in range(rows):
@@ -213,6 +213,12 @@ _COPY = """\
             cell = scratch + blocks + i * row_bytes + ldc_int64(string_table, place)
             where, long = ld_int64(cell, 0), max(ld_int64(cell, 1), 0)
             st_int64(cell, 0, made_at)
+            if where >= ASCII:
+                letters = where - ASCII
+                for k in range(long):
+                    st_int8(made_at, k, int8(ld_int32(letters, k)))
+                made_at += long
+                continue
             if where >= 0:
                 if long > 0:
                     c_call_3(ldc_int64(table, COPY), made_at, where, long)
@@ -239,6 +245,7 @@ def _constants() -> str:
     """The numbers that the code is about, by name."""
     known = f"FIELD_SIZE = {len(FIELD_WORDS)}\nLOW_HALF = {0xFFFFFFFF}\n"
     known += f"NO_STRING = {NONE}\nNO_NUMBER = {NAN}\nLETTERS = {-(2**63)}\n"
+    known += f"ASCII = {2**62}\n"
     reads = ("SKIP", "NUMBER", "STRING", "TEXT")
     return known + numbered(reads) + numbered(FIELD_WORDS)
 
