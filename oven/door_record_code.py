@@ -2,8 +2,9 @@
 
 The argument is a row by name (a dict), a row by position (a list or tuple), or a block of few rows:
 a list of such rows, or a dict of lists. Values may be Python's own numbers, strings and None, and
-numpy's most common scalars. Keys of a dict come in the order of the fields, or are looked up in an
-index; both run nobody's code, so from the second look at the argument to the end nothing changes.
+numpy's most common scalars. Keys of a dict come in the order of the fields (the same string, or one
+of the same hash that is equal), or are looked up in an index; all of it runs nobody's code, so from
+the second look at the argument to the end nothing changes.
 
 A row's cells lie side by side, and all blocks of columns that the stages read are cut from the same
 rows. Scratch memory, behind the words that all doors have: rows, numbers of strings, documents,
@@ -52,6 +53,7 @@ RECORD_WORDS = (
     "DICT_GET",
     "INT_AS_WORD",
     "AS_UTF8",
+    "COMPARE",
     "COPY",
     # Memory and work.
     "LONGEST",
@@ -163,12 +165,15 @@ _FILL = """\
                 if more & LOW_HALF == 0:
                     break
                 key, item = ld_int64(pair, 1), ld_int64(pair, 2)
-                known = False
+                known, plain = False, ld_int64(key, 1) == ldc_int64(table, STR_TYPE)
                 if at < fields:
-                    known = key == ldc_int64(keys, at)
+                    wanted = ldc_int64(keys, at)
+                    known = key == wanted
+                    if not known and plain and ld_int64(key, 3) == ld_int64(wanted, 3):
+                        known = c_call_2(ldc_int64(table, COMPARE), key, wanted) & LOW_HALF == 0
                 if not known:
                     hit = 0
-                    if ld_int64(key, 1) == ldc_int64(table, STR_TYPE):
+                    if plain:
                         hit = c_call_2(ldc_int64(table, DICT_GET), index, key)
                     if hit == 0:
                         fits = False

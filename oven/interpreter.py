@@ -41,6 +41,7 @@ _PYTHON = {
     "DICT_NEXT": "PyDict_Next",
     "INT_AS_WORD": "PyLong_AsLongLongAndOverflow",
     "AS_UTF8": "PyUnicode_AsUTF8AndSize",
+    "COMPARE": "PyUnicode_Compare",
     "COPY": "memcpy",
     "CALL_ANY": "PyObject_Vectorcall",
     "NEXT": "PyIter_Next",
@@ -109,7 +110,7 @@ def slots(kind: type, names: Sequence[str]) -> list[int] | None:
 def _as_expected() -> bool:
     """Whether live objects look as the door's code reads them."""
     arrays = _array_as_expected() and _characters_as_expected()
-    return arrays and _list_as_expected() and _numbers_as_expected()
+    return arrays and _list_as_expected() and _numbers_as_expected() and _texts_as_expected()
 
 
 def _words(item: Any, count: int) -> list[int]:
@@ -142,6 +143,11 @@ def _list_as_expected() -> bool:
     there = [id(first), id(second)]
     found = list((ctypes.c_int64 * 2).from_address(many[3]))
     return many[1:3] == [id(list), 2] and found == there and one[1:] == [id(tuple), 2, *there]
+
+
+def _texts_as_expected() -> bool:
+    """Strings keep their hash, once it was asked for, behind their length."""
+    return all(_words(text, 4)[2:] == [len(text), hash(text)] for text in ("age", "Łódź", "𝄞"))
 
 
 def _numbers_as_expected() -> bool:

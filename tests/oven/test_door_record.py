@@ -233,6 +233,21 @@ def test_the_wrong_names() -> None:
         agree(plan(), data)
 
 
+def test_names_are_known_by_what_they_say() -> None:
+    """A caller's strings are other objects than the plan's, of any width, in any order."""
+    names = ["age", "größe", "名前", "𝄞", "é", "e"]
+    kind = Record(tuple((name, Scalar("float64")) for name in names))
+    made = oven.bake(source("x", kind).columns(names).multiply([float(k) for k in range(1, 7)]))
+    others = [b"".join([name.encode()]).decode() for name in names]
+    assert all(one is not other for one, other in zip(names[:4], others, strict=False))
+    row = {name: 10.0**k for k, name in enumerate(others)}
+    for data in (row, dict(reversed(row.items())), [row, dict(sorted(row.items()))]):
+        assert isinstance(agree(made, data), list)
+    first, *_, last = others
+    agree(made, {last: 1.0, first: 2.0})
+    agree(made, {**row, "größe ": row.pop("größe")})
+
+
 def test_columns_that_nobody_reads_may_be_missing() -> None:
     kind = Record((("a", Scalar("float64")), ("b", Scalar("float64"))), unread=("b",))
     made = oven.bake(source("x", kind).field("a") + 1.0)
