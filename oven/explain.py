@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 from flour.errors import ParameterError
 from flour.provenance import Origin
 from oven import characters, timing
+from oven.native_run import LONGEST, room_bytes
 from oven.page import page, preformatted, table
 from oven.ports import Port
 from oven.stages import Stage, Value
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from oven.plan import Plan
 
 FORMS = ("text", "html")
-STAGE_COLUMNS = ("stage", "operators", "reads", "leaves", "parameters", "from")
+STAGE_COLUMNS = ("stage", "operators", "reads", "leaves", "parameters", "rooms", "from")
 TIMED_COLUMNS = ("stage", "operators", "time", "a row", "share", "rows", "bytes")
 
 
@@ -90,8 +91,18 @@ def _stage_row(plan: Plan, place: int, stage: Stage) -> tuple[str, ...]:
         "; ".join(map(_value, stage.inputs)),
         "; ".join(map(_value, stage.outputs)),
         f"{sum(parameters.values()):,} bytes in {len(parameters)}" if parameters else "",
+        _rooms(stage),
         "; ".join(origins(plan, stage)),
     )
+
+
+def _rooms(stage: Stage) -> str:
+    """Memory whose size depends on the data: how it grows, and what it never exceeds."""
+    if not stage.rooms:
+        return ""
+    each, fixed = (sum(room[part] for room in stage.rooms) for part in (0, 1))
+    most = room_bytes(stage.rooms, LONGEST)
+    return f"{each:,} bytes a byte of the longest row and {fixed:,}; at most {most:,}"
 
 
 def _operator(item: Node) -> str:

@@ -1,0 +1,124 @@
+"""Documents made to be slow or large: right answers, time in step with size, bounded memory."""
+
+from __future__ import annotations
+
+import time
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import FeatureUnion, make_pipeline
+
+import flour
+import oven
+from flour.errors import WrongDtype
+from oven.native_run import LONGEST, room_bytes
+from oven.plan import Plan
+from runtime import Runtime
+from tests.flour.estimators.test_text import DOCUMENTS, LABELS
+
+MEGABYTE = 1_000_000
+UNITS = {
+    "one word": "a",
+    "two words": "the dog ",
+    "marks": "\u0301",
+    "final sigmas": "ΑΣ ",
+    "sigmas": "Σ",
+    "nul": "\x00",
+    "pretzels": "🥨",
+    "blanks": " \n\u2003",
+}
+
+
+def hostile(name: str, size: int) -> str:
+    """A document of about so many bytes."""
+    if name == "other words":
+        return " ".join(f"w{place:x}" for place in range(size // 7))
+    unit = UNITS[name]
+    return unit * (size // len(unit.encode()))
+
+
+NAMES = [*UNITS, "other words"]
+
+
+@cache
+def served() -> tuple[Any, Plan]:
+    """Words and characters into one linear model, and its plan."""
+    chars = TfidfVectorizer(analyzer="char", ngram_range=(3, 3))
+    both = FeatureUnion([("chars", chars), ("words", TfidfVectorizer(ngram_range=(1, 2)))])
+    model = make_pipeline(both, LogisticRegression())
+    model.fit([*DOCUMENTS, "aaa ΑΣ ΑΣ ΣΣΣ \x00\x00\x00 \u0301\u0301\u0301"], [*LABELS, 1])
+    return model, oven.bake(flour.from_sklearn(model))
+
+
+def seconds(plan: Plan, document: str) -> float:
+    """The least of three runs."""
+    found = []
+    for _ in range(3):
+        start = time.process_time()
+        plan.run([document])
+        found.append(time.process_time() - start)
+    return min(found)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_megabyte_is_answered_as_the_library_answers_it(name: str) -> None:
+    """Alone, among others, and by a runtime."""
+    model, plan = served()
+    document = hostile(name, MEGABYTE)
+    want = model.predict_proba([document, "the dog"])
+    close: Any = {"rtol": 1e-12}
+    np.testing.assert_allclose(plan.run([document])["probabilities"], want[:1], **close)
+    block = [document, "the dog"]
+    np.testing.assert_allclose(plan.run(block)["probabilities"], want, **close)
+    with Runtime(executors=1) as runtime:
+        runtime.register("hostile", plan)
+        for data, rows in ((document, want[0]), (block, want)):
+            found = np.asarray(runtime.predict("hostile", data)["probabilities"])
+            np.testing.assert_allclose(found.reshape(rows.shape), rows, **close)
+
+
+def in_step(name: str, size: int) -> None:
+    """Twice the document may take three times as long; a little more, as machines are shared."""
+    _, plan = served()
+    once, twice = (seconds(plan, hostile(name, times * size)) for times in (1, 2))
+    assert twice <= 3 * once + 0.02, (name, once, twice)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_time_grows_in_step_with_a_megabyte(name: str) -> None:
+    in_step(name, MEGABYTE // 2)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("name", NAMES)
+def test_time_grows_in_step_with_ten_megabytes(name: str) -> None:
+    in_step(name, 10 * MEGABYTE)
+
+
+def test_rooms_are_bounded_and_explained() -> None:
+    _, plan = served()
+    (stage,) = plan.stages
+    each = room_bytes(stage.rooms, 2 * MEGABYTE) - room_bytes(stage.rooms, MEGABYTE)
+    assert 0 < each <= 64 * MEGABYTE, "bytes for each byte of a document"
+    said = next(line for line in plan.explain().splitlines() if line.strip().startswith("rooms"))
+    assert "bytes a byte of the longest row" in said
+    assert f"at most {room_bytes(stage.rooms, LONGEST):,}" in said
+
+
+def test_half_a_pair_of_surrogates_in_a_megabyte() -> None:
+    model, plan = served()
+    document = hostile("two words", MEGABYTE // 10) + "\ud800"
+    want = model.predict_proba([document])
+    np.testing.assert_allclose(plan.run([document])["probabilities"], want, rtol=1e-12)
+
+
+def test_bytes_are_no_document() -> None:
+    """Whoever has bytes knows their encoding; a server should not guess it."""
+    _, plan = served()
+    with pytest.raises(WrongDtype) as caught:
+        plan.run([b"not \xff UTF-8"])
+    assert "bytes" in str(caught.value)
