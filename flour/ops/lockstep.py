@@ -37,14 +37,26 @@ _LEFT, _ZEROS = 1, 4  # as in flour.ops.walk
 _GOES_LEFT, _ZERO_TOO, _IN_A_SET = 1, 2, 4
 #: A slot's number takes the bits below it; it says that the node tests for a set.
 _SET_BIT = 30
+#: A set has a slot if so many nodes ask for each, and there are no more sets than trees.
+_SHARED = 4
 #: No set is as big as this.
 _BEYOND = 1 << 40
-#: A row looks at few of the columns of a few trees: filling slots may be most of the work.
+#: A row looks at few of the columns of a few trees: filling slots would be most of the work.
 _SLOTS_A_TREE = 8
-#: Nanoseconds that a slot takes one row, a step among others, and one that is waited for.
-_SLOT, _TOGETHER, _STRAIGHT, _GUESSED, _FORESEEN = 1.0, 1.3, 1.5, 0.8, 5.0
 #: The rows a tree is walked for before the next: their slots should stay in a near cache.
 _MOST_ROWS, _SLOT_BYTES = 64, 64 * 1024
+
+
+class Shared(NamedTuple):
+    """Sets that many nodes ask for: each has a slot, which passes for what is in the set."""
+
+    #: The column, what the slot holds for a missing value, the largest number taken for zero.
+    column: Blob
+    fill: Blob
+    zero: Blob
+    #: Where the set's words are, and how many categories they tell of.
+    start: Blob
+    limit: Blob
 
 
 class Packed(NamedTuple):
@@ -62,14 +74,8 @@ class Packed(NamedTuple):
     zero: Blob
     code: Blob
     words: Blob
-
-
-def guessed_step(nodes: int) -> float:
-    """What a step takes where trees are walked one by one.
-
-    Its branch is guessed, the less often right the more nodes there are.
-    """
-    return max(_GUESSED * float(np.log2(max(nodes, 1))) - _FORESEEN, _STRAIGHT)
+    #: The sets with slots of their own, behind all others, if sets are kept so.
+    shared: Shared | None
 
 
 def pack(op: Nodes, leaf: NDArray[Any]) -> Packed | None:
@@ -115,17 +121,8 @@ class Table:
 
     @property
     def mostly_slots(self) -> bool:
-        """Whether filling slots for one row would take longer than walking tree by tree."""
-        trees = len(self.roots)
-        depth = float(np.log2(len(self.order) / max(trees, 1)))
-        together = self.filling + _TOGETHER * -(-trees // LANES) * LANES * depth
-        return self.filling > 0 and trees * depth * guessed_step(len(self.order)) < together
-
-    @property
-    def filling(self) -> float:
-        """What filling slots takes a row; nothing where it is little next to walking."""
-        slots = len(self.slots)
-        return 0.0 if len(self.roots) * _SLOTS_A_TREE >= slots else _SLOT * slots
+        """Whether filling slots for one row would be most of the work."""
+        return len(self.roots) * _SLOTS_A_TREE < len(self.slots)
 
     def thresholds(self) -> NDArray[np.float64] | None:
         """What a value is at most where it passes; None where some test cannot be said so."""
@@ -156,9 +153,14 @@ class Table:
         """The tables native code reads."""
         here = np.arange(len(self.order))
         child = np.where(self.inner, self.number[np.where(self.inner, self.left, 0)], here)
-        words, place = self._words()
-        bits[self.sets] = place
-        slot = self.slot | (self.sets.astype(np.int64) << _SET_BIT)
+        shared, slot = self._shared()
+        if shared is None:
+            words, place = self._words()
+            bits[self.sets] = place
+            slot = slot | (self.sets.astype(np.int64) << _SET_BIT)
+        else:
+            words = np.asarray(self.op.words.array)
+            bits[self.sets] = 0  # the number zero, which minus infinity passes and NaN does not
         # A tree that is one leaf, the first of all, fills the lanes up.
         nodes = np.stack([bits, (slot << 32) | (2 * child)], axis=1).reshape(-1)
         idle = 2 * np.full(-len(self.roots) % LANES, int(np.flatnonzero(~self.inner)[0]))
@@ -172,7 +174,30 @@ class Table:
             zero=Blob.of(np.where(zero, np.float64(np.float32(1e-35)), -1.0)),
             code=Blob.of(np.where(sets, np.where(left, -1, _BEYOND), 0)),
             words=Blob.of(words),
+            shared=shared,
         )
+
+    def _shared(self) -> tuple[Shared | None, NDArray[np.int64]]:
+        """The sets that have slots of their own, where few are shared, and each node's slot."""
+        if not self.sets.any():
+            return None, self.slot
+        old = self.order[self.sets]
+        start, length = (np.asarray(part.array)[old] for part in (self.op.category, self.op.length))
+        asked = np.stack([start, length, self.slot[self.sets]]).astype(np.int64)
+        unique, which = np.unique(asked, axis=1, return_inverse=True)
+        count = unique.shape[1]
+        if _SHARED * count > self.sets.sum() or count > len(self.roots):
+            return None, self.slot
+        slot = self.slot.copy()
+        slot[self.sets] = len(self.slots) + 1 + which.reshape(-1)
+        key = self.slots[unique[2] - 1]
+        return Shared(
+            column=Blob.of((key // 8).astype(np.int32)),
+            fill=Blob.of(np.where(key & _GOES_LEFT != 0, -np.inf, np.nan)),
+            zero=Blob.of(np.where(key & _ZERO_TOO != 0, np.float64(np.float32(1e-35)), -1.0)),
+            start=Blob.of(unique[0]),
+            limit=Blob.of(32.0 * unique[1]),
+        ), slot
 
     def _words(self) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
         """The sets, each between ones and zeros, and where each node's is (and how long)."""
@@ -235,39 +260,68 @@ class Walks:
         self.nodes, self.roots = e.address(made.nodes), e.address(made.roots)
         self.column, self.fill = e.address(made.column), e.address(made.fill)
         self.zero, self.code = e.address(made.zero), e.address(made.code)
-        self.words = e.address(made.words)
+        self.words, self.shared = e.address(made.words), made.shared
+        self.apart = len(op.words) > 0 and made.shared is None
         count = len(made.column)
+        own = 0 if made.shared is None else len(made.shared.column)
         self.places = e.scratch("int64", LANES)
         self.offsets = e.scratch("int64", LANES) if block else ""
         rows = 1
         if block:
-            rows = LANES * max(1, min(_MOST_ROWS, _SLOT_BYTES // (8 * (count + 1))) // LANES)
+            held = min(_MOST_ROWS, _SLOT_BYTES // (8 * (count + own + 1)))
+            rows = LANES * max(1, held // LANES)
             self.chunk = e.size(rows)
         self.count = e.size(count)
-        self.width = e.size(count + 1)
-        self.slots = e.scratch("float64", (count + 1) * rows)
-        self.codes = e.scratch("int64", (count + 1) * rows) if len(op.words) else ""
+        self.width = e.size(count + own + 1)
+        self.slots = e.scratch("float64", (count + own + 1) * rows)
+        self.codes = e.scratch("int64", (count + 1) * rows) if self.apart else ""
 
     def look(self, row: str, place: str = "0") -> None:
         """Fill the slots of one row, the one at this place among those held."""
-        e, kind = self.e, self.x.type
-        assert isinstance(kind, Vector)
+        e = self.e
         start = e.var(f"{place} * {self.width}", "h")
         e.store(self.slots, start, "-math.inf", "float64")
         if self.codes:
             e.store(self.codes, start, "0", "int64")
         with e.loop(self.count) as u:
-            column = f"int64({e.load(self.column, u, 'int32', constant=True)})"
-            loaded = e.load(row, column, kind.dtype, constant=True)
-            value = e.let(self.op.seen(loaded, kind), "float64").expr
-            gone = f"{value} != {value}"
-            if self.op.zeros:
-                gone = f"({gone}) or abs({value}) <= {self._of(self.zero, u)}"
-            gone = e.let(f"({gone})", "bool").expr
+            value, gone = self._value(row, self.column, self.zero, u)
             kept = f"({self._of(self.fill, u)} if {gone} else {value})"
             e.store(self.slots, f"{start} + {u} + 1", kept, "float64")
             if self.codes:
                 self._code(f"{start} + {u} + 1", u, value, gone)
+        if self.shared is not None:
+            self._look_up(self.shared, row, start)
+
+    def _value(self, row: str, columns: str, zeros: str, u: str) -> tuple[str, str]:
+        """What the row holds in a slot's column, and whether that is taken for missing."""
+        e, kind = self.e, self.x.type
+        assert isinstance(kind, Vector)
+        column = f"int64({e.load(columns, u, 'int32', constant=True)})"
+        loaded = e.load(row, column, kind.dtype, constant=True)
+        value = e.let(self.op.seen(loaded, kind), "float64").expr
+        gone = f"{value} != {value}"
+        if self.op.zeros:
+            gone = f"({gone}) or abs({value}) <= {self._of(zeros, u)}"
+        return value, e.let(f"({gone})", "bool").expr
+
+    def _look_up(self, sets: Shared, row: str, start: str) -> None:
+        """The slots of sets: minus infinity for what is in the set, which passes, NaN for else."""
+        e = self.e
+        column, fill, zero = (e.address(part) for part in (sets.column, sets.fill, sets.zero))
+        first, limit = e.address(sets.start), e.address(sets.limit)
+        least = "> -1.0" if self.op.signed else ">= 0.0"
+        with e.loop(e.size(len(sets.column))) as u:
+            value, gone = self._value(row, column, zero, u)
+            kept = e.var("math.nan", "v")
+            with e.block(f"if {gone}:"):
+                e.line(f"{kept} = {self._of(fill, u)}")
+            with e.block(f"elif {value} {least} and {value} < {self._of(limit, u)}:"):
+                code = e.let(f"int64({value})", "int64").expr
+                where = f"{e.load(first, u, 'int64', constant=True)} + {code} // 32"
+                word = e.load(self.words, where, "uint32", constant=True)
+                with e.block(f"if (int64({word}) >> ({code} % 32)) & 1 != 0:"):
+                    e.line(f"{kept} = -math.inf")
+            e.store(self.slots, f"{start} + {self.count} + 1 + {u}", kept, "float64")
 
     def _of(self, table: str, u: str) -> str:
         return self.e.load(table, u, "float64", constant=True)

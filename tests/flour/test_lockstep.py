@@ -58,6 +58,25 @@ def test_every_way_ends_at_the_same_leaves(
         np.testing.assert_array_equal(plan.run(given_rows)["scores"], op.reference(given_rows))
 
 
+@pytest.mark.parametrize("library", LIBRARIES, ids=str)
+def test_sets_that_many_nodes_share_have_slots(library: tuple[dict[str, bool], str]) -> None:
+    """A set is looked up once for all nodes; its slot passes as the nodes would."""
+    flags, dtype = library
+    how: dict[str, Any] = {"trees": 40, "depth": 8, "width": 3, "sets": True}
+    op = ensembles.sums(1, **how, **flags)
+    packed = lockstep.pack(op, op.value.array[:, 0])
+    assert packed is not None
+    assert packed.shared is not None
+    ends = ensembles.leaves(1, **how, zeros=bool(flags.get("zeros"))).replace(**flags)
+    x = source("X", Vector(3, dtype))
+    plan = oven.bake(outputs(scores=op(x), leaves=ends(x)), exact=True)
+    for rows in (1, 3, 70):
+        given_rows = near(op, rows, rows, dtype, 3)
+        answer = plan.run(given_rows)
+        np.testing.assert_array_equal(answer["scores"], op.reference(given_rows))
+        np.testing.assert_array_equal(answer["leaves"], ends.reference(given_rows))
+
+
 def one_test(threshold: float, **changed: Any) -> dict[str, Any]:
     """Eight trees of one test each."""
     count = 8
