@@ -107,13 +107,14 @@ def guarded(options: argparse.Namespace, out: Output) -> int:
 def code_of(problem: Explained) -> Exit:
     """The exit code that tells an error."""
     from runtime.errors import Unfaithful
+    from runtime.repository.errors import NoFolder
 
     match problem:
         case Unfaithful():
             return Exit.UNFAITHFUL
         case NotInstalled():
             return Exit.NOT_INSTALLED
-        case NotFound():
+        case NotFound() | NoFolder():
             return Exit.FILES
     return Exit.REFUSED
 

@@ -10,11 +10,17 @@ from runtime.http.problems import HttpError
 _WINDOW = {"gzip": zlib.MAX_WBITS | 16, "deflate": zlib.MAX_WBITS, "x-gzip": zlib.MAX_WBITS | 16}
 #: The fastest: more would hold up other requests for longer than it saves this one.
 _LEVEL = 1
+#: More would be there for no other reason than the work.
+_LAYERS = 3
+#: A packed body of more bytes may be thousands of times as long, and is unpacked on a thread.
+SOON = 4 << 10
 
 
 def unpack(request: Request, most: int) -> None:
     """Replace a packed body by what it holds."""
     names = (request.header("content-encoding") or "").lower().split(",")
+    if len(names) > _LAYERS:
+        raise HttpError("a body is not packed so often", 415, found=f"{len(names)} times")
     for name in reversed([each.strip() for each in names]):
         if name in {"", "identity"}:
             continue

@@ -213,6 +213,8 @@ class Server:
     def path(self, target: bytes) -> tuple[str, str]:
         """The path and the query of a request's target."""
         path, _, query = target.decode("latin-1").partition("?")
+        if path[:7].lower() == "http://" or path[:8].lower() == "https://":
+            path = f"/{path.split('/', 3)[3]}" if path.count("/") > 2 else "/"  # as to a proxy
         if len(self.paths) >= REMEMBERED:
             self.paths.clear()
         self.paths[target] = path, query

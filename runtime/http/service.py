@@ -11,10 +11,10 @@ from time import monotonic
 
 from runtime.http import problems, telemetry
 from runtime.http.codec import Front
-from runtime.http.compression import pack, unpack
+from runtime.http.compression import SOON, pack, unpack
 from runtime.http.messages import Answer, Request, Response
 from runtime.http.metrics import Metrics
-from runtime.http.routes import Route, Router
+from runtime.http.routes import Handler, Route, Router
 from runtime.http.seams import Alone, Answering, Direct, Guard, Observer, Peers, Repository
 from runtime.http.settings import ServerSettings
 from runtime.http.table import ROUTES
@@ -67,6 +67,8 @@ class Service:
                     return refusal
             handler, request.params = self.router.find(request.method, request.path)
             if not request.plain and b"content-encoding" in request.headers:
+                if len(request.body) > SOON:
+                    return self._later(request, self._unpacked(request, handler))
                 unpack(request, self.settings.max_body)
             made = handler(self, request)
         except Exception as error:  # noqa: BLE001 (it is the client's answer)
@@ -74,6 +76,13 @@ class Service:
         if not isinstance(made, Response):
             return self._later(request, made)
         return made if len(made.body) <= self._small else self._packed(request, made)
+
+    async def _unpacked(self, request: Request, handler: Handler) -> Response:
+        """What a request is answered whose body takes a while to unpack."""
+        await asyncio.to_thread(unpack, request, self.settings.max_body)
+        telemetry.resume(self, request)
+        made = handler(self, request)
+        return made if isinstance(made, Response) else await made
 
     async def _later(self, request: Request, coming: Awaitable[Response]) -> Response:
         self.waiting += 1

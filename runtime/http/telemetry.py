@@ -62,6 +62,13 @@ def _trace(service: Service) -> None:
     service.answering = TracedAnswering(service.answering, tracing)
 
 
+def resume(service: Service, request: Request) -> None:
+    """Others were looked at since this request was: what looks on must know whose turn it is."""
+    again = getattr(service.answering, "resume", None)
+    if again is not None:
+        again(request)
+
+
 def finish(service: Service) -> None:
     """The service has ended: let those who look on write what they hold."""
     for each in (*service.observers, service.answering):

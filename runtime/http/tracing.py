@@ -159,6 +159,10 @@ class TracedAnswering:
         coming.add_done_callback(partial(_ended, traced))
         return coming
 
+    def resume(self, request: Request) -> None:
+        """What is answered next is this request."""
+        self._tracing.current = request.trace
+
     def close(self) -> None:
         """End the thread for requests that went stage by stage."""
         self._threads.shutdown()

@@ -2,6 +2,7 @@
 
 FlourError (flour.errors)
 └── RepositoryError      something is wrong with a folder of models
+    ├── NoFolder             the folder is not there, or cannot be read
     ├── BadConfig            a configuration file is not what it can be
     ├── UnsupportedModel     this kind of model, or this setting of it, is not served here
     ├── Untrusted            a pickle, and nobody said that it may be read
@@ -21,6 +22,10 @@ from runtime.errors import BadRegistration, UnknownEndpoint
 
 class RepositoryError(FlourError):
     """Something is wrong with a folder of models."""
+
+
+class NoFolder(RepositoryError):
+    """The folder is not there, or cannot be read."""
 
 
 class BadConfig(RepositoryError):

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-from runtime.repository.errors import NotSettled, RepositoryError, UnsafePath
+from runtime.repository.errors import NoFolder, NotSettled, RepositoryError, UnsafePath
 
 MAX_BYTES = 4 << 30
 """Of one model's file."""
@@ -67,7 +67,7 @@ class Folder:
             with os.scandir(self.root):
                 return
         except OSError as problem:
-            raise RepositoryError(
+            raise NoFolder(
                 "this folder cannot be read", where=str(self.root), found=_why(problem)
             ) from problem
 

@@ -83,7 +83,8 @@ def test_ls(pretzel: Pretzel, place: Place) -> None:
         ("shift", "2"),
     ]
     assert "shift/2/shift.pretzel" in pretzel("ls", place.models).out
-    assert pretzel("ls", place.models / "shift" / "nowhere").code == 1
+    assert pretzel("ls", place.models / "shift" / "nowhere").code == 5
+    assert pretzel("serve", place.models / "nowhere", "--port", "0").code == 5
 
 
 def test_inspect(pretzel: Pretzel, place: Place) -> None:

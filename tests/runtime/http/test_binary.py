@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import struct
+import threading
 import zlib
 from typing import Any
 
@@ -13,7 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runtime.http import codec_binary
+from runtime.http import codec_binary, compression, service
+from runtime.http.messages import Request
 from runtime.http.problems import HttpError
 from runtime.http.tensors import DTYPES
 from tests.runtime.http.client import Reply
@@ -200,6 +202,7 @@ def test_deflate_without_its_header_is_read(house: House) -> None:
         ("br", BODY, 415),
         ("gzip", gzip.compress(bytes(2 << 20)), 413),
         ("gzip, gzip", gzip.compress(gzip.compress(bytes(50 << 20))), 413),
+        ("gzip, gzip, gzip, gzip", BODY, 415),
     ],
 )
 def test_packed_requests_that_are_wrong(
@@ -231,3 +234,30 @@ def test_large_answers_are_packed(house: House, accepted: str, used: str | None)
     assert made == plain.body
     small = house.client.get("/v2", **{"accept-encoding": "gzip"})
     assert "content-encoding" not in small.headers
+
+
+def test_what_unpacks_to_much_holds_up_nobody(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A small body may be a thousand times as long, and is unpacked beside the event loop."""
+    inside, threads = compression.unpack, list[str]()
+
+    def noted(request: Request, most: int) -> None:
+        threads.append(threading.current_thread().name)
+        inside(request, most)
+
+    monkeypatch.setattr(service, "unpack", noted)
+    rows = np.random.default_rng(0).normal(size=(500, 4))
+    for block in (rows[:1], rows):
+        data = {"inputs": [tensor("x", "FP64", list(block.shape), block.tolist())]}
+        body = gzip.compress(json.dumps(data).encode())
+        known = {"Content-Encoding": "gzip"}
+        reply = house.client.post("/v2/models/shift/infer", body, known)
+        assert reply.status == 200
+        assert outputs(reply.json)["top"]["data"] == (block.max(axis=1) + 2.0).tolist()
+    bomb = house.client.post("/v2/models/shift/infer", gzip.compress(bytes(40 << 20)), known)
+    assert bomb.status == 413
+    here, *others = threads
+    assert "pretzel-http-work" not in here
+    assert all("pretzel-http-work" in each for each in others)
+    assert len(others) == 2

@@ -154,6 +154,21 @@ def test_nonsense_after_a_request_does_not_spoil_its_answer(house: House) -> Non
     assert (made[0].status, made[1].status) == (200, 400)
 
 
+@pytest.mark.parametrize(
+    ("target", "status"),
+    [
+        (b"http://any.host:80/v2/health/live?x=1", 200),
+        (b"HTTPS://any.host/v2/health/live", 200),
+        (b"http://any.host", 200),
+        (b"http://any.host/v2/models/none", 404),
+        (b"ftp://any.host/v2/health/live", 404),
+    ],
+)
+def test_targets_as_proxies_get_them(house: House, target: bytes, status: int) -> None:
+    (reply,) = house.client.say(b"GET %b HTTP/1.1\r\nhost: any.host\r\n\r\n" % target)
+    assert reply.status == status
+
+
 def test_headers_and_bodies_have_limits(house: House) -> None:
     large = b"x-large: " + b"x" * (9 << 10)
     assert house.client.say(infer(7, large))[0].status == 431

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+import json
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -20,6 +22,7 @@ from flour.errors import FlourError
 from oven import timing
 from runtime import Runtime
 from runtime.http import Server, ServerSettings
+from runtime.http.compression import SOON
 from tests.house import ROOT
 from tests.runtime.http.client import Client
 from tests.runtime.http.conftest import classifier, filled, tensor
@@ -79,6 +82,22 @@ def test_request_and_plan(spans: InMemorySpanExporter) -> None:
     assert facts["http.response.status_code"] == 200
     assert facts["http.route"] == "/v2/models/{model}/infer"
     assert (facts["pretzel.model"], facts["pretzel.version"]) == ("iris", "1")
+
+
+def test_a_body_that_is_unpacked_on_a_thread(spans: InMemorySpanExporter) -> None:
+    """Its turn comes when others have been looked at."""
+    rows = np.random.default_rng(0).normal(size=(400, 4))
+    x = tensor("x", "FP64", [400, 4], rows.tolist())
+    body = gzip.compress(json.dumps({"inputs": [x]}).encode())
+    assert len(body) > SOON
+    with Runtime(executors=1) as runtime:
+        filled(runtime)
+        with Server(runtime, settings()) as server:
+            known = THEIRS | {"Content-Encoding": "gzip"}
+            reply = Client(server.port).post("/v2/models/iris/infer", body, known)
+            assert reply.status == 200
+    found = named(spans)
+    assert within(found["plan iris@1"], found["POST /v2/models/{model}/infer"])
 
 
 def test_stages_are_spans_and_answers_stay_the_same(spans: InMemorySpanExporter) -> None:
