@@ -31,6 +31,14 @@ class Node:
     type: Type
     digest: str
 
+    @staticmethod
+    def standing(op: Op, inputs: tuple[Node, ...], kind: Type) -> Node:
+        """A node that stands for one of this type in a program that is not there: an object apart.
+
+        It belongs to no program, equals no other node, and is never made again.
+        """
+        return _made(op, inputs, kind, "")
+
     def __setattr__(self, key: str, value: object) -> None:
         raise AttributeError("nodes are immutable")
 
@@ -48,16 +56,19 @@ def node(op: Op, inputs: Sequence[Node]) -> Node:
     found = _nodes.get(digest)
     if found is not None:
         return found
-    made = Node.__new__(Node)
-    for key, value in (
-        ("op", op),
-        ("inputs", tuple(inputs)),
-        ("type", _infer(op, inputs)),
-        ("digest", digest),
-    ):
-        object.__setattr__(made, key, value)
+    made = _made(op, tuple(inputs), _infer(op, inputs), digest)
     with _lock:
         return _nodes.setdefault(digest, made)
+
+
+def _made(op: Op, inputs: tuple[Node, ...], kind: Type, digest: str) -> Node:
+    made = Node.__new__(Node)
+    keep = object.__setattr__
+    keep(made, "op", op)
+    keep(made, "inputs", inputs)
+    keep(made, "type", kind)
+    keep(made, "digest", digest)
+    return made
 
 
 def _infer(op: Op, inputs: Sequence[Node]) -> Type:

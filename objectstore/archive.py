@@ -85,14 +85,7 @@ class Archive:
     @staticmethod
     def open(path: str | os.PathLike[str], *, verify: bool = True) -> Archive:
         """Map a container file. `verify=False` trusts its payloads and checks structure only."""
-        where = os.fspath(path)
-        try:
-            buffer = read_only(path)
-        except (OSError, StoreError) as error:
-            raise ArchiveError(
-                "this file cannot be opened", where=where, found=str(error)
-            ) from error
-        return Archive(buffer, where, verify=verify)
+        return Archive(opened(path), os.fspath(path), verify=verify)
 
     @staticmethod
     def from_bytes(data: bytes | memoryview, where: str = "bytes") -> Archive:
@@ -135,6 +128,10 @@ class Archive:
         for digest in self.digests():
             self.load(digest)
 
+    def record(self, digest: str) -> layout.ArrayRecord | None:
+        """Where an array lies in the file, if it is there."""
+        return self._contents.arrays.get(digest)
+
     def nbytes(self, digest: str) -> int:
         """The size of a parameter, without reading it."""
         table = self._contents.tables.get(digest)
@@ -168,23 +165,44 @@ class Archive:
     ) -> Blob:
         array = layout.payload(buffer, record)
         if self._verify and record.digest not in self._verified:
-            self._check(array, record)
+            _check(array, record, self._where)
             self._verified.add(record.digest)
         return Blob.view(array, record.digest, preferred=preferred)
 
-    def _check(self, array: NDArray[np.generic], record: layout.ArrayRecord) -> None:
-        where = f"{self._where}, array {record.digest}"
-        found = array_digest(array)
-        if found != record.digest:
-            raise ArchiveError(
-                "an array is damaged",
-                where=where,
-                found=f"content with digest {found}",
-                hint="copy or save the file again",
-            )
-        # A digest does not make a value legal: native code may use a boolean as a number.
-        if record.dtype == "|b1" and array.size and int(array.view(np.uint8).max()) > 1:
-            raise ArchiveError("a boolean is neither 0 nor 1", where=where)
+
+def _check(array: NDArray[np.generic], record: layout.ArrayRecord, where: str) -> None:
+    where = f"{where}, array {record.digest}"
+    found = array_digest(array)
+    if found != record.digest:
+        raise ArchiveError(
+            "an array is damaged",
+            where=where,
+            found=f"content with digest {found}",
+            hint="copy or save the file again",
+        )
+    # A digest does not make a value legal: native code may use a boolean as a number.
+    if record.dtype == "|b1" and array.size and int(array.view(np.uint8).max()) > 1:
+        raise ArchiveError("a boolean is neither 0 nor 1", where=where)
+
+
+def opened(path: str | os.PathLike[str]) -> NDArray[np.uint8]:
+    """The bytes of a container file, mapped; what they say is not looked at."""
+    try:
+        return read_only(path)
+    except (OSError, StoreError) as error:
+        raise ArchiveError(
+            "this file cannot be opened", where=os.fspath(path), found=str(error)
+        ) from error
+
+
+def array_at(buffer: NDArray[np.uint8], record: layout.ArrayRecord, where: str) -> Blob:
+    """An array of a container whose table of contents is known: the live one, or it is verified."""
+    live = Blob.live(record.digest)
+    if live is not None:
+        return live
+    array = layout.payload(buffer, record)
+    _check(array, record, where)
+    return Blob.view(array, record.digest)
 
 
 def _parsed(text: bytes, where: str) -> dict[str, Json]:

@@ -125,6 +125,21 @@ def decode(buffer: NDArray[np.uint8], where: str) -> Contents:
     )
 
 
+def head(buffer: NDArray[np.uint8]) -> bytes | None:
+    """Everything but the payloads of what may be a container of this length; None if it is none.
+
+    The seal is in it, not checked: whoever knows these very bytes knows all that they describe.
+    """
+    raw = buffer[: _HEADER.size].tobytes()
+    if len(raw) < _HEADER.size:
+        return None
+    magic, version, _, arrays, tables, manifest, size, _, _ = _HEADER.unpack(raw)
+    if magic != MAGIC or version != VERSION or size != len(buffer):
+        return None
+    end = _HEADER.size + arrays * _ARRAY.size + tables * _TABLE.size + manifest
+    return buffer[:end].tobytes() if end <= size else None
+
+
 def payload(buffer: NDArray[np.uint8], record: ArrayRecord) -> NDArray[np.generic]:
     """An array of a decoded container, as a view."""
     part = buffer[record.offset : record.offset + record.nbytes]

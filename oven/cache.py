@@ -83,11 +83,12 @@ _writes = 0
 @lru_cache(maxsize=256)  # plans of one shape come in crowds, and each asks several times
 def key(source: str) -> str:
     """The name of this source's machine code on this machine."""
-    return combine(_toolchain(), *([_text_words()] if _TEXT.search(source) else []), source)
+    return combine(toolchain(), *([_text_words()] if _TEXT.search(source) else []), source)
 
 
 @cache
-def _toolchain() -> str:
+def toolchain() -> str:
+    """What machine code depends on besides its source."""
     return f"{_FORMAT} {machine.fingerprint()} numba {version('numba')} {_vocabulary()}"
 
 
@@ -117,18 +118,33 @@ def machine_code(digest: str, name: str, build: Callable[[str], Code]) -> int:
     Symbols share one name space in a process, and entries come from many processes: so a function
     is called after its digest.
     """
+    found = find(digest, name)
+    if found is not None:
+        return found
+    with _lock_of(digest):
+        if digest not in _addresses:
+            _addresses[digest] = _built(digest, f"{name}_{digest}", build)
+        return _addresses[digest]
+
+
+def find(digest: str, name: str) -> int | None:
+    """The address of the code of this digest, where somebody has made it already."""
     found = _addresses.get(digest)
     if found is not None:
         counters.from_memory += 1
         return found
-    with _lock:
-        lock = _locks.setdefault(digest, threading.Lock())
-    with lock:
+    with _lock_of(digest):
         if digest not in _addresses:
-            unique = f"{name}_{digest}"
-            found = _from_disk(digest, unique)
-            _addresses[digest] = _built(digest, unique, build) if found is None else found
+            found = _from_disk(digest, f"{name}_{digest}")
+            if found is None:
+                return None
+            _addresses[digest] = found
         return _addresses[digest]
+
+
+def _lock_of(digest: str) -> threading.Lock:
+    with _lock:
+        return _locks.setdefault(digest, threading.Lock())
 
 
 def _compile(source: str, name: str, unique: str) -> Code:
@@ -171,7 +187,7 @@ def _from_disk(digest: str, unique: str) -> int | None:
     if not trusted(directory()):
         return None
     try:
-        entry = _read(path)
+        entry = read_entry(path)
     except OSError:
         return None
     parts = _parse(entry, unique)
@@ -189,7 +205,7 @@ def _from_disk(digest: str, unique: str) -> int | None:
     return found
 
 
-def _read(path: Path) -> bytes:
+def read_entry(path: Path) -> bytes:
     """An entry's bytes; nothing if it is not one that only we can have written."""
     # Not blocking: opening a pipe that somebody put in the place of an entry must not hang.
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW)
@@ -226,23 +242,27 @@ def _checksum(body: bytes) -> bytes:
 
 
 def _keep(digest: str, symbol: bytes, code: bytes) -> None:
-    """Write an entry so that readers see all of it or nothing; a full disk costs only speed."""
     body = symbol + code
-    path = _path(digest)
-    temporary = path.with_name(f".{digest}.{os.getpid()}.{threading.get_ident()}")
+    head = _HEAD.pack(_MAGIC, _checksum(body), len(symbol), len(code))
+    if write_entry(_path(digest), head + body):
+        _look_at_size()
+
+
+def write_entry(path: Path, entry: bytes) -> bool:
+    """Write an entry so that readers see all of it or nothing; a full disk costs only speed."""
+    temporary = path.with_name(f".{path.stem}.{os.getpid()}.{threading.get_ident()}")
     try:
         directory().mkdir(mode=0o700, parents=True, exist_ok=True)
         if not trusted(directory()):
-            return
-        path.parent.mkdir(mode=0o700, exist_ok=True)
-        head = _HEAD.pack(_MAGIC, _checksum(body), len(symbol), len(code))
-        temporary.write_bytes(head + body)
+            return False
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        temporary.write_bytes(entry)
         temporary.chmod(0o644)  # whatever the umask: nobody else may write
         temporary.replace(path)
     except OSError:
         _drop(temporary)
-        return
-    _look_at_size()
+        return False
+    return True
 
 
 # --- whom to trust ------------------------------------------------------------------------------

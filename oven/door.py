@@ -142,12 +142,12 @@ def _text_words(found: Layout, size: int) -> tuple[dict[str, int], NDArray[np.in
 def room_words(run: NativeRun, size: int) -> tuple[dict[str, int], NDArray[np.int64]]:
     """What a door's table says of memory that depends on documents, `size` bytes aside."""
     sizes = [
-        [*room, place == len(stage.rooms) - 1]
-        for stage in run.stages
-        for place, room in enumerate(stage.rooms)
+        [*room, place == len(each) - 1]
+        for each in run.form.rooms
+        for place, room in enumerate(each)
     ]
     rooms = np.array(sizes, np.int64).reshape(-1, 4)
-    most = max((room_bytes(stage.rooms, _SHORT) for stage in run.stages), default=0)
+    most = max((room_bytes(each, _SHORT) for each in run.form.rooms), default=0)
     words = {"SHARED_BYTES": aligned(size + _SHORT + 1024 + most), "ROOM_COUNT": len(rooms)}
     words |= {"ROOMS": rooms.ctypes.data, "ROOM_COLUMN": len(run.inputs) + len(run.outputs)}
     words |= {"ROW_WORK": run.row_work, "LONGEST": LONGEST, "RELEASE_WORK": RELEASE_BYTES}

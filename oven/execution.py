@@ -50,7 +50,7 @@ class Execution:
         self._plan = plan if self._laid else plan.suited(data)
         self._columns: dict[str, Columns] | None = None
         self.rows = self._laid.rows if self._laid else self._coerced()
-        self._outputs = self._plan.optimised.outputs
+        self._outputs = self._plan.leaves
         self._steps: Sequence[NativeRun | Stage] = self._plan.steps
         wanted = set(self._outputs.values())
         self._made: dict[Value, NDArray[Any]] = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -18,28 +18,14 @@ from flour.types import Vector
 from objectstore import Blob
 from oven import cache, driver, machine
 from oven.columns import given, lengths, settled, unfilled, words
-from oven.emitter import Slot
+from oven.native_form import Form, Layout, aligned
 from oven.ports import Port
-from oven.stages import Stage, Value, is_text, is_wide, row_bytes
+from oven.stages import Stage, Value, is_text
 
-#: Rows a tile: enough to amortise a stage's call, few enough that its columns stay in cache.
-#: Between 24 and 960 rows it makes a few per cent of difference (measured on a CPU with 48 KiB of
-#: first-level and 1 MiB of second-level cache a core).
-TILE_BYTES = 128 * 1024
-#: Trees are passed 64 rows at a time, matrix products take 4, 6 or 8.
-MAX_TILE = 192
-#: Where parameters fill the near cache, a tile may be as large: they are read once for each.
-_FAR_BYTES = 1 << 20
-#: Matrix products work on 4, 6 or 8 rows at once; a tile should leave none over.
-_TILE_STEP = 24
-#: Rows wider than this would not stay in any cache.
-_WIDE = 64 * 1024
 _ALIGN = 64
 #: Rooms up to this size stay with their thread; they are as large as the longest document could
 #: need, and most of their pages are never touched.
 KEPT_ROOM = 64 << 20
-#: What a row of a wide sparse vector is taken to store.
-_STORED_BYTES = 1024
 #: Documents longer than this are left to Python.
 LONGEST = 64 << 20
 #: A call that touches this many bytes or more lets other threads run meanwhile: some 20 us. Taking
@@ -56,116 +42,46 @@ class RowsRefused(Exception):
 class NativeRun:
     """Native stages that follow each other, ready to be called."""
 
-    def __init__(self, stages: Sequence[Stage], wanted: Iterable[Value]) -> None:
-        self.stages = tuple(stages)
-        made = {item for stage in stages for item in stage.outputs}
-        read = dict.fromkeys(value for stage in stages for value in stage.inputs)
-        #: What the caller provides and receives.
-        self.inputs = tuple(value for value in read if value not in made)
-        #: What the stages read of that: columns, or what is stored of them.
-        self._read = tuple(
-            dict.fromkeys(
-                (value, stage.stores(value))
-                for stage in stages
-                for value in stage.inputs
-                if value not in made
-            )
-        )
-        outside = set(wanted)
-        self.outputs = tuple(item for stage in stages for item in stage.outputs if item in outside)
-        #: Outputs of which only what is stored leaves, and how much that is at most in a row.
-        self.stored = {
-            item: stage.most[item]
-            for stage in stages
-            for item in stage.outputs
-            if stage.stores(item)
-        }
-        self._room_steps: dict[int, int] = {}
-        self._lay_out()
-        self._bind()
-        self._prepare()
+    def __init__(
+        self, form: Form, table: NDArray[np.int64], row_work: int, kept: tuple[Blob, ...]
+    ) -> None:
+        """A run of this form; `table` and the parameters in `kept` are where its code finds them.
 
-    # --- memory ------------------------------------------------------------------------------
+        See `of`, which makes one of stages.
+        """
+        self.form, self.row_work = form, row_work
+        self.inputs, self.outputs, self.stored = form.inputs, form.outputs, form.stored
+        self.scratch_bytes = form.scratch_bytes
+        #: What native code reads, which has to live as long as this does.
+        self.kept = kept
+        self._table = table
+        address, self._call, self._brief = _driver()
+        self.entry = (address, table.ctypes.data)
 
-    def _lay_out(self) -> None:
-        """Decide the tile's rows and where its buffers are in scratch memory."""
-        read = [value for value, _ in self._read]
-        outer = {*read, *self.outputs}
-        inner = [n for s in self.stages for n in s.outputs if n not in outer]
-        row = sum(_row_work(value) for value in (*inner, *read, *self.outputs))
-        self.tile = _tile_rows(row, sum(map(_table_bytes, self.stages)))
-        self._wires: dict[tuple[Value, bool], list[driver.Wire]] = {}
-        self._entries = 0
-        for value, stored in self._read:
-            self._wire(value, stored=stored)
-        for item in self.outputs:
-            self._wire(item, stored=item in self.stored)
-        columns = 1 + max(
-            sum(1 + stage.stores(value) for value in (*stage.inputs, *stage.outputs))
-            for stage in self.stages
-        )
-        size = _aligned(16 * columns)
-        for item in inner:
-            assert item not in self.stored, "what is stored is read by another run"
-            self._wires[item, False] = [driver.Wire(1, size, row_bytes(item.type))]
-            size += _aligned(self.tile * row_bytes(item.type))
-        #: About how many bytes a row makes the code touch, which says how long a row takes.
-        self.row_work = row
-        self._row_scratch = size
-        self.scratch_bytes = size + max(_scratch(stage.slots) for stage in self.stages)
+    @staticmethod
+    def of(stages: Sequence[Stage], wanted: Iterable[Value]) -> NativeRun:
+        """The run of these stages, of which some values are wanted by others; its code is found."""
+        layout = Layout(stages, wanted)
+        draft = layout.draft()
+        table = np.array(draft.words, np.int64)
+        table[draft.inner] += table.ctypes.data
+        for place, source, name in draft.codes:
+            table[place] = cache.address(source, name)
+        for place, parameter in draft.parameters:
+            table[place] = parameter.array.ctypes.data
+        kept = tuple(dict.fromkeys(parameter for _, parameter in draft.parameters))
+        return NativeRun(layout.form, table, draft.row_work, kept)
 
-    def _wire(self, value: Value, *, stored: bool) -> None:
-        """Give an external column its entries in the io table."""
-        wires = [driver.Wire(0, self._entries, 0)]
-        if stored:
-            wires.append(driver.Wire(2, self._entries + 1, 0))
-        self._wires[value, stored] = wires
-        self._entries += len(wires)
+    @property
+    def table_bytes(self) -> int:
+        """What its table takes, small parameters of its own included."""
+        table = self._table
+        return int(table.nbytes if table.base is None else table.base.nbytes)
 
     @property
     def rooms(self) -> bool:
         """Whether some of its memory is as large as the data needs."""
-        return any(stage.rooms for stage in self.stages)
-
-    def _bind(self) -> None:
-        """Find the code and write the tables that lead it to this plan's parameters."""
-        self._kept: list[Any] = []
-        table: list[int] = [len(self.stages), self.tile]
-        for stage in self.stages:
-            values = (*stage.inputs, *stage.outputs)
-            columns = [wire for v in values for wire in self._wires[v, stage.stores(v)]]
-            if stage.rooms:
-                columns.append(driver.Wire(2, self._entries, 0))
-            table += [
-                cache.address(stage.source, stage.name),
-                self._parameters(stage.slots, rooms=bool(stage.rooms)),
-            ]
-            table += [len(columns), *(number for wire in columns for number in wire)]
-        self._table = np.array(table, np.int64)
-        address = cache.address(driver.SOURCE, driver.NAME)
-        self._call, self._brief = machine.STAGE(address), machine.BRIEF(address)
-        self.entry = (address, self._table.ctypes.data)
-
-    def _parameters(self, slots: Sequence[Slot], *, rooms: bool) -> int:
-        """The address of a stage's parameter table."""
-        table = np.zeros(max(len(slots), 1), np.int64)
-        offset = self._row_scratch
-        for place, slot in enumerate(slots):
-            if slot.parameter is not None:
-                assert isinstance(slot.parameter, Blob), "code reads arrays, never string tables"
-                self._kept.append(slot.parameter)
-                # A document looks a few things up in large tables, and that is in TEXT_BYTES.
-                self.row_work += 0 if rooms else slot.parameter.nbytes
-                table[place] = slot.parameter.array.ctypes.data
-            elif slot.number is not None:
-                table[place] = np.float64(slot.number).view(np.int64)
-            elif slot.scratch is not None:
-                table[place] = offset
-                offset += _aligned(slot.scratch)
-            elif slot.size is not None:
-                table[place] = slot.size
-        self._kept.append(table)
-        return int(table.ctypes.data)
+        return any(self.form.rooms)
 
     # --- running -----------------------------------------------------------------------------
 
@@ -189,9 +105,9 @@ class NativeRun:
 
         `memory` is a buffer of `memory_bytes` to work in; without, it is this thread's.
         """
-        if self._plain:
+        if self.form.plain:
             return self._numbers(values, rows, into or {}, memory)
-        kept = [given(values[value], value, stored=stored) for value, stored in self._read]
+        kept = [given(values[value], value, stored=stored) for value, stored in self.form.read]
         lengths = self._lengths(kept)
         longest = int(lengths.max(initial=0))
         room, into = _room_memory(self._room_bytes(longest)), into or {}
@@ -199,7 +115,7 @@ class NativeRun:
             into[item] if item in into else self._new(item, rows, lengths) for item in self.outputs
         ]
         io = [word for column in (*kept, *made) for word in words(column)]
-        table = np.array([*io, _aligned(room.ctypes.data), longest], np.int64)
+        table = np.array([*io, aligned(room.ctypes.data), longest], np.int64)
         brief = rows * (self.row_work + longest * TEXT_BYTES) < RELEASE_BYTES
         self._invoke(self._brief if brief else self._call, table.ctypes.data, rows, memory)
         done = [settled(column) if isinstance(column, Sparse) else column for column in made]
@@ -214,29 +130,19 @@ class NativeRun:
     ) -> dict[Value, Any]:
         """`run` where no memory depends on the data: a few microseconds of Python, not twenty."""
         io: list[int] = []
-        columns = [_number_column(values[value], value, dtype) for value, dtype in self._numeric]
+        columns = [
+            _number_column(values[value], value, dtype) for value, dtype in self.form.numeric
+        ]
         made: dict[Value, Any] = {
             item: into[item] if item in into else _empty(item, rows) for item in self.outputs
         }
         for column in (*columns, *made.values()):
             io.append(column.ctypes.data)
             io.append(column.strides[0] if column.ndim else 0)
-        table = self._io(*io)
+        table = self.form.io(*io)
         call = self._brief if rows * self.row_work < RELEASE_BYTES else self._call
         self._invoke(call, ctypes.addressof(table), rows, memory)
         return made
-
-    def _prepare(self) -> None:
-        """What `_numbers` wants to know of columns, looked up once."""
-        texts = any(is_text(value.type) for value, _ in self._read)
-        stored = any(is_stored for _, is_stored in self._read)
-        self._plain = not (self.rooms or self.stored or texts or stored)
-        if self._plain:
-            self._numeric = [
-                (value, np.dtype(value.type.dtype))  # type: ignore[union-attr]  # numbers have one
-                for value, _ in self._read
-            ]
-            self._io = ctypes.c_int64 * (2 * (len(self._numeric) + len(self.outputs)) + 2)
 
     def bound(
         self, values: Mapping[Value, Any], into: Mapping[Value, NDArray[Any]]
@@ -248,8 +154,8 @@ class NativeRun:
         """
         if self.rooms or self.stored:
             return None
-        columns = [values[value] for value, _ in self._read]
-        kept = [given(values[value], value, stored=stored) for value, stored in self._read]
+        columns = [values[value] for value, _ in self.form.read]
+        kept = [given(values[value], value, stored=stored) for value, stored in self.form.read]
         if any(one is not other for one, other in zip(columns, kept, strict=True)):
             return None
         made = [into[item] for item in self.outputs]
@@ -269,7 +175,7 @@ class NativeRun:
             return _NO_LENGTHS
         found = [
             lengths(column, value.type)
-            for (value, _), column in zip(self._read, columns, strict=True)
+            for (value, _), column in zip(self.form.read, columns, strict=True)
             if isinstance(column, Sparse) or is_text(value.type)
         ]
         made = np.max(found, axis=0) if found else _NO_LENGTHS
@@ -279,12 +185,8 @@ class NativeRun:
 
     def _room_bytes(self, longest: int) -> int:
         """How much memory rows of this length take, or of the next power of two."""
-        step = longest.bit_length()
-        found = self._room_steps.get(step)
-        if found is None:
-            found = max(room_bytes(stage.rooms, (1 << step) - 1) for stage in self.stages)
-            self._room_steps[step] = found
-        return found
+        longest = (1 << longest.bit_length()) - 1
+        return max(room_bytes(rooms, longest) for rooms in self.form.rooms)
 
     def _new(self, item: Value, rows: int, lengths: NDArray[np.int64]) -> NDArray[Any] | Sparse:
         """Memory for an output."""
@@ -301,7 +203,7 @@ class NativeRun:
             memory, start = _scratch_memory(self.scratch_bytes)
         else:
             memory = np.frombuffer(given, np.uint8)
-            start = _aligned(memory.ctypes.data + 16)
+            start = aligned(memory.ctypes.data + 16)
             assert len(memory) >= self.memory_bytes, "whoever gives memory gives enough"
         assert memory.size
         call(start - 16, start - 8, self.entry[1], io, rows, start)
@@ -321,11 +223,18 @@ class _Local(threading.local):
 _local = _Local()
 
 
+@lru_cache(1)
+def _driver() -> tuple[int, Callable[..., int], Callable[..., int]]:
+    """Where the code is that runs stages, and calls of it with and without the lock."""
+    address = cache.address(driver.SOURCE, driver.NAME)
+    return address, machine.STAGE(address), machine.BRIEF(address)
+
+
 def _scratch_memory(size: int) -> tuple[NDArray[np.uint8], int]:
     """Scratch memory and its address, with two words for a call's result ahead of it."""
     if _local.size < size:
         _local.memory = np.empty(size + 2 * _ALIGN, np.uint8)
-        _local.start = _aligned(_local.memory.ctypes.data + 16)
+        _local.start = aligned(_local.memory.ctypes.data + 16)
         _local.size = size
     return _local.memory, _local.start
 
@@ -335,7 +244,7 @@ _NO_LENGTHS = np.empty(0, np.int64)
 
 def room_bytes(rooms: Sequence[Room], most: int) -> int:
     """How much memory these rooms take for rows of up to so many bytes."""
-    return sum(_aligned(min(most * room.each + room.fixed, room.most)) for room in rooms)
+    return sum(aligned(min(most * room.each + room.fixed, room.most)) for room in rooms)
 
 
 def _room_memory(size: int) -> NDArray[np.uint8]:
@@ -347,27 +256,6 @@ def _room_memory(size: int) -> NDArray[np.uint8]:
     if size <= KEPT_ROOM:
         _local.room = made
     return made
-
-
-def _table_bytes(stage: Stage) -> int:
-    """How many bytes of parameters a stage goes through for its rows: of dictionaries it is few."""
-    return 0 if stage.rooms else sum(item.nbytes for item in {*stage.parameters()})
-
-
-def _tile_rows(row_bytes: int, table_bytes: int) -> int:
-    budget = min(max(TILE_BYTES, table_bytes), _FAR_BYTES)
-    rows = min(MAX_TILE, budget // max(row_bytes, 1))
-    if rows >= _TILE_STEP:
-        return rows - rows % _TILE_STEP
-    return _TILE_STEP if row_bytes <= _WIDE else 4
-
-
-def _aligned(size: int) -> int:
-    return -(-size // _ALIGN) * _ALIGN
-
-
-def _scratch(slots: Sequence[Slot]) -> int:
-    return sum(_aligned(slot.scratch) for slot in slots if slot.scratch is not None)
 
 
 def _empty(value: Value, rows: int) -> NDArray[Any]:
@@ -387,8 +275,3 @@ def _number_column(column: Any, value: Value, dtype: np.dtype[Any]) -> NDArray[A
     made = given(column, value, stored=False)
     assert isinstance(made, np.ndarray), "what is read with its zeros is an array"
     return made
-
-
-def _row_work(value: Value) -> int:
-    """About how many bytes of a column a row touches."""
-    return _STORED_BYTES if is_wide(value.type) else row_bytes(value.type)

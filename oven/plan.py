@@ -18,17 +18,20 @@ from flour.ops.source import Source
 from flour.reference import apply_op, evaluate, public
 from flour.sparse import Sparse
 from flour.types import Type, Vector
+from oven import cache
 from oven.background import Pending
 from oven.door import Call, around
 from oven.door_columns import open_columns, open_plan
 from oven.laid import Laid, Lay, open_lay
 from oven.native_run import NativeRun, RowsRefused
-from oven.ports import Port, View, find_ports, pack
+from oven.ports import Port, find_ports, pack
+from oven.recipe import classes
 from oven.stages import PYTHON, Stage, Value, cut
 
 if TYPE_CHECKING:
     from objectstore import Store
     from oven.execution import Execution
+    from oven.recipe import Recalled
 
 Steps = tuple[NativeRun | Stage, ...]
 
@@ -45,21 +48,127 @@ class Plan:
         background: bool | Executor = False,
         check: Callable[[Sequence[Stage]], None] | None = None,
     ) -> None:
-        self.flow, self.optimised, self.exact = flow, optimised, exact
-        self._inputs = flow.inputs()
-        self._roots = tuple(optimised.outputs.values())
-        self._views: Mapping[Node, View] = find_ports(self._roots)
-        self.stages = tuple(cut(self._roots, self._views, exact=exact))
+        self._programs: tuple[Flow, Flow] | None = (flow, optimised)
+        self._inputs, self._leaves = flow.inputs(), dict(optimised.outputs)
+        self.exact = exact
+        self._stages: tuple[Stage, ...] | None = self._cut()
         if check is not None:  # before anything is compiled for them
-            check(self.stages)
-        self._background, self._check = background, check
+            check(self._stages)
+        self._mixes_rows = any(item.op.mixes_rows() for item in optimised.nodes())
+        self._recalled: Recalled | None = None
+        self._begin(background, check)
         self._bound: Pending[Steps] = Pending(self._steps, background)
+
+    def _begin(
+        self,
+        background: bool | Executor,  # noqa: FBT001 (as above)
+        check: Callable[[Sequence[Stage]], None] | None,
+    ) -> None:
+        self._background, self._check = background, check
+        self._roots, self._names = tuple(self._leaves.values()), tuple(self._leaves)
         self._variants: dict[tuple[Type, ...], Plan] = {}
         self._by_dtype: dict[str | None, Plan | None] = {}
-        self._names = tuple(optimised.outputs)
-        self._mixes_rows = any(item.op.mixes_rows() for item in optimised.nodes())
         self._call: Call | None = None
         self._lay: Lay | None = None
+
+    @staticmethod
+    def again(
+        found: Recalled,
+        read: Callable[[], tuple[Flow, Flow]],
+        check: Callable[[Sequence[Stage]], None],
+        *,
+        background: bool | Executor = False,
+    ) -> Plan:
+        """A plan that has been loaded before; `read` makes its programs when they are wanted."""
+        plan = Plan.__new__(Plan)
+        plan._recall(found, read)  # noqa: SLF001 (this is the class)
+        plan._begin(background, check)  # noqa: SLF001 (as above)
+        return plan
+
+    def _recall(self, found: Recalled, read: Callable[[], tuple[Flow, Flow]]) -> None:
+        facts = found.facts
+        self._programs, self._stages, self._read = None, None, read
+        self._inputs, self._leaves = facts.inputs, facts.leaves
+        self.exact, self._mixes_rows = facts.exact, facts.mixes_rows
+        self._recalled = found
+        self._bound = Pending(lambda: (found.run,), background=False)
+
+    _read: Callable[[], tuple[Flow, Flow]]
+
+    def _both(self) -> tuple[Flow, Flow]:
+        if self._programs is None:
+            self._programs = self._read()
+        return self._programs
+
+    @property
+    def unfolded(self) -> bool:
+        """Whether its program is in memory: that of a plan loaded again is made when wanted."""
+        return self._programs is not None
+
+    @property
+    def flow(self) -> Flow:
+        """The program as it was written."""
+        return self._both()[0]
+
+    @property
+    def optimised(self) -> Flow:
+        """The program that runs."""
+        return self._both()[1]
+
+    @property
+    def stages(self) -> tuple[Stage, ...]:
+        """What runs together."""
+        if self._stages is None:
+            self._stages = self._cut()
+        return self._stages
+
+    def _cut(self) -> tuple[Stage, ...]:
+        roots = tuple(self.optimised.outputs.values())
+        return tuple(cut(roots, find_ports(roots), exact=self.exact))
+
+    @property
+    def leaves(self) -> Mapping[str, Node]:
+        """What each output is in the values that steps leave, or made of."""
+        return self._leaves
+
+    @property
+    def digest(self) -> str:
+        """Equal programs have equal digests."""
+        return self.flow.digest if self._recalled is None else self._recalled.digest
+
+    @property
+    def classes(self) -> tuple[Any, ...] | None:
+        """What stands for each column of the probabilities, where the plan looks labels up."""
+        found = self._recalled
+        if found is None:
+            return classes(self.flow.outputs.get("label"))
+        return found.facts.classes
+
+    @property
+    def node_digests(self) -> list[str]:
+        """What the values of the program are known by, its inputs left out."""
+        found = self._recalled
+        if found is None:
+            inside = self.flow.nodes()
+            return [item.digest for item in inside if not isinstance(item.op, Source)]
+        joined = found.nodes
+        return [joined[start : start + 32] for start in range(0, len(joined), 32)]
+
+    @property
+    def stage_kinds(self) -> list[tuple[str, str | None]]:
+        """The kind of each stage, and the name of its machine code."""
+        if self._recalled is not None:
+            return list(self._recalled.facts.stages)
+        return [
+            (stage.kind, cache.key(stage.source) if stage.native else None) for stage in self.stages
+        ]
+
+    def resident(self) -> frozenset[Parameter]:
+        """The parameters that are in memory for it, small ones of its own table apart."""
+        found = self._recalled
+        if found is not None and not self.unfolded:
+            return frozenset(found.run.kept)
+        return self.parameters()
 
     @property
     def inputs(self) -> dict[str, Type]:
@@ -69,7 +178,7 @@ class Plan:
     @property
     def outputs(self) -> dict[str, Type]:
         """The named outputs and their types."""
-        return self.flow.types
+        return {name: item.type for name, item in self._leaves.items()}
 
     @property
     def ready(self) -> bool:
@@ -83,7 +192,7 @@ class Plan:
 
     def release(self) -> None:
         """Give back memory that operators hold only to run faster; they take it again."""
-        for item in self.optimised.nodes():
+        for item in self.optimised.nodes() if self.unfolded else ():
             item.op.release()
 
     @property
@@ -114,7 +223,7 @@ class Plan:
     def _close(self, pending: list[Stage], end: int, steps: list[NativeRun | Stage]) -> None:
         if pending:
             later = {value for stage in self.stages[end:] for value in stage.inputs}
-            steps.append(NativeRun(pending, later | set(self._roots)))
+            steps.append(NativeRun.of(pending, later | set(self._roots)))
             pending.clear()
 
     # --- running -----------------------------------------------------------------------------
@@ -251,9 +360,7 @@ class Plan:
     def _run(self, data: object) -> dict[str, Any]:
         columns, rows = coerce(self.inputs, data)
         made = self.run_columns(columns, rows)
-        return {
-            name: public(value, self.optimised.outputs[name].type) for name, value in made.items()
-        }
+        return {name: public(value, self._leaves[name].type) for name, value in made.items()}
 
     def run_columns(self, columns: Columns, rows: int) -> dict[str, Columns]:
         """Every output for columns that already are what the inputs' types say."""
@@ -267,7 +374,8 @@ class Plan:
 
     def by_definition(self, columns: Columns) -> dict[str, Columns]:
         """Every output from the operators' definitions, which say which row is wrong."""
-        known = evaluate(self._roots, columns, self.optimised.origins())
+        roots = self.optimised.outputs.values()
+        known = evaluate(roots, columns, self.optimised.origins())
         return {name: known[item] for name, item in self.optimised.outputs.items()}
 
     def _by_steps(self, steps: Steps, columns: Columns, rows: int) -> dict[str, Columns]:
@@ -278,10 +386,7 @@ class Plan:
                 values |= step.run(given, rows)
             else:
                 values |= self.interpret(step.nodes[0], values, columns)
-        return {
-            name: self.output(item, values, columns)
-            for name, item in self.optimised.outputs.items()
-        }
+        return {name: self.output(item, values, columns) for name, item in self._leaves.items()}
 
     def native_column(self, value: Value, values: Mapping[Value, Any], columns: Columns) -> Any:
         """A column for native code."""
@@ -340,7 +445,7 @@ class Plan:
         store.hold(owner, self.parameters())
 
     def __repr__(self) -> str:
-        kinds = ", ".join(stage.kind for stage in self.stages)
+        kinds = ", ".join(kind for kind, _ in self.stage_kinds)
         return f"Plan({', '.join(self.outputs)}: {kinds})"
 
 

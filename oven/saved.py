@@ -23,7 +23,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeGuard
+from typing import TYPE_CHECKING, Any, TypeGuard, TypeVar
 
 from flour import ops
 from flour.errors import FlourError
@@ -31,15 +31,22 @@ from flour.flow import Flow, with_origins
 from flour.node import Node, node, topological
 from flour.op import Parameter, from_data, to_data
 from flour.provenance import Origin
-from objectstore import Archive, BadDigest, MissingBlob
-from objectstore.archive import write
-from oven import characters, debug
+from objectstore import Archive, BadDigest, Blob, MissingBlob, StoreError
+from objectstore.archive import array_at, opened, write
+from objectstore.mapping import read_only
+from oven import characters, debug, recipe, recipes
 from oven.errors import CompileError, DamagedPlan
 from oven.limits import MAX_NODES, check_limits
 from oven.plan import Plan
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from objectstore import Store
+    from objectstore.layout import ArrayRecord
+
+T = TypeVar("T")
 
 FORMAT = 1
 """Of the manifest. Another one has another meaning and is refused."""
@@ -73,6 +80,28 @@ def save(plan: Plan, path: str | Path, *, durable: bool = True) -> None:
         )
     named = {item.digest: item for flow in _flows(plan) for item in _parameters(flow)}
     write(path, manifest, named | derived, durable=durable)
+    _remember(plan, path)
+
+
+def _remember(plan: Plan, path: str | Path) -> None:
+    """Whoever loads this file on this machine need not find out again what is known here."""
+    if not plan.ready:
+        return
+    try:
+        check_limits(plan.stages)
+        buffer = read_only(path)
+    except (DamagedPlan, OSError, StoreError):
+        return  # it can be saved; what is wrong with it is said when it is loaded
+    _keep(plan, Archive(buffer, str(path)), recipes.find(buffer))
+
+
+def _keep(plan: Plan, archive: Archive, found: tuple[bytes, bytes | None] | None) -> None:
+    """Write a plan's recipe, unless there is one; not of a plan whose loading has to warn."""
+    here = archive.manifest.get("unicode") in (None, characters.VERSION)
+    if found is not None and found[1] is None and here:
+        made = recipe.write(plan, archive)
+        if made is not None:
+            recipes.keep(found[0], made)
 
 
 def load(
@@ -83,21 +112,52 @@ def load(
     With a `store`, parameters live there instead: those it has already are not read again, and
     all plans and processes that use the store share one copy. `background` is that of `oven.bake`.
     """
-    ops.load()
-    with Archive.open(path) as archive:
+    buffer = opened(path)
+    found = None if debug.asked() else recipes.find(buffer)
+    if found is not None and found[1] is not None:
+        plan = _again(found[1], buffer, str(path), store, background=background)
+        if plan is not None:
+            return plan
+    with Archive(buffer, str(path)) as archive:
         reader = _Reader(archive.manifest, _finder(archive, store), str(path))
-        try:
-            plan = reader.plan(background=background)
-        except (CompileError, DamagedPlan):
-            raise
-        except (FlourError, MissingBlob, BadDigest) as problem:
-            raise reader.damaged(problem.what, problem.found) from problem
-        except STUMBLES as problem:
-            raise reader.damaged("this program makes no sense", str(problem)) from problem
+        plan = reader.checked(lambda: reader.plan(background=background))
+        if background is False:
+            _keep(plan, archive, found)
     characters.compare(reader.manifest.get("unicode"), str(path))
     if debug.asked():
         debug.report(plan, None)
     return plan
+
+
+def _again(
+    known: bytes,
+    buffer: NDArray[np.uint8],
+    where: str,
+    store: Store | None,
+    *,
+    background: bool | Executor,
+) -> Plan | None:
+    """The plan of a file that has been loaded before; None where more than that is needed."""
+
+    def find(record: ArrayRecord) -> Blob:
+        if store is None:
+            return array_at(buffer, record, where)
+        if record.digest not in store:
+            store.put(array_at(buffer, record, where))
+        there = store.get(record.digest)
+        assert isinstance(there, Blob), "digests of arrays name arrays"
+        return there
+
+    def read() -> tuple[Flow, Flow]:
+        with Archive(buffer, where) as archive:
+            reader = _Reader(archive.manifest, _finder(archive, store), where)
+            return reader.checked(reader.programs)
+
+    try:
+        made = recipe.read(known, find)
+    except (LookupError, StoreError):
+        return None  # the code has gone, or the file is damaged, which is then found out
+    return Plan.again(made, read, check_limits, background=background)
 
 
 def describe(plan: Plan) -> dict[str, Any]:
@@ -177,17 +237,35 @@ class _Reader:
     def __init__(self, manifest: Mapping[str, Any], find: Find, where: str) -> None:
         self.manifest, self.find, self.where = manifest, find, where
 
+    def checked(self, make: Callable[[], T]) -> T:
+        """What `make` makes; whatever goes wrong is the file's fault and said to be."""
+        ops.load()
+        try:
+            return make()
+        except (CompileError, DamagedPlan):
+            raise
+        except (FlourError, MissingBlob, BadDigest) as problem:
+            raise self.damaged(problem.what, problem.found) from problem
+        except STUMBLES as problem:
+            raise self.damaged("this program makes no sense", str(problem)) from problem
+
+    def programs(self) -> tuple[Flow, Flow]:
+        """The program as it was written, and what runs."""
+        self._check_keys()
+        nodes = self._nodes()
+        origins = self._origins(nodes)
+        optimised = _with_its_own(self._outputs("optimised", nodes), origins)
+        flow = _with_its_own(self._outputs("flow", nodes), origins)
+        self._check_same(flow, optimised)
+        return flow, optimised
+
     def plan(self, *, background: bool | Executor) -> Plan:
         """The plan, after all checks."""
         self._check_keys()
         # Held until the plan has its own: what code needs is then found here, not made a second
         # time.
         derived = [self.find(digest) for digest in self._derived()]
-        nodes = self._nodes()
-        origins = self._origins(nodes)
-        optimised = _with_its_own(self._outputs("optimised", nodes), origins)
-        flow = _with_its_own(self._outputs("flow", nodes), origins)
-        self._check_same(flow, optimised)
+        flow, optimised = self.programs()
         plan = Plan(
             flow,
             optimised,

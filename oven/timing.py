@@ -82,7 +82,7 @@ def staged(plan: Plan, data: object) -> tuple[dict[str, Any], int, tuple[StageSp
     values: dict[Value, Any] = {}
     spans: list[StageSpan] = []
     outputs = plan.optimised.outputs
-    runs = [NativeRun([each], each.outputs) if each.native else None for each in plan.stages]
+    runs = [NativeRun.of([each], each.outputs) if each.native else None for each in plan.stages]
     try:
         for stage, run in zip(plan.stages, runs, strict=True):
             began = perf_counter()
@@ -104,7 +104,7 @@ def _stage_time(
 ) -> StageTime:
     """Run one stage, whose inputs are in `values`; what it leaves is added to them."""
     if stage.native:
-        run = NativeRun([stage], stage.outputs)
+        run = NativeRun.of([stage], stage.outputs)
         given = {value: plan.native_column(value, values, columns) for value in stage.inputs}
         seconds, made = _best(lambda: run.run(given, rows))
         read = [*given.values(), *made.values()]

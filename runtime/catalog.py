@@ -16,7 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from objectstore import Store, StoreClosed
-from oven import Plan, cache
+from oven import Plan
 from runtime.served import Served
 
 
@@ -52,13 +52,13 @@ class Catalog:
 
     def admit(self, served: Served, plan: Plan) -> None:
         """A version comes: hold its parameters, count its stages."""
-        stages = tuple(cache.key(stage.source) for stage in plan.stages if stage.native)
+        stages = tuple(code for _, code in plan.stage_kinds if code is not None)
         with self._lock:
             self._numbers += 1
             number = self._numbers
             if served.owner in self._holding:  # requests still on their way to a former one
                 self._release(served.owner)
-            self.store.hold(self._prefix + served.owner, plan.parameters())
+            self.store.hold(self._prefix + served.owner, plan.resident())
             self._holding[served.owner] = number
             self._known[number] = (served.owner, stages)
             for stage in stages:
@@ -69,7 +69,7 @@ class Catalog:
         """Hold the parameters of a version that was brought back into memory."""
         with self._lock:
             if served.owner in self._holding:
-                self.store.hold(self._prefix + served.owner, plan.parameters())
+                self.store.hold(self._prefix + served.owner, plan.resident())
 
     def let_go(self, served: Served) -> None:
         """Let go of the parameters of a version that is dropped from memory but registered."""

@@ -35,7 +35,7 @@ from flour.types import Vector
 from oven import Plan
 from oven.background import shared as background
 from oven.door import Call as Door
-from runtime.recut import Cut, cut, digests
+from runtime.recut import Cut, cut
 from runtime.results import Results, freeze, key_of
 from runtime.served import SAMPLE, Served
 
@@ -281,7 +281,7 @@ class Materialiser:
         """A version was registered."""
         if not self.results.budget:
             return
-        found = digests(plan.flow)
+        found = plan.node_digests
         with self._lock:
             self._registrations += 1
             self._members[served] = found

@@ -26,6 +26,7 @@ import oven
 from flour.errors import FlourError
 from objectstore import MemoryStore, StoreError
 from oven import Plan
+from oven.native_run import NativeRun
 from runtime.catalog import Catalog
 from runtime.errors import LostPlan
 from runtime.served import Served
@@ -71,19 +72,33 @@ class _Spill(NamedTuple):
 class _Resident:
     """A plan in memory: what it occupies, what it is worth."""
 
-    __slots__ = ("bytes", "parameters", "plans", "seconds", "seen", "served", "worth")
+    __slots__ = ("bytes", "made", "parameters", "seconds", "seen", "served", "worth")
 
     def __init__(self, served: Served, plan: Plan, seconds: float) -> None:
         self.served: Served | None = served  # None once it has gone
         self.seconds = max(seconds, LEAST_SECONDS)
         every = (plan, *plan.variants)
-        self.plans = len(every)
-        self.parameters = {item.digest: item.nbytes for one in every for item in one.parameters()}
-        nodes = sum(len(one.optimised.nodes()) + len(one.flow.nodes()) for one in every)
-        held = sum(item.op.held_bytes() for one in every for item in one.optimised.nodes())
-        self.bytes = PLAN_BYTES * self.plans + NODE_BYTES * nodes + held
+        self.made = _made(plan)
+        self.parameters = {item.digest: item.nbytes for one in every for item in one.resident()}
+        self.bytes = PLAN_BYTES * len(every) + sum(map(_object_bytes, every))
         self.seen = served.inline.value + served.batch.value
         self.worth = 0.0
+
+
+def _made(plan: Plan) -> tuple[int, int]:
+    """How many plans there are, and how many programs."""
+    every = (plan, *plan.variants)
+    return len(every), sum(one.unfolded for one in every)
+
+
+def _object_bytes(plan: Plan) -> int:
+    """What a plan's program and its tables take."""
+    tables = sum(step.table_bytes for step in plan.steps if isinstance(step, NativeRun))
+    if not plan.unfolded:
+        return tables
+    inside = plan.optimised.nodes()
+    nodes = len(inside) + len(plan.flow.nodes())
+    return tables + NODE_BYTES * nodes + sum(item.op.held_bytes() for item in inside)
 
 
 class Residency:
@@ -122,7 +137,7 @@ class Residency:
             return
         with self._lock:
             one = self._residents.get(served)
-            if one is not None and one.plans != 1 + len(plan.variants):
+            if one is not None and one.made != _made(plan):
                 self._remove(one)
                 self._account(_Resident(served, plan, one.seconds))
                 self._shrink(served)
@@ -181,7 +196,7 @@ class Residency:
                 found=str(problem).splitlines()[0],
                 hint=f"register {served.name!r} again",
             ) from problem
-        if plan.flow.digest != served.digest:
+        if plan.digest != served.digest:
             raise LostPlan(
                 "the file of a plan has become another program",
                 where=str(path),
@@ -263,7 +278,7 @@ class Residency:
         worth the files; in a store without files, or where none can be written, it stays as it is.
         """
         store = self._catalog.store
-        size = sum(item.nbytes for item in plan.parameters())
+        size = sum(item.nbytes for item in plan.resident())
         if isinstance(store, MemoryStore) or size < MAPPED_BYTES:
             return plan, None
         with self._lock:

@@ -73,8 +73,3 @@ def _rest(flow: Flow, labels: Mapping[Node, str], *, dense: bool) -> Flow:
 
     made = rebuild(flow.outputs.values(), change)
     return Flow(dict(zip(flow.outputs, made, strict=True)))
-
-
-def digests(flow: Flow) -> list[str]:
-    """What the values of a program are found by, its inputs left out."""
-    return [item.digest for item in flow.nodes() if not isinstance(item.op, Source)]

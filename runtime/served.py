@@ -8,11 +8,10 @@ from functools import partial
 from itertools import count
 from pathlib import Path
 from time import perf_counter, thread_time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from flour.ops.structure import Take, TakeText
 from flour.types import Category, Record, Scalar, Text, Type, Vector
 from oven import Plan
 from runtime.inputs import refuse_extra
@@ -95,10 +94,10 @@ class Served:
         self.kinds: dict[str, Type] = plan.outputs
         self.outputs = tuple(self.kinds)
         #: What stands for each column of the probabilities, where the plan looks labels up.
-        self.classes = _classes(plan)
+        self.classes = plan.classes
         #: What a front end has worked out for this version; it goes when the version goes.
         self.front: object | None = None
-        self.digest = plan.flow.digest
+        self.digest = plan.digest
         #: Whether answers depend on other rows, so that requests must not go together.
         self.mixes_rows = plan.mixes_rows
         #: Where the plan can be had again: the file it came from, or one it was written to.
@@ -193,14 +192,3 @@ def _look(inputs: dict[str, Type], data: object) -> None:
     """Refuse a row with a column too many, which only machine code has seen so far."""
     if type(data) is dict:
         refuse_extra(inputs, data)
-
-
-def _classes(plan: Plan) -> tuple[Any, ...] | None:
-    """The class labels, where one output is a label out of a table."""
-    item = plan.flow.outputs.get("label")
-    match item and item.op:
-        case Take(table=numbers):
-            return tuple(numbers.array.tolist())
-        case TakeText(table=strings):
-            return tuple(strings.to_list())
-    return None

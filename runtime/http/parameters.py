@@ -46,6 +46,6 @@ class Accountant:
             return None
         known = self._known.get(served)
         if known is None:
-            known = {item.digest: item.nbytes for item in plan.parameters()}
+            known = {item.digest: item.nbytes for item in plan.resident()}
             self._known[served] = known
         return known

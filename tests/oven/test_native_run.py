@@ -15,7 +15,8 @@ from flour import Flow
 from flour.errors import InputError
 from flour.ops.categorise import CategoriseText
 from oven import cache
-from oven.native_run import MAX_TILE, NativeRun, RowsRefused
+from oven.native_form import MAX_TILE
+from oven.native_run import NativeRun, RowsRefused
 from oven.plan import Plan
 
 
@@ -39,7 +40,7 @@ def test_stages_that_follow_each_other_are_one_call() -> None:
     plan = oven.bake(flow, exact=True)
     assert len(plan.stages) > 1
     run = only_run(plan)
-    assert len(run.stages) == len(plan.stages)
+    assert len(run.form.rooms) == len(plan.stages)
     assert len(run.inputs) == len(run.outputs) == 1
 
 
@@ -92,7 +93,7 @@ def test_parameters_are_not_copied() -> None:
     plan = oven.bake(flour.vector("x", 4).subtract([1.0, 2.0, 3.0, 4.0]))
     (stage,) = plan.stages
     (operand,) = (slot.parameter for slot in stage.slots if slot.parameter is not None)
-    assert any(operand is kept for kept in only_run(plan)._kept)
+    assert any(operand is kept for kept in only_run(plan).kept)
 
 
 # --- rows that are refused ------------------------------------------------------------------------

@@ -24,7 +24,7 @@ from flour.errors import (
     WrongDtype,
 )
 from objectstore import MemoryStore
-from oven.native_run import MAX_TILE
+from oven.native_form import MAX_TILE
 from oven.plan import Plan
 from tests.oven.programs import PROGRAMS
 from tests.oven.test_saved import same

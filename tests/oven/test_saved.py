@@ -20,6 +20,7 @@ from flour.errors import FlourError
 from flour.sparse import densify
 from objectstore import Archive, ArchiveError, Blob, FileStore, MemoryStore
 from objectstore.archive import write
+from oven.background import Pending
 from oven.errors import DamagedPlan
 from oven.limits import MAX_NODES
 from oven.plan import Plan
@@ -411,8 +412,9 @@ def chain(depth: int) -> Flow:
 def as_file(flow: Flow, path: Path) -> Path:
     """A file of this program, unoptimised, made without baking it."""
     plan = Plan.__new__(Plan)
-    plan.flow = plan.optimised = flow
-    plan.exact, plan.stages = True, ()
+    plan._programs = (flow, flow)
+    plan.exact, plan._stages, plan._recalled = True, (), None
+    plan._bound = Pending(lambda: (), background=False)
     plan.save(path)
     return path
 
