@@ -41,8 +41,10 @@ _SET_BIT = 30
 _SHARED = 4
 #: No set is as big as this.
 _BEYOND = 1 << 40
-#: A row looks at few of the columns of a few trees: filling slots would be most of the work.
+#: A row looks at few of the columns of a few trees: filling slots may be most of the work.
 _SLOTS_A_TREE = 8
+#: Nanoseconds that a slot takes one row, a step among others, and one that is waited for.
+_SLOT, _TOGETHER, _STRAIGHT, _GUESSED, _FORESEEN = 1.0, 1.3, 1.5, 0.8, 5.0
 #: The rows a tree is walked for before the next: their slots should stay in a near cache.
 _MOST_ROWS, _SLOT_BYTES = 64, 64 * 1024
 
@@ -76,6 +78,14 @@ class Packed(NamedTuple):
     words: Blob
     #: The sets with slots of their own, behind all others, if sets are kept so.
     shared: Shared | None
+
+
+def guessed_step(nodes: int) -> float:
+    """What a step takes where trees are walked one by one.
+
+    Its branch is guessed, the less often right the more nodes there are.
+    """
+    return max(_GUESSED * float(np.log2(max(nodes, 1))) - _FORESEEN, _STRAIGHT)
 
 
 def pack(op: Nodes, leaf: NDArray[Any]) -> Packed | None:
@@ -121,8 +131,17 @@ class Table:
 
     @property
     def mostly_slots(self) -> bool:
-        """Whether filling slots for one row would be most of the work."""
-        return len(self.roots) * _SLOTS_A_TREE < len(self.slots)
+        """Whether filling slots for one row would take longer than walking tree by tree."""
+        trees = len(self.roots)
+        depth = float(np.log2(len(self.order) / max(trees, 1)))
+        together = self.filling + _TOGETHER * -(-trees // LANES) * LANES * depth
+        return self.filling > 0 and trees * depth * guessed_step(len(self.order)) < together
+
+    @property
+    def filling(self) -> float:
+        """What filling slots takes a row; nothing where it is little next to walking."""
+        slots = len(self.slots)
+        return 0.0 if len(self.roots) * _SLOTS_A_TREE >= slots else _SLOT * slots
 
     def thresholds(self) -> NDArray[np.float64] | None:
         """What a value is at most where it passes; None where some test cannot be said so."""
