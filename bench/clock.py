@@ -12,6 +12,9 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
+#: What of the time that a part took last must be there for it to begin.
+_LEAST = 0.1
+
 
 class Clock:
     """The time of one run, in seconds."""
@@ -37,7 +40,7 @@ class Clock:
         self._expected, self._until = weight, None
         if self._budget is not None:
             remaining = self._budget - self.elapsed
-            if remaining <= 0:
+            if remaining < _LEAST * weight:
                 return False
             self._until = self._began + remaining * weight / (weight + sum(self._coming.values()))
         return True

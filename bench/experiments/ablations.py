@@ -61,6 +61,9 @@ def _race(session: Session, workload: Saved, stack: ExitStack, share: float) -> 
     members: dict[str, Member] = {}
     for variant in VARIANTS:
         session.progress.step(f"ablations, {workload.name}: {variant.name}")
+        if session.clock.late:
+            session.absent(f"ablations, {workload.name}", variant.name, "no time was left")
+            continue
         try:
             members[variant.name] = _loaded(session, workload, variant, stack)
         except Absent as problem:

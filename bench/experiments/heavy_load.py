@@ -37,7 +37,9 @@ def run(session: Session) -> None:
         with session.crew(name, who) as crew:
             left = len(crew.members) * (len(names) - names.index(name))
             for member in session.each(crew, "load"):
-                if crew.load(session, member, crew.workload.count):
+                if session.clock.late:
+                    session.absent(f"heavy_load, {name}", member.name, "no time was left")
+                elif crew.load(session, member, crew.workload.count):
                     _curve(session, crew, member, 1 / left)
                 left -= 1
 
