@@ -47,7 +47,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         from bench.compare import run_of
         from bench.report.compare import compared
 
-        print(compared(*(results.read(run_of(each)) for each in (asked.before, asked.after))))
+        runs = [run_of(each, asked.options.split()) for each in (asked.before, asked.after)]
+        print(compared(*map(results.read, runs)))
     elif asked.command == "report":
         _report([Path(each) for each in asked.files] or [_latest()], readme=asked.readme)
     else:
@@ -67,6 +68,7 @@ def parser() -> argparse.ArgumentParser:
     report.add_argument("files", nargs="*")
     report.add_argument("--readme", action="store_true", help="put the table into README.md too")
     compare = commands.add_parser("compare", help="two runs or two commits, figure by figure")
+    compare.add_argument("--options", default="", help="for the runs of commits, in quotes")
     for name in ("before", "after"):
         compare.add_argument(name, help="a file of results, or a commit to run `quick` of")
     return made

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import io
+import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from bench import __main__ as command
-from bench import experiments, results
+from bench import compare, experiments, machine, results
 from bench.clock import Clock
 from bench.progress import Progress
 from bench.report.figures import Figures
@@ -84,6 +86,38 @@ def test_nothing_unknown() -> None:
         experiments.find("nothing")
     with pytest.raises(SystemExit):
         command.main(["dance"])
+
+
+def test_comparing_takes_files_and_commits(
+    tmp_path: Path, bench_cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PRETZEL_BENCH_CACHE", str(bench_cache))
+    ran: list[list[str]] = []
+
+    def run(command: list[str], *, cwd: Path, env: dict[str, str], check: bool) -> None:
+        assert check
+        assert env["PYTHONPATH"] == str(cwd)
+        assert (cwd / "bench" / "__main__.py").exists(), "the commit's files are there"
+        ran.append(command)
+
+    git = subprocess.run
+
+    def either(command: list[str], **more: Any) -> Any:
+        return (git if command[0] == "git" else run)(command, **more)
+
+    monkeypatch.setattr("bench.compare.subprocess.run", either)
+    known = tmp_path / "known.jsonl"
+    known.touch()
+    assert compare.run_of(str(known)) == known
+    if machine.commit() == "unknown":
+        pytest.skip("this is no checkout")
+    out = compare.run_of("HEAD", ["--rounds", "1"])
+    assert ran[0][1:4] == ["-m", "bench", "quick"]
+    assert ran[0][4:6] == ["--rounds", "1"]
+    assert ran[0][-1] == str(out)
+    assert not out.with_suffix("").exists(), "the working tree is gone"
+    with pytest.raises(SystemExit, match="neither a file of results nor a commit"):
+        compare.run_of("no-such-thing")
 
 
 def test_the_bar_says_what_is_left() -> None:
