@@ -148,11 +148,13 @@ def test_threads_may_wait_and_run_at_once() -> None:
     assert found == [-6.0] * 800
 
 
-def test_a_loaded_plan_can_compile_later(tmp_path: Path) -> None:
+def test_a_loaded_plan_can_compile_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     flow, data = PROGRAMS["scaled_logistic"]()
     plan = oven.bake(flow)
     plan.save(tmp_path / "a.plan")
     hand = ByHand()
+    assert oven.load(tmp_path / "a.plan", background=hand).ready, "it is known already"
+    monkeypatch.setattr("oven.recipes.find", lambda _: None)
     loaded = oven.load(tmp_path / "a.plan", background=hand)
     assert not loaded.ready
     assert set(loaded.run(data)) == set(flow.outputs)
