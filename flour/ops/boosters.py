@@ -57,15 +57,27 @@ def _xgboost_value(fit: Any, x: Flow, to: Importer) -> Flow:
     from flour import xgboost
 
     model = xgboost.parse(fit)
-    to.need(np.isnan(fit.missing), f"missing={fit.missing}", "train with missing=NaN")
     # Training that stopped early answers with its best round, through the wrapper only.
     best = fit.get_booster().attr("best_iteration")
     rounds = None if best is None else int(best) + 1
-    columns = xgboost.columns(model, x, to).cast("float32")
+    columns = _marked(fit, xgboost.columns(model, x, to).cast("float32"), to)
     scores, _ = xgboost.scores_of(model, columns, rounds)
     if model.objective == "multi:softmax":
         return scores.softmax()
     return xgboost.converted(model, scores)
+
+
+def _marked(fit: Any, x: Flow, to: Importer) -> Flow:
+    """NaN where a number stands that the wrapper was told to take for missing; NaN is so anyway."""
+    if np.isnan(fit.missing):
+        return x
+    kind, marker = x.type, np.float32(fit.missing)
+    numbers = "c" not in (fit.get_booster().feature_types or ())
+    to.need(numbers, f"missing={fit.missing} beside categories", "train with missing=NaN")
+    assert isinstance(kind, Vector)
+    if kind.sparse and marker == 0:
+        return x  # zeros of sparse rows are missing, stored or not
+    return x.impute(float(marker), np.full(kind.width, np.nan, np.float32))
 
 
 def _classified(fit: Any, value: Flow, to: Importer) -> dict[str, Flow]:

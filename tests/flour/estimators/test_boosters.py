@@ -32,6 +32,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder, StandardScaler
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
+import oven
 from flour import from_sklearn
 from flour.errors import UnsupportedSetting
 from tests.estimators import check
@@ -275,3 +276,27 @@ def test_xgboost_under_other_estimators() -> None:
     voting = VotingClassifier([("a", grown(xgb.XGBClassifier))], voting="soft")
     check(voting.fit(X, codes), X, tolerance=1e-6)
     check(BaggingRegressor(grown(), 3, random_state=0).fit(X, Y), X, tolerance=1e-6)
+
+
+@pytest.mark.parametrize("missing", [-999.0, 0.1, 0.0, np.inf])
+def test_a_number_that_means_missing(missing: float) -> None:
+    """The wrapper's own number is missing as float32, and NaN is missing all the same."""
+    seen = np.where(np.isnan(HOLES), np.float32(missing) if missing < 1 else 5.0, HOLES)
+    model = grown(missing=missing).fit(seen, Y)
+    rows = np.where(rng.random(X.shape) < 0.2, rng.choice([missing, np.nan, -0.0], X.shape), seen)
+    if np.isinf(missing):
+        rows = np.where(np.isinf(rows), np.nan, rows)
+    near = np.nextafter(rows, 0.0)  # not the number, but float32 does not tell
+    for given in (rows, near, rows.astype(np.float32)):
+        answers = oven.bake(from_sklearn(model)).run(given)["value"]
+        np.testing.assert_array_equal(answers, model.predict(given))
+    stored = sparse.csr_matrix(np.nan_to_num(seen, posinf=1.0))
+    plan = oven.bake(from_sklearn(model, sample=stored[:2]))
+    np.testing.assert_array_equal(plan.run(stored)["value"], model.predict(stored))
+
+
+def test_a_number_that_means_missing_beside_categories_is_refused() -> None:
+    frame = pd.DataFrame({"a": X[:, 0], "b": pd.Categorical(NAMES)})
+    model = grown(enable_categorical=True, missing=-1.0).fit(frame, Y)
+    with pytest.raises(UnsupportedSetting, match="beside categories"):
+        from_sklearn(model, sample=frame[:2])
