@@ -193,6 +193,11 @@ class Front:
             values.append(made)
         return self.template % tuple(values)
 
+    def as_block(self, answers: tuple[Any, ...]) -> tuple[NDArray[Any], ...]:
+        """The outputs for one row as those for a block of it."""
+        kinds = self.served.kinds.values()
+        return tuple(_block(kind, value) for kind, value in zip(kinds, answers, strict=True))
+
     def told(self, answers: tuple[Any, ...]) -> dict[str, Any]:
         """The outputs that are answered to those who name none, of all of them."""
         made = dict(zip(self.served.outputs, answers, strict=True))
@@ -255,6 +260,13 @@ def _places(served: Served, names: Sequence[str]) -> tuple[int, ...]:
 
 def _is_dense(kind: Type) -> bool:
     return _is_single(kind) or (isinstance(kind, Vector) and not kind.sparse)
+
+
+def _block(kind: Type, value: Any) -> NDArray[Any]:
+    if isinstance(kind, Vector):
+        return np.asarray(value)[None]
+    dtype = kind.dtype if isinstance(kind, Scalar | Category) else "string"
+    return objects([value], [1]) if dtype == "string" else np.array([value], dtype)
 
 
 def _is_single(kind: Type) -> bool:

@@ -61,11 +61,13 @@ def ask() -> Iterator[Ask]:
             plan.wait()
         app: Service = assembled(runtime, ServerSettings(port=0)).service
 
-        def asked(path: str, body: object, *, plain: bool = True) -> Response:
-            raw = json.dumps(body).encode()
-            headers = {} if plain else {b"x-request-timeout-ms": b"60000"}
-            request = Request("POST", path, "", headers, raw)
-            request.plain = plain
+        def asked(
+            path: str, body: object, *, plain: bool = True, known: dict[bytes, bytes] | None = None
+        ) -> Response:
+            raw = body if isinstance(body, bytes) else json.dumps(body).encode()
+            late = {} if plain else {b"x-request-timeout-ms": b"60000"}
+            request = Request("POST", path, "", {**late, **(known or {})}, raw)
+            request.plain = plain and known is None
             made = app.respond(request)
             if isinstance(made, Response):
                 return made
@@ -199,3 +201,45 @@ def test_rows_do_go_the_short_way(
     monkeypatch.setattr(Front, "ask", long_way)
     for _ in range(5):
         assert ask(path, body).status == 200
+
+
+@pytest.mark.parametrize("rows", [1, 2, 40])
+@pytest.mark.parametrize(
+    "wishes",
+    [
+        {},
+        {"id": "7", "parameters": {"binary_data_output": True}},
+        {"outputs": [{"name": "probabilities", "parameters": {"classification": 2}}]},
+        {"outputs": [{"name": "scores", "parameters": {"binary_data": True}}, {"name": "label"}]},
+    ],
+)
+@pytest.mark.parametrize("datatype", ["FP64", "FP32"])
+def test_raw_tensors(ask: Ask, rows: int, wishes: dict[str, Any], datatype: str) -> None:
+    dtype = np.float64 if datatype == "FP64" else np.float32
+    raw = np.random.default_rng(rows).normal(size=(rows, 4)).astype(dtype)
+    item: dict[str, Any] = {"name": "x", "datatype": datatype, "shape": [rows, 4]}
+    item["parameters"] = {"binary_data_size": raw.nbytes}
+    head = json.dumps({"inputs": [item], **wishes}).encode()
+    known = {b"inference-header-content-length": str(len(head)).encode()}
+    path, body = "/v2/models/iris/infer", head + raw.tobytes()
+    quick, slow = (ask(path, body, plain=plain, known=known) for plain in (True, False))
+    same(quick, slow)
+    assert quick.status == 200
+    assert quick.headers == slow.headers
+
+
+def test_a_raw_row_of_every_kind_of_output(ask: Ask) -> None:
+    """One row goes by the way of rows, and is answered as the block it came as."""
+    raw = np.array([[3, -4]], np.int64)
+    item: dict[str, Any] = {"name": "x", "datatype": "INT64", "shape": [1, 2]}
+    for path, rows, datatype in (
+        ("/v2/models/whole/infer", raw, "INT64"),
+        ("/v2/models/shift/infer", np.arange(4.0)[None], "FP64"),
+        ("/v2/models/iris/infer", np.arange(4.0)[None], "FP64"),
+    ):
+        item |= {"datatype": datatype, "shape": list(rows.shape)}
+        item["parameters"] = {"binary_data_size": rows.nbytes}
+        head = json.dumps({"inputs": [item]}).encode()
+        known = {b"inference-header-content-length": str(len(head)).encode()}
+        body = head + rows.tobytes()
+        same(*(ask(path, body, plain=plain, known=known) for plain in (True, False)))
