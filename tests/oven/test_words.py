@@ -106,6 +106,22 @@ def test_every_character_without_accents() -> None:
     assert mapped(everything(), unicode.without_accents(only_ascii=True)) == ascii_only
 
 
+def odd_cases() -> list[str]:
+    """Characters that grow, shrink or change shape between cases, and some of every context."""
+    odd = [c for c in everything() if len(c.lower()) != 1 or len(c.upper()) != 1]
+    odd += [c for c in everything() if c.lower() != c and c.lower().upper() != c]
+    return [*dict.fromkeys(odd), *"aA1 .'-_:\u0301\u0345\u00ad\u200d\u2019\x00ΣσςſK日🥨\ud800"]
+
+
+def test_every_pair_of_odd_cases_beside_a_sigma() -> None:
+    """In one text for each first character: what a sigma becomes depends on both of its sides."""
+    odd = odd_cases()
+    assert len(odd) > 100
+    for first in odd:
+        text = "".join(f"{first}{second} a{first}Σ{second} Σ{second}{first}Σ " for second in odd)
+        assert lower(text) == text.lower()
+
+
 @given(st.text(alphabet="aAzZ@[`{ ßΣİéǅ\u0301\x00日🥨", max_size=40))
 @settings(max_examples=300)
 def test_mixed_text_in_lower_case(text: str) -> None:
