@@ -62,7 +62,8 @@ class NodeDef:
         found: list[GraphDef] = []
         for value in self.attributes.values():
             items = value if isinstance(value, tuple) else (value,)
-            found.extend(item for item in items if isinstance(item, GraphDef))
+            if items and isinstance(items[0], GraphDef):  # an attribute's items are of one kind
+                found.extend(items)
         return tuple(found)
 
 
