@@ -54,7 +54,7 @@ def describe(opened: Opened) -> dict[str, Any]:
         "exact": plan.exact,
         "parameters": len(parameters),
         "parameter_bytes": sum(item.nbytes for item in parameters),
-        "digest": plan.flow.digest,
+        "digest": plan.digest,
     }
 
 
