@@ -18,7 +18,7 @@ def parts(plan: Plan, names: Sequence[str]) -> dict[str, float]:
     if any(name in names for name in experiments.PHASES):
         for spec in plan.specs:
             members = sum(spec.name in find(name).workloads for name in plan.contestants)
-            made[spec.name] = members * (5 + 0.15 * spec.count + 5 * plan.rounds * plan.turn / 3)
+            made[spec.name] = members * (3 + 0.1 * spec.count + 5 * plan.rounds * plan.turn / 3)
     return made | {name: _ALONE[name] for name in experiments.ALONE if name in names}
 
 
