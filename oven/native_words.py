@@ -20,8 +20,8 @@ from oven import words_count, words_text
 #: Words so short that calling them costs more than their work; they are made part of their callers.
 _PARTS = frozenset(
     (
-        *("text_width", "text_kind_at", "text_is_plain", "text_word", "text_hash", "text_tag"),
-        *("text_group", "text_is", "text_alike", "text_maybe", "text_add"),
+        *("text_width", "text_kind_at", "text_word", "text_hash", "text_tag"),
+        *("text_group", "text_goes_on", "text_is", "text_alike", "text_aim", "text_add"),
         *("text_turn", "text_scramble"),
     )
 )
@@ -66,6 +66,46 @@ def _seek_slots(typingctx: Any, slots: Any, slot: Any, tag: Any) -> Any:
     return types.int64(types.int64, types.int64, types.int64), code
 
 
+_BYTES = ir.VectorType(ir.IntType(8), 64)
+
+
+def _bytes(builder: Any, where: Any) -> Any:
+    """The 64 bytes at an address."""
+    start = builder.inttoptr(where, _BYTES.as_pointer())
+    return builder.load(start, align=1, typ=_BYTES)
+
+
+def _each(builder: Any, byte: Any) -> Any:
+    """A byte, 64 times over."""
+    none = ir.Constant(_BYTES, ir.Undefined)
+    one = builder.insert_element(none, builder.trunc(byte, ir.IntType(8)), ir.IntType(32)(0))
+    order = ir.Constant(ir.VectorType(ir.IntType(32), 64), [0] * 64)
+    return builder.shuffle_vector(one, none, order)
+
+
+@intrinsic
+def _bytes_within(typingctx: Any, where: Any, low: Any, span: Any) -> Any:
+    """Which of 64 bytes are `low` or up to `span` above it: a bit for each."""
+
+    def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        above = builder.sub(_bytes(builder, args[0]), _each(builder, args[1]))
+        found = builder.icmp_unsigned("<=", above, _each(builder, args[2]))
+        return builder.bitcast(found, ir.IntType(64))
+
+    return types.int64(types.int64, types.int64, types.int64), code
+
+
+@intrinsic
+def _odd_bytes(typingctx: Any, where: Any) -> Any:
+    """Which of 64 bytes are odd: a bit for each."""
+
+    def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        odd = builder.trunc(_bytes(builder, args[0]), ir.VectorType(ir.IntType(1), 64))
+        return builder.bitcast(odd, ir.IntType(64))
+
+    return types.int64(types.int64), code
+
+
 @intrinsic
 def _first_bit(typingctx: Any, mask: Any) -> Any:
     """The number of the lowest bit that is set."""
@@ -76,12 +116,38 @@ def _first_bit(typingctx: Any, mask: Any) -> Any:
     return types.int64(types.uint64), code
 
 
+@intrinsic
+def _count_bits(typingctx: Any, word: Any) -> Any:
+    """How many bits are set."""
+
+    def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.ctpop(args[0])
+
+    return types.int64(types.int64), code
+
+
+@intrinsic
+def _fetch(typingctx: Any, where: Any) -> Any:
+    """Ask for the line of memory at an address, to be kept in all caches."""
+
+    def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        pointer, flag = ir.IntType(8).as_pointer(), ir.IntType(32)
+        kind = ir.FunctionType(ir.VoidType(), [pointer, flag, flag, flag])
+        function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
+        builder.call(function, [builder.inttoptr(args[0], pointer), flag(0), flag(3), flag(1)])
+        return context.get_dummy_value()
+
+    return types.void(types.int64), code
+
+
 def more_words(words: dict[str, Any], options: dict[str, Any]) -> dict[str, Any]:
     """The functions of oven.words_text and oven.words_count, over the words so far."""
     texts = {**vars(words_text), **vars(words_count)}
     made = {name: getattr(math, name) for name in _RARE}
     made |= {"fmod": np.fmod, "wrap_add": _wrapping("add"), "wrap_mul": _wrapping("mul")}
     made |= {"seek_slots": _seek_slots, "first_bit_uint64": _first_bit}
+    made |= {"count_bits": _count_bits, "fetch": _fetch}
+    made |= {"bytes_within": _bytes_within, "odd_bytes": _odd_bytes}
     space = {**texts, **words, **made}
     for name, function in texts.items():
         if name.startswith("text_"):

@@ -7,19 +7,24 @@ times 2**32, plus its count, in the order in which the columns were first met.
 from __future__ import annotations
 
 from oven.words_text import (
+    count_bits,
+    fetch,
     int64,
     ld_int32,
     ld_int64,
     ld_uint8,
+    ldc_int32,
     ldc_int64,
+    ldc_uint8,
     peek_int32,
     peek_int64,
     seek_slots,
     st_int32,
     st_int64,
     stack_words,
-    text_is_plain,
+    text_plain_end,
     text_same,
+    wrap_add,
     wrap_mul,
 )
 
@@ -28,8 +33,12 @@ from oven.words_text import (
 # The numbers that stir a hash: odd, with no pattern in their bits.
 _STIR = -0x61C8864680B583EB
 _TURN = -0x7A1435883D4D519D
+_SECOND = -0x3D4D51C2D82B14B1
+_THIRD = 0x27D4EB2F165667C5
 _SIZE = 0x165667B19E3779F9
 _HALF = 0xFFFFFFFF
+# What a slot has of a text's number; and, in a group's last slot, what says that no search goes on.
+_NUMBER, _ENDS = 0x7FFFFFFF, 0x80000000
 # What the tag of a key of four bytes or more has, and no shorter one.
 _LONG = 0x40000000
 #: Slices that are looked up together; a list of counts has room for so many more than it needs.
@@ -39,11 +48,14 @@ BATCH = 64
 def text_hash(where: int, size: int) -> int:
     """The hash of some bytes; flour.dictionary computes the same.
 
-    Sixteen bytes are always stirred in, as how many there are could not be guessed.
+    Twenty-four bytes are always stirred in, as how many there are could not be guessed, and none of
+    them waits for another.
     """
     code = wrap_mul(wrap_mul(size, _SIZE) ^ text_word(where, size), _STIR)
-    code = wrap_mul(code ^ code >> 29 ^ text_word(where + 8, size - 8), _STIR)
-    place = 16
+    code = wrap_add(code, wrap_mul(text_word(where + 8, size - 8), _SECOND))
+    third = where + 16 if size > 16 else where
+    code = wrap_add(code, wrap_mul(text_word(third, size - 16), _THIRD))
+    place = 24
     while place < size:
         code = wrap_mul(code ^ code >> 29 ^ text_word(where + place, size - place), _STIR)
         place += 8
@@ -58,9 +70,12 @@ def text_word(where: int, size: int) -> int:
 
 
 def text_tag(where: int, size: int, code: int) -> int:
-    """What stands in a key's slot beside its number: texts of up to three bytes themselves."""
+    """What stands in a key's slot beside its number: texts of up to three bytes themselves.
+
+    Its highest bit is zero, as an empty slot's is one.
+    """
     short = size << 24 | peek_int64(where, 0) & ((1 << 8 * (size & 3)) - 1)
-    return short if size < 4 else (code >> 32 & _HALF) | _LONG
+    return short if size < 4 else (code >> 32 & _NUMBER) | _LONG
 
 
 def text_group(code: int, homes: int) -> int:
@@ -78,26 +93,25 @@ def text_find(where: int, size: int, offsets: int, data: int, slots: int, homes:
     while True:
         number = seek_slots(slots, slot, tag)
         if number >> 32 == 0:
-            if size < 4:
-                return number
             number = text_match(where, size, offsets, data, slots + 8 * slot, tag)
             if number >= 0:
                 return number
-        if ldc_int64(slots, slot + 7) == -1:
+        if not text_goes_on(slots, slot):
             return int64(-1)
         slot += 8
 
 
+def text_goes_on(slots: int, slot: int) -> bool:
+    """Whether keys whose home is this group, or one before it, stand behind it."""
+    return ldc_int64(slots, slot + 7) & _ENDS == 0
+
+
 def text_match(where: int, size: int, offsets: int, data: int, slots: int, tag: int) -> int:
-    """The number of a key of four bytes or more among eight slots, or -1."""
+    """The number of a key among eight slots, or -1."""
     for place in range(8):
         entry = ldc_int64(slots, place)
-        if entry >> 32 == tag:
-            number = entry & _HALF
-            start = ldc_int64(offsets, number)
-            same = ldc_int64(offsets, number + 1) - start == size
-            if same and text_same(where, data + start, size):
-                return number
+        if entry >> 32 == tag and text_is(where, size, offsets, data, entry & _NUMBER):
+            return entry & _NUMBER
     return int64(-1)
 
 
@@ -158,19 +172,72 @@ def text_count(
     places: int,
     found: int,
 ) -> int:
-    """Count the slices that are in a dictionary; how many columns have a count now.
-
-    A few at a time: first those that may be there are put aside, without a branch, as nobody could
-    guess which; then those are compared.
-    """
-    maybe = stack_words(128)
+    """Count the slices that are in a dictionary; how many columns have a count now."""
     for start in range(0, count, BATCH):
-        many = int64(0)
-        for item in range(start, min(start + BATCH, count)):
-            here = ld_int64(slices, item)
-            many = text_maybe(base, here, slots, homes, maybe, many)
-        found = text_settle(base, maybe, many, offsets, data, slots, homes, counts, places, found)
+        here, many = slices + 8 * start, min(count - start, BATCH)
+        found = text_batch(base, here, many, offsets, data, slots, homes, counts, places, found)
     return found
+
+
+def text_batch(
+    base: int,
+    slices: int,
+    count: int,
+    offsets: int,
+    data: int,
+    slots: int,
+    homes: int,
+    counts: int,
+    places: int,
+    found: int,
+) -> int:
+    """Count a few slices, as text_count; those that are found late come last.
+
+    Tables are larger than the nearest caches. So nothing is looked up before all that is about to
+    be looked up was asked for: slots, then what says where texts are, then texts. And nothing that
+    could not be guessed is a branch: what may be there is put aside, and then compared.
+    """
+    codes, sure, late = stack_words(64), stack_words(128), stack_words(64)
+    for item in range(count):
+        text_aim(base, ld_int64(slices, item), slots, homes, codes + 8 * item)
+    many, more = int64(0), int64(0)
+    for item in range(count):
+        here, code = ld_int64(slices, item), ld_int64(codes, item)
+        where, size, slot = base + (here >> 32), here & _HALF, text_group(code, homes)
+        number = seek_slots(slots, slot, text_tag(where, size, code))
+        known = number >> 32 == 0
+        number = number & _NUMBER if known else int64(0)
+        fetch(offsets + 8 * number)
+        st_int64(sure, 2 * many, here)
+        st_int64(sure, 2 * many + 1, number)
+        st_int64(late, more, here)
+        many += 1 if known else 0
+        more += 1 if (not known) & text_goes_on(slots, slot) else 0
+    for item in range(many):
+        number = ld_int64(sure, 2 * item + 1)
+        fetch(data + ldc_int64(offsets, number))
+        fetch(places + 4 * number)
+    limit = found + BATCH
+    for item in range(many):
+        here, number = ld_int64(sure, 2 * item), ld_int64(sure, 2 * item + 1)
+        if text_is(base + (here >> 32), here & _HALF, offsets, data, number):
+            found = text_add(counts, found, limit, places, number, 1, 0)
+        else:
+            st_int64(late, more, here)
+            more += 1
+    for item in range(more):
+        here = ld_int64(late, item)
+        number = text_find(base + (here >> 32), here & _HALF, offsets, data, slots, homes)
+        if number >= 0:
+            found = text_add(counts, found, limit, places, number, 1, 0)
+    return found
+
+
+def text_aim(base: int, here: int, slots: int, homes: int, code: int) -> None:
+    """Write down the hash of a slice, and ask for the slots where it may be."""
+    made = text_hash(base + (here >> 32), here & _HALF)
+    fetch(slots + 8 * text_group(made, homes))
+    st_int64(code, 0, made)
 
 
 def text_count_runs(
@@ -179,6 +246,10 @@ def text_count_runs(
     place: int,
     low: int,
     high: int,
+    letters: int,
+    cells: int,
+    numbers: int,
+    radix: int,
     offsets: int,
     data: int,
     slots: int,
@@ -191,79 +262,96 @@ def text_count_runs(
 
     The first place that was not begun at, and how many columns have a count now.
     """
-    maybe = stack_words(128)
-    end = place
-    while end + 64 <= size and text_is_plain(base + end):
-        end += 64
-    while place + BATCH + high <= end:
+    slices = stack_words(64)
+    last = text_plain_end(base, size, place) - high
+    while place <= last:
+        count = min(last + 1 - place, BATCH)
         for length in range(low, high + 1):
-            many = int64(0)
-            for item in range(place, place + BATCH):
-                many = text_maybe(base, item << 32 | length, slots, homes, maybe, many)
-            found = text_settle(
-                base, maybe, many, offsets, data, slots, homes, counts, places, found
+            if length < 4 and radix > 0:
+                found = text_triples(
+                    base,
+                    place,
+                    count,
+                    length,
+                    letters,
+                    cells,
+                    numbers,
+                    radix,
+                    counts,
+                    places,
+                    found,
+                )
+                continue
+            for item in range(count):
+                st_int64(slices, item, (place + item) << 32 | length)
+            found = text_batch(
+                base, slices, count, offsets, data, slots, homes, counts, places, found
             )
-        place += BATCH
+        place += count
     return place, found
 
 
-def text_maybe(base: int, here: int, slots: int, homes: int, maybe: int, many: int) -> int:
-    """Put a slice aside if it may be in a dictionary; how many have been."""
-    where, size = base + (here >> 32), here & _HALF
-    code = text_hash(where, size)
-    slot = text_group(code, homes)
-    number = seek_slots(slots, slot, text_tag(where, size, code))
-    st_int64(maybe, 2 * many, here)
-    st_int64(maybe, 2 * many + 1, number)
-    return many + ((number >> 32 == 0) | (ldc_int64(slots, slot + 7) != -1))
-
-
-def text_settle(
+def text_triples(
     base: int,
-    maybe: int,
-    many: int,
-    offsets: int,
-    data: int,
-    slots: int,
-    homes: int,
+    place: int,
+    count: int,
+    length: int,
+    letters: int,
+    cells: int,
+    numbers: int,
+    radix: int,
     counts: int,
     places: int,
     found: int,
 ) -> int:
-    """Count those of some slices that are in a dictionary; how many columns have a count now."""
+    """Count some runs of up to three characters of ASCII; see flour.dictionary.triples.
+
+    They are no bytes to hash but a number of up to three digits, one for each character.
+    """
+    sure = stack_words(64)
+    many, end = int64(0), base + place + length - 1
+    first = radix * radix if length > 2 else int64(0)
+    second = radix if length > 1 else int64(0)
+    oldest = int64(ldc_uint8(letters, ld_uint8(end, -2))) if length > 2 else int64(0)
+    older = int64(ldc_uint8(letters, ld_uint8(end, -1))) if length > 1 else int64(0)
+    for item in range(count):
+        letter = int64(ldc_uint8(letters, ld_uint8(end, item)))
+        index = oldest * first + older * second + letter
+        cell, bit = ldc_int64(cells, index >> 5), index & 31
+        rank = (cell >> 32) + count_bits(cell & ((1 << bit) - 1))
+        st_int64(sure, many, int64(ldc_int32(numbers, rank)))
+        many += cell >> bit & 1
+        oldest, older = older, letter
     limit = found + BATCH
     for item in range(many):
-        here, number = ld_int64(maybe, 2 * item), ld_int64(maybe, 2 * item + 1)
-        where, size = base + (here >> 32), here & _HALF
-        if not text_is(where, size, offsets, data, number):
-            number = text_find(where, size, offsets, data, slots, homes)
-            if number < 0:
-                continue
-        found = text_add(counts, found, limit, places, number, 1, 0)
+        found = text_add(counts, found, limit, places, ld_int64(sure, item), 1, 0)
     return found
 
 
 def text_is(where: int, size: int, offsets: int, data: int, number: int) -> bool:
-    """Whether some bytes are the text of this number, if it is one."""
-    if number >> 32 != 0:
-        return False
-    if size < 4:
-        return True
+    """Whether some bytes are the text of this number."""
     start = ldc_int64(offsets, number)
     if ldc_int64(offsets, number + 1) - start != size:
         return False
+    if (start < 8) | (size < 1) | (size > 24):
+        return text_same(where, data + start, size)
     return text_alike(where, data + start, size)
 
 
 def text_alike(left: int, right: int, size: int) -> bool:
-    """Whether two runs of four bytes or more are equal."""
-    if size > 16:
-        return text_same(left, right, size)
-    if size < 8:
-        begin = peek_int32(left, 0) ^ peek_int32(right, 0)
-        return begin | (peek_int32(left + size - 4, 0) ^ peek_int32(right + size - 4, 0)) == 0
-    begin = peek_int64(left, 0) ^ peek_int64(right, 0)
-    return begin | (peek_int64(left + size - 8, 0) ^ peek_int64(right + size - 8, 0)) == 0
+    """Whether up to 24 bytes are equal; eight before the right ones may be read, none behind.
+
+    How many there are could not be guessed, so three words are always compared: the last, which
+    begins before the bytes where they are fewer, and the first and the second or again the last.
+    """
+    back = size - 8
+    few = 8 * max(-back, 0)
+    other = peek_int64(left + max(back, 0), 0) << few
+    other ^= peek_int64(right + back, 0) & (int64(-1) << few)
+    second = min(back, 8)
+    more = peek_int64(left, 0) ^ peek_int64(right + min(back, 0), 0)
+    more |= peek_int64(left + max(second, 0), 0) ^ peek_int64(right + second, 0)
+    return other | (more if back >= 0 else int64(0)) == 0
 
 
 #: What a hashed column's sum is counted from, so that it is never below zero.

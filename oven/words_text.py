@@ -62,6 +62,26 @@ def seek_slots(slots: int, slot: int, tag: int) -> int:
     raise NotImplementedError(slots, slot, tag)
 
 
+def fetch(where: int) -> None:
+    """Ask for the memory there, which will be read soon; any address will do."""
+    raise NotImplementedError(where)
+
+
+def count_bits(word: int) -> int:
+    """How many bits are set."""
+    raise NotImplementedError(word)
+
+
+def bytes_within(where: int, low: int, span: int) -> int:
+    """Which of 64 bytes are `low` or up to `span` above it: a bit for each."""
+    raise NotImplementedError(where, low, span)
+
+
+def odd_bytes(where: int) -> int:
+    """Which of 64 bytes are odd: a bit for each."""
+    raise NotImplementedError(where)
+
+
 def stack_words(count: int) -> int:
     """The address of so many words of the running call's own."""
     raise NotImplementedError(count)
@@ -322,11 +342,25 @@ def text_stretches(where: int, size: int, made: int, index: int, blocks: int, le
     Where characters change kind is found for 64 bytes of ASCII at a time: a branch for each byte
     would be guessed wrong at the ends of every word.
     """
+    ranges, spare = stack_words(128), stack_words(8)
+    most = text_ranges(blocks, ranges)
     count, place, start, inside = int64(0), int64(0), int64(0), int64(0)
-    while place + 64 <= size and text_is_plain(where + place):
+    while place < size:
+        source, valid = where + place, int64(-1)
+        if place + 64 > size:
+            for item in range(8):
+                st_int64(spare, item, 0)
+            text_copy(source, size - place, spare)
+            source, valid = spare, (1 << size - place) - 1
+        if bytes_within(source, 0, 127) | ~valid != -1:
+            place = start if inside else place
+            place, count = text_rest(where, size, made, index, blocks, least, place, count)
+            start = inside = int64(0)
+            continue
         kinds = int64(0)
-        for j in range(64):
-            kinds |= (ldc_uint8(blocks, ld_uint8(where, place + j)) & 1) << j
+        for item in range(0, most, 2):
+            kinds |= bytes_within(source, ld_int64(ranges, item), ld_int64(ranges, item + 1))
+        kinds &= valid
         changes = uint64(kinds ^ (kinds << 1 | inside))
         while changes != 0:
             end = place + int64(first_bit_uint64(changes))
@@ -335,17 +369,35 @@ def text_stretches(where: int, size: int, made: int, index: int, blocks: int, le
             count += inside & (end - start >= least)
             start, inside = end, inside ^ 1
         place += 64
+    st_int64(made, count, start << 32 | size - start)
+    return count + (inside & (size - start >= least))
+
+
+def text_ranges(blocks: int, made: int) -> int:
+    """The ranges of ASCII of kind 1: the first of each, and how many follow it; their size."""
+    count, place, inside = int64(0), int64(0), int64(0)
+    while place < 128:
+        kinds = odd_bytes(blocks + place)
+        changes = uint64(kinds ^ (kinds << 1 | inside))
+        while changes != 0:
+            end = place + int64(first_bit_uint64(changes))
+            changes &= changes - uint64(1)
+            st_int64(made, count, end - 1 - ld_int64(made, count - 1) if inside else end)
+            count, inside = count + 1, inside ^ 1
+        place += 64
     if inside:
-        place = start
-    return text_rest(where, size, made, index, blocks, least, place, count)
+        st_int64(made, count, 127 - ld_int64(made, count - 1))
+    return count + inside
 
 
-def text_is_plain(where: int) -> bool:
-    """Whether the next 64 bytes are ASCII."""
-    every = int64(0)
-    for j in range(8):
-        every |= peek_int64(where, j)
-    return every & _HIGH == 0
+def text_plain_end(base: int, size: int, place: int) -> int:
+    """Where the run of ASCII that begins at a place ends."""
+    while place < size:
+        high = peek_int64(base + place, 0) & _HIGH
+        if high != 0:
+            return min(place + (int64(first_bit_uint64(uint64(high))) >> 3), size)
+        place += 8
+    return size
 
 
 def text_rest(
@@ -357,9 +409,13 @@ def text_rest(
     least: int,
     place: int,
     count: int,
-) -> int:
-    """What text_stretches leaves: the runs from some place on, character by character."""
-    while place < size:
+) -> tuple[int, int]:
+    """What text_stretches leaves: the runs from some place on, character by character.
+
+    It goes on for 64 bytes and to the end of a run; where that is, and how many runs there are.
+    """
+    last = min(place + 64, size)
+    while place < last:
         while place < size and text_kind_at(where, place, index, blocks) == 0:
             place += text_width(ld_uint8(where, place))
         start, many = place, 0
@@ -368,7 +424,7 @@ def text_rest(
             many += 1
         st_int64(made, count, start << 32 | place - start)
         count += 1 if many >= least else 0
-    return count
+    return place, count
 
 
 def text_split(where: int, size: int, made: int, separator: int, width: int) -> int:

@@ -229,7 +229,20 @@ def _slots(memory: Memory) -> dict[str, Any]:
     def first(mask: Any) -> Any:
         return Int64((int(mask) & -int(mask)).bit_length() - 1)
 
-    return {"seek_slots": seek, "stack_words": stack, "first_bit_uint64": first}
+    made = {"seek_slots": seek, "stack_words": stack, "first_bit_uint64": first}
+    made["count_bits"] = lambda word: Int64((int(word) & 2**64 - 1).bit_count())
+
+    def within(where: Any, low: Any, span: Any) -> Any:
+        found = memory.at(int(where), 64, write=False) - np.uint8(int(low)) <= int(span)
+        return Int64(int(np.packbits(found, bitorder="little").view("<i8")[0]))
+
+    def odd(where: Any) -> Any:
+        found = memory.at(int(where), 64, write=False) & 1
+        return Int64(int(np.packbits(found, bitorder="little").view("<i8")[0]))
+
+    made |= {"bytes_within": within, "odd_bytes": odd}
+    # Nothing is read where it asks.
+    return {**made, "fetch": lambda _: None}
 
 
 class _Math:

@@ -17,6 +17,7 @@ import numpy as np
 
 from flour import unicode
 from flour.check import expect, text, tokens
+from flour.dictionary import triples
 from flour.errors import ParameterError
 from flour.hashing import murmur3
 from flour.op import Arity, Columns, Op, Table
@@ -41,6 +42,8 @@ if TYPE_CHECKING:
 _SPACES = re.compile(r"\s\s+")
 #: N-grams that are looked up at a time.
 CHUNK = 4096
+#: And where characters may be ASCII again soon.
+FEW = 256
 #: Longer n-grams are left to Python.
 _LONGEST = 1000
 #: Counts below this are damped by a table.
@@ -125,7 +128,9 @@ class CharNgrams(Op):
         most = _characters(letters).times(cuts)
         counts = _Counts(e, most, width)
         known = looked_up(e, self.vocabulary)
-        plain = None if self.within_words else partial(counts.plain, letters, known)
+        plain = None
+        if not self.within_words:
+            plain = partial(counts.plain, letters, f"{_short(e, self.vocabulary)}, {known}")
         for found, many in _runs(e, letters, self.low, self.high, plain):
             counts.line(f"text_count({letters.where}, {found}, {many}, {known}, ")
         return counts.vector(self.dtype)
@@ -343,6 +348,12 @@ def _joined(e: Emitter, x: TokensValue) -> tuple[str, str]:
     return made, places
 
 
+def _short(e: Emitter, texts: Table) -> str:
+    """Where a dictionary's texts of up to three characters are."""
+    letters, cells, numbers, radix = triples(texts)
+    return f"{', '.join(map(e.address, (letters, cells, numbers)))}, {e.size(radix)}"
+
+
 def _phrases(e: Emitter, slices: str, count: str, low: int, high: int) -> Iterator[tuple[str, str]]:
     """Emit a loop over lists of phrases: the list and how many there are."""
     made, most = _chunk(e, high - low + 1)
@@ -362,7 +373,7 @@ def _runs(
     Runs of ASCII are left to `plain`, which counts them as far as it can; without it no run
     reaches over the edge of a word.
     """
-    made, most = _chunk(e, high - low + 1)
+    made, most = _chunk(e, high - low + 1, FEW if plain else CHUNK)
     place, many = e.var("0", "k"), e.fresh("k")
     sizes = ", ".join(map(e.size, (low, high)))
     word = "text_runs" if plain else "text_word_runs"
@@ -382,9 +393,9 @@ def _runs_call(
     return f"{word}({letters.where}, {letters.size}, {place}, {low}, {high}"
 
 
-def _chunk(e: Emitter, least: int) -> tuple[str, str]:
+def _chunk(e: Emitter, least: int, most: int = CHUNK) -> tuple[str, str]:
     """A list for some n-grams, and how many it holds."""
-    most = max(CHUNK, least)
+    most = max(most, least)
     return e.scratch("int64", most), e.size(most)
 
 
