@@ -55,7 +55,7 @@ def test_many_look_ups_at_a_time(texts: list[str], others: list[str]) -> None:
 def test_full_groups_send_searches_on() -> None:
     texts = [f"entry number {i}" for i in range(20_000)]
     slots, _ = dictionary(Strings.of(texts))
-    groups = slots.array.reshape(-1, 8)
+    groups: NDArray[np.int64] = slots.array.astype(np.int64).reshape(-1, 8)
     full = (groups != -1).all(axis=1)
     goes_on = groups[:, 7] & 0x80000000 == 0
     assert 0 < goes_on.sum() < full.sum(), "a full group that nobody was sent on from ends searches"
@@ -143,4 +143,3 @@ def test_ranges_of_characters() -> None:
     for inside in ("\\x00-\\x7f", "\\x00", "\\x7e\\x7f", "?-B\\x00-\\x05", second, "é"):
         pattern = f"[{inside}]+"
         assert found_words(pattern, every) == re.findall(pattern, every), inside
-

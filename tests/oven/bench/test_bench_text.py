@@ -1,8 +1,10 @@
 """Documents: character 3-grams and word 1-2-grams, weighed and brought to length one, one model.
 
 scikit-learn, onnxruntime (one thread) and C written by hand take turns with the plan, over one
-document and over four thousand. onnxruntime and C only know ASCII, and only there do they answer
-the same. Where no texts lie beside the checkout, generated ones stand for them.
+document and over four thousand. One document is raced twice: in bursts of fifty calls, and call by
+call ("cold"), where each meets caches full of what the others left. onnxruntime and C only know
+ASCII, and only there do they answer the same. Where no texts lie beside the checkout, generated
+ones stand for them.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ import shutil
 import subprocess
 import warnings
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
 from tempfile import mkdtemp
@@ -19,6 +22,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import FeatureUnion, make_pipeline
@@ -29,6 +33,8 @@ from tests.oven.bench.contest import FLAGS, argument, race
 from tests.oven.test_text import DATA
 
 ROWS = 4000
+#: Calls of one document that a contestant has in turn: enough to fill the caches it had lost.
+BURST = 50
 #: A file, the letters of generated words that stand for it, and how many words a document has.
 WORKLOADS = {
     "reviews": ("en_rt_polarity.tsv", (97, 123), 75),
@@ -68,7 +74,9 @@ def fitted(texts: Sequence[str]) -> Any:
     chars = TfidfVectorizer(analyzer="char", ngram_range=(3, 3))
     both = FeatureUnion([("chars", chars), ("words", TfidfVectorizer(ngram_range=(1, 2)))])
     model = make_pipeline(both, LogisticRegression(max_iter=20))
-    return model.fit(texts, np.arange(len(texts)) % 2)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # any weights will do
+        return model.fit(texts, np.arange(len(texts)) % 2)
 
 
 # --- C written by hand --------------------------------------------------------------------------
@@ -187,21 +195,43 @@ def test_sentiment(benchmark: Any, name: str) -> None:
         if onnx is not None:
             blocks["onnx"] = (runs(onnx), [np.array(texts)[:, None]])
             rows["onnx"] = (runs(onnx), [np.array([[text]]) for text in single])
-    many, alone = race(blocks, 10), race(rows, 1000)
+    many, cold, alone = race(blocks, 10), race(rows, 500), race(rows, 2000, burst=BURST)
     for rival in blocks.keys() - {"ours"}:
         benchmark.extra_info |= {
             f"{rival} rows": round(many[rival].least / many["ours"].least, 2),
             f"{rival} p50": round(alone[rival].median / alone["ours"].median, 2),
             f"{rival} p99": round(alone[rival].p99 / alone["ours"].p99, 2),
+            f"{rival} cold p50": round(cold[rival].median / cold["ours"].median, 2),
+            f"{rival} cold p99": round(cold[rival].p99 / cold["ours"].p99, 2),
         }
-    benchmark.extra_info["us a document"] = round(alone["ours"].median / 1000, 2)
+    benchmark.extra_info |= {
+        "us a document": round(alone["ours"].median / 1000, 2),
+        "us a document, p99": round(alone["ours"].p99 / 1000, 2),
+        "us a document, cold": round(cold["ours"].median / 1000, 2),
+        "two threads": round(two_threads(call, texts), 2),
+    }
     benchmark(call, single[0])
     # The goals for documents of 450 characters: over many, 15 times scikit-learn, 30 times
-    # onnxruntime, and 1.5 times C at most; over one, 200 and 50 times. Half of the first is
-    # asserted, as machines are shared. The goals for one are not reached in turns: what runs in
-    # between leaves no table in the caches, and C by hand takes longer still.
+    # onnxruntime, and 1.5 times C at most; over one, in bursts, 200 and 50 times at the 99th
+    # percentile. Half of that is asserted, as machines are shared, and of medians for one.
     if name == "reviews":
         assert benchmark.extra_info["sklearn rows"] > 15 / 2
-        assert benchmark.extra_info["c rows"] > 1 / 3
-        assert benchmark.extra_info["c p50"] > 2 / 3
-        assert benchmark.extra_info["sklearn p50"] > 25
+        assert benchmark.extra_info["c rows"] > 1 / 1.5
+        assert benchmark.extra_info["c p50"] > 1 / 1.5
+        assert benchmark.extra_info["sklearn p50"] > 200 / 2
+        if "onnx p50" in benchmark.extra_info:
+            assert benchmark.extra_info["onnx rows"] > 30 / 2
+            assert benchmark.extra_info["onnx p50"] > 50 / 2
+
+
+def two_threads(call: Callable[[Any], Any], texts: list[str]) -> float:
+    """How many times faster two threads are with half of the documents each than one with all."""
+    half = len(texts) // 2
+    parts = [texts[:half], texts[half:]]
+    with ThreadPoolExecutor(2) as pool:
+
+        def both(_: Any) -> None:
+            list(pool.map(call, parts))
+
+        took = race({"one": (call, [texts]), "two": (both, [None])}, 20)
+    return took["one"].least / took["two"].least
