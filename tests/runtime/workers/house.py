@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
@@ -26,8 +26,25 @@ ROW = [0.0, 0.0, 0.0, 0.0]
 class Served:
     """A running `pretzel serve DIR --workers N`."""
 
-    def __init__(self, folder: Path, workers: int, *more: str, **environment: str) -> None:
-        command = [sys.executable, "-m", "runtime", "serve", str(folder), "--port", "0", "--json"]
+    def __init__(
+        self,
+        folder: Path,
+        workers: int,
+        *more: str,
+        before: Sequence[str] = (),
+        **environment: str,
+    ) -> None:
+        command = [
+            *before,
+            sys.executable,
+            "-m",
+            "runtime",
+            "serve",
+            str(folder),
+            "--port",
+            "0",
+            "--json",
+        ]
         self.process = subprocess.Popen(
             [*command, "--workers", str(workers), *more],
             cwd=ROOT,
@@ -82,8 +99,11 @@ class Served:
 
 
 @contextmanager
-def serving(folder: Path, workers: int, *more: str, **environment: str) -> Iterator[Served]:
-    served = Served(folder, workers, *more, **environment)
+def serving(
+    folder: Path, workers: int, *more: str, before: Sequence[str] = (), **environment: str
+) -> Iterator[Served]:
+    """It runs as long as this lasts; `before` is a command that starts commands."""
+    served = Served(folder, workers, *more, before=before, **environment)
     try:
         yield served
     finally:
