@@ -4,7 +4,7 @@ Vector              2-d array, nested lists, frame, scipy sparse matrix
 Record              frame (pandas, polars, Arrow), dict of columns, list of dicts, or, where it
                     was fitted on a plain array, a 2-d array by position
 Scalar, Category    1-d array or list
-Text                list of str
+Text                list of str, or of bytes where the input has an encoding
 Pairs               a dict, list of dicts or of lists of (name, number)
 several inputs      {input name: any of these}
 """
@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flour.coerce_pairs import is_block, pair_rows
+from flour.coerce_texts import documents
 from flour.coerce_values import as_dtype
 from flour.errors import (
     InputError,
@@ -156,7 +157,7 @@ def _column(data: Data, kind: Type, path: str) -> Columns:  # noqa: PLR0911 (one
         case Scalar(dtype) | Category(dtype):
             return _values(_flat(data, path), dtype, path)
         case Text():
-            return _texts(data, path)
+            return _texts(data, kind, path)
         case Tokens():
             return _token_rows(data, path)
         case Pairs():
@@ -363,24 +364,15 @@ def _values(column: Data, dtype: str, path: str) -> NDArray[Any]:
     return as_dtype(as_column(column), dtype, path)
 
 
-def _texts(data: Data, path: str) -> NDArray[Any]:
-    if isinstance(data, str):
+def _texts(data: Data, kind: Text, path: str) -> NDArray[Any]:
+    if isinstance(data, str | bytes):
         raise WrongDtype(
             "expected a list of documents, got one",
             where=path,
-            found=f"str {data[:40]!r}",
+            found=f"{type(data).__name__} {data[:40]!r}",
             hint="pass [text] for one row",
         )
-    column = _flat(data, path)
-    for i, value in enumerate(column):
-        if not isinstance(value, str):
-            raise WrongDtype(
-                "expected text",
-                where=f"{path}[{i}]",
-                found=type(value).__name__,
-                hint="an empty document is ''",
-            )
-    return column.astype(object)
+    return documents(_flat(data, path), kind, path)
 
 
 def _token_rows(data: Data, path: str) -> list[list[str]]:

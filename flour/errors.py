@@ -12,7 +12,8 @@
     │   ├── MissingColumn          a named column is absent
     │   ├── WrongDtype             a column holds another kind of value
     │   ├── NotRectangular         ragged rows, or the wrong number of dimensions
-    │   └── NotNumeric             an object array with something that is no number
+    │   ├── NotNumeric             an object array with something that is no number
+    │   └── NotDecodable           bytes that are no text in the encoding of the input
     ├── OpaqueFailed           onnxruntime cannot load or run a part of a model
     └── DamagedProgram         a saved program does not describe a valid graph
 
@@ -75,6 +76,10 @@ class NotRectangular(InputError):
 
 class NotNumeric(InputError):
     """An object array holds something that is not a number."""
+
+
+class NotDecodable(InputError):
+    """A document came as bytes that are no text in the encoding of the input."""
 
 
 class OpaqueFailed(FlourError):

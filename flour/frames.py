@@ -49,8 +49,8 @@ def as_column(values: Any) -> NDArray[Any]:
 
 
 def _odd(value: object) -> bool:
-    """numpy would turn a list that mixes these with numbers into strings."""
-    return value is None or isinstance(value, str)
+    """numpy would turn a list that mixes these with numbers into strings, or cut bytes short."""
+    return value is None or isinstance(value, str | bytes)
 
 
 def _nullable(values: Any) -> NDArray[Any]:

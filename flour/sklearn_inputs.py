@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from flour.errors import UnfittedEstimator
+from flour.errors import ParameterError, UnfittedEstimator
 from flour.frames import as_column, frame_columns, is_sparse
 from flour.types import FLOATS, Pairs, Record, Scalar, Text, Tokens, Type, Vector, dtype_name
 
@@ -17,7 +17,7 @@ def input_type(estimator: Any, sample: Any = None) -> Type:
     if sample is not None:
         return _from_sample(estimator, sample)
     if takes_text(estimator):
-        return Text()
+        return documents(estimator)
     kind = rows_of_names(estimator)
     if kind is not None:
         return kind
@@ -42,6 +42,25 @@ def takes_text(estimator: Any) -> bool:
     if type(estimator).__name__ in _TEXT:
         return True
     return any(takes_text(child) for child in _entry_points(estimator))
+
+
+def documents(estimator: Any) -> Text:
+    """Documents as the vectorisers that see them decode them.
+
+    Where those do not agree there is no one way, and bytes are refused.
+    """
+    found = set(_decodings(estimator))
+    return found.pop() if len(found) == 1 else Text()
+
+
+def _decodings(estimator: Any) -> Iterator[Text]:
+    if type(estimator).__name__ in _TEXT:
+        try:
+            yield Text(estimator.encoding, estimator.decode_error)
+        except ParameterError:
+            yield Text()  # the library finds out when it meets bytes, and so do we
+    for child in _entry_points(estimator):
+        yield from _decodings(child)
 
 
 def rows_of_names(estimator: Any) -> Type | None:
@@ -94,9 +113,14 @@ def _note(estimator: Any, columns: list[int], kinds: list[Type | None]) -> None:
 
 def _note_child(child: Any, columns: list[int], kinds: list[Type | None], *, text: bool) -> None:
     if text:
-        kinds[columns[0]] = Text()
+        kinds[columns[0]] = _agreed(kinds[columns[0]], documents(child))
     else:
         _note(child, columns, kinds)
+
+
+def _agreed(known: Type | None, kind: Text) -> Text:
+    """A column's type, which other vectorisers may read as well."""
+    return kind if known in (None, kind) or not isinstance(known, Text) else Text()
 
 
 def _categories(estimator: Any) -> list[Type] | None:
@@ -190,8 +214,7 @@ def _from_sample(estimator: Any, sample: Any) -> Type:
         return _from_frame(estimator, {name: _shown(c) for name, c in columns.items()})
     values = np.asarray(sample)
     if values.ndim == 1:
-        plain = "string" if values.dtype.kind in "OU" else _number(values.dtype)
-        return Text() if takes_text(estimator) else Scalar(plain)
+        return documents(estimator) if takes_text(estimator) else Scalar(_name(values.dtype))
     if values.dtype.kind in "OU":
         return _record_or_vector(None, [_kind(values[:, j]) for j in range(values.shape[1])])
     return Vector(int(values.shape[1]), _number(values.dtype))
@@ -220,6 +243,10 @@ def _kind(column: Any) -> Type:
     if column.dtype.kind == "O":
         return Scalar("string" if any(isinstance(v, str) for v in column) else "float64")
     return Scalar("string" if column.dtype.kind == "U" else _number(column.dtype))
+
+
+def _name(dtype: Any) -> str:
+    return "string" if dtype.kind in "OU" else _number(dtype)
 
 
 def _number(dtype: Any) -> str:

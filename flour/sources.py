@@ -34,9 +34,9 @@ def category(name: str, dtype: str = "string") -> Flow:
     return source(name, _typed(Category, dtype))
 
 
-def text(name: str = "text") -> Flow:
-    """An input of one document per row."""
-    return source(name, Text())
+def text(name: str = "text", encoding: str = "", errors: str = "strict") -> Flow:
+    """An input of one document per row: str, and also bytes if an encoding is named."""
+    return source(name, _typed(Text, encoding, errors))
 
 
 def tokens(name: str = "tokens") -> Flow:

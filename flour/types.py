@@ -2,7 +2,7 @@
 
     Scalar(dtype)                   a number, a bool or a string
     Category(dtype)                 a value out of an open set, to be encoded before arithmetic
-    Text()                          a document
+    Text(encoding, errors)          a document, perhaps as bytes
     Tokens()                        a document cut into words
     Pairs(separator, lenient)       names, any number of them, each with a number
     Vector(width, dtype, sparse)    `width` values of one dtype
@@ -14,6 +14,7 @@
 
 from __future__ import annotations
 
+import codecs
 import re
 from dataclasses import dataclass
 from functools import lru_cache
@@ -88,12 +89,52 @@ class Category:
         return f"Category[{self.dtype}]"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Text:
-    """One document per row."""
+    """One document per row; where an `encoding` is named, rows may also be bytes in it.
+
+    Of bytes that have no meaning there, "strict" `errors` refuse the row, "ignore" drops them,
+    "replace" puts U+FFFD in their place.
+    """
+
+    encoding: str = ""
+    errors: str = "strict"
+
+    def __post_init__(self) -> None:
+        if self.errors not in DECODE_ERRORS:
+            hint = "one of " + ", ".join(map(repr, DECODE_ERRORS))
+            found = repr(self.errors)[:40]
+            raise ParameterError("bytes cannot be decoded like that", found=found, hint=hint)
+        object.__setattr__(self, "encoding", _encoding(self.encoding) if self.encoding else "")
+        if not self.encoding:
+            object.__setattr__(self, "errors", "strict")
 
     def __str__(self) -> str:
         return "Text"
+
+    def __repr__(self) -> str:
+        return f"Text({self.encoding!r}, {self.errors!r})" if self.encoding else "Text()"
+
+
+#: What may become of bytes that are none in the encoding.
+DECODE_ERRORS = ("strict", "ignore", "replace")
+
+
+@lru_cache(256)
+def _encoding(name: str) -> str:
+    """Python's own name of an encoding of text."""
+    try:
+        found = codecs.lookup(name).name
+        b"-".decode(found)
+    except UnicodeError:
+        return found  # it is one, though not of this byte
+    except (LookupError, TypeError, ValueError):
+        raise ParameterError(
+            "this is no encoding of text",
+            found=repr(name)[:40],
+            hint="such as 'utf-8', 'latin-1', 'cp1252', 'utf-16'",
+        ) from None
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,7 +241,7 @@ _WHOLE = re.compile(r"[a-z][a-z0-9_(),]{0,199}")
 Type = Scalar | Category | Text | Tokens | Pairs | Vector | Record | Whole
 
 
-def to_data(kind: Type) -> list[Any]:
+def to_data(kind: Type) -> list[Any]:  # noqa: PLR0911 (one for each kind)
     """A type as plain JSON data."""
     match kind:
         case Record(fields, positional, unread):
@@ -214,6 +255,8 @@ def to_data(kind: Type) -> list[Any]:
             return ["Whole", name]
         case Pairs(separator, lenient):
             return ["Pairs", separator, lenient]
+        case Text(encoding, errors) if encoding:
+            return ["Text", encoding, errors]
         case _:
             return [type(kind).__name__]
 
@@ -236,9 +279,19 @@ def from_data(data: Any) -> Type:  # noqa: PLR0911 (one for each kind)
             return Whole(name)
         case ["Pairs", str(separator), bool(lenient)]:
             return Pairs(separator, lenient)
+        case ["Text", str(encoding), str(errors)] if encoding:
+            return _text(encoding, errors)
         case ["Text" | "Tokens" as name]:
             return Text() if name == "Text" else Tokens()
     raise DamagedProgram("this is not a type", found=repr(data)[:80])
+
+
+def _text(encoding: str, errors: str) -> Text:
+    """Documents in this encoding, which this Python may not know."""
+    try:
+        return Text(encoding, errors)
+    except ParameterError as problem:
+        raise DamagedProgram(problem.what, found=problem.found, hint=problem.hint) from None
 
 
 def _name(pair: Any) -> str:

@@ -5,7 +5,8 @@
     labels, probabilities = call(block)      # arrays
 
 The outputs come as a tuple, in the order of `plan.outputs`. A row is a numpy vector, a list or a
-tuple of numbers; of a plan that reads documents it is a `str`, and a list of them is a block. Where
+tuple of numbers; of a plan that reads documents it is a `str` (or bytes, where the input has an
+encoding), and a list of them is a block. Where
 the plan is all native code and reads one vector of floats (oven.door_code) or one document
 (oven.door_text), its door is a function of machine code, and costs a fifth of a microsecond besides
 the plan's own work. Everything else (data of another type or layout, frames, plans with Python
@@ -14,6 +15,7 @@ stages) goes through `Plan.run` and gives the same answers.
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
@@ -21,6 +23,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from flour.coerce_texts import document
 from flour.node import Node
 from flour.ops.structure import TakeText
 from flour.types import FLOATS, Category, Record, Scalar, Text, Type, Vector
@@ -201,13 +204,28 @@ def around(run: Callable[[object], Mapping[str, Any]], kinds: Iterable[Type] = (
     return call
 
 
+def decoding(kind: Text, slow: Call, opened: Callable[[Call], Call]) -> Call:
+    """The door that `opened` makes; one row of bytes is decoded, and then takes it as a str."""
+    door: weakref.ref[Call] | None = None  # the door holds what is called here
+
+    def call(data: object) -> Answers:
+        made = door() if door is not None and type(data) is bytes else None
+        if made is None:
+            return slow(data)
+        return made(document(data, kind, "$"))
+
+    found = opened(call)
+    door = weakref.ref(found)
+    return found
+
+
 def _as_block(data: Any, *, documents: bool = False) -> Any:
     """A row as a block of one row; None for what already is a block.
 
     Where rows are documents, a list of strings is a block, and a string a row.
     """
     if documents and not isinstance(data, Mapping):
-        return [data] if isinstance(data, str) else None
+        return [data] if isinstance(data, str | bytes) else None
     if isinstance(data, np.ndarray):
         return data[None] if data.ndim == 1 and data.dtype.names is None else None
     if isinstance(data, Mapping):
@@ -219,7 +237,7 @@ def _as_block(data: Any, *, documents: bool = False) -> Any:
 
 
 def _is_value(value: object) -> bool:
-    return value is None or isinstance(value, str | bool | int | float | np.generic)
+    return value is None or isinstance(value, str | bytes | bool | int | float | np.generic)
 
 
 def _only(value: Any) -> Any:

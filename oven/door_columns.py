@@ -26,6 +26,7 @@ from oven.door import (
     Call,
     Output,
     aligned,
+    decoding,
     layout,
     named_output,
     open_door,
@@ -77,6 +78,16 @@ def open_plan(
     inputs: Mapping[str, Type], steps: Steps, outputs: Sequence[Node], fallback: Call
 ) -> Call:
     """The door of a plan: whatever it is handed goes in by the shortest way there is for it."""
+    opened = partial(_open_plan, inputs, steps, outputs)
+    match [*inputs.values()]:
+        case [Text(encoding) as kind] if encoding:
+            return decoding(kind, fallback, opened)
+    return opened(fallback)
+
+
+def _open_plan(
+    inputs: Mapping[str, Type], steps: Steps, outputs: Sequence[Node], fallback: Call
+) -> Call:
     arrays = open_columns(inputs, steps, outputs, fallback) or fallback
     found = layout(inputs, steps, outputs)
     if found is not None:

@@ -3,7 +3,7 @@
     input             one row                               a block of rows
     Vector            numpy vector, list of numbers         2-d array, list of lists, frame
     Record            dict of values, list by position      frame, dict of columns, list of dicts
-    Text              str                                   list of str
+    Text              str (or bytes)                        list of str
     Pairs             dict of values by any names           list of dicts
     Scalar, Category  a number, a str                       1-d array, list
     several inputs    {input: one row of it}                {input: a block of it}
@@ -31,7 +31,7 @@ Inputs = Mapping[str, Type]
 
 def is_value(value: object) -> bool:
     """Whether this is one value and not a column of them."""
-    return value is None or isinstance(value, str | bool | int | float | np.generic)
+    return value is None or isinstance(value, str | bytes | bool | int | float | np.generic)
 
 
 def as_block(inputs: Inputs, data: Any) -> tuple[Any, bool]:

@@ -55,7 +55,7 @@ def _is_short(data: Any, served: Served) -> bool:
             return 0 < first.ndim <= 2 and len(first) <= max(served.few, 1)
         return bool(data) and data.keys() == served.columns and type(first) in VALUES
     if not served.vector:
-        return kind is str and served.text
+        return (kind is str or kind is bytes) and served.text
     if kind is np.ndarray:
         dimensions = data.ndim
         return dimensions == 1 or (dimensions == 2 and len(data) <= served.few)

@@ -29,11 +29,11 @@ def unwrapped(inputs: Mapping[str, Type], data: Any) -> Any:
 
 def _one_document(data: Any) -> Any:
     """A document, or a block of one; None for anything else."""
-    if type(data) is str:
+    if type(data) is str or type(data) is bytes:
         return data
     if isinstance(data, np.ndarray):
         data = [data.item()] if data.size == 1 and 0 < data.ndim < 3 else None
     elif type(data) is list and len(data) == 1 and type(data[0]) is list:
         data = data[0]
-    one = type(data) is list and len(data) == 1 and type(data[0]) is str
+    one = type(data) is list and len(data) == 1 and type(data[0]) in (str, bytes)
     return data if one else None

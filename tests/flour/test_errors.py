@@ -96,6 +96,7 @@ DATA: dict[str, tuple[type[FlourError], Callable[[], Any]]] = {
     "inputs without names": (errors.InputError, run(pair, [[1.0, 2.0]])),
     "inputs of two lengths": (errors.NotRectangular, run(pair, {"a": [[1]], "b": [[1], [2]]})),
     "one document": (errors.WrongDtype, run(flour.text().lower(), "a document")),
+    "no text": (errors.NotDecodable, run(flour.text("t", "utf-8").lower(), [b"caf\xe9"])),
     "no document": (errors.WrongDtype, run(flour.text().lower(), ["a document", None])),
     "documents for words": (errors.WrongDtype, run(flour.tokens().phrases(), ["a document"])),
     "too large a number": (errors.WrongDtype, run(flour.scalar("n", "int8"), [1, 300])),

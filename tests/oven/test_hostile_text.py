@@ -14,7 +14,7 @@ from sklearn.pipeline import FeatureUnion, make_pipeline
 
 import flour
 import oven
-from flour.errors import WrongDtype
+from flour.errors import NotDecodable, WrongDtype
 from oven.native_run import LONGEST, room_bytes
 from oven.plan import Plan
 from runtime import Runtime
@@ -119,6 +119,9 @@ def test_half_a_pair_of_surrogates_in_a_megabyte() -> None:
 def test_bytes_are_no_document() -> None:
     """Whoever has bytes knows their encoding; a server should not guess it."""
     _, plan = served()
-    with pytest.raises(WrongDtype) as caught:
+    with pytest.raises(NotDecodable) as caught:
         plan.run([b"not \xff UTF-8"])
-    assert "bytes" in str(caught.value)
+    assert "ff at byte 4 of 11" in str(caught.value)
+    plan = oven.bake(flour.outputs(n=flour.text().char_ngrams(["a"], 1, 1)))
+    with pytest.raises(WrongDtype, match="no encoding"):
+        plan.run([b"a"])
