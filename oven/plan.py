@@ -15,6 +15,7 @@ from flour.flow import Flow
 from flour.node import Node
 from flour.op import Columns, Parameter
 from flour.ops.source import Source
+from flour.ops.structure import TakeText
 from flour.reference import apply_op, evaluate, public
 from flour.sparse import Sparse
 from flour.types import Type, Vector
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
     from oven.recipe import Recalled
 
 Steps = tuple[NativeRun | Stage, ...]
+#: Putting a label into an array takes as long as touching so many bytes.
+LABEL_WORK = 1 << 10
 
 
 class Plan:
@@ -310,6 +313,19 @@ class Plan:
         """About how many bytes a row makes native code touch; None where there is other code."""
         runs = [step for step in self.steps if isinstance(step, NativeRun)]
         return sum(run.row_work for run in runs) if len(runs) == len(self.steps) else None
+
+    @property
+    def door_work(self) -> int | None:
+        """What a row costs by the door, in bytes; None where it is not machine code alone.
+
+        Labels are a stage of Python, which the door does itself.
+        """
+        runs = [step for step in self.steps if isinstance(step, NativeRun)]
+        rest = [step for step in self.steps if not isinstance(step, NativeRun)]
+        labels = [item for step in rest for item in step.nodes]
+        if len(runs) != 1 or not all(isinstance(item.op, TakeText) for item in labels):
+            return None
+        return runs[0].row_work + LABEL_WORK * len(labels)
 
     def settled(self, data: object) -> bool:
         """Whether the native code for the data's own types is there: nobody waits for it."""

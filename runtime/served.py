@@ -69,6 +69,7 @@ class Served:
         ),
         *(
             "door",
+            "door_work",
             "few",
             "first",
             "front",
@@ -115,6 +116,7 @@ class Served:
         self.slow = True
         self.few = 0  # blocks of up to so many rows may, too
         self.row_work: int | None = None  # bytes that a row touches, where that is known
+        self.door_work: int | None = None  # the same of the door, where that is machine code
         self.retired = False  # whether it was unregistered
         kinds = list(self.inputs.values())
         self.vector = len(kinds) == 1 and isinstance(kinds[0], Vector | Record)
@@ -151,18 +153,19 @@ class Served:
             return
         if self.door is None:
             self.door, self.row_work = plan.door(partial(_look, self.inputs)), plan.row_work
+            self.door_work = plan.door_work
             self.few = self._least()
         self.call = self.door
 
     def _least(self) -> int:
         """How many rows are few, whatever they take."""
-        if self.row_work is None or not self.vector:
+        if self.door_work is None or not self.vector:
             return 0
-        return FEW_BYTES // max(self.row_work, 1)
+        return FEW_BYTES // max(self.door_work, 1)
 
     def took(self, rows: int, seconds: float) -> None:
         """Learn from a call how many rows are few: a row may touch little of what there is."""
-        if self.vector and self.row_work is not None and _FARTHER * rows >= self.few:
+        if self.vector and self.door_work is not None and _FARTHER * rows >= self.few:
             soon = int(rows * FEW_SECONDS / max(seconds, 1e-9))
             self.few = max(self._least(), min(_FARTHER * rows, soon))
 
