@@ -26,6 +26,7 @@ from runtime.http.codec_json import (
     tensor_head,
 )
 from runtime.http.content import content_type, read, written
+from runtime.http.fitting import Fitting
 from runtime.http.messages import HEADER_LENGTH, OCTETS, Request, Response
 from runtime.http.problems import HttpError
 from runtime.http.quick import RowReader
@@ -61,7 +62,17 @@ class Front:
     """What the front end has worked out for one version."""
 
     __slots__ = (
-        *("counts", "inputs", "outputs", "places", "prefix", "quick_type", "quick_width", "rows"),
+        *(
+            "counts",
+            "fitting",
+            "inputs",
+            "outputs",
+            "places",
+            "prefix",
+            "quick_type",
+            "quick_width",
+            "rows",
+        ),
         *("served", "template", "usual"),
     )
 
@@ -84,6 +95,8 @@ class Front:
         #: What reads a row that comes as columns; None where there is none.
         reader = RowReader(served.inputs if self.template else {})
         self.rows = reader or None
+        #: Which arrays go to the plan's door.
+        self.fitting = Fitting(served)
 
     # --- requests ----------------------------------------------------------------------------
 
@@ -240,7 +253,7 @@ class Front:
 
     def _arrays(self, answers: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Any]]:
         for name, value in answers.items():
-            if isinstance(value, Mapping):
+            if type(value) is not _ARRAY and isinstance(value, Mapping):
                 yield from self._arrays(value, f"{before}{name}.")
             else:
                 yield before + name, _array(value)

@@ -18,6 +18,7 @@ from runtime.http.problems import HttpError
 from runtime.http.tensors import BYTES, DTYPES, check_count, check_datatype, count, objects
 
 _LENGTH = struct.Struct("<I")
+_length_at = _LENGTH.unpack_from
 
 
 class Reader:
@@ -83,19 +84,20 @@ def values(raw: memoryview, datatype: str, shape: Sequence[int], where: str) -> 
 
 
 def _texts(raw: memoryview, where: str) -> list[str]:
-    found, at = [], 0
-    while at < len(raw):
+    found, at, whole = [], 0, bytes(raw)  # pieces of bytes are had sooner than those of a view
+    end = len(whole)
+    while at < end:
         start = at + 4
-        if start > len(raw):
+        if start > end:
             raise HttpError("a length of four bytes is cut off", where=where)
-        (size,) = _LENGTH.unpack_from(raw, at)
+        (size,) = _length_at(whole, at)
         at = start + size
-        if at > len(raw):
+        if at > end:
             raise HttpError(
                 "an element is longer than the tensor", where=where, found=f"{size} bytes"
             )
         try:
-            found.append(str(raw[start:at], "utf-8"))
+            found.append(whole[start:at].decode())
         except UnicodeDecodeError:
             raise HttpError(
                 "an element is no UTF-8",

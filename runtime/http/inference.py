@@ -13,7 +13,6 @@ import numpy as np
 from runtime.http.codec import Front
 from runtime.http.messages import HEADER_LENGTH, TIMEOUT_HEADER, Answer, Request, Response
 from runtime.http.seams import Ask
-from runtime.http.tensors import datatype_of
 from runtime.http.wishes import NOTHING, Wishes
 from runtime.inputs import row_count
 
@@ -46,27 +45,29 @@ def infer(service: Service, request: Request) -> Answer:
     except BaseException:
         front.counts.failed += 1
         raise
-    made = None if wished.timeout is not None else _few(service, front, ask, wished)
+    made = None if wished.timeout is not None else _few(service, front, ask, request, wished)
     if made is not None:
-        front.counts.done(len(ask.data), perf_counter() - request.started)
         return made
     return answered(service, front, ask, request, lambda answers: front.encode(answers, wished))
 
 
-def _few(service: Service, front: Front, ask: Ask, wished: Wishes) -> Response | None:
-    """The answer to a few rows of numbers that were asked for in another way than most."""
-    data = ask.data
-    if type(data) is not _ARRAY or data.ndim != 2 or not len(data):
+def _few(
+    service: Service, front: Front, ask: Ask, request: Request, wished: Wishes
+) -> Response | None:
+    """The answer to a few rows that were asked for in another way than most."""
+    found = front.fitting.look(ask.data)
+    if found is None:
         return None
-    if front.quick_type and len(data) == 1 and datatype_of(data.dtype) == front.quick_type:
-        row = quick(service, front, data[0])  # rows go this way where blocks may not
-        answers = None if row is None else front.as_block(row)
-    else:
-        answers = quick(service, front, data)
+    data, rows = found
+    answers = quick(service, front, data)
     if answers is None:
         return None
+    if not rows:  # it was a row of its own, and is answered as the block that it came as
+        answers = front.as_block(answers)
     every = dict(zip(front.served.outputs, answers, strict=True))
-    return front.encode(front.told(answers) if wished.outputs is None else every, wished)
+    made = front.encode(front.told(answers) if wished.outputs is None else every, wished)
+    front.counts.done(rows or 1, perf_counter() - request.started)
+    return made
 
 
 def tells(request: Request) -> bool:

@@ -32,6 +32,8 @@ DTYPES: dict[str, np.dtype[Any]] = {
 }
 DATATYPES = (*DTYPES, BYTES)
 
+_OF_DTYPE: dict[object, str] = {dtype: name for name, dtype in DTYPES.items()}
+_OF_DTYPE[np.dtype(object)] = BYTES
 _OF_NUMPY = {dtype.name: name for name, dtype in DTYPES.items()}
 
 #: More dimensions than any model has; a request with more is a mistake or worse.
@@ -49,7 +51,8 @@ class Tensor:
 
 def datatype_of(dtype: np.dtype[Any] | str) -> str:
     """The protocol's name for values of a numpy dtype, or of a dtype of our own types."""
-    return _OF_NUMPY.get(dtype if isinstance(dtype, str) else dtype.name, BYTES)
+    known = _OF_DTYPE.get(dtype)  # its name is made anew each time
+    return known or _OF_NUMPY.get(dtype if isinstance(dtype, str) else dtype.name, BYTES)
 
 
 def check_datatype(name: str, where: str) -> None:
