@@ -16,6 +16,7 @@ from flour.onnx.errors import NotNative
 from flour.onnx.model import GraphDef, ModelDef, NodeDef, Port
 from flour.onnx.opaque import Pending
 from flour.onnx.program import ROWS, Answer, Entry, OnnxProgram, is_single
+from flour.onnx.proving import proving
 from flour.onnx.reading import read_model
 from flour.onnx.registry import Call, adapter_of
 from flour.onnx.tensor import Tensor, native_dtype, sizes_fit
@@ -36,6 +37,7 @@ def from_onnx(
     native_only: bool = False,
     rows: bool | None = None,
     fixed: Mapping[str, Any] | None = None,
+    prove: bool = False,
 ) -> Flow:
     """The program of an ONNX model: a path, the file's bytes or a ModelProto.
 
@@ -43,9 +45,11 @@ def from_onnx(
     of a record. The first dimension is that of the rows if the model leaves it open, or if `rows`
     says so; else a whole tensor is one row, flattened. With `native_only`, a model that needs
     onnxruntime for a part is refused. Inputs named in `fixed` have that value from now on: shapes,
-    axes and thresholds that a model takes as inputs.
+    axes and thresholds that a model takes as inputs. With `prove`, what onnxruntime has to run is
+    first run in a process of its own: onnxruntime can end the process that it is in.
     """
-    return import_model(model, native_only=native_only, rows=rows, fixed=fixed).flow
+    with proving(on=prove):
+        return import_model(model, native_only=native_only, rows=rows, fixed=fixed).flow
 
 
 def import_model(

@@ -105,6 +105,8 @@ def _columns(call: Call, place: int, sizes: tuple[int, ...]) -> Flow:
         raise NotNative("several rows of features side by side")
     wanted = sizes[place] if place < len(sizes) else x.width
     flow = single(x.rows[0])
+    if wanted < 0:
+        raise NotNative(f"{wanted} features of an input")
     if wanted < x.width:
         return flow.select(np.arange(wanted))
     return flow if wanted == x.width else flow.concat(flow.fill(narrow([0] * (wanted - x.width))))

@@ -9,12 +9,15 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from flour.errors import OpaqueFailed
+from flour.onnx.guards import guard
+from flour.onnx.proving import prove
 
 if TYPE_CHECKING:
     from flour.ops.opaque import Opaque
@@ -68,6 +71,7 @@ class Held:
 def session(data: bytes, place: str) -> Any:
     """An onnxruntime session over a model, or OpaqueFailed."""
     ort = runtime()
+    _survivable(data, place)
     options = ort.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     options.log_severity_level = _FATAL
@@ -76,6 +80,16 @@ def session(data: bytes, place: str) -> Any:
         return ort.InferenceSession(data, options, providers=["CPUExecutionProvider"])
     except Exception as problem:
         raise failure("onnxruntime cannot load", problem, place) from problem
+
+
+def _survivable(data: bytes, place: str) -> None:
+    """Raise OpaqueFailed for what is known, or asked to be proven, to end the process."""
+    from google.protobuf.message import DecodeError
+    from onnx import ModelProto
+
+    with suppress(DecodeError):  # onnxruntime says it better
+        guard(ModelProto.FromString(data), place)
+    prove(data, place)
 
 
 @cache

@@ -10,6 +10,7 @@ import sys
 
 import pytest
 
+from flour.onnx.guards import guard
 from flour.onnx.registry import ADAPTERS, load
 from tests.house import ROOT
 from tests.onnx_cases import OnnxCase, cases, imported, problem, refusal
@@ -76,6 +77,11 @@ def test_only_these_uses_of_our_operators_are_not_native() -> None:
         if not any(f"{operator} " in said and why in said for operator, why in NOT_NATIVE)
     }
     assert odd == {}
+
+
+def test_guards_let_every_case_pass() -> None:
+    for case in cases():
+        guard(case.model, case.name)
 
 
 def test_the_page_is_current() -> None:
