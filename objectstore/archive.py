@@ -20,7 +20,7 @@ from objectstore.atomic import write_file
 from objectstore.blob import Blob
 from objectstore.digest import array_digest
 from objectstore.errors import ArchiveError, DamagedBlob, MissingBlob, StoreClosed, StoreError
-from objectstore.mapping import frozen_bytes, read_only
+from objectstore.mapping import frozen_bytes, read_only, release
 from objectstore.strings import Parameter, Strings, live_parameter
 
 if TYPE_CHECKING:
@@ -28,6 +28,10 @@ if TYPE_CHECKING:
 
 Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
 """What a manifest is made of."""
+
+COPIED_BYTES = 64 << 10
+"""Arrays of fewer bytes that code reads are copied out of a file: the kernel maps so much at a time
+around whatever is read, so that they would bring more of their neighbours than they are."""
 
 MAX_DEPTH = 64
 """Of lists and objects inside each other in a manifest; keeps readers from running out of stack."""
@@ -139,6 +143,10 @@ class Archive:
             return self._contents.arrays[digest].nbytes
         return table.offsets.nbytes + table.data.nbytes
 
+    def release(self) -> None:
+        """Give back the pages that were read; whoever reads them again has them again."""
+        release(self._opened())
+
     def close(self) -> None:
         """Give up the mapping; parameters handed out keep what they need of it."""
         self._buffer = None
@@ -196,11 +204,17 @@ def opened(path: str | os.PathLike[str]) -> NDArray[np.uint8]:
 
 
 def array_at(buffer: NDArray[np.uint8], record: layout.ArrayRecord, where: str) -> Blob:
-    """An array of a container whose table of contents is known: the live one, or it is verified."""
+    """An array of a container whose table of contents is known: the live one, or it is verified.
+
+    A small one is a copy.
+    """
     live = Blob.live(record.digest)
     if live is not None:
         return live
     array = layout.payload(buffer, record)
+    if record.nbytes < COPIED_BYTES:
+        copied = frozen_bytes(array.reshape(-1).view(np.uint8).data)
+        array = copied.view(array.dtype).reshape(array.shape)
     _check(array, record, where)
     return Blob.view(array, record.digest)
 

@@ -241,6 +241,8 @@ class FileStore(Store):
             return archive.load(digest, preferred=True)
         except ArchiveError as error:
             raise _damaged(error) from error
+        finally:
+            archive.release()  # verifying has read all of it, a row reads a part
 
     def _missing(self, digest: str) -> MissingBlob:
         return MissingBlob(

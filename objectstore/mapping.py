@@ -28,6 +28,7 @@ SMALL = 4096
 # The same numbers on Linux and macOS.
 _PROT_READ = 1
 _MAP_SHARED = 1
+_MADV_DONTNEED = 4
 _MAP_FAILED = ctypes.c_void_p(-1).value
 
 
@@ -53,6 +54,18 @@ def frozen_bytes(data: bytes | bytearray | memoryview) -> NDArray[np.uint8]:
     return np.frombuffer(room.data.toreadonly(), dtype=np.uint8)
 
 
+def release(buffer: NDArray[np.uint8]) -> None:
+    """Let the kernel take back the pages of a file that `read_only` has mapped.
+
+    Nothing changes but what the process is said to take: whoever reads a page again has it again,
+    at the price of a fault. Memory that is no mapping is left alone.
+    """
+    address = buffer.ctypes.data
+    size = _mappings.get(address)
+    if size is not None:
+        _libc().madvise(address, size, _MADV_DONTNEED)  # advice: nothing is lost if it is refused
+
+
 def _read(descriptor: int, size: int) -> bytes:
     """At most `size` bytes; fewer when the file shrinks meanwhile, which the reader will notice."""
     parts: list[bytes] = []
@@ -72,9 +85,18 @@ def _mapped(descriptor: int, size: int) -> NDArray[np.uint8]:
     pages = (ctypes.c_ubyte * size).from_address(address)
     # Arrays keep `pages` alive; when the last is gone the mapping goes too. Not at exit, though:
     # arrays may outlive that, and the kernel unmaps everything anyway.
-    finalize(pages, libc.munmap, address, size).atexit = False
+    finalize(pages, _unmap, address).atexit = False
+    _mappings[address] = size
     return np.frombuffer(memoryview(pages).cast("B").toreadonly(), dtype=np.uint8)
 
+
+def _unmap(address: int) -> None:
+    # Forgotten first: memory that is given out at this address next is not to be released.
+    _libc().munmap(address, _mappings.pop(address))
+
+
+#: What is mapped where, and how long it is.
+_mappings: dict[int, int] = {}
 
 _LIBC: list[ctypes.CDLL] = []
 
@@ -94,6 +116,8 @@ def _libc() -> ctypes.CDLL:
             ctypes.c_int,
             ctypes.c_long,
         )
+        libc.madvise.restype = ctypes.c_int
+        libc.madvise.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
         libc.munmap.restype = ctypes.c_int
         libc.munmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t)
         _LIBC.append(libc)

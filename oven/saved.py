@@ -33,7 +33,7 @@ from flour.op import Parameter, from_data, to_data
 from flour.provenance import Origin
 from objectstore import Archive, BadDigest, Blob, MissingBlob, StoreError
 from objectstore.archive import array_at, opened, write
-from objectstore.mapping import read_only
+from objectstore.mapping import read_only, release
 from oven import characters, debug, recipe, recipes
 from oven.errors import CompileError, DamagedPlan
 from oven.limits import MAX_NODES, check_limits
@@ -113,17 +113,27 @@ def load(
     all plans and processes that use the store share one copy. `background` is that of `oven.bake`.
     """
     buffer = opened(path)
+    try:
+        return _loaded(buffer, str(path), store, background=background)
+    finally:
+        release(buffer)  # verifying has read all of it, a row reads a part
+
+
+def _loaded(
+    buffer: NDArray[np.uint8], where: str, store: Store | None, *, background: bool | Executor
+) -> Plan:
+    """The plan in these bytes: as it is known, or made again."""
     found = None if debug.asked() else recipes.find(buffer)
     if found is not None and found[1] is not None:
-        plan = _again(found[1], buffer, str(path), store, background=background)
+        plan = _again(found[1], buffer, where, store, background=background)
         if plan is not None:
             return plan
-    with Archive(buffer, str(path)) as archive:
-        reader = _Reader(archive.manifest, _finder(archive, store), str(path))
+    with Archive(buffer, where) as archive:
+        reader = _Reader(archive.manifest, _finder(archive, store), where)
         plan = reader.checked(lambda: reader.plan(background=background))
         if background is False:
             _keep(plan, archive, found)
-    characters.compare(reader.manifest.get("unicode"), str(path))
+    characters.compare(reader.manifest.get("unicode"), where)
     if debug.asked():
         debug.report(plan, None)
     return plan

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import shutil
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,7 @@ from oven.native_run import NativeRun
 from oven.plan import Plan
 from tests.oven.programs import PROGRAMS
 from tests.oven.test_saved import same
+from tests.resident import resident_bytes
 
 #: Of the programs that one native run answers; the others are loaded as ever.
 NATIVE = ["scaled_logistic", "wide_linear"]
@@ -193,6 +196,24 @@ def test_equal_large_parameters_are_one_in_memory_and_small_ones_are_counted(
     (step,) = plans[0].steps
     assert isinstance(step, NativeRun)
     assert step.table_bytes > 50 * 8
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="asks Linux about its pages")
+@pytest.mark.parametrize("again", [False, True], ids=["at first", "again"])
+def test_a_loaded_plan_has_no_page_of_its_file_until_it_is_asked(
+    tmp_path: Path, *, again: bool
+) -> None:
+    path = tmp_path / "a.plan"
+    table = np.random.default_rng(2).normal(size=(2, 9_000))
+    oven.bake(flour.vector("x", 9_000).linear(table, [0.0, 0.0])).save(path)
+    if not again:
+        shutil.rmtree(tmp_path / "recipes")
+    loaded = oven.load(path)
+    assert loaded.unfolded is not again
+    assert resident_bytes(path) == 0
+    rows = np.eye(9_000)[:3]
+    np.testing.assert_array_equal(loaded.run(rows)["output"], table[:, :3].T)
+    assert resident_bytes(path) > 0
 
 
 def test_a_store_is_given_what_a_known_plan_reads(tmp_path: Path) -> None:
