@@ -10,9 +10,10 @@ registers it; nothing else has to be told.
         def reference(self, x): return x - self.offset.array
         def element(self, e, j, x): return f"({x} - {e.at(self.offset, j)})"
 
-Fields are canonicalised by their annotation: `Array` takes anything array-like, `Arrays` a
-sequence of them, `Table` a sequence of strings, `Tables` a sequence of those; ints, floats,
-bools, strings and tuples of them are part of the operator's identity as they are.
+Fields are canonicalised by their annotation: `Array` takes anything array-like, `Long` too (and
+keeps what is long in pieces: see flour/pieces.py), `Arrays` a sequence of arrays, `Table` a
+sequence of strings, `Tables` a sequence of those; ints, floats, bools, strings and tuples of them
+are part of the operator's identity as they are.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias
 import numpy as np
 
 from flour.errors import DamagedProgram, FlourError, ParameterError
+from flour.pieces import Pieces, in_pieces
 from flour.types import Type
 from objectstore import Blob, StoreError, Strings
 from objectstore.digest import combine
@@ -164,7 +166,7 @@ class Op:
     def parameters(self) -> Iterator[Parameter]:
         """Every array and string table this operator refers to."""
         for value in self.fields().values():
-            for item in value if isinstance(value, tuple) else (value,):
+            for item in _items(value):
                 if isinstance(item, Blob | Strings):
                     yield item
 
@@ -256,6 +258,13 @@ def _plain(value: object) -> object:
     )
 
 
+def _items(value: object) -> tuple[object, ...]:
+    """What a field is made of."""
+    if isinstance(value, Pieces):
+        return value.parts
+    return value if isinstance(value, tuple) else (value,)
+
+
 def _arrays(values: Any) -> tuple[Blob, ...]:
     return tuple(_array(value) for value in values)
 
@@ -288,6 +297,7 @@ def _texts(values: Any) -> tuple[str, ...]:
 _CANONICAL: dict[str, Callable[[Any], object]] = {
     "Array": _array,
     "Arrays": _arrays,
+    "Long": in_pieces,
     "Table": _table,
     "Tables": _tables,
     "float": float,
@@ -301,7 +311,7 @@ _CANONICAL: dict[str, Callable[[Any], object]] = {
 def _part(value: object) -> str:
     """One field's contribution to the digest; kinds are told apart, floats are exact."""
     match value:
-        case Blob() | Strings():
+        case Blob() | Pieces() | Strings():
             return f"{type(value).__name__}:{value.digest}"
         case Op():
             return f"op:{value.digest}"
@@ -334,8 +344,8 @@ def _field_data(value: object) -> object:
             return {"op": to_data(value)}
         case float():
             return {"float": value.hex()}
-        case tuple():
-            return [_field_data(item) for item in value]
+        case Pieces() | tuple():
+            return [_field_data(item) for item in _items(value)]
         case _ if isinstance(value, Type):
             from flour.types import to_data as type_data
 

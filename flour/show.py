@@ -19,6 +19,7 @@ from flour.errors import ParameterError
 from flour.node import Node
 from flour.op import Op
 from flour.ops.source import Source
+from flour.pieces import Pieces
 from flour.provenance import Origin, here
 from flour.types import Type
 from objectstore import Blob, Strings
@@ -105,7 +106,7 @@ def parameters(op: Op) -> tuple[str, ...]:
 def described(value: object) -> str:  # noqa: PLR0911 (a case for each kind of parameter)
     """A parameter in a few characters: its values where there are few, else its shape."""
     match value:
-        case Blob():
+        case Blob() | Pieces():
             if value.array.size <= _FEW:
                 return _short(_numbers(value.array.tolist()))
             return f"{value.dtype.name}[{'x'.join(map(str, value.shape))}]"

@@ -22,6 +22,7 @@ from flour.ops.source import Field, Fill, Pick, Source
 from flour.ops.storage import ToDense, ToSparse
 from flour.ops.structure import AsVector, Concat, Element, Select, Take
 from flour.ops.unary import Abs, Negate, Relu, Sign, Square
+from flour.pieces import Pieces
 from flour.types import Scalar, Type, Vector
 from objectstore import Blob
 
@@ -61,7 +62,7 @@ def _finite_parameters(op: Op) -> bool:
     if isinstance(op, Clip):
         return True  # an infinite limit is no limit
     for value in op.fields().values():
-        if isinstance(value, Blob) and value.dtype.kind == "f":
+        if isinstance(value, Blob | Pieces) and value.dtype.kind == "f":
             numbers = value.array.astype(np.float64)
             if not np.all(np.isfinite(numbers)) or (isinstance(op, Divide) and not numbers.all()):
                 return False

@@ -11,6 +11,7 @@ from collections.abc import Collection, Mapping
 from flour.node import Node, topological
 from flour.op import Op
 from flour.ops.source import Source
+from flour.pieces import Long, Pieces
 from flour.provenance import Origin
 from flour.types import Type
 from objectstore import Blob, Strings
@@ -33,7 +34,7 @@ def _says_more(op: Op, key: str, value: object) -> bool:
 
 def _value(value: object) -> str:
     match value:
-        case Blob():
+        case Blob() | Pieces():
             return _array(value)
         case Strings():
             return f"{len(value)} texts"
@@ -47,7 +48,7 @@ def _value(value: object) -> str:
     return str(value)
 
 
-def _array(value: Blob) -> str:
+def _array(value: Long) -> str:
     # Column numbers and their like are structure and say more than their count does.
     if value.dtype.kind in "iu" and value.array.ndim == 1 and value.array.size <= _LONGEST:
         return "{" + " ".join(map(str, value.array.tolist())) + "}"

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from flour.errors import ParameterError
 from flour.op import Array, Columns
 from flour.ops.walk import Nodes, raw
+from flour.pieces import Long, whole
 from flour.types import Type, Vector
 
 if TYPE_CHECKING:
@@ -25,11 +26,11 @@ class LinearTrees(Nodes):
     is NaN, the leaf counts `value` instead.
     """
 
-    value: Array
-    constant: Array
-    starts: Array
-    column: Array
-    slope: Array
+    value: Long
+    constant: Long
+    starts: Long
+    column: Long
+    slope: Long
     #: The output column each tree adds to.
     target: Array
     base: Array
@@ -63,8 +64,9 @@ class LinearTrees(Nodes):
     def reference(self, x: Columns) -> Columns:
         x = self.rows(x)
         made = np.tile(self.base.array.astype(np.float64), (len(x), 1))
-        for root, target in zip(self.roots.array, self.target.array, strict=True):
-            made[:, target] += self._leaf(x.astype(np.float64), self.walk(x, int(root)))
+        with self.together():
+            for root, target in zip(self.roots.array, self.target.array, strict=True):
+                made[:, target] += self._leaf(x.astype(np.float64), self.walk(x, int(root)))
         return made
 
     def _leaf(self, x: NDArray[np.float64], leaf: NDArray[np.int64]) -> NDArray[np.float64]:
@@ -101,9 +103,9 @@ class LinearTrees(Nodes):
 
     def _emit_leaf(self, e: Emitter, x: Column, row: str, leaf: str) -> str:
         """The local that ends up holding what the leaf makes of the row."""
-        value, constant = (e.address(part, "float64") for part in (self.value, self.constant))
-        starts, column = e.address(self.starts), e.address(self.column)
-        slope = e.address(self.slope, "float64")
+        value, constant = (e.address(whole(p), "float64") for p in (self.value, self.constant))
+        starts, column = e.address(whole(self.starts)), e.address(whole(self.column))
+        slope = e.address(whole(self.slope), "float64")
         dtype: Any = x.type.dtype  # type: ignore[union-attr]  # a vector, by infer
         total = e.var(e.load(constant, leaf, "float64", constant=True))
         places = (f"{leaf} + {i}" for i in (0, 1))

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from flour.pieces import Long
 from flour.types import Vector
 from objectstore import Blob
 
@@ -151,7 +152,7 @@ class Table:
             threshold = np.where(threshold == -np.inf, np.nan, below)
         return None if np.any(np.isnan(threshold[self.inner & ~self.sets])) else threshold
 
-    def child(self, side: Blob) -> NDArray[np.int64]:
+    def child(self, side: Long) -> NDArray[np.int64]:
         """The new numbers of the nodes' children on one side (of leaves: any number)."""
         old = np.where(self.inner, np.asarray(side.array)[self.order].astype(np.int64), 0)
         return self.number[old]

@@ -342,10 +342,10 @@ class Slices:
             ]
         ).astype(np.int64)
         unique, found = np.unique(np.stack([*spans, which]), axis=1, return_inverse=True)
-        words, places, size = [], [], 0
+        words, places, size, known = [], [], 0, np.asarray(self.op.words.array)
         for begin, length, slot in unique.T.tolist():
             made = np.zeros(2 * int(blocks[slot]), np.uint32)
-            made[:length] = np.asarray(self.op.words.array)[begin : begin + length]
+            made[:length] = known[begin : begin + length]
             places.append(size)
             words.append(made.view(np.uint64))
             size += int(blocks[slot])

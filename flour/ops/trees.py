@@ -19,6 +19,7 @@ from flour.ops.lockstep import LANES, Walks, pack
 from flour.ops.slices import ROWS, slices
 from flour.ops.slicing import Slicing
 from flour.ops.walk import Nodes, raw
+from flour.pieces import Long, whole
 from flour.types import FLOATS, Type, Vector
 from objectstore import Blob
 
@@ -33,7 +34,7 @@ class Walk(Nodes, abstract=True):
 class Trees(Walk):
     """The sum over the trees of the leaf values each row reaches, divided at the end if asked."""
 
-    value: Array
+    value: Long
     #: The first output column each tree adds to.
     target: Array
     base: Array
@@ -64,8 +65,9 @@ class Trees(Walk):
         value, base = (part.astype(self.dtype) for part in raw(self.value, self.base))
         made = np.tile(base, (len(x), 1))
         span = self.value.shape[1]
-        for root, first in zip(self.roots.array, self.target.array, strict=True):
-            made[:, first : first + span] += value[self.walk(x, int(root))]
+        with self.together():
+            for root, first in zip(self.roots.array, self.target.array, strict=True):
+                made[:, first : first + span] += value[self.walk(x, int(root))]
         return made / np.dtype(self.dtype).type(self.divisor) if self.divisor else made
 
     def structure(self) -> tuple[object, ...]:
@@ -132,7 +134,7 @@ class Trees(Walk):
     def _one_by_one(self, e: Emitter, x: Column, out: Column, start: str) -> None:
         """Row after row, tree after tree."""
         roots, sums = e.address(self.roots), _Sums(e, self, out)
-        value = e.address(self.value, self.dtype)
+        value = e.address(whole(self.value), self.dtype)
         with e.loop(e.rows, start) as i:
             row = e.var(x.row(i), "r")
             sums.begin(i)
@@ -179,7 +181,7 @@ class _Sums:
         if op.value.shape[1] == 1:
             e.store(into, first, f"{e.load(into, first, dtype)} + {dtype}({held})", dtype)
             return
-        value, span = e.address(op.value, dtype), e.size(op.value.shape[1])
+        value, span = e.address(whole(op.value), dtype), e.size(op.value.shape[1])
         start = e.var(f"int64({held}) * {span}", "k")
         with e.loop(span) as v:
             one = e.load(value, f"{start} + {v}", dtype, constant=True)
@@ -224,7 +226,7 @@ class TreeLeaves(Walk):
     """The number of the leaf each row reaches, one column per tree."""
 
     #: The number of each leaf, as the training library counts them.
-    number: Array
+    number: Long
 
     def leaf_count(self) -> int:
         return len(self.number)
@@ -236,12 +238,13 @@ class TreeLeaves(Walk):
     def reference(self, x: Columns) -> Columns:
         x = self.rows(x)
         number = self.number.array.astype(np.int64)
-        leaves = [number[self.walk(x, int(root))] for root in self.roots.array]
+        with self.together():
+            leaves = [number[self.walk(x, int(root))] for root in self.roots.array]
         return np.stack(leaves, axis=1)
 
     def kernel(self, e: Emitter, inputs: tuple[Column, ...], out: Column) -> None:
         (x,) = inputs
-        number = e.address(self.number, "int64")
+        number = e.address(whole(self.number), "int64")
 
         def take(i: str, t: str, held: str) -> None:
             found = e.load(number, f"int64({held})", "int64", constant=True)

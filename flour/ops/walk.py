@@ -7,6 +7,7 @@ the leaf. Children stand after their parents, so every walk ends.
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from numpy.typing import NDArray
 from flour.check import expect, vector
 from flour.errors import ParameterError
 from flour.op import Arity, Array, Bound, Columns, Op
+from flour.pieces import Long, Pieces, assembled, whole
 from flour.sparse import Sparse, densify
 from flour.types import Type, Vector
 
@@ -43,16 +45,16 @@ class Nodes(Op, abstract=True):
     """What walking an ensemble needs: the nodes of all trees in one table."""
 
     method = ""  # a table of nodes is written by importers, not by hand
-    feature: Array
-    threshold: Array
-    left: Array
-    right: Array
-    missing: Array
+    feature: Long
+    threshold: Long
+    left: Long
+    right: Long
+    missing: Long
     roots: Array
     #: Where a node's set of categories starts in `words` (-1: it has none) and how many words.
-    category: Array = ()  # type: ignore[assignment]  # canonicalised like any array
-    length: Array = ()  # type: ignore[assignment]  # as above
-    words: Array = ()  # type: ignore[assignment]  # as above
+    category: Long = ()  # type: ignore[assignment]  # canonicalised like any array
+    length: Long = ()  # type: ignore[assignment]  # as above
+    words: Long = ()  # type: ignore[assignment]  # as above
     #: The test is x < threshold rather than x <= threshold.
     strict: bool = False
     #: x is rounded to float32 before the test.
@@ -117,6 +119,10 @@ class Nodes(Op, abstract=True):
         """How many leaves `left` may point to."""
         raise NotImplementedError(f"{self.name}.leaf_count")
 
+    def together(self) -> AbstractContextManager[None]:
+        """Have all long tables whole meanwhile."""
+        return assembled(*(v for v in self.fields().values() if isinstance(v, Pieces)))
+
     def structure(self) -> tuple[object, ...]:
         flags = (self.strict, self.narrow, self.zeros, self.absent, self.signed)
         return (*flags, len(self.words) > 0)
@@ -180,8 +186,8 @@ class Nodes(Op, abstract=True):
 
     def descend(self, e: Emitter, x: Column, row: str, root: str) -> str:
         """Emit the walk of one row from a root; the local that ends up holding the leaf."""
-        feature, left, right = (e.address(p) for p in (self.feature, self.left, self.right))
-        threshold, missing = e.address(self.threshold), e.address(self.missing)
+        feature, left, right = (e.address(whole(p)) for p in (self.feature, self.left, self.right))
+        threshold, missing = e.address(whole(self.threshold)), e.address(whole(self.missing))
         assert isinstance(x.type, Vector)
         at = e.var(root, "k")
         look = e.var(e.load(feature, at, "int32", constant=True), "f")
@@ -216,7 +222,8 @@ class Nodes(Op, abstract=True):
         return f"({made} if {value} != 0 else {dtype}(math.nan))"
 
     def _emit_member(self, e: Emitter, value: str, at: str, passed: str) -> None:
-        category, length, words = (e.address(p) for p in (self.category, self.length, self.words))
+        tables = (self.category, self.length, self.words)
+        category, length, words = (e.address(whole(p)) for p in tables)
         start = e.let(f"int64({e.load(category, at, 'int32', constant=True)})", "int64").expr
         with e.block(f"if {start} >= 0:"):
             limit = f"32 * int64({e.load(length, at, 'int32', constant=True)})"
@@ -228,6 +235,6 @@ class Nodes(Op, abstract=True):
                 e.line(f"{passed} = ((int64({word}) >> ({code} % 32)) & 1) != 0")
 
 
-def raw(*parameters: Array) -> list[Any]:
+def raw(*parameters: Long) -> list[Any]:
     """The arrays of parameters, to compute with."""
     return [parameter.array for parameter in parameters]
