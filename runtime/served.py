@@ -8,6 +8,7 @@ from functools import partial
 from itertools import count
 from pathlib import Path
 from time import perf_counter, thread_time
+from types import BuiltinFunctionType
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -153,7 +154,8 @@ class Served:
             return
         if self.door is None:
             self.door, self.row_work = plan.door(partial(_look, self.inputs)), plan.row_work
-            self.door_work = plan.door_work
+            native = isinstance(self.door, BuiltinFunctionType)
+            self.door_work = plan.door_work if native else None
             self.few = self._least()
         self.call = self.door
 

@@ -261,3 +261,52 @@ def test_what_unpacks_to_much_holds_up_nobody(
     assert "pretzel-http-work" not in here
     assert all("pretzel-http-work" in each for each in others)
     assert len(others) == 2
+
+
+def ask_raw(house: House, model: str, arrays: dict[str, Any]) -> dict[str, bytes]:
+    """The raw answers to arrays of FP64 and of texts."""
+    inputs, raw = [], []
+    for name, array in arrays.items():
+        numbers = array.dtype == np.float64
+        raw.append(array.tobytes() if numbers else bytes(codec_binary.raw_values(array, "BYTES")))
+        kind = "FP64" if numbers else "BYTES"
+        inputs.append(raw_tensor(name, kind, list(array.shape), len(raw[-1])))
+    body, headers = packed(inputs, *raw, parameters={"binary_data_output": True})
+    return unpacked(house.client.post(f"/v2/models/{model}/infer", body, headers))
+
+
+def labels(raw: bytes) -> list[str]:
+    return codec_binary.values(memoryview(raw), "BYTES", [raw.count(b"\0\0\0")], "").tolist()  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize("count", [1, 2, 50])
+def test_what_fits_goes_to_the_door(
+    house: House, count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Raw rows, columns and a text are answered without a queue, by plans with labels, too."""
+    assert house.runtime.find("iris").few > 100, "labels are no reason to go another way"
+    monkeypatch.delattr(type(house.server.service.answering), "answer")
+    rows = house.rows[:count]
+    answer = ask_raw(house, "iris", {"x": rows})
+    assert labels(answer["label"]) == house.original.predict(rows).tolist()
+    left, right = rows[:, :2].copy(), rows[:, 2:].copy()
+    if count == 1:  # how many rows of several inputs are few is not known
+        answer = ask_raw(house, "both", {"left": left, "right": right})
+        assert answer["sum"] == (left + right).tobytes()
+        text = np.array(["word001 word002"], object)
+        scores = house.runtime.predict("text", text)["score"]
+        assert ask_raw(house, "text", {"document": text})["score"] == scores.tobytes()
+
+
+def test_columns_that_do_not_fit_are_told_so(house: House) -> None:
+    """Columns of two lengths, and of other types, mean what they did: the door sees none."""
+    number = raw_tensor("age", "FP64", [2], 16)
+    short = raw_tensor("income", "FP64", [1], 8)
+    city = raw_tensor("city", "BYTES", [2], 10)
+    body, headers = packed([number, short, city], bytes(24), b"\1\0\0\0a" * 2)
+    reply = house.client.post("/v2/models/people/infer", body, headers)
+    assert reply.status == 400
+    assert "different lengths" in reply.error
+    small = raw_tensor("income", "FP32", [2], 8)
+    body, headers = packed([number, small, city], bytes(24), b"\1\0\0\0a" * 2)
+    assert house.client.post("/v2/models/people/infer", body, headers).status == 200
