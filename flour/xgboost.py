@@ -235,8 +235,10 @@ def _log(x: NDArray[np.float32]) -> NDArray[np.float32]:
 # --- the trees -----------------------------------------------------------------------------------
 
 
-def scores_of(model: Model, x: Flow, rounds: int | None = None) -> tuple[Flow, Flow | None]:
-    """The margins, one column a class, and the leaves."""
+def scores_of(
+    model: Model, x: Flow, rounds: int | None = None, *, in_place: bool = False
+) -> tuple[Flow, Flow | None]:
+    """The margins, one column a class, and the leaves; those of `inplace_predict` if asked."""
     if model.linear is not None:
         return _weighted(model.linear, model.base, x), None
     count = len(model.trees)
@@ -245,7 +247,7 @@ def scores_of(model: Model, x: Flow, rounds: int | None = None) -> tuple[Flow, F
         count = min(count, rounds * per_round)
     with _reading():
         parts = [_tree(tree, model.columns) for tree in model.trees[:count]]
-        table, value, number = _joined(parts, model)
+        table, value, number = _joined(parts, model, in_place=in_place)
     target = np.zeros(count) if model.vector else model.info[:count]
     made = Trees(
         **table,
@@ -264,7 +266,9 @@ def _weighted(weights: NDArray[np.float32], base: NDArray[np.float32], x: Flow) 
     return seen.linear(weights[:-1].T, weights[-1] + base[0])
 
 
-def _joined(parts: list[dict[str, Any]], model: Model) -> tuple[dict[str, Any], Any, Any]:
+def _joined(
+    parts: list[dict[str, Any]], model: Model, *, in_place: bool
+) -> tuple[dict[str, Any], Any, Any]:
     place = leaf = word = 0
     roots, shifted = [], []
     for part in parts:
@@ -287,12 +291,25 @@ def _joined(parts: list[dict[str, Any]], model: Model) -> tuple[dict[str, Any], 
         table["words"] = np.concatenate([part["words"] for part in parts])
     else:
         del table["category"], table["length"]
-    weights = model.weights
-    values = [
-        part["value"] if weights is None else (part["value"] * weights[i]).astype(np.float32)
-        for i, part in enumerate(parts)
-    ]
+    values = [_weighed(part["value"], model, i, in_place=in_place) for i, part in enumerate(parts)]
     return table, np.concatenate(values), np.concatenate([p["number"] for p in parts])
+
+
+def _weighed(
+    value: NDArray[np.float32], model: Model, tree: int, *, in_place: bool
+) -> NDArray[np.float32]:
+    """What a tree's leaves add: DART gives each tree a weight.
+
+    In place, the library scores each tree from the base score on, which it then takes off again:
+    what rounding leaves of the leaf is weighed.
+    """
+    if model.weights is None:
+        return value
+    if in_place and not model.vector:
+        base = model.base[int(model.info[tree])]
+        value = (value + base) - base
+    made: NDArray[np.float32] = (value * model.weights[tree]).astype(np.float32)
+    return made
 
 
 #: No number of a node, a feature or a category is as big.

@@ -61,7 +61,8 @@ def _xgboost_value(fit: Any, x: Flow, to: Importer) -> Flow:
     best = fit.get_booster().attr("best_iteration")
     rounds = None if best is None else int(best) + 1
     columns = _marked(fit, xgboost.columns(model, x, to).cast("float32"), to)
-    scores, _ = xgboost.scores_of(model, columns, rounds)
+    # The wrappers call inplace_predict, which rounds the margins of DART otherwise.
+    scores, _ = xgboost.scores_of(model, columns, rounds, in_place=True)
     if model.objective == "multi:softmax":
         return scores.softmax()
     return xgboost.converted(model, scores)

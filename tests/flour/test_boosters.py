@@ -14,7 +14,7 @@ import flour
 import oven
 from flour.errors import DamagedProgram, FlourError
 from flour.lightgbm import from_lightgbm, text_of
-from flour.xgboost import from_xgboost
+from flour.xgboost import from_xgboost, parse, scores_of
 from tests.estimators import check
 
 rng = np.random.default_rng(3)
@@ -218,6 +218,27 @@ BOOSTED: list[tuple[dict[str, Any], Any]] = [
 def test_xgboost_objectives(extra: dict[str, Any], label: Any) -> None:
     booster = grown(extra, label)
     same_boosted(booster, from_xgboost(booster))
+
+
+@pytest.mark.parametrize("target", ["number", "two classes", "three classes"])
+def test_dart_has_an_answer_of_its_own_in_place(target: str) -> None:
+    """The booster's and the wrapper's margins differ by rounding; each is met to the last bit."""
+    label = {"number": 30 * Y, "two classes": Y > 0, "three classes": THREE}[target]
+    kind = xgb.XGBRegressor if target == "number" else xgb.XGBClassifier
+    how = {"booster": "dart", "rate_drop": 0.4, "max_depth": 4, "n_jobs": 1}
+    model = kind(n_estimators=30, random_state=0, **how).fit(HOLES, label)
+    rows, booster = HOLES.astype(np.float32), model.get_booster()
+    plain = oven.bake(from_xgboost(booster), exact=True).run(rows)["scores"]
+    margin = booster.predict(xgb.DMatrix(rows), output_margin=True)
+    np.testing.assert_array_equal(plain.reshape(margin.shape), margin)
+    in_place, _ = scores_of(parse(model), flour.vector("X", 6, "float32"), in_place=True)
+    made = oven.bake(flour.outputs(scores=in_place), exact=True).run(rows)["scores"]
+    wanted = booster.inplace_predict(rows, predict_type="margin")
+    np.testing.assert_array_equal(made.reshape(wanted.shape), wanted)
+    assert np.any(wanted != margin)
+    if target == "number":
+        said = oven.bake(flour.from_sklearn(model, HOLES), exact=True).run(HOLES)["value"]
+        np.testing.assert_array_equal(said, model.predict(HOLES))
 
 
 @pytest.mark.parametrize("limit", [1, 100], ids=["one-hot", "partition"])
