@@ -8,7 +8,6 @@ from flour.errors import TypeMismatch
 from flour.flow import Flow
 from oven import debug
 from oven.plan import Plan
-from oven.rewrite import optimise, trace
 
 
 def bake(flow: Flow, *, exact: bool = False, background: bool | Executor = False) -> Plan:
@@ -18,6 +17,9 @@ def bake(flow: Flow, *, exact: bool = False, background: bool | Executor = False
     `background`, code that is not in the cache is compiled on another thread (or on the executor
     given), and until it is there the plan answers from the operators' definitions.
     """
+    # The rules and the operators they are about: who only loads plans does without them.
+    from oven.rewrite import optimise, trace
+
     _check(flow)
     if not debug.asked():
         return Plan(flow, optimise(flow, exact=exact), exact=exact, background=background)

@@ -22,7 +22,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from hashlib import blake2b
-from importlib.metadata import version
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Protocol
 
@@ -42,6 +42,7 @@ _WRITES_A_LOOK = 256
 _RENEWED_SECONDS = 86_400.0
 _ABANDONED_SECONDS = 3_600.0
 _TEXT = re.compile(r"\b(text|wrap)_")
+_VERSION = re.compile(r'"version": "([^"]+)"')
 _CALLING = ("call_", "c_call_", "stack_")
 
 
@@ -89,7 +90,21 @@ def key(source: str) -> str:
 @cache
 def toolchain() -> str:
     """What machine code depends on besides its source."""
-    return f"{_FORMAT} {machine.fingerprint()} numba {version('numba')} {_vocabulary()}"
+    return f"{_FORMAT} {machine.fingerprint()} numba {_numba()} {_vocabulary()}"
+
+
+def _numba() -> str:
+    """The version of numba, read where it lies: importing what could tell takes long."""
+    found = find_spec("numba")
+    if found is not None and found.origin is not None:
+        beside = Path(found.origin).with_name("_version.py")
+        text = beside.read_text("utf-8") if beside.exists() else ""
+        stated = _VERSION.search(text)
+        if stated is not None:
+            return stated[1]
+    from importlib.metadata import version
+
+    return version("numba")
 
 
 def _vocabulary() -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import ctypes.util
 import threading
 from functools import cache
 from typing import Any, NamedTuple
@@ -183,7 +182,9 @@ def _know_libm() -> None:
     process = ctypes.CDLL(None)
     missing = [name for name in _LIBM if not _know(name, process)]
     if missing:
-        library = ctypes.CDLL(ctypes.util.find_library("m"))
+        from ctypes.util import find_library  # it can start processes, and imports what does
+
+        library = ctypes.CDLL(find_library("m"))
         for name in missing:
             _know(name, library)
 

@@ -1,0 +1,54 @@
+"""The first plan of a process: what loading it brings along."""
+
+from __future__ import annotations
+
+from importlib.metadata import version
+from pathlib import Path
+
+import pytest
+
+import flour
+import oven
+from oven import cache
+from tests.house import run_python
+
+LOADED = """
+import sys
+import numpy as np
+import oven
+plan = oven.load(sys.argv[1])
+assert plan.door()(np.ones(3)) == (6.0,), plan.door()(np.ones(3))
+assert not plan.unfolded
+print(*sys.modules)
+"""
+#: Rules and what they are about, compilers, and what finds out versions or starts processes.
+NEEDLESS = {
+    "oven.rewrite",
+    "oven.rules",
+    "oven.native",
+    "flour.ops.trees",
+    "numba",
+    "importlib.metadata",
+    "email",
+    "subprocess",
+}
+
+
+def test_a_known_plan_needs_the_linker_and_no_rules_or_compilers(tmp_path: Path) -> None:
+    path = tmp_path / "a.plan"
+    oven.bake(flour.vector("x", 3).linear([[1.0, 2.0, 3.0]], [0.0]).element(0)).save(path)
+    assert oven.load(path).run([[1.0, 1.0, 1.0]])["output"].tolist() == [6.0]
+    loaded = set(run_python(LOADED, str(path)).split())
+    assert {"oven.recipe", "llvmlite.binding"} <= loaded
+    assert not loaded & NEEDLESS
+
+
+def test_the_version_of_the_compiler_is_that_of_its_package() -> None:
+    assert cache._numba() == version("numba")
+
+
+def test_where_the_compiler_does_not_say_its_version_its_package_does(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(cache, "find_spec", lambda _: None)
+    assert cache._numba() == version("numba")
