@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from flour import unicode
+from flour import patterns_ahead, unicode
 from objectstore import Blob
 
 _MOST_STATES = 2000
@@ -29,7 +29,7 @@ _MOST_KINDS = 250
 
 
 class Automaton(NamedTuple):
-    """A compiled pattern, as oven.words_text.text_tokens reads it.
+    """A compiled pattern, as oven.words_patterns.text_tokens reads it.
 
     Of a match, `before` characters are left out; what is left is cut to `inside` characters, or
     `behind` are left out at its end where `inside` is negative.
@@ -38,6 +38,8 @@ class Automaton(NamedTuple):
     characters: unicode.Kinds
     moves: Blob
     after: Blob
+    #: Which states have a match ahead (see flour.patterns_ahead).
+    hopes: Blob
     kinds: int
     shortest: int
     #: Matches are the runs of so many characters of kind 1 or more, if this is not 0.
@@ -45,6 +47,11 @@ class Automaton(NamedTuple):
     before: int = 0
     inside: int = -1
     behind: int = 0
+
+    @property
+    def tables(self) -> tuple[Blob, ...]:
+        """What native code is handed the addresses of, in its order."""
+        return (*self.characters, self.moves, self.after, self.hopes)
 
     @property
     def trims(self) -> bool:
@@ -98,7 +105,9 @@ class _Compiler:
         moves, after = _states(self.steps, first, members, words)
         count = members.shape[1]
         run = shortest if count == 3 and self._is_run(list(self.parsed)) else 0
-        return Automaton(kinds, moves, after, count, shortest, run, before, inside, behind)
+        ahead = patterns_ahead.NONE if run else patterns_ahead.hopes(moves)
+        tables = (Blob.of(moves.reshape(-1)), Blob.of(after), ahead)
+        return Automaton(kinds, *tables, count, shortest, run, before, inside, behind)
 
     def _is_run(self, items: list[Any]) -> bool:
         """Whether the pattern takes all there is of one kind of characters, and no less."""
@@ -256,7 +265,7 @@ def _fixed(widths: list[tuple[int, int]]) -> int:
 
 def _states(
     steps: list[_Step], first: int, members: NDArray[np.bool_], words: NDArray[np.bool_]
-) -> tuple[Blob, Blob]:
+) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
     """The moves of every state, and where to start behind each kind of character."""
     kinds = members.shape[1]
     starts: list[_State] = [((first,), bool(word)) for word in words]
@@ -283,7 +292,7 @@ def _states(
             ahead = dict.fromkeys(steps[s][2] for s in here if members[steps[s][1], kind])
             row.append(2 * number((tuple(ahead), bool(words[kind]))) + matched)
         rows.append(row)
-    return Blob.of(np.array(rows, np.int32).reshape(-1)), Blob.of(np.array(after, np.int32))
+    return np.array(rows, np.int32), np.array(after, np.int32)
 
 
 def _closure(

@@ -118,7 +118,7 @@ def _vocabulary() -> str:
 @cache
 def _text_words() -> str:
     """The words for text are part of the keys of only those sources that use them."""
-    names = ("native_words.py", "words_text.py", "words_count.py")
+    names = ("native_words.py", "words_text.py", "words_patterns.py", "words_count.py")
     return combine(*(Path(__file__).with_name(name).read_bytes() for name in names))
 
 

@@ -15,7 +15,7 @@ from numba import njit, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from oven import words_count, words_text
+from oven import words_count, words_patterns, words_text
 
 #: Words so short that calling them costs more than their work; they are made part of their callers.
 _PARTS = frozenset(
@@ -141,8 +141,8 @@ def _fetch(typingctx: Any, where: Any) -> Any:
 
 
 def more_words(words: dict[str, Any], options: dict[str, Any]) -> dict[str, Any]:
-    """The functions of oven.words_text and oven.words_count, over the words so far."""
-    texts = {**vars(words_text), **vars(words_count)}
+    """The functions of oven.words_text and of what goes on from there, over the words so far."""
+    texts = {**vars(words_text), **vars(words_patterns), **vars(words_count)}
     made = {name: getattr(math, name) for name in _RARE}
     made |= {"fmod": np.fmod, "wrap_add": _wrapping("add"), "wrap_mul": _wrapping("mul")}
     made |= {"seek_slots": _seek_slots, "first_bit_uint64": _first_bit}

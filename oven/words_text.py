@@ -286,56 +286,6 @@ def text_pad(where: int, size: int, made: int, index: int, blocks: int) -> int:
 # --- slices ---------------------------------------------------------------------------------------
 
 
-def text_tokens(
-    where: int,
-    size: int,
-    made: int,
-    index: int,
-    blocks: int,
-    moves: int,
-    after: int,
-    kinds: int,
-    least: int,
-) -> int:
-    """A list of all matches of an automaton (see flour.patterns); how many there are.
-
-    `moves` has a number for each state and kind of character: twice the next state (0: none), plus
-    1 if what was read before this character is a match. The last kind is the end of the document.
-    `after` has the state to start in behind a character of each kind, in the end that at the front.
-    Where `least` is above zero, matches are the runs of so many characters of kind 1 or more.
-    """
-    if least > 0:
-        return text_stretches(where, size, made, index, blocks, least)
-    count, place = 0, 0
-    start = ldc_int32(after, kinds - 1)
-    while place < size:
-        kind = text_kind_at(where, place, index, blocks)
-        move = ldc_int32(moves, start * kinds + kind)
-        ahead = place + text_width(ld_uint8(where, place))
-        if move < 2:
-            place, start = ahead, ldc_int32(after, kind)
-            continue
-        stop, last = int64(-1), kind
-        behind, begun = kind, ahead
-        while move > 1:
-            now = kinds - 1
-            if ahead < size:
-                now = text_kind_at(where, ahead, index, blocks)
-            move = ldc_int32(moves, (move >> 1) * kinds + now)
-            if move & 1:
-                stop, last = ahead, behind
-            behind = now
-            if ahead < size:
-                ahead += text_width(ld_uint8(where, ahead))
-        if stop < 0:
-            place, start = begun, ldc_int32(after, kind)
-            continue
-        st_int64(made, count, place << 32 | stop - place)
-        count += 1
-        place, start = stop, ldc_int32(after, last)
-    return count
-
-
 def text_stretches(where: int, size: int, made: int, index: int, blocks: int, least: int) -> int:
     """A list of all runs of at least so many characters of kind 1; how many there are.
 

@@ -154,10 +154,10 @@ class Tokenize(Op):
         assert found is not None, "only patterns with an automaton are native"
         most = Room(source.growth, 1)
         made = e.room(most.times(8))
-        tables = (*found.characters, found.moves, found.after)
-        index, blocks, moves, after = map(e.address, tables)
-        call = f"text_tokens({source.where}, {source.size}, {made}, {index}, {blocks}, {moves}, "
-        count = e.let(f"{call}{after}, {e.size(found.kinds)}, {e.size(found.run)})", "int64").expr
+        tables = ", ".join(map(e.address, found.tables))
+        sizes = f"{e.size(found.kinds)}, {e.size(found.run)}"
+        call = f"text_tokens({source.where}, {source.size}, {made}, {tables}, {sizes})"
+        count = e.let(call, "int64").expr
         if found.trims:
             _trim(e, found, source.where, made, count)
         return TokensValue(source.where, made, count, most, most.times(2))

@@ -57,19 +57,23 @@ def lower(text: str) -> str:
     return mapped(text, unicode.lower(), _FOLD)
 
 
-def finder(pattern: str) -> Callable[[str], list[str]] | None:
-    """What native code finds of a pattern, if it has an automaton."""
+def finder(pattern: str, *, hopeful: bool = False) -> Callable[[str], list[str]] | None:
+    """What native code finds of a pattern, if it has an automaton (and a table for this way)."""
     found = automaton(pattern)
-    if found is None:
+    if found is None or (hopeful and found.hopes.array[0] == 0):
         return None
-    tables = at(*found.characters, found.moves, found.after)
+    tables, first = at(*found.tables), int(found.after.array[-1])
     cut = (found.before, found.inside, found.behind)
 
     def tokens(text: str) -> list[str]:
         source = encoded(text)
-        made = np.zeros(len(source), np.int64)
         size = len(source) - 8
-        count = WORDS["text_tokens"](*at(source), size, *at(made), *tables, found.kinds, found.run)
+        made = np.zeros(size + 1, np.int64)
+        where = (*at(source), size, *at(made), *tables, found.kinds)
+        if hopeful:
+            count = WORDS["text_hopeful"](*where, 0, first, 0)
+        else:
+            count = WORDS["text_tokens"](*where, found.run)
         if found.trims:
             WORDS["text_trim"](*at(source, made), count, *cut)
         return [

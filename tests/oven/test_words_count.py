@@ -123,7 +123,7 @@ def found_words(pattern: str, document: str) -> list[str]:
     raw = encoded(document)
     size = len(raw) - 8
     slices = np.zeros(size + 2, np.int64)
-    tables = at(*made.characters, made.moves, made.after)
+    tables = at(*made.tables)
     many = WORDS["text_tokens"](*at(raw), size, *at(slices), *tables, made.kinds, made.run)
     text = raw.tobytes()
     return [text[s >> 32 : (s >> 32) + (s & 0xFFFFFFFF)].decode() for s in slices[:many].tolist()]
