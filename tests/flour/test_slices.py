@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -181,3 +182,28 @@ def test_a_plan_says_what_its_tables_take(op: Trees) -> None:
     made = [item for item in plan.parameters() if isinstance(item, Blob) and item not in own]
     held = sum(item.array.nbytes for item in made) / len(op.feature)
     assert stated == pytest.approx(held, rel=0.02)
+
+
+@pytest.mark.parametrize(
+    ("op", "most"),
+    [
+        (chains(500, 30, 10), 36),  # small trees: a way for one row of them besides
+        (chains(200, 63, 20), 40),
+        (chains(40, 250, 20), 36),  # walks and blocks
+        (chains(60, 120, 20).replace(value=np.ones((60 * 121, 3)), base=np.zeros(3)), 56),
+    ],
+    ids=["32 leaves", "64 leaves", "251 leaves", "three outputs"],
+)
+def test_what_a_node_takes_in_memory(op: Trees, most: float, tmp_path: Path) -> None:
+    """A plan that is loaded holds what its native code reads, and no node as it was written."""
+    plan = oven.bake(outputs(scores=op(source("X", Vector(20)))))
+    plan.save(tmp_path / "trees.plan")
+    assert set(op.parameters()) & plan.parameters()
+    oven.load(tmp_path / "trees.plan")  # from here on it is known
+    again = oven.load(tmp_path / "trees.plan")
+    rows = np.random.default_rng(1).normal(size=(70, 20))
+    np.testing.assert_array_equal(again.run(rows)["scores"], plan.run(rows)["scores"])
+    held = again.resident()
+    written = {*op.feature.parts, *op.threshold.parts, *op.left.parts}  # type: ignore[union-attr]
+    assert not held & written
+    assert sum(item.nbytes for item in held) / len(op.feature) <= most
