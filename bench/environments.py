@@ -47,6 +47,7 @@ ENVIRONMENTS = {
     "bentoml": Environment(
         ("bentoml", "scikit-learn==1.9.*", "uvloop", "httptools"), "pins its own web framework"
     ),
+    "ray": Environment(("ray[serve]", "scikit-learn==1.9.*"), "brings a cluster along"),
     "litserve": Environment(("litserve", "scikit-learn==1.9.*"), "pins its own web framework"),
 }
 

@@ -46,9 +46,20 @@ class Outcome:
     by: str
 
 
-def race(port: int, requests: Sequence[bytes], connections: int, seconds: float) -> Outcome:
-    """Each connection sends its next request when it has its answer."""
+def race(
+    port: int,
+    requests: Sequence[bytes],
+    connections: int,
+    seconds: float,
+    before: Sequence[str] = (),
+) -> Outcome:
+    """Each connection sends its next request when it has its answer.
+
+    `before` is a command that starts commands in the server's network, if that is another.
+    """
     program = shutil.which("wrk")
+    if program is None and before:
+        raise ConnectionError("only wrk can ask inside a network of its own; it is not installed")
     if program is None:
         return _without(port, requests, connections, seconds)
     with TemporaryDirectory() as folder:
@@ -56,7 +67,7 @@ def race(port: int, requests: Sequence[bytes], connections: int, seconds: float)
         script = Path(folder, "script.lua")
         script.write_text(_SCRIPT % (",".join(map(_quoted, requests)), out), encoding="ascii")
         size = ["-t1", f"-c{connections}", f"-d{max(1, ceil(seconds))}s"]
-        command = [program, *size, "-s", str(script), f"http://127.0.0.1:{port}/"]
+        command = [*before, program, *size, "-s", str(script), f"http://127.0.0.1:{port}/"]
         said = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
         if not out.exists():
             raise ConnectionError(f"wrk: {(said.stderr or said.stdout).strip()[-200:]}")

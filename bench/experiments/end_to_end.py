@@ -14,12 +14,13 @@ import subprocess
 import time
 from collections import defaultdict
 from contextlib import ExitStack, closing
+from typing import NamedTuple
 
-from bench import client, environments
+from bench import client, enclosed, environments
 from bench.crew import Absent, environment, log_file
 from bench.machine import ROOT
 from bench.results import spread
-from bench.servers import LEFT_OUT, SERVERS
+from bench.servers import SERVERS
 from bench.session import Session
 from bench.workload import Saved, Spec, saved
 from bench.wrk import Outcome, race
@@ -30,13 +31,19 @@ CONNECTIONS = (1, 16)
 _PATIENCE = 60.0
 
 
+class Door(NamedTuple):
+    """Where a server listens."""
+
+    port: int
+    before: tuple[str, ...] = ()
+    """What commands begin with that are to reach it, where it is in a network of its own."""
+
+
 def run(session: Session) -> None:
     """Linear models, so that what is measured is the server."""
     workload = saved(Spec("lin", MODELS, 0.1, session.plan.specs[0].seed))
-    for name, why in LEFT_OUT.items():
-        session.absent("end_to_end", name, why)
     with ExitStack() as stack:
-        ports: dict[str, int] = {}
+        ports: dict[str, Door] = {}
         for name in SERVERS:
             session.progress.step(f"servers: {name} starts")
             try:
@@ -49,42 +56,44 @@ def run(session: Session) -> None:
             _race(session, workload, ports, connections)
 
 
-def _race(session: Session, workload: Saved, ports: dict[str, int], connections: int) -> None:
+def _race(session: Session, workload: Saved, ports: dict[str, Door], connections: int) -> None:
     rows = workload.inputs.data
     rounds: dict[str, list[Outcome]] = defaultdict(list)
     seconds = max(2 * session.plan.seconds, 0.2)
     for number in session.rounds(0.5 if connections == CONNECTIONS[0] else 1.0):
-        for name, port in list(ports.items()):
+        for name, (port, before) in list(ports.items()):
             session.progress.step(f"servers, {connections} connections: {name}")
             ask = SERVERS[name].request
             requests = [ask(n % workload.count, rows[n].tolist()) for n in range(64)]
             try:
                 if number == 0:  # lets a server get warm
-                    race(port, requests, connections, seconds / 2)
-                rounds[name].append(race(port, requests, connections, seconds))
+                    race(port, requests, connections, seconds / 2, before)
+                found = race(port, requests, connections, seconds, before)
+                rounds[name].append(found)
             except (ConnectionError, OSError) as problem:
                 session.absent("end_to_end", name, f"{connections} connections: {problem}")
                 del ports[name]
-    for name, found in rounds.items():
-        where, by = ("end_to_end", "lin", name), found[0].by
-        rate = spread([each.rate for each in found])
+    for name, outcomes in rounds.items():
+        where, by = ("end_to_end", "lin", name), outcomes[0].by
+        rate = spread([each.rate for each in outcomes])
         session.record(*where, "rate", unit="requests/s", x=connections, note=by, **rate)
         for metric in ("p50", "p99"):
-            values = spread([getattr(each, metric) for each in found])
+            values = spread([getattr(each, metric) for each in outcomes])
             session.record(*where, metric, unit="ms", x=connections, note=by, **values)
 
 
-def _started(name: str, workload: Saved, stack: ExitStack) -> int:
-    """Start a server and wait until it listens; its port."""
+def _started(name: str, workload: Saved, stack: ExitStack) -> Door:
+    """Start a server and wait until it listens."""
     kind = SERVERS[name]
     python = environments.python(kind.environment)
     if python is None:
         raise Absent(environments.reason(kind.environment))
     port = _free_port()
+    before = enclosed.starting() if kind.enclosed else ()
     log = stack.enter_context(log_file(f"server-{name}").open("ab"))
     arguments = [str(workload.folder), str(workload.count), str(port)]
     process = subprocess.Popen(
-        [str(python), "-m", f"bench.servers.{name}", *arguments],
+        [*before, str(python), "-m", f"bench.servers.{name}", *arguments],
         stdout=log,
         stderr=log,
         cwd=ROOT,
@@ -96,11 +105,17 @@ def _started(name: str, workload: Saved, stack: ExitStack) -> int:
     while time.monotonic() < end:
         if process.poll() is not None:
             raise Absent(f"it ended with {process.returncode}; see server-{name}.log")
-        with closing(socket.socket()) as probe:
-            if probe.connect_ex(("127.0.0.1", port)) == 0:
-                return port
+        if kind.enclosed and enclosed.listens(process.pid, port):
+            return Door(port, enclosed.entering(process.pid))
+        if not kind.enclosed and _listens(port):
+            return Door(port)
         time.sleep(0.05)
     raise Absent(f"it did not listen within {_PATIENCE:.0f} s")
+
+
+def _listens(port: int) -> bool:
+    with closing(socket.socket()) as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
 def _free_port() -> int:
@@ -119,13 +134,16 @@ def _end(process: subprocess.Popen[bytes]) -> None:
             continue
 
 
-def _check(name: str, workload: Saved, port: int) -> None:
+def _check(name: str, workload: Saved, door: Door) -> None:
     """Whether the first answer is scikit-learn's; the echo knows no better."""
     end = time.monotonic() + _PATIENCE / 4
     request = SERVERS[name].request(0, workload.inputs.data[0].tolist())
     while True:
         try:
-            found = client.answer(port, request)[-1]
+            if door.before:
+                found = enclosed.answer(door.before, door.port, request)[-1]
+            else:
+                found = client.answer(door.port, request)[-1]
             break
         except ConnectionError:
             if time.monotonic() > end:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 
 @dataclass(frozen=True)
@@ -20,6 +21,8 @@ class ServerKind:
     packages: tuple[str, ...] = ()
     variables: Mapping[str, str] = field(default_factory=dict)
     """Of its process: what its docs advise, and nothing is sent home."""
+    enclosed: bool = False
+    """Whether it runs in a network of its own: see bench.enclosed."""
 
 
 def post(path: str, body: dict[str, object]) -> bytes:
@@ -43,11 +46,8 @@ def plain(number: int, row: Sequence[float]) -> bytes:
     return post("/predict", {"model": number, "row": list(row)})
 
 
-#: Named in the plan of the bench and not raced: said, with the reason, in every report.
-LEFT_OUT = {
-    "ray": "Ray 2.60 takes its cluster's ports on every interface, on Linux even when told "
-    "127.0.0.1; the bench keeps to loopback"
-}
+#: A folder in memory that servers have which run in a network of their own.
+SCRATCH = Path("/mnt")
 
 SERVERS = {
     "pretzel": ServerKind("Pretzel", "main", open_inference, ("uvloop", "httptools", "numpy")),
@@ -60,6 +60,14 @@ SERVERS = {
         {"BENTOML_DO_NOT_TRACK": "True"},
     ),
     "litserve": ServerKind("LitServe + scikit-learn", "litserve", plain, ("litserve",)),
+    "rayserve": ServerKind(
+        "Ray Serve + scikit-learn",
+        "ray",
+        plain,
+        ("ray", "uvicorn"),
+        {"RAY_USAGE_STATS_ENABLED": "0"},
+        enclosed=True,
+    ),
     "mlserver": ServerKind(
         "MLServer + scikit-learn", "mlserver_sklearn", open_inference, ("mlserver",)
     ),

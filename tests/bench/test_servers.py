@@ -14,7 +14,7 @@ from bench.clock import Clock
 from bench.crew import Absent
 from bench.experiments import end_to_end
 from bench.report.figures import Figures
-from bench.servers import LEFT_OUT, SERVERS
+from bench.servers import SERVERS
 from bench.session import Plan, Session
 from bench.workload import Spec
 
@@ -43,7 +43,7 @@ def test_ours_and_the_floor(
     end_to_end.run(Session(plan, run, Clock({})))
     run.close()
     read = results.read(run.path)
-    others = {*SERVERS, *LEFT_OUT} - {"pretzel", "echo"}
+    others = {*SERVERS} - {"pretzel", "echo"}
     assert {each.contestant for each in read.of("absent")} == others
     figures = Figures(read)
     for name in ("pretzel", "echo"):
@@ -63,8 +63,8 @@ def test_a_wrong_answer_is_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("bench.client.answer", lambda *_: [0.25, 0.75])
     workload = _Saved(0.5)
     with pytest.raises(Absent, match=r"answers 0\.75 where scikit-learn says 0\.5"):
-        end_to_end._check("pretzel", workload, 1)  # type: ignore[arg-type]  # as much as is read
-    end_to_end._check("echo", workload, 1)  # type: ignore[arg-type]  # it knows no better
+        end_to_end._check("pretzel", workload, end_to_end.Door(1))  # type: ignore[arg-type]  # as much as is read
+    end_to_end._check("echo", workload, end_to_end.Door(1))  # type: ignore[arg-type]  # it knows no better
 
 
 class _Saved:
