@@ -15,6 +15,8 @@
     │   ├── NotNumeric             an object array with something that is no number
     │   └── NotDecodable           bytes that are no text in the encoding of the input
     ├── OpaqueFailed           onnxruntime cannot load or run a part of a model
+    ├── FunctionFailed         a Python function of the user's, part of a program, failed
+    ├── PythonRefused          Python code that may not be run, or cannot be saved
     └── DamagedProgram         a saved program does not describe a valid graph
 
 Every message has four parts, always in this order: what went wrong, where in the user's
@@ -86,6 +88,14 @@ class OpaqueFailed(FlourError):
     """onnxruntime cannot load or run a part of a model; `code` is its own class of error."""
 
     code: str = ""
+
+
+class FunctionFailed(FlourError):
+    """A Python function of the user's own, which is part of a program, failed."""
+
+
+class PythonRefused(FlourError):
+    """A plan names Python code that may not be run here, or has some that cannot be saved."""
 
 
 class DamagedProgram(FlourError):

@@ -1,8 +1,8 @@
-"""Recognise data frames and sparse matrices by what they can do, importing none of them."""
+"""Data frames and sparse matrices, recognised by what they can do; importing this imports none."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -58,3 +58,10 @@ def _nullable(values: Any) -> NDArray[Any]:
         return np.asarray(values.to_numpy(dtype="float64", na_value=np.nan))
     kind = values.dtype
     return np.asarray(values.to_numpy(dtype=getattr(kind, "numpy_dtype", kind)))
+
+
+def frame(values: NDArray[Any], names: Sequence[str]) -> Any:
+    """A pandas frame of these columns, for code that was fitted on one."""
+    from pandas import DataFrame
+
+    return DataFrame(values, columns=list(names))

@@ -25,6 +25,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias
 
 import numpy as np
 
+from flour.callables import Function
+from flour.callables import found as found_function
 from flour.errors import DamagedProgram, FlourError, ParameterError
 from flour.pieces import Pieces, in_pieces
 from flour.types import Type
@@ -251,7 +253,7 @@ def _plain(value: object) -> object:
         return tuple(_plain(item) for item in value)
     if value is None or isinstance(value, str | bool | int | float):
         return value
-    if isinstance(value, Op | Type):
+    if isinstance(value, Op | Type | Function):
         return value
     raise ParameterError(
         f"a static parameter is a number, a string or a tuple, not {type(value).__name__}"
@@ -336,12 +338,14 @@ def to_data(op: Op) -> list[Any]:
     return [op.name, {key: _field_data(value) for key, value in op.fields().items()}]
 
 
-def _field_data(value: object) -> object:
+def _field_data(value: object) -> object:  # noqa: PLR0911 (one for each kind)
     match value:
         case Blob() | Strings():
             return {"parameter": value.digest}
         case Op():
             return {"op": to_data(value)}
+        case Function():
+            return {"function": value.saved()}
         case float():
             return {"float": value.hex()}
         case Pieces() | tuple():
@@ -372,7 +376,9 @@ def _load_operators() -> None:
     ops.load()
 
 
-def _field_value(value: object, find: Callable[[str], Parameter]) -> object:
+def _field_value(  # noqa: PLR0911 (one for each kind)
+    value: object, find: Callable[[str], Parameter]
+) -> object:
     match value:
         case {"parameter": str(digest)}:
             return find(digest)
@@ -380,6 +386,8 @@ def _field_value(value: object, find: Callable[[str], Parameter]) -> object:
             return from_data(data, find)
         case {"float": str(text)}:
             return _float(text)
+        case {"function": str(place)}:
+            return found_function(place)
         case {"type": data}:
             from flour.types import from_data as type_from_data
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from flour import provenance
 from flour.adapters import ADAPTERS, NOT_NATIVE, Adapter, public_name
+from flour.callables import Function, function
 from flour.errors import (
     FlourError,
     ImportRefused,
@@ -25,7 +26,7 @@ from flour.sparse import densify
 from flour.types import Record, Scalar, Type, Vector
 
 
-def from_sklearn(estimator: object, sample: object = None) -> Flow:
+def from_sklearn(estimator: object, sample: object = None, *, allow_python: bool = False) -> Flow:
     """The program a fitted scikit-learn estimator or pipeline computes.
 
     Outputs: classifiers `label`, `probabilities`, `scores` (where the estimator has predict_proba
@@ -33,8 +34,10 @@ def from_sklearn(estimator: object, sample: object = None) -> Flow:
     `features`. `sample` (a few rows) settles the input's dtypes, columns and sparsity; without it
     they come from what the estimator remembers of its training data. A step without an adapter
     goes through skl2onnx if that answers the sample as the step does (docs/19-onnxruntime.md).
+    With `allow_python`, functions of your own (an analyzer, that of a FunctionTransformer) are
+    called while predicting, as Python stages; without, they are refused.
     """
-    importer = Importer(sample)
+    importer = Importer(sample, allow_python=allow_python)
     x = source("X", _input_type(estimator, sample))
     made = importer.adapt(estimator, x)
     program = outputs(**made) if isinstance(made, dict) else outputs(features=made)
@@ -78,14 +81,16 @@ def _without_unread(program: Flow) -> Flow:
 
 
 _INSTEAD = "replace this step or serve it as a Python stage"
+_ALLOW = "from_sklearn(..., allow_python=True) calls it while predicting, as a Python stage"
 
 
 class Importer:
     """What an adapter may ask for while it translates an estimator."""
 
-    def __init__(self, sample: object = None) -> None:
+    def __init__(self, sample: object = None, *, allow_python: bool = False) -> None:
         self._depth = 0
         self._sample = sample
+        self._allow_python = allow_python
 
     # --- children ----------------------------------------------------------------------------
 
@@ -210,6 +215,16 @@ class Importer:
         """Refuse unless `fine`."""
         if not fine:
             self.refuse(what, hint)
+
+    def python(self, call: Any, what: str, otherwise: str = "") -> Function:
+        """A function of the user's own, where such may be called; `otherwise` is another way."""
+        another = f"; {otherwise}" if otherwise else ""
+        self.need(self._allow_python, what, _ALLOW + another)
+        return function(call)
+
+    def rows(self, x: Flow) -> Any:
+        """What reaches this step of the sample; None without a sample."""
+        return None if self._sample is None else densify(x.reference(self._sample)["output"])
 
     # --- common conversions ------------------------------------------------------------------
 

@@ -26,7 +26,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeGuard, TypeVar
 
 from flour import ops
-from flour.errors import FlourError
+from flour.callables import allowing
+from flour.errors import FlourError, PythonRefused
 from flour.flow import Flow, with_origins
 from flour.node import Node, node, topological
 from flour.op import Parameter, from_data, to_data
@@ -105,16 +106,22 @@ def _keep(plan: Plan, archive: Archive, found: tuple[bytes, bytes | None] | None
 
 
 def load(
-    path: str | Path, *, store: Store | None = None, background: bool | Executor = False
+    path: str | Path,
+    *,
+    store: Store | None = None,
+    background: bool | Executor = False,
+    allow_python: bool = False,
 ) -> Plan:
     """The plan in a file, checked; its parameters are views into it.
 
     With a `store`, parameters live there instead: those it has already are not read again, and
     all plans and processes that use the store share one copy. `background` is that of `oven.bake`.
+    A plan with Python stages names functions; `allow_python` imports their modules and runs them.
     """
     buffer = opened(path)
     try:
-        return _loaded(buffer, str(path), store, background=background)
+        with allowing(allow_python):
+            return _loaded(buffer, str(path), store, background=background)
     finally:
         release(buffer)  # verifying has read all of it, a row reads a part
 
@@ -252,7 +259,7 @@ class _Reader:
         ops.load()
         try:
             return make()
-        except (CompileError, DamagedPlan):
+        except (CompileError, DamagedPlan, PythonRefused):
             raise
         except (FlourError, MissingBlob, BadDigest) as problem:
             raise self.damaged(problem.what, problem.found) from problem

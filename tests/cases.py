@@ -11,10 +11,12 @@ float32 gets the same in float32 epsilons. A tolerance above zero says why.
 
 from __future__ import annotations
 
+from textwrap import dedent
 from typing import Any
 
 import numpy as np
 
+from flour.callables import function
 from flour.ops import (
     bayes,
     binary,
@@ -48,6 +50,7 @@ from flour.ops import (
     polynomial,
     projection,
     pursuit,
+    python,
     record,
     reduce,
     scale,
@@ -195,6 +198,10 @@ CASES: list[Case] = [
     Case(onnx_text.LowerLetters(), (Text(),), native=False),
     Case(opaque.Opaque(**absolute(3)), (Vector(3, "float32"),), native=False),
     Case(onnx_text.UpperLetters(), (Text(),), native=False),
+    # --- flour/ops/python.py
+    Case(python.PythonText(function(dedent)), (Text(),), native=False),
+    Case(python.PythonWords(function(sorted)), (Text(),), native=False),
+    Case(python.PythonColumns(function(np.fliplr), 3), (Vector(3),), native=False),
     Case(GRAMS, (Vector(6, "int64"),), draw=indices(4)),
     Case(GRAMS.replace(low=2, skips=2), (Vector(5, "int64"),), draw=indices(4)),
     # --- flour/ops/onnx_link.py

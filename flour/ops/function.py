@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from flour.adapters import adapts
+from flour.callables import called
 from flour.op import Op
 from flour.ops import unary
+from flour.ops.python import PythonColumns
+from flour.types import DTYPES
 
 if TYPE_CHECKING:
     from flour.flow import Flow
@@ -50,8 +54,10 @@ _ANY: dict[str, type[Op]] = {
 def _function_transformer(fit: Any, x: Flow, to: Importer) -> Flow:
     if fit.func is None:
         return to.matrix(x)
-    to.need(not fit.kw_args, "the function is called with arguments of its own", _HINT)
     x = to.matrix(x)
+    if fit.kw_args:
+        call = partial(fit.func, **fit.kw_args)
+        return _python(call, fit, x, to, "the function is called with arguments of its own")
     name = fit.func.__name__ if isinstance(fit.func, np.ufunc) else ""
     if name == "reciprocal":
         return unary.Reciprocal()(to.floats(x))
@@ -59,11 +65,24 @@ def _function_transformer(fit: Any, x: Flow, to: Importer) -> Flow:
         return _TO_FLOAT[name]()(to.floats(x))
     if name in _ANY:
         return _ANY[name]()(to.floats(x) if name == "fabs" else x)
-    return to.refuse(f"{_called(fit.func)} is Python code", _HINT)  # type: ignore[no-any-return]  # raises
+    return _python(fit.func, fit, x, to, f"{called(fit.func)} is Python code")
 
 
-def _called(function: Any) -> str:
-    return str(getattr(function, "__qualname__", None) or getattr(function, "__name__", function))
+def _python(call: Any, fit: Any, x: Flow, to: Importer, what: str) -> Flow:
+    """The function as a Python stage; what it answers is asked of the sample."""
+    known = to.python(call, what, "or " + _HINT)
+    to.need(not to.is_sparse(x), "the function would be handed a sparse matrix")
+    rows = to.rows(x)
+    hint = "pass sample=, a few rows: they show how many columns the function makes"
+    to.need(rows is not None and len(rows), "nobody knows what the function answers", hint)
+    names = tuple(map(str, getattr(fit, "feature_names_in_", ())))
+    made = PythonColumns(known, 0, names=names).answer(rows)
+    fine = made.shape[:1] == rows.shape[:1] and made.ndim == 2 and made.dtype.name in DTYPES
+    found = f"{made.dtype} {made.shape} of {rows.shape} rows"
+    to.need(fine, f"the function answers no rows of numbers: {found}")
+    # The width it was asked in; whole numbers may turn out to have fractions.
+    kept = x.cast(str(rows.dtype)) if rows.dtype.kind == "f" else x
+    return PythonColumns(known, made.shape[1], str(made.dtype.name), names)(kept)
 
 
 _HINT = "use one of numpy's own functions: " + ", ".join(f"np.{n}" for n in (*_TO_FLOAT, *_ANY))

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from flour.adapters import adapts, declines
+from flour.ops.python import PythonText, PythonWords
 from flour.types import Vector
 
 if TYPE_CHECKING:
@@ -17,26 +18,37 @@ if TYPE_CHECKING:
 def _document(fit: Any, x: Flow, to: Importer) -> Flow:
     """The text after the vectoriser's own cleaning."""
     to.need(fit.input == "content", f"input={fit.input!r} reads files while predicting")
-    to.need(fit.preprocessor is None, "a preprocessor of your own cannot be translated")
-    to.need(not callable(fit.analyzer), "an analyzer of your own cannot be translated")
-    to.need(not callable(fit.strip_accents), "a function for strip_accents cannot be translated")
     if isinstance(x.type, Vector) and x.type.width == 1:
         x = x.element(0)
+    if callable(fit.analyzer):
+        return x  # which does all there is to do
+    if fit.preprocessor is not None:  # nor is anything else done to the document
+        what = "a preprocessor of your own cannot be translated"
+        return PythonText(to.python(fit.preprocessor, what))(x)
     if fit.lowercase:
         x = x.lower()
+    if callable(fit.strip_accents):
+        what = "a function for strip_accents cannot be translated"
+        return PythonText(to.python(fit.strip_accents, what))(x)
     return x.strip_accents(ascii=fit.strip_accents == "ascii") if fit.strip_accents else x
 
 
 def _words(fit: Any, x: Flow, to: Importer) -> Flow:
     """The document's words without stop words."""
-    to.need(
-        fit.tokenizer is None,
-        "a tokenizer of your own cannot be translated",
-        "say it as token_pattern=, a regular expression",
-    )
-    found = x.tokenize(fit.token_pattern)
+    if fit.tokenizer is None:
+        found = x.tokenize(fit.token_pattern)
+    else:
+        what = "a tokenizer of your own cannot be translated"
+        another = "or say it as token_pattern=, a regular expression"
+        found = PythonWords(to.python(fit.tokenizer, what, another))(x)
     stop = fit.get_stop_words()
     return found.drop_words(sorted(stop)) if stop else found
+
+
+def _analysed(fit: Any, x: Flow, to: Importer, *, lenient: bool = False) -> Flow:
+    """What an analyzer that is a function finds: each is a feature as it stands."""
+    what = "an analyzer of your own cannot be translated"
+    return PythonWords(to.python(fit.analyzer, what), lenient=lenient)(x)
 
 
 def _counts(fit: Any, x: Flow, to: Importer) -> Flow:
@@ -44,7 +56,11 @@ def _counts(fit: Any, x: Flow, to: Importer) -> Flow:
     x = _document(fit, x, to)
     terms = sorted(fit.vocabulary_, key=fit.vocabulary_.__getitem__)
     dtype, (low, high) = str(np.dtype(fit.dtype).name), fit.ngram_range
-    if fit.analyzer == "word":
+    if callable(fit.analyzer):
+        known = all(isinstance(term, str) for term in terms)
+        to.need(known, "the analyzer's features are no strings")
+        found = _analysed(fit, x, to, lenient=True).word_ngrams(terms, 1, 1, dtype)
+    elif fit.analyzer == "word":
         found = _words(fit, x, to).word_ngrams(terms, low, high, dtype)
     else:
         found = x.char_ngrams(terms, low, high, within_words=fit.analyzer == "char_wb", dtype=dtype)
@@ -88,7 +104,9 @@ def _tfidf_transformer(fit: Any, x: Flow, to: Importer) -> Flow:
 @adapts("sklearn.feature_extraction.text.HashingVectorizer")
 def _hashing(fit: Any, x: Flow, to: Importer) -> Flow:
     x, (low, high) = _document(fit, x, to), fit.ngram_range
-    if fit.analyzer == "word":
+    if callable(fit.analyzer):
+        words = _analysed(fit, x, to)
+    elif fit.analyzer == "word":
         words = _words(fit, x, to).phrases(low, high)
     else:
         words = x.runs(low, high, within_words=fit.analyzer == "char_wb")

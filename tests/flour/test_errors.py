@@ -291,9 +291,10 @@ def test_every_class_of_error_is_shown_above() -> None:
         for kind in vars(errors).values()
         if isinstance(kind, type) and issubclass(kind, FlourError)
     }
-    # The others are the families' names, or need a damaged file or a part of an ONNX model.
+    # The others are the families' names, or need a damaged file, a part of an ONNX model, or a
+    # Python stage.
     families = {errors.FlourError, errors.ImportRefused, errors.DamagedProgram}
-    families.add(errors.OpaqueFailed)
+    families |= {errors.OpaqueFailed, errors.FunctionFailed, errors.PythonRefused}
     assert every - shown == families
 
 
