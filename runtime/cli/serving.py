@@ -96,7 +96,7 @@ def _alone(settings: ServerSettings, options: argparse.Namespace, out: Output) -
     store = FileStore(options.store) if options.store else None
     with (
         Runtime(store, options.executors, options.memory) as runtime,
-        _repository(runtime, options, teller(out)) as repository,
+        _repository(runtime, options, teller(out), out) as repository,
     ):
         _load(repository, options)
         keep_what_is_here()
@@ -120,7 +120,7 @@ def _several(settings: ServerSettings, options: argparse.Namespace, out: Output)
         if supervisor is not None:
             supervisor.notice()
 
-    with _repository(fleet, options, told) as repository:
+    with _repository(fleet, options, told, out) as repository:
         _load(repository, options)
         common = _common(settings, repository, options)
         supervisor = Supervisor(
@@ -153,7 +153,10 @@ def _common(
 
 
 def _repository(
-    registry: Registry, options: argparse.Namespace, told: Callable[[Event], None]
+    registry: Registry,
+    options: argparse.Namespace,
+    told: Callable[[Event], None],
+    out: Output,
 ) -> Repository:
     from runtime.repository import Repository
 
@@ -166,7 +169,14 @@ def _repository(
         apart=True,
         staging=options.staging,
         on_event=told,
+        on_line=_line_teller if out.as_json else None,
     )
+
+
+def _line_teller(line: str) -> None:
+    """Tells what the process prints that prepares models, where all that is told is JSON."""
+    sys.stderr.write(json.dumps({"kind": "said", "line": line}, ensure_ascii=False) + "\n")
+    sys.stderr.flush()
 
 
 def _load(repository: Repository, options: argparse.Namespace) -> None:

@@ -16,6 +16,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -26,6 +27,8 @@ from runtime.repository.files import Folder, shown
 from runtime.repository.found import Model
 from runtime.repository.staging import Staging
 
+OnLine = Callable[[str], object]
+"""Is told a line that the other process has printed, on a thread of its own."""
 #: One model may take so long, and no longer.
 LIMIT_SECONDS = 600.0
 #: A process without work ends after so long.
@@ -55,8 +58,15 @@ class Apart:
     """Prepares in another process. One thread at a time asks; any may close."""
 
     def __init__(
-        self, folder: Folder, staging: Staging, *, trust_pickle: bool, exact: bool
+        self,
+        folder: Folder,
+        staging: Staging,
+        *,
+        trust_pickle: bool,
+        exact: bool,
+        on_line: OnLine | None = None,
     ) -> None:
+        self._on_line = on_line  # without one, what it prints goes where this process' errors go
         self._orders = Orders(
             str(folder.root),
             str(staging.directory),
@@ -67,6 +77,7 @@ class Apart:
         )
         self._staging, self._limit = staging, LIMIT_SECONDS
         self._process: subprocess.Popen[bytes] | None = None
+        self._heard: threading.Thread | None = None
         self._lock = threading.Lock()  # of the process, between who asks and who closes
         self._asking = self._closed = False
 
@@ -94,6 +105,8 @@ class Apart:
             if not line.endswith(b"\n"):  # it has ended, or has to
                 process.kill()
                 process.wait()
+                if self._heard is not None:  # its last words come before the reason
+                    self._heard.join(1.0)
             self._asked()
         if line.endswith(b"\n"):
             found: dict[str, Any] = json.loads(line)
@@ -122,12 +135,18 @@ class Apart:
 
     def _start(self) -> subprocess.Popen[bytes]:
         found = json.dumps([each or os.getcwd() for each in sys.path])  # noqa: PTH109 (a string)
-        return subprocess.Popen(  # noqa: S603 (our own program)
+        process = subprocess.Popen(  # noqa: S603 (our own program)
             [sys.executable, "-c", _PROGRAM, found, json.dumps(asdict(self._orders))],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
+            stderr=None if self._on_line is None else subprocess.PIPE,
             bufsize=0,
         )
+        if self._on_line is not None:
+            heard = process.stderr, self._on_line
+            self._heard = threading.Thread(target=_hear, args=heard, daemon=True)
+            self._heard.start()
+        return process
 
     def _let_go(self) -> None:
         process, self._process = self._process, None
@@ -154,7 +173,22 @@ class Apart:
             self._let_go()
 
 
+def _hear(stream: BinaryIO, on_line: OnLine) -> None:
+    """Hand on what the process prints, until it has ended."""
+    with stream, suppress(OSError):
+        pieces = b""
+        while piece := stream.read(1 << 16):
+            *lines, pieces = (pieces + piece).split(b"\n")
+            if len(pieces) > _LONGEST:  # a line without an end
+                lines, pieces = [*lines, pieces], b""
+            for line in lines:
+                on_line(line.decode("utf-8", "replace"))
+        if pieces:
+            on_line(pieces.decode("utf-8", "replace"))
+
+
 _LATE = b"late"
+_LONGEST = 1 << 16
 
 
 def _line(stream: BinaryIO, seconds: float) -> bytes:

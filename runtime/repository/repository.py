@@ -19,7 +19,7 @@ from typing import Self
 from objectstore.errors import Explained
 from runtime.errors import RuntimeClosed, UnknownEndpoint
 from runtime.http.seams import ModelState
-from runtime.repository.apart import Apart
+from runtime.repository.apart import Apart, OnLine
 from runtime.repository.errors import NoRoom, NotLoaded, UnknownModel
 from runtime.repository.files import MAX_BYTES, Folder, Print, natural, shown
 from runtime.repository.found import Model, Scan, Trouble, reason_of
@@ -86,6 +86,7 @@ class Repository:
         quiet_seconds: float = QUIET_SECONDS,
         max_bytes: int = MAX_BYTES,
         on_event: Callable[[Event], object] | None = None,
+        on_line: OnLine | None = None,
     ) -> None:
         """Look at a folder; nothing is loaded yet.
 
@@ -94,16 +95,19 @@ class Repository:
         directory `staging`, which processes may share, or in one that goes with the repository.
         With `apart`, another process imports models and tries them: one that crashes there, or
         takes all memory, is refused, and this process goes on.
-        `on_event` is told what happens, on the thread where it happens.
+        `on_event` is told what happens, on the thread where it happens; `on_line` what the other
+        process prints, line by line, which without it goes to standard error.
         """
         self.folder, self.runtime = Folder(path, max_bytes=max_bytes), runtime
         self.folder.check()
         self._unload_removed, self._quiet_seconds = unload_removed, quiet_seconds
         self._on_event = on_event or (lambda _: None)
         self._staging = Staging(staging)
-        make = Apart if apart else Here
-        self._preparing: Preparing = make(
-            self.folder, self._staging, trust_pickle=trust_pickle, exact=exact
+        folder, staged = self.folder, self._staging
+        self._preparing: Preparing = (
+            Apart(folder, staged, trust_pickle=trust_pickle, exact=exact, on_line=on_line)
+            if apart
+            else Here(folder, staged, trust_pickle=trust_pickle, exact=exact)
         )
         self._entries: dict[tuple[str, str], _Entry] = {}
         self._seen: dict[tuple[str, str], _Seen] = {}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import pickle
 import re
 import signal
 import subprocess
@@ -71,6 +72,34 @@ def test_it_serves_follows_and_ends(
         ("refused", "broken"),
         ("replaced", "a"),
     ]
+
+
+class Loud:
+    """Says something when it is read, and ends the process that reads it."""
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return exec, ("print('a word'); import os; os.abort()",)
+
+
+def test_all_that_is_said_is_json(tmp_path: Path) -> None:
+    """What libraries print, and the last words of a process that crashed, are objects, too."""
+    (tmp_path / "loud.pkl").write_bytes(pickle.dumps(Loud()))
+    command = [sys.executable, "-m", "runtime", "serve", str(tmp_path), "--port", "0", "--json"]
+    done = subprocess.run(
+        [*command, "--trust-pickle", "--strict"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 1, done.stderr
+    said = [json.loads(line) for line in done.stderr.splitlines()]
+    lines = [each["line"] for each in said if each.get("kind") == "said"]
+    assert "a word" in lines
+    assert "Fatal Python error: Aborted" in lines
+    assert [each["reason"] for each in said if each.get("kind") == "refused"] != []
+    assert "cannot be loaded" in said[-1]["error"]
 
 
 def test_strict_ends_where_something_is_wrong(pretzel: Pretzel, tmp_path: Path) -> None:
