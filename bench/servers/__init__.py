@@ -47,7 +47,7 @@ def plain(number: int, row: Sequence[float]) -> bytes:
 
 
 #: A folder in memory that servers have which run in a network of their own.
-SCRATCH = Path("/mnt")
+SCRATCH = Path("/srv")
 
 SERVERS = {
     "pretzel": ServerKind("Pretzel", "main", open_inference, ("uvloop", "httptools", "numpy")),

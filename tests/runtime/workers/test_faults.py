@@ -218,7 +218,7 @@ def test_a_long_storm_of_versions(tmp_path: Path) -> None:
 
 def _can_mount() -> bool:
     tried = subprocess.run(
-        ["unshare", "-rm", "sh", "-c", "mount -t tmpfs tmpfs /mnt"],
+        ["unshare", "-rm", "sh", "-c", "mount -t tmpfs tmpfs /srv"],
         capture_output=True,
         check=False,
     )
