@@ -34,7 +34,9 @@ def _trees(out: Writer, item: Node, x: str) -> str:
     if op.narrow:
         x, have = out.cast(x, have, "float32"), "float32"
     x = out.cast(x, have, "float64")
-    sums = out("TreeEnsemble", x, domain=ML, **_ensemble(op))
+    with op.together():  # its tables are read node by node
+        attributes = _ensemble(op)
+    sums = out("TreeEnsemble", x, domain=ML, **attributes)
     sums = out("Add", sums, out.constant(op.base.array, np.float64))
     if op.divisor:
         sums = out("Div", sums, out.constant(float(op.divisor)))
