@@ -261,7 +261,9 @@ class Importer:
             self._constants(graph)
             for node in graph.nodes:
                 self._inside(node)
-            return tuple(self.values[port.name] for port in graph.outputs)
+            made = tuple(self.values[port.name] for port in graph.outputs)
+            refuse_words("", made)
+            return made
         finally:
             self.values = around
 

@@ -105,6 +105,8 @@ class ModelDef:
     version: int = 0
     description: str = ""
     metadata: Mapping[str, str] = field(default_factory=dict)
+    #: Functions of its own that could not be put in place of their calls: domain and name.
+    functions: frozenset[tuple[str, str]] = frozenset()
 
     def outline(self) -> ModelDef:
         """What it says about itself, without nodes and constants."""

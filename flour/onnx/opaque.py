@@ -22,6 +22,7 @@ from flour.onnx import ort
 from flour.onnx.errors import NotNative
 from flour.onnx.model import ModelDef, NodeDef
 from flour.onnx.tensor import Tensor
+from flour.onnx.words import Special
 from flour.ops.opaque import Opaque, Wire
 from flour.types import Vector
 
@@ -90,6 +91,7 @@ class Part:
 def opaque(part: Part) -> dict[str, Tensor]:
     """What the part leaves, as tensors by name; Unrowed where that cannot be."""
     layout = part.layout()
+    _refuse_functions(part)
     shapes = _shapes(part, layout)
     weights = part.weights
     op = Opaque(
@@ -108,6 +110,13 @@ def opaque(part: Part) -> dict[str, Tensor]:
         made = op(*(_flow(item) for item in part.reads.values()))
     flows = {name: made if len(shapes) == 1 else made.field(name) for name in shapes}
     return {name: Tensor.of(flows[name], t.shape, t.axis) for name, t in shapes.items()}
+
+
+def _refuse_functions(part: Part) -> None:
+    """Raise Unrowed where a node calls a function of the model's own that is not put in place."""
+    for node in _with_inner(_node(item) for item in part.nodes):
+        if (node.domain, node.op_type) in part.model.functions:
+            raise Unrowed(f"'{node.op_type}' is a function of the model's own")
 
 
 def _flow(item: Tensor) -> Flow:
@@ -442,9 +451,14 @@ class Pending:
 
 
 def _fits_a_column(item: Tensor) -> bool:
-    """Whether a stage can be given it: not the number of rows, a map, or words on their way."""
+    """Whether a stage can be given it: not the number of rows, a map, or words on their way.
+
+    Nor is what is the same for every row, but as often as there are rows, a constant of a part.
+    """
     words = item.flow is not None and not isinstance(item.flow.type, Vector)
-    return not (item.symbolic or item.labels is not None or words)
+    special = words or isinstance(item, Special)
+    repeated = item.known and item.axis is not None
+    return not (item.symbolic or item.labels is not None or special or repeated)
 
 
 def reads(node: NodeDef) -> list[str]:

@@ -41,6 +41,7 @@ def read_model(model: object) -> ModelDef:
         int(proto.model_version),
         str(proto.doc_string),
         {str(item.key): str(item.value) for item in proto.metadata_props},
+        frozenset((str(item.domain), str(item.name)) for item in proto.functions),
     )
 
 
@@ -50,6 +51,11 @@ def read_model(model: object) -> ModelDef:
 def parsed(model: object) -> Any:
     """The model's protobuf, its own functions in place; nothing else of it is checked."""
     return _inlined(_parsed(model)[0])
+
+
+def as_written(model: object) -> Any:
+    """The model's protobuf with its own functions where they are; nothing of it is checked."""
+    return _parsed(model)[0]
 
 
 def _parsed(model: Any) -> tuple[Any, Path | None]:

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from flour.onnx.errors import NotNative
 from flour.onnx.registry import Call, onnx_op
 from flour.onnx.tensor import Rows, Tensor, positive, sizes_fit
+from flour.onnx.words import Stacked
 
 Places = NDArray[np.int64]
 
@@ -33,6 +34,10 @@ def _reshape(call: Call) -> Tensor:
     item = call[0]
     given = call.attribute("shape")  # before version 5
     wanted = list(call.symbolic(1, "the new shape").reshape(-1) if given is None else given)
+    if isinstance(item, Stacked):
+        if any(_is(size, 0) for size in wanted):
+            raise NotNative("a length that is kept of values of all rows behind others")
+        return reshaped(item.sorted_out(), wanted)
     if not call.attribute("allowzero", 0):
         full = _lengths(item)
         wanted = [full[i] if _is(size, 0) else size for i, size in enumerate(wanted)]
@@ -150,7 +155,18 @@ def _size(call: Call) -> Tensor:
 @onnx_op("Concat")
 def _concat(call: Call) -> Tensor:
     items = [item for item in call.inputs if item is not None]
-    return joined(call, items, positive(call.attribute("axis", 1), items[0].rank))
+    along = positive(call.attribute("axis", 1), items[0].rank)
+    return joined(call, items, along) if along or items[0].axis != 0 else _stacked(call, items)
+
+
+def _stacked(call: Call, items: Sequence[Tensor]) -> Tensor:
+    """The rows of all tensors, one tensor behind another: blocks, which a reshape sorts out."""
+    if len({(item.shape, item.axis) for item in items}) > 1:
+        raise NotNative("values are joined along the rows")
+    if len(items) == 1:
+        return items[0]
+    blocks = [item.shaped((1, *item.shape), 1) for item in items]
+    return Stacked.of_blocks(joined(call, blocks, 0))
 
 
 def joined(call: Call, items: Sequence[Tensor], along: int) -> Tensor:
@@ -245,11 +261,23 @@ def _expand(call: Call) -> Tensor:
 
 @onnx_op("Tile", since=6)
 def _tile(call: Call) -> Tensor:
-    item, repeats = call[0], call.constant(1, "the repeats").reshape(-1)
+    item, repeats = call[0], call.symbolic(1, "the repeats").reshape(-1)
+    if call[1].symbolic:
+        return _tiled_by_rows(item, list(repeats))
     if item.axis is not None and repeats[item.axis] != 1:
         raise NotNative("rows are repeated")
     sizes_fit([n * int(r) for n, r in zip(item.shape, repeats, strict=True)], "the result")
     return item.picked(np.tile(item.places(), tuple(map(int, repeats))), item.axis)
+
+
+def _tiled_by_rows(item: Tensor, repeats: list[Any]) -> Tensor:
+    """What is known at import, for every row."""
+    along = [place for place, times in enumerate(repeats) if isinstance(times, Rows)]
+    if len(along) > 1 or item.axis is not None or not item.known:
+        raise NotNative("rows are repeated by their number")
+    times = [int(n.times if isinstance(n, Rows) else n) for n in repeats]
+    sizes_fit([n * r for n, r in zip(item.shape, times, strict=True)], "the result")
+    return item.picked(np.tile(item.places(), times), along[0])
 
 
 def filled(call: Call, item: Tensor, table: Places, value: Any, axis: int | None) -> Tensor:

@@ -16,7 +16,7 @@ from flour.onnx import ort
 from flour.onnx.model import ModelDef
 from flour.onnx.opaque import SHARED_BYTES, is_large, oldest, small_constant, weight_input
 from flour.onnx.program import OnnxProgram
-from flour.onnx.reading import parsed, read_model
+from flour.onnx.reading import as_written, parsed, read_model
 from flour.ops.opaque import Opaque, Wire
 from flour.types import Whole
 
@@ -95,7 +95,7 @@ def _standing_alone(model: object, definition: ModelDef, weights: Mapping[str, A
     from onnx import ModelProto
 
     made = ModelProto()
-    made.CopyFrom(parsed(model))
+    made.CopyFrom(as_written(model) if definition.functions else parsed(model))
     made.ir_version = min(max(made.ir_version, 4), 10)
     versions = oldest(definition, made.graph.node)
     for item in made.opset_import:

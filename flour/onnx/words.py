@@ -1,26 +1,41 @@
-"""Lists of words between ONNX's operators: as long as a document has words.
+"""Values between ONNX's operators that are no rows of tensors, for those who can take them.
 
 A tokeniser's answer is a tensor as wide as the longest document of a batch, filled up with a pad
 value. Programs have the words alone; what can tell the difference is not native.
+
+Values of all rows behind other values of all rows are what exporters write in front of a reshape
+that sorts them out; until then no row has a place of its own.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 from flour.onnx.errors import NotNative
 from flour.onnx.tensor import Tensor
 
 #: What stands for "as many as there are" in a shape: no product of other lengths.
 MANY = 1_000_003
-#: Operators that take a list of words as it is, and leave its order alone.
-KEEPS = frozenset({"Flatten", "Identity", "Reshape", "Squeeze", "TfIdfVectorizer"})
 
 
 @dataclass(frozen=True)
-class Words(Tensor):
+class Special(Tensor):
+    """A tensor that only some operators may be given."""
+
+    #: Operators that take it as it is, and leave its order alone.
+    KEEPS: ClassVar[frozenset[str]] = frozenset()
+    #: What it is, for the others.
+    WHAT: ClassVar[str] = ""
+
+
+@dataclass(frozen=True)
+class Words(Special):
     """The words of one document a row, along the last dimension of the tensor."""
+
+    KEEPS = frozenset({"Flatten", "Identity", "Reshape", "Squeeze", "TfIdfVectorizer"})
+    WHAT = "a list of words of any length"
 
     pad: str = ""
     #: No word has a space in it (or every word is one character), so phrases can be told apart.
@@ -35,7 +50,26 @@ class Words(Tensor):
         return Words(sizes, "string", axis, self.flow, pad=self.pad, separable=self.separable)
 
 
+@dataclass(frozen=True)
+class Stacked(Special):
+    """Blocks behind one another, each with all rows; as a tensor, rows lie behind the blocks."""
+
+    KEEPS = frozenset({"Reshape"})
+    WHAT = "values of all rows behind others of all rows"
+
+    @staticmethod
+    def of_blocks(blocks: Tensor) -> Stacked:
+        """Of a tensor whose first dimension is that of the blocks, and whose second the rows'."""
+        assert blocks.axis == 1
+        return Stacked(blocks.shape, blocks.dtype, 1, blocks.flow, blocks.value)
+
+    def sorted_out(self) -> Tensor:
+        """The same values in the same order, with a dimension of blocks."""
+        return Tensor(self.shape, self.dtype, self.axis, self.flow, self.value)
+
+
 def refuse_words(op_type: str, inputs: Sequence[Tensor | None]) -> None:
-    """Raise NotNative where an operator would see how long a list of words is."""
-    if op_type not in KEEPS and any(isinstance(item, Words) for item in inputs):
-        raise NotNative("a list of words of any length")
+    """Raise NotNative where an operator would see what it cannot see of rows."""
+    for item in inputs:
+        if isinstance(item, Special) and op_type not in item.KEEPS:
+            raise NotNative(item.WHAT)

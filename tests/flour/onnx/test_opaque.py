@@ -24,7 +24,7 @@ from objectstore import Blob
 from oven import Plan
 from oven.errors import DamagedPlan
 from runtime import Runtime
-from tests.onnx_parts import FLOAT, STRING, black_in_the_middle, black_weights, model, node
+from tests.onnx_parts import FLOAT, INT64, STRING, black_in_the_middle, black_weights, model, node
 
 ROWS = np.random.default_rng(1).normal(size=(50, 4)).astype(np.float32)
 
@@ -323,3 +323,24 @@ def test_what_is_sparse_goes_in_densely() -> None:
     program = import_model(made)
     got = program.run(program.flow.plan().run, {"x": words})["y"]
     np.testing.assert_allclose(got, theirs(made, x=words)[0], rtol=1e-5)
+
+
+def test_a_constant_for_every_row_is_one_for_every_row_in_a_part_too() -> None:
+    made = model(
+        [
+            node("Shape", ["x"], ["full"]),
+            node("ConstantOfShape", ["full"], ["zeros"]),
+            node("DynamicQuantizeLinear", ["x"], ["q", "scale", "zero"]),
+            node("DequantizeLinear", ["q", "scale", "zero"], ["b"]),
+            node("Cast", ["q"], ["q_as_number"], to=FLOAT),
+            node("ScatterElements", ["zeros", "places", "b"], ["moved"], axis=0),
+            node("Add", ["moved", "q_as_number"], ["y"]),
+        ],
+        [("x", FLOAT, ["N", 1]), ("places", INT64, ["N", 1])],
+        [("y", FLOAT, ["N", 1])],
+    )
+    x = np.arange(5, dtype=np.float32)[:, None]
+    places = np.array([[4], [2], [0], [1], [3]], np.int64)
+    program = import_model(made)
+    got = program.run(program.flow.reference, {"x": x, "places": places})["y"]
+    np.testing.assert_array_equal(got, theirs(made, x=x, places=places)[0])

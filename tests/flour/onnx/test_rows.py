@@ -328,3 +328,51 @@ def test_compiled_code_answers_the_same() -> None:
     native, defined = plan.run(data), program.flow.reference(data)
     for name, want in defined.items():
         np.testing.assert_allclose(native[name], want, rtol=1e-5, atol=1e-6)
+
+
+@given(
+    blocks=st.integers(1, 4),
+    width=st.integers(1, 3),
+    rows=st.integers(1, 5),
+    turned=st.booleans(),
+)
+@settings(max_examples=25, deadline=None)
+def test_blocks_of_all_rows_that_a_reshape_sorts_out(
+    blocks: int, width: int, rows: int, *, turned: bool
+) -> None:
+    names = [f"b{number}" for number in range(blocks)]
+    nodes = [helper.make_node("Mul", ["x", f"w{n}"], [n]) for n in names]
+    nodes.append(helper.make_node("Concat", names, ["all"], axis=0))
+    nodes.append(helper.make_node("Reshape", ["all", "shape"], ["sorted"]))
+    nodes.append(helper.make_node("Transpose", ["sorted"], ["y"], perm=[1, 2, 0]))
+    constants: dict[str, Any] = {f"w{name}": numbers(width) for name in names}
+    constants["shape"] = np.array([blocks, -1, width])
+    answer = "y" if turned else "sorted"
+    data = model(nodes, {"x": ("float32", ["N", width])}, constants, answer)
+    check(data, {"x": numbers(rows, width)})
+
+
+@pytest.mark.parametrize("wanted", [[-1, 4], [0, 2], [3, -1]])
+def test_blocks_of_all_rows_that_stay_taken_apart_are_not_native(wanted: list[int]) -> None:
+    nodes = [
+        helper.make_node("Concat", ["x", "x"], ["all"], axis=0),
+        helper.make_node("Reshape", ["all", "shape"], ["y"]),
+    ]
+    data = model(nodes, {"x": ("float32", ["N", 2])}, {"shape": np.array(wanted)}, "y")
+    with pytest.raises(NotNative):
+        import_model(data, native_only=True)
+    bare = model(nodes[:1], {"x": ("float32", ["N", 2])}, {}, "all")
+    with pytest.raises(NotNative, match="no native code"):
+        import_model(bare, native_only=True)
+
+
+@pytest.mark.parametrize("value", [[1.5], [1.5, -2.0]])
+def test_what_is_repeated_as_often_as_there_are_rows(value: list[float]) -> None:
+    nodes = [
+        helper.make_node("Shape", ["x"], ["full"]),
+        helper.make_node("Slice", ["full", "zero", "one"], ["rows"]),
+        helper.make_node("Tile", ["value", "rows"], ["y"]),
+    ]
+    constants = {"zero": np.array([0]), "one": np.array([1]), "value": np.array(value, np.float32)}
+    data = model(nodes, {"x": ("float32", ["N", 2])}, constants, "y")
+    check(data, {"x": numbers(5, 2)})
