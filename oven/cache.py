@@ -157,6 +157,11 @@ def find(digest: str, name: str) -> int | None:
         return _addresses[digest]
 
 
+def here(digest: str) -> bool:
+    """Whether this process has the code of this digest."""
+    return digest in _addresses
+
+
 def _lock_of(digest: str) -> threading.Lock:
     with _lock:
         return _locks.setdefault(digest, threading.Lock())

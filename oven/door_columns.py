@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from flour.node import Node
 from flour.types import Category, Record, Scalar, Text, Type, Vector
+from oven import cache
 from oven import door_columns_code as code
 from oven.builtin import Table, made_of
 from oven.door import (
@@ -34,6 +35,7 @@ from oven.door import (
     room_words,
     shared_scratch,
 )
+from oven.door_later import Later
 from oven.door_record import field_places, fields_of, leaves_all, open_record, port_starts
 from oven.native_run import NativeRun
 from oven.ports import Port
@@ -88,11 +90,28 @@ def open_plan(
 def _open_plan(
     inputs: Mapping[str, Type], steps: Steps, outputs: Sequence[Node], fallback: Call
 ) -> Call:
-    arrays = open_columns(inputs, steps, outputs, fallback) or fallback
     found = layout(inputs, steps, outputs)
-    if found is not None:
-        return open_door(found, arrays) or fallback
-    return open_record(inputs, steps, outputs, arrays) or arrays
+
+    def arrays() -> Call:
+        return open_columns(inputs, steps, outputs, fallback) or fallback
+
+    if found is None:
+        made = arrays()
+        return open_record(inputs, steps, outputs, made) or made
+    if not _at_hand(found.kind):
+        return open_door(found, arrays()) or fallback
+    later = Later(arrays)
+    door = open_door(found, later)
+    if door is None:
+        return fallback
+    later.behind(door)
+    return door
+
+
+def _at_hand(kind: Vector | Text) -> bool:
+    """Whether the code of doors for arrays is in this process, so that making one takes no time."""
+    sources = [code.SOURCE] if isinstance(kind, Text) else [code.SOURCE, code.NAMED_SOURCE]
+    return all(cache.here(cache.key(source)) for source in sources)
 
 
 def open_columns(
