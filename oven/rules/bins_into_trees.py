@@ -23,7 +23,7 @@ from flour.ops.binary import CastLike
 from flour.ops.discretise import Bins
 from flour.ops.elementwise import Cast, Clip, WithParameter
 from flour.ops.trees import Walk
-from flour.ops.walk import LEFT, RIGHT
+from flour.ops.walk import LEFT, RIGHT, raw
 from flour.types import Vector
 from objectstore import Blob
 from oven.affine import dtype_of, is_float
@@ -104,6 +104,8 @@ class _Tables:
 
     def __init__(self, walk: Walk) -> None:
         self.walk = walk
+        # Whole for as long as this is: `passes` looks at them column by column.
+        self.kept = raw(walk.threshold, walk.missing, walk.category, walk.words)
         self.feature = walk.feature.array.astype(np.int64)
         self.threshold = walk.threshold.array.astype(np.float64)
         self.missing = walk.missing.array.copy()

@@ -28,7 +28,7 @@ from flour.ops.encode import OneHot
 from flour.ops.impute import Impute
 from flour.ops.storage import ToDense, ToSparse
 from flour.ops.trees import Walk
-from flour.ops.walk import RIGHT
+from flour.ops.walk import RIGHT, raw
 from flour.types import FLOATS, Vector
 from objectstore import Blob
 from oven.affine import dtype_of
@@ -104,6 +104,8 @@ class _Tables:
 
     def __init__(self, walk: Walk, dtypes: Sequence[str], *, absent: bool) -> None:
         self.walk, self.dtypes, self.absent = walk, dtypes, absent
+        # Whole for as long as this is: `passes` looks at them column by column.
+        self.kept = raw(walk.threshold, walk.missing, walk.category, walk.words)
         self.feature = walk.feature.array.astype(np.int64)
         self.asked = np.where(self.feature >= 0, self.feature, -1)
         self.order = np.argsort(self.asked, kind="stable")
