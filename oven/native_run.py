@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache, partial
 from typing import Any
+from weakref import WeakValueDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -233,7 +234,7 @@ def _driver() -> tuple[int, Callable[..., int], Callable[..., int]]:
 def _scratch_memory(size: int) -> tuple[NDArray[np.uint8], int]:
     """Scratch memory and its address, with two words for a call's result ahead of it."""
     if _local.size < size:
-        _local.memory = np.empty(size + 2 * _ALIGN, np.uint8)
+        _local.memory = _kept(np.empty(size + 2 * _ALIGN, np.uint8))
         _local.start = aligned(_local.memory.ctypes.data + 16)
         _local.size = size
     return _local.memory, _local.start
@@ -254,8 +255,26 @@ def _room_memory(size: int) -> NDArray[np.uint8]:
         return _local.room
     made = np.empty(size, np.uint8)
     if size <= KEPT_ROOM:
-        _local.room = made
+        _local.room = _kept(made)
     return made
+
+
+# What threads keep, by address: it goes when its thread does, or keeps something larger.
+_KEPT: WeakValueDictionary[int, NDArray[np.uint8]] = WeakValueDictionary()
+_KEPT_LOCK = threading.Lock()
+
+
+def _kept(memory: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """The same memory, on record as what a thread keeps."""
+    with _KEPT_LOCK:
+        _KEPT[memory.ctypes.data] = memory
+    return memory
+
+
+def thread_bytes() -> int:
+    """The scratch memory that this process' threads keep, rooms for documents included."""
+    with _KEPT_LOCK:
+        return sum(memory.nbytes for memory in _KEPT.values())
 
 
 def _empty(value: Value, rows: int) -> NDArray[Any]:

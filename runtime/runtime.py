@@ -23,6 +23,7 @@ from flour.flow import Flow
 from objectstore import MemoryStore, Store
 from oven import Plan, cache
 from oven.door import Call as Door
+from oven.native_run import thread_bytes
 from runtime import batches
 from runtime.catalog import Catalog
 from runtime.choice import DIRECT_SECONDS, Call
@@ -475,6 +476,7 @@ class Runtime:
             memory=self._memory.stats(len(every)),
             groups=self._materialiser.stats(),
             result_bytes=self._materialiser.results.used,
+            thread_bytes=thread_bytes(),
         )
 
     def expected(self, served: Served, rows: int) -> float | None:

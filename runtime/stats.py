@@ -43,6 +43,8 @@ class RuntimeStats:
     groups: tuple[GroupStats, ...]
     """Versions whose common first part is materialised, or was tried."""
     result_bytes: int
+    thread_bytes: int
+    """Scratch memory that the process' threads keep, rooms for documents included."""
 
 
 def version_stats(served: Served, engines: Engines, *, in_service: bool) -> VersionStats:

@@ -148,6 +148,7 @@ def _inline(stats: RuntimeStats) -> list[Family]:
         _one(_counter, "inline_failures_total", "Calls that failed inline.", known.failed),
         _one(_counter, "inline_refusals_total", "Calls refused by the limit.", known.refused),
         _one(_gauge, "result_bytes", "Kept results of common first parts.", stats.result_bytes),
+        _one(_gauge, "thread_bytes", "Scratch memory that threads keep.", stats.thread_bytes),
     ]
 
 

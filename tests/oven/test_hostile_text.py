@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import threading
 import time
 from functools import cache
 from typing import Any
@@ -15,7 +17,7 @@ from sklearn.pipeline import FeatureUnion, make_pipeline
 import flour
 import oven
 from flour.errors import NotDecodable, WrongDtype
-from oven.native_run import LONGEST, room_bytes
+from oven.native_run import LONGEST, room_bytes, thread_bytes
 from oven.plan import Plan
 from runtime import Runtime
 from tests.flour.estimators.test_text import DOCUMENTS, LABELS
@@ -107,6 +109,29 @@ def test_rooms_are_bounded_and_explained() -> None:
     said = next(line for line in plan.explain().splitlines() if line.strip().startswith("rooms"))
     assert "bytes a byte of the longest row" in said
     assert f"at most {room_bytes(stage.rooms, LONGEST):,}" in said
+
+
+def test_what_threads_keep_is_counted() -> None:
+    """A thread's rooms grow with its documents, and go when it does."""
+    _, plan = served()
+    (stage,) = plan.stages
+    document, found = hostile("two words", MEGABYTE // 4), []
+    takes = room_bytes(stage.rooms, len(document))
+
+    def work() -> None:
+        with Runtime(executors=1) as runtime:
+            before = runtime.stats().thread_bytes
+            plan.run([document])
+            found.append(runtime.stats().thread_bytes - before)
+
+    before = thread_bytes()
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert takes <= found[0] <= 2 * takes
+    del thread
+    gc.collect()
+    assert thread_bytes() <= before
 
 
 def test_half_a_pair_of_surrogates_in_a_megabyte() -> None:
