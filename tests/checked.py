@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import FunctionType
 from typing import Any, Self
 
@@ -294,10 +294,12 @@ def _stand_in(name: str, found: Any, space: dict[str, Any]) -> Any:
     return getattr(np, name, None) or getattr(math, name, None)
 
 
-def run(plan: Plan, columns: Mapping[str, Any], rows: int) -> dict[str, Any]:
-    """Every output of the plan, native stages in checked memory."""
+def run(
+    plan: Plan, columns: Mapping[str, Any], rows: int, stages: Sequence[Stage] | None = None
+) -> dict[str, Any]:
+    """Every output of the plan, its native stages (or those given instead) in checked memory."""
     values: dict[Value, Any] = {}
-    for stage in plan.stages:
+    for stage in plan.stages if stages is None else stages:
         if stage.native:
             given = {v: plan.native_column(v, values, columns) for v in stage.inputs}
             values |= run_stage(stage, given, rows)

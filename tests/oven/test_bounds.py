@@ -203,10 +203,10 @@ def test_the_checker_sees_a_read_too_far() -> None:
     stage = plan.stages[0]
     further = stage.source.replace("ldc_float64(r", "ldc_float64(8 + r")
     assert further != stage.source
-    plan.stages = (type(stage)(**{**vars(stage), "source": further}),)
+    worse = [type(stage)(**{**vars(stage), "source": further})]
     given = {f"x{i}": value for i, value in enumerate(columns(case, 1, odd=False))}
     with pytest.raises(checked.OutOfBoundsError):
-        checked.run(plan, given, 1)
+        checked.run(plan, given, 1, worse)
 
 
 KINDS: list[Type] = [
