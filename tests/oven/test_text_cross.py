@@ -101,11 +101,13 @@ def test_a_sample_of_combinations_by_machine_code() -> None:
 
 
 @pytest.mark.soak
-@pytest.mark.skipif(len(CORPORA) == 1, reason="there are no texts beside the checkout")
-@pytest.mark.parametrize("name", CORPORA[1:])
+@pytest.mark.parametrize("name", CORPORA)
 @pytest.mark.parametrize("setting", SETTINGS)
 def test_whole_files(name: str, setting: str) -> None:
-    documents = (DATA / name).read_text(encoding="utf-8").split("\n")
+    """And over the generated texts, where there are no others."""
+    documents = generated()
+    if name != "generated":
+        documents = (DATA / name).read_text(encoding="utf-8").split("\n")
     for weights in ({}, *WEIGHTS):
         made = TfidfVectorizer(**{**SETTINGS[setting], **weights}).fit(documents[::2])
         plan = oven.bake(flour.from_sklearn(made), exact=True)
