@@ -34,7 +34,7 @@ from tests.oven.test_text import DATA
 
 ROWS = 4000
 #: Calls of one document that a contestant has in turn: enough to fill the caches it had lost.
-BURST = 50
+BURST = 500
 #: A file, the letters of generated words that stand for it, and how many words a document has.
 WORKLOADS = {
     "reviews": ("en_rt_polarity.tsv", (97, 123), 75),
