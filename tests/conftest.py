@@ -32,6 +32,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="accept the golden texts of now")
 
 
+def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
+    """Long bytes (packed bodies hold the time of day) have no place in the names of tests: worker
+    processes would collect different ones.
+    """
+    return argname if isinstance(val, bytes) and len(val) > 32 else None
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Refuse two tests that would share one golden file."""
     owners: dict[Path, str] = {}

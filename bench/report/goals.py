@@ -15,7 +15,7 @@ Row = list[str]
 def goals(figures: Figures) -> Table:
     """One row for each goal; of a run without figures for any of them, none."""
     rows = [*_latency(figures), *_memory(figures), _loading(figures), *_cold(figures)]
-    rows += [*_throughput(figures), *_load(figures), *_scale(figures)]
+    rows += [*_throughput(figures), *_load(figures), *_scale(figures), *_doors(figures)]
     if all(row[-1] == "not measured" for row in rows):
         rows = []
     text = (
@@ -138,3 +138,29 @@ def _scale(figures: Figures) -> list[Row]:
         _at_most("20,000 plans: loading", 60, seconds, "s"),
         _at_most("20,000 plans: memory", 4096, size, "MiB"),
     ]
+
+
+def _doors(figures: Figures) -> list[Row]:
+    """Over HTTP: by how much the slower of one and sixteen connections beats each server."""
+    rows = []
+    for who, title, wanted in (
+        ("mlserver", "MLServer", 25),
+        ("bentoml", "BentoML", 10),
+        ("litserve", "LitServe", 10),
+        ("rayserve", "Ray Serve", 10),
+        ("echo", "a bare echo", 0.7),
+    ):
+        goal = f"requests a second, by {title}"
+        rows.append(_at_least(goal, wanted, _least(figures, who)))
+    waits = figures.value("end_to_end", "lin", OURS, "p99", 16)
+    rows.append(_at_most("p99 of 16 connections", 1, waits, "ms"))
+    return rows
+
+
+def _least(figures: Figures, who: str) -> float | None:
+    """The worst ratio of ours to theirs over the numbers of connections."""
+    found = []
+    for x, theirs in figures.points("end_to_end", "lin", who, "rate"):
+        found.append(ratio(figures.value("end_to_end", "lin", OURS, "rate", x), theirs))
+    known = [each for each in found if each is not None]
+    return min(known, default=None)
