@@ -333,7 +333,10 @@ class Plan:
         if name in self._by_dtype:
             return (self._by_dtype[name] or self).ready
         kinds = native_types(self.inputs, data)
-        plan = self if kinds == self.inputs else self._variants.get(tuple(kinds.values()))
+        own = kinds == self.inputs
+        if own and name is not None:
+            self._by_dtype[name] = None
+        plan = self if own else self._variants.get(tuple(kinds.values()))
         return plan is not None and plan.ready
 
     def suited(self, data: object) -> Plan:

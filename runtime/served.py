@@ -84,7 +84,7 @@ class Served:
             "owner",
         ),
         *("mixes_rows", "notes", "path", "pins", "plan"),
-        *("reserved", "retired", "row_work", "shared", "slow", "text", "tick", "vector"),
+        *("reserved", "retired", "row_work", "shared", "slow", "soon", "text", "tick", "vector"),
         "version",
     )
 
@@ -113,6 +113,8 @@ class Served:
         self.shared: Shared | None = None  # what it has in common with others, worth keeping
         #: Whether single rows may go in by the shortest way: measured, they are over at once.
         self.direct = True
+        #: Whether they are over before they could be handed over: event loops may make them, too.
+        self.soon = False
         #: Whether calls by that way take long, next to a look at the clock.
         self.slow = True
         self.few = 0  # blocks of up to so many rows may, too
