@@ -64,11 +64,8 @@ def layout(
     run = steps[0]
     if len(run.inputs) != 1 or not isinstance(run.inputs[0], Port) or run.stored:
         return None
-    if any(isinstance(item.type, Vector) and item.type.sparse for item in outputs):
-        return None  # answers stored sparsely are made by Plan.run
     found = tuple(named_output(item) for item in outputs)
-    # Each column that the native code leaves is one output, and each output is one column.
-    if len(found) != len(run.outputs) or {item.node for item in found} != set(run.outputs):
+    if not leaves_all(run, found):
         return None
     ((name, kind),) = inputs.items()
     return _entrance(run, run.inputs[0], name, kind, found)
@@ -96,6 +93,16 @@ def named_output(item: Node) -> Output:
     return Output(item)
 
 
+def leaves_all(run: NativeRun, outputs: Sequence[Output]) -> bool:
+    """Whether each column that the native code leaves is one dense output, and each output one.
+
+    Answers stored sparsely are made by `Plan.run`.
+    """
+    if any(isinstance(item.node.type, Vector) and item.node.type.sparse for item in outputs):
+        return False
+    return len(outputs) == len(run.outputs) and {item.node for item in outputs} == set(run.outputs)
+
+
 # --- the table ------------------------------------------------------------------------------------
 
 
@@ -117,18 +124,32 @@ def _table(found: Layout, fallback: Call, known: Mapping[str, int]) -> Table:
     scratch = shared_scratch(text.get("SHARED_BYTES", size))
     words = {**known, **text, "SCRATCH": scratch.ctypes.data, "SCRATCH_BYTES": size}
     words |= {"DTYPE": id(dtype), "ITEM_BYTES": dtype.itemsize, "WIDTH": width}
-    words |= {"RUN": run.entry[0], "PROGRAM": run.entry[1], "FALLBACK": id(fallback)}
-    words |= {"CELLS": cells, "ROW": row, "STAGES": stages}
+    words |= {"CELLS": cells, "ROW": row, "STAGES": stages, "FALLBACK": id(fallback)}
     words["RELEASE_ROWS"] = max(1, RELEASE_BYTES // max(run.row_work, 1))
-    words["OUTPUTS"] = len(found.outputs)
-    words["TEXTS"] = sum(item.names is not None for item in found.outputs)
     names = door_text.TEXT_WORDS if text else door_code.WORDS
+    return table_of(names, words, run, found.outputs, (dtype, fallback, scratch, found, rooms))
+
+
+def table_of(
+    names: Sequence[str],
+    words: Mapping[str, int],
+    run: NativeRun,
+    outputs: Sequence[Output],
+    kept: tuple[Any, ...],
+) -> Table:
+    """A door's table: its words in order, all but the last, then what is to be said of outputs.
+
+    It holds on to `kept`, which is what the words speak of.
+    """
+    texts = sum(item.names is not None for item in outputs)
+    words = {**words, "RUN": run.entry[0], "PROGRAM": run.entry[1]}
+    words |= {"OUTPUTS": len(outputs), "TEXTS": texts}
     numbers = [words[name] for name in names[:-1]]
     columns = {item: place for place, item in enumerate((*run.inputs, *run.outputs))}
-    for item in found.outputs:
+    for item in outputs:
         numbers += output_words(item, columns[item.node])
     table = np.array(numbers, np.int64).view(Table)
-    table.kept = (run, dtype, fallback, scratch, found, rooms)
+    table.kept = (run, outputs, *kept)
     return table
 
 

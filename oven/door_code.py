@@ -63,6 +63,12 @@ WORDS = (
     "TEXTS",
     "FIRST",
 )
+#: What the table of a door that reads texts says besides of memory and work: how long a text it
+#: takes, how much there is at hand, what a row costs, and rooms.
+MEMORY_WORDS = (
+    *("LONGEST", "SHARED_BYTES", "ROW_WORK", "BYTE_WORK", "RELEASE_WORK"),
+    *("ROOM_COLUMN", "ROOMS", "ROOM_COUNT"),
+)
 OUTPUT_WORDS = ("KIND", "COLUMN", "OUT_DTYPE", "OUT_WIDTH", "OUT_BYTES", "NAMES", "LAST")
 #: An output of one value per row has this width.
 SCALAR = -1
@@ -81,6 +87,17 @@ KINDS = (
     "bool",
     "string",
 )
+#: How much memory the rooms take, whose sizes depend on the longest text.
+ROOMS = """\
+    rooms, most, sum_up = ldc_int64(table, ROOMS), 0, 0
+    for place in range(ldc_int64(table, ROOM_COUNT)):
+        room = rooms + 32 * place
+        takes = longest * ldc_int64(room, 0) + ldc_int64(room, 1)
+        sum_up += (min(takes, ldc_int64(room, 2)) + 63) & -64
+        most = max(most, sum_up)
+        if ldc_int64(room, 3) != 0:
+            sum_up = 0
+"""
 #: Look at the argument: how many dimensions and rows it has, and where they are.
 _LOOK = """\
 def door(self, argument):

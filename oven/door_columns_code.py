@@ -14,7 +14,7 @@ Whatever is not exactly that goes to Python: other dtypes, other keys, missing r
 from __future__ import annotations
 
 from oven.cells import NAN, NONE
-from oven.door_code import MAKE, RUN, WORDS, source
+from oven.door_code import MAKE, MEMORY_WORDS, RUN, WORDS, source
 from oven.door_record_code import FALL_BACK, GROW, REFUSE, ROOM, WIRE, numbered
 
 #: How a field is read.
@@ -36,9 +36,7 @@ COLUMN_WORDS = (
     *("PORTS", "PORT_TABLE", "STRINGS", "STRING_TABLE", "ROW_BYTES"),
     # Functions.
     *("DICT_NEXT", "DICT_GET", "AS_UTF8", "COPY"),
-    # Memory and work.
-    *("LONGEST", "SHARED_BYTES", "ROW_WORK", "BYTE_WORK", "RELEASE_WORK"),
-    *("ROOM_COLUMN", "ROOMS", "ROOM_COUNT"),
+    *MEMORY_WORDS,
     "FIRST",
 )
 NAME = "columns_door"

@@ -15,7 +15,7 @@ about (numbers beyond 2**53 where they may be rounded twice, subclasses, other k
 from __future__ import annotations
 
 from oven.cells import NAN, NONE
-from oven.door_code import MAKE, RUN, WORDS, source
+from oven.door_code import MAKE, MEMORY_WORDS, ROOMS, RUN, WORDS, source
 
 #: How a field is read, besides as a whole number.
 SKIP, FLOAT64, FLOAT32, STRING, TEXT, WHOLE = range(6)
@@ -55,15 +55,7 @@ RECORD_WORDS = (
     "AS_UTF8",
     "COMPARE",
     "COPY",
-    # Memory and work.
-    "LONGEST",
-    "SHARED_BYTES",
-    "ROW_WORK",
-    "BYTE_WORK",
-    "RELEASE_WORK",
-    "ROOM_COLUMN",
-    "ROOMS",
-    "ROOM_COUNT",
+    *MEMORY_WORDS,
     "FIRST",
 )
 NAME = "record_door"
@@ -263,15 +255,8 @@ _FILL = """\
     if not fits or longest > ldc_int64(table, LONGEST):
 """
 # Memory for what depends on the longest document.
-GROW = """\
-    rooms, most, sum_up = ldc_int64(table, ROOMS), 0, 0
-    for place in range(ldc_int64(table, ROOM_COUNT)):
-        room = rooms + 32 * place
-        takes = longest * ldc_int64(room, 0) + ldc_int64(room, 1)
-        sum_up += (min(takes, ldc_int64(room, 2)) + 63) & -64
-        most = max(most, sum_up)
-        if ldc_int64(room, 3) != 0:
-            sum_up = 0
+GROW = f"""\
+{ROOMS}\
     spare = (copies + total + 24 + 63) & -64
     work = rows * (ldc_int64(table, ROW_WORK) + longest * ldc_int64(table, BYTE_WORK))
     release = work >= ldc_int64(table, RELEASE_WORK)

@@ -12,7 +12,7 @@ surrogates among its characters, and documents of many megabytes go to Python.
 
 from __future__ import annotations
 
-from oven.door_code import MAKE, RUN, WORDS, source
+from oven.door_code import MAKE, MEMORY_WORDS, ROOMS, RUN, WORDS, source
 
 #: The table's words, in order: those of all doors, and more.
 TEXT_WORDS = (
@@ -25,17 +25,10 @@ TEXT_WORDS = (
     "BARE",
     "DICT_SIZE",
     "DICT_GET",
-    # Text and the memory it takes.
+    # Text.
     "AS_UTF8",
     "COPY",
-    "LONGEST",
-    "SHARED_BYTES",
-    "ROW_WORK",
-    "BYTE_WORK",
-    "RELEASE_WORK",
-    "ROOM_COLUMN",
-    "ROOMS",
-    "ROOM_COUNT",
+    *MEMORY_WORDS,
     "FIRST",
 )
 NAME = "text_door"
@@ -96,15 +89,6 @@ _MEASURE = """\
     if not fits or longest > ldc_int64(table, LONGEST):
         c_call_1(ldc_int64(table, DECREASE), made)
         return c_call_2(ldc_int64(table, CALL), ldc_int64(table, FALLBACK), argument)
-
-    rooms, most, sum_up = ldc_int64(table, ROOMS), 0, 0
-    for place in range(ldc_int64(table, ROOM_COUNT)):
-        room = rooms + 32 * place
-        takes = longest * ldc_int64(room, 0) + ldc_int64(room, 1)
-        sum_up += (min(takes, ldc_int64(room, 2)) + 63) & -64
-        most = max(most, sum_up)
-        if ldc_int64(room, 3) != 0:
-            sum_up = 0
 """
 # Where everything lies; and the documents themselves.
 _COPY = """\
@@ -137,4 +121,6 @@ _COPY = """\
     st_int64(scratch, 2 * column + 1, longest)
 
 """
-SOURCE = source(_START + _LOOK + _ASK, MAKE, _LOOK, _MEASURE, _COPY, RUN, words=TEXT_WORDS)
+SOURCE = source(
+    _START + _LOOK + _ASK, MAKE, _LOOK, _MEASURE + "\n" + ROOMS, _COPY, RUN, words=TEXT_WORDS
+)

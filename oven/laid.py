@@ -19,7 +19,8 @@ from flour.types import Text, Type, Vector
 from oven import door_columns_code as code
 from oven.builtin import Table, made_of
 from oven.cells import Cells
-from oven.door_columns import Columns, Steps, columns_of, columns_table
+from oven.door_columns import Steps, columns_of, columns_table
+from oven.door_rows import Rows
 from oven.ports import Port
 from oven.stages import Value, is_text
 
@@ -55,7 +56,7 @@ def _nothing(_: object) -> None:
     return None
 
 
-def _table(found: Columns, known: Mapping[str, int]) -> Table:
+def _table(found: Rows, known: Mapping[str, int]) -> Table:
     dtype = np.dtype(np.uint8)
     made: Table = columns_table(found, _nothing, known)
     made[code.COLUMN_WORDS.index("DTYPE")] = id(dtype)
@@ -63,7 +64,7 @@ def _table(found: Columns, known: Mapping[str, int]) -> Table:
     return made
 
 
-def _laid(native: Callable[[Any], Any], found: Columns, name: str | None, data: Any) -> Laid | None:
+def _laid(native: Callable[[Any], Any], found: Rows, name: str | None, data: Any) -> Laid | None:
     if name is not None and type(data) is list:  # documents
         data = _objects(data)
     made = native(data)

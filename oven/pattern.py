@@ -51,6 +51,12 @@ class Facts:
         """Whether nothing but `reader` needs it."""
         return self.sole_reader(item) is reader
 
+    def only_for_any(self, item: Node, reader: Node, *kinds: type[Op]) -> bool:
+        """Whether nothing but `reader` and operators of these kinds needs it."""
+        return not self.is_output(item) and all(
+            other is reader or isinstance(other.op, kinds) for other in self.readers(item)
+        )
+
 
 @dataclass
 class Match:

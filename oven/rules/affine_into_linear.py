@@ -40,7 +40,7 @@ def _scaled(m: Match, part: Part, weights: Numbers, bias: Numbers) -> Scaled:
     """A part without its scaling steps, if its weights can do what they do."""
     steps: list[Node] = []
     item, reader = part.item, part.reader
-    while isinstance(item.op, STEPS) and _only_for_linears(m, item, reader):
+    while isinstance(item.op, STEPS) and m.facts.only_for_any(item, reader, Linear):
         steps.append(item)
         item, reader = item.inputs[0], item
     if not steps or dtype_of(item) != dtype_of(m["linear"]):
@@ -51,12 +51,6 @@ def _scaled(m: Match, part: Part, weights: Numbers, bias: Numbers) -> Scaled:
         return Scaled(part.item, None)
     m.take(*steps)
     return Scaled(item, scale, any(isinstance(step.op, Add | Subtract) for step in steps))
-
-
-def _only_for_linears(m: Match, item: Node, reader: Node) -> bool:
-    return not m.facts.is_output(item) and all(
-        isinstance(other.op, Linear) or other is reader for other in m.facts.readers(item)
-    )
 
 
 def _accurate(scale: Affine, weights: Numbers, bias: Numbers, dtype: str) -> bool:

@@ -27,6 +27,7 @@ from flour.ops.walk import LEFT, RIGHT, raw
 from flour.types import Vector
 from objectstore import Blob
 from oven.affine import dtype_of, is_float
+from oven.into_trees import chain, sent_left
 from oven.parts import Part, joined, parts, seams
 from oven.pattern import Match, hole, op
 from oven.rule import BITS, Rule
@@ -67,20 +68,15 @@ class Binned(NamedTuple):
 
 def _binned(m: Match, part: Part) -> Binned | None:
     """The bins a part is made of, if only trees read it."""
-    item, reader = part.item, part.reader
-    steps: list[Elementwise] = []
-    chain: list[Node] = []
-    while _only_tested(m, item, reader):
-        chain.append(item)
-        if isinstance(item.op, Bins):
-            fine = is_float(item.inputs[0].type) and not np.any(np.isnan(item.op.edges.array))
-            return Binned(item.op, tuple(reversed(steps)), tuple(chain)) if fine else None
-        step = _step(item)
-        if step is None:
-            return None
-        steps.append(step)
-        reader, item = item, item.inputs[0]
-    return None
+    found = chain(m, part, Bins, lambda item: _step(item) is not None)
+    if not found or not all(_is_dense(item) for item in found):
+        return None
+    bins = found[-1].op
+    assert isinstance(bins, Bins), "the chain ends with them"
+    if not is_float(found[-1].inputs[0].type) or np.any(np.isnan(bins.edges.array)):
+        return None
+    steps = [_step(item) for item in reversed(found[:-1])]
+    return Binned(bins, tuple(step for step in steps if step is not None), tuple(found))
 
 
 def _step(item: Node) -> Elementwise | None:
@@ -90,13 +86,8 @@ def _step(item: Node) -> Elementwise | None:
     return item.op if isinstance(item.op, Cast | WithParameter | Clip) else None
 
 
-def _only_tested(m: Match, item: Node, reader: Node) -> bool:
-    dense = isinstance(item.type, Vector) and not item.type.sparse
-    return (
-        dense
-        and not m.facts.is_output(item)
-        and all(other is reader or isinstance(other.op, Walk) for other in m.facts.readers(item))
-    )
+def _is_dense(item: Node) -> bool:
+    return isinstance(item.type, Vector) and not item.type.sparse
 
 
 class _Tables:
@@ -121,9 +112,9 @@ class _Tables:
         return True
 
     def _pull_column(self, nodes: Indices, binned: Binned, column: int) -> bool:
-        passes = self._passes(binned.seen(column), nodes)
-        count = passes.sum(axis=1)
-        if np.any(passes != (np.arange(passes.shape[1]) < count[:, None])):
+        left = sent_left(self.walk, binned.seen(column), nodes)
+        count = left.sum(axis=1)
+        if np.any(left != (np.arange(left.shape[1]) < count[:, None])):
             return False
         edges, strict = binned.edges(column), self.walk.strict
         # Behind the last bin comes what no number has reached, before the first what all have.
@@ -134,19 +125,11 @@ class _Tables:
         every = count == len(edges) + 1
         below = limit if strict else np.where(every, limit, np.nextafter(limit, -np.inf))
         self.threshold[nodes] = below
-        self.missing[nodes] = np.where(passes[:, -1], LEFT, RIGHT)
+        self.missing[nodes] = np.where(left[:, -1], LEFT, RIGHT)
         if len(self.category):
             self.category[nodes] = -1
         self.pulled[nodes] = True
         return True
-
-    def _passes(self, seen: Floats, nodes: Indices) -> NDArray[np.bool_]:
-        """For each node, the bins it sends left."""
-        with np.errstate(over="ignore"):
-            seen = seen.astype(np.float32 if self.walk.narrow else np.float64).astype(np.float64)
-        at = np.repeat(nodes, len(seen))
-        made = self.walk.passes(np.tile(seen, len(nodes)), at)
-        return np.asarray(made, bool).reshape(len(nodes), len(seen))
 
     def widen(self) -> bool:
         """Let thresholds know of the rounding to float32, which edges must be spared."""
@@ -158,12 +141,12 @@ class _Tables:
         if sets or self.walk.zeros or np.any(np.isnan(limits)):
             return False
 
-        def passes(x: Floats) -> Flags:
+        def below(x: Floats) -> Flags:
             with np.errstate(over="ignore"):
                 value = x.astype(np.float32)
             return value < limits if strict else value <= limits
 
-        found = last_passing(passes, len(rest), "float64")
+        found = last_passing(below, len(rest), "float64")
         if found is None or (strict and np.any(np.isinf(found))):
             return False
         self.threshold[rest] = after(found) if strict else found

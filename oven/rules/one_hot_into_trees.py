@@ -33,6 +33,7 @@ from flour.types import FLOATS, Vector
 from objectstore import Blob
 from oven.affine import dtype_of
 from oven.codes import Codes, codes_of
+from oven.into_trees import chain, sent_left
 from oven.parts import Part, joined, parts, seams, width_of
 from oven.pattern import Match, hole, op
 from oven.rule import BITS, Rule
@@ -71,32 +72,24 @@ class Hot(NamedTuple):
 
 def _hot(m: Match, part: Part) -> Hot | None:
     """What makes a part of one-hot columns, if only trees read them."""
-    item, reader = part.item, part.reader
-    dtypes: list[str] = []
-    chain: list[Node] = []
-    while _only_tested(m, item, reader):
-        chain.append(item)
-        if isinstance(item.op, OneHot):
-            codes = codes_of(item.inputs[0])
-            if codes is None or not all(_small(each) for each in codes):
-                return None
-            return Hot(item.op, tuple(reversed(dtypes)), tuple(chain), codes)
-        if isinstance(item.op, Cast | CastLike):
-            dtypes.append(dtype_of(item))
-        elif not isinstance(item.op, ToDense | ToSparse):
-            return None
-        reader, item = item, item.inputs[0]
-    return None
+    found = chain(m, part, OneHot, lambda item: isinstance(item.op, _ASIDE))
+    if not found:
+        return None
+    made, codes = found[-1].op, codes_of(found[-1].inputs[0])
+    assert isinstance(made, OneHot), "the chain ends with it"
+    if codes is None or not all(_small(each) for each in codes):
+        return None
+    casts = [dtype_of(item) for item in reversed(found) if isinstance(item.op, _CASTS)]
+    return Hot(made, tuple(casts), tuple(found), codes)
+
+
+#: What may stand between one-hot columns and trees.
+_CASTS = (Cast, CastLike)
+_ASIDE = (*_CASTS, ToDense, ToSparse)
 
 
 def _small(codes: Codes) -> bool:
     return bool(codes.size) and codes[0] > -MOST and codes[-1] < MOST
-
-
-def _only_tested(m: Match, item: Node, reader: Node) -> bool:
-    return not m.facts.is_output(item) and all(
-        other is reader or isinstance(other.op, Walk) for other in m.facts.readers(item)
-    )
 
 
 class _Tables:
@@ -148,9 +141,7 @@ class _Tables:
             seen = seen.astype(dtype)
         if self.absent:
             seen = np.where(seen == 0, np.nan, seen)
-        seen = seen.astype(np.float32 if self.walk.narrow else np.float64).astype(np.float64)
-        made = self.walk.passes(np.tile(seen, len(nodes)), np.repeat(nodes, len(seen)))
-        return np.asarray(made, bool).reshape(len(nodes), len(seen))
+        return sent_left(self.walk, seen, nodes)
 
     def _decide(self, nodes: Indices, codes: Codes, passes: Flags) -> bool:
         """Let these nodes pass these of the codes."""
@@ -229,7 +220,7 @@ def _read(m: Match) -> _Input:
     """Take what the trees read apart, looking through casts."""
     x, reader = m["x"], m.root
     casts: list[Node] = []
-    while isinstance(x.op, Cast | CastLike) and _only_tested(m, x, reader):
+    while isinstance(x.op, _CASTS) and m.facts.only_for_any(x, reader, Walk):
         casts.append(x)
         reader, x = x, x.inputs[0]
     above = Match(reader, m.facts)

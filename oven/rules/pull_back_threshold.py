@@ -64,19 +64,12 @@ def _without_steps(m: Match, part: Part) -> Transformed:
     """Walk down from a part for as long as the steps can be undone."""
     steps: list[Elementwise] = []
     item, reader = part.item, part.reader
-    while _monotone(item) and _only_compared(m, item, reader):
+    while _monotone(item) and m.facts.only_for_any(item, reader, *_READERS):
         assert isinstance(item.op, Elementwise)
         steps.append(item.op)
         m.take(item)
         reader, item = item, item.inputs[0]
     return Transformed(item, tuple(reversed(steps)), part)
-
-
-def _only_compared(m: Match, item: Node, reader: Node) -> bool:
-    """Whether nothing needs this node but what can do with what is below it."""
-    return not m.facts.is_output(item) and all(
-        other is reader or isinstance(other.op, _READERS) for other in m.facts.readers(item)
-    )
 
 
 def _monotone(item: Node) -> bool:
