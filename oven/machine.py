@@ -9,6 +9,8 @@ from typing import Any, NamedTuple
 
 import llvmlite.binding as llvm
 
+from oven.linked import link
+
 _lock = threading.Lock()
 #: The processor to make code for and its features, if not this one's.
 _aims: list[tuple[str, str]] = []
@@ -143,7 +145,10 @@ def _version() -> str:
 
 
 class _Loader:
-    """The one engine that holds all loaded code; it owns a target machine of its own."""
+    """The compiler's loader, for what is not as plain as oven.linked wants it.
+
+    One engine holds all of it; it owns a target machine of its own.
+    """
 
     def __init__(self) -> None:
         _know_libm()
@@ -168,9 +173,11 @@ def _loader() -> _Loader:
 
 
 def load(code: bytes, symbol: str) -> int:
-    """The address of a function of this object code, loading it unless that was done before."""
-    with _lock:
-        address = _loader().load(code, symbol)
+    """The address of a function of this object code."""
+    address = link(code, symbol)
+    if address is None:
+        with _lock:
+            address = _loader().load(code, symbol)
     if not address:
         raise LookupError(f"the object code does not define {symbol}")
     return address
