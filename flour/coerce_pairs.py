@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
-from numbers import Number
+from numbers import Integral, Number
 from typing import Any
+
+import numpy as np
 
 from flour.errors import NotNumeric, WrongDtype
 from flour.frames import is_sparse
@@ -44,6 +47,8 @@ def _is_pair(item: Any) -> bool:
 
 
 def _row(row: Any, kind: Pairs, path: str) -> Row:
+    if kind.keys:
+        return _map(row, kind, path)
     if isinstance(row, Mapping):
         return [pair for name, value in row.items() for pair in _pairs(name, value, kind, path)]
     if isinstance(row, str | bytes) or not isinstance(row, Iterable):
@@ -57,6 +62,47 @@ def _row(row: Any, kind: Pairs, path: str) -> Row:
             raise WrongDtype("expected a name and a value", where=where, found=found, hint=_ROWS)
         made += _pairs(item[0], item[1], kind, path)
     return made
+
+
+def _map(row: Any, kind: Pairs, path: str) -> Row:
+    """ONNX's map from strings or whole numbers to numbers."""
+    given = row.items() if isinstance(row, Mapping) else row
+    if not isinstance(given, Iterable) or not all(map(_is_couple, given)):
+        raise WrongDtype("expected a map", where=path, found=type(row).__name__, hint=_MAPS)
+    return [(_key(key, kind.keys, path), _value(v, f"{path}.{key}")) for key, v in given]
+
+
+_MAPS = "a dict from the model's keys to numbers"
+
+
+def _is_couple(item: Any) -> bool:
+    return isinstance(item, list | tuple) and len(item) == 2
+
+
+def _key(key: Any, keys: str, path: str) -> str:
+    """A key as a name: whole numbers by their digits, as which JSON has them, too."""
+    if isinstance(key, str) and (keys == "string" or _is_whole(key)):
+        return key
+    if keys == "int64" and isinstance(key, Integral) and -_MOST <= int(key) < _MOST:
+        return str(int(key))
+    found = f"{type(key).__name__} {key!r}"[:60]
+    raise WrongDtype(f"the map's keys are {keys}", where=path, found=found, hint=_MAPS)
+
+
+_MOST = 1 << 63
+
+
+def _is_whole(text: str) -> bool:
+    return _WHOLE.fullmatch(text) is not None and -_MOST <= int(text) < _MOST
+
+
+_WHOLE = re.compile(r"0|-?[1-9][0-9]{0,18}")
+
+
+def _value(value: Any, path: str) -> float:
+    if not isinstance(value, Number | np.bool_):
+        raise _odd(value, path, "expected a number")
+    return _number(value, path)
 
 
 def _pairs(name: Any, value: Any, kind: Pairs, path: str) -> Iterator[tuple[str, float]]:

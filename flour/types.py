@@ -4,7 +4,7 @@
     Category(dtype)                 a value out of an open set, to be encoded before arithmetic
     Text(encoding, errors)          a document, perhaps as bytes
     Tokens()                        a document cut into words
-    Pairs(separator, lenient)       names, any number of them, each with a number
+    Pairs(separator, lenient, keys) names, any number of them, each with a number
     Vector(width, dtype, sparse)    `width` values of one dtype
     Record({name: type})            named columns
     Whole(kind)                     one value for all rows: a tensor of any shape, a sequence, a map
@@ -145,16 +145,27 @@ class Tokens:
         return "Tokens"
 
 
+#: What the keys of maps are; "" where rows are more than maps to numbers.
+MAP_KEYS = ("", "string", "int64")
+
+
 @dataclass(frozen=True, slots=True)
 class Pairs:
     """Names with a number each per row: a mapping of any keys, or a list of pairs.
 
     A string in a number's place is part of the name, behind `separator`, and its number is one.
-    `lenient` rows may have None for NaN, and lists of strings.
+    `lenient` rows may have None for NaN, and lists of strings. With `keys`, rows are ONNX's maps:
+    from "string" or "int64" to numbers, and nothing else. Whole numbers go by their digits.
     """
 
     separator: str = "="
     lenient: bool = False
+    keys: str = ""
+
+    def __post_init__(self) -> None:
+        if self.keys not in MAP_KEYS:
+            hint = "one of " + ", ".join(map(repr, MAP_KEYS))
+            raise ParameterError("no maps have such keys", found=repr(self.keys)[:40], hint=hint)
 
     def __str__(self) -> str:
         return "Pairs"
@@ -253,8 +264,8 @@ def to_data(kind: Type) -> list[Any]:  # noqa: PLR0911 (one for each kind)
             return [type(kind).__name__, dtype]
         case Whole(name):
             return ["Whole", name]
-        case Pairs(separator, lenient):
-            return ["Pairs", separator, lenient]
+        case Pairs(separator, lenient, keys):
+            return ["Pairs", separator, lenient, *([keys] if keys else [])]
         case Text(encoding, errors) if encoding:
             return ["Text", encoding, errors]
         case _:
@@ -277,13 +288,16 @@ def from_data(data: Any) -> Type:  # noqa: PLR0911 (one for each kind)
             return Category(dtype)
         case ["Whole", str(name)] if _WHOLE.fullmatch(name):
             return Whole(name)
-        case ["Pairs", str(separator), bool(lenient)]:
-            return Pairs(separator, lenient)
+        case ["Pairs", str(separator), bool(lenient), *rest] if rest in ([], *_MAPS):
+            return Pairs(separator, lenient, *rest)
         case ["Text", str(encoding), str(errors)] if encoding:
             return _text(encoding, errors)
         case ["Text" | "Tokens" as name]:
             return Text() if name == "Text" else Tokens()
     raise DamagedProgram("this is not a type", found=repr(data)[:80])
+
+
+_MAPS = tuple([keys] for keys in MAP_KEYS if keys)
 
 
 def _text(encoding: str, errors: str) -> Text:

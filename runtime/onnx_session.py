@@ -368,7 +368,8 @@ def _check_shape(item: Value, shape: tuple[int, ...]) -> None:
 def _is_block(entry: Entry) -> bool:
     """Whether an array for the input is a column, or the block of rows, that the plan reads."""
     tensor = entry.tensor
-    return tensor.axis == 0 and tensor.rank in (1, 2) and tensor.shape[0] == 1
+    fits = tensor.axis == 0 and tensor.rank in (1, 2) and tensor.shape[0] == 1
+    return fits and entry.port.kind == "tensor"
 
 
 def _is_direct(answer: Answer) -> bool:

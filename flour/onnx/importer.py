@@ -21,9 +21,9 @@ from flour.onnx.reading import read_model
 from flour.onnx.registry import Call, adapter_of
 from flour.onnx.tensor import Tensor, native_dtype, sizes_fit
 from flour.onnx.whole import whole
-from flour.onnx.words import refuse_words
+from flour.onnx.words import Map, refuse_words
 from flour.reference import evaluate
-from flour.types import Record, Scalar, Text, Type, Vector
+from flour.types import FLOATS, MAP_KEYS, Pairs, Record, Scalar, Text, Type, Vector
 
 #: Operators that are named in the model's domain but come from this version on.
 LATEST = 1 << 30
@@ -132,7 +132,7 @@ class Importer:
         flows = _sources(kinds, static=self.static)
         for port in ports:
             if port.name in shapes:
-                self.values[port.name] = Tensor.of(_pinned(flows[port.name]), *shapes[port.name])
+                self.values[port.name] = _entered(port, flows[port.name], *shapes[port.name])
         found = [self.values[port.name] for port in ports if port.name in shapes]
         first = next((item for item in found if item.axis is not None), None)
         anchor = first or next(iter(found), None)
@@ -141,6 +141,8 @@ class Importer:
 
     def _row(self, port: Port) -> tuple[tuple[int, ...], int | None]:
         """The shape and axis of an input's rows."""
+        if port.kind == "map" and port.key in MAP_KEYS and port.dtype in FLOATS:
+            return (1,), 0
         if port.kind != "tensor":
             raise NotNative(f"a {port.kind} as input")
         native_dtype(port.dtype)
@@ -330,18 +332,33 @@ def _adapted(adapter: Any, call: Call) -> tuple[Tensor | None, ...]:
 
 
 def _has_rows(graph: GraphDef) -> bool:
-    """Whether the model leaves the first dimension of an input open."""
-    return any(port.shape and not isinstance(port.shape[0], int) for port in graph.inputs)
+    """Whether the model leaves the first dimension of an input open, or a row of one is a map."""
+    return any(
+        port.kind == "map" or (port.shape and not isinstance(port.shape[0], int))
+        for port in graph.inputs
+    )
+
+
+def _entered(port: Port, flow: Flow, shape: tuple[int, ...], axis: int | None) -> Tensor:
+    """What an input is for a row."""
+    if port.kind == "map":
+        return Map(shape, port.dtype, axis, flow, key=port.key)
+    return Tensor.of(_pinned(flow), shape, axis)
 
 
 def _source_type(port: Port, shape: tuple[int, ...], axis: int | None) -> Type:
+    if port.kind == "map":
+        return Pairs(keys=port.key)
     tensor = Tensor(shape, port.dtype, axis)
     return Scalar(port.dtype) if is_single(tensor) else Vector(tensor.size, port.dtype)
 
 
 def _sources(kinds: Mapping[str, Type], *, static: bool) -> dict[str, Flow]:
     """The program's inputs; several of one value per row are the columns of a record."""
-    narrow = all(not isinstance(kind, Vector) or kind.width == 1 for kind in kinds.values())
+    narrow = all(
+        isinstance(kind, Scalar) or (isinstance(kind, Vector) and kind.width == 1)
+        for kind in kinds.values()
+    )
     if static or len(kinds) < 2 or not narrow:
         return {name: source(name, kind) for name, kind in kinds.items()}
     fields = tuple((name, Scalar(kind.dtype)) for name, kind in kinds.items())  # type: ignore[union-attr]  # no records here

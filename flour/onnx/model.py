@@ -21,12 +21,14 @@ class Port:
 
     `dtype` is numpy's name, "string", or the name of an ONNX type that has no numpy dtype; `kind`
     tells tensors from sequences, maps and optionals. A `shape` of None says nothing is declared.
+    A map's `dtype` is that of its values, "" if these are no single ones, and `key` its keys'.
     """
 
     name: str
     dtype: str
     shape: tuple[Dim, ...] | None
     kind: str = "tensor"
+    key: str = ""
 
 
 @dataclass(frozen=True)

@@ -434,6 +434,8 @@ class Pending:
                 for name in reads(node):
                     item = values.get(name)
                     if item is not None and not _fits_a_column(item):
+                        if name not in self._makers:
+                            raise Unrowed(f"'{name}' is a map")
                         wanted.add(id(self._makers[name]))
         return (node for node in self._model.graph.nodes if id(node) in wanted)
 

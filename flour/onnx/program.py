@@ -35,10 +35,14 @@ class Entry:
         """How many rows an array for this input has; None where it says nothing of rows."""
         if self.tensor.axis is None:
             return None
+        if self.port.kind == "map":
+            return 1 if isinstance(array, Mapping) else len(array)
         return int(np.shape(array)[self.tensor.axis]) if np.ndim(array) else None
 
-    def with_one_row(self, array: Any) -> NDArray[Any]:
+    def with_one_row(self, array: Any) -> Any:
         """An array with a row of zeros or empty strings, where it has no rows."""
+        if self.port.kind == "map":
+            return array or [{}]
         values = np.asarray(array)
         if self.rows_of(values) != 0:
             return values
@@ -49,8 +53,13 @@ class Entry:
             else np.zeros_like(values, shape=shape)
         )
 
-    def columns(self, array: Any, rows: int) -> NDArray[Any]:
-        """The array as the program takes it: rows of flat vectors, or one value per row."""
+    def columns(self, array: Any, rows: int) -> Any:
+        """The array as the program takes it: rows of flat vectors, or one value per row.
+
+        A map alone is one row; several are a list.
+        """
+        if self.port.kind == "map":
+            return [array] if isinstance(array, Mapping) else array
         values = np.asarray(array)
         fits = self._fits(values.shape)
         if not fits:
@@ -121,7 +130,7 @@ class OnnxProgram:
     #: The model's shapes are all static, so the program runs one row at a time.
     static: bool
 
-    def feed(self, arrays: Mapping[str, Any]) -> dict[str, NDArray[Any]]:
+    def feed(self, arrays: Mapping[str, Any]) -> dict[str, Any]:
         """ONNX's arrays by input name, as the program's columns."""
         for entry in self.inputs:
             if entry.port.name not in arrays:

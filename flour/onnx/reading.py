@@ -266,7 +266,17 @@ def port_of(proto: Any) -> Port:
         if tensor.HasField("shape"):
             shape = tuple(_dim(item, name) for item in tensor.shape.dim)
         return Port(name, dtype_of(int(tensor.elem_type)), shape)
+    if kind == "map_type":
+        return _map(name, proto.type.map_type)
     return Port(name, "", None, kind.removesuffix("_type"))
+
+
+def _map(name: str, proto: Any) -> Port:
+    """A map: from keys to single values, or to anything else."""
+    inner = proto.value_type
+    single = inner.WhichOneof("value") == "tensor_type"
+    dtype = dtype_of(int(inner.tensor_type.elem_type)) if single else ""
+    return Port(name, dtype, None, "map", dtype_of(int(proto.key_type)))
 
 
 def _dim(proto: Any, name: str) -> Dim:

@@ -68,6 +68,16 @@ class Stacked(Special):
         return Tensor(self.shape, self.dtype, self.axis, self.flow, self.value)
 
 
+@dataclass(frozen=True)
+class Map(Special):
+    """One map a row, as an input; its values have the dtype."""
+
+    KEEPS = frozenset({"DictVectorizer", "CastMap"})
+    WHAT = "a map"
+
+    key: str = "string"
+
+
 def refuse_words(op_type: str, inputs: Sequence[Tensor | None]) -> None:
     """Raise NotNative where an operator would see what it cannot see of rows."""
     for item in inputs:

@@ -1,0 +1,62 @@
+"""Operators of ai.onnx.ml over maps: what a row's map has for keys that are known at import."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from flour.onnx.errors import NotNative
+from flour.onnx.ml_categories import MOST_ENTRIES
+from flour.onnx.ml_common import ML
+from flour.onnx.registry import onnx_op
+from flour.onnx.tensor import Tensor
+from flour.onnx.words import Map
+
+if TYPE_CHECKING:
+    from flour.onnx.registry import Call
+
+
+@onnx_op("DictVectorizer", domain=ML)
+def _dict_vectorizer(call: Call) -> Tensor:
+    item = _map(call)
+    names = call.attribute(f"{item.key}_vocabulary", ())
+    if not len(names):
+        raise NotNative(f"no vocabulary of {item.key}")
+    return _values(item, [str(name) for name in names])
+
+
+def _map(call: Call) -> Map:
+    item = call[0]
+    if not isinstance(item, Map):
+        raise NotNative(f"a map is needed, not {item.shape} of {item.dtype}")
+    return item
+
+
+def _values(item: Map, names: Sequence[str]) -> Tensor:
+    """A column for each name: zero where a row's map has none. A name may have several columns."""
+    assert item.flow is not None
+    if len(names) > MOST_ENTRIES:
+        raise NotNative(f"a vocabulary of {len(names):,} names")
+    places = {name: place for place, name in enumerate(dict.fromkeys(names))}
+    made = item.flow.named_values(list(places), item.dtype)
+    if len(places) < len(names):
+        made = made.to_dense().select([places[name] for name in names])
+    return Tensor.of(made, (1, len(names)), item.axis)
+
+
+@onnx_op("CastMap", domain=ML)
+def _cast_map(call: Call) -> Tensor:
+    item, form = _map(call), str(call.attribute("map_form", "DENSE"))
+    kind, count = str(call.attribute("cast_to", "TO_FLOAT")), int(call.attribute("max_map", 1))
+    if form != "SPARSE":
+        raise NotNative("as many columns as a map has keys")
+    if kind not in _CASTS or not 0 < count <= MOST_ENTRIES or item.key != "int64":
+        raise NotNative(f"{count} columns of a map from {item.key}, cast {kind}")
+    made = _values(item, list(map(str, np.arange(count))))
+    flow: Any = made.flow
+    return Tensor.of(flow.to_dense().cast(_CASTS[kind]), made.shape, made.axis)
+
+
+_CASTS = {"TO_FLOAT": "float32", "TO_INT64": "int64"}
