@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections.abc import Callable, Mapping, Sequence
-from types import FunctionType
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache
+from types import CodeType, FunctionType
 from typing import Any, Self
 
 import numpy as np
@@ -252,8 +253,8 @@ class _Math:
         return getattr(np, name, None) or getattr(math, name)
 
 
-def vocabulary(memory: Memory) -> dict[str, Any]:
-    """The names emitted code may use, over this memory."""
+def vocabulary(memory: Memory, names: Iterable[str] | None = None) -> dict[str, Any]:
+    """The names emitted code may use, over this memory: all of them, or those that it does use."""
     from oven import native
 
     words = native.vocabulary()
@@ -276,7 +277,7 @@ def vocabulary(memory: Memory) -> dict[str, Any]:
             made |= _vectors(memory, dtype, words[f"lanes_{dtype}"])
     made |= Slices(memory).words() | _walks(memory) | _slots(memory)
     made |= {"exp_alone": np.exp, "log_alone": np.log}
-    for name in words.keys() - made.keys():
+    for name in words.keys() & (words if names is None else names) - made.keys():
         made[name] = _stand_in(name, words[name], made)
     return made
 
@@ -310,6 +311,14 @@ def run(
     }
 
 
+@cache
+def _compiled(source: str, name: str) -> tuple[CodeType, frozenset[str]]:
+    """A stage's code, which many stages have in common, and the names it uses."""
+    code = compile(source, f"<{name}>", "exec")
+    inner = [part for part in code.co_consts if isinstance(part, CodeType)]
+    return code, frozenset(used for part in inner for used in part.co_names)
+
+
 def run_stage(stage: Stage, given: Mapping[Value, Any], rows: int) -> dict[Value, Any]:
     """What one native stage leaves for these columns."""
     memory = Memory()
@@ -338,8 +347,9 @@ def run_stage(stage: Stage, given: Mapping[Value, Any], rows: int) -> dict[Value
     size = room_bytes(stage.rooms, longest)
     io += [memory.add("scratch", np.zeros(size, np.uint8), writable=True), longest]
     table = [_entry(slot, memory) for slot in stage.slots]
-    space = vocabulary(memory)
-    exec(compile(stage.source, f"<{stage.name}>", "exec"), space)
+    code, names = _compiled(stage.source, stage.name)
+    space = vocabulary(memory, names)
+    exec(code, space)
     addresses = (
         memory.add("parameter table", np.array(table or [0], np.int64)),
         memory.add("columns", np.array(io or [0], np.int64)),
