@@ -17,7 +17,7 @@ from flour.node import Node
 from flour.sparse import Sparse
 from flour.types import Vector
 from objectstore import Blob
-from oven import cache, driver, machine
+from oven import cache, driver, giving_way, machine
 from oven.columns import given, lengths, settled, unfilled, words
 from oven.native_form import Form, Layout, aligned
 from oven.ports import Port
@@ -56,8 +56,10 @@ class NativeRun:
         #: What native code reads, which has to live as long as this does.
         self.kept = kept
         self._table = table
-        address, self._call, self._brief = _driver()
+        address, self._brief = _driver()
         self.entry = (address, table.ctypes.data)
+        #: What code that lets the lock go is handed; most runs never do.
+        self._aside: NDArray[np.int64] | None = None
 
     @staticmethod
     def of(stages: Sequence[Stage], wanted: Iterable[Value]) -> NativeRun:
@@ -117,8 +119,8 @@ class NativeRun:
         ]
         io = [word for column in (*kept, *made) for word in words(column)]
         table = np.array([*io, aligned(room.ctypes.data), longest], np.int64)
-        brief = rows * (self.row_work + longest * TEXT_BYTES) < RELEASE_BYTES
-        self._invoke(self._brief if brief else self._call, table.ctypes.data, rows, memory)
+        work = rows * (self.row_work + longest * TEXT_BYTES)
+        self._invoke(work, table.ctypes.data, rows, memory)
         done = [settled(column) if isinstance(column, Sparse) else column for column in made]
         return dict(zip(self.outputs, done, strict=True))
 
@@ -141,8 +143,7 @@ class NativeRun:
             io.append(column.ctypes.data)
             io.append(column.strides[0] if column.ndim else 0)
         table = self.form.io(*io)
-        call = self._brief if rows * self.row_work < RELEASE_BYTES else self._call
-        self._invoke(call, ctypes.addressof(table), rows, memory)
+        self._invoke(rows * self.row_work, ctypes.addressof(table), rows, memory)
         return made
 
     def bound(
@@ -167,8 +168,7 @@ class NativeRun:
         """Run some rows, given where the first ones are and how far apart."""
         here = table.copy()
         here[:-2:2] += start * table[1:-2:2]
-        brief = rows * self.row_work < RELEASE_BYTES
-        self._invoke(self._brief if brief else self._call, here.ctypes.data, rows, memory)
+        self._invoke(rows * self.row_work, here.ctypes.data, rows, memory)
 
     def _lengths(self, columns: Sequence[NDArray[Any] | Sparse]) -> NDArray[np.int64]:
         """How long each row is; nothing where no memory depends on it."""
@@ -198,7 +198,8 @@ class NativeRun:
         most = int(np.minimum(each * room.each + room.fixed, room.most).sum())
         return unfilled(item.type, rows, most)
 
-    def _invoke(self, call: Callable[..., int], io: int, rows: int, given: Any = None) -> None:
+    def _invoke(self, work: int, io: int, rows: int, given: Any = None) -> None:
+        """Run the code, which touches about so many bytes, with the lock or without."""
         # Holding the memory keeps it from a finalizer that runs a bigger plan in between.
         if given is None:
             memory, start = _scratch_memory(self.scratch_bytes)
@@ -207,9 +208,20 @@ class NativeRun:
             start = aligned(memory.ctypes.data + 16)
             assert len(memory) >= self.memory_bytes, "whoever gives memory gives enough"
         assert memory.size
-        call(start - 16, start - 8, self.entry[1], io, rows, start)
+        if work < RELEASE_BYTES:
+            self._brief(start - 16, start - 8, self.entry[1], io, rows, start)
+        else:
+            self._let_go(io, rows, start)
         if ctypes.c_int64.from_address(start - 16).value:
             raise RowsRefused("the native code refuses these rows")
+
+    def _let_go(self, io: int, rows: int, start: int) -> None:
+        """Run the code without the lock, which whoever has it is told to give back."""
+        aside = self._aside
+        if aside is None:
+            aside = self._aside = np.array([*self.entry, giving_way.WORD], np.int64)
+        giving_way.aside()(start - 16, start - 8, aside.ctypes.data, io, rows, start)
+        giving_way.WAITING[0] = 0
 
 
 class _Local(threading.local):
@@ -225,10 +237,10 @@ _local = _Local()
 
 
 @lru_cache(1)
-def _driver() -> tuple[int, Callable[..., int], Callable[..., int]]:
-    """Where the code is that runs stages, and calls of it with and without the lock."""
+def _driver() -> tuple[int, Callable[..., int]]:
+    """Where the code is that runs stages, and calls of it that keep the lock."""
     address = cache.address(driver.SOURCE, driver.NAME)
-    return address, machine.STAGE(address), machine.BRIEF(address)
+    return address, machine.BRIEF(address)
 
 
 def _scratch_memory(size: int) -> tuple[NDArray[np.uint8], int]:

@@ -12,6 +12,7 @@ from typing import Any
 
 from oven import Plan
 from oven.execution import Chunk, Execution
+from oven.giving_way import WAITING
 from runtime.choice import Call, decide
 from runtime.errors import RuntimeClosed
 from runtime.inputs import first_row
@@ -48,6 +49,7 @@ def _whole(chunk: tuple[Run, object], _buffer: object) -> Answers:
 
 
 def _step(number: int, chunk: tuple[Execution, Chunk], memory: object) -> None:
+    WAITING[0] = 0  # whoever was woken for this has got the interpreter's lock
     work, part = chunk
     work.step(number, part, memory)
 
@@ -243,7 +245,7 @@ class Engines:
         The data is checked here; an error in it is the caller's at once.
         """
         try:
-            self.check_room(served)
+            load = self.check_room(served)
             if plan.ready:
                 job = self._job(served, plan, block, decision, call, single=single)
             else:  # it answers from the definitions until it is
@@ -252,6 +254,8 @@ class Engines:
         except BaseException:
             done()
             raise
+        if load.idle:
+            WAITING[0] = 1  # an executor was woken and wants the interpreter's lock
         served.batch.tick()
         ticket.add_done_callback(_Once(done))
         return ticket
@@ -273,7 +277,7 @@ class Engines:
         served.batch.tick()
         return ticket
 
-    def check_room(self, served: Served) -> None:
+    def check_room(self, served: Served) -> Load:
         """Raise Overloaded before any work is done for a call that would be refused anyway."""
         load, rules = self.pool.load(served.owner), self._rules
         if not load.idle and (load.queued_jobs >= rules.jobs or load.queued_rows >= rules.rows):
@@ -285,6 +289,7 @@ class Engines:
                 hint=f"it should have drained in {wait:.3f} s; send the call again or elsewhere",
                 retry_after=wait,
             )
+        return load
 
     def _job(
         self,

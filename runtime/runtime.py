@@ -23,6 +23,7 @@ from flour.flow import Flow
 from objectstore import MemoryStore, Store
 from oven import Plan, cache
 from oven.door import Call as Door
+from oven.giving_way import WAITING, give_way
 from oven.native_run import thread_bytes
 from runtime import batches
 from runtime.answered import Answered
@@ -308,6 +309,8 @@ class Runtime:
 
         For a row of numbers, or a block of few rows, as `predict` takes them.
         """
+        if WAITING[0]:
+            give_way()
         call = served.call
         if call is None or not _is_short(data, served):
             return None
@@ -330,6 +333,8 @@ class Runtime:
         What is over at once has been done when it returns. Data that the plan cannot take, and a
         full queue, are errors of this call.
         """
+        if WAITING[0]:
+            give_way()
         served = self._find(name)
         if outputs is None and timeout is None and priority is None and engine is None:
             at_once = self._at_once(served, data)
@@ -364,6 +369,8 @@ class Runtime:
         """
         import asyncio  # it takes 30 ms, and who awaits this has it
 
+        if WAITING[0]:
+            give_way()
         served = self._find(name)
         if outputs is None and timeout is None and priority is None and engine is None:
             at_once = self._at_once(served, data)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import Future, InvalidStateError, as_completed, wait
@@ -130,3 +131,18 @@ def test_an_answered_row_costs_little_more_than_predict(runtime: Runtime) -> Non
         return min(times)
 
     assert least(runtime.submit) - least(runtime.predict) < 4e-6
+
+
+def test_who_submits_rows_gives_way_to_executors(runtime: Runtime) -> None:
+    """A thread that does nothing but submit rows does not keep a block's answer from coming."""
+    usual = sys.getswitchinterval()
+    block = np.ones((400_000, 4))
+    sys.setswitchinterval(1000.0)  # nobody takes the lock who is not given it
+    try:
+        future, end = runtime.submit("a", block, engine="batch"), time.perf_counter() + 30.0
+        while not future.done() and time.perf_counter() < end:
+            runtime.submit("a", ROW)
+        assert future.done()
+    finally:
+        sys.setswitchinterval(usual)
+    assert offset_of(future.result(), block) == 1.0

@@ -1,0 +1,82 @@
+"""Whoever has the interpreter's lock can give it to one who is done with native code."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import flour
+import oven
+from oven import giving_way
+from oven.giving_way import WAITING, give_way
+
+#: So long that nobody gets the lock who is not given it.
+NEVER = 1000.0
+
+
+@pytest.fixture(autouse=True)
+def patient() -> Iterator[None]:
+    """Nobody asks for the lock by himself."""
+    usual = sys.getswitchinterval()
+    sys.setswitchinterval(NEVER)
+    yield
+    sys.setswitchinterval(usual)
+
+
+def _wait_for_word(seconds: float = 30.0) -> bool:
+    """Hold the lock until somebody waits for it; whether anybody did."""
+    end = time.perf_counter() + seconds
+    while not WAITING[0]:
+        if time.perf_counter() > end:
+            return False
+    return True
+
+
+def _started() -> tuple[threading.Thread, list[dict[str, Any]]]:
+    """A thread that is in native code, or done with it and waiting, and where its answer goes."""
+    plan = oven.bake(flour.outputs(y=flour.vector("x", 8).add([1.0] * 8)))
+    block, made = np.zeros((400_000, 8)), list[dict[str, Any]]()
+    work = plan.begin(block)
+    giving_way.aside()  # making it would let go of the lock
+    begun = threading.Event()
+
+    def compute() -> None:
+        begun.set()
+        work.step(0, work.chunk(0, work.rows))
+        made.append(work.finish())
+
+    thread = threading.Thread(target=compute)
+    thread.start()
+    begun.wait()  # it has the lock from there until it enters native code
+    return thread, made
+
+
+def test_who_is_done_gets_the_lock_when_it_is_given_way() -> None:
+    thread, made = _started()
+    assert _wait_for_word()
+    assert not made  # it waits
+    for _ in range(1000):  # as a rule once is enough; the system may run others first
+        give_way()
+        if not WAITING[0]:
+            break
+    assert not WAITING[0]
+    thread.join(30.0)
+    assert made[0]["y"].sum() == 400_000 * 8
+
+
+def test_without_a_way_to_let_others_run_nothing_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the system has no such function, the word goes and the lock stays."""
+    monkeypatch.setattr(giving_way, "_turned", lambda: None)
+    thread, made = _started()
+    assert _wait_for_word()
+    give_way()
+    assert not WAITING[0]
+    assert not made
+    thread.join(30.0)
+    assert len(made) == 1
