@@ -42,6 +42,7 @@ from flour.ops import (
     nearest,
     ngrams,
     normalise,
+    onnx_hash,
     onnx_link,
     onnx_ngrams,
     onnx_text,
@@ -194,7 +195,10 @@ CASES: list[Case] = [
     *rows(reduce.Norm("l1"), 5, **DOT),
     *rows(reduce.Norm("l2"), 5, **DOT),
     *rows(reduce.Norm("max"), 5),
-    # --- flour/ops/onnx_text.py, flour/ops/onnx_ngrams.py
+    # --- flour/ops/onnx_hash.py, flour/ops/onnx_text.py, flour/ops/onnx_ngrams.py
+    Case(onnx_hash.Murmur(7, positive=False), (Vector(3, "string"),)),
+    Case(onnx_hash.Murmur(), (Vector(2, "float32"),)),
+    Case(onnx_hash.Murmur(3, positive=False), (Scalar("int64"),)),
     Case(onnx_text.LowerLetters(), (Text(),), native=False),
     Case(opaque.Opaque(**absolute(3)), (Vector(3, "float32"),), native=False),
     Case(onnx_text.UpperLetters(), (Text(),), native=False),

@@ -24,6 +24,7 @@ onnxruntime = pytest.importorskip("onnxruntime")
 Arrays = dict[str, NDArray[Any]]
 OPSETS = {"": 17, "ai.onnx.ml": 3, "com.microsoft": 1}
 _KINDS = {"float32": 1, "int32": 6, "int64": 7, "string": 8, "object": 8, "bool": 9, "float64": 11}
+_KINDS |= {"uint32": 12, "uint64": 13}
 
 
 LOCALE = "en_US.UTF-8"

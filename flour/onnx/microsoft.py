@@ -9,12 +9,13 @@ import numpy as np
 from flour.onnx.errors import NotNative
 from flour.onnx.ml_common import matrix
 from flour.onnx.registry import onnx_op
+from flour.onnx.tensor import Tensor
 from flour.onnx.text_words import MICROSOFT
+from flour.ops.onnx_hash import Murmur
 
 if TYPE_CHECKING:
     from flour.flow import Flow
     from flour.onnx.registry import Call
-    from flour.onnx.tensor import Tensor
 
 
 @onnx_op("CDist", domain=MICROSOFT)
@@ -33,6 +34,13 @@ def _apart(x: Flow, points: Any, *, root: bool) -> Flow:
     """|x|^2 - 2 x.y + |y|^2, never below zero; added up in float64."""
     squared = x.squared_distances(points)
     return squared.sqrt() if root else squared
+
+
+@onnx_op("MurmurHash3", domain=MICROSOFT)
+def _murmur(call: Call) -> Tensor:
+    item, positive = call[0], bool(call.attribute("positive", 1))
+    made = Murmur(int(call.attribute("seed", 0)), positive)(call.flow(item))
+    return Tensor.of(made, item.shape, item.axis)
 
 
 @onnx_op("Solve", domain=MICROSOFT)

@@ -227,6 +227,14 @@ def test_encoders(name: str, kind: str) -> None:
     _check(encoder.fit(data), data, share=_WITHIN)
 
 
+@pytest.mark.parametrize("kind", ["numbers", "strings"])
+@pytest.mark.parametrize("signed", [True, False])
+def test_hashed_features(kind: str, signed: bool) -> None:  # noqa: FBT001
+    data = _CODES if kind == "numbers" else np.array(["a", "é", "", "abcdefghi"], object)[_CODES]
+    hasher = feature_extraction.FeatureHasher(8, input_type="string", alternate_sign=signed)
+    _check(hasher.fit(data), data, share=_WITHIN)
+
+
 def test_columns_by_name_of_several_kinds() -> None:
     steps = [
         ("numbers", preprocessing.StandardScaler(), [0, 1]),

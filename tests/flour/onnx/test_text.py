@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from flour import unicode
 from flour.onnx import import_model
 from flour.onnx.errors import NotNative
+from flour.onnx.text_words import MICROSOFT
 from tests.onnx_models import answered, model, needs_locale, node, same, wanted
 
 _OFTEN = settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
@@ -190,3 +191,22 @@ def test_words_as_the_answer_are_as_wide_as_the_longest_text() -> None:
     feed = {"X": _texts(["a b a", "b", "a  b b"])}
     got = answered(import_model(proto), feed, native=False)["T"]
     assert got.tolist() == wanted(proto, feed)["T"].tolist()
+
+
+_HASHED: dict[str, Any] = {
+    "string": ["a", "", "日本", "abcdefghi"],
+    "int32": [1, -1, 5, -(1 << 31)],
+    "uint64": [1, 2, 1 << 40, (1 << 64) - 1],
+    "int64": [1, -1, 1 << 40, -(1 << 63)],
+    "float32": [1.5, -0.0, 3e38, -1e-40],
+    "float64": [1.5, -0.0, 1e308, 5e-324],
+}
+
+
+@pytest.mark.parametrize("kind", ["string", "int32", "uint64", "int64", "float32", "float64"])
+@pytest.mark.parametrize("positive", [0, 1])
+def test_hashes_are_those_of_the_bytes(kind: str, positive: int) -> None:
+    made = node("MurmurHash3", ["X"], ["Y"], MICROSOFT, positive=positive, seed=3)
+    x = np.array(_HASHED[kind], object if kind == "string" else kind).reshape(2, 2)
+    proto = model([made], {"X": (kind, (None, 2))}, {"Y": "uint32" if positive else "int32"})
+    same(proto, {"X": x}, native=kind in ("string", "float64"))
