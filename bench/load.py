@@ -7,11 +7,11 @@ has no answer at the end counts with what it has waited until then: its wait was
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Sequence
 from concurrent.futures import Future, wait
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,9 @@ import numpy as np
 from bench.contestant import Contestant, Model
 from bench.histogram import Histogram
 from bench.inputs import Inputs
+
+#: Which request was over when, and how.
+_End = tuple[int, float, bool | None]
 
 #: Rows of a request to those models that are not latency-sensitive.
 BLOCK = 100
@@ -59,7 +62,6 @@ class OpenLoop:
             model.row(inputs, 0) if self.sensitive(place) else model.block(inputs, 0, BLOCK)
             for place, model in enumerate(models)
         ]
-        self._lock = threading.Lock()
 
     @staticmethod
     def sensitive(place: int) -> bool:
@@ -67,25 +69,68 @@ class OpenLoop:
         return place % 2 == 0
 
     def offer(self, rate: float, seconds: float, seed: int) -> Offered:
-        """Send so many requests a second for so long."""
+        """Send so many requests a second for so long.
+
+        Who sends shares the interpreter with who answers, so as little as possible is done for a
+        request and for an answer meanwhile: what came of them is counted afterwards.
+        """
         due, places = self._arrivals(rate, seconds, seed)
         found = Offered(seconds, asked=len(due))
+        ends: list[_End] = []
         start = time.perf_counter() + 0.01
-        waiting: list[Future[Any]] = []
-        for time_due, place in zip(due, places, strict=True):
-            now = time.perf_counter() - start
-            if now > seconds:
-                break
-            if now < time_due:
-                time.sleep(time_due - now)
-            self._send(found, place, start + time_due, start + seconds, waiting)
+        waiting = self._send_all(found, due, places, start, ends)
         time.sleep(max(0.0, start + seconds - time.perf_counter()))
         for each in waiting:
             each.cancel()
         wait(waiting, 2.0)  # for those that cannot be cancelled: the next stretch begins with none
-        for time_due, place in zip(due[found.sent :], places[found.sent :], strict=True):
-            found.count(seconds - time_due, single=self.sensitive(place))
+        self._count(found, due, places, [(place, when - start, well) for place, when, well in ends])
         return found
+
+    def _send_all(
+        self,
+        found: Offered,
+        due: Sequence[float],
+        places: Sequence[int],
+        start: float,
+        ends: list[_End],
+    ) -> list[Future[Any]]:
+        """Send each request when it is due, or as soon after that as can be; those on their way."""
+        submit, models, data, clock = self._who.submit, self._models, self._data, time.perf_counter
+        waiting: list[Future[Any]] = []
+        for number, (time_due, place) in enumerate(zip(due, places, strict=True)):
+            now = clock() - start
+            if now > found.seconds:
+                break
+            if now < time_due:
+                time.sleep(time_due - now)
+            found.sent += 1
+            try:
+                future = submit(models[place], data[place])
+            except Exception as problem:
+                if type(problem).__name__ != "Overloaded":
+                    raise
+                found.refused += 1
+                continue
+            if not future.done():
+                waiting.append(future)
+            future.add_done_callback(partial(_note, ends, number))
+        return waiting
+
+    def _count(
+        self, found: Offered, due: Sequence[float], places: Sequence[int], ends: Sequence[_End]
+    ) -> None:
+        """What came of every request: of those that were not sent, too."""
+        for number, when, well in ends:
+            single, late = self.sensitive(places[number]), when > found.seconds
+            if well is False and not late:
+                found.failed += 1
+                continue
+            if well and not late:
+                found.requests += 1
+                found.rows += 1 if single else BLOCK
+            found.count(min(when, found.seconds) - due[number], single=single)
+        for time_due, place in zip(due[found.sent :], places[found.sent :], strict=True):
+            found.count(found.seconds - time_due, single=self.sensitive(place))
 
     def _arrivals(self, rate: float, seconds: float, seed: int) -> tuple[list[float], list[int]]:
         """When each request is due, and to which model.
@@ -99,31 +144,8 @@ class OpenLoop:
         ranks = (rng.zipf(2.0, len(due)) - 1) % len(popular)
         return due.tolist(), popular[ranks].tolist()
 
-    def _send(
-        self, found: Offered, place: int, due: float, end: float, waiting: list[Future[Any]]
-    ) -> None:
-        found.sent += 1
-        single = self.sensitive(place)
 
-        def answered(done: Future[Any]) -> None:
-            now = time.perf_counter()
-            late = done.cancelled() or now > end
-            if not late and done.exception() is not None:
-                found.failed += 1
-                return
-            with self._lock:
-                if not late:
-                    found.requests += 1
-                    found.rows += 1 if single else BLOCK
-                found.count(min(now, end) - due, single=single)
-
-        try:
-            future = self._who.submit(self._models[place], self._data[place])
-        except Exception as problem:
-            if type(problem).__name__ != "Overloaded":
-                raise
-            found.refused += 1
-            return
-        if not future.done():
-            waiting.append(future)
-        future.add_done_callback(answered)
+def _note(ends: list[_End], number: int, done: Future[Any]) -> None:
+    """A request is over: with an answer, an error (False), or given up (None)."""
+    well = None if done.cancelled() else done.exception() is None
+    ends.append((number, time.perf_counter(), well))
