@@ -100,6 +100,17 @@ def shown(value: float | None, digits: int = 3) -> str:
     return f"{value:.{digits}g}"
 
 
+def spread(found: Record | None) -> str:
+    """A figure as a table shows it, with half the way from its lowest round to its highest."""
+    if found is None or found.value is None:
+        return "–"
+    text = shown(found.value)
+    if found.samples < 2 or found.low is None or found.high is None or found.value <= 0:
+        return text
+    share = 50 * (found.high - found.low) / found.value
+    return f"{text} ±{share:.0f}%"
+
+
 def times(value: float | None) -> str:
     """A ratio as a table shows it."""
     return "–" if value is None else f"{shown(value)}x"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bench.report.figures import OURS, Figures, geometric_mean, ratio, shown, times
 from bench.report.tables import Table, added, peak
+from bench.report.told import counted
 from bench.workload import NAMES
 
 #: What a plan may take beside its parameters.
@@ -22,7 +23,8 @@ def goals(figures: Figures) -> Table:
         "Goals were set before anything was measured. What is missed is explained in "
         "docs/90-bench.md under Where we lose."
     )
-    return Table("Goals", text, ["goal", "wanted", "measured", ""], rows)
+    told = counted([row[-1] for row in rows])
+    return Table("Goals", text, ["goal", "wanted", "measured", ""], rows, told)
 
 
 def _row(goal: str, wanted: str, found: str | None, *, met: bool) -> Row:

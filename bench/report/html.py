@@ -23,7 +23,7 @@ td.words { text-align: left; }
 svg { width: 100%; height: auto; }
 p.small { opacity: .75; }
 """
-_NUMBER = re.compile(r"^[-–\d.,]+(e[-+]?\d+)?[a-zA-Zµ%]{0,4}$")
+_NUMBER = re.compile(r"^[-–\d.,]+(e[-+]?\d+)?[a-zA-Zµ%]{0,4}( ±\d+%)?$")
 
 
 def page(figures: Figures, charts: Mapping[str, str], parts: Sequence[Table] = ()) -> str:
@@ -45,15 +45,16 @@ def page(figures: Figures, charts: Mapping[str, str], parts: Sequence[Table] = (
 
 def _table(table: Table) -> str:
     head = "".join(f"<th>{_inline(each)}</th>" for each in table.columns)
-    rows = "".join(f"<tr>{''.join(map(_cell, row))}</tr>" for row in table.rows)
+    words = [not all(map(_NUMBER.match, column)) for column in zip(*table.rows, strict=True)]
+    rows = "".join(f"<tr>{''.join(map(_cell, row, words))}</tr>" for row in table.rows)
     return (
-        f"<h3>{escape(table.title)}</h3><p>{escape(table.text)}</p>"
+        f"<h3>{escape(table.title)}</h3><p>{escape(table.words)}</p>"
         f'<div class="wide"><table><tr>{head}</tr>{rows}</table></div>'
     )
 
 
-def _cell(text: str) -> str:
-    kind = "" if _NUMBER.match(text) else ' class="words"'
+def _cell(text: str, words: bool) -> str:  # noqa: FBT001 (mapped over a row)
+    kind = ' class="words"' if words else ""
     return f"<td{kind}>{_inline(text)}</td>"
 
 

@@ -2,24 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
-from bench.report.figures import OURS, Figures, geometric_mean, ratio, shown, times
+from bench.report.figures import OURS, Figures, geometric_mean, ratio, shown, spread, times
+from bench.report.told import Place, behind
+from bench.results import Record
 
 
 @dataclass(frozen=True)
 class Table:
-    """A title, a sentence on how to read it, names of columns, rows."""
+    """A title, a sentence on how to read it, names of columns, rows, and what they come to."""
 
     title: str
     text: str
     columns: list[str]
     rows: list[list[str]]
+    told: str = ""
+
+    @property
+    def words(self) -> str:
+        """What stands beside it."""
+        return " ".join(filter(None, (self.text, self.told)))
 
     def markdown(self, level: int = 3) -> str:
         """As Markdown."""
-        lines = [f"{'#' * level} {self.title}", "", self.text, ""] if self.title else []
+        lines = [f"{'#' * level} {self.title}", ""] if self.title else []
+        lines += [self.words, ""] if self.words else []
         lines.append("| " + " | ".join(self.columns) + " |")
         lines.append("|---" * len(self.columns) + "|")
         lines += ["| " + " | ".join(row) + " |" for row in self.rows]
@@ -34,13 +44,19 @@ def ratios(figures: Figures, title: str, text: str, experiment: str, measured: M
     """Ours, and how many times as much everybody else needs; the last column is the mean."""
     workloads = figures.workloads(experiment)
     others = [name for name in figures.contestants(experiment) if name != OURS]
-    rows = []
+    rows: list[list[str]] = []
+    places: list[Place] = []
     for who in others:
         found = [ratio(measured(name, who), measured(name, OURS)) for name in workloads]
-        mean = times(geometric_mean(found))
-        rows.append([figures.title(who), *map(times, found), mean])
+        mean, name = times(geometric_mean(found)), figures.title(who)
+        rows.append([name, *map(times, found), mean])
+        places += [
+            (name, f"on {load.upper()}", by)
+            for load, by in zip(workloads, found, strict=True)
+            if by is not None
+        ]
     columns = ["times ours", *(name.upper() for name in workloads), "geometric mean"]
-    return Table(title, text, columns, rows)
+    return Table(title, text, columns, rows, behind(places))
 
 
 def summary(figures: Figures) -> list[Table]:
@@ -137,18 +153,17 @@ def details(figures: Figures, workload: str) -> Table:
     ]
     rows = []
     for who in figures.contestants("latency", workload) or figures.contestants("memory", workload):
-        numbers = [
-            *(figures.value("latency", workload, who, f"hot_{each}") for each in _HOT),
-            figures.value("latency", workload, who, "cold_p99"),
-            peak(figures, workload, who),
-            added(figures, workload, who),
-            figures.value("load_time", workload, who, "all"),
+        cells = [
+            *(spread(figures.find("latency", workload, who, each)) for each in _LATENCIES),
+            shown(peak(figures, workload, who)),
+            shown(added(figures, workload, who)),
+            spread(figures.find("load_time", workload, who, "all")),
         ]
-        rows.append([figures.title(who), *map(shown, numbers), _difference(figures, workload, who)])
+        rows.append([figures.title(who), *cells, _difference(figures, workload, who)])
     return Table(workload.upper(), _about(figures, workload), columns, rows)
 
 
-_HOT = ("p50", "p99", "worst")
+_LATENCIES = ("hot_p50", "hot_p99", "hot_worst", "cold_p99")
 
 
 def _difference(figures: Figures, workload: str, who: str) -> str:
@@ -161,38 +176,70 @@ def _difference(figures: Figures, workload: str, who: str) -> str:
 def _about(figures: Figures, workload: str) -> str:
     for spec in figures.run.about.get("specs", []):
         if spec["name"] == workload:
-            return f"{spec['count']} pipelines, scale {spec['scale']:g}, seed {spec['seed']}."
+            made = f"{spec['count']} pipelines, scale {spec['scale']:g}, seed {spec['seed']}."
+            return f"{made} {SPREAD}"
     return ""
 
 
-def curve(figures: Figures, title: str, experiment: str, workload: str, metric: str) -> Table:
-    """A metric by where it was measured, one row for each contestant."""
+#: Said once for each table of figures in units.
+SPREAD = "± is half the way from the lowest round to the highest."
+
+
+class Asked(NamedTuple):
+    """Which figures a table is of: an experiment, a workload, and on a curve the metric."""
+
+    experiment: str
+    workload: str
+    metric: str = ""
+
+
+def curve(figures: Figures, title: str, about: str, asked: Asked, *, more: bool) -> Table:
+    """A metric by where it was measured, one row for each contestant; `more` of it is better."""
+    experiment, workload, metric = asked
     places = figures.places(experiment, workload, metric)
-    names = list(
-        dict.fromkeys(
-            each.contestant
-            for each in figures.run.of(experiment, metric)
-            if each.workload == workload
-        )
-    )
-    rows = []
-    for who in names:
-        known = dict(figures.points(experiment, workload, who, metric))
-        rows.append([figures.title(who), *(shown(known.get(place)) for place in places)])
-    unit = next((each.unit for each in figures.run.of(experiment, metric)), "")
-    return Table(title, f"In {unit}.", ["", *(f"{place:g}" for place in places)], rows)
+    known = {
+        (each.contestant, each.x): each
+        for each in figures.run.of(experiment, metric)
+        if each.workload == workload
+    }
+    names = list(dict.fromkeys(who for who, _ in known))
+    rows = [
+        [figures.title(who), *(spread(known.get((who, place))) for place in places)]
+        for who in names
+    ]
+    unit = next((each.unit for each in known.values()), "")
+    text = f"{about} In {unit}; {'more' if more else 'less'} is better. {SPREAD}"
+    columns = ["", *(f"{place:g}" for place in places)]
+    return Table(title, text, columns, rows, _curve_told(figures, known, more=more))
 
 
-def plain(figures: Figures, title: str, experiment: str, workload: str) -> Table:
+def _curve_told(
+    figures: Figures, known: Mapping[tuple[str, float | None], Record], *, more: bool
+) -> str:
+    """Where along a curve ours is behind."""
+    found: list[Place] = []
+    for (who, place), theirs in known.items():
+        ours = known.get((OURS, place))
+        if who == OURS or ours is None or place is None:
+            continue
+        pair = (ours.value, theirs.value) if more else (theirs.value, ours.value)
+        by = ratio(*pair)
+        if by is not None:
+            found.append((figures.title(who), f"at {place:g}", by))
+    return behind(found)
+
+
+def plain(figures: Figures, title: str, about: str, asked: Asked) -> Table:
     """Metrics as columns, one row for each variant."""
+    experiment, workload, _ = asked
     found = [each for each in figures.run.of(experiment) if each.workload == workload]
     metrics = list(dict.fromkeys((each.metric, each.unit) for each in found))
     rows = []
     for who in dict.fromkeys(each.contestant for each in found):
-        values = (figures.value(experiment, workload, who, metric) for metric, _ in metrics)
-        rows.append([figures.title(who), *map(shown, values)])
+        cells = (spread(figures.find(experiment, workload, who, metric)) for metric, _ in metrics)
+        rows.append([figures.title(who), *cells])
     columns = ["", *(f"{metric.replace('_', ' ')} ({unit})" for metric, unit in metrics)]
-    return Table(title, "", columns, rows)
+    return Table(title, f"{about} {SPREAD}", columns, rows)
 
 
 def absent(figures: Figures) -> Table:
@@ -205,9 +252,8 @@ def absent(figures: Figures) -> Table:
         ]
         for each in figures.run.of("absent")
     ]
-    return Table(
-        "Absent", "Who could not take part, or had to leave.", ["", "workload", "reason"], rows
-    )
+    text = "Who could not take part, or had to leave."
+    return Table("Absent", text, ["", "workload", "reason"], rows)
 
 
 def settings(figures: Figures) -> Table:

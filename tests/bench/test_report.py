@@ -12,7 +12,7 @@ from bench import results
 from bench.histogram import Histogram
 from bench.report import PERFORMANCE, README, html, markdown, micro, plots, write
 from bench.report.compare import compared
-from bench.report.figures import Figures, geometric_mean, ratio, shown
+from bench.report.figures import Figures, geometric_mean, ratio, shown, spread
 from bench.report.svg import Axis, Series, chart
 from bench.results import Read, Record
 from tests.golden import Golden
@@ -78,6 +78,31 @@ def test_a_missed_goal_says_by_how_much() -> None:
     text = markdown.page(Figures(run(factor=2.0)))
     assert "| 20,000 plans: loading | ≤ 60 s | – | not measured |" in text
     assert "300x | 250x (1.2x short), without SA, AC, TAB, GBT | **missed**" in text
+
+
+def test_figures_say_how_far_rounds_were_apart() -> None:
+    def one(**how: float) -> Record:
+        return Record("latency", "lin", "pretzel", "hot_p50", 10.0, "µs", **how)  # type: ignore[arg-type]
+
+    assert spread(one(low=8.0, high=12.0, samples=3)) == "10 ±20%"
+    assert spread(one(low=10.0, high=10.0, samples=1)) == "10"
+    assert spread(one(samples=3)) == "10"
+    assert spread(None) == "–"
+
+
+def test_tables_say_where_ours_is_behind() -> None:
+    text = markdown.page(Figures(run(factor=8.0)))
+    assert "above 1x ours is faster. Ours is behind ort on LIN (0.5x)." in text
+    assert "more is better" in text
+    assert "Ours is behind ort at 1 (0.5x), ort at 100 (0.5x)." in text
+    assert "Ours is behind nowhere." in markdown.page(Figures(run()))
+
+
+def test_the_machine_is_told() -> None:
+    machine = {**ABOUT["machine"], "mhz": "2596.120", "memory": "24684092 kB"}  # type: ignore[dict-item]
+    text = markdown.machine(Figures(Read({**ABOUT, "machine": machine}, ())))
+    assert "A CPU at 2,596 MHz, 2 cores, 23.5 GiB" in text
+    assert "A CPU, 2 cores, ?" in markdown.machine(Figures(run()))
 
 
 def test_the_page_stands_alone() -> None:
@@ -169,8 +194,35 @@ def test_the_documents_have_a_place_for_it() -> None:
         assert page.read_text(encoding="utf-8").count(markdown.END) == 1
     text = markdown.short(Figures(run()))
     assert text.startswith("## Measured\n")
-    assert "| scikit-learn | 500x | 500x |" in text
+    assert "| scikit-learn | 500x | 500x | 500x | 500x | 500x |" in text
+    assert "behind" not in text
     assert "2026-01-02" in text
+    assert "- memory: Ours is behind ort on LIN (0.5x)." in markdown.short(Figures(run(factor=8)))
+
+
+def test_documents_take_a_run_twice_as_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On copies, and only between their marks."""
+    pages = [tmp_path / README.name, tmp_path / PERFORMANCE.name]
+    for page, source in zip(pages, (README, PERFORMANCE), strict=True):
+        page.write_text(source.read_text(encoding="utf-8"), encoding="utf-8")
+    before = [page.read_text(encoding="utf-8") for page in pages]
+    monkeypatch.setattr("bench.report.README", pages[0])
+    monkeypatch.setattr("bench.report.PERFORMANCE", pages[1])
+    path = tmp_path / "one.jsonl"
+    made = results.Run(path, ABOUT)
+    for each in records():
+        made.add(each)
+    made.close()
+    assert set(pages) <= set(write([path], readme=True))
+    once = [page.read_text(encoding="utf-8") for page in pages]
+    write([path], readme=True)
+    assert [page.read_text(encoding="utf-8") for page in pages] == once
+    for old, new in zip(before, once, strict=True):
+        assert "| scikit-learn | 500x |" in new
+        for mark, side in ((markdown.BEGIN, 0), (markdown.END, -1)):
+            assert new.split(mark)[side] == old.split(mark)[side]
 
 
 def test_text_goes_between_the_marks_only(tmp_path: Path) -> None:

@@ -1,0 +1,107 @@
+"""The table of goals: each is met, missed by so much, or not measured, by the run's figures."""
+
+from __future__ import annotations
+
+import pytest
+
+from bench.report import told
+from bench.report.figures import Figures
+from bench.report.goals import goals
+from bench.results import Read, Record
+
+ABOUT = {"contestants": {"pretzel": "Pretzel", "mlserver": "MLServer", "echo": "bare echo"}}
+
+
+def measured(*records: Record) -> dict[str, list[str]]:
+    """Each goal's row by its name, of a run that has a figure for one of them at least."""
+    known = Record("scale", "lin", "pretzel", "load", 30.0, "s", 20000)
+    return {row[0]: row[1:] for row in goals(Figures(Read(ABOUT, (known, *records)))).rows}
+
+
+def rate(who: str, connections: float, value: float) -> Record:
+    """Requests a second of a server."""
+    return Record("end_to_end", "lin", who, "rate", value, "1/s", connections)
+
+
+def test_a_run_without_figures_for_goals_has_no_table() -> None:
+    assert goals(Figures(Read(ABOUT, ()))).rows == []
+    other = Record("ablations", "lin", "pretzel", "hot_p50", 1.0, "µs")
+    assert goals(Figures(Read(ABOUT, (other,)))).rows == []
+
+
+def test_servers_are_held_to_the_worse_number_of_connections() -> None:
+    found = measured(
+        *(rate("pretzel", 1, 6000), rate("pretzel", 16, 30000)),
+        *(rate("mlserver", 1, 200), rate("mlserver", 16, 1500)),
+        *(rate("echo", 1, 8000), rate("echo", 16, 60000)),
+    )
+    assert found["requests a second, by MLServer"] == ["≥ 25x", "20x (1.25x short)", "**missed**"]
+    assert found["requests a second, by a bare echo"][1:] == ["0.5x (1.4x short)", "**missed**"]
+    assert found["requests a second, by BentoML"] == ["≥ 10x", "–", "not measured"]
+
+
+def test_a_number_of_connections_that_only_one_has_is_not_compared() -> None:
+    found = measured(rate("pretzel", 1, 6000), rate("mlserver", 16, 100))
+    assert found["requests a second, by MLServer"] == ["≥ 25x", "–", "not measured"]
+    found = measured(rate("pretzel", 1, 6000), rate("mlserver", 1, 200), rate("mlserver", 16, 1))
+    assert found["requests a second, by MLServer"] == ["≥ 25x", "30x", "met"]
+
+
+@pytest.mark.parametrize(("waits", "verdict"), [(0.6, "met"), (1.5, "**missed**")])
+def test_the_wait_of_sixteen_connections(waits: float, verdict: str) -> None:
+    known = (
+        Record("end_to_end", "lin", "pretzel", "p99", each, "ms", x) for each, x in _waits(waits)
+    )
+    assert measured(*known)["p99 of 16 connections"][-1] == verdict
+
+
+def _waits(sixteen: float) -> list[tuple[float, float]]:
+    return [(5.0, 1.0), (sixteen, 16.0)]
+
+
+def test_the_peak_is_the_run_s_own() -> None:
+    def answered(load: float, value: float) -> Record:
+        return Record("heavy_load", "sa", "pretzel", "rows", value, "rows/s", load)
+
+    goal = "SA: of the peak at twice the load"
+    assert measured(answered(1, 100), answered(2, 96))[goal] == ["≥ 95 %", "96 %", "met"]
+    assert measured(answered(1, 100), answered(2, 90))[goal][1:] == ["90 %", "**missed**"]
+    assert measured(answered(1, 100))[goal][1:] == ["–", "not measured"]
+
+
+def test_what_texts_have_in_common_is_counted_once() -> None:
+    """The limit is dictionaries and weights as the run counted them, and 16 KiB a plan."""
+    unique = Record("memory", "sa", "pretzel", "unique", 10.0, "MiB", 64)
+    added = Record("memory", "sa", "pretzel", "added", 13.2, "MiB", 64)
+    (row,) = (row for name, row in measured(unique, added).items() if name.startswith("SA: memory"))
+    assert row == ["≤ 11 MiB", "13.2 MiB (1.2x over)", "**missed**"]
+
+
+def test_loading_is_by_plan() -> None:
+    def loading(name: str, seconds: float, plans: float) -> Record:
+        return Record("load_time", name, "pretzel", "all", seconds, "s", plans)
+
+    found = measured(loading("sa", 0.5, 50), loading("ac", 0.1, 50))
+    goal = "500 plans of SA and AC, loaded with warm code, from 100"
+    assert found[goal] == ["≤ 1 s", "3 s (3x over)", "**missed**"]
+
+
+def test_the_table_says_how_many() -> None:
+    run = Read(ABOUT, (rate("pretzel", 1, 6000), rate("mlserver", 1, 200), rate("echo", 1, 9000)))
+    table = goals(Figures(run))
+    verdicts = [row[-1] for row in table.rows]
+    assert table.told == f"1 met, 1 missed, {verdicts.count('not measured')} not measured."
+    assert len(verdicts) == 2 + verdicts.count("not measured")
+
+
+def test_words_on_where_ours_is_behind() -> None:
+    assert told.behind([]) == ""
+    assert told.behind([("C", "on LIN", 1.0)]) == "Ours is behind nowhere."
+    assert (
+        told.behind([("C", "on LIN", 0.5), ("D", "on SA", 3.0)])
+        == "Ours is behind C on LIN (0.5x)."
+    )
+    many = [(f"L{i}", "on SA", i / 10) for i in range(1, 12)]
+    text = told.behind(many)
+    assert text.startswith("Ours is behind in 9 of 11 places, most of all L1 on SA (0.1x), ")
+    assert "L7" not in text
