@@ -90,18 +90,20 @@ def topological(roots: Iterable[Node]) -> list[Node]:
     seen: set[Node] = set()
     stack: list[tuple[Node, Iterator[Node]]] = []
     for root in roots:
-        if root not in seen:
-            seen.add(root)
-            stack.append((root, iter(root.inputs)))
+        if root in seen:
+            continue
+        seen.add(root)
+        stack.append((root, iter(root.inputs)))
         while stack:
             current, rest = stack[-1]
-            step = next((item for item in rest if item not in seen), None)
-            if step is None:
+            for item in rest:  # goes on where it was left
+                if item not in seen:
+                    seen.add(item)
+                    stack.append((item, iter(item.inputs)))
+                    break
+            else:
                 order.append(current)
                 stack.pop()
-            else:
-                seen.add(step)
-                stack.append((step, iter(step.inputs)))
     return order
 
 

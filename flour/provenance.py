@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -31,8 +32,14 @@ def here() -> Origin:
     frame = sys._getframe(1)  # noqa: SLF001 (inspect.stack() reads source files: 1000x slower)
     while frame.f_back is not None and frame.f_code.co_filename.startswith(_OURS):
         frame = frame.f_back
-    name = Path(frame.f_code.co_filename).name
+    name = _file_name(frame.f_code.co_filename)
     return Origin(name, frame.f_lineno, ".".join(_step.get()))
+
+
+@lru_cache(1024)
+def _file_name(path: str) -> str:
+    """The last part of a path; importers ask for the same few hundreds of times."""
+    return Path(path).name
 
 
 @contextmanager

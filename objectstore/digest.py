@@ -35,7 +35,7 @@ _STRINGS_TAG = "pretzel-strings-1"
 def combine(*parts: str | bytes) -> str:
     """Digest of a sequence of texts and byte strings; ("ab", "c") and ("a", "bc") differ."""
     return _digest(
-        part.encode("utf-8", "surrogatepass") if isinstance(part, str) else part for part in parts
+        [part.encode("utf-8", "surrogatepass") if isinstance(part, str) else part for part in parts]
     )
 
 

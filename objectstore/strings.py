@@ -57,7 +57,10 @@ class Strings:
                 found=f"{type(texts).__name__} {texts!r:.80}",
                 hint="pass a list of texts",
             )
-        encoded = [_encoded(text, row) for row, text in enumerate(texts)]
+        encoded = [
+            text.encode(*_ENCODING) if type(text) is str else _encoded(text, row)
+            for row, text in enumerate(texts)
+        ]
         offsets = np.zeros(len(encoded) + 1, dtype=np.int64)
         np.cumsum([len(text) for text in encoded], out=offsets[1:])
         data = np.frombuffer(b"".join(encoded), dtype=np.uint8)

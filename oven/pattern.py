@@ -12,8 +12,9 @@ the program around the match: who reads a node, and what is an output.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TypeVar
 
 from flour.node import Node, topological
@@ -28,11 +29,24 @@ class Facts:
     def __init__(self, roots: Sequence[Node]) -> None:
         self.outputs = frozenset(roots)
         self.nodes = topological(roots)
-        self.place = {item: place for place, item in enumerate(self.nodes)}
-        self._readers: dict[Node, list[Node]] = {item: [] for item in self.nodes}
+
+    @cached_property
+    def place(self) -> Mapping[Node, int]:
+        """Where each node stands in the order in which nodes can run."""
+        return {item: place for place, item in enumerate(self.nodes)}
+
+    @cached_property
+    def classes(self) -> frozenset[type[Op]]:
+        """The classes of the operators in the program."""
+        return frozenset(type(item.op) for item in self.nodes)
+
+    @cached_property
+    def _readers(self) -> Mapping[Node, list[Node]]:
+        found: dict[Node, list[Node]] = {item: [] for item in self.nodes}
         for item in self.nodes:
             for source in item.inputs:
-                self._readers[source].append(item)
+                found[source].append(item)
+        return found
 
     def readers(self, item: Node) -> Sequence[Node]:
         """The nodes that read this one, once for every time they do."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from time import perf_counter
 from typing import NamedTuple
 
@@ -47,6 +48,7 @@ def trace(
     without = switched_off(passes)
     allowed = (BITS,) if exact else (BITS, REASSOCIATES)
     outputs: Outputs = flow.outputs
+    facts = Facts(tuple(outputs.values()))
     done: list[PassTrace] = []
     for one in passes:
         rules = [
@@ -54,8 +56,9 @@ def trace(
             for rule in one.rules
             if rule.preserves in allowed and not {rule.name, one.name, "all"} & without
         ]
-        made = _Run(one.name, rules, outputs).to_rest()
-        outputs = made.after
+        run = _Run(one.name, rules, outputs, facts)
+        made = run.to_rest()
+        outputs, facts = made.after, run.facts
         done.append(made)
     firings = [firing for made in done for firing in made.firings]
     if not firings:
@@ -192,18 +195,23 @@ class Trace:
 class _Run:
     """One pass being applied to one program."""
 
-    def __init__(self, name: str, rules: Sequence[Rule], outputs: Outputs) -> None:
+    def __init__(self, name: str, rules: Sequence[Rule], outputs: Outputs, facts: Facts) -> None:
         self.name, self.before, self.outputs = name, outputs, outputs
+        #: What is known of the program as it is now; passes that change nothing hand it on.
+        self.facts = facts
+        self._size = len(facts.nodes)
         self.tallies = {rule: Tally() for rule in rules}
-        self._by_class: dict[type[Op], list[Rule]] = {}
+        self._rules = tuple(rules)
         self._sweeps: list[Sweep] = []
 
     def to_rest(self) -> PassTrace:
         """Sweep until nothing changes, then check what came out."""
         started = perf_counter()
-        seen = {_digest(self.outputs)}
-        while self.tallies and (found := self._sweep()):
+        seen: set[str] = set()
+        while any(map(self._rules_for, self.facts.classes)) and (found := self._sweep()):
+            seen.add(_digest(self.outputs))
             was, self.outputs = self.outputs, self._rebuilt(found)
+            self.facts = Facts(tuple(self.outputs.values()))
             self._check_progress(was, seen)
         if self._sweeps:
             verify(self.before, self.outputs, f"pass {self.name}")
@@ -218,7 +226,7 @@ class _Run:
 
     def _sweep(self) -> list[Firing]:
         """The rules that apply now, at places that do not overlap."""
-        facts = Facts(tuple(self.outputs.values()))
+        facts = self.facts
         replaced: set[Node] = set()
         found: list[Firing] = []
         for item in facts.nodes:
@@ -238,19 +246,14 @@ class _Run:
             tally.seconds += perf_counter() - started
             tally.tries += 1
             if made is not None:
-                same_type(item, made[1], f"rule {rule.name} ({rule.place})")
+                if item.type != made[1].type:
+                    same_type(item, made[1], f"rule {rule.name} ({rule.place})")
                 return Firing(rule, *made)
         return None
 
-    def _rules_for(self, kind: type[Op]) -> list[Rule]:
+    def _rules_for(self, kind: type[Op]) -> Sequence[Rule]:
         """The rules whose pattern can start at an operator of this class, in order."""
-        if kind not in self._by_class:
-            self._by_class[kind] = [
-                rule
-                for rule in self.tallies
-                if not rule.pattern.roots or issubclass(kind, rule.pattern.roots)
-            ]
-        return self._by_class[kind]
+        return _starting(self._rules, kind)  # type: ignore[arg-type]  # classes can be hashed
 
     def _rebuilt(self, found: list[Firing]) -> Outputs:
         moved = substitute(
@@ -261,10 +264,9 @@ class _Run:
 
     def _check_progress(self, was: Outputs, seen: set[str]) -> None:
         digest = _digest(self.outputs)
-        size = len(topological(self.outputs.values()))
-        limit = MOST_GROWTH * len(topological(self.before.values())) + 100
-        if digest not in seen and len(self._sweeps) <= MOST_SWEEPS and size <= limit:
-            seen.add(digest)
+        limit = MOST_GROWTH * self._size + 100
+        small = len(self.facts.nodes) <= limit
+        if digest not in seen and len(self._sweeps) <= MOST_SWEEPS and small:
             return
         what = "has seen this program before" if digest in seen else "does not come to rest"
         rules = ", ".join(
@@ -275,6 +277,14 @@ class _Run:
             found=f"{listing(was)}\n  became\n{listing(self.outputs)}",
             hint="this is a bug in a rule; PRETZEL_WITHOUT can switch it off",
         )
+
+
+@lru_cache(4096)
+def _starting(rules: tuple[Rule, ...], kind: type[Op]) -> tuple[Rule, ...]:
+    """Those of the rules whose pattern can start at an operator of this class."""
+    return tuple(
+        rule for rule in rules if not rule.pattern.roots or issubclass(kind, rule.pattern.roots)
+    )
 
 
 def _digest(outputs: Outputs) -> str:

@@ -34,7 +34,7 @@ def always(_: Match) -> bool:
     return True
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)  # a rule is itself and no other, which is quick to look up
 class Rule:
     """Where `pattern` fits and `guard` agrees, the root becomes what `build` makes.
 

@@ -24,6 +24,7 @@ from flour.flow import Flow
 from flour.node import Node, node, rebuild
 from flour.onnx import OnnxProgram, import_model
 from flour.onnx.program import Answer, Entry
+from flour.onnx.reading import opened
 from flour.onnx.signature import Value, signature
 from flour.onnx.whole import WholeProgram, whole_model
 from flour.ops.opaque import Opaque
@@ -78,12 +79,11 @@ class InferenceSession:
         if path is not None and not Path(path).is_file():
             raise error(NoSuchFile, "there is no such model", where=str(path))
         try:
-            self.program: OnnxProgram = import_model(
-                path_or_bytes, native_only=native_only, rows=rows
-            )
+            model = opened(path_or_bytes)
+            self.program: OnnxProgram = import_model(model, native_only=native_only, rows=rows)
             if compiled and _is_better_whole(self.program):
-                self.program = whole_model(path_or_bytes) or self.program
-            self._inputs, self._outputs = signature(path_or_bytes, self.program)
+                self.program = whole_model(model) or self.program
+            self._inputs, self._outputs = signature(model, self.program)
             # The model's own constants and nodes are not needed any more.
             self.program = replace(self.program, model=self.program.model.outline())
             self._plan = oven.bake(_of_documents(self.program.flow)) if compiled else None

@@ -11,6 +11,8 @@ from typing import Any
 
 from numpy.typing import NDArray
 
+from flour.onnx.attributes import Attributes
+
 #: A dimension: its length, the name of a length known only at run time, or nothing at all.
 Dim = int | str | None
 
@@ -62,7 +64,9 @@ class NodeDef:
     def graphs(self) -> tuple[GraphDef, ...]:
         """The graphs among its attributes."""
         found: list[GraphDef] = []
-        for value in self.attributes.values():
+        values = self.attributes
+        settled = values.settled() if isinstance(values, Attributes) else values.values()
+        for value in settled:
             items = value if isinstance(value, tuple) else (value,)
             if items and isinstance(items[0], GraphDef):  # an attribute's items are of one kind
                 found.extend(items)

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+from flour.onnx.attributes import Attributes, Later
 from flour.onnx.errors import DamagedModel
 from flour.onnx.model import Dim, GraphDef, ModelDef, NodeDef, Port
 from flour.onnx.ordering import ordered
@@ -48,6 +49,19 @@ def read_model(model: object) -> ModelDef:
 # --- the protobuf ---------------------------------------------------------------------------------
 
 
+class Opened(NamedTuple):
+    """A model whose protobuf has been read; it stands for the model wherever one is taken."""
+
+    proto: Any
+    #: Where it lies, if it came from a file.
+    folder: Path | None
+
+
+def opened(model: object) -> Opened:
+    """The model, its file read once for all who look at it."""
+    return Opened(*_parsed(model))
+
+
 def parsed(model: object) -> Any:
     """The model's protobuf, its own functions in place; nothing else of it is checked."""
     return _inlined(_parsed(model)[0])
@@ -59,6 +73,8 @@ def as_written(model: object) -> Any:
 
 
 def _parsed(model: Any) -> tuple[Any, Path | None]:
+    if isinstance(model, Opened):
+        return model
     if isinstance(model, str | Path):
         path = Path(model)
         return _from_bytes(_file(path)), path.parent
@@ -178,14 +194,17 @@ class _Reader:
             tuple(map(str, proto.output)),
             data=proto.SerializeToString(),
         )
+        later = {str(item.name): _later(item) for item in proto.attribute if _is_long(item)}
         try:
             values = {
-                str(item.name): self._attribute(item, names, depth) for item in proto.attribute
+                str(item.name): self._attribute(item, names, depth)
+                for item in proto.attribute
+                if item.name not in later
             }
         except DamagedModel as problem:
             problem.where = f"{made.place}, {problem.where}" if problem.where else made.place
             raise
-        return NodeDef(**{**vars(made), "attributes": values})
+        return NodeDef(**{**vars(made), "attributes": Attributes(values, later)})
 
     def _attribute(self, proto: Any, names: frozenset[str], depth: int) -> Any:
         kind = int(proto.type) or _guessed(proto)
@@ -233,6 +252,21 @@ _READERS: Mapping[int, tuple[str, str]] = {
     13: ("tp", "type"),
     14: ("type_protos", "types"),
 }
+#: Kinds of lists of numbers or texts.
+_LISTS = frozenset({6, 7, 8})
+#: Lists from this length on are read when somebody asks for them.
+LONG = 64
+
+
+def _is_long(proto: Any) -> bool:
+    """Whether an attribute is a list of so many numbers or texts that it is read when needed."""
+    return int(proto.type) in _LISTS and len(getattr(proto, _READERS[proto.type][0])) >= LONG
+
+
+def _later(proto: Any) -> Later:
+    """What reads an attribute that is a list of numbers or texts, which nothing can go wrong in."""
+    field, convert = _READERS[int(proto.type)]
+    return lambda: _PLAIN[convert](getattr(proto, field))
 
 
 def _guessed(proto: Any) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import chain, compress, pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,13 +13,18 @@ from flour.onnx.errors import DamagedModel, NotNative
 from flour.onnx.ml_categories import found
 from flour.onnx.ml_common import joined, narrow
 from flour.onnx.registry import onnx_op
+from flour.onnx.steps import steps
 from flour.onnx.tensor import Tensor
 from flour.onnx.words import Words
 from flour.ops.onnx_ngrams import Grams
+from objectstore.digest import combine
 
 if TYPE_CHECKING:
     from flour.flow import Flow
     from flour.onnx.registry import Call
+
+#: What is remembered by `steps` is told apart by it.
+_PHRASES = "onnx phrases"
 
 
 @dataclass(frozen=True)
@@ -43,22 +48,25 @@ class Pool:
         if not 1 <= low <= high or counts[0] != 0 or any(a > b for a, b in pairwise(counts)):
             raise DamagedModel("the pool's n-grams are not where the node says they are")
         every = [
-            (flat[place : place + size], size)
+            flat[place : place + size]
             for size, (start, end) in enumerate(pairwise(counts), 1)
             for place in range(start, end - size + 1, size)
         ]
         if len(every) != len(columns) or min(columns, default=-1) < 0:
             raise DamagedModel(f"{len(columns)} columns for {len(every)} n-grams")
-        kept = [(g, c) for (g, size), c in zip(every, columns, strict=True) if low <= size <= high]
-        if len({gram for gram, _ in kept}) != len(kept):
+        asked = [low <= len(gram) <= high for gram in every]
+        grams, places = tuple(compress(every, asked)), tuple(compress(columns, asked))
+        if len(set(grams)) != len(grams):
             raise DamagedModel("an n-gram is in the pool twice")
-        grams, places = tuple(g for g, _ in kept), tuple(c for _, c in kept)
         skips = int(call.attribute("max_skip_count", 0))
         return cls(grams, places, max(columns) + 1, low, high, skips)
 
     def in_order(self) -> list[tuple[Any, ...]] | None:
         """The n-gram of each column, if each has exactly one."""
-        if sorted(self.columns) != list(range(self.width)):
+        every = tuple(range(self.width))
+        if self.columns == every:
+            return [*self.grams]
+        if tuple(sorted(self.columns)) != every:
             return None
         order = np.argsort(self.columns)
         return [self.grams[place] for place in order]
@@ -66,19 +74,32 @@ class Pool:
 
 @onnx_op("TfIdfVectorizer", since=9)
 def _tfidf(call: Call) -> Tensor:
-    item, pool = call[0], Pool.of(call)
+    item = call[0]
     if isinstance(item, Words):
-        counts, count, axis = [_phrases(item, pool)], 1, item.axis
-    else:
-        if item.rank not in (1, 2) or item.axis not in (None, 0):
-            raise NotNative(f"n-grams of {item.shape} with rows along {item.axis}")
-        if item.rank == 1 and item.axis is not None:
-            raise NotNative("all rows of a vector together are one text")
-        counts = _sequences(call, item, pool)
-        count, axis = len(counts), item.axis
+        return _of_words(call, item)
+    pool = Pool.of(call)
+    if item.rank not in (1, 2) or item.axis not in (None, 0):
+        raise NotNative(f"n-grams of {item.shape} with rows along {item.axis}")
+    if item.rank == 1 and item.axis is not None:
+        raise NotNative("all rows of a vector together are one text")
+    counts = _sequences(call, item, pool)
     made = [_weighed(call, flow, pool) for flow in counts]
-    shape = (pool.width,) if item.rank == 1 else (count, pool.width)
-    return Tensor.of(joined(made), shape, axis)
+    shape = (pool.width,) if item.rank == 1 else (len(counts), pool.width)
+    return Tensor.of(joined(made), shape, item.axis)
+
+
+def _of_words(call: Call, item: Words) -> Tensor:
+    """Weighed counts of phrases in a list of words."""
+    assert item.flow is not None
+
+    def make() -> Flow:
+        pool = Pool.of(call)
+        return _weighed(call, _phrases(item, pool), pool)
+
+    facts = "separable" if item.separable else ""
+    made = steps(combine(_PHRASES, call.node.data, item.pad, facts), item.flow, make)
+    width = made.type.width  # type: ignore[union-attr]  # counts are a vector
+    return Tensor.of(made, (width,) if item.rank == 1 else (1, width), item.axis)
 
 
 def _phrases(item: Words, pool: Pool) -> Flow:
@@ -87,14 +108,19 @@ def _phrases(item: Words, pool: Pool) -> Flow:
     grams = pool.in_order()
     if grams is None:
         raise NotNative("columns that no n-gram has, or several have")
-    if any(item.pad in gram for gram in grams):
+    if item.pad in set(chain.from_iterable(grams)):
         raise NotNative("n-grams of the value that shorter texts are filled up with")
     if pool.high > 1 and (pool.skips or not item.separable):
         raise NotNative("phrases with gaps, or of words that may have spaces in them")
-    vocabulary = [" ".join(map(str, gram)) for gram in grams]
+    vocabulary = [" ".join(map(str, gram)) for gram in grams] if pool.high > 1 else _alone(grams)
     if len(set(vocabulary)) != len(vocabulary):
         raise NotNative("phrases that read the same")
     return item.flow.word_ngrams(vocabulary, pool.low, pool.high, "float32")
+
+
+def _alone(grams: Sequence[tuple[Any, ...]]) -> list[str]:
+    """Phrases of one word."""
+    return [str(word) for (word,) in grams]
 
 
 def _sequences(call: Call, item: Tensor, pool: Pool) -> list[Flow]:
