@@ -20,6 +20,7 @@ import numpy as np
 
 from flour.errors import UnsupportedSetting
 from flour.node import Node
+from flour.onnx.export_refused import WITHOUT
 from flour.ops.source import Source
 from flour.types import Category, Record, Scalar, Text, Type, Vector
 
@@ -27,8 +28,10 @@ if TYPE_CHECKING:
     from flour.flow import Flow
 
 OPSET, ML_OPSET, IR = 18, 5, 10
+ML = "ai.onnx.ml"
 #: Operator -> (writer, its node, the names of its inputs) -> the name of what it makes.
 FORMS: dict[str, Callable[..., str]] = {}
+_MODULES = ("numbers", "functions", "pairs", "rows", "columns", "distances", "models", "text")
 
 
 def form(*names: str) -> Callable[[Callable[..., str]], Callable[..., str]]:
@@ -42,12 +45,17 @@ def form(*names: str) -> Callable[[Callable[..., str]], Callable[..., str]]:
     return register
 
 
+def load() -> None:
+    """Register every form."""
+    for name in _MODULES:
+        import_module(f"flour.onnx.export_{name}")
+
+
 def to_onnx(flow: Flow) -> bytes:
     """A serialised ModelProto that computes the program's outputs, by their names."""
     from onnx import helper
 
-    for name in ("export_numbers", "export_models"):
-        import_module(f"flour.onnx.{name}")
+    load()
     out = Writer()
     origins = flow.origins()
     for item in flow.nodes():
@@ -56,7 +64,9 @@ def to_onnx(flow: Flow) -> bytes:
         out.nodes.append(helper.make_node("Identity", [out.names[item]], [name]))
     made = [_declared(name, item.type) for name, item in flow.outputs.items()]
     graph = helper.make_graph(out.nodes, "pretzel", out.inputs, made, out.constants)
-    opsets = [helper.make_opsetid("", OPSET), helper.make_opsetid("ai.onnx.ml", ML_OPSET)]
+    opsets = [helper.make_opsetid("", OPSET), helper.make_opsetid(ML, ML_OPSET)]
+    others = sorted({node.domain for node in out.nodes} - {"", ML})
+    opsets += [helper.make_opsetid(domain, 1) for domain in others]
     model = helper.make_model(
         graph, opset_imports=opsets, ir_version=IR, producer_name="pretzel-runtime"
     )
@@ -72,7 +82,7 @@ def _written(out: Writer, item: Node, where: str) -> str:
         raise UnsupportedSetting(
             f"{item.op.name} has no ONNX form",
             where=where or item.op.name,
-            found=str(item.type),
+            found=WITHOUT.get(item.op.name, str(item.type)),
             hint="export the steps before it, or save the plan as it is",
         )
     return write(out, item, *(out.names[source] for source in item.inputs))
@@ -98,6 +108,18 @@ class Writer:
             helper.make_node(op_type, list(inputs), [name], name, domain=domain, **attributes)
         )
         return name
+
+    def second(self, op_type: str, *inputs: str, **attributes: Any) -> str:
+        """One more node of two outputs; the name of the second."""
+        name = self(op_type, *inputs, **attributes)
+        self.nodes[-1].output.append(f"{name}_places")
+        return f"{name}_places"
+
+    def spread(self, values: Any, like: str) -> str:
+        """The same values for every row of another value."""
+        rows = self("Slice", self("Shape", like), *(self.constant([k], np.int64) for k in (0, 1)))
+        tail = self.constant(np.shape(values), np.int64)
+        return self("Expand", self.constant(values), self("Concat", rows, tail, axis=0))
 
     def _fresh(self, stem: str) -> str:
         self._count += 1

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from flour.errors import UnsupportedSetting
 from flour.node import Node
-from flour.onnx.export import Writer, dtype_of, form
+from flour.onnx.export import ML, Writer, dtype_of, form
 from flour.onnx.export_numbers import parameter
 from flour.ops.categorise import UNKNOWN
 from flour.ops.walk import COMPARED, LEFT, RIGHT
 from flour.types import Vector
 
-ML = "ai.onnx.ml"
 _LEQ, _LT = 0, 1
 
 
@@ -25,28 +24,88 @@ def _refused(item: Node, what: str) -> UnsupportedSetting:
 @form("Trees")
 def _trees(out: Writer, item: Node, x: str) -> str:
     op: Any = item.op
-    missing = op.missing.array
-    if len(op.words) or op.zeros or op.absent:
-        raise _refused(item, "sets of categories, or zeros for missing values,")
-    if not np.isin(missing[op.feature.array >= 0], (COMPARED, LEFT, RIGHT)).all():
-        raise _refused(item, "zeros for missing values")
-    have = dtype_of(item.inputs[0].type)
-    if op.narrow:
-        x, have = out.cast(x, have, "float32"), "float32"
-    x = out.cast(x, have, "float64")
-    with op.together():  # its tables are read node by node
-        attributes = _ensemble(op)
-    sums = out("TreeEnsemble", x, domain=ML, **attributes)
+    sums = _walked(out, item, x, _Leaves(op.value.array, op.target.array, len(op.base)))
     sums = out("Add", sums, out.constant(op.base.array, np.float64))
     if op.divisor:
         sums = out("Div", sums, out.constant(float(op.divisor)))
     return out.cast(sums, "float64", op.dtype)
 
 
-def _ensemble(op: Any) -> dict[str, Any]:
+@form("TreeLeaves")
+def _tree_leaves(out: Writer, item: Node, x: str) -> str:
+    op: Any = item.op
+    return out.cast(_reached(out, item, x, op.number.array), "float64", "int64")
+
+
+def _reached(out: Writer, item: Node, x: str, numbers: Any) -> str:
+    """The number of the leaf a row reaches in every tree, as float64."""
+    trees = len(item.op.fields()["roots"].array)
+    leaves = np.asarray(numbers, np.float64)[:, None]
+    return _walked(out, item, x, _Leaves(leaves, np.arange(trees), trees))
+
+
+@form("LinearTrees")
+def _linear_trees(out: Writer, item: Node, x: str) -> str:
+    """The leaf of every tree, then its terms as a row of slopes for all columns."""
+    op: Any = item.op
+    kind = item.inputs[0].type
+    assert isinstance(kind, Vector), "checked by the operator"
+    count = len(op.value.array)
+    if count * kind.width > _MOST:
+        raise _refused(item, f"{count} leaves over {kind.width} columns")
+    slopes, reads = np.zeros((count, kind.width)), np.zeros((count, kind.width), bool)
+    leaf = np.repeat(np.arange(count), np.diff(op.starts.array))
+    np.add.at(slopes, (leaf, op.column.array), op.slope.array)
+    reads[leaf, op.column.array] = True
+    place = out.cast(_reached(out, item, x, np.arange(count)), "float64", "int64")
+    wide = out("Unsqueeze", out.cast(x, kind.dtype, "float64"), out.constant([1], np.int64))
+    read, axis = out("Gather", out.constant(reads), place), out.constant([2], np.int64)
+    terms = out("Mul", out("Gather", out.constant(slopes), place), wide)
+    terms = out("ReduceSum", out("Where", read, terms, out.constant(0.0)), axis, keepdims=0)
+    lost = out.cast(out("And", read, out("IsNaN", wide)), "bool", "float32")
+    lost = out.cast(out("ReduceMax", lost, axis, keepdims=0), "float32", "bool")
+    value, constant = (
+        out("Gather", out.constant(side.array, np.float64), place)
+        for side in (op.value, op.constant)
+    )
+    made = out("Where", lost, value, out("Add", constant, terms))
+    target = op.target.array[:, None] == np.arange(len(op.base.array))
+    made = out("Where", out.constant(target), out("Unsqueeze", made, axis), out.constant(0.0))
+    sums = out("ReduceSum", made, out.constant([1], np.int64), keepdims=0)
+    return out("Add", sums, out.constant(op.base.array, np.float64))
+
+
+#: Slopes for every leaf and column that a model may have.
+_MOST = 1 << 22
+
+
+class _Leaves(NamedTuple):
+    """What leaves add up to: a row of values each, the output each tree begins at, the outputs."""
+
+    values: Any
+    targets: Any
+    outputs: int
+
+
+def _walked(out: Writer, item: Node, x: str, leaves: _Leaves) -> str:
+    """The sums over all trees, in float64."""
+    op: Any = item.op
+    if len(op.words) or op.zeros or op.absent:
+        raise _refused(item, "sets of categories, or zeros for missing values,")
+    if not np.isin(op.missing.array[op.feature.array >= 0], (COMPARED, LEFT, RIGHT)).all():
+        raise _refused(item, "zeros for missing values")
+    have = dtype_of(item.inputs[0].type)
+    if op.narrow:
+        x, have = out.cast(x, have, "float32"), "float32"
+    x = out.cast(x, have, "float64")
+    with op.together():  # its tables are read node by node
+        attributes = _ensemble(op, leaves)
+    return out("TreeEnsemble", x, domain=ML, **attributes)
+
+
+def _ensemble(op: Any, leaves_: _Leaves) -> dict[str, Any]:
     """The attributes of a TreeEnsemble: an ensemble once for each value of a leaf."""
-    span = op.value.shape[1]
-    parts = [_Part(op, column) for column in range(span)]
+    parts = [_Part(op, leaves_, column) for column in range(leaves_.values.shape[1])]
     nodes, leaves = 0, 0
     tables: dict[str, list[int]] = {key: [] for key in _TABLES}
     splits, weights = [], []
@@ -62,7 +121,7 @@ def _ensemble(op: Any) -> dict[str, Any]:
         "nodes_splits": _tensor(np.array(splits, np.float64)),
         "leaf_weights": _tensor(np.array(weights, np.float64)),
         "nodes_modes": _tensor(modes),
-        "n_targets": len(op.base),
+        "n_targets": leaves_.outputs,
         "aggregate_function": 1,
         "post_transform": 0,
     }
@@ -84,10 +143,10 @@ def _tensor(array: Any) -> Any:
 class _Part:
     """One value of every leaf: nodes and leaves numbered for themselves."""
 
-    def __init__(self, op: Any, column: int) -> None:
+    def __init__(self, op: Any, leaves: _Leaves, column: int) -> None:
         self.op = op
         feature = op.feature.array
-        self._trees = list(zip(op.roots.array.tolist(), op.target.array.tolist(), strict=True))
+        self._trees = list(zip(op.roots.array.tolist(), leaves.targets.tolist(), strict=True))
         self._place = {}  # of our nodes, among the inner ones or among the leaves
         self._leaves: list[tuple[int, int]] = []
         self._inner: list[int] = []
@@ -101,8 +160,9 @@ class _Part:
                     stack += [int(op.right.array[node]), int(op.left.array[node])]
                 else:
                     self._place[node] = len(self._leaves)
-                    self._leaves.append((node, target + column))
-        values = op.value.array[:, column]
+                    # A tree that is one leaf has it twice: some runtimes know such a tree by that.
+                    self._leaves += [(node, target + column)] * (1 + (node == root))
+        values = leaves.values[:, column]
         self.weights = [float(values[op.left.array[node]]) for node, _ in self._leaves]
         #: A tree that is one leaf becomes a node whose two ways lead there.
         self._stumps = [root for root, _ in self._trees if feature[root] < 0]
@@ -121,8 +181,8 @@ class _Part:
         for root in self._stumps:
             made["nodes_featureids"].append(0)
             made["nodes_missing_value_tracks_true"].append(0)
-            for side in ("true", "false"):
-                self._way(made, side, root, nodes, leaves)
+            for other, side in enumerate(("true", "false")):
+                self._way(made, side, root, nodes, leaves + other)
         stumps = {root: len(self._inner) + k for k, root in enumerate(self._stumps)}
         made["tree_roots"] = [
             nodes + (stumps[root] if root in stumps else self._place[root])
@@ -235,16 +295,3 @@ def _one_hot(out: Writer, item: Node, x: str) -> str:
             out.cast(out("Equal", column, out.constant(codes)), "bool", dtype_of(item.type))
         )
     return out("Concat", *made, axis=1)
-
-
-# --- distances ----------------------------------------------------------------------------------
-
-
-@form("SquaredDistances")
-def _squared_distances(out: Writer, item: Node, x: str) -> str:
-    points = item.op.fields()["points"].array.astype(np.float64)
-    x = out.cast(x, dtype_of(item.inputs[0].type), "float64")
-    norms = out("ReduceSum", out("Mul", x, x), out.constant([1], np.int64), keepdims=1)
-    made = out("MatMul", x, out.constant(np.ascontiguousarray(-2 * points.T)))
-    made = out("Add", out("Add", made, norms), out.constant((points**2).sum(axis=1)))
-    return out.cast(out("Max", made, out.constant(0.0)), "float64", dtype_of(item.type))

@@ -12,8 +12,9 @@ from flour.ops.compare import Comparison
 from flour.types import Record, Vector
 
 _FUNCTIONS = {
-    **{name: name for name in ("Exp", "Log", "Sqrt", "Sin", "Cos", "Tan", "Sinh", "Cosh", "Tanh")},
-    **{name: name for name in ("Erf", "Reciprocal", "Abs", "Sign", "Relu", "Floor", "Ceil")},
+    **{name: name for name in ("Exp", "Log", "Sqrt", "Sin", "Cos", "Tanh", "Atan", "Atanh")},
+    **{name: name for name in ("Asin", "Acos", "Asinh", "Acosh")},
+    **{name: name for name in ("Reciprocal", "Abs", "Sign", "Relu", "Floor", "Ceil")},
     "Negate": "Neg",
     "Rint": "Round",
     "IsNan": "IsNaN",
@@ -27,6 +28,7 @@ _COMPARISONS = {
     "Less": "Less",
     "LessEqual": "LessOrEqual",
     "Equal": "Equal",
+    "NotEqual": "Equal",
 }
 _REDUCTIONS = {"Sum": "ReduceSum", "Max": "ReduceMax", "Min": "ReduceMin"}
 
@@ -36,6 +38,15 @@ def parameter(out: Writer, item: Node, values: Any, dtype: str) -> str:
     flat = np.asarray(values).reshape(-1).astype(dtype)
     vector = isinstance(item.inputs[0].type, Vector)
     return out.constant(flat if vector else flat.reshape(-1)[0])
+
+
+def roomy(dtype: str) -> str:
+    """What whole numbers of 32 bits and fewer are computed in, as few runtimes have all of them.
+
+    What wraps around does so when it is cast back.
+    """
+    kind = np.dtype(dtype)
+    return "int64" if kind.kind in "iu" and kind.itemsize < 8 else dtype
 
 
 @form(*_FUNCTIONS)
@@ -91,14 +102,17 @@ def _comparison(out: Writer, item: Node, x: str) -> str:
     operand = item.op.fields()["operand"]
     common = np.result_type(have, operand.dtype).name if isinstance(item.op, Comparison) else have
     fitted = parameter(out, item, operand.array, common)
-    return out(_COMPARISONS[item.op.name], out.cast(x, have, common), fitted)
+    made = out(_COMPARISONS[item.op.name], out.cast(x, have, common), fitted)
+    return out("Not", made) if item.op.name == "NotEqual" else made
 
 
 @form("Binarize")
 def _binarize(out: Writer, item: Node, x: str) -> str:
     have = dtype_of(item.inputs[0].type)
-    made = out("Greater", x, out.constant(item.op.fields()["threshold"], have))
-    return out.cast(made, "bool", dtype_of(item.type))
+    inner = have if np.dtype(have).kind == "f" else "float64"  # 0.5 is no whole number, and no bool
+    limit = out.constant(item.op.fields()["threshold"], inner)
+    made = out("Greater", out.cast(x, have, inner), limit)
+    return out.cast(made, "bool", have)
 
 
 @form("OneIfTiny")
@@ -133,13 +147,18 @@ def _softmax(out: Writer, _: Node, x: str) -> str:
 @form(*_REDUCTIONS)
 def _reduction(out: Writer, item: Node, x: str) -> str:
     dtype, axis = dtype_of(item.type), out.constant([1], np.int64)
-    x = out.cast(x, dtype_of(item.inputs[0].type), dtype)
-    made = out(_REDUCTIONS[item.op.name], x, axis, keepdims=0)
+    inner = roomy(dtype)
+    x = out.cast(x, dtype_of(item.inputs[0].type), inner)
+    made = out.cast(out(_REDUCTIONS[item.op.name], x, axis, keepdims=0), inner, dtype)
     if item.op.name == "Sum" or np.dtype(dtype).kind != "f":
         return made
-    # ONNX leaves open what the largest of numbers is of which one is NaN; here it is NaN.
-    spoilt = out("Where", out("IsNaN", x), x, out.constant(0, dtype))
-    return out("Add", made, out("ReduceSum", spoilt, axis, keepdims=0))
+    return spoilt(out, made, x, dtype)
+
+
+def spoilt(out: Writer, made: str, x: str, dtype: str, axis: int = 1) -> str:
+    """The largest along an axis, NaN if a number is, which ONNX leaves open."""
+    lost = out("Where", out("IsNaN", x), x, out.constant(0, dtype))
+    return out("Add", made, out("ReduceSum", lost, out.constant([axis], np.int64), keepdims=0))
 
 
 @form("Norm")
@@ -147,13 +166,27 @@ def _norm(out: Writer, item: Node, x: str) -> str:
     kind, axis = item.op.fields()["kind"], out.constant([1], np.int64)
     if kind == "l2":
         return out("Sqrt", out("ReduceSum", out("Mul", x, x), axis, keepdims=0))
-    reduce = "ReduceSum" if kind == "l1" else "ReduceMax"
-    return out(reduce, out("Abs", x), axis, keepdims=0)
+    size = out("Abs", x)
+    if kind == "l1":
+        return out("ReduceSum", size, axis, keepdims=0)
+    return spoilt(out, out("ReduceMax", size, axis, keepdims=0), size, dtype_of(item.type))
 
 
 @form("ArgMax", "ArgMin")
 def _arg(out: Writer, item: Node, x: str) -> str:
-    return out(item.op.name, x, axis=1, keepdims=0)
+    return place_of(out, item.op.name, (x, dtype_of(item.inputs[0].type)), 1, last=False)
+
+
+def place_of(out: Writer, find: str, what: tuple[str, str], axis: int, *, last: bool) -> str:
+    """Where the largest or smallest along an axis is; NaN before all, which ONNX leaves open."""
+    x, dtype = what
+    how: dict[str, Any] = {"axis": axis, "keepdims": 0, "select_last_index": int(last)}
+    if np.dtype(dtype).kind != "f":
+        return out(find, x, **how)
+    lost = out.cast(out("IsNaN", x), "bool", dtype)
+    some = out("ReduceMax", lost, out.constant([axis], np.int64), keepdims=0)
+    places = (out("ArgMax", lost, **how), out(find, x, **how))
+    return out("Where", out.cast(some, dtype, "bool"), *places)
 
 
 @form("Linear")
@@ -216,4 +249,4 @@ def _take(out: Writer, item: Node, x: str) -> str:
     return out("Gather", out.constant(values), out("Clip", places, low, high))
 
 
-__all__ = ["parameter"]
+__all__ = ["parameter", "place_of", "roomy", "spoilt"]

@@ -76,8 +76,9 @@ def session(data: bytes, place: str) -> Any:
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     options.log_severity_level = _FATAL
     options.add_session_config_entry("session.use_env_allocators", "1")
+    how = {"providers": ["CPUExecutionProvider"], "enable_fallback": 0}  # it would print
     try:
-        return ort.InferenceSession(data, options, providers=["CPUExecutionProvider"])
+        return ort.InferenceSession(data, options, **how)
     except Exception as problem:
         raise failure("onnxruntime cannot load", problem, place) from problem
 

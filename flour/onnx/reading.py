@@ -173,6 +173,8 @@ class _Reader:
         inner = outside | own | {str(name) for item in proto.node for name in item.output}
         nodes = [self._node(item, inner, depth) for item in proto.node]
         outputs = tuple(port_of(item) for item in proto.output)
+        if any(not port.name for port in outputs):
+            raise DamagedModel("an output has no name", where=f"the graph '{proto.name}'")
         order = ordered(nodes, own, outside, [port.name for port in outputs])
         return GraphDef(str(proto.name), tuple(order), inputs, outputs, constants)
 

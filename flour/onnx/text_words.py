@@ -55,11 +55,11 @@ def _tokenizer(call: Call) -> Tensor:
     if call.attribute("mark", 0):
         raise NotNative("words marked at the start and end of the text")
     pattern, least = _pattern(call), int(call.attribute("mincharnum", 1))
-    found, pattern = _automaton(pattern, least)
+    found, pattern = automaton_of(pattern, least)
     pad = str(call.attribute("pad_value", ""))
     words = source.tokenize(pattern)
     shape = (*item.shape, MANY)
-    return Words(shape, "string", item.axis, words, pad=pad, separable=_separable(pattern, found))
+    return Words(shape, "string", item.axis, words, pad=pad, separable=separable(pattern, found))
 
 
 def _pattern(call: Call) -> str:
@@ -123,7 +123,7 @@ def _grouped(expression: str) -> str:
     return "".join("(?:" if part == "(" else part for part in parts)
 
 
-def _automaton(pattern: str, least: int) -> tuple[Automaton, str]:
+def automaton_of(pattern: str, least: int) -> tuple[Automaton, str]:
     """The automaton for tokens of at least so many characters, and the pattern it is for."""
     found = automaton(pattern)
     if found is not None and found.shortest < least and found.run == found.shortest == 1:
@@ -139,7 +139,7 @@ def _automaton(pattern: str, least: int) -> tuple[Automaton, str]:
 _ONE = re.compile(r"\(\?a\)(\[(?:\\.|[^\]\\])*\]|\\.|[^\\.])")
 
 
-def _separable(pattern: str, found: Automaton) -> bool:
+def separable(pattern: str, found: Automaton) -> bool:
     """Whether no word has a space in it, or every word is one character."""
     if pattern == EVERY or _ONE.fullmatch(pattern):
         return True
@@ -148,4 +148,4 @@ def _separable(pattern: str, found: Automaton) -> bool:
     return re.search(pattern, " " * max(found.run, 1)) is None
 
 
-__all__ = ["Text", "document", "translated"]
+__all__ = ["MICROSOFT", "Text", "automaton_of", "document", "separable", "translated"]

@@ -50,6 +50,12 @@ def missing_output() -> ModelProto:
     return made
 
 
+def output_without_a_name() -> ModelProto:
+    made = plain()
+    made.graph.output[0].name = ""
+    return made
+
+
 def made_twice() -> ModelProto:
     made = plain()
     made.graph.node.append(made.graph.node[0])
@@ -143,7 +149,7 @@ def short_data() -> ModelProto:
 HOSTILE: list[Callable[[], ModelProto]] = [
     *(cycle, missing_value, missing_output, made_twice, absurd_shape, negative_shape),
     *(absurd_input, absurd_expansion, no_opset, unknown_operator, custom_domain),
-    *(function_in_itself, short_data),
+    *(function_in_itself, short_data, output_without_a_name),
 ]
 
 

@@ -1,0 +1,38 @@
+"""Operators without an ONNX form, and why: what is in no list has one, or a test fails."""
+
+from __future__ import annotations
+
+_UNICODE = "its characters are Unicode's, those of ONNX's text operators ASCII's or one by one"
+_WORDS = "what ONNX calls words is a tensor as wide as the longest document"
+_SETTLES = "it goes on until it settles, row by row"
+_PYTHON = "it is a Python function"
+_RECORD = "ONNX has no records; pick the columns"
+
+#: Operator -> why it has no form.
+WITHOUT = {
+    "Barycentre": "it solves a system of equations a row",
+    "Bundle": _RECORD,
+    "CharNgrams": "white space counts once, which no ONNX operator does",
+    "CouplePairs": _SETTLES,
+    "DropWords": "ONNX drops whole rows, not words",
+    "HashedValues": "its input is names with numbers, which are no tensor",
+    "Hashing": "no ONNX operator hashes strings",
+    "ImputeInTurn": "it computes with only those columns that a row lacks, in turn",
+    "ImputeNearest": "a row's distances are over only those columns it has",
+    "Lower": _UNICODE,
+    "MatchingPursuit": _SETTLES,
+    "NamedValues": "its input is names with numbers, which are no tensor",
+    "Narrow": _RECORD,
+    "Opaque": "it is a part of an ONNX model already; serve that model",
+    "ParseCsv": "no ONNX operator reads CSV",
+    "Phrases": _WORDS,
+    "PythonColumns": _PYTHON,
+    "PythonText": _PYTHON,
+    "PythonWords": _PYTHON,
+    "RunningProduct": "ONNX adds up as it goes, and multiplies only from operator set 26 on",
+    "Runs": _WORDS,
+    "Splines": "its polynomials change from knot to knot, and what is beyond has rules of its own",
+    "Split": "empty words are lost in ONNX",
+    "StripAccents": _UNICODE,
+    "TopicWeights": _SETTLES,
+}

@@ -1,0 +1,203 @@
+"""Every operator as ONNX: the same from onnxruntime, from ONNX's evaluator, and read back again.
+
+Runs over the table of operators (tests/cases.py). What has no form says why; what onnxruntime has
+no kernel for is listed here.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import numpy as np
+import onnxruntime
+import pytest
+from onnx import ModelProto, checker
+from onnx.reference import ReferenceEvaluator
+from onnxruntime.capi.onnxruntime_pybind11_state import NotImplemented as NoKernel
+
+from flour.errors import UnsupportedSetting
+from flour.flow import Flow, source
+from flour.onnx import import_model
+from flour.onnx.export import FORMS, load
+from flour.onnx.export_refused import WITHOUT
+from flour.op import REGISTRY
+from flour.ops.source import Source
+from flour.reference import apply_op
+from flour.sparse import densify
+from flour.types import Record, Text
+from tests.cases import CASES, Case
+from tests.columns import assert_close
+from tests.flour.test_cases import columns, made
+from tests.onnx_models import needs_locale
+
+#: Operators that cannot be written with these settings or types, and what is said about it.
+REFUSED = {
+    "Grams": "other lengths",
+    "PowerOf": "int",
+    "ShiftLeft": "int",
+    "ShiftRight": "int",
+    "Tokenize": "all of unicode",
+    "TreeLeaves": "sets of categories",
+    "Trees": "sets of categories",
+    "WordNgrams": "tokens",
+}
+#: What onnxruntime has no kernel for, though ONNX has the operator: by operator, the dtypes.
+NO_KERNEL = {
+    **dict.fromkeys(("Acos", "Acosh", "Asin", "Asinh", "Atan", "Atanh"), ("float64",)),
+    **dict.fromkeys(("LargerOf", "SmallerOf", "Modulo", "Remainder", "WholeQuotient"), ("uint64",)),
+    **dict.fromkeys(("SegmentSum", "SegmentMax", "TopPlaces"), ("uint64",)),
+    **dict.fromkeys(("Negate", "Abs", "Sign", "Square", "Relu"), ("int8",)),
+    **dict.fromkeys(("ShiftLeft", "ShiftRight"), ("uint64", "uint16")),
+}
+#: What onnxruntime refuses to run on no rows at all.
+NEEDS_ROWS = {"Grams", "LowerLetters", "UpperLetters"}
+WITH_FORM = [
+    case for case in CASES if case.op.name not in WITHOUT and not isinstance(case.op, Source)
+]
+IDS = [case.name for case in WITH_FORM]
+ROWS = 7
+
+
+@cache
+def written(case: Case) -> bytes:
+    """The operator over inputs x0, x1, ... as a model with the output y."""
+    inputs = [source(f"x{i}", kind) for i, kind in enumerate(case.inputs)]
+    flow: Flow = case.op(*inputs)
+    return flow.named("y").to_onnx()
+
+
+def of(case: Case) -> bytes:
+    """The model, or a skipped test where these settings are refused for a reason that is known."""
+    try:
+        return written(case)
+    except UnsupportedSetting as refusal:
+        if REFUSED[case.op.name] not in str(refusal).lower():
+            raise
+        pytest.skip(refusal.what)
+
+
+def drawn(case: Case, rows: int, *, odd: bool) -> tuple[dict[str, Any], Any]:
+    """What the model is fed, and what the operator answers."""
+    given = [_present(column) for column in columns(case, rows, odd=odd)]
+    with np.errstate(all="ignore"):
+        want = np.asarray(densify(apply_op(made(case), given)))
+    feed: dict[str, Any] = {}
+    for i, (kind, column) in enumerate(zip(case.inputs, given, strict=True)):
+        if isinstance(kind, Record):
+            feed |= {name: np.asarray(part)[:, None] for name, part in column.items()}
+        else:
+            feed[f"x{i}"] = np.asarray(
+                densify(column), object if isinstance(column, list) else None
+            )
+    return feed, want
+
+
+def _present(column: Any) -> Any:
+    """Strings without missing ones, which ONNX does not have."""
+    if not isinstance(column, np.ndarray) or column.dtype != object:
+        return column
+    flat = [value if isinstance(value, str) else "gone" for value in column.reshape(-1)]
+    return np.array(flat, object).reshape(column.shape)
+
+
+def held(case: Case, got: Any, want: Any) -> None:
+    """Of one shape and dtype, and equal but for what is stated: thirty roundings, or its own."""
+    got = got.astype(object) if got.dtype.kind == "U" else got
+    assert (got.shape, got.dtype) == (want.shape, want.dtype)
+    assert_close(got, want, max(30 * case.tolerance, 3e-12), case.name)
+
+
+@pytest.mark.parametrize("case", WITH_FORM, ids=IDS)
+@needs_locale
+def test_onnxruntime_answers_the_same(case: Case) -> None:
+    data = of(case)
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    try:
+        session = onnxruntime.InferenceSession(data, options, providers=["CPUExecutionProvider"])
+    except NoKernel:
+        dtypes = {str(getattr(kind, "dtype", "")) for kind in case.inputs}
+        assert dtypes <= set(NO_KERNEL[case.op.name])
+        pytest.skip("onnxruntime has no kernel for it")
+    least = 1 if case.op.name in NEEDS_ROWS else 0
+    for rows, odd in ((ROWS, False), (ROWS, case.odd), (least, False)):
+        feed, want = drawn(case, rows, odd=odd)
+        held(case, session.run(None, feed)[0], want)
+
+
+@pytest.mark.parametrize("case", WITH_FORM, ids=IDS)
+def test_onnx_evaluates_the_same(case: Case) -> None:
+    if case.op.name in ("LowerLetters", "UpperLetters"):
+        pytest.skip("ONNX's evaluator has Python's lower case, not that of onnxruntime")
+    proto = ModelProto.FromString(of(case))
+    checker.check_model(proto, full_check=True)
+    feed, want = drawn(case, ROWS, odd=False)
+    with np.errstate(all="ignore"):
+        (got,) = ReferenceEvaluator(proto).run(None, feed)
+    held(case, np.asarray(got), want)
+
+
+@pytest.mark.parametrize("case", WITH_FORM, ids=IDS)
+def test_what_was_written_is_read_back_native(case: Case) -> None:
+    program = import_model(of(case), native_only=True)
+    for odd in (False, case.odd):
+        feed, want = drawn(case, ROWS, odd=odd)
+        with np.errstate(all="ignore"):
+            got = program.answer(program.flow.reference(program.feed(feed)))["y"]
+        held(case, got, want)
+
+
+# --- text ---------------------------------------------------------------------------------------
+
+DOCUMENTS = np.array(["to be or not to be", "", "Be2 not; 2be", "a b a b", "be"] * 2, object)
+
+
+@pytest.mark.parametrize("pattern", ["(?a)[a-z]+", r"(?a)\w+", "[^ ]+", "(?u)[a-z]{2,}"])
+@pytest.mark.parametrize(("low", "high"), [(1, 1), (1, 2), (2, 3)])
+@needs_locale
+def test_words_and_phrases(pattern: str, low: int, high: int) -> None:
+    words = ["be", "to be", "or not to", "2be", "not", "a b", "to"]
+    vocabulary = [word for word in words if low <= word.count(" ") + 1 <= high]
+    flow = source("t", Text()).tokenize(pattern).word_ngrams(vocabulary, low, high).named("y")
+    want = flow.reference(DOCUMENTS)["y"].toarray()
+    session = onnxruntime.InferenceSession(flow.to_onnx(), providers=["CPUExecutionProvider"])
+    np.testing.assert_array_equal(session.run(None, {"t": DOCUMENTS})[0], want)
+    program = import_model(flow.to_onnx(), native_only=True)
+    got = program.answer(program.flow.reference(program.feed({"t": DOCUMENTS})))["y"]
+    np.testing.assert_array_equal(got, want)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "said"),
+    [
+        (r"\w+", "all of Unicode"),
+        ("(?a)([a-z])x", "a group"),
+        ("(?a)a|b*", "no ONNX form"),
+        ("(?a)(?i:a)", "no ONNX form"),
+    ],
+)
+def test_patterns_that_mean_something_else_are_refused(pattern: str, said: str) -> None:
+    flow = source("t", Text()).tokenize(pattern).word_ngrams(["a"])
+    with pytest.raises(UnsupportedSetting, match=said):
+        flow.to_onnx()
+
+
+def test_phrases_of_words_with_spaces_are_refused() -> None:
+    flow = source("t", Text()).tokenize("(?a)[a-z ]+").word_ngrams(["a b"], 1, 2)
+    with pytest.raises(UnsupportedSetting, match="spaces in them"):
+        flow.to_onnx()
+
+
+def test_every_operator_has_a_form_or_a_reason() -> None:
+    load()
+    assert set(FORMS) | set(WITHOUT) | {"Source"} == set(REGISTRY)
+    assert not set(FORMS) & set(WITHOUT)
+
+
+def test_a_refusal_says_why() -> None:
+    flow = source("t", Text()).lower()
+    with pytest.raises(UnsupportedSetting, match="Lower has no ONNX form") as caught:
+        flow.to_onnx()
+    assert "Unicode" in str(caught.value)
+    assert "test_export_operators.py" in str(caught.value)
