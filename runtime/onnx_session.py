@@ -23,9 +23,11 @@ from flour.errors import FlourError, OpaqueFailed
 from flour.flow import Flow
 from flour.node import Node, node, rebuild
 from flour.onnx import OnnxProgram, import_model
+from flour.onnx.narrow import numpy_dtype
 from flour.onnx.program import Answer, Entry
 from flour.onnx.reading import opened
 from flour.onnx.signature import Value, signature
+from flour.onnx.tensor import NARROW
 from flour.onnx.whole import WholeProgram, whole_model
 from flour.ops.opaque import Opaque
 from flour.ops.source import Source
@@ -38,6 +40,8 @@ from runtime.onnx_errors import InvalidArgument, NoSuchFile, error, translated
 from runtime.onnx_gate import open_gate
 
 Feed = Mapping[str, Any]
+#: What programs have as wider values, by onnxruntime's names.
+_NARROW = {f"tensor({name})": dtype for dtype, name in NARROW.items()}
 
 
 class ModelMeta(NamedTuple):
@@ -310,7 +314,7 @@ def _is_source(item: Node) -> bool:
 
 def _check_of(item: Value) -> Callable[[Any], Any]:
     """A check of one input's values, as strict as onnxruntime's: lists become arrays."""
-    dtype = WHOLE_DTYPES.get(item.type)
+    dtype = WHOLE_DTYPES.get(item.type) or _NARROW.get(item.type)
     if dtype is None:
         return lambda value: value  # sequences, maps and the like are looked at by who runs them
 
@@ -335,7 +339,7 @@ def _check_of(item: Value) -> Callable[[Any], Any]:
 
 def _as_array(value: Any, dtype: str, name: str) -> Any:
     try:
-        return np.asarray(value, object if dtype == "string" else dtype)
+        return np.asarray(value, numpy_dtype(dtype))
     except (TypeError, ValueError, OverflowError) as problem:
         raise error(
             InvalidArgument,
@@ -369,12 +373,14 @@ def _is_block(entry: Entry) -> bool:
     """Whether an array for the input is a column, or the block of rows, that the plan reads."""
     tensor = entry.tensor
     fits = tensor.axis == 0 and tensor.rank in (1, 2) and tensor.shape[0] == 1
-    return fits and entry.port.kind == "tensor"
+    return fits and entry.port.kind == "tensor" and tensor.dtype not in NARROW
 
 
 def _is_direct(answer: Answer) -> bool:
     """Whether the plan's column has ONNX's shape already."""
     tensor = answer.tensor
+    if tensor.dtype in NARROW:
+        return False
     rank = 1 if tensor.shape == (1,) else 2
     return tensor.axis == 0 and tensor.rank == rank and tensor.shape[0] == 1
 

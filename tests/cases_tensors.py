@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from flour.ops import indexed, pairwise, segments, trigonometry
+from flour.ops import indexed, onnx_narrow, pairwise, segments, trigonometry
 from flour.types import INTS, Scalar, Type, Vector
 from tests.case import LIBM, REASSOCIATES, Case, rows
 
@@ -41,7 +41,35 @@ def ints(op: Any, *dtypes: str, widths: tuple[int, ...] = (5, 5)) -> list[Case]:
     ]
 
 
+def ties(rng: np.random.Generator, kind: Type, count: int) -> Any:
+    """Numbers of every size, most of them halfway between two that few bits can say."""
+    assert isinstance(kind, Vector | Scalar)
+    shape = (count, kind.width) if isinstance(kind, Vector) else (count,)
+    made = rng.integers(-64, 64, shape) * 2.0 ** rng.integers(-30, 18, shape)
+    odd = rng.choice(np.array([0.0, -0.0, np.inf, -np.inf, np.nan, 1e-40, 65520.0]), shape)
+    return np.where(rng.random(shape) < 0.2, odd, made).astype(kind.dtype)
+
+
 CASES = [
+    # --- flour/ops/onnx_narrow.py
+    *(
+        Case(onnx_narrow.Rounded(name, saturate), (kind,), draw=ties, label=f"-{name}-{saturate}")
+        for name, saturate, kind in (
+            ("float16", True, Vector(5, "float64")),
+            ("bfloat16", True, Vector(5, "float32")),
+            ("float8_e4m3fn", False, Vector(5, "float32")),
+            ("float8_e5m2", True, Vector(5, "float32")),
+            ("float8_e5m2fnuz", False, Vector(5, "float32")),
+            ("float4_e2m1fn", True, Vector(5, "float32")),
+            ("float16", True, Scalar("float32")),
+        )
+    ),
+    *(
+        Case(onnx_narrow.Exponent(way, full), (Vector(5, "float32"),), draw=ties, label=f"-{way}")
+        for way, full in (("up", True), ("down", False), ("nearest", False))
+    ),
+    *ints(onnx_narrow.LowBits(4), "int64", widths=(5,)),
+    *ints(onnx_narrow.LowBits(2, signed=False), "uint8", widths=(5,)),
     # --- flour/ops/pairwise.py
     *rows(pairwise.LargerOf(), 5, 5),
     *rows(pairwise.SmallerOf(), 5, 5),

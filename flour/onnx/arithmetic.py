@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from math import prod
 from typing import Any
 
@@ -11,8 +12,17 @@ import numpy as np
 
 from flour.flow import Flow
 from flour.onnx.errors import NotNative
+from flour.onnx.narrow import Rounding, in_type
 from flour.onnx.registry import Call, onnx_op
-from flour.onnx.tensor import Tensor, broadcast, native_dtype, positive, spread
+from flour.onnx.tensor import (
+    NARROW,
+    Tensor,
+    broadcast,
+    carrier,
+    native_dtype,
+    positive,
+    spread,
+)
 from flour.op import Op
 from flour.ops import pairwise
 from flour.ops.trigonometry import BitNot, Not
@@ -281,17 +291,27 @@ def _where_text(call: Call, condition: Tensor, yes: Tensor, no: Tensor) -> Tenso
 def _cast(call: Call) -> Tensor:
     from flour.onnx.tensors import dtype_of
 
-    return converted(call, call[0], dtype_of(call.attribute("to")))
+    return converted(call, call[0], dtype_of(call.attribute("to")), _rounding(call))
 
 
 @onnx_op("CastLike", since=15)
 def _cast_like(call: Call) -> Tensor:
-    return converted(call, call[0], call[1].dtype)
+    return converted(call, call[0], call[1].dtype, _rounding(call))
 
 
-def converted(call: Call, item: Tensor, dtype: str) -> Tensor:
+def _rounding(call: Call) -> Rounding:
+    """What a cast says of narrow types."""
+    return Rounding(bool(call.attribute("saturate", 1)), str(call.attribute("round_mode", "up")))
+
+
+def converted(call: Call, item: Tensor, dtype: str, how: Rounding | None = None) -> Tensor:
     """The tensor in another dtype."""
     if item.dtype == dtype or (item.symbolic and dtype in ("int64", "int32")):
+        return item
+    item = replace(item, dtype=carrier(item.dtype))
+    if dtype in NARROW:
+        return in_type(call, item, dtype, how)
+    if item.dtype == dtype:
         return item
     if item.value is not None and "string" not in (item.dtype, dtype) and not item.symbolic:
         with np.errstate(all="ignore"):

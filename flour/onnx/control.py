@@ -52,7 +52,8 @@ def _either(call: Call, condition: Tensor, yes: Tensor, no: Tensor) -> Tensor:
     if (yes.shape, yes.dtype) != (no.shape, no.dtype) or "string" in (yes.dtype, no.dtype):
         raise NotNative("branches whose answers have different shapes")
     test = call.flow(condition).element(0)
-    return Tensor.of(test.where(call.flow(yes), call.flow(no)), yes.shape, None)
+    made = Tensor.of(test.where(call.flow(yes), call.flow(no)), yes.shape, None)
+    return replace(made, dtype=yes.dtype)
 
 
 # --- Loop -----------------------------------------------------------------------------------------
@@ -98,14 +99,16 @@ def _stacked(call: Call, items: Sequence[Tensor]) -> Tensor:
         raise NotNative("rounds whose answers have different shapes")
     values = [item.value for item in items]
     if all(value is not None for value in values):
-        return Tensor.constant(np.stack(values))  # type: ignore[arg-type]  # checked above
+        stacked = np.stack(values)  # type: ignore[arg-type]  # checked above
+        return replace(Tensor.constant(stacked), dtype=first.dtype)
     axes = {item.axis for item in items if not item.known}
     if len(axes) > 1:
         raise NotNative("values whose rows lie along different axes meet")
     axis = next(iter(axes))
     flows = [call.flow(item) for item in items]
     flow = flows[0] if len(flows) == 1 else flows[0].concat(*flows[1:])
-    return Tensor.of(flow, (len(items), *first.shape), None if axis is None else axis + 1)
+    made = Tensor.of(flow, (len(items), *first.shape), None if axis is None else axis + 1)
+    return replace(made, dtype=first.dtype)
 
 
 # --- Scan -----------------------------------------------------------------------------------------
@@ -146,7 +149,7 @@ def _along_rows(
 
 
 def _row_again(call: Call, item: Tensor) -> Tensor:
-    return Tensor.of(call.flow(item), (1, *item.shape), 0)
+    return replace(Tensor.of(call.flow(item), (1, *item.shape), 0), dtype=item.dtype)
 
 
 def _unrolled(

@@ -14,12 +14,13 @@ from flour.errors import FlourError, ParameterError
 from flour.flow import Flow, outputs, source
 from flour.onnx.errors import NotNative
 from flour.onnx.model import GraphDef, ModelDef, NodeDef, Port
+from flour.onnx.narrow import adapted, numpy_dtype, rounded
 from flour.onnx.opaque import Pending
 from flour.onnx.program import ROWS, Answer, Entry, OnnxProgram, is_single
 from flour.onnx.proving import proving
 from flour.onnx.reading import read_model
 from flour.onnx.registry import Call, adapter_of
-from flour.onnx.tensor import Tensor, native_dtype, sizes_fit
+from flour.onnx.tensor import NARROW, Tensor, carrier, sizes_fit
 from flour.onnx.whole import whole
 from flour.onnx.words import Map, refuse_words
 from flour.reference import evaluate
@@ -82,8 +83,8 @@ def _with_fixed(model: ModelDef, fixed: Mapping[str, Any]) -> ModelDef:
                 where="fixed",
                 found=", ".join(ports) or "no inputs",
             )
-        dtype = native_dtype(ports[name].dtype)
-        values[name] = np.asarray(value, object if dtype == "string" else dtype)
+        carrier(ports[name].dtype)
+        values[name] = np.asarray(value, numpy_dtype(ports[name].dtype))
     return replace(model, graph=model.graph.fixed(values))
 
 
@@ -145,7 +146,7 @@ class Importer:
             return (1,), 0
         if port.kind != "tensor":
             raise NotNative(f"a {port.kind} as input")
-        native_dtype(port.dtype)
+        carrier(port.dtype)
         if port.shape is None:
             raise NotNative("its number of dimensions is not declared")
         rows = not self.static and bool(port.shape)
@@ -315,20 +316,20 @@ def folded(item: Tensor) -> Tensor:
     node = item.flow.node
     columns: Mapping[str, Any] = {ROWS: np.zeros(1)}
     value = np.asarray(evaluate([node], columns)[node])[0]
-    return Tensor.constant(value.reshape(item.shape), item.axis)
+    made = Tensor.constant(value.reshape(item.shape), item.axis)
+    return replace(made, dtype=item.dtype) if item.dtype in NARROW else made
 
 
 def _adapted(adapter: Any, call: Call) -> tuple[Tensor | None, ...]:
     """What an adapter makes; whatever else goes wrong in it is a reason too."""
     try:
-        made = adapter(call)
+        return adapted(adapter, call)
     except NotNative:
         raise
     except FlourError as problem:
         raise NotNative(problem.what) from problem
     except (AttributeError, IndexError, KeyError, TypeError, ValueError) as problem:
         raise NotNative(f"this use is not understood ({problem})"[:160]) from problem
-    return made if isinstance(made, tuple) else (made,)
 
 
 def _has_rows(graph: GraphDef) -> bool:
@@ -343,14 +344,17 @@ def _entered(port: Port, flow: Flow, shape: tuple[int, ...], axis: int | None) -
     """What an input is for a row."""
     if port.kind == "map":
         return Map(shape, port.dtype, axis, flow, key=port.key)
-    return Tensor.of(_pinned(flow), shape, axis)
+    if port.dtype not in NARROW:
+        return Tensor.of(_pinned(flow), shape, axis)
+    made = Tensor.of(rounded(_pinned(flow), port.dtype), shape, axis)
+    return replace(made, dtype=port.dtype)
 
 
 def _source_type(port: Port, shape: tuple[int, ...], axis: int | None) -> Type:
     if port.kind == "map":
         return Pairs(keys=port.key)
-    tensor = Tensor(shape, port.dtype, axis)
-    return Scalar(port.dtype) if is_single(tensor) else Vector(tensor.size, port.dtype)
+    tensor, dtype = Tensor(shape, port.dtype, axis), carrier(port.dtype)
+    return Scalar(dtype) if is_single(tensor) else Vector(tensor.size, dtype)
 
 
 def _sources(kinds: Mapping[str, Type], *, static: bool) -> dict[str, Flow]:

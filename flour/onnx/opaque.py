@@ -21,7 +21,8 @@ from flour.flow import Flow
 from flour.onnx import ort
 from flour.onnx.errors import NotNative
 from flour.onnx.model import ModelDef, NodeDef
-from flour.onnx.tensor import Tensor
+from flour.onnx.narrow import as_onnx
+from flour.onnx.tensor import NARROW, Tensor
 from flour.onnx.words import Special
 from flour.ops.opaque import Opaque, Wire
 from flour.types import Vector
@@ -418,8 +419,8 @@ class Pending:
             item = values.get(name)
             if item is None:
                 raise Unrowed(f"'{name}' is no tensor of rows")
-            if item.known:
-                known[name] = item.value
+            if item.value is not None:
+                known[name] = as_onnx(item.value, item.dtype)
             else:
                 given[name] = item
         return Part(self._model, tuple(nodes), given, known, self._leaves(nodes))
@@ -435,7 +436,7 @@ class Pending:
                     item = values.get(name)
                     if item is not None and not _fits_a_column(item):
                         if name not in self._makers:
-                            raise Unrowed(f"'{name}' is a map")
+                            raise Unrowed(f"'{name}' is a map, or {item.dtype}, as no column is")
                         wanted.add(id(self._makers[name]))
         return (node for node in self._model.graph.nodes if id(node) in wanted)
 
@@ -456,11 +457,13 @@ def _fits_a_column(item: Tensor) -> bool:
     """Whether a stage can be given it: not the number of rows, a map, or words on their way.
 
     Nor is what is the same for every row, but as often as there are rows, a constant of a part.
+    Narrow types are in programs only as wider ones.
     """
     words = item.flow is not None and not isinstance(item.flow.type, Vector)
     special = words or isinstance(item, Special)
     repeated = item.known and item.axis is not None
-    return not (item.symbolic or item.labels is not None or special or repeated)
+    narrow = item.dtype in NARROW and not item.known
+    return not (item.symbolic or item.labels is not None or special or repeated or narrow)
 
 
 def reads(node: NodeDef) -> list[str]:

@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 from flour.errors import MissingColumn, NotRectangular
 from flour.flow import Flow
 from flour.onnx.model import ModelDef, Port
-from flour.onnx.tensor import Tensor
+from flour.onnx.narrow import as_onnx
+from flour.onnx.tensor import NARROW, Tensor, carrier
 from flour.types import Record
 
 #: The input of a program whose model has none: it only says how many rows there are.
@@ -61,6 +62,8 @@ class Entry:
         if self.port.kind == "map":
             return [array] if isinstance(array, Mapping) else array
         values = np.asarray(array)
+        if self.tensor.dtype in NARROW:
+            values = values.astype(carrier(self.tensor.dtype))
         fits = self._fits(values.shape)
         if not fits:
             raise NotRectangular(
@@ -104,8 +107,9 @@ class Answer:
         """What the program answered, in ONNX's shape and dtype."""
         tensor = self.tensor
         if tensor.value is not None and tensor.axis is None:
-            return tensor.value
-        values: NDArray[Any] = np.asarray(column).reshape(len(column), *tensor.shape)
+            return as_onnx(tensor.value, tensor.dtype)
+        values = np.asarray(column).reshape(len(column), *tensor.shape)
+        values = as_onnx(values, tensor.dtype)
         if tensor.axis is None:
             return np.asarray(values[0], values.dtype)
         moved = np.moveaxis(values, 0, tensor.axis)

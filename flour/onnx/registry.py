@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from flour.flow import Flow
 from flour.onnx.errors import NotNative
 from flour.onnx.model import GraphDef, NodeDef
-from flour.onnx.tensor import Tensor, native_dtype
+from flour.onnx.tensor import Tensor, carrier
 
 if TYPE_CHECKING:
     from flour.onnx.importer import Importer
@@ -124,7 +124,7 @@ class Call:
             return item.flow
         if item.symbolic:
             raise NotNative("the number of rows would become a value")
-        native_dtype(item.dtype)
+        carrier(item.dtype)
         assert item.value is not None
         if item.dtype == "string":
             return self._texts(item)

@@ -7,14 +7,11 @@ from typing import Any, NamedTuple
 from flour.coerce import WHOLE_DTYPES
 from flour.onnx.program import OnnxProgram
 from flour.onnx.reading import parsed
+from flour.onnx.tensor import NARROW
 
 _NAMES = {dtype: name for name, dtype in WHOLE_DTYPES.items()}
 #: Element types that columns cannot have.
-_OTHERS = dict(
-    enumerate(
-        ("float8e4m3fn", "float8e4m3fnuz", "float8e5m2", "float8e5m2fnuz", "uint4", "int4"), 17
-    )
-) | {10: "float16", 14: "complex64", 15: "complex128", 16: "bfloat16", 23: "float4e2m1"}
+_OTHERS = NARROW | {name: name for name in ("complex64", "complex128")}
 
 
 class Value(NamedTuple):
@@ -38,7 +35,7 @@ def _value(proto: Any, known: Any) -> Value:
     kind = type_name(proto.type)
     shape = _shape(proto.type)
     if known is not None and (not kind or kind == "tensor(undefined)"):
-        kind = _NAMES[known.dtype]
+        kind = _NAMES.get(known.dtype) or f"tensor({_OTHERS[known.dtype]})"
         shape = [None if axis == known.axis else n for axis, n in enumerate(known.shape)]
     return Value(str(proto.name), kind, shape)
 
@@ -65,7 +62,8 @@ def _element(kind: int) -> str:
 
     if not kind:
         return "undefined"
-    name = _OTHERS.get(kind) or _NAMES.get(dtype_of(kind), "")
+    dtype = dtype_of(kind)
+    name = _OTHERS.get(dtype) or _NAMES.get(dtype, "")
     return name.removeprefix("tensor(").removesuffix(")") or f"onnx{kind}"
 
 

@@ -29,6 +29,22 @@ from flour.flow import Flow
 from flour.onnx.errors import NotNative
 from flour.types import DTYPES, Scalar, Vector
 
+#: Types that programs have no values of, but a wider type holds exactly; and ONNX's names of them.
+NARROW = {
+    "float16": "float16",
+    "bfloat16": "bfloat16",
+    "float8_e4m3fn": "float8e4m3fn",
+    "float8_e4m3fnuz": "float8e4m3fnuz",
+    "float8_e5m2": "float8e5m2",
+    "float8_e5m2fnuz": "float8e5m2fnuz",
+    "float8_e8m0fnu": "float8e8m0",
+    "float4_e2m1fn": "float4e2m1",
+    "int4": "int4",
+    "uint4": "uint4",
+    "int2": "int2",
+    "uint2": "uint2",
+}
+
 #: More values in one row's tensor are no use for serving, and a table of them would be huge.
 MAX_VALUES = 1 << 24
 
@@ -69,7 +85,10 @@ class Rows:
 
 @dataclass(frozen=True)
 class Tensor:
-    """A constant (`value`) or what a flow computes for a row; see the module for `axis`."""
+    """A constant (`value`) or what a flow computes for a row; see the module for `axis`.
+
+    Of a type in `NARROW`, both are of its carrier.
+    """
 
     shape: tuple[int, ...]
     dtype: str
@@ -85,6 +104,9 @@ class Tensor:
         array = np.asarray(value)
         if array.dtype == object and array.size and _whole(array):
             array = array.astype(np.int64)
+        if array.dtype.name in NARROW:
+            dtype = array.dtype.name
+            return Tensor(array.shape, dtype, axis, None, array.astype(carrier(dtype)))
         return Tensor(array.shape, _dtype(array), axis, None, array)
 
     @staticmethod
@@ -131,12 +153,16 @@ class Tensor:
         """The values at these places of the row's flat vector, in the table's shape."""
         places = np.asarray(table, np.int64)
         if self.value is not None:
-            return Tensor.constant(self.value.reshape(-1)[places], axis)
+            return self._like(Tensor.constant(self.value.reshape(-1)[places], axis))
         assert self.flow is not None
         flat = places.reshape(-1)
         if flat.size == self.size and np.array_equal(flat, np.arange(self.size)):
             return self.shaped(places.shape, axis)
-        return Tensor.of(self.flow.select(flat), places.shape, axis)
+        return self._like(Tensor.of(self.flow.select(flat), places.shape, axis))
+
+    def _like(self, item: Tensor) -> Tensor:
+        """Some of these values, in a tensor of their carriers, as a tensor of their type."""
+        return replace(item, dtype=self.dtype) if self.dtype in NARROW else item
 
     def places(self) -> NDArray[np.int64]:
         """The number of each value in the row's flat vector, in the tensor's shape."""
@@ -165,6 +191,13 @@ def native_dtype(dtype: str) -> str:
     if dtype not in DTYPES:
         raise NotNative(f"values of type {dtype} have no place in a program")
     return dtype
+
+
+def carrier(dtype: str) -> str:
+    """The dtype that programs have such values in: their own, or the next wider one."""
+    if dtype not in NARROW:
+        return native_dtype(dtype)
+    return {"i": "int8", "u": "uint8"}.get(dtype[0], "float32")
 
 
 def positive(axis: int, rank: int) -> int:

@@ -33,6 +33,16 @@ DTYPES = {
     14: "complex64",
     15: "complex128",
     16: "bfloat16",
+    17: "float8_e4m3fn",
+    18: "float8_e4m3fnuz",
+    19: "float8_e5m2",
+    20: "float8_e5m2fnuz",
+    21: "uint4",
+    22: "int4",
+    23: "float4_e2m1fn",
+    24: "float8_e8m0fnu",
+    25: "uint2",
+    26: "int2",
 }
 _EXTERNAL = 1
 MAX_VALUES = 2**31 - 1
