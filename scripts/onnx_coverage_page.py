@@ -20,7 +20,7 @@ from tests.onnx_cases import OnnxCase, cases, refusal
 
 #: Why a case is not native, by words of the refusal, in the order of the page's columns.
 REASONS = {
-    "type": ("have no place in a program",),
+    "type": ("have no place in a program", " takes no "),
     "sequence": ("a sequence as input", "a optional as input"),
     "operator": ("no native code for this operator",),
 }
