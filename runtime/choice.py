@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
-from dataclasses import dataclass
 from math import inf
+from typing import NamedTuple
 
 from flour.types import Category, Record, Scalar, Type, Vector
 from runtime.errors import BadCall
@@ -20,8 +20,7 @@ from scheduler import Ask, Decision, Engine, Estimate, Load, Settings, choose
 DIRECT_SECONDS = 500e-6
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
+class Call(NamedTuple):
     """What a caller asks for, besides the data."""
 
     outputs: tuple[str, ...] | None = None
@@ -44,11 +43,17 @@ class Call:
         blocking: bool = True,
     ) -> Call:
         """The wishes of a caller, checked."""
+        if outputs is None and timeout is None and priority is None and engine is None:
+            return ANY if blocking else LOOSE
         if timeout is not None and not timeout >= 0:  # not NaN either
             raise BadCall("a timeout is a number of seconds", found=repr(timeout))
         deadline = None if timeout is None else time.monotonic() + timeout
         wanted, where = _outputs(served, outputs), _engine(engine)
         return cls(wanted, timeout, deadline, priority or 0, where, blocking)
+
+
+#: A caller without wishes, and one that must not be held up.
+ANY, LOOSE = Call(), Call(blocking=False)
 
 
 def _engine(name: str | None) -> Engine | None:

@@ -8,7 +8,7 @@ import time
 import weakref
 from collections.abc import Callable, Mapping
 from functools import cache, partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from oven import Plan
 from oven.execution import Chunk, Execution
@@ -31,6 +31,7 @@ from scheduler import (
     PoolStats,
     QueueRules,
     Settings,
+    Stage,
     Stages,
     Ticket,
     cores,
@@ -48,16 +49,32 @@ def _whole(chunk: tuple[Run, object], _buffer: object) -> Answers:
     return run(block)
 
 
-def _step(number: int, chunk: tuple[Execution, Chunk], memory: object) -> None:
+class Piece(NamedTuple):
+    """A chunk on its way, and what its caller wants of it if there is no other."""
+
+    work: Execution
+    chunk: Chunk
+    call: Call
+    single: bool
+
+
+def _step(number: int, piece: Piece, memory: object) -> None:
     WAITING[0] = 0  # whoever was woken for this has got the interpreter's lock
-    work, part = chunk
-    work.step(number, part, memory)
+    piece.work.step(number, piece.chunk, memory)
+
+
+def _last(number: int, piece: Piece, memory: object) -> Answers:
+    """The last step of a chunk that is alone, and the answers."""
+    _step(number, piece, memory)
+    return shaped(piece.work.finish(), piece.call, single=piece.single)
 
 
 #: What a call takes that was never measured: for itself, and for the bytes that it touches.
 BASE_SECONDS = 3e-6
 BYTES_A_SECOND = 2e10
 _SIZES = 16
+#: From what executors took nothing is concluded about more than so many times as many rows.
+_FARTHER = 16
 
 
 def _key(served: Served, rows: int) -> tuple[str, int]:
@@ -69,9 +86,12 @@ WHOLE = Stages.chain(_whole)
 
 
 @cache
-def _steps(count: int) -> Stages:
+def _steps(count: int, *, alone: bool) -> Stages:
     """The stages of a plan of so many steps; the first one waits in the low queue."""
-    return Stages.chain(*(partial(_step, number) for number in range(count)))
+    steps: list[Stage] = [partial(_step, number) for number in range(count)]
+    if alone:
+        steps[-1] = partial(_last, count - 1)
+    return Stages.chain(*steps)
 
 
 def in_time(plan: Plan, chunk_rows: int, deadline: float, block: object) -> Answers:
@@ -197,16 +217,22 @@ class Engines:
     def estimate(self, served: Served, rows: int) -> Estimate | None:
         """What a call should take: measured near its size, else worked out, else far from it.
 
-        A call of one row is mostly overhead and says nothing of a thousand rows. What was
-        measured once may have been slow for reasons that have gone: so the least counts.
+        A call of one row is mostly overhead and says nothing of a thousand rows: what executors
+        took counts for up to so many times as many rows. What was measured once may have been slow
+        for reasons that have gone: so the least counts.
         """
         near = self.costs.estimate(_key(served, rows), rows)
-        batch = self._batch_costs.estimate(served.owner, rows)
-        found = [each for each in (near, batch) if each is not None]
-        if not found and served.row_work is not None:
-            seconds = BASE_SECONDS + rows * served.row_work / BYTES_A_SECOND
-            return Estimate(seconds, seconds / max(rows, 1), 0)
-        return min(found, default=None)
+        batch = self._batch_costs.estimate(served.owner, rows, farther=_FARTHER)
+        if near is not None:
+            return near if batch is None else min(near, batch)
+        if batch is not None:
+            return batch
+        if served.row_work is None:
+            return None
+        if served.grows:  # its code says nothing of texts; one is about as good as another
+            return self.costs.estimate(_key(served, 1), rows)
+        seconds = BASE_SECONDS + rows * served.row_work / BYTES_A_SECOND
+        return Estimate(seconds, seconds / max(rows, 1), 0)
 
     def forget(self, owner: str) -> None:
         """A version is gone, and so is the last call of it."""
@@ -302,15 +328,20 @@ class Engines:
         single: bool,
     ) -> Job:
         work = plan.begin(block)
-        parts = _parts(work, decision.chunk_rows)
-        chunks = [(work, work.chunk(part.start, part.stop)) for part in parts]
+        room, rows = work.memory_bytes, max(work.rows, 1)
+        pieces = [
+            Piece(work, work.chunk(part.start, part.stop), call, single)
+            for part in _parts(work, decision.chunk_rows)
+        ]
+        alone, known = len(pieces) == 1, _wishes(served, decision, call)
+        stages = _steps(work.steps, alone=alone)
+        if alone:
+            return Job.of(stages, pieces, rows=rows, room=room, alone=True, **known)
 
         def join(_: list[Any]) -> Answers:
             return shaped(work.finish(), call, single=single)
 
-        room = work.memory_bytes
-        rows, known = max(work.rows, 1), _wishes(served, decision, call)
-        return Job.of(_steps(work.steps), chunks, rows=rows, room=room, join=join, **known)
+        return Job.of(stages, pieces, rows=rows, room=room, join=join, **known)
 
     def _whole_job(
         self,

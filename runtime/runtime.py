@@ -10,7 +10,6 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import Future
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import BuiltinFunctionType, TracebackType
@@ -28,7 +27,7 @@ from oven.native_run import thread_bytes
 from runtime import batches
 from runtime.answered import Answered
 from runtime.catalog import Catalog
-from runtime.choice import DIRECT_SECONDS, Call
+from runtime.choice import ANY, DIRECT_SECONDS, Call
 from runtime.endpoint import Endpoint, Endpoints
 from runtime.engines import Answers, Engines, in_time, shaped
 from runtime.errors import BadRegistration, RuntimeClosed
@@ -46,7 +45,6 @@ RESULT_BYTES = 32 << 20
 #: A look at the clock, and at what is due, is a fifth of such a call.
 SLOW_SECONDS = 20e-6
 _REST = SAMPLE - 1
-_ANY = Call()
 
 
 def _is_short(data: Any, served: Served) -> bool:
@@ -284,7 +282,7 @@ class Runtime:
                     if served.tick() & _REST:
                         return dict(zip(served.outputs, call(short)))  # noqa: B905 (costs as much)
                     return self._timed(served, call, short)
-            return self._answer(served, data, _ANY)
+            return self._answer(served, data, ANY)
         return self._answer(served, data, Call.of(served, outputs, timeout, priority, engine))
 
     def _timed(self, served: Served, call: Door, data: Any) -> Answers:
@@ -431,7 +429,7 @@ class Runtime:
         return name if isinstance(name, Served) else self._endpoints.find(name)
 
     def _answer(self, served: Served, data: Any, call: Call) -> Answers:
-        if call is _ANY and (served.call is not None or (served.shared and served.direct)):
+        if call is ANY and (served.call is not None or (served.shared and served.direct)):
             block, single = as_block(served.inputs, data)
             if single:  # there is nothing to decide
                 if type(block) is not dict or not block.keys() <= served.columns:
@@ -452,7 +450,7 @@ class Runtime:
         if single and not call.blocking and call.engine is None:
             served.soon = decision.engine is Engine.INLINE
         if decision.engine is Engine.INLINE and not (call.blocking or _is_here(served, block)):
-            decision = replace(decision, engine=Engine.BATCH, reason=NOT_HERE)
+            decision = decision._replace(engine=Engine.BATCH, why=NOT_HERE)
             served.decision = decision
         return block, single, decision
 

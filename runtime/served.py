@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from flour.types import Category, Record, Scalar, Text, Type, Vector
+from flour.types import Category, Pairs, Record, Scalar, Text, Tokens, Type, Vector
 from oven import Plan
 from runtime.inputs import refuse_extra
 
@@ -74,6 +74,7 @@ class Served:
             "few",
             "first",
             "front",
+            "grows",
             "inline",
             "inputs",
             "kinds",
@@ -124,6 +125,8 @@ class Served:
         kinds = list(self.inputs.values())
         self.vector = len(kinds) == 1 and isinstance(kinds[0], Vector | Record)
         self.text = len(kinds) == 1 and isinstance(kinds[0], Text)
+        #: Whether what a row takes depends on how long it is.
+        self.grows = any(isinstance(kind, Text | Pairs | Tokens) for kind in kinds)
         #: The values of a row by name, of records and the like: one with these needs no look.
         self.columns = frozenset[str]()
         #: What the first value of a row that is a list may be.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from math import exp
+from math import exp, inf
 from time import monotonic
 from typing import NamedTuple
 
@@ -71,22 +71,27 @@ class CostModel:
             now,
         )
 
-    def estimate(self, key: Hashable, rows: int) -> Estimate | None:
-        """Return what a call should take, None when nothing like it was measured."""
+    def estimate(self, key: Hashable, rows: int, *, farther: float = inf) -> Estimate | None:
+        """Return what a call should take, None when nothing like it was measured.
+
+        What was measured is not like a call of `farther` times as many rows, or more.
+        """
         cells = self._cells.get(key)
         if not cells:
             return None
         rows = max(rows, 1)
-        known = sorted(cells.values(), key=lambda cell: cell.rows)
-        below = [cell for cell in known if cell.rows <= rows]
-        above = [cell for cell in known if cell.rows > rows]
+        known = tuple(cells.values())
+        if rows >= farther * max(cell.rows for cell in known):
+            return None
+        if len(known) == 1:
+            return _along(known[0], rows)
+        ordered = sorted(known, key=_rows)
+        below = [cell for cell in ordered if cell.rows <= rows]
+        above = [cell for cell in ordered if cell.rows > rows]
         if below and above:
             seconds = _between(below[-1], above[0], rows)
-            calls = min(below[-1].calls, above[0].calls)
-        else:
-            nearest = below[-1] if below else above[0]
-            seconds, calls = nearest.seconds * rows / nearest.rows, nearest.calls
-        return Estimate(seconds, seconds / rows, calls)
+            return Estimate(seconds, seconds / rows, min(below[-1].calls, above[0].calls))
+        return _along(below[-1] if below else above[0], rows)
 
     def forget(self, key: Hashable) -> None:
         """Drop what is known of a key."""
@@ -95,6 +100,16 @@ class CostModel:
     def snapshot(self) -> dict[Hashable, dict[int, Cell]]:
         """Return all estimates: by key, then by the bit length of the row count."""
         return {key: dict(cells) for key, cells in tuple(self._cells.items())}
+
+
+def _rows(cell: Cell) -> float:
+    return cell.rows
+
+
+def _along(cell: Cell, rows: int) -> Estimate:
+    """What so many rows take at the same time a row."""
+    per_row = cell.seconds / cell.rows
+    return Estimate(per_row * rows, per_row, cell.calls)
 
 
 def _between(low: Cell, high: Cell, rows: int) -> float:

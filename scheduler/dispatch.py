@@ -336,7 +336,7 @@ class Dispatcher:
         if work.left:
             return
         if work.job.join is None:
-            self._end(work, State.DONE, work.answers, now)
+            self._end(work, State.DONE, strand.value if work.job.alone else work.answers, now)
             return
         joining = Strand(work, _JOINED, work, _JOINING)
         work.strands.append(joining)

@@ -33,6 +33,7 @@ class Job:
     join: Callable[[list[Any]], object] | None
     typical: bool
     computes: bool
+    alone: bool
 
     @classmethod
     def of(  # noqa: PLR0913 - a job is this much, and all but two have a default
@@ -49,6 +50,7 @@ class Job:
         join: Callable[[list[Any]], object] | None = None,
         typical: bool = True,
         computes: bool = False,
+        alone: bool = False,
     ) -> Job:
         """Return a job over `chunks`, which are opaque: slices, arrays, requests.
 
@@ -56,7 +58,8 @@ class Job:
         goes first. `deadline` is a moment on the pool's clock. `cost` is the estimated time in
         seconds for all chunks together. Without `join` the answer is the list of the chunks'
         answers. What is not `typical` teaches a cost model nothing. What `computes` and never waits
-        costs the time that its threads have worked, not the time that they took.
+        costs the time that its threads have worked, not the time that they took. The answer of a
+        job whose chunk is `alone` is that of its only chunk, with no step of its own to join it.
         """
         count = len(chunks)
         if not count:
@@ -68,9 +71,10 @@ class Job:
             raise BadJob("rows, cost and room count something", found=f"{rows}, {cost}, {room}")
         if deadline is not None and deadline != deadline:  # noqa: PLR0124 - is it NaN
             raise BadJob("a deadline is a moment on the pool's clock", found="NaN")
-        return cls(
-            stages, chunks, rows, key, priority, deadline, cost, room, join, typical, computes
-        )
+        if alone and (count > 1 or join is not None):
+            raise BadJob("a chunk that is alone is not joined", found=f"{count} chunks, {join}")
+        wishes = (key, priority, deadline, cost, room, join, typical, computes, alone)
+        return cls(stages, chunks, rows, *wishes)
 
     def rows_of(self, chunk: int) -> int:
         """Return how many rows are booked for a chunk: an even share, in whole rows."""

@@ -23,6 +23,7 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass
 from math import ceil, inf
+from typing import NamedTuple
 
 from scheduler.costs import Estimate
 
@@ -34,8 +35,7 @@ class Engine(enum.Enum):
     BATCH = "batch"
 
 
-@dataclass(frozen=True, slots=True)
-class Load:
+class Load(NamedTuple):
     """How busy the executors are that would serve a call."""
 
     executors: int
@@ -45,8 +45,7 @@ class Load:
     queued_seconds: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class Ask:
+class Ask(NamedTuple):
     """A call, as the policy sees it."""
 
     rows: int
@@ -72,18 +71,26 @@ class Settings:
     cache_bytes: int = 512 << 10  # of one core
 
 
-@dataclass(frozen=True, slots=True)
-class Decision:
+class Decision(NamedTuple):
     """What was chosen, with the reason in words and the times it rests on."""
 
     engine: Engine
-    reason: str
+    why: str
     chunk_rows: int
     inline_seconds: float | None = None
     batch_seconds: float | None = None
     late: bool = False
     seconds: float | None = None
     """Of the work itself, however busy the machine is now; None where it was never measured."""
+
+    @property
+    def reason(self) -> str:
+        """Why, with the times in their places: calls are many, and few are asked for a reason."""
+        return self.why.format(
+            inline=_us(self.inline_seconds),
+            batch=_us(self.batch_seconds),
+            seconds=_us(self.seconds),
+        )
 
 
 DEFAULTS = Settings()
@@ -158,7 +165,7 @@ def _forced(ask: Ask, settings: Settings) -> tuple[Engine, str] | None:
         return None
     seconds = None if ask.estimate is None else ask.estimate.seconds
     if ask.blocking and seconds is not None and seconds <= settings.dispatch:
-        return Engine.INLINE, f"over in {_us(seconds)}, sooner than its own executors would have it"
+        return Engine.INLINE, "over in {seconds}, sooner than its own executors would have it"
     return Engine.BATCH, "the plan has executors reserved for itself"
 
 
@@ -176,17 +183,17 @@ def _unmeasured(ask: Ask, chunk: int, settings: Settings) -> Decision:
 def _measured(ask: Ask, inline: float, batch: float, settings: Settings) -> tuple[Engine, str]:
     if not ask.blocking:
         if inline <= settings.instant:
-            return Engine.INLINE, f"over in {_us(inline)}, sooner than it could be handed over"
-        return Engine.BATCH, f"{_us(inline)} would hold up a caller that must not be"
+            return Engine.INLINE, "over in {inline}, sooner than it could be handed over"
+        return Engine.BATCH, "{inline} would hold up a caller that must not be"
     in_time, other = inline <= ask.remaining, batch <= ask.remaining
     if in_time != other:
-        engine = Engine.INLINE if in_time else Engine.BATCH
-        kept, missed = (inline, batch) if in_time else (batch, inline)
-        return engine, f"{_us(kept)} keeps the deadline, {_us(missed)} would not"
+        if in_time:
+            return Engine.INLINE, "{inline} keeps the deadline, {batch} would not"
+        return Engine.BATCH, "{batch} keeps the deadline, {inline} would not"
     if inline <= batch:
-        return Engine.INLINE, f"here {_us(inline)}, by executors {_us(batch)}"
-    return Engine.BATCH, f"by executors {_us(batch)}, here {_us(inline)}"
+        return Engine.INLINE, "here {inline}, by executors {batch}"
+    return Engine.BATCH, "by executors {batch}, here {inline}"
 
 
-def _us(seconds: float) -> str:
-    return f"{seconds * 1e6:,.0f} us"
+def _us(seconds: float | None) -> str:
+    return "an unknown time" if seconds is None else f"{seconds * 1e6:,.0f} us"

@@ -19,7 +19,7 @@ from oven.execution import Execution
 from runtime import Runtime
 from runtime.engines import in_time
 from scheduler import DeadlineExceeded, Settings
-from tests.runtime.plans import offset_of, shift, shift_flow
+from tests.runtime.plans import documents, offset_of, shift, shift_flow, text_flow
 
 ROW = np.arange(4.0)
 BLOCK = np.arange(160.0).reshape(40, 4)
@@ -205,3 +205,28 @@ def test_what_cannot_be_registered_reserves_nothing(
     assert [lane.key for lane in runtime._engines.pool.stats().lanes] == ["shared"]
     runtime.register("a", shift(1.0), "1", reserve=True)
     assert offset_of(runtime.predict("a", BLOCK, engine="batch"), BLOCK) == 1.0
+
+
+def test_what_blocks_cost_is_learned_from_blocks(runtime: Runtime) -> None:
+    """Single rows by executors, mostly overhead, do not cut a block into many chunks."""
+    runtime.register("a", shift(1.0))
+    served, engines = runtime.find("a"), runtime._engines
+    for _ in range(20):
+        engines._batch_costs.observe(served.owner, 1, 76e-6)
+    from runtime.choice import Call
+
+    call = Call.of(served, engine="batch")
+    assert engines.choose(served, call, 100).chunk_rows == 100
+    for _ in range(20):
+        engines._batch_costs.observe(served.owner, 1000, 40e-3)
+    assert engines.choose(served, call, 10_000).chunk_rows <= 25
+
+
+def test_what_texts_cost_is_learned_from_texts(runtime: Runtime) -> None:
+    """Nothing is known of them before one was measured; after that, one is as good as another."""
+    runtime.register("t", text_flow(0))
+    assert runtime.expected(runtime.find("t"), 100) is None
+    runtime._engines.observe(runtime.find("t"), 1, 5e-6)
+    assert runtime.expected(runtime.find("t"), 100) == pytest.approx(500e-6)
+    made = runtime.submit("t", documents(100)).result(60)
+    assert len(made["score"]) == 100

@@ -221,3 +221,16 @@ class TestCosts:
         most = [each * max(rows, 1) for each in per_row] + [seconds for _, seconds in calls]
         # Means of times over means of rows within a factor of two of one another.
         assert estimate.seconds <= 2.01 * max(most)
+
+
+def test_what_was_measured_says_nothing_of_many_more_rows() -> None:
+    """A call of one row is mostly overhead: a hundred do not take a hundred times as long."""
+    costs = CostModel()
+    costs.observe("k", 1, 76e-6)
+    assert costs.estimate("k", 100) is not None
+    assert costs.estimate("k", 100, farther=16) is None
+    assert costs.estimate("k", 15, farther=16) is not None
+    costs.observe("k", 100, 300e-6)
+    found = costs.estimate("k", 100, farther=16)
+    assert found is not None
+    assert found.per_row == pytest.approx(3e-6)
