@@ -13,6 +13,8 @@ import pytest
 
 from tests.house import ROOT
 
+pytestmark = pytest.mark.once
+
 PAGE = (ROOT / "docs" / "adding-an-operator.md").read_text(encoding="utf-8")
 FILE, ROW = re.findall(r"^```py\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
 NEEDED = ("flour", "objectstore", "oven", "scripts", "tests", "docs", "pyproject.toml")

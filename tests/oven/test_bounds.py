@@ -37,6 +37,8 @@ from tests.columns import assert_close, draw
 from tests.flour.test_cases import columns
 from tests.oven.test_cases import program
 
+pytestmark = pytest.mark.once
+
 NATIVE = [case for case in CASES if case.native and not isinstance(case.op, Source)]
 IDS = [case.name for case in NATIVE]
 # Changes tried on each row of the table.

@@ -20,6 +20,8 @@ from oven import cache, machine, vetting
 from oven.errors import CompileError
 from oven.native import compile_source, vocabulary
 
+pytestmark = pytest.mark.once
+
 ROOT = Path(__file__).parent.parent.parent
 SOURCE = """\
 def probe(params, io, n, scratch):

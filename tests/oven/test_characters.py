@@ -17,6 +17,8 @@ from oven.errors import DamagedPlan, OtherUnicode
 from oven.plan import Plan
 from tests.oven.test_saved import rewritten
 
+pytestmark = pytest.mark.once
+
 DOCUMENTS = ["one two", "two three"]
 
 

@@ -16,6 +16,8 @@ from flour.flow import source
 from flour.types import Vector
 from oven.door import Call
 
+pytestmark = pytest.mark.once
+
 RANGES = {"float64": (-745.2, 709.79), "float32": (-103.9, 88.72)}
 LIMIT = {"float64": 0.8, "float32": 0.9}
 

@@ -13,6 +13,8 @@ import pytest
 from flour.patterns import automaton
 from tests.oven.test_words import finder
 
+pytestmark = pytest.mark.once
+
 # --- any pattern ----------------------------------------------------------------------------------
 
 ATOMS = ["a", "b", "c", "_", r"\w", r"\W", r"\d", r"\D", r"\s", r"\S", "[ab]", "[^a]", "[a-c1]"]

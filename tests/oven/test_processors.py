@@ -9,6 +9,8 @@ import pytest
 from oven import machine
 from tests.house import run_python
 
+pytestmark = pytest.mark.once
+
 #: The levels of x86-64 that compilers have names for, as their features.
 _V3 = "avx avx2 bmi bmi2 cmov cx16 cx8 f16c fma fxsr lzcnt mmx movbe popcnt sahf sse sse2 sse3"
 LEVELS = {

@@ -25,6 +25,8 @@ from objectstore import Blob, Strings
 from oven import native
 from tests import checked
 
+pytestmark = pytest.mark.once
+
 _FOLD = 0x2020202020202020
 WORDS = native.vocabulary()
 

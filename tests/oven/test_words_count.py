@@ -6,6 +6,7 @@ import re
 from collections import Counter
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
@@ -14,6 +15,8 @@ from flour.dictionary import dictionary, triples
 from flour.patterns import automaton
 from objectstore import Strings
 from tests.oven.test_words import WORDS, at, encoded
+
+pytestmark = pytest.mark.once
 
 WORD = r"(?u)\b\w\w+\b"
 #: Of every length around those that are looked up in another way.
