@@ -20,7 +20,7 @@ from objectstore.atomic import write_file
 from objectstore.blob import Blob
 from objectstore.digest import array_digest
 from objectstore.errors import ArchiveError, DamagedBlob, MissingBlob, StoreClosed, StoreError
-from objectstore.mapping import frozen_bytes, read_only, release
+from objectstore.mapping import frozen, frozen_bytes, read_only, release
 from objectstore.strings import Parameter, Strings, live_parameter
 
 if TYPE_CHECKING:
@@ -213,8 +213,7 @@ def array_at(buffer: NDArray[np.uint8], record: layout.ArrayRecord, where: str) 
         return live
     array = layout.payload(buffer, record)
     if record.nbytes < COPIED_BYTES:
-        copied = frozen_bytes(array.reshape(-1).view(np.uint8).data)
-        array = copied.view(array.dtype).reshape(array.shape)
+        array = frozen(array)
     _check(array, record, where)
     return Blob.view(array, record.digest)
 

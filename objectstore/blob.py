@@ -7,7 +7,7 @@ and, in one process, is one object.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -143,6 +143,35 @@ def aligned_room(nbytes: int) -> NDArray[np.uint8]:
     return room[start : start + nbytes]
 
 
+class _Memory:
+    """Memory that arrays may read and nobody may write to: what they keep, as numpy asks for it."""
+
+    __slots__ = ("__array_interface__", "__weakref__", "kept")
+
+    __array_interface__: dict[str, object]
+    kept: object
+
+
+def only_read(
+    address: int, dtype: DTypeLike, shape: tuple[int, ...], kept: object = None
+) -> NDArray[Any]:
+    """An array over memory at this address, which is there as long as `kept` is.
+
+    Nothing makes it writeable: its base is no array, and offers no buffer.
+    """
+    memory = _Memory()
+    memory.kept = kept
+    memory.__array_interface__ = {
+        "version": 3,
+        "data": (address, True),
+        "typestr": np.dtype(dtype).str,
+        "shape": shape,
+    }
+    array = np.asarray(memory)
+    del memory.__array_interface__  # asked once, and larger than all else here
+    return array
+
+
 def _canonical(values: ArrayLike, dtype: DTypeLike | None) -> NDArray[np.generic]:
     """The values as an array of one of our dtypes, in C order."""
     if isinstance(values, np.ma.MaskedArray):
@@ -200,4 +229,4 @@ def _frozen(array: NDArray[np.generic]) -> NDArray[np.generic]:
     # `!= 0` makes every true the byte 1, so that equal boolean arrays have equal bytes.
     source = array != 0 if array.dtype.kind == "b" else array
     np.copyto(room.view(array.dtype).reshape(array.shape), source)
-    return np.frombuffer(room.data.toreadonly(), dtype=array.dtype).reshape(array.shape)
+    return only_read(room.ctypes.data, array.dtype, array.shape, room)

@@ -8,15 +8,18 @@ needs none once it has returned, so it is made through ctypes, which numpy has l
 from __future__ import annotations
 
 import ctypes
+import mmap
 import os
 import stat
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 from weakref import finalize
 
 import numpy as np
 
-from objectstore.blob import aligned_room
+from objectstore.blob import aligned_room, only_read
 from objectstore.errors import StoreError
 
 if TYPE_CHECKING:
@@ -25,10 +28,20 @@ if TYPE_CHECKING:
 SMALL = 4096
 """A file of at most one page is read: mapping it would cost as much memory as it saves."""
 
+AT_ONCE = 256 << 10
+"""Of a file, so many bytes that code reads come into memory at once: a fault for each part of them
+would be most of what the first call takes. More than that comes as it is read."""
+
+MOST_APART = 8192
+"""Arrays that have a mapping of their own pages; a process may have 65,530 mappings by default."""
+
 # The same numbers on Linux and macOS.
 _PROT_READ = 1
 _MAP_SHARED = 1
 _MADV_DONTNEED = 4
+# Linux alone.
+_MADV_DONTDUMP = 16
+_MADV_POPULATE_READ = 22
 _MAP_FAILED = ctypes.c_void_p(-1).value
 
 
@@ -49,9 +62,14 @@ def read_only(path: str | os.PathLike[str]) -> NDArray[np.uint8]:
 
 def frozen_bytes(data: bytes | bytearray | memoryview) -> NDArray[np.uint8]:
     """A copy of bytes that is aligned and that nobody can write to."""
-    room = aligned_room(len(data))
-    room[:] = np.frombuffer(data, dtype=np.uint8)
-    return np.frombuffer(room.data.toreadonly(), dtype=np.uint8)
+    return frozen(np.frombuffer(data, dtype=np.uint8))
+
+
+def frozen(array: NDArray[np.generic]) -> NDArray[Any]:
+    """A copy of an array in C order that is aligned and that nobody can write to."""
+    room = aligned_room(array.nbytes)
+    room[:] = array.reshape(-1).view(np.uint8)
+    return only_read(room.ctypes.data, array.dtype, array.shape, room)
 
 
 def release(buffer: NDArray[np.uint8]) -> None:
@@ -61,9 +79,51 @@ def release(buffer: NDArray[np.uint8]) -> None:
     at the price of a fault. Memory that is no mapping is left alone.
     """
     address = buffer.ctypes.data
-    size = _mappings.get(address)
-    if size is not None:
-        _libc().madvise(address, size, _MADV_DONTNEED)  # advice: nothing is lost if it is refused
+    known = _mappings.get(address)
+    if known is not None:
+        _advise(address, known.size, _MADV_DONTNEED)
+
+
+def settle(buffer: NDArray[np.uint8], arrays: Iterable[NDArray[np.generic]]) -> None:
+    """Have what code reads of a mapped file come without its neighbours, and at once if little.
+
+    The kernel maps what lies around a page that is read, up to the ends of the mapping. So the
+    pages of each array become a mapping, which they are when they differ in any property: here, in
+    that a core dump does without them, as they are in the file.
+    """
+    address = buffer.ctypes.data
+    known = _mappings.get(address)
+    if known is None or sys.platform != "linux":
+        return
+    spans = _spans(arrays, address, address + known.size)
+    for start, end in spans:
+        if len(_apart) < MOST_APART:
+            _advise(start, end - start, _MADV_DONTDUMP)
+            known.apart.append(start)
+            _apart.add(start)
+    if sum(end - start for start, end in spans) <= AT_ONCE:
+        for start, end in spans:
+            _advise(start, end - start, _MADV_POPULATE_READ)
+
+
+def _spans(
+    arrays: Iterable[NDArray[np.generic]], first: int, last: int
+) -> Sequence[tuple[int, int]]:
+    """The pages of these arrays between two addresses, those that touch as one."""
+    page = mmap.PAGESIZE
+    found: list[tuple[int, int]] = []
+    for start, nbytes in sorted((array.ctypes.data, array.nbytes) for array in arrays):
+        if not first <= start < last:
+            continue  # not in this file: a copy, or another plan's
+        begin, end = start - start % page, -(-(start + nbytes) // page) * page
+        if found and begin <= found[-1][1]:
+            begin, end = found[-1][0], max(found.pop()[1], end)
+        found.append((begin, end))
+    return found
+
+
+def _advise(address: int, size: int, advice: int) -> None:
+    _libc().madvise(address, size, advice)  # advice: nothing is lost if it is refused
 
 
 def _read(descriptor: int, size: int) -> bytes:
@@ -82,21 +142,33 @@ def _mapped(descriptor: int, size: int) -> NDArray[np.uint8]:
     if address == _MAP_FAILED:
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number))
-    pages = (ctypes.c_ubyte * size).from_address(address)
-    # Arrays keep `pages` alive; when the last is gone the mapping goes too. Not at exit, though:
+    buffer = only_read(address, np.uint8, (size,))
+    # Arrays keep the base alive; when the last is gone the mapping goes too. Not at exit, though:
     # arrays may outlive that, and the kernel unmaps everything anyway.
-    finalize(pages, _unmap, address).atexit = False
-    _mappings[address] = size
-    return np.frombuffer(memoryview(pages).cast("B").toreadonly(), dtype=np.uint8)
+    finalize(buffer.base, _unmap, address).atexit = False
+    _mappings[address] = _Mapping(size)
+    return buffer
 
 
 def _unmap(address: int) -> None:
     # Forgotten first: memory that is given out at this address next is not to be released.
-    _libc().munmap(address, _mappings.pop(address))
+    known = _mappings.pop(address)
+    _apart.difference_update(known.apart)
+    _libc().munmap(address, known.size)
 
 
-#: What is mapped where, and how long it is.
-_mappings: dict[int, int] = {}
+@dataclass(slots=True)
+class _Mapping:
+    """How long a mapping is, and where in it the pages of arrays begin that are mapped apart."""
+
+    size: int
+    apart: list[int] = field(default_factory=list)
+
+
+#: What is mapped where.
+_mappings: dict[int, _Mapping] = {}
+#: Where pages begin that are mapped apart, in all mappings.
+_apart: set[int] = set()
 
 _LIBC: list[ctypes.CDLL] = []
 

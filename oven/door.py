@@ -198,15 +198,27 @@ def aligned(size: int) -> int:
 
 
 _scratch: list[NDArray[np.uint8]] = []
+#: How much of it has been written to: pages come when they are.
+_written = [0]
+#: Doors keep the scratch memory they were made with, so it begins larger than most need, and grows
+#: to twice as much: what nobody writes to costs nothing.
+_LEAST_SCRATCH = 1 << 20
+#: So much of it is there before the first call, which would wait for it otherwise.
+_SCRATCH_AT_ONCE = 256 << 10
 
 
 def shared_scratch(size: int) -> NDArray[np.uint8]:
     """Memory for calls that keep the interpreter's lock: one for all doors, as big as any needs."""
     if not _scratch or len(_scratch[-1]) < size:
-        raw = np.empty(max(aligned(size), 1 << 16) + 64, np.uint8)
+        most = max(aligned(size), _LEAST_SCRATCH, *(2 * len(known) for known in _scratch))
+        raw = np.empty(most + 64, np.uint8)
         start = -raw.ctypes.data % 64
-        _scratch[:] = [raw[start : len(raw) - 64 + start]]
-    return _scratch[-1]
+        _scratch[:], _written[:] = [raw[start : most + start]], [0]
+    found, there = _scratch[-1], min(size, _SCRATCH_AT_ONCE)
+    if there > _written[0]:
+        found[_written[0] : there] = 0
+        _written[0] = there
+    return found
 
 
 # --- the way around -------------------------------------------------------------------------------

@@ -13,9 +13,10 @@ from __future__ import annotations
 
 import json
 import struct
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -201,7 +202,8 @@ class _Shape:
         self.words: int = data["words"]
         self.inner = np.array(data["inner"], np.intp)
         self.codes = [(place, _code(key, name)) for place, key, name in data["codes"]]
-        self.large: list[tuple[int, int]] = data["large"]
+        #: Words that lead to large parameters, and to which.
+        self.large = np.array(data["large"], np.int64).reshape(-1, 2)
         made = self.form.outputs
         self.facts = Facts(
             inputs={name: _type(kind) for name, kind in data["inputs"]},
@@ -216,7 +218,21 @@ class _Shape:
         )
 
 
-_shape = lru_cache(SHAPES)(_Shape)
+#: By the digest of its text: the text itself is as large as what is made of it.
+_shapes: dict[bytes, _Shape] = {}
+_lock = threading.Lock()
+
+
+def _shape(text: bytes) -> _Shape:
+    name = blake2b(text, digest_size=16).digest()
+    found = _shapes.get(name)
+    if found is None:
+        found = _Shape(text)
+        with _lock:
+            if len(_shapes) >= SHAPES:
+                del _shapes[next(iter(_shapes))]  # the oldest
+            _shapes[name] = found
+    return found
 
 
 def read(recipe: bytes, find: Find) -> Recalled:
@@ -236,8 +252,8 @@ def read(recipe: bytes, find: Find) -> Recalled:
         table[place] = address
     kept = tuple(find(_record(data)) for data in own["large"])
     where = [one.array.ctypes.data for one in kept]
-    for place, number in shape.large:
-        table[place] = where[number]
+    if where:
+        table[shape.large[:, 0]] = np.array(where, np.int64)[shape.large[:, 1]]
     run = NativeRun(shape.form, table, own["row_work"], kept)
     return Recalled(shape.facts, run, own["digest"], own["nodes"])
 

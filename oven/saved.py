@@ -34,7 +34,7 @@ from flour.op import Parameter, from_data, to_data
 from flour.provenance import Origin
 from objectstore import Archive, BadDigest, Blob, MissingBlob, StoreError
 from objectstore.archive import array_at, opened, write
-from objectstore.mapping import read_only, release
+from objectstore.mapping import read_only, release, settle
 from oven import characters, debug, recipe, recipes
 from oven.errors import CompileError, DamagedPlan
 from oven.limits import MAX_NODES, check_limits
@@ -121,9 +121,12 @@ def load(
     buffer = opened(path)
     try:
         with allowing(allow_python):
-            return _loaded(buffer, str(path), store, background=background)
+            plan = _loaded(buffer, str(path), store, background=background)
     finally:
         release(buffer)  # verifying has read all of it, a row reads a part
+    if not plan.unfolded:
+        settle(buffer, (item.array for item in plan.resident() if isinstance(item, Blob)))
+    return plan
 
 
 def _loaded(

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import gc
 import io
+import mmap
 import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from objectstore import Blob, FileStore, Parameter, Strings, mapping
 from objectstore.archive import COPIED_BYTES, Archive, array_at, write
-from objectstore.mapping import frozen_bytes, read_only, release
+from objectstore.mapping import AT_ONCE, frozen_bytes, read_only, release, settle
 from tests.resident import resident_bytes
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="asks Linux about its pages")
@@ -35,6 +37,74 @@ def test_memory_that_is_no_mapping_is_left_alone(tmp_path: Path) -> None:
     for kept in (frozen_bytes(b"abc" * 100_000), read_only(small)):
         release(kept)
         assert kept.tobytes() == b"abc" * (len(kept) // 3)
+
+
+def _parts(buffer: NDArray[np.uint8], *starts: int) -> list[NDArray[np.uint8]]:
+    """Arrays of a hundred pages, read one after the other."""
+    return [buffer[start : start + 100 * mmap.PAGESIZE] for start in starts]
+
+
+def test_what_is_read_comes_without_its_neighbours(tmp_path: Path) -> None:
+    path = tmp_path / "numbers"
+    path.write_bytes(bytes(1000 * mmap.PAGESIZE))
+    middle = 333 * mmap.PAGESIZE + 64
+    plain = read_only(path)
+    _parts(plain, middle)[0].sum()
+    around = resident_bytes(path)
+    release(plain)
+    buffer = read_only(path)
+    parts = _parts(buffer, middle)
+    settle(buffer, parts)
+    assert resident_bytes(path) == 0
+    parts[0].sum()
+    assert resident_bytes(path) == 101 * mmap.PAGESIZE < around
+
+
+def test_a_little_comes_at_once(tmp_path: Path) -> None:
+    path = tmp_path / "numbers"
+    path.write_bytes(bytes(1000 * mmap.PAGESIZE))
+    buffer = read_only(path)
+    one, other = (buffer[start : start + AT_ONCE // 4] for start in (0, 500 * mmap.PAGESIZE))
+    settle(buffer, [one, other])
+    assert resident_bytes(path) in (0, AT_ONCE // 2), "kernels before 5.14 do not"
+
+
+def test_arrays_that_touch_are_one_and_others_are_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "numbers"
+    path.write_bytes(bytes(1000 * mmap.PAGESIZE))
+    buffer = read_only(path)
+    before = len(mapping._apart)
+    parts = _parts(buffer, 100, 100 + 100 * mmap.PAGESIZE)
+    settle(buffer, [*parts, np.zeros(100, np.uint8), frozen_bytes(b"abc")])
+    assert len(mapping._apart) == before + 1
+    parts[1].sum()
+    assert 100 * mmap.PAGESIZE <= resident_bytes(path) <= 201 * mmap.PAGESIZE
+    del buffer, parts
+    gc.collect()
+    assert len(mapping._apart) == before
+
+
+def test_there_are_not_more_mappings_than_a_process_may_have(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "numbers"
+    path.write_bytes(bytes(1000 * mmap.PAGESIZE))
+    buffer = read_only(path)
+    monkeypatch.setattr(mapping, "MOST_APART", len(mapping._apart) + 2)
+    before = len(mapping._apart)
+    settle(buffer, [buffer[start : start + 10] for start in range(0, len(buffer), 50_000)])
+    assert len(mapping._apart) == before + 2
+
+
+def test_a_mapped_or_copied_array_cannot_be_made_writeable(tmp_path: Path) -> None:
+    path = tmp_path / "numbers"
+    path.write_bytes(bytes(1 << 16))
+    for array in (read_only(path), frozen_bytes(b"abc" * 100), Blob.of([1.0, 2.0]).array):
+        view = array[1:]
+        assert memoryview(array).readonly  # type: ignore[arg-type]  # numpy's stubs for 3.11
+        for one in (array, view, array.view(np.uint8)):
+            with pytest.raises(ValueError, match=r"cannot set WRITEABLE"):
+                one.flags.writeable = True
 
 
 def test_where_a_mapping_was_nothing_is_released(tmp_path: Path) -> None:

@@ -147,7 +147,7 @@ def test_without_its_machine_code_a_plan_is_loaded_as_ever(
     plan, data = saved("scaled_logistic", tmp_path / "a.plan")
     from oven import recipe
 
-    recipe._shape.cache_clear()
+    recipe._shapes.clear()
     with monkeypatch.context() as patched:
         patched.setattr(cache, "find", lambda *_: None)
         patched.setattr("oven.recipe.cache.find", lambda *_: None)
