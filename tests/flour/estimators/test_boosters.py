@@ -35,12 +35,12 @@ from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 import oven
 from flour import from_sklearn
 from flour.errors import UnsupportedSetting
+from tests.boosters import GROWN, LIBRARIES, LIGHT, maker, sample
 from tests.estimators import check
 
-rng = np.random.default_rng(23)
-X = rng.normal(size=(150, 5))
-HOLES = np.where(rng.random(X.shape) < 0.1, np.nan, X)
-Y = X[:, 0] - 2 * X[:, 1] + X[:, 2] * X[:, 3]
+rng, X, HOLES, Y = sample(23, 150)
+light = maker(lgb.LGBMRegressor, n_estimators=6, **LIGHT)
+grown = maker(xgb.XGBRegressor, n_estimators=6, **GROWN)
 NAMES = np.array(["top", "mid", "low"])[np.digitize(Y, [-1.0, 1.0])]
 LABELS: dict[str, Any] = {
     "two": np.where(Y > 0, -7, 3),
@@ -50,16 +50,6 @@ LABELS: dict[str, Any] = {
 }
 #: XGBoost's float32 numbers, compared in float64 epsilons scaled to float32.
 NARROW = 1e-9
-
-
-def light(kind: type[Any] = lgb.LGBMRegressor, **how: Any) -> Any:
-    """A small LightGBM model."""
-    return kind(**{"n_estimators": 6, "n_jobs": 1, "verbose": -1, "min_child_samples": 5, **how})
-
-
-def grown(kind: type[Any] = xgb.XGBRegressor, **how: Any) -> Any:
-    """A small XGBoost model."""
-    return kind(**{"n_estimators": 6, "n_jobs": 1, "max_depth": 3, **how})
 
 
 @pytest.mark.parametrize("labels", LABELS)
@@ -144,7 +134,7 @@ def test_training_that_stopped_early_answers_with_its_best_round() -> None:
     check(stopped, X)
 
 
-@pytest.mark.parametrize("library", [light, grown])
+@pytest.mark.parametrize("library", [light, grown], ids=LIBRARIES)
 def test_frames_by_name(library: Any) -> None:
     frame = pd.DataFrame(HOLES, columns=list("abcde"))
     check(library().fit(frame, Y), frame, tolerance=NARROW if library is grown else 1e-12)
@@ -199,7 +189,7 @@ def test_categories_that_cannot_be_told_apart_are_refused() -> None:
         from_sklearn(made)
 
 
-@pytest.mark.parametrize("library", [light, grown])
+@pytest.mark.parametrize("library", [light, grown], ids=LIBRARIES)
 def test_behind_other_steps(library: Any) -> None:
     frame = pd.DataFrame({"a": HOLES[:, 0], "b": X[:, 1], "city": rng.choice(["x", "y"], len(X))})
     tolerance = NARROW if library is grown else 1e-12
@@ -217,7 +207,7 @@ def test_behind_other_steps(library: Any) -> None:
     check(make_pipeline(sparsely, library()).fit(frame, Y), frame, tolerance=tolerance)
 
 
-@pytest.mark.parametrize("library", [light, grown])
+@pytest.mark.parametrize("library", [light, grown], ids=LIBRARIES)
 def test_sparse_matrices(library: Any) -> None:
     stored = sparse.csr_matrix(np.where(rng.random(X.shape) < 0.5, X, 0))
     tolerance = NARROW if library is grown else 1e-12

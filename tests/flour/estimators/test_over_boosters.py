@@ -31,27 +31,17 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import KBinsDiscretizer, OrdinalEncoder, StandardScaler
 
 from flour import from_sklearn
+from tests.boosters import GROWN, LIBRARIES, LIGHT, maker, sample
 from tests.estimators import check
 
-rng = np.random.default_rng(5)
-X = rng.normal(size=(160, 5))
-HOLES = np.where(rng.random(X.shape) < 0.1, np.nan, X)
-Y = X[:, 0] - 2 * X[:, 1] + X[:, 2] * X[:, 3]
+rng, X, HOLES, Y = sample(5, 160)
+light = maker(lgb.LGBMClassifier, n_estimators=5, **LIGHT)
+grown = maker(xgb.XGBClassifier, n_estimators=5, **GROWN)
 THREE = np.digitize(Y, [-1.0, 1.0])
 FLAGS = np.stack([Y > 0, X[:, 4] > 0.3], axis=1).astype(int)
 #: XGBoost's float32 numbers go through float64 arithmetic above them.
 NARROW = 1e-6
 EXACT = 1e-12
-
-
-def light(kind: type[Any] = lgb.LGBMClassifier, **how: Any) -> Any:
-    """A small LightGBM model."""
-    return kind(**{"n_estimators": 5, "n_jobs": 1, "verbose": -1, "min_child_samples": 5, **how})
-
-
-def grown(kind: type[Any] = xgb.XGBClassifier, **how: Any) -> Any:
-    """A small XGBoost model."""
-    return kind(**{"n_estimators": 5, "n_jobs": 1, "max_depth": 3, **how})
 
 
 def forest(**how: Any) -> Any:
@@ -107,7 +97,7 @@ def test_classifiers(name: str) -> None:
     check(made.fit(X, THREE), X, tolerance=tolerance)
 
 
-@pytest.mark.parametrize("library", [light, grown])
+@pytest.mark.parametrize("library", [light, grown], ids=LIBRARIES)
 def test_several_labels(library: Any) -> None:
     tolerance = EXACT if library is light else NARROW
     check(MultiOutputClassifier(library()).fit(X, FLAGS), X, tolerance=tolerance)
@@ -126,17 +116,21 @@ def test_regressors() -> None:
     check(scaled.fit(X, Y), X)
 
 
-LIGHT = "quantile huber fair mape gamma tweedie cross_entropy cross_entropy_lambda regression_l1"
-GROWN = "reg:gamma reg:tweedie reg:logistic reg:pseudohubererror reg:squaredlogerror count:poisson"
+OF_LIGHTGBM = (
+    "quantile huber fair mape gamma tweedie cross_entropy cross_entropy_lambda regression_l1"
+)
+OF_XGBOOST = (
+    "reg:gamma reg:tweedie reg:logistic reg:pseudohubererror reg:squaredlogerror count:poisson"
+)
 
 
-@pytest.mark.parametrize("objective", LIGHT.split())
+@pytest.mark.parametrize("objective", OF_LIGHTGBM.split())
 def test_objectives_of_lightgbm(objective: str) -> None:
     label = 1 / (1 + np.exp(-Y)) if "cross" in objective else np.abs(Y) + 0.1
     check(light(lgb.LGBMRegressor, objective=objective).fit(HOLES, label), HOLES)
 
 
-@pytest.mark.parametrize("objective", GROWN.split())
+@pytest.mark.parametrize("objective", OF_XGBOOST.split())
 def test_objectives_of_xgboost(objective: str) -> None:
     label = 1 / (1 + np.exp(-Y)) if "logistic" in objective else np.abs(Y) + 0.1
     made = grown(xgb.XGBRegressor, objective=objective).fit(HOLES, label)
