@@ -44,6 +44,7 @@ def test_a_level_shows_its_own_and_all_below(level: int, monkeypatch: pytest.Mon
 
 
 # The deepest levels compile everything once more, so not all of them.
+@pytest.mark.once
 @pytest.mark.parametrize("name", ["worded_logistic", "several_inputs", "nothing_to_do"])
 def test_level_99_works(name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PRETZEL_DEBUG", "99")

@@ -33,6 +33,9 @@ from tests import checked
 from tests.oven.programs import PROGRAMS
 from tests.oven.test_bounds import Never, _changed
 
+# What is mutated is the file: without rules it is another one, and no more of a danger.
+pytestmark = pytest.mark.once
+
 REFUSED = (FlourError, StoreError)
 BATCH = 100
 # Of address space, in one worker: a mutation that asks for more is seen as MemoryError.
