@@ -13,20 +13,21 @@ other one may be found later. That costs it time and nothing else.
 
 from __future__ import annotations
 
-import ctypes
+import time
 from array import array
 from collections.abc import Callable
 from functools import cache as once
 from functools import partial
-from typing import Any
 
 from oven import cache, machine
 
 #: Not 0 while somebody is done with native code and waits for the lock.
 WAITING = array("q", [0])
 WORD = WAITING.buffer_info()[0]
-#: Who gives way asks the system for others to run so many times at most: some 100 us, if none do.
-TURNS = 128
+#: Who gives way sleeps so many times at most, each time for as little as systems have: some 60 us,
+#: in which one who is woken for the lock takes it, as a rule, and is done with it. To ask the
+#: system to run others instead keeps a processor busy, and on a busy machine costs a turn.
+TURNS, SHORT = 4, 1e-6
 
 SOURCE = """\
 def run_aside(aside, io, n, scratch):
@@ -35,15 +36,6 @@ def run_aside(aside, io, n, scratch):
     return made
 """
 NAME = "run_aside"
-GIVE_SOURCE = """\
-def give_way(waiting, system_yield, turns, scratch):
-    for turn in range(turns):
-        if ld_int64(waiting, 0) == 0:
-            return 0
-        c_call_0(system_yield)
-    return 0
-"""
-GIVE = "give_way"
 
 
 @once
@@ -54,25 +46,11 @@ def aside() -> Callable[..., int]:
 
 def give_way() -> None:
     """Let somebody who waits for the interpreter's lock have it; for when WAITING says so."""
-    turned = _turned()
-    if turned is None:
-        WAITING[0] = 0
-        return
-    call, result, system_yield = turned
-    call(result, result + 8, WORD, system_yield, TURNS, 0)
-
-
-@once
-def _turned() -> tuple[Any, int, int] | None:
-    """The native code, where its result goes, and the system's function; None where there is none.
-
-    It runs without the lock, so that others get it. What it writes nobody reads.
-    """
-    found = getattr(ctypes.CDLL(None), "sched_yield", None)
-    if found is None:
-        return None
-    address = ctypes.cast(found, ctypes.c_void_p).value or 0
-    return machine.STAGE(_address(GIVE_SOURCE, GIVE)), _RESULT.buffer_info()[0], address
+    for _ in range(TURNS):
+        time.sleep(SHORT)
+        if not WAITING[0]:
+            return
+    WAITING[0] = 0  # whoever it was is not coming, or somebody else was in its way
 
 
 def _address(source: str, name: str) -> int:
@@ -83,6 +61,3 @@ def _build(source: str, name: str, given: str) -> cache.Code:
     from oven import native  # numba is imported only to compile
 
     return native.compile_source(source.replace(f"def {name}(", f"def {given}(", 1), given)
-
-
-_RESULT = array("q", [0, 0])

@@ -56,7 +56,7 @@ class NativeRun:
         #: What native code reads, which has to live as long as this does.
         self.kept = kept
         self._table = table
-        address, self._brief = _driver()
+        address, self._brief, self._call = _driver()
         self.entry = (address, table.ctypes.data)
         #: What code that lets the lock go is handed; most runs never do.
         self._aside: NDArray[np.int64] | None = None
@@ -220,7 +220,7 @@ class NativeRun:
         aside = self._aside
         if aside is None:
             aside = self._aside = np.array([*self.entry, giving_way.WORD], np.int64)
-        giving_way.aside()(start - 16, start - 8, aside.ctypes.data, io, rows, start)
+        self._call(start - 16, start - 8, aside.ctypes.data, io, rows, start)
         giving_way.WAITING[0] = 0
 
 
@@ -237,10 +237,10 @@ _local = _Local()
 
 
 @lru_cache(1)
-def _driver() -> tuple[int, Callable[..., int]]:
-    """Where the code is that runs stages, and calls of it that keep the lock."""
+def _driver() -> tuple[int, Callable[..., int], Callable[..., int]]:
+    """Where the code is that runs stages, a call of it that keeps the lock, one that does not."""
     address = cache.address(driver.SOURCE, driver.NAME)
-    return address, machine.BRIEF(address)
+    return address, machine.BRIEF(address), giving_way.aside()
 
 
 def _scratch_memory(size: int) -> tuple[NDArray[np.uint8], int]:
