@@ -72,6 +72,27 @@ def automaton(pattern: str) -> Automaton | None:
         return None
 
 
+@lru_cache(maxsize=64)
+def first_is_longest(pattern: str) -> bool:
+    """Whether the match that Python takes, which comes first, is always the longest there."""
+    try:
+        first, longest = _Compiler(pattern).both()
+    except (_Unlike, ImportError, AttributeError, re.error, RecursionError):
+        return False
+    pairs = set(zip(first[1].tolist(), longest[1].tolist(), strict=True))
+    waiting = list(pairs)
+    while waiting:
+        left, right = waiting.pop()
+        for one, other in zip(first[0][left].tolist(), longest[0][right].tolist(), strict=True):
+            if (one ^ other) & 1:
+                return False
+            pair = (one >> 1, other >> 1)
+            if pair not in pairs:
+                pairs.add(pair)
+                waiting.append(pair)
+    return True
+
+
 # One step of a pattern: what it is (a character of a set, a boundary, a fork, the end), its set
 # or kind, and where it leads.
 _CHARACTER, _BOUNDARY, _FORK, _END = range(4)
@@ -79,6 +100,7 @@ _Step = tuple[int, Any, int, int]
 # Where a pattern is between two characters: its steps, the likeliest first, and whether the
 # character before was one of a word.
 _State = tuple[tuple[int, ...], bool]
+_Tables = tuple[NDArray[np.int32], NDArray[np.int32]]
 
 
 class _Compiler:
@@ -108,6 +130,13 @@ class _Compiler:
         ahead = patterns_ahead.NONE if run else patterns_ahead.hopes(moves)
         tables = (Blob.of(moves.reshape(-1)), Blob.of(after), ahead)
         return Automaton(kinds, *tables, count, shortest, run, before, inside, behind)
+
+    def both(self) -> tuple[_Tables, _Tables]:
+        """The moves that find the first way to match, and those that find the longest match."""
+        first = self._sequence(list(self.parsed), self._step(_END))
+        _, members, words = self._kinds()
+        made = [_states(self.steps, first, members, words, longest=how) for how in (False, True)]
+        return made[0], made[1]
 
     def _is_run(self, items: list[Any]) -> bool:
         """Whether the pattern takes all there is of one kind of characters, and no less."""
@@ -264,8 +293,13 @@ def _fixed(widths: list[tuple[int, int]]) -> int:
 
 
 def _states(
-    steps: list[_Step], first: int, members: NDArray[np.bool_], words: NDArray[np.bool_]
-) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+    steps: list[_Step],
+    first: int,
+    members: NDArray[np.bool_],
+    words: NDArray[np.bool_],
+    *,
+    longest: bool = False,
+) -> _Tables:
     """The moves of every state, and where to start behind each kind of character."""
     kinds = members.shape[1]
     starts: list[_State] = [((first,), bool(word)) for word in words]
@@ -288,7 +322,8 @@ def _states(
         threads, word = waiting[len(rows) - 1]
         row = []
         for kind in range(kinds):
-            here, matched = _closure(steps, threads, (word, bool(words[kind])))
+            between = (word, bool(words[kind]))
+            here, matched = _closure(steps, threads, between, longest=longest)
             ahead = dict.fromkeys(steps[s][2] for s in here if members[steps[s][1], kind])
             row.append(2 * number((tuple(ahead), bool(words[kind]))) + matched)
         rows.append(row)
@@ -299,10 +334,16 @@ def _closure(
     steps: list[_Step],
     threads: tuple[int, ...],
     words: tuple[bool, bool],
+    *,
+    longest: bool = False,
 ) -> tuple[list[int], bool]:
-    """The steps that wait for a character, the likeliest first, up to the first that is the end."""
+    """The steps that wait for a character, the likeliest first, up to the first that is the end.
+
+    For the longest match, what comes behind the end goes on, too.
+    """
     found: list[int] = []
     known: set[int] = set()
+    matched = False
     stack = list(reversed(threads))
     while stack:
         step = stack.pop()
@@ -311,11 +352,13 @@ def _closure(
         known.add(step)
         kind, what, one, other = steps[step]
         if kind == _END:
-            return found, True
-        if kind == _CHARACTER:
+            matched = True
+            if not longest:
+                break
+        elif kind == _CHARACTER:
             found.append(step)
         elif kind == _FORK:
             stack += [other, one]
         elif (words[0] != words[1]) == what:
             stack.append(one)
-    return found, False
+    return found, matched

@@ -16,8 +16,9 @@ from flour.errors import UnsupportedSetting
 from flour.node import Node
 from flour.onnx.errors import NotNative
 from flour.onnx.export import Writer, dtype_of, form
-from flour.onnx.text_words import MICROSOFT, automaton_of, separable, translated
+from flour.onnx.text_words import MICROSOFT, automaton_of, of_expression, separable
 from flour.ops.text import Tokenize
+from flour.patterns import automaton
 
 _PAD = "\x00pad"
 _PREFIX = re.compile(r"\(\?[au]\)")
@@ -53,7 +54,9 @@ def _expression(pattern: str) -> str:
         same = "(?a)" + expression.replace("(?:", "(")
         if "(" in expression.replace("(?:", "").replace(r"\(", ""):
             raise NotNative("a group is not the whole match")
-        automaton_of(translated(same.removeprefix("(?a)")), 1)
+        found, _ = automaton_of(of_expression(same.removeprefix("(?a)")), 1)
+        if found != automaton(pattern):
+            raise NotNative("it finds other words in RE2")
     except NotNative as problem:
         raise UnsupportedSetting(
             "this pattern has no ONNX form", where=f"the pattern {pattern!r}", found=problem.what

@@ -10,12 +10,13 @@ import re
 from typing import TYPE_CHECKING
 
 from flour.onnx.errors import NotNative
+from flour.onnx.re2 import outside, translated
 from flour.onnx.registry import onnx_op
 from flour.onnx.tensor import Tensor
 from flour.onnx.words import MANY, Words
 from flour.ops.onnx_text import LowerLetters, UpperLetters
 from flour.ops.structure import AsVector
-from flour.patterns import Automaton, automaton
+from flour.patterns import Automaton, automaton, first_is_longest
 from flour.types import Text, Vector
 
 if TYPE_CHECKING:
@@ -66,61 +67,21 @@ def _pattern(call: Call) -> str:
     """What a word is, in Python's syntax."""
     expression, separators = call.attribute("tokenexp"), call.attribute("separators")
     if expression:
-        return translated(str(expression))
+        return of_expression(str(expression))
     if not separators:
         raise NotNative("neither a token expression nor separators")
     if tuple(separators) == ("",):
         return EVERY
-    return f"(?a)[^{''.join(map(_inside, map(str, separators)))}]+"
+    return outside(map(str, separators))
+
+
+def of_expression(expression: str) -> str:
+    """A token expression in Python's syntax: a dot alone is a line break, too."""
+    return EVERY if expression == "." else translated(expression)
 
 
 #: Every character is a word.
 EVERY = "(?s)."
-_SPECIAL = frozenset(".^$*+?{}[]\\|()")
-
-
-def _inside(separator: str) -> str:
-    """A separator that is one character of some kinds, as part of a set."""
-    if len(separator) == 1 and separator not in _SPECIAL:
-        return re.escape(separator)
-    if separator == r"\s":
-        return r"\t\n\f\r "
-    if re.fullmatch(r"\\[^\w\s]|\\[tnrf]", separator):
-        return separator
-    plain = re.fullmatch(r"\[([^\^\[\]\\&~|][^\[\]\\&~|]*)\]", separator)
-    if plain is None:
-        raise NotNative(f"the separator {separator!r}")
-    return plain[1].replace("-", r"\-") if plain[1][0] == "-" or plain[1][-1] == "-" else plain[1]
-
-
-# What RE2 and Python understand differently, or only one of them understands.
-_FOREIGN = re.compile(r"\(\?|\[\[:|\[:|\\[pPCQEzZABXKGNkg0-9uUxS]|\\v|[$^]|&&|\|\||~~|--")
-
-
-def translated(expression: str) -> str:
-    """RE2's pattern in Python's syntax, where both mean the same."""
-    plain = re.sub(r"\[\^", "[", expression)
-    if _FOREIGN.search(plain):
-        raise NotNative(f"the pattern {expression!r} means something else in RE2")
-    return "(?a)" + _grouped(_spaced(expression))
-
-
-def _spaced(expression: str) -> str:
-    """White space without the vertical tab."""
-    made, inside = [], False
-    for part in re.findall(r"\\.|.", expression, re.DOTALL):
-        if part == r"\s":
-            made.append(r"\t\n\f\r " if inside else r"[\t\n\f\r ]")
-            continue
-        inside = part == "[" or (inside and part != "]")
-        made.append(part)
-    return "".join(made)
-
-
-def _grouped(expression: str) -> str:
-    """Groups that capture nothing: a token is the whole match."""
-    parts = re.findall(r"\\.|\[(?:\\.|[^\]\\])*\]|.", expression, re.DOTALL)
-    return "".join("(?:" if part == "(" else part for part in parts)
 
 
 def automaton_of(pattern: str, least: int) -> tuple[Automaton, str]:
@@ -130,13 +91,15 @@ def automaton_of(pattern: str, least: int) -> tuple[Automaton, str]:
         # A run of one kind of characters that is too short has no longer run in it.
         pattern = pattern.removesuffix("+") + f"{{{least},}}"
         found = automaton(pattern)
+    if not first_is_longest(pattern):
+        raise NotNative(f"the longest match of the pattern {pattern!r} is another than Python's")
     if found is None or found.shortest < least:
         raise NotNative(f"words of {least} characters or more by the pattern {pattern!r}")
     return found, pattern
 
 
 # A pattern of one character.
-_ONE = re.compile(r"\(\?a\)(\[(?:\\.|[^\]\\])*\]|\\.|[^\\.])")
+_ONE = re.compile(r"\(\?as?\)(\[(?:\\.|[^\]\\])*\]|\\.|[^\\])", re.DOTALL)
 
 
 def separable(pattern: str, found: Automaton) -> bool:
@@ -148,4 +111,4 @@ def separable(pattern: str, found: Automaton) -> bool:
     return re.search(pattern, " " * max(found.run, 1)) is None
 
 
-__all__ = ["MICROSOFT", "Text", "automaton_of", "document", "separable", "translated"]
+__all__ = ["MICROSOFT", "Text", "automaton_of", "document", "of_expression", "separable"]

@@ -175,6 +175,9 @@ def test_words_and_phrases(pattern: str, low: int, high: int) -> None:
         ("(?a)([a-z])x", "a group"),
         ("(?a)a|b*", "no ONNX form"),
         ("(?a)(?i:a)", "no ONNX form"),
+        ("(?a).", "no ONNX form"),
+        (r"(?a)\S+", "no ONNX form"),
+        ("(?a)a|ab", "no ONNX form"),
     ],
 )
 def test_patterns_that_mean_something_else_are_refused(pattern: str, said: str) -> None:

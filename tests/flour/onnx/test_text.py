@@ -107,6 +107,16 @@ def test_phrases_count_and_weigh(documents: list[str], mode: str) -> None:
 
 
 @needs_locale
+def test_runs_of_characters_white_space_among_them() -> None:
+    pool = [*"ab ", *("ab", "b ", " a"), *("ab ", " ab")]
+    flat = [letter for gram in pool for letter in gram]
+    how = {"max_gram_length": 3, "ngram_counts": [0, 3, 9], "ngram_indexes": list(range(8))}
+    counts = _counts(flat, **how)
+    feed = {"X": _texts(["ab ab", " a  b", "", "ba\nab a"])}
+    same(_pipeline(_tokens(tokenexp="."), counts), feed)
+
+
+@needs_locale
 def test_documents_in_native_code() -> None:
     proto = _pipeline(_tokens(tokenexp="[a-zA-Z0-9_]+"), _counts(_POOL))
     same(proto, {"X": _texts(["A b ab AB", "", "é 日 1_ _"])}, native=True)
@@ -151,7 +161,11 @@ def test_ngrams_of_rows_of_a_fixed_length(kind: str, skips: int, static: bool) -
     ("words", "counts", "why"),
     [
         (_tokens(tokenexp="\\pL+"), {}, "RE2"),
-        (_tokens(tokenexp="(?i)a+"), {}, "RE2"),
+        (_tokens(tokenexp="(?i)é+"), {}, "beyond ASCII"),
+        (_tokens(tokenexp="a{,2}"), {}, "RE2"),
+        (_tokens(tokenexp="a|ab"), {}, "longest"),
+        (_tokens(tokenexp="a+?"), {}, "longest"),
+        (_tokens(separators=["ab", " "]), {}, "separator"),
         (_tokens(tokenexp="a$"), {}, "RE2"),
         (_tokens(separators=["a*b"]), {}, "separator"),
         (_tokens(tokenexp="[a-z]+", mark=1), {}, "marked"),

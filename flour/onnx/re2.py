@@ -1,0 +1,222 @@
+r"""Patterns of RE2, which onnxruntime's tokeniser has, in Python's syntax.
+
+Both have the same repeats and groups, but of all matches that begin somewhere the tokeniser takes
+the longest: `first_is_longest` says whether that is the one Python takes. What words, digits and
+boundaries are is ASCII's in RE2; white space is without the vertical tab; letters that
+differ in case are those of Unicode's simple folding, so that `(?i)k` is also the sign of Kelvin.
+What is not spelt out here (properties such as `\pL`, the ends of the text) is not translated.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from string import ascii_lowercase, ascii_uppercase
+
+from flour.onnx.errors import NotNative
+
+#: What an escaped letter is, where it is one character.
+_ESCAPED = {"t": "\t", "n": "\n", "f": "\f", "r": "\r", "v": "\v", "a": "\a"}
+Range = tuple[int, int]
+_LAST = 0x10FFFF
+_UPPER, _LOWER, _DIGITS = (0x41, 0x5A), (0x61, 0x7A), (0x30, 0x39)
+_GRAPHIC = (0x21, 0x7E)
+#: Classes by name, as ranges of characters; those of one letter are Perl's, in small letters.
+_CLASSES: dict[str, tuple[Range, ...]] = {
+    "d": (_DIGITS,),
+    "s": ((9, 10), (12, 13), (32, 32)),
+    "w": (_DIGITS, _UPPER, (0x5F, 0x5F), _LOWER),
+    "alnum": (_DIGITS, _UPPER, _LOWER),
+    "alpha": (_UPPER, _LOWER),
+    "ascii": ((0, 0x7F),),
+    "blank": ((9, 9), (32, 32)),
+    "cntrl": ((0, 31), (0x7F, 0x7F)),
+    "digit": (_DIGITS,),
+    "graph": (_GRAPHIC,),
+    "lower": (_LOWER,),
+    "print": ((32, 0x7E),),
+    "punct": ((0x21, 0x2F), (0x3A, 0x40), (0x5B, 0x60), (0x7B, 0x7E)),
+    "space": ((9, 13), (32, 32)),
+    "upper": (_UPPER,),
+    "word": (_DIGITS, _UPPER, (0x5F, 0x5F), _LOWER),
+    "xdigit": (_DIGITS, (0x41, 0x46), (0x61, 0x66)),
+}
+#: What folding adds to letters of ASCII besides the other case.
+_FAR = {"k": "\u212a", "s": "\u017f"}
+
+
+def translated(expression: str) -> str:
+    """The pattern in Python's syntax, with groups that capture nothing; NotNative without one."""
+    flags = re.match(r"\(\?([is]+)\)", expression)
+    given = flags[1] if flags else ""
+    reader = _Reader(expression, len(flags[0]) if flags else 0, fold="i" in given)
+    made = reader.pattern()
+    return f"(?a{'s' if 's' in given else ''}){made}"
+
+
+class _Reader:
+    """Goes through a pattern from left to right."""
+
+    def __init__(self, text: str, place: int, *, fold: bool) -> None:
+        self.text, self.place, self.fold = text, place, fold
+
+    def _fail(self) -> NotNative:
+        return NotNative(f"the pattern {self.text!r} means something else in RE2")
+
+    def _take(self, pattern: str) -> re.Match[str] | None:
+        """What comes next, if it is this."""
+        found = re.compile(pattern, re.DOTALL).match(self.text, self.place)
+        if found is not None:
+            self.place = found.end()
+        return found
+
+    def pattern(self) -> str:
+        """All that is left."""
+        made = []
+        while self.place < len(self.text):
+            made.append(self._piece())
+        return "".join(made)
+
+    def _piece(self) -> str:
+        if found := self._take(r"\\[bB]|[.|*+?)}]|\{(?!,)"):
+            return found[0]
+        if found := self._take(r"\\Q(.*?)(?:\\E|\Z)"):
+            return "".join(map(self._literal, found[1]))
+        if self._take(r"\((?!\?)|\(\?:|\(\?P?<\w+>"):
+            return "(?:"
+        if self._take(r"\(\?|[\^${]"):
+            raise self._fail()
+        if self._take(r"\["):
+            return _spelt(self._set())
+        if self._take(r"\\(?=[dDsSwW])"):
+            return _spelt(self._known())
+        return self._literal(self._character())
+
+    def _known(self) -> list[Range]:
+        """One of Perl's classes."""
+        letter = self.text[self.place]
+        self.place += 1
+        ranges = self._folded(_CLASSES[letter.lower()])
+        return _others(ranges) if letter.isupper() else ranges
+
+    def _character(self) -> str:
+        """One character, which may be escaped."""
+        if found := self._take(r"\\x([0-9A-Fa-f]{2})|\\x\{([0-9A-Fa-f]{1,6})\}"):
+            number = int(found[1] or found[2], 16)
+            if number > _LAST or 0xD800 <= number < 0xE000:
+                raise self._fail()
+            return chr(number)
+        if found := self._take(r"\\([tnfrva])"):
+            return _ESCAPED[found[1]]
+        if found := self._take(r"\\(\W)|([^\\])"):
+            return found[1] or found[2]
+        raise self._fail()
+
+    def single(self) -> list[Range]:
+        """The characters it matches, if all that it matches is one, or a run of one kind."""
+        found: list[Range] = []
+        while True:
+            found += self._one()
+            self._take(r"\+\??")
+            if self.place == len(self.text):
+                return found
+            if not self._take(r"\|"):
+                raise self._fail()
+
+    def _one(self) -> list[Range]:
+        if self._take(r"[\^$*+?(){}|]"):
+            raise self._fail()
+        if self._take(r"\."):
+            return _others([(10, 10)])
+        return self._set() if self._take(r"\[") else self._member()
+
+    def _literal(self, letter: str) -> str:
+        if self.fold and (letter.isalpha() or not letter.isascii()):
+            return _spelt(self._folded([(ord(letter), ord(letter))]))
+        return letter if letter.isalnum() else re.escape(letter)
+
+    # --- sets -------------------------------------------------------------------------------------
+
+    def _set(self) -> list[Range]:
+        """A set in brackets, from behind the first of them."""
+        negated = self._take(r"\^") is not None
+        ranges = self._member()
+        while not self._take(r"\]"):
+            ranges += self._member()
+        return _others(ranges) if negated else ranges
+
+    def _member(self) -> list[Range]:
+        """The next characters of a set."""
+        if found := self._take(r"\[:(\^?)(\w+):\]"):
+            if found[2] not in _CLASSES or len(found[2]) == 1:
+                raise self._fail()
+            ranges = self._folded(_CLASSES[found[2]])
+            return _others(ranges) if found[1] else ranges
+        if self._take(r"\\(?=[dDsSwW])"):
+            return self._known()
+        if self._take(r"\[:"):
+            raise self._fail()
+        low = ord(self._character())
+        high = ord(self._character()) if self._take(r"-(?!\])") else low
+        if high < low:
+            raise self._fail()
+        return self._folded([(low, high)])
+
+    def _folded(self, ranges: Iterable[Range]) -> list[Range]:
+        """With all letters that differ in case only, if that is asked for."""
+        found = list(ranges)
+        if not self.fold:
+            return found
+        if any(high > 0x7F for _, high in found):
+            raise NotNative(f"letters beyond ASCII of either case in {self.text!r}")
+        for small, large in zip(ascii_lowercase, ascii_uppercase, strict=True):
+            if any(low <= ord(c) <= high for low, high in found for c in (small, large)):
+                alike = (small, large, *_FAR.get(small, ""))
+                found += [(ord(letter), ord(letter)) for letter in alike]
+        return found
+
+
+def _merged(ranges: Iterable[Range]) -> list[Range]:
+    """The same characters in ranges that ascend and do not touch."""
+    made: list[Range] = []
+    for low, high in sorted(ranges):
+        if made and low <= made[-1][1] + 1:
+            made[-1] = (made[-1][0], max(high, made[-1][1]))
+        else:
+            made.append((low, high))
+    return made
+
+
+def _others(ranges: Iterable[Range]) -> list[Range]:
+    """All other characters."""
+    made, start = [], 0
+    for low, high in _merged(ranges):
+        if start < low:
+            made.append((start, low - 1))
+        start = high + 1
+    return [*made, (start, _LAST)] if start <= _LAST else made
+
+
+def _spelt(ranges: Iterable[Range]) -> str:
+    """A set in Python's syntax, by what is in it or by what is not."""
+    merged, others = _merged(ranges), _others(ranges)
+    if not merged or not others:
+        raise NotNative("a set of no characters, or of all")
+    sign, shorter = ("^", others) if merged[-1][1] == _LAST else ("", merged)
+    return f"[{sign}{''.join(map(_shown, shorter))}]"
+
+
+def _shown(ends: Range) -> str:
+    low, high = ("_" if end == 0x5F else re.escape(chr(end)) for end in ends)
+    return low if low == high else f"{low}-{high}"
+
+
+def outside(separators: Iterable[str]) -> str:
+    """Runs of characters that match none of these patterns, each of one character."""
+    found: list[Range] = []
+    for separator in separators:
+        try:
+            found += _Reader(separator, 0, fold=False).single()
+        except NotNative:
+            raise NotNative(f"the separator {separator!r}") from None
+    return f"(?a){_spelt(_others(found))}+"
