@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from flour.ops import indexed, onnx_narrow, pairwise, segments, trigonometry
+from flour.ops import indexed, onnx_equal, onnx_narrow, pairwise, segments, trigonometry
 from flour.types import INTS, Scalar, Type, Vector
 from tests.case import LIBM, REASSOCIATES, Case, rows
 
@@ -50,6 +50,13 @@ def ties(rng: np.random.Generator, kind: Type, count: int) -> Any:
     return np.where(rng.random(shape) < 0.2, odd, made).astype(kind.dtype)
 
 
+def few_texts(rng: np.random.Generator, kind: Type, count: int) -> Any:
+    """Strings out of so few that many are equal, some of them None and some NaN."""
+    shape = (count, kind.width) if isinstance(kind, Vector) else (count,)
+    texts = ["", "a", "b", "日本", "eight by", "nine byte", "nine bytE", None, np.nan]
+    return rng.choice(np.array(texts, object), shape)
+
+
 CASES = [
     # --- flour/ops/onnx_narrow.py
     *(
@@ -68,6 +75,10 @@ CASES = [
         Case(onnx_narrow.Exponent(way, full), (Vector(5, "float32"),), draw=ties, label=f"-{way}")
         for way, full in (("up", True), ("down", False), ("nearest", False))
     ),
+    # --- flour/ops/onnx_equal.py
+    Case(onnx_equal.SameText(), (Vector(5, "string"), Vector(5, "string")), draw=few_texts),
+    Case(onnx_equal.SameText(), (Vector(3, "string"), Scalar("string")), draw=few_texts),
+    # --- flour/ops/onnx_narrow.py
     *ints(onnx_narrow.LowBits(4), "int64", widths=(5,)),
     *ints(onnx_narrow.LowBits(2, signed=False), "uint8", widths=(5,)),
     # --- flour/ops/pairwise.py

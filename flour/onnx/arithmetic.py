@@ -9,6 +9,7 @@ from math import prod
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from flour.flow import Flow
 from flour.onnx.errors import NotNative
@@ -25,6 +26,8 @@ from flour.onnx.tensor import (
 )
 from flour.op import Op
 from flour.ops import pairwise
+from flour.ops.compare import Equal
+from flour.ops.onnx_equal import SameText
 from flour.ops.trigonometry import BitNot, Not
 from flour.types import FLOATS
 
@@ -187,7 +190,34 @@ def _mean(call: Call) -> Tensor:
 
 @onnx_op("Equal")
 def _equal(call: Call) -> Tensor:
+    if call[0].dtype == call[1].dtype == "string":
+        return _equal_texts(call)
     return two(call, op_of(pairwise.Same()), operator.eq)
+
+
+def _equal_texts(call: Call) -> Tensor:
+    """Whether strings are equal; known ones are looked up, so that no code has to make them."""
+    left, right = sorted(operands(call), key=lambda item: item.known)
+    shape, axis = broadcast([left, right])
+    if left.value is not None and right.value is not None:
+        return Tensor.constant(np.asarray(left.value == right.value), axis)
+    if right.value is not None:
+        texts = np.broadcast_to(right.value, shape).reshape(-1)
+        return Tensor.of(_is_text(call.flow(spread(left, shape, axis)), texts), shape, axis)
+    flows = [
+        call.flow(item).element(0) if item.size == 1 else call.flow(spread(item, shape, axis))
+        for item in (left, right)
+    ]
+    return Tensor.of(SameText()(*flows), shape, axis)
+
+
+def _is_text(flow: Flow, texts: NDArray[Any]) -> Flow:
+    """Whether the string of each column is that of the same place."""
+    width = len(texts)
+    none, other = np.zeros(width, np.int64), np.ones(width, np.int64)
+    ends = np.arange(width + 1)
+    codes = flow.categorise_text(texts.tolist(), none, ends, other, other, other, strict=False)
+    return Equal([0])(codes)
 
 
 @onnx_op("Greater")

@@ -101,7 +101,7 @@ def _matmul_integer(call: Call) -> Tensor:
     return product(call, *items)
 
 
-@onnx_op("Gemm", since=7)
+@onnx_op("Gemm")
 def _gemm(call: Call) -> Tensor:
     x, y = call[0], call[1]
     x = transposed(x, (1, 0)) if call.attribute("transA", 0) else x

@@ -25,7 +25,6 @@ PARTS = 4
 NOT_NATIVE = (
     ("BatchNormalization", "statistics of the batch"),
     ("Dropout", "dropout while training draws random numbers"),
-    ("Equal", "text in arithmetic"),
     ("StringNormalizer", "stop words drop strings, and with them rows"),
 )
 

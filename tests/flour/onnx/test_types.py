@@ -322,3 +322,34 @@ def test_narrow_constants_are_read_from_every_place() -> None:
     want = np.array([[0.1, 3e-8]], np.float16) + np.array([1, 6e-8], np.float16)
     for got in answers(import_model(made, native_only=True), x):
         np.testing.assert_array_equal(got, want)
+
+
+# --- strings --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("shape", "known"),
+    [([2], None), ([2], ["b", "long words of Łódź"]), ([1], ["b"]), ([1], None)],
+)
+def test_strings_are_equal_character_by_character(
+    shape: list[int], known: list[str] | None
+) -> None:
+    kind, texts = TensorProto.STRING, ["b", "a", "", "long words of Łódź", "long words of Łód"]
+    rng = np.random.default_rng(7)
+    node = helper.make_node("Equal", ["x", "k" if known else "z"], ["y"])
+    made = model([node], (kind, [None, 2]), (TensorProto.BOOL, [None, 2]))
+    if known:
+        made.graph.initializer.append(numpy_helper.from_array(np.array(known, object), "k"))
+    else:
+        made.graph.input.append(helper.make_tensor_value_info("z", kind, [None, *shape]))
+    program = import_model(made, native_only=True)
+    feed = {
+        name: rng.choice(np.array(texts, object), (40, width))
+        for name, width in (("x", 2), ("z", shape[0]))
+    }
+    want = feed["x"] == (np.array(known, object) if known else feed["z"])
+    assert 0 < want.sum() < want.size
+    plan, data = program.flow.plan(), program.feed(feed)
+    assert all(stage.native for stage in plan.stages)
+    for columns in (program.flow.reference(data), plan.run(data)):
+        np.testing.assert_array_equal(program.answer(columns)["y"], want)
