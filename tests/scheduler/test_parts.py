@@ -17,6 +17,7 @@ from scheduler import (
     Histogram,
     Job,
     Overloaded,
+    Pool,
     RealClock,
     SchedulerError,
     SimulatedClock,
@@ -218,3 +219,13 @@ class TestHistogram:
 
     def test_it_takes_anything(self) -> None:
         assert Histogram.of([-1.0, 1e12, 0.0]).count == 3
+
+
+def test_a_chunk_that_is_alone_has_the_answer_of_its_job() -> None:
+    echo = Stages.chain(lambda chunk, _: chunk)
+    with Pool(1) as pool:
+        assert pool.submit(Job.of(echo, ["all of it"], alone=True)).result(10) == "all of it"
+        assert pool.submit(Job.of(echo, ["all of it"])).result(10) == ["all of it"]
+    for chunks, join in (([1, 2], None), ([1], sum)):
+        with pytest.raises(BadJob, match="alone"):
+            Job.of(echo, chunks, alone=True, join=join)

@@ -114,14 +114,6 @@ class TestAnswers:
         assert ticket.timing is not None
         assert ticket.timing.submitted <= (ticket.timing.started or 0.0) <= ticket.timing.ended
 
-    def test_a_chunk_that_is_alone_has_the_answer(self, pool: Pool) -> None:
-        ticket = pool.submit(Job.of(ECHO, ["all of it"], alone=True))
-        assert ticket.result(LONG) == "all of it"
-        with pytest.raises(BadJob, match="alone"):
-            Job.of(ECHO, [1, 2], alone=True)
-        with pytest.raises(BadJob, match="alone"):
-            Job.of(ECHO, [1], alone=True, join=sum)
-
     def test_a_graph_shares_one_buffer(self, pool: Pool) -> None:
         def put(place: int) -> Callable[[int, bytearray], None]:
             def stage(chunk: int, buffer: bytearray) -> None:
