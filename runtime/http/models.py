@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -149,23 +149,23 @@ def _registered(service: Service) -> Iterable[ModelState]:
 
 def load(service: Service, request: Request) -> Answer:
     """Load a model, or load it again."""
-    repository, name = _repository(service), request.params["model"]
-    body_of(request, _repository_request)
-    return _loaded(repository, name)
-
-
-async def _loaded(repository: Repository, name: str) -> Response:
-    await asyncio.to_thread(repository.load, name)
-    return json(Loaded(name, load=True))
+    repository, name = _asked(service, request)
+    return _done(repository.load, name, Loaded(name, load=True))
 
 
 def unload(service: Service, request: Request) -> Answer:
     """Take a model out of service."""
-    repository, name = _repository(service), request.params["model"]
+    repository, name = _asked(service, request)
+    return _done(repository.unload, name, Unloaded(name, unload=True))
+
+
+def _asked(service: Service, request: Request) -> tuple[Repository, str]:
+    """Where the model is, and its name; the body may say nothing that we do not know."""
+    repository = _repository(service)
     body_of(request, _repository_request)
-    return _unloaded(repository, name)
+    return repository, request.params["model"]
 
 
-async def _unloaded(repository: Repository, name: str) -> Response:
-    await asyncio.to_thread(repository.unload, name)
-    return json(Unloaded(name, unload=True))
+async def _done(act: Callable[[str], object], name: str, answer: Loaded | Unloaded) -> Response:
+    await asyncio.to_thread(act, name)
+    return json(answer)
