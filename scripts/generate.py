@@ -4,6 +4,7 @@ flour/fluent.py        one typed method per operator, so that editors complete t
 docs/12-operators.md   every operator, with what it means
 docs/coverage.md       every scikit-learn estimator: native, planned or refused
 docs/coverage-onnx.md  ONNX's own test cases, by operator: native or not
+docs/coverage-onnx-export.md  every operator: the ONNX nodes it becomes, or why not
 """
 
 from __future__ import annotations
@@ -143,12 +144,14 @@ def main() -> int:
     """Write or compare; 1 when something was out of date."""
     import coverage_page
     import onnx_coverage_page
+    import onnx_export_page
     import operators_page
 
     targets = {name: formatted(text) for name, text in fluent().items()}
     targets["docs/12-operators.md"] = operators_page.page()
     targets["docs/coverage.md"] = coverage_page.page()
     targets["docs/coverage-onnx.md"] = onnx_coverage_page.page()
+    targets["docs/coverage-onnx-export.md"] = onnx_export_page.page()
     stale = []
     for name, text in targets.items():
         path = ROOT / name

@@ -11,10 +11,10 @@ from flour.node import Node
 from flour.onnx.export import ML, Writer, dtype_of, form
 from flour.onnx.export_numbers import parameter
 from flour.ops.categorise import UNKNOWN
-from flour.ops.walk import COMPARED, LEFT, RIGHT
+from flour.ops.walk import LEFT, ZERO, ZEROS
 from flour.types import Vector
 
-_LEQ, _LT = 0, 1
+_LEQ, _LT, _MEMBER = 0, 1, 6
 
 
 def _refused(item: Node, what: str) -> UnsupportedSetting:
@@ -90,37 +90,84 @@ class _Leaves(NamedTuple):
 def _walked(out: Writer, item: Node, x: str, leaves: _Leaves) -> str:
     """The sums over all trees, in float64."""
     op: Any = item.op
-    if len(op.words) or op.zeros or op.absent:
-        raise _refused(item, "sets of categories, or zeros for missing values,")
-    if not np.isin(op.missing.array[op.feature.array >= 0], (COMPARED, LEFT, RIGHT)).all():
-        raise _refused(item, "zeros for missing values")
-    have = dtype_of(item.inputs[0].type)
-    if op.narrow:
-        x, have = out.cast(x, have, "float32"), "float32"
-    x = out.cast(x, have, "float64")
+    kind = item.inputs[0].type
+    assert isinstance(kind, Vector), "checked by the operator"
+    have = "float32" if op.narrow else kind.dtype
+    if op.absent and kind.sparse:
+        zero, lost = (out.constant(value, kind.dtype) for value in (0, np.nan))
+        x = out("Where", out("Equal", x, zero), lost, x)
+    x = out.cast(out.cast(x, kind.dtype, have), have, "float64")
     with op.together():  # its tables are read node by node
-        attributes = _ensemble(op, leaves)
-    return out("TreeEnsemble", x, domain=ML, **attributes)
+        sees = _Sees(op, kind.width)
+        attributes = _ensemble(op, sees, leaves)
+    return out("TreeEnsemble", sees.columns(out, x), domain=ML, **attributes)
 
 
-def _ensemble(op: Any, leaves_: _Leaves) -> dict[str, Any]:
+class _Sees:
+    """What every node compares: a column, one without its zeros, or one cut to categories.
+
+    Each kind that some node needs is a block of columns behind the plain ones.
+    """
+
+    def __init__(self, op: Any, width: int) -> None:
+        self.op = op
+        count = len(op.feature.array)
+        self.member = np.zeros(count, bool)
+        if len(op.words):
+            self.member = np.asarray(op.category.array) >= 0
+        zeros = (np.asarray(op.missing.array) >= ZEROS) & op.zeros
+        number = self.member.astype(int) * 2 + zeros
+        inner = np.asarray(op.feature.array) >= 0
+        self._kinds = sorted({0, *number[inner].tolist()})
+        self.offset = np.searchsorted(self._kinds, np.where(inner, number, 0)) * width
+
+    def columns(self, out: Writer, x: str) -> str:
+        """All blocks side by side."""
+        blocks = [self._block(out, x, kind) for kind in self._kinds]
+        return out("Concat", *blocks, axis=1) if len(blocks) > 1 else x
+
+    def _block(self, out: Writer, x: str, kind: int) -> str:
+        if kind & 1:
+            tiny = out("LessOrEqual", out("Abs", x), out.constant(ZERO))
+            x = out("Where", tiny, out.constant(np.nan), x)
+        if kind < 2:
+            return x
+        # Categories count from one, so that zero is none.
+        whole = out("Mul", out("Sign", x), out("Floor", out("Abs", x)))
+        whole = out("Add", whole, out.constant(1.0))
+        limit = out.constant(-1.0 if self.op.signed else 0.0)
+        none = out("LessOrEqual" if self.op.signed else "Less", x, limit)
+        return out("Where", none, out.constant(0.0), whole)
+
+    def categories(self, node: int) -> list[float]:
+        """The set of a node, counted from one."""
+        start, length = int(self.op.category.array[node]), int(self.op.length.array[node])
+        words = np.asarray(self.op.words.array[start : start + length], "<u4")
+        bits = np.unpackbits(words.view(np.uint8), bitorder="little")
+        return [float(code + 1) for code in np.flatnonzero(bits)]
+
+
+def _ensemble(op: Any, sees: _Sees, leaves_: _Leaves) -> dict[str, Any]:
     """The attributes of a TreeEnsemble: an ensemble once for each value of a leaf."""
-    parts = [_Part(op, leaves_, column) for column in range(leaves_.values.shape[1])]
+    parts = [_Part(op, sees, leaves_, column) for column in range(leaves_.values.shape[1])]
     nodes, leaves = 0, 0
     tables: dict[str, list[int]] = {key: [] for key in _TABLES}
-    splits, weights = [], []
+    splits, weights, modes, members = [], [], list[int](), list[float]()
     for part in parts:
         for key, values in part.tables(nodes, leaves).items():
             tables[key] += values
         splits += part.splits
         weights += part.weights
+        modes += part.modes
+        members += part.members
         nodes, leaves = nodes + len(part.splits), leaves + len(part.weights)
-    modes = np.full(len(splits), _LT if op.strict else _LEQ, np.uint8)
+    sets = {"membership_values": _tensor(np.array(members, np.float64))} if members else {}
     return {
         **tables,
+        **sets,
         "nodes_splits": _tensor(np.array(splits, np.float64)),
         "leaf_weights": _tensor(np.array(weights, np.float64)),
-        "nodes_modes": _tensor(modes),
+        "nodes_modes": _tensor(np.array(modes, np.uint8)),
         "n_targets": leaves_.outputs,
         "aggregate_function": 1,
         "post_transform": 0,
@@ -143,8 +190,8 @@ def _tensor(array: Any) -> Any:
 class _Part:
     """One value of every leaf: nodes and leaves numbered for themselves."""
 
-    def __init__(self, op: Any, leaves: _Leaves, column: int) -> None:
-        self.op = op
+    def __init__(self, op: Any, sees: _Sees, leaves: _Leaves, column: int) -> None:
+        self.op, self._sees = op, sees
         feature = op.feature.array
         self._trees = list(zip(op.roots.array.tolist(), leaves.targets.tolist(), strict=True))
         self._place = {}  # of our nodes, among the inner ones or among the leaves
@@ -168,13 +215,27 @@ class _Part:
         self._stumps = [root for root, _ in self._trees if feature[root] < 0]
         self.splits = [float(op.threshold.array[node]) for node in self._inner]
         self.splits += [0.0] * len(self._stumps)
+        self.modes = [_LT if op.strict else _LEQ] * len(self.splits)
+        #: The sets of the nodes that have one, in their order, NaN behind each.
+        self.members: list[float] = []
+        for place, node in enumerate(self._inner):
+            if sees.member[node]:
+                self._test_of_a_set(place, sees.categories(node))
+
+    def _test_of_a_set(self, place: int, categories: list[float]) -> None:
+        """An empty set is a comparison that no number passes."""
+        self.splits[place] = 0.0 if categories else -np.inf
+        if categories:
+            self.modes[place] = _MEMBER
+            self.members += [*categories, np.nan]
 
     def tables(self, nodes: int, leaves: int) -> dict[str, list[int]]:
         """The tables of whole numbers, where so many nodes and leaves stand before."""
         made: dict[str, list[int]] = {key: [] for key in _TABLES}
         for node in self._inner:
-            made["nodes_featureids"].append(int(self.op.feature.array[node]))
-            left = int(self.op.missing.array[node]) == LEFT
+            feature = int(self.op.feature.array[node]) + int(self._sees.offset[node])
+            made["nodes_featureids"].append(feature)
+            left = int(self.op.missing.array[node]) & 3 == LEFT
             made["nodes_missing_value_tracks_true"].append(int(left))
             for side, child in (("true", self.op.left), ("false", self.op.right)):
                 self._way(made, side, int(child.array[node]), nodes, leaves)

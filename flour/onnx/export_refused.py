@@ -16,7 +16,7 @@ WITHOUT = {
     "CouplePairs": _SETTLES,
     "DropWords": "ONNX drops whole rows, not words",
     "HashedValues": "its input is names with numbers, which are no tensor",
-    "Hashing": "no ONNX operator hashes strings",
+    "Hashing": "what fills short documents up would be hashed too",
     "ImputeInTurn": "it computes with only those columns that a row lacks, in turn",
     "ImputeNearest": "a row's distances are over only those columns it has",
     "Lower": _UNICODE,

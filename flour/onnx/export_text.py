@@ -32,6 +32,13 @@ def _case(out: Writer, item: Node, x: str) -> str:
     return out("StringNormalizer", x, **how)
 
 
+@form("Murmur")
+def _murmur(out: Writer, item: Node, x: str) -> str:
+    op = item.op.fields()
+    how: dict[str, Any] = {"seed": op["seed"], "positive": int(op["positive"])}
+    return out("MurmurHash3", x, domain=MICROSOFT, **how)
+
+
 @form("Tokenize")
 def _tokenize(out: Writer, item: Node, x: str) -> str:
     expression = _expression(item.op.fields()["pattern"])
