@@ -24,6 +24,7 @@ from oven import door_columns_code as code
 from oven.builtin import Table, made_of
 from oven.door import Call, decoding, layout, open_door
 from oven.door_later import Later
+from oven.door_part import open_part
 from oven.door_record import open_record
 from oven.door_rows import Reading, Rows, rows_of, rows_table
 from oven.native_run import NativeRun
@@ -38,6 +39,8 @@ def open_plan(
     inputs: Mapping[str, Type], steps: Steps, outputs: Sequence[Node], fallback: Call
 ) -> Call:
     """The door of a plan: whatever it is handed goes in by the shortest way there is for it."""
+    if (part := open_part(inputs, steps, outputs, fallback)) is not None:
+        return part
     opened = partial(_open_plan, inputs, steps, outputs)
     match [*inputs.values()]:
         case [Text(encoding) as kind] if encoding:

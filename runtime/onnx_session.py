@@ -28,12 +28,11 @@ from flour.onnx.program import Answer, Entry
 from flour.onnx.reading import opened
 from flour.onnx.signature import Value, signature
 from flour.onnx.tensor import NARROW
-from flour.onnx.whole import WholeProgram, whole_model
+from flour.onnx.whole import WholeProgram, is_better_whole, whole_model
 from flour.ops.opaque import Opaque
 from flour.ops.source import Source
 from flour.ops.structure import Element
-from flour.ops.trees import TreeLeaves, Trees
-from flour.types import Record, Text, Tokens, Type, Vector
+from flour.types import Record, Text, Type, Vector
 from oven.door_columns import COLUMN, FLAT
 from oven.zipped import zipped
 from runtime.onnx_errors import InvalidArgument, NoSuchFile, error, translated
@@ -85,7 +84,7 @@ class InferenceSession:
         try:
             model = opened(path_or_bytes)
             self.program: OnnxProgram = import_model(model, native_only=native_only, rows=rows)
-            if compiled and _is_better_whole(self.program):
+            if compiled and is_better_whole(self.program):
                 self.program = whole_model(model) or self.program
             self._inputs, self._outputs = signature(model, self.program)
             # The model's own constants and nodes are not needed any more.
@@ -270,20 +269,6 @@ def _as_whole(plan: oven.Plan, names: Sequence[str]) -> Callable[[Feed], list[An
             return None
 
     return run
-
-
-def _is_better_whole(program: OnnxProgram) -> bool:
-    """Whether a part takes longer than all that is native around it could save.
-
-    Trees and texts are worth the way from stage to stage; arithmetic around a part is not.
-    """
-    nodes = list(program.flow.nodes())
-    if isinstance(program, WholeProgram) or not any(isinstance(i.op, Opaque) for i in nodes):
-        return False
-    return not any(
-        isinstance(item.op, Trees | TreeLeaves) or isinstance(item.type, Text | Tokens)
-        for item in nodes
-    )
 
 
 def _of_documents(flow: Flow) -> Flow:

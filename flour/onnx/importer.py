@@ -15,14 +15,15 @@ from flour.flow import Flow, outputs, source
 from flour.onnx.errors import NotNative
 from flour.onnx.model import GraphDef, ModelDef, NodeDef, Port
 from flour.onnx.narrow import adapted, numpy_dtype, rounded
-from flour.onnx.opaque import Pending
+from flour.onnx.opaque import OWN_BYTES, SHARED_BYTES, Pending
 from flour.onnx.program import ROWS, Answer, Entry, OnnxProgram, is_single
 from flour.onnx.proving import proving
-from flour.onnx.reading import read_model
+from flour.onnx.reading import opened, read_model
 from flour.onnx.registry import Call, adapter_of
 from flour.onnx.tensor import NARROW, Tensor, carrier, sizes_fit
-from flour.onnx.whole import whole
+from flour.onnx.whole import is_better_whole, whole
 from flour.onnx.words import Map, refuse_words
+from flour.ops.opaque import Opaque
 from flour.reference import evaluate
 from flour.types import FLOATS, MAP_KEYS, Pairs, Record, Scalar, Text, Type, Vector
 
@@ -50,7 +51,30 @@ def from_onnx(
     first run in a process of its own: onnxruntime can end the process that it is in.
     """
     with proving(on=prove):
-        return import_model(model, native_only=native_only, rows=rows, fixed=fixed).flow
+        model = opened(model)
+        made = import_model(model, native_only=native_only, rows=rows, fixed=fixed)
+        return _gathered(model, made, rows=rows, fixed=fixed or {}).flow
+
+
+def _gathered(
+    model: object, made: OnnxProgram, *, rows: bool | None, fixed: Mapping[str, Any]
+) -> OnnxProgram:
+    """The program with all of the model in one part, where that is better and can be.
+
+    What is outside must not see a difference: inputs and outputs are the same, and rows that
+    stayed apart do so still.
+    """
+    ports = [item.port for item in (*made.inputs, *made.outputs)]
+    if not is_better_whole(made) or any(port.dtype in NARROW for port in ports):
+        return made
+    try:
+        one = Importer(_definition(model, fixed), native_only=False, rows=rows, apart=False).run()
+    except FlourError:
+        return made
+    parts = [item.op for item in one.flow.nodes() if isinstance(item.op, Opaque)]
+    mixed = any(item.op.mixes_rows() for item in made.flow.nodes())
+    same = (one.flow.types, one.flow.inputs()) == (made.flow.types, made.flow.inputs())
+    return one if same and len(parts) == 1 and (mixed or not parts[0].mixes_rows()) else made
 
 
 def import_model(
@@ -61,15 +85,18 @@ def import_model(
     fixed: Mapping[str, Any] | None = None,
 ) -> OnnxProgram:
     """The program of an ONNX model with what is needed to call it with ONNX's own arrays."""
-    definition = read_model(model)
-    if fixed:
-        definition = _with_fixed(definition, fixed)
+    definition = _definition(model, fixed or {})
     try:
         return Importer(definition, native_only=native_only, rows=rows).run()
     except NotNative:
         if native_only or fixed:
             raise
     return whole(model, definition)
+
+
+def _definition(model: object, fixed: Mapping[str, Any]) -> ModelDef:
+    definition = read_model(model)
+    return _with_fixed(definition, fixed) if fixed else definition
 
 
 def _with_fixed(model: ModelDef, fixed: Mapping[str, Any]) -> ModelDef:
@@ -91,8 +118,12 @@ def _with_fixed(model: ModelDef, fixed: Mapping[str, Any]) -> ModelDef:
 class Importer:
     """One model being imported: the values made so far, by name."""
 
-    def __init__(self, model: ModelDef, *, native_only: bool, rows: bool | None) -> None:
+    def __init__(
+        self, model: ModelDef, *, native_only: bool, rows: bool | None, apart: bool = True
+    ) -> None:
         self.model = model
+        #: What has native code is told apart from what has none; else all goes to onnxruntime.
+        self._apart = apart
         self.native_only = native_only
         self.static = not (_has_rows(model.graph) if rows is None else rows)
         #: The first dimension of every input is that of the rows, whatever is declared.
@@ -103,7 +134,7 @@ class Importer:
         self.refused: list[tuple[NodeDef, str]] = []
         self._anchor: Flow | None = None
         self._made = 0
-        self._pending = Pending(model)
+        self._pending = Pending(model, SHARED_BYTES if apart else OWN_BYTES)
 
     def run(self) -> OnnxProgram:
         """The whole program."""
@@ -192,6 +223,9 @@ class Importer:
 
     def _try_among(self, node: NodeDef) -> None:
         """Make a node's outputs, or leave the node to onnxruntime, with those before it."""
+        if not self._apart:
+            self._pending.add(node)
+            return
         around = self.values
         try:
             adapter_of(node.domain, node.op_type, self._opset(node))

@@ -33,6 +33,7 @@ class Held:
         self._lock = threading.Lock()
         self._op = op
         self._session: Any = None
+        self._short: Any = None
         self._constants = {
             name: blob.array for name, blob in zip(op.names, op.weights, strict=True)
         }
@@ -49,6 +50,14 @@ class Held:
         if self._constants:
             feed = {**feed, **self._constants}
         try:
+            made: list[Any] = self._short(names, feed, None)
+        except Exception:  # noqa: BLE001 (it is raised again)
+            made = self._said(session, names, feed)
+        return made
+
+    def _said(self, session: Any, names: Sequence[str], feed: Mapping[str, Any]) -> list[Any]:
+        """The same by the session's own method, which says best what is wrong."""
+        try:
             made: list[Any] = session.run(names, feed)
         except Exception as problem:
             raise failure("onnxruntime cannot run", problem, self._op.place) from problem
@@ -57,7 +66,10 @@ class Held:
     def _open(self) -> Any:
         with self._lock:
             if self._session is None:
-                self._session = self._made()
+                made = self._made()
+                # What a session's method calls once it has looked at names, as what it calls does.
+                self._short = getattr(made, "_sess", made).run
+                self._session = made
             return self._session
 
     def _made(self) -> Any:

@@ -77,7 +77,9 @@ def _parsed(model: Any) -> tuple[Any, Path | None]:
         return model
     if isinstance(model, str | Path):
         path = Path(model)
-        return _from_bytes(_file(path)), path.parent
+        proto = _from_bytes(_file(path))
+        Tensors(path.parent).take_in(proto)
+        return proto, path.parent
     if isinstance(model, bytes | bytearray | memoryview):
         return _from_bytes(bytes(model)), None
     if hasattr(model, "graph") and hasattr(model, "opset_import"):

@@ -6,6 +6,7 @@ folder once every link is followed: whoever writes a model cannot make us read a
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from math import prod
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -45,6 +46,8 @@ DTYPES = {
     26: "int2",
 }
 _EXTERNAL = 1
+#: AttributeProto.AttributeType: a tensor, and kinds with no tensors in them.
+_TENSOR, _PLAIN = 4, frozenset({1, 2, 3, 6, 7, 8})
 MAX_VALUES = 2**31 - 1
 
 
@@ -108,6 +111,15 @@ class Tensors:
 
     # --- data in files -----------------------------------------------------------------------
 
+    def take_in(self, model: Any) -> None:
+        """Put the data of tensors inside nodes, which lies in files, into the model itself.
+
+        A node can then go elsewhere as it is. The graph's own constants are read by name, later.
+        """
+        for tensor in _inside_nodes([*model.graph.node, *model.functions]):
+            if tensor.data_location == _EXTERNAL:
+                tensor.CopyFrom(self._with_data(tensor, f"tensor '{tensor.name}'"))
+
     def _with_data(self, proto: Any, place: str) -> Any:
         """The tensor with the data that lies in a file beside the model."""
         told = {str(item.key): str(item.value) for item in proto.external_data}
@@ -162,6 +174,27 @@ class Tensors:
                 hint=hint,
             )
         return path
+
+
+def _inside_nodes(nodes: Iterable[Any]) -> Iterator[Any]:
+    """The tensors in the attributes of nodes, and in the graphs there; functions have nodes too."""
+    stack = [*nodes]
+    while stack:
+        item = stack.pop()
+        stack.extend(getattr(item, "node", ()))
+        for each in item.attribute if hasattr(item, "op_type") else ():
+            kind = each.type
+            if kind == _TENSOR:
+                yield each.t
+            elif kind not in _PLAIN:
+                yield from (each.t, *each.tensors)
+                for sparse in (each.sparse_tensor, *each.sparse_tensors):
+                    yield from (sparse.values, sparse.indices)
+                for graph in (each.g, *each.graphs):
+                    yield from graph.initializer
+                    for sparse in graph.sparse_initializer:
+                        yield from (sparse.values, sparse.indices)
+                    stack.extend(graph.node)
 
 
 def _number(told: dict[str, str], key: str, place: str) -> int:

@@ -14,11 +14,19 @@ from flour.errors import MissingColumn, OpaqueFailed
 from flour.flow import Flow, outputs, source
 from flour.onnx import ort
 from flour.onnx.model import ModelDef
-from flour.onnx.opaque import SHARED_BYTES, is_large, oldest, small_constant, weight_input
+from flour.onnx.opaque import (
+    OWN_BYTES,
+    SHARED_BYTES,
+    is_large,
+    oldest,
+    small_constant,
+    weight_input,
+)
 from flour.onnx.program import OnnxProgram
 from flour.onnx.reading import as_written, parsed, read_model
 from flour.ops.opaque import Opaque, Wire
-from flour.types import Whole
+from flour.ops.trees import TreeLeaves, Trees
+from flour.types import Text, Tokens, Whole
 
 
 @dataclass(frozen=True)
@@ -47,16 +55,26 @@ class WholeProgram(OnnxProgram):
         return dict(columns)
 
 
-#: A session's own constants below this size stay its own: handing one in costs half a microsecond.
-OWN_BYTES = 1 << 16
-
-
 def whole_model(model: object) -> WholeProgram | None:
     """The program of a model that onnxruntime runs from end to end; None where it cannot."""
     try:
         return whole(model, read_model(model), OWN_BYTES)
     except OpaqueFailed:
         return None
+
+
+def is_better_whole(program: OnnxProgram) -> bool:
+    """Whether a part takes longer than all that is native around it could save.
+
+    Trees and texts are worth the way from stage to stage; arithmetic around a part is not.
+    """
+    nodes = list(program.flow.nodes())
+    if isinstance(program, WholeProgram) or not any(isinstance(i.op, Opaque) for i in nodes):
+        return False
+    return not any(
+        isinstance(item.op, Trees | TreeLeaves) or isinstance(item.type, Text | Tokens)
+        for item in nodes
+    )
 
 
 def whole(model: object, definition: ModelDef, large: int = SHARED_BYTES) -> WholeProgram:
