@@ -64,7 +64,7 @@ def _gathered(
     What is outside must not see a difference: inputs and outputs are the same, and rows that
     stayed apart do so still.
     """
-    ports = [item.port for item in (*made.inputs, *made.outputs)]
+    ports = [*(item.port for item in made.inputs), *(item.port for item in made.outputs)]
     if not is_better_whole(made) or any(port.dtype in NARROW for port in ports):
         return made
     try:
