@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from functools import partial
 from html import escape
 
 from bench.report.figures import Figures
@@ -17,7 +18,7 @@ table { border-collapse: collapse; margin: .5rem 0 2rem; }
 th, td { padding: .3rem .8rem; border-bottom: 1px solid #8884; text-align: right;
   font-variant-numeric: tabular-nums; }
 th:first-child, td:first-child { text-align: left; }
-td.words { text-align: left; }
+.words { text-align: left; }
 .charts { display: grid; grid-template-columns: repeat(auto-fit, minmax(30rem, 1fr)); gap: 1.5rem; }
 .wide { overflow-x: auto; }
 svg { width: 100%; height: auto; }
@@ -44,18 +45,19 @@ def page(figures: Figures, charts: Mapping[str, str], parts: Sequence[Table] = (
 
 
 def _table(table: Table) -> str:
-    head = "".join(f"<th>{_inline(each)}</th>" for each in table.columns)
     words = [not all(map(_NUMBER.match, column)) for column in zip(*table.rows, strict=True)]
-    rows = "".join(f"<tr>{''.join(map(_cell, row, words))}</tr>" for row in table.rows)
+    cell, title = partial(_cell, "td"), partial(_cell, "th")
+    head = "".join(map(title, table.columns, words))
+    rows = "".join(f"<tr>{''.join(map(cell, row, words))}</tr>" for row in table.rows)
     return (
         f"<h3>{escape(table.title)}</h3><p>{escape(table.words)}</p>"
         f'<div class="wide"><table><tr>{head}</tr>{rows}</table></div>'
     )
 
 
-def _cell(text: str, words: bool) -> str:  # noqa: FBT001 (mapped over a row)
+def _cell(tag: str, text: str, words: bool) -> str:  # noqa: FBT001 (mapped over a row)
     kind = ' class="words"' if words else ""
-    return f"<td{kind}>{_inline(text)}</td>"
+    return f"<{tag}{kind}>{_inline(text)}</{tag}>"
 
 
 def _inline(text: str) -> str:

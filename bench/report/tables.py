@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -9,6 +10,10 @@ from typing import NamedTuple
 from bench.report.figures import OURS, Figures, geometric_mean, ratio, shown, spread, times
 from bench.report.told import Place, behind
 from bench.results import Record
+
+#: Said where it stands behind figures.
+SPREAD = "± is half the way from the lowest round to the highest."
+_FOLDERS = re.compile(r"[^\s'\"(]*/(?=\.cache/)")
 
 
 @dataclass(frozen=True)
@@ -24,7 +29,8 @@ class Table:
     @property
     def words(self) -> str:
         """What stands beside it."""
-        return " ".join(filter(None, (self.text, self.told)))
+        spread = SPREAD if any("±" in cell for row in self.rows for cell in row) else ""
+        return " ".join(filter(None, (self.text, spread, self.told)))
 
     def markdown(self, level: int = 3) -> str:
         """As Markdown."""
@@ -176,13 +182,8 @@ def _difference(figures: Figures, workload: str, who: str) -> str:
 def _about(figures: Figures, workload: str) -> str:
     for spec in figures.run.about.get("specs", []):
         if spec["name"] == workload:
-            made = f"{spec['count']} pipelines, scale {spec['scale']:g}, seed {spec['seed']}."
-            return f"{made} {SPREAD}"
+            return f"{spec['count']} pipelines, scale {spec['scale']:g}, seed {spec['seed']}."
     return ""
-
-
-#: Said once for each table of figures in units.
-SPREAD = "± is half the way from the lowest round to the highest."
 
 
 class Asked(NamedTuple):
@@ -208,7 +209,7 @@ def curve(figures: Figures, title: str, about: str, asked: Asked, *, more: bool)
         for who in names
     ]
     unit = next((each.unit for each in known.values()), "")
-    text = f"{about} In {unit}; {'more' if more else 'less'} is better. {SPREAD}"
+    text = f"{about} In {unit}; {'more' if more else 'less'} is better."
     columns = ["", *(f"{place:g}" for place in places)]
     return Table(title, text, columns, rows, _curve_told(figures, known, more=more))
 
@@ -239,21 +240,22 @@ def plain(figures: Figures, title: str, about: str, asked: Asked) -> Table:
         cells = (spread(figures.find(experiment, workload, who, metric)) for metric, _ in metrics)
         rows.append([figures.title(who), *cells])
     columns = ["", *(f"{metric.replace('_', ' ')} ({unit})" for metric, unit in metrics)]
-    return Table(title, f"{about} {SPREAD}", columns, rows)
+    return Table(title, about, columns, rows)
 
 
 def absent(figures: Figures) -> Table:
     """Who took no part in what, and why."""
     rows = [
-        [
-            figures.title(each.contestant),
-            each.workload,
-            " ".join(each.note.split()).replace("|", "/"),
-        ]
+        [figures.title(each.contestant), each.workload, _reason(each.note)]
         for each in figures.run.of("absent")
     ]
     text = "Who could not take part, or had to leave."
     return Table("Absent", text, ["", "workload", "reason"], rows)
+
+
+def _reason(note: str) -> str:
+    """In one line, without the folders that are this machine's affair."""
+    return _FOLDERS.sub("", " ".join(note.split()).replace("|", "/"))
 
 
 def settings(figures: Figures) -> Table:

@@ -98,6 +98,14 @@ def test_tables_say_where_ours_is_behind() -> None:
     assert "Ours is behind nowhere." in markdown.page(Figures(run()))
 
 
+def test_reasons_name_no_folders_of_the_machine() -> None:
+    note = "not\nfound at '/home/me/pretzel/.cache/bench/ac/one.plan'"
+    absent = Record("absent", "ac", "sklearn", "reason", None, "", note=note)
+    text = markdown.page(Figures(Read(ABOUT, (absent,))))
+    assert "| scikit-learn | ac | not found at '.cache/bench/ac/one.plan' |" in text
+    assert "±" not in text
+
+
 def test_the_machine_is_told() -> None:
     machine = {**ABOUT["machine"], "mhz": "2596.120", "memory": "24684092 kB"}  # type: ignore[dict-item]
     text = markdown.machine(Figures(Read({**ABOUT, "machine": machine}, ())))
