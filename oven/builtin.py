@@ -45,7 +45,7 @@ def any_arguments(name: str, signature: str, doc: str) -> Style:
     return Style(name.encode(), f"{name}{signature}\n--\n\n{doc}".encode(), _ANY, 4)
 
 
-class _Method(ctypes.Structure):
+class Method(ctypes.Structure):
     """PyMethodDef: how Python's C interface describes a built-in function."""
 
     _fields_ = (
@@ -68,7 +68,7 @@ def made_of(
         return None
     build = partial(_build, source, name, style.words)
     address = cache.machine_code(cache.key(source), name, build)
-    method = _Method(style.name, address, style.flags, style.doc)
+    method = Method(style.name, address, style.flags, style.doc)
     table = fill(known)
     table.kept = (*table.kept, method)
     made: Callable[..., Any] = _new_function(ctypes.addressof(method), table, None)

@@ -103,7 +103,7 @@ class InferenceSession:
         order = [(place, self._shapers.get(name)) for name, place in self._places.items()]
         #: All outputs in the model's order; None where that is how they are answered.
         self._order = None if order == [(k, None) for k in range(len(order))] else order
-        if type(self._short) is BuiltinFunctionType and self._order is None:
+        if isinstance(self._short, BuiltinFunctionType) and self._order is None:
             self._open_gate(self._short)
 
     @property
@@ -139,7 +139,7 @@ class InferenceSession:
             raise translated(problem) from problem
         return [_labelled(self._shapers.get(name), found[name]) for name in names]
 
-    def _open_gate(self, door: Callable[[Any], Any]) -> None:
+    def _open_gate(self, door: BuiltinFunctionType) -> None:
         """Let machine code stand in for `run`, unless somebody's own means something else."""
         if type(self).run is not InferenceSession.run:
             return

@@ -185,6 +185,25 @@ def test_a_session_is_a_plan_that_a_runtime_can_serve() -> None:
         np.testing.assert_array_equal(serving.predict("m", X)["probabilities"], want)
 
 
+def test_answers_belong_to_the_caller_alone() -> None:
+    """The list is filled with what the door made, which nothing else refers to."""
+    session = InferenceSession(classifier([0, 1], zipmap=False))
+    assert type(session.run).__name__ == "builtin_function_or_method"
+    for _ in range(1000):
+        answers = session.run(None, {"X": X[:2]})
+        assert type(answers) is list
+        # The list's and the call's own: a third would keep the array for good.
+        assert [sys.getrefcount(answers[place]) for place in range(2)] == [2, 2]
+    gone = [weakref.ref(item) for item in answers]
+    label = answers[0].copy()
+    first = answers.pop(0)
+    del answers
+    gc.collect()
+    np.testing.assert_array_equal(first, label)
+    assert gone[0]() is first
+    assert gone[1]() is None
+
+
 def test_a_column_of_documents_goes_straight_in() -> None:
     texts = ["good good day", "bad day", "good night", "bad bad night", "", "ü good"] * 3
     labels = [1, 0, 1, 0, 0, 1] * 3
