@@ -66,12 +66,33 @@ def _row(row: Any, kind: Pairs, path: str) -> Row:
 
 def _map(row: Any, kind: Pairs, path: str) -> Row:
     """ONNX's map from strings or whole numbers to numbers."""
+    if type(row) is dict and (found := _plain(row, kind.keys)) is not None:
+        return found
     given = row.items() if isinstance(row, Mapping) else row
     if not isinstance(given, Iterable) or not all(map(_is_couple, given)):
         raise WrongDtype("expected a map", where=path, found=type(row).__name__, hint=_MAPS)
     return [(_key(key, kind.keys, path), _value(v, f"{path}.{key}")) for key, v in given]
 
 
+def _plain(row: dict[Any, Any], keys: str) -> Row | None:
+    """The map of a dict whose keys and values are Python's own, which takes no look at each."""
+    names: Iterable[str] = row
+    if not _NUMBERS.issuperset(map(type, row.values())):
+        return None
+    if keys == "string":
+        if not _TEXTS.issuperset(map(type, row)):
+            return None
+    elif not _WHOLES.issuperset(map(type, row)) or (row and max(map(abs, row)) >= _MOST):
+        return None
+    else:
+        names = map(str, row)
+    try:
+        return list(zip(names, map(float, row.values()), strict=True))
+    except OverflowError:
+        return None
+
+
+_NUMBERS, _TEXTS, _WHOLES = frozenset((float, int, bool)), frozenset((str,)), frozenset((int,))
 _MAPS = "a dict from the model's keys to numbers"
 
 

@@ -37,6 +37,7 @@ from oven.door_columns import COLUMN, FLAT
 from oven.zipped import zipped
 from runtime.onnx_errors import InvalidArgument, NoSuchFile, error, translated
 from runtime.onnx_gate import open_gate
+from runtime.onnx_maps import door_of_maps
 
 Feed = Mapping[str, Any]
 #: What programs have as wider values, by onnxruntime's names.
@@ -155,11 +156,15 @@ class InferenceSession:
         if isinstance(self.program, WholeProgram):
             return _as_whole(plan, self._names)
         entries, places = self.program.inputs, {name: k for k, name in enumerate(plan.outputs)}
-        direct = all(map(_is_direct, self.program.outputs)) and all(map(_is_block, entries))
+        maps = [entry.port.name for entry in entries if entry.port.kind == "map"]
+        fits = all(map(_is_block, entries)) or (len(maps) == len(entries) == 1)
+        direct = fits and all(map(_is_direct, self.program.outputs))
         same = {entry.port.name for entry in entries} == _names_of(plan.inputs)
         if not direct or not same or set(self._names) != set(places):
             return None
         self._places = {name: places[name] for name in self._names}
+        if maps:
+            return _of_maps(plan, self.program.flow, *maps)
         ranks = {entry.port.name: COLUMN if entry.tensor.rank == 2 else FLAT for entry in entries}
         return plan.column_door(ranks, _one_listed(plan, entries[0].port.name))
 
@@ -253,6 +258,20 @@ def _one_listed(plan: oven.Plan, name: str) -> Callable[[object], Sequence[Any] 
             return None
         one = len(rows[0]) == 1 and type(rows[0][0]) is str
         return [*plan.run(rows[0]).values()] if one else None
+
+    return run
+
+
+def _of_maps(plan: oven.Plan, flow: Flow, name: str) -> Callable[[Feed], Sequence[Any] | None]:
+    """Straight to the plan for a map alone, if possible to one that reads it as a row."""
+    door = door_of_maps(flow)
+
+    def run(feed: Feed) -> Sequence[Any] | None:
+        made = None if door is None else door(feed)
+        if made is not None:
+            return made
+        row = feed.get(name)
+        return [*plan.run([row]).values()] if type(row) is dict else None
 
     return run
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from flour.onnx import import_model
 from flour.onnx.errors import NotNative
 from flour.types import Pairs, from_data, to_data
 from runtime import InferenceSession, Runtime
+from runtime.onnx_maps import door_of_maps
 from tests.onnx_models import OPSETS, ml, onnx, wanted
 
 _OFTEN = settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
@@ -76,6 +78,34 @@ def test_sessions_take_one_map_or_several(keys: str) -> None:
     np.testing.assert_array_equal(session.run(["Y"], {"X": maps})[0], want)
     np.testing.assert_array_equal(session.run(None, {"X": maps[0]})[0], want[:1])
     assert session.run(None, {"X": []})[0].shape == (0, len(known))
+
+
+@pytest.mark.parametrize("keys", ["string", "int64"])
+@_OFTEN
+@given(st.data())
+def test_one_map_of_any_numbers_in_a_session(keys: str, data: st.DataObject) -> None:
+    proto, row = _vectors(keys), data.draw(_maps(keys))
+    np.testing.assert_array_equal(
+        _session(keys).run(None, {"X": row})[0], _rows_alone(proto, [row])
+    )
+
+
+@cache
+def _session(keys: str) -> InferenceSession:
+    return InferenceSession(_vectors(keys), native_only=True)
+
+
+def test_a_map_is_laid_out_as_a_row_where_one_operator_reads_it() -> None:
+    flow = flour.from_onnx(_vectors("string"), native_only=True)
+    door = door_of_maps(flow)
+    assert door is not None
+    made = door({"X": {"a": 1.5, "é": 2, "other": 1e300}})
+    assert made is not None
+    assert made[0].tolist() == [[1.5, 0, 2, 0, 1.5]]
+    for row in ({"a": 1e300}, {"a": float("nan")}, {"a": "x"}, {1: 1.0}, {"a": np.float32(1)}, 5):
+        assert door({"X": row}) is None
+    both = flour.pairs("X").named_values(["a"]).to_dense()
+    assert door_of_maps(both) is None, "rows that are more than maps have no such way"
 
 
 @pytest.mark.parametrize(("cast", "out"), [("TO_FLOAT", "float32"), ("TO_INT64", "int64")])

@@ -235,6 +235,17 @@ def test_hashed_features(kind: str, signed: bool) -> None:  # noqa: FBT001
     _check(hasher.fit(data), data, share=_WITHIN)
 
 
+def test_dicts() -> None:
+    rows = [{"a": 1.0, "city=Rome": 2.5}, {"b": -1.0, "a": 0.5}, {"b": 3.0}] * 4
+    vectors = feature_extraction.DictVectorizer(dtype=np.float32)
+    whole = pipeline.make_pipeline(vectors, linear_model.LogisticRegression())
+    fitted, types = whole.fit(rows, np.arange(12) % 2), skl2onnx.common.data_types
+    kind = types.DictionaryType(types.StringTensorType([1]), types.FloatTensorType([1]))
+    proto = skl2onnx.convert_sklearn(fitted, "t", [("X", kind)], target_opset=17)
+    for row in (*rows[:3], {"other": 1.0}):
+        same(proto, {"X": row}, share=_WITHIN)
+
+
 def test_columns_by_name_of_several_kinds() -> None:
     steps = [
         ("numbers", preprocessing.StandardScaler(), [0, 1]),
