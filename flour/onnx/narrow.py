@@ -31,7 +31,9 @@ if TYPE_CHECKING:
     from flour.op import Op
 
 #: Operators that look at narrow types themselves, or hand whole tensors to inner graphs.
-_KNOWING = frozenset({"Cast", "CastLike", "If", "Loop", "Scan"})
+_KNOWING = frozenset(
+    ("Cast", "CastLike", "DequantizeLinear", "If", "Loop", "QuantizeLinear", "Scan")
+)
 #: Operators whose answers are some of the values they are given, which need no rounding.
 _MOVING = frozenset(
     """

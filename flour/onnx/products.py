@@ -88,16 +88,24 @@ def _matmul(call: Call) -> Tensor:
 
 @onnx_op("MatMulInteger", since=10)
 def _matmul_integer(call: Call) -> Tensor:
+    return whole_product(call, (call[0], call.optional(2)), (call[1], call.optional(3)))
+
+
+#: Whole numbers, and what stands for zero among them: one for all, for each row, or each column.
+Quantised = tuple[Tensor, Tensor | None]
+
+
+def whole_product(call: Call, left: Quantised, right: Quantised) -> Tensor:
+    """The product of matrices of whole numbers, in int32."""
     items = []
-    for place in (0, 1):
-        item = converted(call, call[place], "int32")
-        zero = call.optional(place + 2)
+    for place, (item, zero) in enumerate((left, right)):
+        wide = converted(call, item, "int32")
         if zero is not None:
-            zero = converted(call, zero, "int32")
-            if place == 0 and zero.rank == 1 and zero.size > 1:
-                zero = zero.shaped((zero.size, 1), zero.axis)
-            item = together(call, [item, zero], lambda x, y: x.minus(y))
-        items.append(item)
+            start = converted(call, zero, "int32")
+            if place == 0 and start.rank == 1 and start.size > 1:
+                start = start.shaped((start.size, 1), start.axis)
+            wide = together(call, [wide, start], lambda x, y: x.minus(y))
+        items.append(wide)
     return product(call, *items)
 
 
