@@ -42,67 +42,44 @@ class Table:
         return "\n".join(lines) + "\n"
 
 
-Measured = Callable[[str, str], float | None]
-"""From (workload, contestant) to a figure, in which less is better."""
+Measured = Callable[[Figures, str, str], float | None]
+"""From a run, a workload and a contestant to a figure, in which less is better."""
 
 
-def ratios(figures: Figures, title: str, text: str, experiment: str, measured: Measured) -> Table:
-    """Ours, and how many times as much everybody else needs; the last column is the mean."""
-    workloads = figures.workloads(experiment)
-    others = [name for name in figures.contestants(experiment) if name != OURS]
-    rows: list[list[str]] = []
-    places: list[Place] = []
-    for who in others:
-        found = [ratio(measured(name, who), measured(name, OURS)) for name in workloads]
-        mean, name = times(geometric_mean(found)), figures.title(who)
-        rows.append([name, *map(times, found), mean])
-        places += [
-            (name, f"on {load.upper()}", by)
-            for load, by in zip(workloads, found, strict=True)
-            if by is not None
-        ]
-    columns = ["times ours", *(name.upper() for name in workloads), "geometric mean"]
-    return Table(title, text, columns, rows, behind(places))
+class Question(NamedTuple):
+    """What a table of ratios is about: an experiment, its title and text, and the figure."""
+
+    experiment: str
+    title: str
+    text: str
+    measured: Measured
 
 
 def summary(figures: Figures) -> list[Table]:
     """The tables everybody looks at first."""
-    made = []
-    if figures.workloads("latency"):
-        made += _latency(figures)
-    if figures.workloads("batch_throughput"):
-        made.append(_throughput(figures))
-    if figures.workloads("memory"):
-        made.append(_memory(figures))
-    if figures.workloads("load_time"):
-        made.append(_loading(figures))
-    if figures.workloads("cost"):
-        made.append(_cost(figures))
-    return made
+    return [ratios(figures, each) for each in QUESTIONS if figures.workloads(each.experiment)]
 
 
-def _latency(figures: Figures) -> list[Table]:
-    made = []
-    for metric, name in (("hot_p50", "median"), ("hot_p99", "99th percentile")):
-        text = "One row, all pipelines, hot; above 1x ours is faster."
-        found = ratios(
-            figures,
-            f"Latency of one row, {name}",
-            text,
-            "latency",
-            lambda load, who, metric=metric: figures.value("latency", load, who, metric),  # type: ignore[misc]
-        )
-        made.append(found)
-    return made
+def ratios(figures: Figures, question: Question) -> Table:
+    """Ours, and how many times as much everybody else needs; the last column is the mean."""
+    workloads = figures.workloads(question.experiment)
+    rows: list[list[str]] = []
+    places: list[Place] = []
+    for who in figures.contestants(question.experiment):
+        if who == OURS:
+            continue
+        found = [_against(figures, question, name, who) for name in workloads]
+        title = figures.title(who)
+        rows.append([title, *map(times, found), times(geometric_mean(found))])
+        pairs = zip(workloads, found, strict=True)
+        places += [(title, f"on {name.upper()}", by) for name, by in pairs if by is not None]
+    columns = ["times ours", *(name.upper() for name in workloads), "geometric mean"]
+    return Table(question.title, question.text, columns, rows, behind(places))
 
 
-def _throughput(figures: Figures) -> Table:
-    def needed(workload: str, who: str) -> float | None:
-        best = peak(figures, workload, who)
-        return None if best is None else 1 / best
-
-    text = "The best over all sizes of blocks, one thread; above 1x ours does more."
-    return ratios(figures, "Rows a second on one core", text, "batch_throughput", needed)
+def _against(figures: Figures, question: Question, workload: str, who: str) -> float | None:
+    theirs, ours = (question.measured(figures, workload, each) for each in (who, OURS))
+    return ratio(theirs, ours)
 
 
 def peak(figures: Figures, workload: str, who: str, callers: int = 1) -> float | None:
@@ -111,37 +88,52 @@ def peak(figures: Figures, workload: str, who: str, callers: int = 1) -> float |
     return max((rows for _, rows in points), default=None)
 
 
-def _memory(figures: Figures) -> Table:
-    text = "What all pipelines add to the process with nothing loaded; above 1x ours takes less."
-    return ratios(figures, "Memory", text, "memory", lambda load, who: added(figures, load, who))
-
-
 def added(figures: Figures, workload: str, who: str) -> float | None:
     """MiB that all pipelines add to the empty process."""
     points = figures.points("memory", workload, who, "added")
     return points[-1][1] if points else None
 
 
-def _loading(figures: Figures) -> Table:
-    text = "All pipelines from files in a fresh process, imports apart; above 1x ours is faster."
-    return ratios(
-        figures,
-        "Loading",
-        text,
+def _row_at_best(figures: Figures, workload: str, who: str) -> float | None:
+    """Seconds for a row where there are most rows a second."""
+    best = peak(figures, workload, who)
+    return None if best is None else 1 / best
+
+
+def _value(experiment: str, metric: str) -> Measured:
+    """A figure as it was measured."""
+    return lambda figures, workload, who: figures.value(experiment, workload, who, metric)
+
+
+_HOT = "One row, all pipelines, hot; above 1x ours is faster."
+QUESTIONS = (
+    Question("latency", "Latency of one row, median", _HOT, _value("latency", "hot_p50")),
+    Question("latency", "Latency of one row, 99th percentile", _HOT, _value("latency", "hot_p99")),
+    Question(
+        "batch_throughput",
+        "Rows a second on one core",
+        "The best over all sizes of blocks, one thread; above 1x ours does more.",
+        _row_at_best,
+    ),
+    Question(
+        "memory",
+        "Memory",
+        "What all pipelines add to the process with nothing loaded; above 1x ours takes less.",
+        added,
+    ),
+    Question(
         "load_time",
-        lambda load, who: figures.value("load_time", load, who, "all"),
-    )
-
-
-def _cost(figures: Figures) -> Table:
-    text = "Processor time of one row; above 1x ours takes less."
-    return ratios(
-        figures,
-        "Cost",
-        text,
+        "Loading",
+        "All pipelines from files in a fresh process, imports apart; above 1x ours is faster.",
+        _value("load_time", "all"),
+    ),
+    Question(
         "cost",
-        lambda load, who: figures.value("cost", load, who, "cpu"),
-    )
+        "Cost",
+        "Processor time of one row; above 1x ours takes less.",
+        _value("cost", "cpu"),
+    ),
+)
 
 
 def details(figures: Figures, workload: str) -> Table:
