@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from flour import provenance
-from flour.errors import FlourError, ParameterError
+from flour.errors import FlourError, OpaqueFailed, ParameterError
 from flour.flow import Flow, outputs, source
 from flour.onnx.errors import NotNative
 from flour.onnx.model import GraphDef, ModelDef, NodeDef, Port
@@ -90,6 +90,10 @@ def import_model(
         return Importer(definition, native_only=native_only, rows=rows).run()
     except NotNative:
         if native_only or fixed:
+            raise
+    except OpaqueFailed:
+        # One map is one row for onnxruntime: what is made for that may fit no part over many.
+        if not any(port.kind == "map" for port in definition.graph.inputs):
             raise
     return whole(model, definition)
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from flour.errors import MissingColumn, NotRectangular
+from flour.errors import MissingColumn, NotRectangular, WrongDtype
 from flour.flow import Flow
 from flour.onnx.model import ModelDef, Port
 from flour.onnx.narrow import as_onnx
@@ -37,13 +37,26 @@ class Entry:
         if self.tensor.axis is None:
             return None
         if self.port.kind == "map":
-            return 1 if isinstance(array, Mapping) else len(array)
+            return self._maps_of(array)
         return int(np.shape(array)[self.tensor.axis]) if np.ndim(array) else None
+
+    def _maps_of(self, given: Any) -> int:
+        """How many maps there are: one alone, or those of a list."""
+        if isinstance(given, Mapping):
+            return 1
+        if isinstance(given, list | tuple | np.ndarray):
+            return len(given)
+        raise WrongDtype(
+            "expected a map, or a list of maps",
+            where=self.port.name,
+            found=type(given).__name__,
+            hint="a dict from the model's keys to numbers for each row",
+        )
 
     def with_one_row(self, array: Any) -> Any:
         """An array with a row of zeros or empty strings, where it has no rows."""
         if self.port.kind == "map":
-            return array or [{}]
+            return array if len(array) else [{}]
         values = np.asarray(array)
         if self.rows_of(values) != 0:
             return values

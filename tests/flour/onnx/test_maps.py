@@ -133,6 +133,16 @@ def test_columns_as_many_as_the_map_has_keys_are_onnxruntimes() -> None:
     assert InferenceSession(proto).run(None, feed)[0].tolist() == [[-2.5, 1.5]]
 
 
+def test_what_fits_one_row_only_runs_on_onnxruntime() -> None:
+    proto = _vectors("string")
+    one = onnx.helper.make_tensor("one", 1, [1, 2], [5.0, 6.0])
+    proto.graph.node[0].output[0] = "V"
+    proto.graph.initializer.append(one)
+    proto.graph.node.append(onnx.helper.make_node("Concat", ["V", "one"], ["Y"], axis=1))
+    got = InferenceSession(proto).run(None, {"X": {"a": 1.0}})[0]
+    assert got.tolist() == [[1, 0, 0, 0, 1, 5, 6]]
+
+
 def test_a_map_beside_a_tensor() -> None:
     node = ml("DictVectorizer", ["X"], ["Y"], string_vocabulary=["a", "b"])
     session = InferenceSession(_model(node, "string", tensor=True), native_only=True)
@@ -173,6 +183,12 @@ def test_what_is_no_such_map_is_refused(
     with pytest.raises(kind, match=why) as caught:
         program.run(program.flow.reference, {"X": [row]})
     assert str(caught.value.where).startswith("$.X[0]")
+
+
+@pytest.mark.parametrize("given", [5, None, "abc"])
+def test_what_is_no_map_nor_a_list_of_them_is_refused(given: Any) -> None:
+    with pytest.raises(FlourError, match="expected a map, or a list of maps"):
+        _session("int64").run(None, {"X": given})
 
 
 def test_a_map_type_is_data() -> None:

@@ -243,7 +243,8 @@ def test_dicts() -> None:
     kind = types.DictionaryType(types.StringTensorType([1]), types.FloatTensorType([1]))
     proto = skl2onnx.convert_sklearn(fitted, "t", [("X", kind)], target_opset=17)
     for row in (*rows[:3], {"other": 1.0}):
-        same(proto, {"X": row}, share=_WITHIN)
+        feed: dict[str, Any] = {"X": row}
+        same(proto, feed, share=_WITHIN)
 
 
 def test_columns_by_name_of_several_kinds() -> None:
