@@ -91,7 +91,7 @@ def _alone(settings: ServerSettings, options: argparse.Namespace, out: Output) -
     from objectstore import FileStore
     from runtime import Runtime
     from runtime.http.assembly import assembled
-    from runtime.http.gently import keep_what_is_here
+    from runtime.http.gently import keep_what_is_here, lock_shared
 
     store = FileStore(options.store) if options.store else None
     with (
@@ -101,7 +101,7 @@ def _alone(settings: ServerSettings, options: argparse.Namespace, out: Output) -
         _load(repository, options)
         keep_what_is_here()
         server = assembled(runtime, settings, repository=repository)
-        with until_signal() as ended, server:
+        with until_signal() as ended, lock_shared(), server:
             _follow(repository, options)
             _listening(server.url, len(runtime.endpoints()), 1, out)
             ended.wait()

@@ -19,7 +19,7 @@ from typing import Any
 from flour.errors import FlourError
 from objectstore import FileStore
 from runtime.http.assembly import assembled
-from runtime.http.gently import keep_what_is_here
+from runtime.http.gently import keep_what_is_here, lock_shared
 from runtime.http.server import Server
 from runtime.repository.claims import WORKERS
 from runtime.runtime import Runtime
@@ -38,7 +38,8 @@ def main(control: int, *listeners: int) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, lambda _number, _frame: ended.set())
     sockets = [socket.socket(fileno=each) for each in listeners]
-    Worker(socket.socket(fileno=control), sockets, ended).run()
+    with lock_shared():
+        Worker(socket.socket(fileno=control), sockets, ended).run()
 
 
 class Worker:
