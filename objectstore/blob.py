@@ -229,4 +229,4 @@ def _frozen(array: NDArray[np.generic]) -> NDArray[np.generic]:
     # `!= 0` makes every true the byte 1, so that equal boolean arrays have equal bytes.
     source = array != 0 if array.dtype.kind == "b" else array
     np.copyto(room.view(array.dtype).reshape(array.shape), source)
-    return only_read(room.ctypes.data, array.dtype, array.shape, room)
+    return only_read(room.ctypes.data, array.dtype, array.shape, room.base)

@@ -69,7 +69,7 @@ def frozen(array: NDArray[np.generic]) -> NDArray[Any]:
     """A copy of an array in C order that is aligned and that nobody can write to."""
     room = aligned_room(array.nbytes)
     room[:] = array.reshape(-1).view(np.uint8)
-    return only_read(room.ctypes.data, array.dtype, array.shape, room)
+    return only_read(room.ctypes.data, array.dtype, array.shape, room.base)
 
 
 def release(buffer: NDArray[np.uint8]) -> None:

@@ -44,9 +44,15 @@ class NativeRun:
     """Native stages that follow each other, ready to be called."""
 
     def __init__(
-        self, form: Form, table: NDArray[np.int64], row_work: int, kept: tuple[Blob, ...]
+        self,
+        form: Form,
+        table: NDArray[np.int64],
+        row_work: int,
+        kept: tuple[Blob, ...],
+        borrowed: object = None,
     ) -> None:
-        """A run of this form; `table` and the parameters in `kept` are where its code finds them.
+        """A run of this form; `table`, the parameters in `kept` and memory that is `borrowed` are
+        where its code finds what it reads.
 
         See `of`, which makes one of stages.
         """
@@ -55,7 +61,7 @@ class NativeRun:
         self.scratch_bytes = form.scratch_bytes
         #: What native code reads, which has to live as long as this does.
         self.kept = kept
-        self._table = table
+        self._table, self._borrowed = table, borrowed
         address, self._brief, self._call = _driver()
         self.entry = (address, table.ctypes.data)
         #: What code that lets the lock go is handed; most runs never do.

@@ -148,14 +148,16 @@ class Plan:
         return found.facts.classes
 
     @property
-    def node_digests(self) -> list[str]:
-        """What the values of the program are known by, its inputs left out."""
+    def node_digests(self) -> str:
+        """What the values of the program are known by, its inputs left out: see `digests_in`.
+
+        One after the other, as many texts of their own would take three times as much.
+        """
         found = self._recalled
-        if found is None:
-            inside = self.flow.nodes()
-            return [item.digest for item in inside if not isinstance(item.op, Source)]
-        joined = found.nodes
-        return [joined[start : start + 32] for start in range(0, len(joined), 32)]
+        if found is not None:
+            return found.nodes
+        inside = self.flow.nodes()
+        return "".join(item.digest for item in inside if not isinstance(item.op, Source))
 
     @property
     def stage_kinds(self) -> list[tuple[str, str | None]]:
@@ -466,6 +468,11 @@ class Plan:
     def __repr__(self) -> str:
         kinds = ", ".join(kind for kind, _ in self.stage_kinds)
         return f"Plan({', '.join(self.outputs)}: {kinds})"
+
+
+def digests_in(joined: str) -> Iterator[str]:
+    """Digests that stand one after the other."""
+    return (joined[start : start + 32] for start in range(0, len(joined), 32))
 
 
 def _is_block(data: Any) -> bool:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 import struct
 import threading
+import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
@@ -41,6 +42,10 @@ if TYPE_CHECKING:
 
 #: Parameters of fewer bytes stand behind the table; larger ones stay in the plan's file.
 INLINE_BYTES = 4096
+#: Small parameters of so many bytes or more may be another plan's of the same structure, and are
+#: where they come to so many together: what languages have in common, like tables of characters.
+LEAST_SHARED = 512
+WORTH_SHARING = 2048
 #: Labels are part of a recipe up to this many.
 MOST_LABELS = 4096
 #: Structures whose common part is kept.
@@ -112,7 +117,7 @@ def write(plan: Plan, archive: Archive) -> bytes | None:
     }
     own = {
         "digest": plan.digest,
-        "nodes": "".join(plan.node_digests),
+        "nodes": plan.node_digests,
         "row_work": draft.row_work,
         "large": [archive.record(one.digest) for one in large],
     }
@@ -216,6 +221,67 @@ class _Shape:
             stages=tuple((kind, key) for kind, key in data["stages"]),
             classes=None if data["classes"] is None else tuple(data["classes"]),
         )
+        #: The memory of a plan's table, where it is all there, and its address.
+        self._earlier: tuple[weakref.ref[NDArray[np.uint8]], int] | None = None
+
+    def table(self, data: NDArray[np.uint8]) -> tuple[NDArray[np.int64], object]:
+        """A table in memory of its own, and the memory of another that it leads to, if any."""
+        head = aligned(WORD * self.words)
+        # All behind the table is parameters, and small ones alone are not worth a look.
+        large = len(data) >= head + WORTH_SHARING
+        if large and (earlier := self._alive(len(data))) is not None:
+            found = self._borrowing(data, earlier, head)
+            if found is not None:
+                return found, earlier.base
+        room = aligned_room(len(data))
+        room[:] = data
+        table: NDArray[np.int64] = room[: WORD * self.words].view(np.int64)
+        table[self.inner] += room.ctypes.data
+        if large and room.base is not None:
+            self._earlier = weakref.ref(room.base), room.ctypes.data
+        return table, None
+
+    def _alive(self, size: int) -> NDArray[np.uint8] | None:
+        """The table of an earlier plan and what is behind it, if it is still there."""
+        raw = None if self._earlier is None else self._earlier[0]()
+        if raw is None or self._earlier is None:
+            return None
+        start = self._earlier[1] - raw.ctypes.data
+        room = raw[start : start + size]
+        return room if len(room) == size else None
+
+    def _borrowing(
+        self, data: NDArray[np.uint8], earlier: NDArray[np.uint8], head: int
+    ) -> NDArray[np.int64] | None:
+        """The table, without the parameters that are the same there; None where they are few."""
+        words = data[: WORD * self.words].copy().view(np.int64)
+        theirs = earlier[: WORD * self.words].view(np.int64)
+        places, base = words[self.inner], earlier.ctypes.data
+        if not np.array_equal(theirs[self.inner] - base, places):
+            return None  # parameters of other sizes
+        starts = np.unique(places[places >= head])
+        if starts[0] != head:
+            return None
+        ends = np.append(starts[1:], len(data))
+        same = ends - starts >= LEAST_SHARED
+        for one in np.flatnonzero(same):
+            part = slice(starts[one], ends[one])
+            same[one] = np.array_equal(data[part], earlier[part])
+        if (ends - starts)[same].sum() < WORTH_SHARING:
+            return None
+        kept = np.where(same, 0, ends - starts)
+        room = aligned_room(head + int(kept.sum()))
+        room[:head] = data[:head]
+        room[head:] = data[head:][np.repeat(~same, ends - starts)]
+        here = room.ctypes.data
+        moved = np.where(same, base + starts, here + head + np.cumsum(kept) - kept)
+        inside = places < head
+        places[inside] += here
+        places[~inside] = moved[np.searchsorted(starts, places[~inside])]
+        words[self.inner] = places
+        table: NDArray[np.int64] = room[: WORD * self.words].view(np.int64)
+        table[:] = words
+        return table
 
 
 #: By the digest of its text: the text itself is as large as what is made of it.
@@ -244,17 +310,14 @@ def read(recipe: bytes, find: Find) -> Recalled:
     first, second = _HEAD.size + sizes[0], _HEAD.size + sizes[0] + sizes[1]
     shape = _shape(recipe[_HEAD.size : first])
     own = json.loads(recipe[first:second])
-    room = aligned_room(sizes[2])
-    room[:] = np.frombuffer(recipe, np.uint8, sizes[2], second)
-    table: NDArray[np.int64] = room[: WORD * shape.words].view(np.int64)
-    table[shape.inner] += room.ctypes.data
+    table, borrowed = shape.table(np.frombuffer(recipe, np.uint8, sizes[2], second))
     for place, address in shape.codes:
         table[place] = address
     kept = tuple(find(_record(data)) for data in own["large"])
     where = [one.array.ctypes.data for one in kept]
     if where:
         table[shape.large[:, 0]] = np.array(where, np.int64)[shape.large[:, 1]]
-    run = NativeRun(shape.form, table, own["row_work"], kept)
+    run = NativeRun(shape.form, table, own["row_work"], kept, borrowed)
     return Recalled(shape.facts, run, own["digest"], own["nodes"])
 
 

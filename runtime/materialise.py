@@ -35,6 +35,7 @@ from flour.types import Vector
 from oven import Plan
 from oven.background import shared as background
 from oven.door import Call as Door
+from oven.plan import digests_in
 from runtime.recut import Cut, cut
 from runtime.results import Results, freeze, key_of
 from runtime.served import SAMPLE, Served
@@ -270,7 +271,7 @@ class Materialiser:
         self.results = Results(budget)
         self._lock = threading.Lock()
         self._nodes: dict[str, int] = {}  # in how many versions
-        self._members: dict[Served, list[str]] = {}
+        self._members: dict[Served, str] = {}
         self._groups: dict[str, Group] = {}
         self._numbers = 0
         self._looked_at: dict[Served, int] = {}  # when, in registrations
@@ -285,13 +286,13 @@ class Materialiser:
         with self._lock:
             self._registrations += 1
             self._members[served] = found
-            for digest in found:
+            for digest in digests_in(found):
                 self._nodes[digest] = self._nodes.get(digest, 0) + 1
 
     def leave(self, served: Served) -> None:
         """A version was unregistered: nobody else may share with it any more."""
         with self._lock:
-            for digest in self._members.pop(served, ()):
+            for digest in digests_in(self._members.pop(served, "")):
                 self._nodes[digest] -= 1
                 if not self._nodes[digest]:
                     del self._nodes[digest]

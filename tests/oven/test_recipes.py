@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 import sys
@@ -10,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 import flour
 import oven
@@ -196,6 +198,35 @@ def test_equal_large_parameters_are_one_in_memory_and_small_ones_are_counted(
     (step,) = plans[0].steps
     assert isinstance(step, NativeRun)
     assert step.table_bytes > 50 * 8
+
+
+def _centred(path: Path, centre: NDArray[np.float64], weights: NDArray[np.float64]) -> None:
+    """A plan of two small parameters, which stay two."""
+    oven.bake(flour.vector("x", 300).subtract(centre).linear(weights, [0.5]), exact=True).save(path)
+
+
+def test_equal_small_parameters_of_plans_of_one_structure_are_one_in_memory(
+    tmp_path: Path,
+) -> None:
+    rng = np.random.default_rng(5)
+    centre, rows = rng.normal(size=300), rng.normal(size=(7, 300))
+    weights = rng.normal(size=(3, 1, 300))
+    for number, each in enumerate(weights):
+        _centred(tmp_path / f"{number}.plan", centre, each)
+    _centred(tmp_path / "other.plan", centre + 1, weights[0])
+    plans = [oven.load(tmp_path / f"{number}.plan") for number in range(3)]
+    other = oven.load(tmp_path / "other.plan")
+    sizes = [plan.steps[0].table_bytes for plan in plans if isinstance(plan.steps[0], NativeRun)]
+    assert sizes[1] == sizes[2] == sizes[0] - 2432, "300 numbers, up to the next cache line"
+    found = [plan.run(rows)["output"] for plan in (*plans, other)]
+    for each, answer in zip(weights, found, strict=False):
+        np.testing.assert_allclose(answer, (rows - centre) @ each.T + 0.5, rtol=1e-9)
+    np.testing.assert_allclose(found[3], (rows - centre - 1) @ weights[0].T + 0.5, rtol=1e-9)
+    del plans[0]
+    gc.collect()
+    again = [oven.load(tmp_path / f"{number}.plan") for number in range(3)]
+    for plan, answer in zip([*plans, *again], [*found[1:3], *found[:3]], strict=True):
+        np.testing.assert_array_equal(plan.run(rows)["output"], answer)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="asks Linux about its pages")
