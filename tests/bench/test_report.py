@@ -99,7 +99,7 @@ def test_tables_say_where_ours_is_behind() -> None:
 
 
 def test_reasons_name_no_folders_of_the_machine() -> None:
-    note = "not\nfound at '/home/me/pretzel/.cache/bench/ac/one.plan'"
+    note = "not\nfound at '/somewhere/pretzel/.cache/bench/ac/one.plan'"
     absent = Record("absent", "ac", "sklearn", "reason", None, "", note=note)
     text = markdown.page(Figures(Read(ABOUT, (absent,))))
     assert "| scikit-learn | ac | not found at '.cache/bench/ac/one.plan' |" in text
