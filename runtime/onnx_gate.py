@@ -8,7 +8,7 @@ the call says, and whatever the door does not answer, goes to the method written
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import BuiltinFunctionType
 from typing import Any
 
@@ -18,7 +18,7 @@ from oven.builtin import ONE, Method, Table, any_arguments, made_of
 
 _WORDS = (
     *("DOOR", "OWN", "GENERAL", "NONE", "DICT_TYPE", "TUPLE_TYPE", "CALL_ANY"),
-    *("LIST_NEW", "ERROR_CLEAR", "DECREASE"),
+    *("LIST_NEW", "ERROR_CLEAR", "DECREASE", "CALL", "ORDER", "SIZE"),
 )
 _NAME = "session_gate"
 # A tuple fresh from the door is nobody else's: its answers move to the list, and it goes.
@@ -35,18 +35,28 @@ def session_gate(self, arguments, count, names):
     if made != 0:
         known = ld_int64(made, 1) == ldc_int64(table, TUPLE_TYPE) and ld_int64(made, 0) == 1
         if known:
-            size = ld_int64(made, 2)
+            order, size = ldc_int64(table, ORDER), ldc_int64(table, SIZE)
             answers = c_call_1(ldc_int64(table, LIST_NEW), size)
-            if answers != 0:
-                room = ld_int64(answers, 3)
-                for place in range(size):
-                    st_int64(room, place, ld_int64(made, 3 + place))
-                    st_int64(made, 3 + place, 0)
+            known = answers != 0
+        if known:
+            room = ld_int64(answers, 3)
+            for place in range(size):
+                source, shape = ldc_int64(order, 2 * place), ldc_int64(order, 2 * place + 1)
+                value = ld_int64(made, 3 + source)
+                if shape == 0:
+                    st_int64(made, 3 + source, 0)
+                else:
+                    value = c_call_2(ldc_int64(table, CALL), shape, value)
+                st_int64(room, place, value)
+                if value == 0:
+                    known = False
+                    break
         c_call_1(ldc_int64(table, DECREASE), made)
         if known:
             return answers
-    elif known:
-        c_call_0(ldc_int64(table, ERROR_CLEAR))
+        if answers != 0:
+            c_call_1(ldc_int64(table, DECREASE), answers)
+    c_call_0(ldc_int64(table, ERROR_CLEAR))
     general = ldc_int64(table, GENERAL)
     return c_call_4(ldc_int64(table, CALL_ANY), general, arguments, count, names)
 """
@@ -60,17 +70,23 @@ _STYLE = any_arguments(
 Run = Callable[..., list[Any]]
 
 
-def open_gate(door: BuiltinFunctionType, general: Run) -> Run | None:
+#: Of an output: where it is in the door's answer, and what makes ONNX's value of it, if anything.
+Order = Sequence[tuple[int, Callable[[Any], Any] | None]]
+
+
+def open_gate(door: BuiltinFunctionType, general: Run, order: Order) -> Run | None:
     """`run` by way of this door, or None where this interpreter can have no such function.
 
-    What the door answers in a tuple is the answer; an error of its, or anything else, is
-    `general`'s business.
+    What the door answers in a tuple is the answer, in this order; an error of its, or anything
+    else, is `general`'s business.
     """
+    places = np.array([[place, id(shape) if shape else 0] for place, shape in order], np.int64)
 
     def fill(known: Mapping[str, int]) -> Table:
         words = {**known, "DOOR": _code_of(door), "OWN": id(door.__self__), "GENERAL": id(general)}
+        words |= {"ORDER": places.ctypes.data, "SIZE": len(order)}
         table = np.array([words[word] for word in _WORDS], np.int64).view(Table)
-        table.kept = (door, general)
+        table.kept = (door, general, order, places)
         return table
 
     return made_of(_SOURCE, _NAME, fill, _STYLE)

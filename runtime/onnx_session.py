@@ -36,7 +36,7 @@ from flour.types import Record, Text, Type, Vector
 from oven.door_columns import COLUMN, FLAT
 from oven.zipped import zipped
 from runtime.onnx_errors import InvalidArgument, NoSuchFile, error, translated
-from runtime.onnx_gate import open_gate
+from runtime.onnx_gate import Order, open_gate
 from runtime.onnx_maps import door_of_maps
 
 Feed = Mapping[str, Any]
@@ -104,8 +104,8 @@ class InferenceSession:
         order = [(place, self._shapers.get(name)) for name, place in self._places.items()]
         #: All outputs in the model's order; None where that is how they are answered.
         self._order = None if order == [(k, None) for k in range(len(order))] else order
-        if isinstance(self._short, BuiltinFunctionType) and self._order is None:
-            self._open_gate(self._short)
+        if isinstance(self._short, BuiltinFunctionType):
+            self._open_gate(self._short, order)
 
     @property
     def plan(self) -> oven.Plan:
@@ -140,14 +140,14 @@ class InferenceSession:
             raise translated(problem) from problem
         return [_labelled(self._shapers.get(name), found[name]) for name in names]
 
-    def _open_gate(self, door: BuiltinFunctionType) -> None:
+    def _open_gate(self, door: BuiltinFunctionType, order: Order) -> None:
         """Let machine code stand in for `run`, unless somebody's own means something else."""
         if type(self).run is not InferenceSession.run:
             return
         # The general way is that of a twin without a gate, so that nothing refers to itself.
         twin = object.__new__(type(self))
         vars(twin).update(vars(self))
-        made = open_gate(door, twin.run)
+        made = open_gate(door, twin.run, order)
         if made is not None:
             vars(self)["run"] = made
 

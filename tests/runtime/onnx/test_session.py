@@ -8,6 +8,7 @@ import sys
 import weakref
 from collections import UserDict
 from pathlib import Path
+from types import BuiltinFunctionType
 from typing import Any
 
 import numpy as np
@@ -24,7 +25,9 @@ from sklearn.preprocessing import StandardScaler
 
 import runtime
 from flour.errors import FlourError
+from oven.door_columns import COLUMN
 from runtime import onnx_errors
+from runtime.onnx_gate import open_gate
 from runtime.onnx_session import InferenceSession
 from tests.onnx_parts import FLOAT, STRING, black_in_the_middle, model, node
 
@@ -202,6 +205,32 @@ def test_answers_belong_to_the_caller_alone() -> None:
     np.testing.assert_array_equal(first, label)
     assert gone[0]() is first
     assert gone[1]() is None
+
+
+def test_a_gate_orders_and_shapes_answers() -> None:
+    """What becomes of an answer is the session's to say; what goes wrong goes the long way."""
+    session = InferenceSession(classifier([0, 1], zipmap=False))
+    door, feed = session.plan.column_door({"X": COLUMN}, lambda _: None), {"X": X[:2]}
+    assert isinstance(door, BuiltinFunctionType)
+    label, probabilities = session.run(None, feed)
+
+    def general(*_: object) -> list[Any]:
+        return ["the long way"]
+
+    def broken(_: object) -> Any:
+        raise ValueError("not today")
+
+    swapped = open_gate(door, general, [(1, np.ndarray.tolist), (0, None)])
+    failing = open_gate(door, general, [(0, len), (1, broken)])
+    assert swapped is not None
+    assert failing is not None
+    for _ in range(100):
+        lists, again = swapped(None, feed)
+        assert lists == probabilities.tolist()
+        np.testing.assert_array_equal(again, label)
+        assert sys.getrefcount(again) == 2
+        assert failing(None, feed) == ["the long way"]
+    assert swapped(["label"], feed) == swapped(None, 5) == ["the long way"]
 
 
 def test_a_column_of_documents_goes_straight_in() -> None:
