@@ -10,9 +10,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from flour.errors import InputError
 from flour.onnx import import_model
 from flour.onnx.errors import NotNative
-from tests.onnx_models import ml, model, same
+from tests.onnx_models import ml, model, onnx, same
 
 _OFTEN = settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
 _FLOATS = st.sampled_from([0.0, -0.0, 1.0, -1.5, 2.5, 1e-30, 3e5, float("nan"), float("inf")])
@@ -126,6 +127,48 @@ def test_label_encoders(source: str, target: str, names: str, how: Any, version:
     node = ml("LabelEncoder", ["X"], ["Y"], **given, **how)
     for static in (True, False):
         _check(node, _some(source), target, static=static, opsets={"ai.onnx.ml": version})
+
+
+_TENSORS: dict[str, NDArray[Any]] = {
+    "string": np.array(["a", "", "日本", "a"], object),
+    "int64": np.array([3, -1, 1 << 60, 3]),
+    "float32": np.array([1.5, 0.0, np.nan, 1.5], np.float32),
+    "float64": np.array([1.5, 0.0, np.nan, 1.5]),
+}
+
+
+@pytest.mark.parametrize(
+    ("source", "target"),
+    [
+        *[("string", target) for target in _TENSORS],
+        *[("int64", "string"), ("int64", "float64"), ("float64", "float64"), ("float64", "string")],
+        *[("float64", "int64"), ("float32", "int64")],
+    ],
+)
+@pytest.mark.parametrize("default", [True, False])
+def test_label_encoders_of_tensors(source: str, target: str, default: bool) -> None:  # noqa: FBT001
+    tensor = onnx.numpy_helper.from_array
+    how = {"keys_tensor": tensor(_TENSORS[source]), "values_tensor": tensor(_TENSORS[target])}
+    if default:
+        how["default_tensor"] = tensor(_TENSORS[target][1:2].copy())
+    x = _some(source if source in ("string", "int64") else "float32")
+    x = x.astype("float64") if source == "float64" else x
+    made = ml("LabelEncoder", ["X"], ["Y"], **how)
+    _check(made, x, target, opsets={"ai.onnx.ml": 4})
+
+
+@pytest.mark.parametrize("kind", ["string", "int64"])
+def test_one_hot_encoders_that_know_all_there_is(kind: str) -> None:
+    cats = {"cats_strings": ["b", "日本"]} if kind == "string" else {"cats_int64s": [7, 3]}
+    made = ml("OneHotEncoder", ["X"], ["Y"], zeros=0, **cats)
+    values: Any = ["日本", "b"] if kind == "string" else [3, 7]
+    x = np.array([values, values[::-1]], object if kind == "string" else kind)
+    _check(made, x, "float32")
+    x[0, 1] = "a" if kind == "string" else 5
+    proto = model([made], {"X": (kind, (None, 2))}, {"Y": "float32"})
+    program = import_model(proto, native_only=True)
+    with pytest.raises(InputError, match="is not a category"):
+        program.run(program.flow.reference, {"X": x})
 
 
 @pytest.mark.parametrize("source", ["string", "int64"])

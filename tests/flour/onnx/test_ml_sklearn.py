@@ -271,17 +271,44 @@ _TEXTS = ["Dinner tonight? Hi!", "You WON a prize, prize_2", "", "won WON won", 
 
 @needs_locale
 @pytest.mark.parametrize(
-    "how", [{}, {"ngram_range": (1, 2)}, {"analyzer": "char"}, {"binary": True}]
+    "how",
+    [
+        {},
+        {"ngram_range": (1, 2)},
+        {"analyzer": "char"},
+        {"analyzer": "char", "ngram_range": (1, 3)},
+        {"binary": True},
+        {"token_pattern": r"\S+", "stop_words": ["you"], "sublinear_tf": True, "norm": "l1"},
+    ],
 )
 def test_documents(how: dict[str, Any]) -> None:
-    text = feature_extraction.text
-    whole = pipeline.make_pipeline(text.TfidfVectorizer(**how), linear_model.LogisticRegression())
+    _check_documents(how)
+
+
+@needs_locale
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"separators": [" ", "[.]", "\\?", ",", "!"]},
+        {"separators": ["\\W+"]},
+        {"tokenexp": "[[:alpha:]_]+"},
+        {"tokenexp": "(?i)[a-z]+|[0-9]"},
+    ],
+)
+def test_documents_cut_by_patterns_of_their_own(options: dict[str, Any]) -> None:
+    _check_documents({}, options)
+
+
+def _check_documents(how: dict[str, Any], options: dict[str, Any] | None = None) -> None:
+    vectors = feature_extraction.text.TfidfVectorizer(**how)
+    whole = pipeline.make_pipeline(vectors, linear_model.LogisticRegression())
     documents = np.array(_TEXTS * 3, object)
     fitted = whole.fit(documents, np.arange(15) % 2)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        kind = skl2onnx.common.data_types.StringTensorType([None, 1])
-        proto = skl2onnx.convert_sklearn(fitted, "t", [("X", kind)], target_opset=17)
+        given = {id(vectors): options} if options else None
+        kind = [("X", skl2onnx.common.data_types.StringTensorType([None, 1]))]
+        proto = skl2onnx.convert_sklearn(fitted, "t", kind, options=given, target_opset=17)
     same(proto, {"X": documents[:, None]}, share=_WITHIN)
 
 
