@@ -6,17 +6,21 @@
     suite = BackendTest(runtime.onnx_backend, __name__)
 
 The module is the backend, as in onnxruntime: these functions are what
-`onnx.backend.base.Backend` asks for.
+`onnx.backend.base.Backend` asks for. Suites pass no settings of their own; `Backend` has the same
+functions with some already given:
+
+    suite = BackendTest(runtime.onnx_backend.Backend(native_only=True), __name__)
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from flour.errors import FlourError
 from flour.onnx import import_model
 from flour.onnx.single import model_of
+from runtime.onnx_errors import InvalidArgument
 from runtime.onnx_session import InferenceSession
 
 
@@ -29,12 +33,21 @@ class Prepared:
 
     def run(self, inputs: Any, **_: Any) -> tuple[Any, ...]:
         """All outputs; inputs by name, or in the model's order."""
-        if isinstance(inputs, Mapping):
-            feed = dict(inputs)
-        else:
-            many = inputs if isinstance(inputs, list | tuple) else (inputs,)
-            feed = dict(zip(self._inputs, many, strict=False))
+        feed = dict(inputs) if isinstance(inputs, Mapping) else _named(self._inputs, inputs)
         return tuple(self.session.run(None, feed))
+
+
+def _named(names: Sequence[str], inputs: Any) -> dict[str, Any]:
+    """Inputs in order by their names; those at the end may be left out."""
+    many = inputs if isinstance(inputs, list | tuple) else (inputs,)
+    if len(many) > len(names):
+        raise InvalidArgument(
+            "there are more inputs than are read",
+            where=", ".join(names) or "no inputs",
+            found=f"{len(many)} inputs",
+            hint="initialisers and empty names are not fed",
+        )
+    return dict(zip(names, many, strict=False))
 
 
 def prepare(
@@ -66,7 +79,16 @@ def run_node(
     """The outputs of one operator, once; `opset_version` says which version of it."""
     del outputs_info  # what is made is what the operator makes
     version = how.pop("opset_version", None)
-    return run_model(model_of(node, inputs, version), inputs, device, **how)
+    names = list(dict.fromkeys(filter(None, node.input)))
+    feed = dict(inputs) if isinstance(inputs, Mapping) else _named(names, inputs)
+    if lost := [name for name in names if name not in feed]:
+        raise InvalidArgument(
+            f"the node reads '{lost[0]}', which was not given",
+            where=f"{node.op_type} '{node.name}'",
+            found=f"{len(feed)} inputs",
+        )
+    values = [feed[name] for name in names]
+    return run_model(model_of(node, names, values, version), values, device, **how)
 
 
 def is_compatible(model: Any, device: str = "CPU", **how: Any) -> bool:
@@ -81,3 +103,34 @@ def is_compatible(model: Any, device: str = "CPU", **how: Any) -> bool:
 def supports_device(device: str) -> bool:
     """Plans run on processors."""
     return device.partition(":")[0] == "CPU"
+
+
+class Backend:
+    """The module's functions with settings that hold for all of them."""
+
+    def __init__(self, *, native_only: bool = False, compiled: bool = True) -> None:
+        self._how = {"native_only": native_only, "compiled": compiled}
+
+    def __repr__(self) -> str:
+        given = ", ".join(f"{key}={value}" for key, value in self._how.items())
+        return f"Backend({given})"
+
+    def prepare(self, model: Any, device: str = "CPU", **how: Any) -> Prepared:
+        """A model ready to run."""
+        return prepare(model, device, **{**self._how, **how})
+
+    def run_model(self, model: Any, inputs: Any, device: str = "CPU", **how: Any) -> Any:
+        """The outputs of a model, once."""
+        return run_model(model, inputs, device, **{**self._how, **how})
+
+    def run_node(self, node: Any, inputs: Any, device: str = "CPU", **how: Any) -> Any:
+        """The outputs of one operator, once."""
+        return run_node(node, inputs, device, **{**self._how, **how})
+
+    def is_compatible(self, model: Any, device: str = "CPU", **how: Any) -> bool:
+        """Whether the model can run here with these settings."""
+        return is_compatible(model, device, **{**self._how, **how})
+
+    def supports_device(self, device: str) -> bool:
+        """Plans run on processors."""
+        return supports_device(device)

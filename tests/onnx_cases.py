@@ -17,6 +17,7 @@ from onnx.backend.test.loader import load_model_tests
 
 from flour.onnx import NotNative, OnnxProgram, import_model
 from flour.onnx.tensor import NARROW
+from runtime import onnx_backend
 
 KINDS = ("node", "simple", "pytorch-converted", "pytorch-operator")
 
@@ -106,6 +107,12 @@ def refusal(case: OnnxCase) -> str:
     except NotNative as refused:
         return f"{refused.what}: {refused.found}"
     return ""
+
+
+@cache
+def native_alone(case: OnnxCase) -> bool:
+    """Whether the backend runs a case without onnxruntime; it fixes no inputs."""
+    return onnx_backend.is_compatible(case.model, native_only=True)
 
 
 def _fixed(case: OnnxCase) -> list[dict[str, Any]]:

@@ -8,11 +8,15 @@ from typing import Any
 import numpy as np
 
 
-def model_of(node: Any, arrays: Sequence[Any], version: int | None = None) -> Any:
-    """A ModelProto of this node over inputs like these, in a version of its operator set."""
+def model_of(
+    node: Any, names: Sequence[str], arrays: Sequence[Any], version: int | None = None
+) -> Any:
+    """A ModelProto of this node over inputs like these, in a version of its operator set.
+
+    The newest version is that of its own operator set that is known here.
+    """
     from onnx import defs, helper
 
-    names = [name for name in node.input if name]
     given = [
         helper.make_tensor_value_info(name, _element(np.asarray(value)), np.shape(value))
         for name, value in zip(names, arrays, strict=True)
@@ -20,11 +24,20 @@ def model_of(node: Any, arrays: Sequence[Any], version: int | None = None) -> An
     made = [helper.make_empty_tensor_value_info(name) for name in node.output if name]
     for item in made:
         item.ClearField("type")
-    opsets = {node.domain: version or 1} if node.domain else {}
+    opsets = {node.domain: version or _newest(node)} if node.domain else {}
     opsets.setdefault("", version if version and not node.domain else defs.onnx_opset_version())
     graph = helper.make_graph([node], "node", given, made)
     ids = [helper.make_opsetid(*entry) for entry in opsets.items()]
     return helper.make_model(graph, opset_imports=ids, ir_version=10)
+
+
+def _newest(node: Any) -> int:
+    """The version of another operator set in which the operator was last changed."""
+    from onnx import defs
+
+    if not defs.has(node.op_type, domain=node.domain):
+        return 1
+    return int(defs.get_schema(node.op_type, domain=node.domain).since_version)
 
 
 def _element(array: Any) -> int:

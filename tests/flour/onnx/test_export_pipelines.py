@@ -1,7 +1,7 @@
 """Pipelines drawn at random, as ONNX: onnxruntime and a re-import answer as the program does.
 
-float64 stays float64 throughout, so both sides may be 10⁻¹⁰ of the largest number apart; a label
-may differ where two classes are as close as that. float32 is held to 10⁻⁵.
+float64 stays float64 throughout, so both sides may be 10⁻¹⁰ of the largest number apart,
+and labels are the same. float32 is held to 10⁻⁵.
 """
 
 from __future__ import annotations

@@ -19,7 +19,9 @@ import pytest
 from onnx import helper, numpy_helper
 
 from runtime import onnx_backend
-from runtime.onnx_errors import Fail
+from runtime.onnx_errors import Fail, InvalidArgument
+from tests.onnx_cases import cases as every_case
+from tests.onnx_cases import difference, native_alone
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # ONNX makes its cases at import, out of infinities
@@ -144,3 +146,65 @@ def test_what_it_supports() -> None:
     assert not onnx_backend.is_compatible(black, native_only=True)
     with pytest.raises(Fail):
         onnx_backend.prepare(black, native_only=True)
+
+
+def test_what_the_backend_calls_native_passes() -> None:
+    backend, wrong, alone = onnx_backend.Backend(native_only=True, compiled=False), {}, 0
+    for case in filter(native_alone, every_case()):
+        alone += 1
+        prepared, names = backend.prepare(case.model), [o.name for o in case.model.graph.output]
+        for inputs, wanted in case.sets:
+            got = prepared.run(list(case.feed(inputs).values()))
+            if said := difference(case, dict(zip(names, got, strict=True)), wanted):
+                wrong[case.name] = said
+    assert wrong == {}
+    assert alone > 900
+
+
+def test_what_it_does_not_call_native_is_refused() -> None:
+    backend, refused = onnx_backend.Backend(native_only=True, compiled=False), 0
+    for case in every_case()[::9]:
+        if not native_alone(case):
+            with pytest.raises(Fail) as caught:
+                backend.prepare(case.model)
+            assert caught.value.found
+            assert not backend.is_compatible(case.model)
+            refused += 1
+    assert refused > 80
+
+
+def test_a_refusal_names_the_node_and_the_reason() -> None:
+    black = cases()["test_basic_conv_with_padding"].model
+    with pytest.raises(Fail, match="no native code for this operator") as caught:
+        onnx_backend.Backend(native_only=True).prepare(black)
+    assert "Conv" in str(caught.value)
+
+
+def test_inputs_come_by_name_in_order_or_alone() -> None:
+    absolute = helper.make_node("Abs", ["a"], ["c"])
+    add = helper.make_node("Add", ["a", "b"], ["c"])
+    a = np.array([-1.0, 2.0], np.float32)
+    for inputs in (a, [a], {"a": a}):
+        np.testing.assert_array_equal(onnx_backend.run_node(absolute, inputs)[0], np.abs(a))
+    np.testing.assert_array_equal(onnx_backend.run_node(add, {"b": a * 2, "a": a})[0], a * 3)
+    twice = helper.make_node("Add", ["a", "a"], ["c"])
+    np.testing.assert_array_equal(onnx_backend.run_node(twice, [a])[0], a * 2)
+    with pytest.raises(InvalidArgument, match="more inputs"):
+        onnx_backend.run_node(absolute, [a, a])
+    with pytest.raises(InvalidArgument, match="'b'"):
+        onnx_backend.run_node(add, [a])
+    with pytest.raises(InvalidArgument, match="more inputs"):
+        onnx_backend.prepare(cases()["test_add"].model).run([a, a, a])
+
+
+def test_an_operator_of_another_set_runs_in_its_newest_version() -> None:
+    binary = helper.make_node("Binarizer", ["a"], ["c"], domain="ai.onnx.ml", threshold=0.5)
+    a = np.array([[0.0, 1.0]], np.float32)
+    np.testing.assert_array_equal(onnx_backend.run_node(binary, a)[0], [[0, 1]])
+    labels = helper.make_node(
+        *("LabelEncoder", ["a"], ["c"]),
+        domain="ai.onnx.ml",
+        keys_int64s=[1],
+        values_int64s=[7],
+    )
+    np.testing.assert_array_equal(onnx_backend.run_node(labels, np.array([1, 2]))[0], [7, -1])
