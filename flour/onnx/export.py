@@ -27,7 +27,7 @@ from flour.types import Category, Record, Scalar, Text, Type, Vector
 if TYPE_CHECKING:
     from flour.flow import Flow
 
-OPSET, ML_OPSET, IR = 18, 5, 10
+OPSET, ML_OPSET, IR = 19, 5, 10
 ML = "ai.onnx.ml"
 #: Operator -> (writer, its node, the names of its inputs) -> the name of what it makes.
 FORMS: dict[str, Callable[..., str]] = {}

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from flour.errors import UnsupportedSetting
 from flour.node import Node
 from flour.onnx.export import Writer, dtype_of, form
 from flour.ops.compare import Comparison
@@ -137,6 +138,23 @@ def _where(out: Writer, item: Node, *sides: str) -> str:
 @form("Cast", "AsFloat", "CastLike", "ToDense", "ToSparse")
 def _cast(out: Writer, item: Node, x: str, *_: str) -> str:
     return out.cast(x, dtype_of(item.inputs[0].type), dtype_of(item.type))
+
+
+@form("Rounded")
+def _rounded(out: Writer, item: Node, x: str) -> str:
+    """To the narrower type and back; the wider of ours would be rounded twice by some runtimes."""
+    from onnx import TensorProto
+
+    op, have = item.op.fields(), dtype_of(item.inputs[0].type)
+    name = op["format"].upper().replace("_", "")
+    if have != "float32" or name not in TensorProto.DataType.keys():  # noqa: SIM118 (no dict)
+        raise UnsupportedSetting(
+            f"Rounded from {have} to {op['format']} has no ONNX form",
+            hint="from float32 to types of sixteen or eight bits it has one",
+        )
+    narrow = TensorProto.DataType.Value(name)
+    made = out("Cast", x, to=narrow, saturate=int(op["saturate"]))
+    return out("Cast", made, to=TensorProto.FLOAT)
 
 
 @form("Softmax")

@@ -41,6 +41,7 @@ import onnx_export_page
 REFUSED = {
     "Grams": "other lengths",
     "PowerOf": "int",
+    "Rounded": "rounded from",
     "ShiftLeft": "int",
     "ShiftRight": "int",
     "Tokenize": "all of unicode",
@@ -116,6 +117,8 @@ def held(case: Case, got: Any, want: Any) -> None:
 @needs_locale
 def test_onnxruntime_answers_the_same(case: Case) -> None:
     data = of(case)
+    if case.op.name == "Rounded" and not case.op.fields()["saturate"]:
+        pytest.skip("onnxruntime's float8 overflows from another number on than ONNX's own")
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
     try:
