@@ -125,6 +125,7 @@ def _pool(
         raise UnsupportedSetting(
             "n-grams of other lengths than are counted have no ONNX form", where=item.op.name
         )
+    high = min(high, len(grams[order[-1]]))  # there are no longer ones, however many it says
     sizes = [sum(len(grams[k]) for k in order if len(grams[k]) == n) for n in range(1, high + 1)]
     starts = np.cumsum([0, *sizes])[:-1].tolist()
     flat = [entry for k in order for entry in grams[k]]

@@ -23,10 +23,11 @@ from flour.onnx import import_model
 from flour.onnx.export import FORMS, load
 from flour.onnx.export_refused import WITHOUT
 from flour.op import REGISTRY
+from flour.ops import onnx_ngrams
 from flour.ops.source import Source
 from flour.reference import apply_op
 from flour.sparse import densify
-from flour.types import Record, Text
+from flour.types import Record, Text, Vector
 from tests.cases import CASES, Case
 from tests.columns import assert_close
 from tests.flour.test_cases import columns, made
@@ -199,6 +200,13 @@ def test_phrases_of_words_with_spaces_are_refused() -> None:
     flow = source("t", Text()).tokenize("(?a)[a-z ]+").word_ngrams(["a b"], 1, 2)
     with pytest.raises(UnsupportedSetting, match="spaces in them"):
         flow.to_onnx()
+
+
+def test_lengths_no_gram_has_take_no_time() -> None:
+    grams = onnx_ngrams.Grams.of([(1,), (2, 3)], (0, 1), 2, (1, 2**31 - 1, 0))
+    data = grams(source("x", Vector(3, "int64"))).named("y").to_onnx()
+    (node,) = (n for n in ModelProto.FromString(data).graph.node if n.op_type == "TfIdfVectorizer")
+    assert {a.name: a.i for a in node.attribute}["max_gram_length"] == 2
 
 
 def test_every_operator_has_a_form_or_a_reason() -> None:
