@@ -258,28 +258,32 @@ def lay_out(self, argument):
     table = ld_int64(self, 2)
     size, pair, sizes = stack_words(1), stack_words(3), stack_words(1)
 """
+
+
+def _array(size: str, place: int) -> str:
+    """A new array of so many bytes is the result's item at this place."""
+    return f"""\
+    st_int64(sizes, 0, {size})
+    c_call_1(ldc_int64(table, INCREASE), ldc_int64(table, DTYPE))
+    array = c_call_4(ldc_int64(table, NEW_ARRAY), 1, sizes, ldc_int64(table, DTYPE), 0)
+    if array == 0:
+        c_call_1(ldc_int64(table, DECREASE), made)
+        return 0
+    c_call_3(ldc_int64(table, TUPLE_SET), made, {place}, array)
+"""
+
+
 # The rows, and once it is known how long the strings are, they; arrays of bytes both. Making an
 # array does not run the collector, which the strings that are pointed at would not survive.
-_ARRAYS = """    row_bytes, blocks, owned = ldc_int64(table, ROW_BYTES), 0, 0
+_ARRAYS = f"""    row_bytes, blocks, owned = ldc_int64(table, ROW_BYTES), 0, 0
     made = c_call_1(ldc_int64(table, TUPLE_NEW), 2)
     if made == 0:
         return 0
-    st_int64(sizes, 0, rows * row_bytes)
-    c_call_1(ldc_int64(table, INCREASE), ldc_int64(table, DTYPE))
-    array = c_call_4(ldc_int64(table, NEW_ARRAY), 1, sizes, ldc_int64(table, DTYPE), 0)
-    if array == 0:
-        c_call_1(ldc_int64(table, DECREASE), made)
-        return 0
-    c_call_3(ldc_int64(table, TUPLE_SET), made, 0, array)
+{_array("rows * row_bytes", 0)}\
     scratch, total, longest = ld_int64(array, 2), 0, 0
 """
-_TEXTS = """    st_int64(sizes, 0, total + 24)
-    c_call_1(ldc_int64(table, INCREASE), ldc_int64(table, DTYPE))
-    array = c_call_4(ldc_int64(table, NEW_ARRAY), 1, sizes, ldc_int64(table, DTYPE), 0)
-    if array == 0:
-        c_call_1(ldc_int64(table, DECREASE), made)
-        return 0
-    c_call_3(ldc_int64(table, TUPLE_SET), made, 1, array)
+_TEXTS = f"""\
+{_array("total + 24", 1)}\
     made_at = ld_int64(array, 2)
 """
 _END = """    st_int64(made_at, 0, 0)
