@@ -1,5 +1,7 @@
 """Write the parts of the project that follow from its operators; `--check` only compares.
 
+Pages that are named are written, and no others: those about ONNX take their time.
+
 flour/fluent.py        one typed method per operator, so that editors complete them
 docs/12-operators.md   every operator, with what it means
 docs/coverage.md       every scikit-learn estimator: native, planned or refused
@@ -147,11 +149,15 @@ def main() -> int:
     import onnx_export_page
     import operators_page
 
+    pages = {
+        "docs/12-operators.md": operators_page.page,
+        "docs/coverage.md": coverage_page.page,
+        "docs/coverage-onnx.md": onnx_coverage_page.page,
+        "docs/coverage-onnx-export.md": onnx_export_page.page,
+    }
+    asked = [each for each in sys.argv[1:] if not each.startswith("-")]
     targets = {name: formatted(text) for name, text in fluent().items()}
-    targets["docs/12-operators.md"] = operators_page.page()
-    targets["docs/coverage.md"] = coverage_page.page()
-    targets["docs/coverage-onnx.md"] = onnx_coverage_page.page()
-    targets["docs/coverage-onnx-export.md"] = onnx_export_page.page()
+    targets |= {name: page() for name, page in pages.items() if not asked or name in asked}
     stale = []
     for name, text in targets.items():
         path = ROOT / name
