@@ -7,9 +7,9 @@ always exactly ones of the narrow type:
     int4, int2 | uint4, uint2                     int8 | uint8
 
 What moves values about, compares or chooses needs to know nothing of it. What computes does so in
-the carrier, and its answer is rounded once, to the nearest, as onnxruntime does (it has no
-arithmetic of these types either, and puts casts around such nodes). Which outputs of a node are
-narrow, ONNX's own definition of the operator says: those whose type is that of a narrow input.
+the carrier, and its answer is rounded once, to the nearest. (onnxruntime has no arithmetic of these
+types either, and keeps float32 between nodes that compute.) Which outputs of a node are narrow,
+ONNX's own definition of the operator says: those whose type is that of a narrow input.
 """
 
 from __future__ import annotations
