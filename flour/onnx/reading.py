@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from stat import S_ISCHR, S_ISFIFO
 from typing import Any, NamedTuple
 
 from flour.onnx.attributes import Attributes, Later
@@ -94,7 +95,10 @@ def _parsed(model: Any) -> tuple[Any, Path | None]:
 
 def _file(path: Path) -> bytes:
     try:
-        if path.stat().st_size > MAX_BYTES:
+        status = path.stat()
+        if S_ISFIFO(status.st_mode) or S_ISCHR(status.st_mode):  # it may never end
+            raise DamagedModel("the model is no file", where=str(path), found="a pipe or a device")
+        if status.st_size > MAX_BYTES:
             raise DamagedModel("the model is larger than protobuf allows", where=str(path.name))
         return path.read_bytes()
     except OSError as problem:

@@ -164,9 +164,8 @@ class Tensors:
                 found=repr(location)[:120],
                 hint=hint,
             )
-        folder = self._folder.resolve()
-        path = (folder / plain).resolve()
-        if not path.is_relative_to(folder) or not path.is_file():
+        path = _file_inside(self._folder.resolve(), plain)
+        if path is None:
             raise DamagedModel(
                 "a tensor's data is not a file in the model's folder",
                 where=place,
@@ -174,6 +173,15 @@ class Tensors:
                 hint=hint,
             )
         return path
+
+
+def _file_inside(folder: Path, name: PurePosixPath) -> Path | None:
+    """The regular file of this name, links followed; None where there is none in the folder."""
+    try:
+        path = (folder / name).resolve()
+        return path if path.is_relative_to(folder) and path.is_file() else None
+    except (OSError, RuntimeError):  # a name too long for a file, links in a circle
+        return None
 
 
 def _inside_nodes(nodes: Iterable[Any]) -> Iterator[Any]:

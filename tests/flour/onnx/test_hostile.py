@@ -225,6 +225,33 @@ def test_nothing_outside_the_folder_is_read(tmp_path: Path, kind: str) -> None:
         from_onnx(data)
 
 
+@pytest.mark.parametrize("kind", ["pipe", "device", "circle", "long", "huge", "negative", "zero"])
+def test_files_that_are_none_are_not_read(tmp_path: Path, kind: str) -> None:
+    inside = tmp_path / "in"
+    path = beside(inside, {"long": "w" * 5000, "zero": "weights\0x"}.get(kind, "weights"))
+    weights = inside / "weights"
+    if kind == "pipe":
+        os.mkfifo(weights)  # opening it would wait for a writer for ever
+    elif kind in ("device", "circle"):
+        weights.symlink_to("/dev/zero" if kind == "device" else "weights")
+    else:
+        weights.write_bytes(np.full(4, 3, np.float32).tobytes())
+    if kind in ("huge", "negative"):
+        made = ModelProto.FromString(path.read_bytes())
+        made.graph.initializer[0].external_data[2].value = "9" * 25 if kind == "huge" else "-5"
+        path.write_bytes(made.SerializeToString())
+    with pytest.raises(FlourError) as caught:
+        from_onnx(path)
+    assert "w" in str(caught.value.where)
+
+
+def test_a_model_that_is_a_pipe_or_a_device_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "m.onnx")
+    for path in (tmp_path / "m.onnx", Path("/dev/zero")):
+        with pytest.raises(FlourError, match="no file"):
+            from_onnx(path)
+
+
 def test_a_file_named_inside_a_black_part_is_not_read(tmp_path: Path) -> None:
     (tmp_path / "secret").write_bytes(np.full(4, 3, np.float32).tobytes())
     tensor = numpy_helper.from_array(np.ones(4, np.float32), "t")
