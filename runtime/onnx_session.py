@@ -85,7 +85,8 @@ class InferenceSession:
         try:
             model = opened(path_or_bytes)
             self.program: OnnxProgram = import_model(model, native_only=native_only, rows=rows)
-            if compiled and is_better_whole(self.program):
+            narrow = not native_only and _has_narrow_ends(self.program)
+            if compiled and (narrow or is_better_whole(self.program)):
                 self.program = whole_model(model) or self.program
             self._inputs, self._outputs = signature(model, self.program)
             # The model's own constants and nodes are not needed any more.
@@ -239,6 +240,15 @@ class InferenceSession:
 
     def __repr__(self) -> str:
         return f"InferenceSession({self._plan or self.program.flow!r})"
+
+
+def _has_narrow_ends(program: OnnxProgram) -> bool:
+    """Whether arrays would have to be converted on their way in or out, which takes too long.
+
+    onnxruntime takes them as they are; what it has no code for stays native.
+    """
+    ends = [item.tensor for item in program.inputs] + [item.tensor for item in program.outputs]
+    return any(item.dtype in NARROW for item in ends)
 
 
 def _names_of(inputs: Mapping[str, Type]) -> set[str]:

@@ -308,6 +308,24 @@ def test_sessions_take_and_give_arrays_of_the_models_types() -> None:
         session.run(None, {"x": x.astype(np.float32)})
 
 
+def test_sessions_leave_narrow_arrays_to_onnxruntime() -> None:
+    ort = pytest.importorskip("onnxruntime")
+    nodes = [
+        helper.make_node("Add", ["x", "c"], ["s"]),
+        helper.make_node("Mul", ["s", "c"], ["y"]),
+    ]
+    ends = (TensorProto.FLOAT16, [None, 2]), (TensorProto.FLOAT16, [None, 2])
+    made = model(nodes, *ends, ("c", np.array([0.1, 1.7], np.float16)), opset=21)
+    x = np.random.default_rng(0).normal(size=(500, 2)).astype(np.float16)
+    (want,) = ort.InferenceSession(made.SerializeToString()).run(None, {"x": x})
+    black, white = (InferenceSession(made, native_only=native) for native in (False, True))
+    np.testing.assert_array_equal(black.run(None, {"x": x})[0], want)
+    assert not all(stage.native for stage in black.plan.stages)
+    assert all(stage.native for stage in white.plan.stages)
+    (got,) = white.run(None, {"x": x})
+    np.testing.assert_allclose(got, want, rtol=2**-9, atol=2**-13)
+
+
 def test_narrow_constants_are_read_from_every_place() -> None:
     value = numpy_helper.from_array(np.array([0.1, 3e-8], np.float16))
     nodes = [
