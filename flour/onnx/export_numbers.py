@@ -59,6 +59,9 @@ def _function(out: Writer, item: Node, x: str) -> str:
             return out("Identity", x)
         if _FUNCTIONS[item.op.name] == "IsNaN":
             return out("Not", out("Equal", x, x))
+        if item.op.name == "Relu":
+            wide = out("Max", out.cast(x, inner, roomy(inner)), out.constant(0, roomy(inner)))
+            return out.cast(wide, roomy(inner), inner)
     return out(_FUNCTIONS[item.op.name], x)
 
 

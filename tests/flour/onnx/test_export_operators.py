@@ -53,7 +53,7 @@ NO_KERNEL = {
     **dict.fromkeys(("Acos", "Acosh", "Asin", "Asinh", "Atan", "Atanh"), ("float64",)),
     **dict.fromkeys(("LargerOf", "SmallerOf", "Modulo", "Remainder", "WholeQuotient"), ("uint64",)),
     **dict.fromkeys(("SegmentSum", "SegmentMax", "TopPlaces"), ("uint64",)),
-    **dict.fromkeys(("Negate", "Abs", "Sign", "Square", "Relu"), ("int8",)),
+    **dict.fromkeys(("Negate", "Abs", "Sign", "Square"), ("int8",)),
     **dict.fromkeys(("ShiftLeft", "ShiftRight"), ("uint64", "uint16")),
 }
 #: What onnxruntime refuses to run on no rows at all.
