@@ -468,9 +468,11 @@ def _make_vocabulary() -> dict[str, Any]:
     for name in ("int64", "int32"):
         made[f"peek_{name}"] = _load(NUMBA_TYPES[name], constant=False, align=1)
     made["poke_int64"] = _store(types.int64, align=1)
-    from oven import words_slices, words_trees  # only code for trees needs them
+    # Only code for trees needs these.
+    from oven import words_slices, words_sums, words_tiles, words_trees
 
-    made |= words_trees.words() | words_slices.words()
+    for page in (words_trees, words_slices, words_tiles, words_sums):
+        made |= page.words()
     function: Callable[..., Any]
     for function in (maximum, minimum):
         globals()[function.__name__] = made[function.__name__] = njit(function, **OPTIONS)

@@ -185,8 +185,8 @@ def _spread(builder: Any, found: Any, out: Any, times: Any) -> None:
 
 
 def _joined(builder: Any, found: Sequence[Any]) -> Any:
-    """Vectors of eight, one behind the other, as two bytes each."""
-    narrow = ir.VectorType(_SHORT, _GATHERED)
+    """Vectors of whole numbers, one behind the other, as two bytes each."""
+    narrow = ir.VectorType(_SHORT, found[0].type.count)
     parts = [builder.trunc(part, narrow) for part in found]
     while len(parts) > 1:
         count = 2 * parts[0].type.count

@@ -28,6 +28,7 @@ from oven.native_run import room_bytes
 from oven.plan import Plan
 from oven.stages import Stage, Value, is_text, row_bytes
 from tests.checked_slices import Slices
+from tests.checked_tiles import Tiles
 
 SIZES = {
     "float64": 8,
@@ -275,7 +276,7 @@ def vocabulary(memory: Memory, names: Iterable[str] | None = None) -> dict[str, 
         made[f"loose_mul_{dtype}"] = lambda a, b: a * b
         if f"lanes_{dtype}" in words:
             made |= _vectors(memory, dtype, words[f"lanes_{dtype}"])
-    made |= Slices(memory).words() | _walks(memory) | _slots(memory)
+    made |= Slices(memory).words() | Tiles(memory).words() | _walks(memory) | _slots(memory)
     made |= {"exp_alone": np.exp, "log_alone": np.log}
     for name in words.keys() & (words if names is None else names) - made.keys():
         made[name] = _stand_in(name, words[name], made)

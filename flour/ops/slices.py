@@ -21,10 +21,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flour.ops.lockstep import Table, guessed_step
+from flour.types import Type, Vector
 from objectstore import Blob
 
 if TYPE_CHECKING:
     from flour.ops.trees import Trees
+    from flour.ops.walk import Nodes
 
 ROWS = 64
 #: Sixteen bits say where a node's rows are, which slot it looks at, and how many leaves it has.
@@ -95,13 +97,26 @@ class Layout(NamedTuple):
     cost: Cost
 
 
-def slices(op: Trees) -> Slices | None:
+def held_as(op: Nodes, x: Type | None) -> str:
+    """The float width that values can be tested in, or nothing where they are no floats.
+
+    Without a type, as for floats as wide as the trees look at.
+    """
+    if x is None:
+        return "float32" if op.narrow else "float64"
+    assert isinstance(x, Vector)
+    if not x.dtype.startswith("float") or (op.absent and x.sparse):
+        return ""
+    return "float32" if op.narrow else x.dtype
+
+
+def slices(op: Trees, x: Type | None = None) -> Slices | None:
     """The ensemble in slices, or None where it has to be walked."""
     table = Table(op)
     threshold = table.thresholds()
     if threshold is None:
         return None
-    made = Slices(op, table, threshold)
+    made = Slices(op, table, threshold, held_as(op, x))
     return made if made.fits() and made.cost().block < ROWS * made.cost().walk else None
 
 
@@ -122,8 +137,13 @@ class Cost(NamedTuple):
         return int(min(max(np.ceil(self.block / self.alone), 1), ROWS))
 
 
-#: A node of 64 rows, a tree, a column, and each halving of its thresholds after the first four.
-_NODE, _TREE, _COLUMN, _HALVING = 0.85, 25.0, 100.0, 25.0
+#: A node of 64 rows, a tree, a column, each halving of its thresholds after the first four, and
+#: all else.
+_NODE, _TREE, _COLUMN, _HALVING, _REST = 0.9, 25.0, 24.0, 25.0, 50.0
+#: A column that is no float, besides; one of float32, and each 31 of its thresholds.
+_LONE, _NARROW, _PART = 75.0, 10.0, 14.0
+#: So many thresholds are searched for at once, and so many times that, among float32.
+PART, MOST_PARTS = 31, 16
 #: A step of a walk where the nodes fit a core's own cache, and where they do not.
 _STEP, _FAR_STEP, _NEAR_BYTES = 1.4, 2.4, 1 << 20
 #: What a row alone waits longer for: nobody has been at its nodes just before.
@@ -133,8 +153,8 @@ _ALONE = 1.3
 class Slices:
     """Where every node, leaf and threshold goes."""
 
-    def __init__(self, op: Trees, table: Table, threshold: NDArray[np.float64]) -> None:
-        self.op, self.table, self.threshold = op, table, threshold
+    def __init__(self, op: Nodes, table: Table, threshold: NDArray[np.float64], held: str) -> None:
+        self.op, self.table, self.threshold, self.held = op, table, threshold, held
         count = len(table.order)
         self.left = np.where(table.inner, table.child(op.left), 0)
         self.right = np.where(table.inner, table.child(op.right), 0)
@@ -207,22 +227,39 @@ class Slices:
 
     def cost(self) -> Cost:
         """What ways through the ensemble take."""
-        count, trees = len(self.inner), len(self.table.roots)
+        block = len(self.inner) * _NODE + len(self.table.roots) * _TREE + self._ranking()
+        block += _REST
+        return Cost(block, *self.walking())
+
+    def _ranking(self) -> float:
+        """What the ranks of 64 rows take."""
+        if self.ranked_as() == "float32":
+            return float((_NARROW + _PART * -(-self.counts // PART)).sum())
         power = np.maximum(np.ceil(np.log2(self.counts + 1)), 4)
-        ranks = float((_COLUMN + _HALVING * (power - 4)).sum())
-        leaves = np.flatnonzero(~self.table.inner)
+        lone = 0.0 if self.held else _LONE
+        return float((_COLUMN + lone + _HALVING * (power - 4)).sum())
+
+    def ranked_as(self) -> str:
+        """The float width in which columns are ranked, if they are turned on their side before."""
+        many = int(self.counts.max(initial=0)) > PART * MOST_PARTS
+        return "float64" if self.held and many else self.held
+
+    def walking(self) -> tuple[float, float]:
+        """What walking a row takes, among others and alone."""
+        table = self.table
+        leaves = np.flatnonzero(~table.inner)
         step = _STEP if 16 * len(self.tree) <= _NEAR_BYTES else _FAR_STEP
-        steps = float(self.depth[leaves].sum()) / max(len(leaves), 1) * trees
-        block = count * _NODE + trees * _TREE + ranks
-        if self.table.mostly_slots:
+        steps = float(self.depth[leaves].sum()) / max(len(leaves), 1) * len(table.roots)
+        if table.mostly_slots:
             step = max(step, guessed_step(len(self.tree)))
-            return Cost(block, steps * step, steps * step)
-        walk = steps * step + self.table.filling
-        return Cost(block, walk, walk * _ALONE)
+            return steps * step, steps * step
+        walk = steps * step + table.filling
+        return walk, walk * _ALONE
 
     def layout(self) -> Layout:
         """The tables native code reads."""
-        table, op, inner = self.table, self.op, self.inner
+        op: Any = self.op
+        table, inner = self.table, self.inner
         passed, sets, slot = self.leaves[self.left[inner]], table.sets[inner], self.number[inner]
         members, set_nodes, words, shared = self._sets(sets)
         if shared.size:

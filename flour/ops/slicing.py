@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from flour.ops.slices import ROWS, Layout, Members, Slots
+from flour.ops.tiles import SIDE, Turned
 from flour.types import Vector
 
 if TYPE_CHECKING:
     from flour.emission import Column, Emitter
     from flour.ops.trees import Trees
+    from objectstore import Blob
 
 _BYTES = {"float32": 4, "float64": 8}
 
@@ -17,10 +19,15 @@ _BYTES = {"float32": 4, "float64": 8}
 class Slicing:
     """Writes the scoring of blocks of 64 rows."""
 
-    def __init__(self, e: Emitter, op: Trees, made: Layout, x: Column, out: Column) -> None:
+    def __init__(
+        self, e: Emitter, op: Trees, made: Layout, x: Column, out: Column, turned: Turned | None
+    ) -> None:
         self.e, self.op, self.made, self.x, self.out = e, op, made, x, out
+        self.turned = turned
         self.trees = e.size(len(op.roots))
         self.tests = e.size(len(made.tests.column))
+        if turned is not None:
+            self.tile = e.scratch(turned.dtype, ROWS * SIDE * len(turned.groups.array))
         self.seen = e.scratch("float64", ROWS)
         self.ranks = e.scratch("uint8", ROWS * (2 * made.shares + made.shared))
         self.masks = e.scratch("uint64", 2 * made.most + 1)
@@ -51,6 +58,40 @@ class Slicing:
 
     def _look(self, first: str, there: str) -> None:
         """The ranks of the values, and the categories."""
+        made = self.made
+        if self.turned is None:
+            self._look_at_each(first, there)
+        else:
+            self._turn(self.turned, first, there)
+        if self.with_sets:
+            self._categories(first, there)
+        if made.shared:
+            self._shared()
+
+    def _turn(self, turned: Turned, first: str, there: str) -> None:
+        """The ranks of columns that are turned on their side, all at once."""
+        e, tests = self.e, self.made.tests
+        held = f"{turned.dtype}{'_narrowed' * turned.narrowed}"
+        e.line(turn(e, self.x, turned.groups, held, first, there, self.tile))
+        size = _BYTES[turned.dtype]
+        with e.loop(self.tests) as u:
+            place = e.load(e.address(turned.place), u, "int64", constant=True)
+            values = e.var(f"{self.tile} + {place}", "r")
+            zero = f"{e.address(turned.zeros)} + {u} * {size}"
+            share, shares = (self._fact(tests, key, u) for key in ("share", "shares"))
+            ranks = f"{self.ranks} + {share}, {shares}"
+            if turned.dtype == "float32":
+                start, parts = (known(e, table, u) for table in (turned.start, turned.parts))
+                thresholds = f"{e.address(turned.threshold)} + {start}, {parts}"
+                e.line(f"rank64_float32({values}, {zero}, {thresholds}, {ranks})")
+            else:
+                start, power = (self._fact(tests, key, u) for key in ("start", "power"))
+                thresholds = f"{e.address(self.made.threshold)} + {start}, {power}"
+                e.line(f"seen64({values}, {zero}, {self.seen})")
+                e.line(f"rank64({self.seen}, {thresholds}, {ranks})")
+
+    def _look_at_each(self, first: str, there: str) -> None:
+        """The ranks of values that are no floats, column after column."""
         e, made = self.e, self.made
         threshold = e.address(made.threshold)
         with e.loop(self.tests) as u:
@@ -61,15 +102,10 @@ class Slicing:
             start, power, share, shares = (self._fact(made.tests, key, u) for key in facts)
             where = f"{threshold} + {start}, {power}, {self.ranks} + {share}, {shares}"
             e.line(f"rank64({self.seen}, {where})")
-        if self.with_sets:
-            self._categories(first, there)
-        if made.shared:
-            self._shared()
 
     def _fact(self, slots: Slots | Members, key: str, u: str) -> str:
         """A whole number that is known of a slot."""
-        table = self.e.address(getattr(slots, key))
-        return self.e.var(self.e.load(table, u, "int64", constant=True), "h")
+        return known(self.e, getattr(slots, key), u)
 
     def _value(
         self, slots: Slots | Members, u: str, first: str, there: str, row: str
@@ -115,10 +151,7 @@ class Slicing:
 
     def _span(self, table: str, t: str) -> tuple[str, str]:
         """Where a tree's nodes start in a table, and how many they are."""
-        places = self.e.address(getattr(self.made, table))
-        ends = (self.e.load(places, f"{t} + {i}", "int64", constant=True) for i in (0, 1))
-        start, end = (self.e.var(place, "h") for place in ends)
-        return start, f"{end} - {start}"
+        return span(self.e, getattr(self.made, table), t)
 
     def _tree(self, t: str) -> None:
         """Which leaf each row reaches."""
@@ -201,3 +234,23 @@ class Slicing:
             with e.loop(self.out.size) as o:
                 total = e.load(self.sums, f"{o} * {ROWS} + {row}", op.dtype)
                 e.store(into, o, f"{total} / {by}" if by else total, op.dtype)
+
+
+def span(e: Emitter, table: Blob, t: str) -> tuple[str, str]:
+    """Where a tree's nodes start, and how many they are, by a table of where trees start."""
+    ends = (e.load(e.address(table), f"{t} + {i}", "int64", constant=True) for i in (0, 1))
+    start, end = (e.var(place, "h") for place in ends)
+    return start, f"{end} - {start}"
+
+
+def known(e: Emitter, table: Blob, u: str) -> str:
+    """A local holding a whole number of a table."""
+    return e.var(e.load(e.address(table), u, "int64", constant=True), "h")
+
+
+def turn(e: Emitter, x: Column, groups: Blob, held: str, first: str, there: str, tile: str) -> str:
+    """Turn columns of rows on their side."""
+    kind: Any = x.type
+    rows = f"{x.row(first)}, {x.stride}, {there}, {x.size}"
+    given = f"{rows}, {e.address(groups)}, {e.size(len(groups.array))}, {tile}"
+    return f"turn64_{kind.dtype}_{held}({given})"

@@ -18,6 +18,8 @@ from flour.ops.alone import OneRow, alone
 from flour.ops.lockstep import LANES, Walks, pack
 from flour.ops.slices import ROWS, slices
 from flour.ops.slicing import Slicing
+from flour.ops.tiles import Tiled, tiles, turned
+from flour.ops.tiling import Tiling
 from flour.ops.walk import Nodes, raw
 from flour.pieces import Long, whole
 from flour.types import FLOATS, Type, Vector
@@ -75,28 +77,37 @@ class Trees(Walk):
         return (*super().structure(), self.dtype, self.divisor > 0, span)
 
     def remark(self) -> str:
-        made, held = slices(self), self._held().astype(np.float64)
+        tiled, held = self._tiled(None), self._held().astype(np.float64)
         packed = pack(self, held)
+        made = slices(self) if tiled is None else None
         small = None if made is None else alone(made, held)
         one = "walked one by one" if packed is None else f"{LANES} walked together"
         said = one if small is None else "all nodes of a tree at once"
-        if made is not None:
-            said += f"; from {made.cost().least} rows on {ROWS} rows at a time"
         sliced = None if made is None else made.layout()
-        held_once = {*_blobs(packed), *_blobs(sliced), *_blobs(small)}
+        if tiled is not None:
+            said += f"; from {tiled.least} rows on {ROWS} rows at a time, numbers compared"
+        elif sliced is not None:
+            said += f"; from {sliced.cost.least} rows on {ROWS} rows at a time"
+        held_once = {*_blobs(packed), *_blobs(tiled), *_blobs(sliced), *_blobs(small)}
         each = sum(blob.array.nbytes for blob in held_once) / len(self.feature)
         return f"{len(self.roots)} trees, {said}; tables of {each:.1f} bytes a node"
 
     def kernel(self, e: Emitter, inputs: tuple[Column, ...], out: Column) -> None:
         (x,) = inputs
-        made = slices(self)
+        tiled = self._tiled(x.type)
+        if tiled is not None:
+            blocks = full_blocks(e, tiled.least)
+            tiling = Tiling(e, self, tiled, x)
+            tiling.blocks(blocks, tiling.sums(self, out))
+            self._walks(e, x, out, start=f"{blocks} * {ROWS}")
+            return
+        made = slices(self, x.type)
         if made is None:
             self._walks(e, x, out)
             return
         sliced = made.layout()
-        least = e.size(sliced.cost.least)
-        blocks = e.var(f"({e.rows} + {ROWS} - {least}) // {ROWS}", "h")
-        Slicing(e, self, sliced, x, out).blocks(blocks)
+        blocks = full_blocks(e, sliced.cost.least)
+        Slicing(e, self, sliced, x, out, turned(made, x.type)).blocks(blocks)
         rest = f"{blocks} * {ROWS}"
         small = alone(made, self._held().astype(np.float64))
         if small is None:
@@ -108,6 +119,13 @@ class Trees(Walk):
             one.one_by_one(sums.begin_alone, sums.take_alone, sums.end_alone, rest)
         with e.block("else:"):
             self._walks(e, x, out, start=rest)
+
+    def _tiled(self, x: Type | None) -> Tiled | None:
+        """The ensemble for blocks that test numbers, if that suits it."""
+        value = self.value.array
+        return (
+            tiles(self, x, value.astype(self.dtype)) if value.shape[1] == len(self.base) else None
+        )
 
     def _held(self) -> NDArray[Any]:
         """What a leaf holds: its value, or where its values are."""
@@ -146,6 +164,11 @@ class Trees(Walk):
                     held = e.load(value, leaf, self.dtype, constant=True)
                 sums.take(i, t, held)
             sums.end(i)
+
+
+def full_blocks(e: Emitter, least: int) -> str:
+    """How many blocks there are, the last of them too if it has as many rows as this."""
+    return e.var(f"({e.rows} + {ROWS} - {e.size(least)}) // {ROWS}", "h")
 
 
 def _blobs(tables: Any) -> Iterator[Blob]:
@@ -244,6 +267,17 @@ class TreeLeaves(Walk):
 
     def kernel(self, e: Emitter, inputs: tuple[Column, ...], out: Column) -> None:
         (x,) = inputs
+        start, number = "0", self.number.array.astype(np.int64)
+        tiled = tiles(self, x.type, number)
+        if tiled is not None:
+            blocks = full_blocks(e, tiled.least)
+            tiling = Tiling(e, self, tiled, x)
+            tiling.blocks(blocks, tiling.numbers(out))
+            start = f"{blocks} * {ROWS}"
+        self._walks(e, x, out, start)
+
+    def _walks(self, e: Emitter, x: Column, out: Column, start: str) -> None:
+        """Row after row."""
         number = e.address(whole(self.number), "int64")
 
         def take(i: str, t: str, held: str) -> None:
@@ -255,10 +289,10 @@ class TreeLeaves(Walk):
 
         packed = pack(self, np.arange(len(self.number)).astype(np.float64))
         if packed is not None:
-            Walks(e, self, packed, x, block=False).one_by_one(nothing, take, nothing)
+            Walks(e, self, packed, x, block=False).one_by_one(nothing, take, nothing, start)
             return
         roots, count = e.address(self.roots), e.size(len(self.roots))
-        with e.loop(e.rows) as i:
+        with e.loop(e.rows, start) as i:
             row = e.var(x.row(i), "r")
             with e.loop(count) as t:
                 root = f"int64({e.load(roots, t, 'int32', constant=True)})"

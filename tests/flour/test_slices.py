@@ -162,7 +162,7 @@ def test_what_is_chosen_depends_on_the_shape() -> None:
     assert ways(chains(9, 31, 4)) == (True, True)
     assert ways(chains(9, 64, 4)) == (True, False)  # a mask of leaves has 64 bits
     assert ways(chains(60, 60, 100)) == (True, False)  # one instruction chooses among 128 ranks
-    assert ways(chains(1, 30, 40)) == (False, False)  # its columns cost more than the walk
+    assert ways(chains(1, 1, 40)) == (False, False)  # turning its column costs more than the walk
 
 
 def test_a_plan_says_how_its_trees_are_scored() -> None:
