@@ -108,7 +108,10 @@ def door(self, argument):
     known = False
     if kind == ldc_int64(table, ARRAY_TYPE):
         dimensions = int64(ld_int32(argument, 6))
-        right = ld_int64(argument, 7) == ldc_int64(table, DTYPE)
+        theirs, own = ld_int64(argument, 7), ldc_int64(table, DTYPE)
+        right = theirs == own
+        if not right:  # arrays that were pickled have a copy of it
+            right = ld_int64(theirs, 3) & SAME_DTYPE == ld_int64(own, 3) & SAME_DTYPE
         aligned = ld_int32(argument, 16) & 256 != 0
         if right and aligned and (dimensions == 1 or dimensions == 2):
             shape, strides = ld_int64(argument, 4), ld_int64(argument, 5)
@@ -248,6 +251,9 @@ SCALARS
     return made
 """
 NAME = "door"
+#: Which bits of a dtype's fourth word are its kind, its letter, its byte order and its number in
+#: numpy's table; the others are flags. The structure is public.
+SAME_DTYPE = ~0xFF000000
 
 
 def _scalars() -> str:
@@ -271,7 +277,7 @@ def source(*parts: str, words: Sequence[str] = WORDS) -> str:
     numbers = {name: place for place, name in enumerate(words)}
     numbers |= {name: place for place, name in enumerate(OUTPUT_WORDS)}
     numbers |= {"FIRST": len(words) - 1, "OUTPUT_SIZE": len(OUTPUT_WORDS)}
-    numbers |= {"SCALAR": SCALAR, "KIND_STRING": KINDS.index("string")}
+    numbers |= {"SCALAR": SCALAR, "KIND_STRING": KINDS.index("string"), "SAME_DTYPE": SAME_DTYPE}
     head = "".join(f"{name} = {number}\n" for name, number in numbers.items())
     return head + "\n".join(parts).replace("SCALARS\n", _scalars() + "\n", 1)
 

@@ -118,7 +118,10 @@ _FILL = """\
         into = scratch + blocks + ldc_int64(field, OFFSET)
         if read == NUMBER:
             long = ldc_int64(field, BYTES)
-            fits = kind == ldc_int64(field, FIELD_DTYPE)
+            own = ldc_int64(field, FIELD_DTYPE)
+            fits = kind == own
+            if not fits:  # arrays that were pickled have a copy of it
+                fits = ld_int64(kind, 3) & SAME_DTYPE == ld_int64(own, 3) & SAME_DTYPE
             if not fits:
                 break
             if width != 1 and across == long:
@@ -141,7 +144,7 @@ _FILL = """\
                 else:
                     for i in range(rows):
                         st_int8(here + i * row_bytes, 0, ld_int8(there + i * step, 0))
-        elif kind == ldc_int64(table, OBJECT):
+        elif ld_int64(kind, 3) & SAME_DTYPE == ld_int64(ldc_int64(table, OBJECT), 3) & SAME_DTYPE:
             for i in range(rows):
                 for j in range(width):
                     value = ld_int64(begin + i * step + j * across, 0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import pickle
 import sys
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -126,6 +127,10 @@ def test_vectors_and_documents(rows: int) -> None:
     assert taken(of_vectors(), wide) == want
     odd = {**arrays, "x": np.asfortranarray(arrays["x"])}
     assert taken(of_vectors(), odd) == want
+    # Arrays out of a pickle have a dtype of their own.
+    copies = pickle.loads(pickle.dumps({**arrays, "text": arrays["text"].astype(object)}))
+    assert all(copies[name].dtype is not arrays[name].dtype for name in copies)
+    assert taken(of_vectors(), copies) == want
 
 
 def test_one_input() -> None:
