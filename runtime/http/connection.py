@@ -58,8 +58,8 @@ class Connection(asyncio.Protocol):
     __slots__ = (
         *("_app", "_began", "_body", "_busy", "_close", "_ended", "_fed", "_fields", "_headers"),
         *("_held", "_kept", "_line", "_loop", "_mute", "_now", "_out", "_parser", "_paused"),
-        *("_peer", "_refusal", "_server", "_size", "_spelling", "_started", "_state", "_target"),
-        *("_task", "_transport", "on_body", "on_header", "on_url"),
+        *("_asked", "_peer", "_refusal", "_server", "_size", "_spelling", "_started", "_state"),
+        *("_target", "_task", "_transport", "on_body", "on_header", "on_url"),
     )
 
     def __init__(self, server: Server, app: App) -> None:
@@ -81,6 +81,7 @@ class Connection(asyncio.Protocol):
         self._kept = 0  # bytes that came since there was a piece of anything but headers
         self._fed = 0  # bytes that are being read now
         self._began = False  # whether a request, or the body of one, has begun in them
+        self._asked = False  # at least the beginning of a request has come
         self._held = False  # we read no more, for now
         self._line: deque[tuple[Request, bool]] = deque()
         self._busy = False  # a response is awaited
@@ -172,6 +173,7 @@ class Connection(asyncio.Protocol):
         if self._mute:  # what comes after the last request of a connection is no request
             raise _Refused
         self._state, self._started, self._began, self._kept = HEADERS, self._now, True, 0
+        self._asked = True
         if self._fields:
             self._fields.clear()
 
@@ -385,10 +387,13 @@ class Connection(asyncio.Protocol):
         """The server ends: close when nothing is on its way.
 
         A client that asks again and again is told with its next answer; closed at once, its next
-        request would be lost.
+        request would be lost. One that has just come has a request to send, or is sending it.
         """
-        idle = perf_counter() - self._started > _LAST_WORDS_SECONDS
-        if idle and not self._busy and not self._line and self._state in {IDLE, HEADERS}:
+        if self._busy or self._line or self._state not in {IDLE, HEADERS}:
+            return
+        usual = self._asked and self._state is IDLE
+        patience = _LAST_WORDS_SECONDS if usual else _FIRST_WORDS_SECONDS
+        if perf_counter() - self._started > patience:
             self._end()
 
     def _end(self) -> None:
@@ -405,6 +410,8 @@ _LINGER_SECONDS = 2.0
 _NO_HEADERS = spelling(())
 #: When the server ends, a connection that was quiet for so long is closed.
 _LAST_WORDS_SECONDS = 0.2
+#: And one that has not said what it wants.
+_FIRST_WORDS_SECONDS = 1.0
 #: Answers of up to so many bytes, and so many of them, are handed to the system together.
 _TOGETHER, _MOST_TOGETHER = 16 << 10, 16
 

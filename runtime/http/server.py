@@ -244,6 +244,7 @@ class Server:
 
     async def _drain(self, end: float) -> None:
         self.draining = True
+        await asyncio.sleep(0.01)  # connections that were taken just now come to be known
         while self._connections and self.loop.time() < end:
             for connection in tuple(self._connections):
                 connection.drain()

@@ -342,6 +342,27 @@ def test_stop_finishes_what_is_on_its_way(runtime: Runtime) -> None:
     idle.close()
 
 
+def test_stop_hears_who_has_just_come(runtime: Runtime) -> None:
+    """Whoever has connected has something to ask; it may take a moment to arrive."""
+    server = Server(runtime, ServerSettings(port=0)).start()
+    new, slow, silent = (Client(server.port).raw() for _ in range(3))
+    request = b"GET /v2 HTTP/1.1\r\n\r\n"
+    slow.sendall(request[:9])
+    stopping = threading.Thread(target=server.stop)
+    stopping.start()
+    time.sleep(0.4)
+    new.sendall(request)
+    slow.sendall(request[9:])
+    for each in (new, slow):
+        (reply,) = replies(each)
+        assert (reply.status, reply.headers["connection"]) == (200, "close")
+    assert silent.recv(10) == b""  # but not for ever
+    stopping.join(10)
+    assert not stopping.is_alive()
+    for each in (new, slow, silent):
+        each.close()
+
+
 def test_stop_does_not_wait_for_ever(runtime: Runtime) -> None:
     slow = Slow(runtime)
     server = serving(runtime, slow, drain_seconds=0.1).start()
