@@ -1,5 +1,9 @@
 """The other end of the workers: starts a contestant's process, asks it, ends it.
 
+A process only runs while it is asked: in between it is stopped, with all of its threads. Some
+libraries' threads go on spinning for a while when they have nothing to do, and of hundreds of
+models each has some: whoever came next would be measured beside them.
+
 A contestant that fails is reported with the reason and takes no further part; the others go on.
 """
 
@@ -7,6 +11,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import threading
 from collections.abc import Mapping
@@ -86,6 +91,7 @@ class Member:
     def _exchange(self, command: dict[str, Any]) -> dict[str, Any]:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
+        self._process.send_signal(signal.SIGCONT)
         try:
             self._process.stdin.write(json.dumps(command).encode() + b"\n")
             self._process.stdin.flush()
@@ -95,12 +101,14 @@ class Member:
         if not line:
             code = self._process.wait()
             return {"error": f"its process ended with {code}; see {Path(self._log.name).name}"}
+        self._process.send_signal(signal.SIGSTOP)
         answer: dict[str, Any] = json.loads(line)
         return answer
 
     def close(self) -> None:
         """End the process."""
         process = self._process
+        process.send_signal(signal.SIGCONT)
         with suppress(BrokenPipeError):  # where it ended before it had read everything
             process.stdin.close()  # type: ignore[union-attr]  # it is a pipe
         try:

@@ -273,6 +273,7 @@ def answer(worker: Worker, command: dict[str, Any]) -> Answer:
 def main() -> None:
     """Answer commands until there are no more. What libraries print goes to the error stream."""
     warnings.simplefilter("ignore")
+    machine.end_with_parent()
     replies = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     worker = Worker()

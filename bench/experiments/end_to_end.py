@@ -1,8 +1,9 @@
 """What is left of it behind HTTP? One row in JSON over connections that are kept.
 
-Servers run in processes of their own and take turns; the client (wrk, where it is installed) takes
-the other core. A bare echo that reads nothing but lengths shows what the client and the sockets
-cost by themselves.
+Servers run in processes of their own and take turns, in which the others are stopped; the client
+(wrk, where it is installed) takes the other core. A bare echo that reads and writes the same JSON
+shows what the client, the sockets and JSON cost by themselves. Who runs in a network of its own
+cannot be stopped as a whole, so its turns come when the others have ended.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import socket
 import subprocess
 import time
 from collections import defaultdict
+from collections.abc import Iterable
 from contextlib import ExitStack, closing
 from typing import NamedTuple
 
@@ -35,6 +37,8 @@ class Door(NamedTuple):
     """Where a server listens."""
 
     port: int
+    process: int | None = None
+    """The group of processes to be stopped between its turns."""
     before: tuple[str, ...] = ()
     """What commands begin with that are to reach it, where it is in a network of its own."""
 
@@ -42,34 +46,57 @@ class Door(NamedTuple):
 def run(session: Session) -> None:
     """Linear models, so that what is measured is the server."""
     workload = saved(Spec("lin", MODELS, 0.1, session.plan.specs[0].seed))
-    with ExitStack() as stack:
-        ports: dict[str, Door] = {}
-        for name in SERVERS:
-            session.progress.step(f"servers: {name} starts")
-            try:
-                ports[name] = _started(name, workload, stack)
-                _check(name, workload, ports[name])
-            except (Absent, ConnectionError, OSError, KeyError) as problem:
-                ports.pop(name, None)
-                session.absent("end_to_end", name, str(problem))
-        for connections in CONNECTIONS:
-            _race(session, workload, ports, connections)
+    apart = [name for name, kind in SERVERS.items() if kind.enclosed]
+    together = [name for name in SERVERS if name not in apart]
+    # Shares of the time that is left.
+    for names, shares in ((together, (0.4, 0.7)), (apart, (0.5, 1.0))):
+        with ExitStack() as stack:
+            ports: dict[str, Door] = {}
+            for name in names:
+                session.progress.step(f"servers: {name} starts")
+                try:
+                    ports[name] = _started(name, workload, stack)
+                    _check(name, workload, ports[name])
+                    _stop(ports[name])
+                except (Absent, ConnectionError, OSError, KeyError) as problem:
+                    ports.pop(name, None)
+                    session.absent("end_to_end", name, str(problem))
+            for connections, share in zip(CONNECTIONS, shares, strict=True):
+                _race(session, workload, ports, connections, session.rounds(share))
 
 
-def _race(session: Session, workload: Saved, ports: dict[str, Door], connections: int) -> None:
+def _stop(door: Door) -> None:
+    """Let a server stand still until its turn."""
+    if door.process is not None:
+        os.killpg(door.process, signal.SIGSTOP)
+
+
+def _go_on(door: Door) -> None:
+    if door.process is not None:
+        os.killpg(door.process, signal.SIGCONT)
+
+
+def _race(
+    session: Session,
+    workload: Saved,
+    ports: dict[str, Door],
+    connections: int,
+    numbers: Iterable[int],
+) -> None:
     rows = workload.inputs.data
     rounds: dict[str, list[Outcome]] = defaultdict(list)
     seconds = max(2 * session.plan.seconds, 0.2)
-    for number in session.rounds(0.5 if connections == CONNECTIONS[0] else 1.0):
-        for name, (port, before) in list(ports.items()):
+    for _ in numbers:
+        for name, door in list(ports.items()):
             session.progress.step(f"servers, {connections} connections: {name}")
             ask = SERVERS[name].request
             requests = [ask(n % workload.count, rows[n].tolist()) for n in range(64)]
             try:
-                if number == 0:  # lets a server get warm
-                    race(port, requests, connections, seconds / 2, before)
-                found = race(port, requests, connections, seconds, before)
+                _go_on(door)
+                for time_spent in (seconds / 2, seconds):  # the first lets it get warm again
+                    found = race(door.port, requests, connections, time_spent, door.before)
                 rounds[name].append(found)
+                _stop(door)
             except (ConnectionError, OSError) as problem:
                 session.absent("end_to_end", name, f"{connections} connections: {problem}")
                 del ports[name]
@@ -106,9 +133,9 @@ def _started(name: str, workload: Saved, stack: ExitStack) -> Door:
         if process.poll() is not None:
             raise Absent(f"it ended with {process.returncode}; see server-{name}.log")
         if kind.enclosed and enclosed.listens(process.pid, port):
-            return Door(port, enclosed.entering(process.pid))
+            return Door(port, before=enclosed.entering(process.pid))
         if not kind.enclosed and _listens(port):
-            return Door(port)
+            return Door(port, process.pid)
         time.sleep(0.05)
     raise Absent(f"it did not listen within {_PATIENCE:.0f} s")
 
@@ -128,6 +155,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
     """End a server, and with it the processes it has started."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         try:
+            os.killpg(process.pid, signal.SIGCONT)
             os.killpg(process.pid, number)
             process.wait(5)
         except (ProcessLookupError, subprocess.TimeoutExpired):

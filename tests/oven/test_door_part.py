@@ -52,6 +52,7 @@ def refused(*_: object) -> Any:
     raise AssertionError("this goes in by the door")
 
 
+@pytest.mark.rules
 def test_arithmetic_around_a_part_goes_with_it() -> None:
     made = black_in_the_middle()
     apart, plan = import_model(made).flow.plan(), flour.from_onnx(made).plan()
@@ -64,6 +65,7 @@ def test_arithmetic_around_a_part_goes_with_it() -> None:
     np.testing.assert_allclose(apart.run(ROWS)["y"], want, atol=1e-4)
 
 
+@pytest.mark.rules
 def test_arrays_are_handed_over(monkeypatch: pytest.MonkeyPatch) -> None:
     plan = flour.from_onnx(black_in_the_middle()).plan()
     call = plan.door(refused)

@@ -21,6 +21,7 @@ import pytest
 from tests.house import ROOT
 
 HERE = Path(__file__).parent
+ECHO = ROOT / "bench" / "servers" / "echo.py"
 WIDTH = 20
 SECONDS = 1
 TURNS = 4
@@ -35,9 +36,9 @@ def free_port() -> int:
 class Running:
     """A server in a process of its own."""
 
-    def __init__(self, script: str, path: str) -> None:
+    def __init__(self, script: Path, path: str) -> None:
         self.port, self.path = free_port(), path
-        run = [sys.executable, str(HERE / script), str(self.port)]
+        run = [sys.executable, str(script), str(self.port)]
         paths = os.pathsep.join((str(ROOT), os.environ.get("PYTHONPATH", "")))
         self.process = subprocess.Popen(run, env={**os.environ, "PYTHONPATH": paths})
         deadline = time.monotonic() + 60
@@ -64,8 +65,8 @@ class Running:
 @pytest.fixture(scope="module")
 def servers() -> Iterator[dict[str, Running]]:
     made = {
-        "ours": Running("http_server.py", "/v2/models/m/infer"),
-        "echo": Running("http_echo.py", "/"),
+        "ours": Running(HERE / "http_server.py", "/v2/models/m/infer"),
+        "echo": Running(ECHO, "/"),
     }
     yield made
     for each in made.values():
