@@ -8,6 +8,8 @@ from bench import experiments
 from bench.contestants import find
 from bench.session import Crew, Plan, Session
 
+#: With a budget there may be any number of rounds: as many as fit. For guesses it is a few.
+_ROUNDS = 5
 #: What parts take where nobody has measured them yet, in seconds.
 _ALONE = {"ablations": 120, "heavy_load": 150, "reservation": 30, "end_to_end": 90, "scale": 150}
 
@@ -18,7 +20,8 @@ def parts(plan: Plan, names: Sequence[str]) -> dict[str, float]:
     if any(name in names for name in experiments.PHASES):
         for spec in plan.specs:
             members = sum(spec.name in find(name).workloads for name in plan.contestants)
-            made[spec.name] = members * (3 + 0.1 * spec.count + 5 * plan.rounds * plan.turn / 3)
+            rounds = min(plan.rounds, _ROUNDS)
+            made[spec.name] = members * (3 + 0.1 * spec.count + rounds * plan.turn)
     return made | {name: _ALONE[name] for name in experiments.ALONE if name in names}
 
 

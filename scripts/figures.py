@@ -22,7 +22,7 @@ WHAT = """`python -m bench report --readme` writes this part: [how it is measure
 
 HEAD = """# Figures
 
-Everything here is generated.
+All figures here are generated; what is said of those that disappoint is not.
 """
 PARTS = """## Part by part
 
@@ -44,10 +44,10 @@ def main() -> None:
 
 
 def kept() -> str:
-    """What `python -m bench report --readme` has put into the page."""
+    """What `python -m bench report --readme` has put into the page, and what is said of it."""
     text = PAGE.read_text(encoding="utf-8") if PAGE.exists() else ""
-    found = re.search(f"{re.escape(BEGIN)}.*{re.escape(END)}", text, re.DOTALL)
-    section = found[0] if found else f"{BEGIN}\n{END}"
+    found = re.search(f"{re.escape(BEGIN)}.*(?=## Part by part)", text, re.DOTALL)
+    section = found[0].rstrip() if found else f"{BEGIN}\n{END}"
     return f"## Against peers\n\n{WHAT}\n{section}\n"
 
 

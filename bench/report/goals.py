@@ -21,7 +21,7 @@ def goals(figures: Figures) -> Table:
         rows = []
     text = (
         "Goals were set before anything was measured. What is missed is explained in "
-        "docs/90-bench.md under Where we lose."
+        "docs/performance.md under Where we lose."
     )
     told = counted([row[-1] for row in rows])
     return Table("Goals", text, ["goal", "wanted", "measured", ""], rows, told)

@@ -89,9 +89,9 @@ def peak(figures: Figures, workload: str, who: str, callers: int = 1) -> float |
 
 
 def added(figures: Figures, workload: str, who: str) -> float | None:
-    """MiB that all pipelines add to the empty process."""
-    points = figures.points("memory", workload, who, "added")
-    return points[-1][1] if points else None
+    """MiB that all pipelines add to the empty process; None of who did not load them all."""
+    most = max(figures.places("memory", workload, "added"), default=None)
+    return None if most is None else figures.value("memory", workload, who, "added", most)
 
 
 def _row_at_best(figures: Figures, workload: str, who: str) -> float | None:

@@ -6,7 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from bench import survey
 from bench.clock import Clock, Took
+from bench.session import Plan
+from bench.workload import Spec
 
 
 class Time:
@@ -86,3 +89,11 @@ def test_durations_are_kept(tmp_path: Path, found: str) -> None:
     assert Took(path).get("quick sa", 3.0) == (7.0 if "7" in found else 3.0)
     Took(path).put("all", 12.34)
     assert Took(path).get("all", 0.0) == 12.3
+
+
+def test_as_many_rounds_as_fit_are_guessed_to_be_a_few() -> None:
+    """Or every workload would seem too long for any budget."""
+    specs = (Spec("sa", 250, 0.05),)
+    few = survey.parts(Plan(specs, rounds=5), ["latency"])
+    assert survey.parts(Plan(specs, rounds=1000), ["latency"]) == few
+    assert survey.parts(Plan(specs, rounds=1), ["latency"])["sa"] < few["sa"] < 600

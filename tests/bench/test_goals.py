@@ -40,6 +40,16 @@ def test_servers_are_held_to_the_worse_number_of_connections() -> None:
     assert found["requests a second, by BentoML"] == ["≥ 10x", "–", "not measured"]
 
 
+def test_the_memory_of_some_pipelines_is_not_compared_with_that_of_all() -> None:
+    def memory(who: str, count: float, value: float) -> Record:
+        return Record("memory", "ac", who, "added", value, "MiB", count)
+
+    goal = "AC: memory below one session or object each"
+    whole = memory("pretzel", 10, 5), memory("pretzel", 250, 100), memory("onnxruntime", 250, 3000)
+    assert measured(*whole, memory("sklearn", 10, 1))[goal] == ["≥ 25x", "30x", "met"]
+    assert measured(*whole, memory("sklearn", 250, 500))[goal][-1] == "**missed**"
+
+
 def test_a_number_of_connections_that_only_one_has_is_not_compared() -> None:
     found = measured(rate("pretzel", 1, 6000), rate("mlserver", 16, 100))
     assert found["requests a second, by MLServer"] == ["≥ 25x", "–", "not measured"]
