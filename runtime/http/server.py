@@ -174,6 +174,7 @@ class Server:
         for listener in self._listeners.values():
             listener.close()
         for each in self._sockets:
+            await self._take_waiting(each)
             each.close()
         end = self.loop.time() + self.settings.drain_seconds
         await self._drain(end)
@@ -200,6 +201,17 @@ class Server:
         found = self._listeners.pop(listener.fileno(), None)
         if found is not None:
             found.close()
+
+    async def _take_waiting(self, listener: socket.socket) -> None:
+        """Take what has connected and was not accepted yet: closing the socket would reset it."""
+        listener.setblocking(False)
+        for _ in range(self.settings.backlog + 1):
+            try:
+                waiting, _ = listener.accept()
+            except OSError:  # none is left
+                return
+            with contextlib.suppress(OSError):  # gone already
+                await self.loop.connect_accepted_socket(self._connection, waiting)
 
     def _connection(self) -> Connection:
         return Connection(self, self.service)

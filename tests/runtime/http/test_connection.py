@@ -345,12 +345,13 @@ def test_stop_finishes_what_is_on_its_way(runtime: Runtime) -> None:
 def test_stop_hears_who_has_just_come(runtime: Runtime) -> None:
     """Whoever has connected has something to ask; it may take a moment to arrive."""
     server = Server(runtime, ServerSettings(port=0)).start()
+    server.loop.call_soon_threadsafe(time.sleep, 0.3)  # too busy to accept anyone before it stops
     new, slow, silent = (Client(server.port).raw() for _ in range(3))
     request = b"GET /v2 HTTP/1.1\r\n\r\n"
     slow.sendall(request[:9])
     stopping = threading.Thread(target=server.stop)
     stopping.start()
-    time.sleep(0.4)
+    time.sleep(0.7)
     new.sendall(request)
     slow.sendall(request[9:])
     for each in (new, slow):
