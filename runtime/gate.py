@@ -140,7 +140,7 @@ _STYLE = any_arguments(
 
 #: A call that takes less time than a look at the clock is timed once in so many: a look among a
 #: hundred calls would be what the slowest of them are known by.
-RARE = 256
+RARE = 1024
 
 Predict = Callable[..., dict[str, Any]]
 

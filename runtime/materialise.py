@@ -45,7 +45,14 @@ OFF, TRIAL, ON = "off", "trial", "on"
 CANDIDATE_SECONDS = 20e-6
 #: What a single row pays besides, as it does not go by the shortest way: measured, and rounded up.
 DETOUR_SECONDS = 8e-6
+#: Making a plan's two parts takes so long or longer, see `_Mean` there: calls have to have taken
+#: several times as much before that is worth a try.
+BUILD_SECONDS = 2.5e-3
+BUILD_TIMES = 4
 TRIAL_CALLS = 96  # a quarter of them the ordinary way, to compare
+#: A trial may cost several times what its calls would; between two there are so many times as many.
+TRIAL_SHARE = 64
+LOOKS = 4  # before a trial: one alone may have met with cold caches
 REVIEW_CALLS = 256
 CHECK_CALLS = 64  # one in so many goes the ordinary way, as that may have become faster
 REST_CALLS = 4096  # after a trial that failed; doubled each time
@@ -142,7 +149,8 @@ class Way:
             self._pause = REST_CALLS
         else:
             self._restart(OFF)
-            self._pause = min(max(REST_CALLS, 2 * self._pause), MOST_REST)
+            trial = TRIAL_CALLS * max(1, len(self._members))
+            self._pause = min(max(REST_CALLS, TRIAL_SHARE * trial, 2 * self._pause), MOST_REST)
 
     def _restart(self, mode: str) -> None:
         self.mode, self.calls, self._recent = mode, 0, [0, 0]
@@ -157,6 +165,8 @@ class Way:
             return
         self.calls += calls
         self.whole.add(seconds)
+        if self.whole.count < LOOKS:
+            return
         if self.calls >= self._pause and self.whole.value >= CANDIDATE_SECONDS + self.detour:
             self._restart(TRIAL)
 
@@ -254,6 +264,13 @@ class Shared:
         return answers
 
 
+def _promises(served: Served, plan: Plan, prefix: Plan, seconds: float) -> bool:
+    """Whether the common part takes long enough of a call of so many seconds to be looked up."""
+    if served.grows or prefix.row_work is None or not plan.row_work:
+        return True  # nobody knows before it is tried
+    return seconds * prefix.row_work / plan.row_work >= CANDIDATE_SECONDS
+
+
 def _by_door(plan: Plan, door: Door, block: object) -> dict[str, Any]:
     return dict(zip(plan.outputs, door(block), strict=True))
 
@@ -275,6 +292,9 @@ class Materialiser:
         self._groups: dict[str, Group] = {}
         self._numbers = 0
         self._looked_at: dict[Served, int] = {}  # when, in registrations
+        #: Seconds that calls of one row, and of more, took so far; less again with each quick one.
+        self._spent: dict[Served, list[float]] = {}
+        self._building_takes = _Mean()
         self._registrations = 0
         self._building: set[Future[None]] = set()
 
@@ -302,6 +322,7 @@ class Materialiser:
         """A version leaves its group, because it goes or its plan is dropped for memory."""
         with self._lock:
             self._looked_at.pop(served, None)
+            self._spent.pop(served, None)
             one, served.shared = served.shared, None
             if one is None:
                 return
@@ -318,7 +339,9 @@ class Materialiser:
         if one is not None:
             one.group.way(rows).passed(calls, seconds)
             return
-        if seconds < CANDIDATE_SECONDS or self._looked_at.get(served) == self._registrations:
+        if self._looked_at.get(served) == self._registrations:
+            return
+        if not self._is_worth(served, seconds, rows, calls):
             return
         with self._lock:
             plan = served.plan
@@ -326,9 +349,19 @@ class Materialiser:
             if plan is None or not known or self._looked_at.get(served) == self._registrations:
                 return
             self._looked_at[served] = self._registrations
-        building = background().submit(self._build, served, plan)
+        building = background().submit(self._build, served, plan, seconds)
         self._building.add(building)
         building.add_done_callback(self._building.discard)
+
+    def _is_worth(self, served: Served, seconds: float, rows: int, calls: int) -> bool:
+        """Whether calls that are slow enough have taken as long as making two parts would."""
+        one = rows == 1
+        spent = self._spent.setdefault(served, [0.0, 0.0])
+        if seconds < CANDIDATE_SECONDS + one * DETOUR_SECONDS:
+            spent[one] /= 2
+            return False
+        spent[one] += calls * seconds
+        return spent[one] >= BUILD_TIMES * max(BUILD_SECONDS, self._building_takes.value)
 
     def settle(self, timeout: float | None = None) -> None:
         """Wait until nothing is being built; for tests and for whoever has just registered."""
@@ -338,15 +371,20 @@ class Materialiser:
     def _is_shared(self, item: Node) -> bool:
         return self._nodes.get(item.digest, 0) > 1
 
-    def _build(self, served: Served, plan: Plan) -> None:
+    def _build(self, served: Served, plan: Plan, seconds: float) -> None:
         found = cut(plan.flow, self._is_shared)
         if found is None:
             return
+        start = time.thread_time()
         try:
-            suffix = oven.bake(found.suffix, exact=plan.exact)
             group = self._group(found, exact=plan.exact)
+            if not _promises(served, plan, group.prefix, seconds):
+                return
+            suffix = oven.bake(found.suffix, exact=plan.exact)
         except FlourError:
             return  # a part that cannot be baked alone: the plan goes on as it is
+        finally:
+            self._building_takes.add(time.thread_time() - start)
         with self._lock:
             if served not in self._members or served.plan is not plan:
                 return
@@ -372,7 +410,7 @@ class Materialiser:
     def stats(self) -> tuple[GroupStats, ...]:
         """What each group does."""
         with self._lock:
-            groups = list(self._groups.values())
+            groups = [group for group in self._groups.values() if group.members]
             return tuple(
                 GroupStats(
                     members=tuple(sorted(group.members)),
