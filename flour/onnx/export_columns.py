@@ -10,6 +10,8 @@ from flour.node import Node
 from flour.onnx.export import ML, Writer, dtype_of, form
 from flour.onnx.export_functions import number
 from flour.onnx.export_rows import added_axis, shaped, total
+from flour.onnx.tensor import NAN_TEXT, NONE_TEXT
+from flour.ops.impute import EITHER, NAN, NONE
 from flour.types import Record, Vector
 
 
@@ -34,6 +36,9 @@ def _look_up(out: Writer, item: Node, x: str) -> str:
     return out("Where", fine, out("Gather", out.constant(table), places), other)
 
 
+_MISSING = {NAN: [NAN_TEXT], NONE: [NONE_TEXT], EITHER: [NAN_TEXT, NONE_TEXT]}
+
+
 @form("ImputeText")
 def _impute_text(out: Writer, item: Node, x: str) -> str:
     values = out.constant(np.array(item.op.fields()["values"].to_list(), object))
@@ -42,10 +47,11 @@ def _impute_text(out: Writer, item: Node, x: str) -> str:
 
 @form("IsMissingText")
 def _is_missing_text(out: Writer, item: Node, x: str) -> str:
-    """ONNX has no missing strings: only a text can stand for one."""
-    texts = item.op.fields()["text"].to_list()
-    how = {"values_int64s": [int(bool(texts))], "default_int64": 0}
-    found = out("LabelEncoder", x, domain=ML, keys_strings=texts or [""], **how)
+    """ONNX has no missing strings: texts stand for them."""
+    op = item.op.fields()
+    texts = _MISSING.get(op["marker"]) or op["text"].to_list()
+    how = {"values_int64s": [1] * len(texts), "default_int64": 0}
+    found = out("LabelEncoder", x, domain=ML, keys_strings=texts, **how)
     return out.cast(found, "int64", "bool")
 
 

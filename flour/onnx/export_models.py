@@ -10,6 +10,7 @@ from flour.errors import UnsupportedSetting
 from flour.node import Node
 from flour.onnx.export import ML, Writer, dtype_of, form
 from flour.onnx.export_numbers import parameter
+from flour.onnx.tensor import NAN_TEXT, NONE_TEXT
 from flour.ops.categorise import UNKNOWN
 from flour.ops.walk import LEFT, ZERO, ZEROS
 from flour.types import Vector
@@ -329,20 +330,18 @@ def _code(code: Any) -> int:
 
 @form("CategoriseText")
 def _categorise_text(out: Writer, item: Node, x: str) -> str:
-    """Strings are looked up; ONNX has no missing ones."""
+    """Strings are looked up, missing ones by the texts that stand for them."""
     op: Any = item.op
     texts, cuts, made = op.texts.to_list(), op.starts.array, []
     for j, column in enumerate(_columns(out, item, x)):
-        run = slice(int(cuts[j]), int(cuts[j + 1]))
-        code = out(
-            "LabelEncoder",
-            column,
-            domain=ML,
-            keys_strings=texts[run],
-            values_int64s=[int(code) for code in op.codes.array[run]],
-            default_int64=_code(op.unknown.array[j]),
-        )
-        made.append(code)
+        run, unknown = slice(int(cuts[j]), int(cuts[j + 1])), _code(op.unknown.array[j])
+        pairs = zip(texts[run], op.codes.array[run].tolist(), strict=True)
+        codes = dict(reversed(list(pairs)))  # the first of equal texts counts
+        for text, code in ((NONE_TEXT, op.none.array[j]), (NAN_TEXT, op.missing.array[j])):
+            if _code(code) != unknown:
+                codes.setdefault(text, _code(code))
+        how = {"keys_strings": list(codes) or [""], "values_int64s": [*codes.values()] or [unknown]}
+        made.append(out("LabelEncoder", column, domain=ML, default_int64=unknown, **how))
     return _side_by_side(out, item, made)
 
 

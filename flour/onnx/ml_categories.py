@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from flour.onnx.errors import NotNative
 from flour.onnx.ml_common import ML
 from flour.onnx.registry import onnx_op
-from flour.onnx.tensor import Tensor
+from flour.onnx.tensor import NAN_TEXT, NONE_TEXT, Tensor
 
 if TYPE_CHECKING:
     from flour.flow import Flow
@@ -26,7 +27,8 @@ def found(
 ) -> Flow:
     """The place of each value among the keys, the number of keys for any other; first of equals.
 
-    NaN is a key like any other only with `nan`.
+    NaN is a key like any other only with `nan`. Among strings it is the text that onnxruntime reads
+    it as, and so is None.
     """
     count, width = len(keys), item.size
     if count * width > MOST_ENTRIES:
@@ -35,8 +37,10 @@ def found(
     codes, starts = np.arange(count), np.arange(width + 1) * count
     lost = np.full(width, count)
     if item.dtype == "string":
-        texts, every = [*map(str, keys)] * width, np.tile(codes, width)
-        return flow.categorise_text(texts, every, starts, lost, lost, lost, strict=strict)
+        texts = [*map(str, keys)]
+        none, missing = (_first(texts, text, width) for text in (NONE_TEXT, NAN_TEXT))
+        texts, every = texts * width, np.tile(codes, width)
+        return flow.categorise_text(texts, every, starts, none, missing, lost, strict=strict)
     values = np.asarray(keys)
     none = np.flatnonzero(values != values) if nan else codes[:0]  # noqa: PLR0124 (NaN)
     kept = values == values  # noqa: PLR0124 (the definition of NaN)
@@ -50,6 +54,11 @@ def found(
         lost,
         strict=strict,
     )
+
+
+def _first(texts: Sequence[str], text: str, width: int) -> NDArray[Any]:
+    """Where a text is, or the number of texts, for each of a row's values."""
+    return np.full(width, texts.index(text) if text in texts else len(texts))
 
 
 def _mapped(call: Call, keys: Any, values: Any, default: Any, *, nan: bool = False) -> Tensor:

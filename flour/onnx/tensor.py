@@ -29,6 +29,8 @@ from flour.flow import Flow
 from flour.onnx.errors import NotNative
 from flour.types import DTYPES, Scalar, Vector
 
+#: ONNX's strings are never missing: what onnxruntime reads None and NaN as.
+NONE_TEXT, NAN_TEXT = "None", "nan"
 #: Types that programs have no values of, but a wider type holds exactly; and ONNX's names of them.
 NARROW = {
     "float16": "float16",

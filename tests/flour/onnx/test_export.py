@@ -38,6 +38,7 @@ from sklearn.preprocessing import (
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 import flour
+import runtime
 from flour.errors import UnsupportedSetting
 
 RNG = np.random.default_rng(7)
@@ -164,6 +165,29 @@ def test_frames_become_one_input_for_each_column() -> None:
     feed["city"] = feed["city"].astype(object)
     (got,) = answers(flow.to_onnx(), **feed).values()
     assert_same(got, flow.reference(frame)["features"])
+
+
+NOTHING = {"none": None, "nan": np.nan}
+
+
+@pytest.mark.parametrize("lost", sorted(NOTHING))
+@pytest.mark.parametrize("how", ["known", "unknown", "imputed", "ordinal"])
+def test_missing_strings_are_the_texts_that_onnxruntime_reads_them_as(lost: str, how: str) -> None:
+    names = np.array(["b", NOTHING[lost], "a", "b", "Nan", "a"], object)[:, None]
+    kept = names[[0, 2, 3, 4, 5]] if how == "unknown" else names
+    step: Any = OneHotEncoder(handle_unknown="ignore")
+    if how == "imputed":
+        marker = SimpleImputer(strategy="most_frequent", missing_values=NOTHING[lost])
+        step = make_pipeline(marker, OrdinalEncoder())
+    elif how == "ordinal":
+        step = OrdinalEncoder(encoded_missing_value=-7)
+    flow = flour.from_sklearn(step.fit(kept), sample=kept)
+    data = flow.to_onnx()
+    (want,) = flow.reference(names).values()
+    (got,) = answers(data, x0=names).values()
+    assert_same(got, want)
+    (back,) = runtime.InferenceSession(data, native_only=True).run(None, {"x0": names})
+    assert_same(back, got)
 
 
 def test_an_operator_without_onnx_form_is_refused_by_name() -> None:

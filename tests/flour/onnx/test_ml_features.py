@@ -214,3 +214,15 @@ def test_what_mixes_rows_is_not_native() -> None:
     proto = model([ml("Normalizer", ["X"], ["Y"])], {"X": ("float32", [None])}, {"Y": "float32"})
     with pytest.raises(NotNative, match="one row of features"):
         import_model(proto, native_only=True)
+
+
+@pytest.mark.parametrize("native", [False, True])
+@pytest.mark.parametrize("keys", [["a", "None", "nan"], ["nan", "b"], ["a", "b"]])
+@pytest.mark.parametrize("op", ["LabelEncoder", "OneHotEncoder"])
+def test_missing_strings_are_texts(op: str, keys: list[str], native: bool) -> None:  # noqa: FBT001
+    x = np.array([[None], ["a"], [np.nan], ["nan"], ["None"]], object)
+    how: dict[str, Any] = {"keys_strings": keys, "values_int64s": [*range(len(keys))]}
+    if op == "OneHotEncoder":
+        how = {"cats_strings": keys, "zeros": 1}
+    made, out = ml(op, ["X"], ["Y"], **how), "float32" if op == "OneHotEncoder" else "int64"
+    same(model([made], {"X": ("string", [None, 1])}, {"Y": out}), {"X": x}, native=native)
