@@ -1,0 +1,107 @@
+"""scripts/test looks at a few failures again, alone; that decides, and is said."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.house import ROOT
+from tests.second_look import MOST, FirstLook
+
+BASH = shutil.which("bash") or "bash"
+#: One test fails whenever nobody has asked before; another one always.
+TESTS = """
+from pathlib import Path
+import pytest
+MARKER = Path(__file__).with_name("marker")
+def test_good(): pass
+def test_flaky():
+    known, _ = MARKER.exists(), MARKER.touch()
+    assert known
+@pytest.mark.parametrize("number", range({bad}))
+def test_bad(number): assert False
+"""
+ALONE = "== passed alone, failed in company: tests/test_it.py::test_flaky"
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    """Return a checkout with what scripts/test needs, which has been set up."""
+    (tmp_path / "pyproject.toml").touch()
+    for name in ("scripts/test", "tests/second_look.py"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        shutil.copy2(ROOT / name, tmp_path / name)
+    shim(tmp_path / "scripts" / "setup", "")
+    shim(tmp_path / ".venv" / "bin" / "python", f'exec {sys.executable} "$@"')
+    return tmp_path
+
+
+def shim(path: Path, line: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"#!{BASH}\n{line}\n", encoding="utf-8")
+    path.chmod(0o755)
+
+
+def ran(checkout: Path, bad: int = 0) -> tuple[int, list[str]]:
+    """How scripts/test ends there, and what it says."""
+    (checkout / "tests" / "test_it.py").write_text(TESTS.format(bad=bad), encoding="utf-8")
+    known = {name: text for name, text in os.environ.items() if not name.startswith("PYTEST_")}
+    done = subprocess.run(
+        [BASH, str(checkout / "scripts" / "test"), "-p", "xdist", "-n", "0"],
+        env={
+            **known,
+            "PASSED_ALONE": str(checkout / "passed-alone"),
+            "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",  # most of them take a second to be read
+        },
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    return done.returncode, (done.stdout + done.stderr).splitlines()
+
+
+def test_what_passes_alone_is_said_and_no_failure(checkout: Path) -> None:
+    code, said = ran(checkout)
+    assert code == 0, said
+    assert ALONE in said
+    assert "1 passed" in said[-1], "pytest's closing line is the last one"
+    code, said = ran(checkout)
+    assert (code, "2 passed" in said[-1]) == (0, True)
+    assert ALONE in said, "it is said in every pass that follows"
+    assert "they run alone" not in "".join(said), "nothing was to be looked at again"
+
+
+def test_what_fails_twice_is_a_failure(checkout: Path) -> None:
+    code, said = ran(checkout, bad=1)
+    assert code == 1
+    assert ALONE in said
+    assert "1 failed, 1 passed" in said[-1]
+
+
+def test_many_failures_are_looked_at_once(checkout: Path) -> None:
+    code, said = ran(checkout, bad=MOST)
+    assert code == 1
+    assert ALONE not in said
+    assert f"{MOST + 1} failed, 1 passed" in said[-1]
+
+
+class _Report:
+    nodeid, failed = "tests/test_it.py::test_flaky", True
+
+
+@pytest.mark.parametrize("trouble", ["", "a file", "a process", "an interruption"])
+def test_other_trouble_is_no_accident(tmp_path: Path, trouble: str) -> None:
+    look = FirstLook(tmp_path / "again")
+    look.pytest_runtest_logreport(_Report())  # type: ignore[arg-type]  # as much as is read
+    if trouble == "a file":
+        look.pytest_collectreport(_Report())  # type: ignore[arg-type]  # as much as is read
+    look.pytest_testnodedown(None, "Not properly terminated" if trouble == "a process" else None)
+    look.pytest_sessionfinish(2 if trouble == "an interruption" else 1)
+    assert (tmp_path / "again").exists() == (not trouble)
