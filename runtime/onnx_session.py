@@ -29,6 +29,7 @@ from flour.onnx.reading import opened
 from flour.onnx.signature import Value, signature
 from flour.onnx.tensor import NARROW
 from flour.onnx.whole import WholeProgram, is_better_whole, whole_model
+from flour.onnx.words import Listed
 from flour.ops.opaque import Opaque
 from flour.ops.source import Source
 from flour.ops.structure import Element
@@ -393,6 +394,8 @@ def _is_block(entry: Entry) -> bool:
 def _is_direct(answer: Answer) -> bool:
     """Whether the plan's column has ONNX's shape already."""
     tensor = answer.tensor
+    if isinstance(tensor, Listed):
+        return all(_is_direct(Answer(answer.port, item)) for item in tensor.items)
     if tensor.dtype in NARROW:
         return False
     rank = 1 if tensor.shape == (1,) else 2
@@ -400,11 +403,33 @@ def _is_direct(answer: Answer) -> bool:
 
 
 def _shaper(answer: Answer) -> Callable[[Any], Any] | None:
-    """What makes a ZipMap's list of dicts of a block of values; None for tensors."""
+    """What makes a list of dicts or of arrays of a block of values; None for tensors."""
+    if isinstance(answer.tensor, Listed):
+        return _taker_apart(answer.tensor)
     labels = answer.tensor.labels
     if labels is None:
         return None
     return zipped(labels)
+
+
+def _taker_apart(listed: Listed) -> Callable[[Any], Any]:
+    """A function for a list of arrays, which the short way answers side by side in one block.
+
+    One array for each costs a quarter of a microsecond.
+    """
+    ends = np.cumsum([item.size for item in listed.items]).tolist()
+    pairs = zip(listed.items, ends, strict=True)
+    whole = slice(None)
+    places = [
+        (whole, slice(end - item.size, end) if item.rank > 1 else end - 1) for item, end in pairs
+    ]
+
+    def take(found: Any) -> Any:
+        if isinstance(found, list):  # the long way has done so already
+            return found
+        return [np.ascontiguousarray(found[place]) for place in places]
+
+    return take
 
 
 def _labelled(shape: Callable[[Any], Any] | None, value: Any) -> Any:

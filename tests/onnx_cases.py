@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 import onnx
-from numpy.typing import NDArray
 from onnx import numpy_helper
 from onnx.backend.test.loader import load_model_tests
 
@@ -164,8 +163,13 @@ def difference(case: OnnxCase, got: Mapping[str, Any], wanted: Sequence[Any]) ->
     return ""
 
 
-def unequal(got: NDArray[Any], want: Any, rtol: float, atol: float) -> str:
-    """How two arrays differ, or the empty string."""
+def unequal(got: Any, want: Any, rtol: float, atol: float) -> str:
+    """How two arrays, or lists of these, differ, or the empty string."""
+    if isinstance(want, list) and isinstance(got, list) and len(got) == len(want):
+        pairs = zip(got, map(texts, want), strict=True)
+        return next(filter(None, (unequal(*pair, rtol, atol) for pair in pairs)), "")
+    if isinstance(got, list):
+        return f"{len(got)} tensors instead of {want}"
     want = np.asarray(want)
     if (got.shape, got.dtype) != (want.shape, want.dtype):
         return f"{got.dtype}{got.shape} instead of {want.dtype}{want.shape}"

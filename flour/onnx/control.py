@@ -15,6 +15,7 @@ from flour.onnx.errors import NotNative
 from flour.onnx.model import GraphDef
 from flour.onnx.registry import onnx_op
 from flour.onnx.tensor import Tensor
+from flour.onnx.words import Listed, refuse_words
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -49,6 +50,10 @@ def _if(call: Call) -> tuple[Tensor, ...]:
 
 
 def _either(call: Call, condition: Tensor, yes: Tensor, no: Tensor) -> Tensor:
+    if isinstance(yes, Listed) and isinstance(no, Listed) and len(yes.items) == len(no.items):
+        pairs = zip(yes.items, no.items, strict=True)
+        return Listed.holding([_either(call, condition, *pair) for pair in pairs], yes.dtype)
+    refuse_words("If", [yes, no])
     if (yes.shape, yes.dtype) != (no.shape, no.dtype) or "string" in (yes.dtype, no.dtype):
         raise NotNative("branches whose answers have different shapes")
     test = call.flow(condition).element(0)
@@ -94,6 +99,7 @@ def _stacked(call: Call, items: Sequence[Tensor]) -> Tensor:
     """What every round gave, along a new first dimension."""
     if not items:
         raise NotNative("a loop that collects nothing")
+    refuse_words("Scan", items)
     first = items[0]
     if any((item.shape, item.dtype) != (first.shape, first.dtype) for item in items):
         raise NotNative("rounds whose answers have different shapes")
@@ -148,8 +154,9 @@ def _along_rows(
     return (*state, *(_row_again(call, item) for item in outs))
 
 
-def _row_again(call: Call, item: Tensor) -> Tensor:
-    return replace(Tensor.of(call.flow(item), (1, *item.shape), 0), dtype=item.dtype)
+def _row_again(call: Call, item: Tensor, axis: int | None = 0) -> Tensor:
+    refuse_words("Scan", [item])
+    return replace(Tensor.of(call.flow(item), (1, *item.shape), axis), dtype=item.dtype)
 
 
 def _unrolled(
@@ -172,6 +179,21 @@ def _unrolled(
 def _part(item: Tensor, number: int) -> Tensor:
     """One entry along the first dimension."""
     return item.picked(item.places()[number], None if item.axis is None else item.axis - 1)
+
+
+@onnx_op("Scan", since=8)
+def _scan_of_batches(call: Call) -> tuple[Tensor, ...]:
+    """The first version: every entry of a batch is scanned by itself, along the next dimension."""
+    body, count = _graph(call, "body"), int(call.attribute("num_scan_inputs", 0))
+    if call.optional(0) is not None or any(call.attribute("directions", ())):
+        raise NotNative("a scan of several lengths, or backwards")
+    given = [item for item in call.inputs[1:] if item is not None]
+    axis = next((item.axis for item in given if not item.known), None)
+    if any(not item.rank or item.shape[0] != 1 or item.axis != axis for item in given) or axis:
+        raise NotNative("a scan of a batch that is not the rows")
+    parts = [replace(item.shaped(item.shape[1:], None), axis=None) for item in given]
+    state, scanned = parts[: len(parts) - count], parts[len(parts) - count :]
+    return tuple(_row_again(call, item, axis) for item in _unrolled(call, body, state, scanned))
 
 
 # --- the scan that means distances ----------------------------------------------------------------

@@ -78,7 +78,9 @@ def _dropout(call: Call) -> Tensor | tuple[Tensor, ...]:
     if call.opset < 7 and not call.attribute("is_test", 0):
         raise NotNative("dropout while training draws random numbers")
     if training is not None and (training.value is None or bool(training.value)):
-        raise NotNative("dropout while training draws random numbers")
+        ratio = call.optional(1)
+        if ratio is None or ratio.value is None or ratio.value.any():
+            raise NotNative("dropout while training draws random numbers")
     if call.outputs < 2:
         return call[0]
     return call[0], Tensor.constant(np.ones(call[0].shape, bool), call[0].axis)

@@ -22,9 +22,10 @@ from flour.onnx.reading import opened, read_model
 from flour.onnx.registry import Call, adapter_of
 from flour.onnx.tensor import NARROW, Tensor, carrier, sizes_fit
 from flour.onnx.whole import is_better_whole, whole
-from flour.onnx.words import Map, refuse_words
+from flour.onnx.words import Listed, Map, refuse_words
 from flour.ops.opaque import Opaque
 from flour.reference import evaluate
+from flour.sources import concat
 from flour.types import FLOATS, MAP_KEYS, Pairs, Record, Scalar, Text, Type, Vector
 
 #: Operators that are named in the model's domain but come from this version on.
@@ -198,11 +199,20 @@ class Importer:
 
     def _flow(self, tensor: Tensor) -> Flow:
         """An output's flow: dense as ONNX's tensors are, one value per row a scalar."""
+        if isinstance(tensor, Listed):
+            return self._listed(tensor)
         flow = self._call(NodeDef("output", "", "", (), ()), (), self._anchor).flow(tensor)
         if not isinstance(flow.type, Vector):
             return flow
         flow = flow.to_dense() if flow.type.sparse else flow
         return flow.element(0) if is_single(tensor) else flow
+
+    def _listed(self, tensor: Listed) -> Flow:
+        """The values of all tensors of a list, side by side."""
+        flows = [self._flow(replace(item, axis=None)) for item in tensor.items if item.size]
+        if not flows:
+            raise NotNative("a list of nothing")
+        return flows[0] if len(flows) == 1 else concat(*flows)
 
     # --- nodes ------------------------------------------------------------------------------
 
@@ -349,6 +359,8 @@ def _reading(flow: Flow) -> Flow:
 
 def folded(item: Tensor) -> Tensor:
     """A tensor that depends on no input, as a constant."""
+    if isinstance(item, Listed):
+        return replace(item, items=tuple(map(folded, item.items)))
     if item.flow is None:
         return item
     node = item.flow.node

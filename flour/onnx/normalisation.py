@@ -61,9 +61,11 @@ def _standard(
 
 
 @onnx_op("BatchNormalization")
-def _batch(call: Call) -> Tensor:
+def _batch(call: Call) -> Tensor | tuple[Tensor, ...]:
     test = call.opset >= 7 or call.attribute("is_test", 0)
-    if call.attribute("training_mode", 0) or call.outputs > 1 or not test:
+    if call.attribute("training_mode", 0):
+        return _training(call)
+    if call.outputs > 1 or not test:
         raise NotNative("statistics of the batch")
     item = call[0]
     shape = [1, item.shape[1]] + [1] * (item.rank - 2)
@@ -71,6 +73,23 @@ def _batch(call: Call) -> Tensor:
     deviation = _deviation(call, variance, call.attribute("epsilon", 1e-5))
     made = together(call, [_less(call, item, mean), deviation], lambda x, y: x.over(y))
     return _plus(call, _times(call, made, scale), bias)
+
+
+def _training(call: Call) -> tuple[Tensor, ...]:
+    """By the batch's own mean and variance; they move those that were known before."""
+    item, epsilon = call[0], call.attribute("epsilon", 1e-5)
+    axes = (0, *range(2, item.rank))
+    made, mean, _ = _standard(call, item, axes, epsilon)
+    variance = _mean(call, _square(call, _less(call, item, mean)), axes)
+    shape = [1, item.shape[1]] + [1] * (item.rank - 2)
+    scale, bias, *before = (call[place].shaped(shape, None) for place in range(1, 5))
+    kept = np.array(call.attribute("momentum", 0.9), item.dtype)
+    old, new = Tensor.constant(kept), Tensor.constant(1 - kept)
+    moved = (
+        _plus(call, _times(call, known, old), _times(call, now, new)).shaped(shape[1:2], None)
+        for known, now in zip(before, (mean, variance), strict=True)
+    )
+    return _plus(call, _times(call, made, scale), bias), *moved
 
 
 def _deviation(call: Call, variance: Tensor, epsilon: float) -> Tensor:

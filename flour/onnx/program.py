@@ -19,6 +19,7 @@ from flour.flow import Flow
 from flour.onnx.model import ModelDef, Port
 from flour.onnx.narrow import as_onnx
 from flour.onnx.tensor import NARROW, Tensor, carrier
+from flour.onnx.words import Listed
 from flour.types import Record
 
 #: The input of a program whose model has none: it only says how many rows there are.
@@ -116,9 +117,14 @@ class Answer:
     port: Port
     tensor: Tensor
 
-    def array(self, column: Any) -> NDArray[Any]:
-        """What the program answered, in ONNX's shape and dtype."""
+    def array(self, column: Any) -> Any:
+        """What the program answered, in ONNX's shape and dtype; of a list, one array for each."""
         tensor = self.tensor
+        if isinstance(tensor, Listed):
+            blocks = apart(tensor, np.asarray(column))
+            return [
+                Answer(self.port, t).array(b) for t, b in zip(tensor.items, blocks, strict=True)
+            ]
         if tensor.value is not None and tensor.axis is None:
             return as_onnx(tensor.value, tensor.dtype)
         values = np.asarray(column).reshape(len(column), *tensor.shape)
@@ -130,10 +136,20 @@ class Answer:
         shape[tensor.axis] *= len(values)
         return moved.reshape(shape)
 
-    def without_rows(self, array: NDArray[Any]) -> NDArray[Any]:
+    def without_rows(self, array: Any) -> Any:
         """The answer to no rows, from the one to some."""
+        if isinstance(self.tensor, Listed):
+            pairs = zip(self.tensor.items, array, strict=True)
+            return [Answer(self.port, item).without_rows(values) for item, values in pairs]
         axis = self.tensor.axis
         return array if axis is None else array[(slice(None),) * axis + (slice(0),)]
+
+
+def apart(listed: Listed, block: NDArray[Any]) -> list[NDArray[Any]]:
+    """The columns of each tensor of a list, which are side by side in a block of rows."""
+    ends = np.cumsum([item.size for item in listed.items]).tolist()
+    rows = block.reshape(len(block), ends[-1])
+    return [rows[:, end - item.size : end] for item, end in zip(listed.items, ends, strict=True)]
 
 
 @dataclass(frozen=True)
@@ -189,8 +205,8 @@ class OnnxProgram:
         counts = [item.rows_of(arrays.get(item.port.name, ())) for item in self.inputs]
         return not any(counts) and 0 in counts
 
-    def answer(self, columns: Mapping[str, Any]) -> dict[str, NDArray[Any]]:
-        """The program's answers by output name, as ONNX's arrays."""
+    def answer(self, columns: Mapping[str, Any]) -> dict[str, Any]:
+        """The program's answers by output name, as ONNX's arrays, or lists of these."""
         return {item.port.name: item.array(columns[item.port.name]) for item in self.outputs}
 
     def widths(self) -> int:

@@ -1,5 +1,7 @@
 """Values between ONNX's operators that are no rows of tensors, for those who can take them.
 
+ONNX's lists of tensors are such values: known by their length, they are tuples here.
+
 A tokeniser's answer is a tensor as wide as the longest document of a batch, filled up with a pad
 value. Programs have the words alone; what can tell the difference is not native.
 
@@ -76,6 +78,36 @@ class Map(Special):
     WHAT = "a map"
 
     key: str = "string"
+
+
+@dataclass(frozen=True)
+class Listed(Special):
+    """Tensors in a list whose length is known at import; the shape is that of all their values."""
+
+    KEEPS = frozenset(
+        """
+        ConcatFromSequence Identity Loop Optional OptionalGetElement OptionalHasElement SequenceAt
+        SequenceErase SequenceInsert SequenceLength SequenceMap
+        """.split()  # noqa: SIM905 (a line each would be a page)
+    ) | {""}  # the answer of a graph
+    WHAT = "a list of tensors"
+
+    items: tuple[Tensor, ...] = ()
+
+    @staticmethod
+    def holding(items: Sequence[Tensor], dtype: str = "") -> Listed:
+        """The list of these; without any, of their dtype."""
+        kinds = {item.dtype for item in items} or {dtype}
+        if len(kinds) > 1 or any(item.labels is not None for item in items):
+            raise NotNative("a list of values of several types")
+        ranks = [item for item in items if item.axis is None]
+        size = sum(item.size for item in items)
+        return Listed((size,), kinds.pop(), None if ranks else 0, items=tuple(items))
+
+    @property
+    def known(self) -> bool:
+        """Whether every row has these values, known at import."""
+        return all(item.known for item in self.items)
 
 
 def refuse_words(op_type: str, inputs: Sequence[Tensor | None]) -> None:

@@ -23,7 +23,6 @@ import onnx_coverage_page
 PARTS = 4
 #: Uses of operators of our set that no program of rows has: they run on onnxruntime.
 NOT_NATIVE = (
-    ("BatchNormalization", "statistics of the batch"),
     ("Dropout", "dropout while training draws random numbers"),
     ("StringNormalizer", "stop words drop strings, and with them rows"),
 )

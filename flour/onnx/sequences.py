@@ -1,0 +1,169 @@
+"""Lists of tensors, and values that may be absent: what is known of them at import.
+
+How many tensors a list has, and where each is, follows from the graph; then a list is no value of
+its own, and costs nothing. Exporters write one where answers differ in width: the probabilities of
+a classifier for each of several labels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from flour.onnx.control import MOST_ROUNDS
+from flour.onnx.errors import NotNative
+from flour.onnx.model import GraphDef
+from flour.onnx.registry import onnx_op
+from flour.onnx.shapes import joined, off_rows
+from flour.onnx.tensor import Tensor, positive
+from flour.onnx.tensors import dtype_of
+from flour.onnx.words import Listed
+
+if TYPE_CHECKING:
+    from flour.onnx.registry import Call
+
+
+def _list(call: Call, index: int = 0) -> Listed:
+    item = call[index]
+    if not isinstance(item, Listed):
+        raise NotNative("a list of tensors is needed")
+    return item
+
+
+# --- making them ----------------------------------------------------------------------------------
+
+
+@onnx_op("SequenceConstruct", since=11)
+def _construct(call: Call) -> Tensor:
+    return Listed.holding([item for item in call.inputs if item is not None])
+
+
+@onnx_op("SequenceEmpty", since=11)
+def _empty(call: Call) -> Tensor:
+    return Listed.holding([], dtype_of(int(call.attribute("dtype", 1))))
+
+
+@onnx_op("SequenceInsert", since=11)
+def _insert(call: Call) -> Tensor:
+    items = list(_list(call).items)
+    items.insert(_place(call, 2, len(items), len(items) + 1), call[1])
+    return Listed.holding(items)
+
+
+@onnx_op("SequenceErase", since=11)
+def _erase(call: Call) -> Tensor:
+    found = _list(call)
+    items = list(found.items)
+    del items[_place(call, 1, len(items) - 1, len(items))]
+    return Listed.holding(items, found.dtype)
+
+
+def _place(call: Call, index: int, default: int, count: int) -> int:
+    """A place among `count`, counted from the front; that of an input which may be absent."""
+    if call.optional(index) is None:
+        place = default
+    else:
+        place = int(call.constant(index, "the place in a list").reshape(-1)[0])
+    # What is put in front of the last stands before it: places are those of the list as it is.
+    length = len(_list(call).items)
+    place = place + length if place < 0 else place
+    if not 0 <= place < count:
+        raise NotNative(f"place {place} of a list of {length}")
+    return place
+
+
+@onnx_op("SplitToSequence", since=11)
+def _split(call: Call) -> Tensor:
+    item = call[0]
+    along = positive(call.attribute("axis", 0), item.rank)
+    off_rows(item, along, "values are split")
+    length = item.shape[along]
+    whole = call.optional(1) is not None
+    ends = _ends(call, length) if whole else range(1, length + 1)
+    parts = np.split(item.places(), list(ends)[:-1], axis=along) if len(ends) else []
+    axis = item.axis
+    if not whole and not call.attribute("keepdims", 1):
+        parts = [part.squeeze(along) for part in parts]
+        axis = None if axis is None else axis - (axis > along)
+    return Listed.holding([item.picked(part, axis) for part in parts], item.dtype)
+
+
+def _ends(call: Call, length: int) -> Sequence[int]:
+    """Where each part ends: of several lengths, or of one, where the last may be shorter."""
+    sizes = call.constant(1, "the lengths")
+    if not sizes.ndim:
+        size = int(sizes)
+        if size < 1:
+            raise NotNative(f"parts of {size}")
+        return [*range(size, length, size), length] if length else []
+    if sizes.min(initial=0) < 0 or sizes.sum() != length:
+        raise NotNative(f"parts of {sizes.tolist()} in all of {length}")
+    return [int(end) for end in np.cumsum(sizes)]
+
+
+# --- taking them apart ----------------------------------------------------------------------------
+
+
+@onnx_op("SequenceAt", since=11)
+def _at(call: Call) -> Tensor:
+    items = _list(call).items
+    return items[_place(call, 1, -1, len(items))]
+
+
+@onnx_op("SequenceLength", since=11)
+def _length(call: Call) -> Tensor:
+    return Tensor.constant(np.array(len(_list(call).items), np.int64))
+
+
+@onnx_op("ConcatFromSequence", since=11)
+def _concat(call: Call) -> Tensor:
+    items = list(_list(call).items)
+    if not items:
+        raise NotNative("a list of nothing is joined")
+    along = int(call.attribute("axis", 0))
+    if call.attribute("new_axis", 0):
+        along = positive(along, items[0].rank + 1)
+        items = [_wider(item, along) for item in items]
+    return joined(call, items, positive(along, items[0].rank))
+
+
+def _wider(item: Tensor, along: int) -> Tensor:
+    """The tensor with a dimension of one more."""
+    shape = [*item.shape[:along], 1, *item.shape[along:]]
+    return item.shaped(shape, None if item.axis is None else item.axis + (item.axis >= along))
+
+
+@onnx_op("SequenceMap", since=17)
+def _map(call: Call) -> tuple[Tensor, ...]:
+    body, first = call.attribute("body"), _list(call)
+    lists = [item for item in call.inputs if isinstance(item, Listed)]
+    if not isinstance(body, GraphDef) or not 0 < len(first.items) <= MOST_ROUNDS:
+        raise NotNative(f"a list of {len(first.items)} one by one")
+    if any(len(item.items) != len(first.items) for item in lists):
+        raise NotNative("lists of different lengths together")
+    rounds = [
+        call.body(body, *(_entry(call, place, number) for place in range(len(call.inputs))))
+        for number in range(len(first.items))
+    ]
+    return tuple(Listed.holding(made) for made in zip(*rounds, strict=True))
+
+
+def _entry(call: Call, place: int, number: int) -> Tensor:
+    """An input of one round: an entry of a list, or what all rounds are given."""
+    item = call[place]
+    return item.items[number] if isinstance(item, Listed) else item
+
+
+# --- what may be absent ---------------------------------------------------------------------------
+
+
+@onnx_op("Optional", "OptionalGetElement", since=15)
+def _there(call: Call) -> Tensor:
+    return call[0]  # what is absent at import is no value of a program
+
+
+@onnx_op("OptionalHasElement", since=15)
+def _has(call: Call) -> Tensor:
+    return Tensor.constant(np.array(call.optional(0) is not None))
