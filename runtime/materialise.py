@@ -356,7 +356,10 @@ class Materialiser:
     def _is_worth(self, served: Served, seconds: float, rows: int, calls: int) -> bool:
         """Whether calls that are slow enough have taken as long as making two parts would."""
         one = rows == 1
-        spent = self._spent.setdefault(served, [0.0, 0.0])
+        with self._lock:
+            if served not in self._members:  # it went while this call was on its way
+                return False
+            spent = self._spent.setdefault(served, [0.0, 0.0])
         if seconds < CANDIDATE_SECONDS + one * DETOUR_SECONDS:
             spent[one] /= 2
             return False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -52,6 +53,19 @@ def ask_all(runtime: Runtime, rounds: int, count: int = 3) -> None:
             runtime.predict(f"t{m}", TEXTS[start : start + 2])
         if n % 16 == 0:
             runtime._materialiser.settle(60)
+
+
+def test_a_call_that_outlives_its_version_keeps_nothing_of_it() -> None:
+    """It says what it took when the version has gone already."""
+    with Runtime(executors=1) as runtime:
+        for seconds in (CANDIDATE_SECONDS / 2, 1.0):
+            runtime.register("a", shift(1.0))
+            served = runtime.find("a")
+            runtime.unregister("a")
+            runtime._materialiser.consider(served, seconds)
+            del served
+            gc.collect()
+            assert runtime.stats().catalog.versions == 0
 
 
 def test_a_common_first_part_is_found_and_used() -> None:
