@@ -8,7 +8,8 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
@@ -57,6 +58,14 @@ def run_python(code: str, *arguments: str, timeout: float = 120) -> str:
     )
     assert done.returncode == 0, f"{code}\n\n{done.stdout}{done.stderr}"
     return done.stdout
+
+
+def until(true: Callable[[], object], otherwise: str = "", seconds: float = 60.0) -> None:
+    """Wait for what others do; it takes as long as their machine is busy, and no longer."""
+    end = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < end, otherwise or "this did not happen"
+        time.sleep(0.005)
 
 
 def environment_names() -> dict[str, str]:

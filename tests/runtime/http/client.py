@@ -38,7 +38,7 @@ class Client:
     def ask(
         self, method: str, path: str, body: Any = None, headers: Mapping[str, str] | None = None
     ) -> Reply:
-        connection = HTTPConnection("127.0.0.1", self.port, timeout=20)
+        connection = HTTPConnection("127.0.0.1", self.port, timeout=60)
         try:
             connection.request(method, path, body=body, headers=dict(headers or {}))
             return _reply(connection.getresponse())
@@ -54,7 +54,7 @@ class Client:
 
     def raw(self) -> socket.socket:
         """A connection to say anything on."""
-        return socket.create_connection(("127.0.0.1", self.port), timeout=20)
+        return socket.create_connection(("127.0.0.1", self.port), timeout=60)
 
     def say(self, *data: bytes, count: int = 1) -> list[Reply]:
         """Answers to some bytes, sent one after the other."""

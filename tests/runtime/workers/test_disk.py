@@ -8,10 +8,10 @@ import sys
 from pathlib import Path
 
 import oven
-from tests.house import ROOT
+from tests.house import ROOT, until
 from tests.runtime.plans import shift_flow
 from tests.runtime.repository.folders import age, save_plan
-from tests.runtime.workers.house import ROW, serving, until
+from tests.runtime.workers.house import ROW, serving
 
 
 def children(process: int) -> list[int]:

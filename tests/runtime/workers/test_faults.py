@@ -22,8 +22,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.house import until
 from tests.runtime.repository.folders import WIDTH, age, save_plan
-from tests.runtime.workers.house import Served, serving, until
+from tests.runtime.workers.house import Served, serving
 
 CLIENTS = 8
 #: How a connection ends whose other end has died.
@@ -43,11 +44,11 @@ class Client:
         self.lost: list[str] = []
         #: What was answered by whom, as a connection has seen it: (name, offset), in order.
         self.seen: list[list[tuple[str, float]]] = []
-        self.longest = 0.0
+        self.longest = self.newest = 0.0
 
     def run(self, ended: threading.Event) -> None:
         while not ended.is_set():
-            connection = HTTPConnection("127.0.0.1", self._port, timeout=20)
+            connection = HTTPConnection("127.0.0.1", self._port, timeout=60)
             try:
                 connection.connect()
                 self.seen.append([])
@@ -88,6 +89,7 @@ class Client:
             self.wrong.append(f"{name}: {status} {found[:300]!r}")
             return
         self.right += 1
+        self.newest = max(self.newest, offset)
         self.seen[-1].append((name, offset))
 
 
@@ -105,7 +107,7 @@ def load(port: int, offsets: dict[str, set[float]]) -> Iterator[list[Client]]:
     finally:
         ended.set()
         for thread in threads:
-            thread.join(30)
+            thread.join(60)
     assert not any(thread.is_alive() for thread in threads)
 
 
@@ -151,7 +153,7 @@ def test_a_kill_under_load_costs_the_requests_on_their_way_and_nothing_else(tmp_
         clients = kill_under_load(served, 2)
         # Whoever had lost a connection was answered by the other worker, and waited for nobody.
         assert sum(client.right for client in clients) > CLIENTS * 40
-        assert max(client.longest for client in clients) < 5
+        assert max(client.longest for client in clients) < 15
 
 
 @pytest.mark.soak
@@ -160,9 +162,12 @@ def test_many_kills_under_load(tmp_path: Path) -> None:
         kill_under_load(served, 20)
 
 
-def storm(folder: Path, made: list[Path], every: float) -> None:
+def storm(folder: Path, made: list[Path], every: float, clients: list[Client]) -> None:
     """Versions of two models, one after the other: in one file, and in a folder for each."""
     for number, path in enumerate(made):
+        if number % 5 == 4:  # the folder is followed under way, however slowly
+            last = 5.0 + number  # the version before the last five
+            until(lambda last=last: any(each.newest >= last for each in clients), "nobody follows")  # type: ignore[misc]
         beside = folder / ".coming"
         shutil.copy2(path, beside)
         beside.replace(folder / "a.pretzel")
@@ -185,7 +190,8 @@ def storm_under_load(tmp_path: Path, workers: int, count: int) -> None:
     offsets = {1.0} | {10.0 + number for number in range(count)}
     with serving(folder, workers, "--poll", "0.02") as served:
         with load(served.port, {"a": offsets, "b": offsets}) as clients:
-            storm(folder, made, 0.05)
+            until(lambda: all(client.right > 5 for client in clients), "nobody is answered")
+            storm(folder, made, 0.05, clients)
             last = 9.0 + count
             until(
                 lambda: all(
@@ -243,7 +249,8 @@ def test_a_disk_without_a_free_byte(tmp_path: Path) -> None:
             save_plan(folder / "a.pretzel", 3.0)
             age(folder / "a.pretzel")
             until(lambda: served.of("refused"), "it was not noticed")
-            time.sleep(0.2)
+            count = clients[0].right
+            until(lambda: clients[0].right > count + 5, "the old one goes on")
             assert clients[0].seen[-1][-1] == ("a", 1.0), "the old one goes on"
             assert "No space left" in json.dumps(served.of("refused"))
             assert index(served) == {"a": "READY"}

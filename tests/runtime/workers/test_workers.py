@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import os
 import signal
-import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
+from tests.house import until
 from tests.runtime.repository.folders import age, save_plan
-from tests.runtime.workers.house import ROW, Askers, Served, alive, serving, until
+from tests.runtime.workers.house import ROW, Askers, Served, alive, serving
 
 WORKERS = 2
 
@@ -30,10 +31,17 @@ def served(folder: Path) -> Iterator[Served]:
         yield made
 
 
-def tops(served: Served, name: str, count: int = 12) -> set[object]:
+def tops(served: Served, name: str, count: int = 12, wait: float = 60.0) -> set[object]:
     """What many new connections are answered with; each may be another worker's."""
-    found = [served.ask(f"/predict/{name}", ROW) for _ in range(count)]
+    found = [served.ask(f"/predict/{name}", ROW, wait) for _ in range(count)]
     return {body["top"] if status == 200 else status for status, body in found}
+
+
+def quick(served: Served) -> bool:
+    """Whether many new connections are answered soon, each of them."""
+    with suppress(OSError):
+        return tops(served, "b", 24, wait=2.0) == {2.0}
+    return False
 
 
 def test_what_one_is_told_all_follow(served: Served) -> None:
@@ -85,15 +93,21 @@ def test_a_killed_worker_is_replaced(served: Served) -> None:
         Askers(served.port, 4, "/predict/b") as kept,
         Askers(served.port, 2, "/predict/b", fresh=True) as fresh,
     ):
-        time.sleep(0.3)
+        until(lambda: all(len(each.answers) > 25 for each in (kept, fresh)), "nobody is answered")
         os.kill(before[0], signal.SIGKILL)
         until(lambda: served.workers()[0] != before[0], "it was not replaced")
-        time.sleep(0.3)
+        counts = [len(each.answers) for each in (kept, fresh)]
+        until(
+            lambda: all(
+                len(each.answers) > count + 25
+                for each, count in zip((kept, fresh), counts, strict=True)
+            ),
+            "somebody is answered no more",
+        )
     # Only connections that the dead one had taken are lost, each once.
     assert len(kept.lost) <= 4
     assert len(fresh.untaken) <= 2
     for askers in (kept, fresh):
-        assert len(askers.answers) > 50
         assert {(status, body["top"]) for _, status, body in askers.answers} == {(200, 2.0)}
     assert served.ask("/v2/health/ready")[1] == {"ready": True}
     assert served.workers()[1] == before[1]
@@ -107,7 +121,7 @@ def test_one_that_is_asked_to_end_loses_nothing(served: Served) -> None:
         Askers(served.port, 4, "/predict/b", fresh=True) as fresh,
         Askers(served.port, 4, "/predict/b") as kept,
     ):
-        time.sleep(0.2)
+        until(lambda: all(len(each.answers) > 25 for each in (kept, fresh)), "nobody is answered")
         os.kill(before[1], signal.SIGTERM)
         until(lambda: served.workers()[1] != before[1], "it was not replaced")
     assert not fresh.lost + fresh.untaken + kept.lost + kept.untaken
@@ -118,10 +132,8 @@ def test_one_that_hangs_holds_nobody_up_for_long(served: Served) -> None:
     victim = served.workers()[0]
     os.kill(victim, signal.SIGSTOP)
     try:
-        time.sleep(4.5)
-        start = time.monotonic()
-        assert tops(served, "b") == {2.0}
-        assert time.monotonic() - start < 3
+        # It is noticed after some seconds; from then on, not one request in many waits for it.
+        until(lambda: quick(served), "requests wait for it")
     finally:
         os.kill(victim, signal.SIGCONT)
     until(lambda: tops(served, "b", 2) == {2.0}, "it does not come back")
@@ -147,7 +159,7 @@ def test_reload_storm(served: Served, folder: Path) -> None:
 def test_the_end_loses_nothing(folder: Path) -> None:
     with serving(folder, WORKERS) as served:
         with Askers(served.port, 4, "/predict/b") as askers:
-            time.sleep(0.3)
+            until(lambda: len(askers.answers) > 50, "nobody is answered")
             workers = served.workers()
             assert served.stop() == 0
         assert not askers.lost
@@ -160,5 +172,5 @@ def test_workers_end_when_the_supervisor_is_killed(folder: Path, tmp_path: Path)
         workers = served.workers().values()
         assert list(tmp_path.iterdir()) != []
         served.process.kill()
-        until(lambda: not any(alive(each) for each in workers), "workers are left behind", 20)
+        until(lambda: not any(alive(each) for each in workers), "workers are left behind")
         assert [each for each in tmp_path.iterdir() if each.name.startswith("pretzel")] == []
