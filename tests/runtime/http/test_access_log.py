@@ -15,6 +15,7 @@ from runtime.http import ServerSettings, access_log
 from runtime.http.access_log import AccessLog
 from runtime.http.assembly import assembled
 from runtime.http.messages import Request, Response
+from tests.house import until
 from tests.runtime.http.client import Client
 from tests.runtime.http.conftest import filled
 
@@ -99,10 +100,7 @@ def test_a_file_that_is_moved_is_made_anew(tmp_path: Path) -> None:
 def test_it_is_written_without_being_asked(tmp_path: Path) -> None:
     log = AccessLog(str(tmp_path / "log"))
     log(ask(), Response(), 0.001)
-    for _ in range(100):
-        if lines(tmp_path / "log"):
-            break
-        log._ended.wait(0.05)
+    until(lambda: lines(tmp_path / "log"))
     assert len(lines(tmp_path / "log")) == 1
     log.close()
 

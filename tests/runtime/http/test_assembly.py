@@ -5,11 +5,10 @@ from __future__ import annotations
 import socket
 import struct
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
 from pathlib import Path
-from time import monotonic, sleep
 from typing import Any
 
 import pytest
@@ -22,6 +21,7 @@ from runtime.http.batching import Batched
 from runtime.http.result_cache import Cached
 from runtime.http.seams import Ask, Direct
 from runtime.served import Served
+from tests.house import until
 from tests.runtime.http.client import Client
 from tests.runtime.plans import shift
 
@@ -81,7 +81,7 @@ def test_answers_that_are_kept() -> None:
 def test_requests_go_together(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("runtime.http.batching.INSTANT", -1.0)  # as if all of them took long
     body = [ROW, ROW]
-    with serving(batch_wait=0.3, batch_rows=8) as (server, client):
+    with serving(batch_wait=20.0, batch_rows=8) as (server, client):
         found: list[Any] = []
         threads = [
             threading.Thread(target=lambda: found.append(client.post("/predict/m", body).json))
@@ -90,7 +90,7 @@ def test_requests_go_together(monkeypatch: pytest.MonkeyPatch) -> None:
         for thread in threads:
             thread.start()
         for thread in threads:
-            thread.join(20)
+            thread.join(60)
         cached = server.service.answering
         assert isinstance(cached, Cached)
         batched = cached.inner
@@ -98,13 +98,6 @@ def test_requests_go_together(monkeypatch: pytest.MonkeyPatch) -> None:
         assert batched.stats().requests == 4
         assert batched.stats().blocks < 4
         assert [len(each) for each in found] == [2] * 4
-
-
-def until(true: Callable[[], object]) -> None:
-    end = monotonic() + 10
-    while not true():
-        assert monotonic() < end
-        sleep(0.005)
 
 
 class Slow(Direct):
@@ -143,7 +136,7 @@ def test_a_crowd_is_counted_in_and_out() -> None:
         for asked, made in slow.waiting:
             made.set_result(runtime.predict("m", asked.data))
         for thread in threads:
-            thread.join(20)
+            thread.join(60)
         assert statuses == [200, 200]
         server.service.answering = Direct(runtime)
         assert server.service.waiting == 0
