@@ -18,7 +18,7 @@ from flour.ops.source import Source
 from flour.ops.structure import TakeText
 from flour.reference import apply_op, evaluate, public
 from flour.sparse import Sparse
-from flour.types import Type, Vector
+from flour.types import Text, Type, Vector
 from oven import cache
 from oven.background import Pending
 from oven.door import Call, around
@@ -69,6 +69,7 @@ class Plan:
     ) -> None:
         self._background, self._check = background, check
         self._roots, self._names = tuple(self._leaves.values()), tuple(self._leaves)
+        self._reads_documents = [type(kind) for kind in self._inputs.values()] == [Text]
         self._variants: dict[tuple[Type, ...], Plan] = {}
         self._by_dtype: dict[str | None, Plan | None] = {}
         self._call: Call | None = None
@@ -239,7 +240,7 @@ class Plan:
         Data of another float width or sparsity than the program was made for runs on a plan of its
         own, as the training library would compute in that width; it is baked when first met.
         """
-        if _is_block(data):
+        if _is_block(data) or (self._reads_documents and _is_documents(data)):
             call = self._call or self._open()
             return dict(zip(self._names, call(data)))  # noqa: B905 (checking would cost as much)
         return self._answer(data)
@@ -486,6 +487,13 @@ def _is_block(data: Any) -> bool:
         return False
     first = next(iter(data.values()))
     return type(first) is list or (type(first) is np.ndarray and first.ndim > 0)
+
+
+def _is_documents(data: Any) -> bool:
+    """Whether this is a block of documents, of a kind that doors take."""
+    if type(data) is list:
+        return bool(data) and type(data[0]) is str
+    return type(data) is np.ndarray and data.ndim == 1 and data.dtype == object
 
 
 def _dtype(data: object) -> str | None:

@@ -14,8 +14,10 @@ from typing import NamedTuple
 from flour.types import Category, Record, Scalar, Type, Vector
 from runtime.errors import BadCall
 from runtime.served import Served
-from scheduler import Ask, Decision, Engine, Estimate, Load, Settings, choose
+from scheduler import Ask, Decision, Engine, Estimate, Load, Settings, choose, cores
 
+#: Of this machine: callers and executors share them, however many executors there are.
+CORES = cores()
 #: A single row that takes longer than this is worth a look at the queue and the deadline.
 DIRECT_SECONDS = 500e-6
 
@@ -96,6 +98,8 @@ def decide(
         engine=call.engine,
         reserved=bool(served.reserved),
         inline_callers=inline_callers,
+        whole=served.mixes_rows,
+        cores=CORES,
     )
     return choose(ask, load, settings)
 

@@ -4,9 +4,9 @@
 the shortest way, calls the plan's door, counts the call and puts the answers into a dict. Written
 in Python that takes several times as long as the door of a small model, so it is written for the
 compiler: a function that reads the runtime's own objects where CPython keeps them, as doors do (see
-oven.door). Whatever is not a row (or a block of few rows) for a door of machine code is handed to
-`Runtime.predict` as it came; that method means the same and is the definition. A runtime's gate
-opens when its first such door does.
+oven.door). Whatever is not a row (or a block of few rows, or few documents) for a door of machine
+code is handed to `Runtime.predict` as it came; that method means the same and is the definition. A
+runtime's gate opens when its first such door does.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ import numpy as np
 
 from oven.builtin import Table, any_arguments, made_of
 from oven.interpreter import slots
-from runtime.served import SAMPLE, Served
+from runtime.served import DOCUMENT, SAMPLE, Served
 
 # What the code reads of a version, see runtime.served.
-_SLOTS = ("call", "calls", "outputs", "few", "vector", "text", "named", "slow")
+_SLOTS = ("call", "calls", "outputs", "few", "characters", "vector", "text", "named", "slow")
 #: The table's words, in order.
 WORDS = (
     *("ROUTES", "GENERAL", "TIMED", "REST", "RARE"),
@@ -51,9 +51,9 @@ def gate(self, arguments, count, names):
     if served != 0:
         kind, yes = ld_int64(data, 1), ldc_int64(table, TRUE)
         named = ld_int64(served, ldc_int64(table, AT_NAMED)) == yes
-        first = 0
+        first, text_at = 0, ldc_int64(table, AT_TEXT)
         if kind == ldc_int64(table, STR_TYPE):
-            known = ld_int64(served, ldc_int64(table, AT_TEXT)) == yes
+            known = ld_int64(served, text_at) == yes
         elif kind == ldc_int64(table, DICT_TYPE):
             st_int64(pair, 0, 0)
             more = c_call_4(ldc_int64(table, DICT_NEXT), data, pair, pair + 8, pair + 16)
@@ -69,6 +69,21 @@ def gate(self, arguments, count, names):
                     first = 0
                 elif not named:
                     first = 0
+        elif kind == ldc_int64(table, LIST_TYPE) and ld_int64(served, text_at) == yes:
+            few = c_call_1(
+                ldc_int64(table, AS_LONG), ld_int64(served, ldc_int64(table, AT_CHARACTERS))
+            )
+            many, items = ld_int64(data, 2), ld_int64(data, 3)
+            size = DOCUMENT * many
+            known = many > 0 and size <= few
+            if known:
+                for place in range(many):
+                    document = ld_int64(items, place)
+                    if ld_int64(document, 1) != ldc_int64(table, STR_TYPE):
+                        known = False
+                        break
+                    size += ld_int64(document, 2)
+            known = known and size <= few
         elif ld_int64(served, ldc_int64(table, AT_VECTOR)) == yes:
             if kind == ldc_int64(table, ARRAY_TYPE):
                 dimensions = ld_int32(data, 6)
@@ -131,7 +146,8 @@ _ANSWER = """\
     return made
 """
 NAME = "gate"
-SOURCE = "".join(f"{word} = {place}\n" for place, word in enumerate(WORDS)) + _LOOK + _ANSWER
+_NUMBERS = {word: place for place, word in enumerate(WORDS)} | {"DOCUMENT": DOCUMENT}
+SOURCE = "".join(f"{word} = {number}\n" for word, number in _NUMBERS.items()) + _LOOK + _ANSWER
 _STYLE = any_arguments(
     "predict",
     "(name, data, *, outputs=None, timeout=None, priority=None, engine=None)",

@@ -31,7 +31,7 @@ from flour.node import Node
 from flour.ops.source import Source
 from flour.reference import public
 from flour.sparse import densify
-from flour.types import Vector
+from flour.types import Text, Vector
 from oven import Plan
 from oven.background import shared as background
 from oven.door import Call as Door
@@ -43,7 +43,8 @@ from runtime.served import SAMPLE, Served
 OFF, TRIAL, ON = "off", "trial", "on"
 #: Calls that take less have nothing to gain: looking an input up takes some 3 us.
 CANDIDATE_SECONDS = 20e-6
-#: What a single row pays besides, as it does not go by the shortest way: measured, and rounded up.
+#: What a single row (or few documents) pays besides, as it does not go by the shortest way:
+#: measured, and rounded up.
 DETOUR_SECONDS = 8e-6
 #: Making a plan's two parts takes so long or longer, see `_Mean` there: calls have to have taken
 #: several times as much before that is worth a try.
@@ -177,8 +178,10 @@ class Group:
     def __init__(self, number: int, prefix: Plan, *, dense: bool = False) -> None:
         self.number, self.prefix, self.dense = number, prefix, dense
         self.members: dict[str, weakref.ref[Served]] = {}
-        self.rows, self.blocks = Way(self.members, self.route), Way(self.members)
+        self.rows, self.blocks = (Way(self.members, self.route) for _ in range(2))
         self.rows.detour = DETOUR_SECONDS
+        if [type(kind) for kind in prefix.inputs.values()] == [Text]:
+            self.blocks.detour = DETOUR_SECONDS  # few documents have the shortest way, too
 
     def way(self, rows: int) -> Way:
         """How calls with so many rows go."""
@@ -190,7 +193,7 @@ class Group:
         return max(self.rows.mode, self.blocks.mode, key=(OFF, TRIAL, ON).index)
 
     def route(self) -> None:
-        """Open the shortest way for members whose rows share nothing now, shut it for others."""
+        """Open the shortest way for what shares nothing now, shut it for what does."""
         for reference in tuple(self.members.values()):
             served = reference()
             if served is not None:
@@ -293,7 +296,8 @@ class Materialiser:
         self._numbers = 0
         self._looked_at: dict[Served, int] = {}  # when, in registrations
         #: Seconds that calls of one row, and of more, took so far; less again with each quick one.
-        self._spent: dict[Served, list[float]] = {}
+        #: Calls on their way may still be noted when their version has gone: this keeps none.
+        self._spent: weakref.WeakKeyDictionary[Served, list[float]] = weakref.WeakKeyDictionary()
         self._building_takes = _Mean()
         self._registrations = 0
         self._building: set[Future[None]] = set()

@@ -63,8 +63,10 @@ def _is_short(data: Any, served: Served) -> bool:
     return (kind is list or kind is tuple) and bool(data) and type(data[0]) in served.first
 
 
-def _rows(data: Any) -> int:
+def _rows(data: Any, served: Served) -> int:
     """How many rows that is, which is short."""
+    if served.text and type(data) is list:
+        return len(data)
     if type(data) is dict:
         data = next(iter(data.values()))
         return len(data) if isinstance(data, np.ndarray) else 1
@@ -73,6 +75,8 @@ def _rows(data: Any) -> int:
 
 def _shortened(data: Any, served: Served) -> Any:
     """What is short in what a caller wrapped, or None."""
+    if served.is_few(data):
+        return data
     found = unwrapped(served.inputs, data)
     if (type(found) is list and served.text) or _is_short(found, served):
         return found
@@ -289,10 +293,11 @@ class Runtime:
         """A call by the shortest way, with a look at the clock and at what is due."""
         start = served.clock()
         answers = dict(zip(served.outputs, call(data), strict=True))
-        rows = _rows(data)
         seconds = served.clock() - start
+        rows = _rows(data, served)
         served.slow = seconds > SLOW_SECONDS
         self._look(served, seconds, rows)
+        served.read(data, seconds)
         return answers
 
     def find(self, name: str) -> Served:
@@ -411,7 +416,9 @@ class Runtime:
         Data that the door refuses is None, too: it takes the long way, which says what is wrong.
         """
         call = served.call
-        if call is None or not (served.soon and _is_short(data, served)):
+        if call is None or not served.soon:
+            return None
+        if not (_is_short(data, served) or served.is_few(data)):
             return None
         if _has_width(data) and not _is_here(served, data):
             return None
@@ -481,7 +488,9 @@ class Runtime:
         start = served.clock() if sampled else 0.0
         answers = self._engines.inline(run, block, rows, call.deadline)
         if sampled:
-            self._look(served, served.clock() - start, rows, INLINE_SAMPLE)
+            seconds = served.clock() - start
+            self._look(served, seconds, rows, INLINE_SAMPLE)
+            served.read(block, seconds)
         return shaped(answers, call, single=single)
 
     def _look(self, served: Served, seconds: float, rows: int, calls: int = SAMPLE) -> None:

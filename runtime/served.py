@@ -9,7 +9,7 @@ from itertools import count
 from pathlib import Path
 from time import perf_counter, thread_time
 from types import BuiltinFunctionType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -29,6 +29,8 @@ INLINE_SAMPLE = 8
 #: rows; so do those that were seen to take no longer than some time.
 FEW_BYTES = 1 << 20
 FEW_SECONDS = 50e-6
+#: What a document takes however short it is, in characters.
+DOCUMENT = 32
 #: From a call of some rows nothing is concluded about one of more than so many times as many.
 _FARTHER = 4
 #: What the first value of a row may be, for the shortest way; of a row that is a vector.
@@ -62,6 +64,7 @@ class Served:
             "batch",
             "call",
             "calls",
+            "characters",
             "classes",
             "columns",
             "decision",
@@ -119,6 +122,7 @@ class Served:
         #: Whether calls by that way take long, next to a look at the clock.
         self.slow = True
         self.few = 0  # blocks of up to so many rows may, too
+        self.characters = 0  # and blocks of documents of up to so many, with DOCUMENT for each
         self.row_work: int | None = None  # bytes that a row touches, where that is known
         self.door_work: int | None = None  # the same of the door, where that is machine code
         self.retired = False  # whether it was unregistered
@@ -154,6 +158,8 @@ class Served:
     def _open(self, plan: Plan | None) -> None:
         shared = self.shared
         sharing = shared is not None and shared.group.rows.mode != "off"
+        if self._shares_blocks():
+            self.characters = 0
         if plan is None or sharing or not self.direct or not plan.ready:
             self.call = None
             return
@@ -173,8 +179,25 @@ class Served:
     def took(self, rows: int, seconds: float) -> None:
         """Learn from a call how many rows are few: a row may touch little of what there is."""
         if self.vector and self.door_work is not None and _FARTHER * rows >= self.few:
-            soon = int(rows * FEW_SECONDS / max(seconds, 1e-9))
-            self.few = max(self._least(), min(_FARTHER * rows, soon))
+            self.few = max(self._least(), _soon(rows, seconds))
+
+    def read(self, documents: Any, seconds: float) -> None:
+        """Learn from a call how many characters are few: documents vary in length."""
+        if not self.text or self.door_work is None or self._shares_blocks():
+            return
+        size = characters([documents] if type(documents) is str else documents)
+        if _FARTHER * size >= self.characters and size:
+            self.characters = _soon(size, seconds)
+
+    def _shares_blocks(self) -> bool:
+        """Whether blocks go by a common first part, which the shortest way does not know."""
+        return self.shared is not None and self.shared.group.blocks.mode != "off"
+
+    def is_few(self, data: Any) -> bool:
+        """Whether this is a list of documents, and not too many for the shortest way."""
+        if not self.text or type(data) is not list or DOCUMENT * len(data) > self.characters:
+            return False
+        return 0 < characters(data) <= self.characters
 
     def drop(self) -> None:
         """Let the plan go; calls on their way keep what they have taken."""
@@ -196,6 +219,18 @@ class Served:
 
     def __repr__(self) -> str:
         return f"Served({self.owner})"
+
+
+def characters(documents: Any) -> int:
+    """How large a list of documents is, with DOCUMENT for each; 0 if it is none."""
+    if type(documents) is not list or not all(type(each) is str for each in documents):
+        return 0
+    return DOCUMENT * len(documents) + sum(map(len, documents))
+
+
+def _soon(size: int, seconds: float) -> int:
+    """How much is few, if so much took so long."""
+    return min(_FARTHER * size, int(size * FEW_SECONDS / max(seconds, 1e-9)))
 
 
 def _look(inputs: dict[str, Type], data: object) -> None:

@@ -9,8 +9,10 @@ is bounded, ordered and fair. In words:
 2. A call that was never measured and has few rows runs inline, to be measured.
 3. A caller that must not be blocked (an event loop) gets inline only what is over at once.
 4. A caller that can wait gets the engine that should be done first, in seconds: inline that is
-   the measured time, stretched when more callers than cores compute; batch that is the queue
-   ahead, the hand-over, and the measured time divided among the executors.
+   the measured time, batch the queue ahead, the hand-over, and the measured time divided among the
+   executors. Both are stretched where more threads than cores compute, so work that is not cut
+   runs here: an executor would have no more of the machine. Only where callers are twice as many
+   as cores does the queue bring order, and is not stretched.
 5. If only one of the two keeps the deadline, it is that one. If neither does, the decision says
    so (`late`), and the caller may refuse at once instead of working in vain.
 
@@ -56,6 +58,8 @@ class Ask(NamedTuple):
     engine: Engine | None = None  # the caller's own choice
     reserved: bool = False
     inline_callers: int = 0  # others that compute on their own threads now
+    whole: bool = False  # whether all rows have to stay together
+    cores: int = 0  # of the machine; 0 is as many as executors
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +98,8 @@ class Decision(NamedTuple):
 
 
 DEFAULTS = Settings()
+#: So many callers for each core are better served in turn.
+_CROWD = 2
 
 
 def choose(ask: Ask, load: Load, settings: Settings = DEFAULTS) -> Decision:
@@ -102,7 +108,7 @@ def choose(ask: Ask, load: Load, settings: Settings = DEFAULTS) -> Decision:
     if ask.estimate is None:
         return _unmeasured(ask, chunk, settings)
     inline = _inline_seconds(ask.estimate, ask, load)
-    batch = _batch_seconds(ask.estimate, ask.rows, chunk, load, settings)
+    batch = _batch_seconds(ask.estimate, ask, chunk, load, settings)
     late = min(inline, batch) > ask.remaining
     engine, reason = _forced(ask, settings) or _measured(ask, inline, batch, settings)
     if ask.engine is not None or ask.reserved:
@@ -113,6 +119,8 @@ def choose(ask: Ask, load: Load, settings: Settings = DEFAULTS) -> Decision:
 def chunk_rows(ask: Ask, load: Load, settings: Settings = DEFAULTS) -> int:
     """Return how many rows a chunk of this call should have."""
     rows = max(ask.rows, 1)
+    if ask.whole:
+        return rows
     if ask.estimate is None:
         most = float(settings.unmeasured_chunk)
     else:
@@ -141,21 +149,33 @@ def _worth_splitting(ask: Ask, load: Load, settings: Settings) -> bool:
 
 def _inline_seconds(estimate: Estimate, ask: Ask, load: Load) -> float:
     """The measured time, stretched when callers and executors share the cores."""
-    computing = 1 + ask.inline_callers + (load.executors - load.idle)
-    return estimate.seconds * max(1.0, computing / max(load.executors, 1))
+    computing = 1 + ask.inline_callers + load.executors - load.idle
+    return estimate.seconds * _stretch(computing, ask, load)
 
 
 def _batch_seconds(
-    estimate: Estimate, rows: int, chunk: int, load: Load, settings: Settings
+    estimate: Estimate, ask: Ask, chunk: int, load: Load, settings: Settings
 ) -> float:
     """The queue ahead, the hand-over, and the rounds of chunks."""
     executors = max(load.executors, 1)
-    chunks = ceil(max(rows, 1) / chunk)
+    chunks = ceil(max(ask.rows, 1) / chunk)
     # Executors that are busy are so for half a chunk on average.
     busy = 0.0 if load.idle else settings.target / 2
-    rounds = ceil(chunks / (load.idle or executors))
-    each = estimate.seconds / chunks + settings.per_stage
-    return settings.dispatch + busy + load.queued_seconds / executors + rounds * each
+    at_once = load.idle or executors
+    each = estimate.seconds / chunks
+    if ask.inline_callers < _CROWD * _cores(ask, load):
+        each *= _stretch(ask.inline_callers + min(chunks, at_once), ask, load)
+    waiting = settings.dispatch + busy + load.queued_seconds / executors
+    return waiting + ceil(chunks / at_once) * (each + settings.per_stage)
+
+
+def _stretch(computing: int, ask: Ask, load: Load) -> float:
+    """How much longer work takes where so many threads compute."""
+    return max(1.0, computing / _cores(ask, load))
+
+
+def _cores(ask: Ask, load: Load) -> int:
+    return ask.cores or max(load.executors, 1)
 
 
 def _forced(ask: Ask, settings: Settings) -> tuple[Engine, str] | None:

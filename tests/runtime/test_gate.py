@@ -19,7 +19,7 @@ from runtime import Runtime
 from runtime.errors import RuntimeClosed, UnknownEndpoint
 from runtime.gate import RARE
 from runtime.served import SAMPLE
-from tests.runtime.plans import WIDTH, offset_of, record_flow, shift, text_flow
+from tests.runtime.plans import WIDTH, documents, offset_of, record_flow, shift, text_flow
 
 ROW = np.arange(float(WIDTH))
 PERSON = {"age": 31, "income": 2.5, "city": "Graz"}
@@ -233,6 +233,58 @@ def test_how_many_rows_are_few_is_learnt(runtime: Runtime) -> None:
     assert served.few == 4 * learnt
     served.took(4 * learnt, 1.0)
     assert served.few == least
+
+
+def test_how_many_documents_are_few_is_learnt_by_their_length(runtime: Runtime) -> None:
     text = runtime.find("text")
     text.took(10, 1e-6)
-    assert text.few == 0
+    text.read([7, "word"], 1e-6)
+    assert (text.few, text.characters) == (0, 0)
+    text.read("x" * 68, 5e-6)
+    assert text.characters == 400, "four times as much as was seen"
+    text.read(["x" * 268], 5e-6)
+    assert text.characters == 1200
+    text.read("x" * 18, 1e-3)  # which says nothing of so much
+    assert text.characters == 1200
+    text.read(["x" * 168] * 4, 100e-6)
+    assert text.characters == 400
+    for data, few in (
+        (["x" * 168, "x" * 168], True),
+        (["x" * 168, "x" * 169], False),
+        ([""] * 13, False),
+        (["x", 7], False),
+        ([], False),
+        (("x",), False),
+    ):
+        assert text.is_few(data) is few
+    assert not runtime.find("numbers").is_few(["x"])
+
+
+def test_few_documents_take_the_shortest_way(runtime: Runtime) -> None:
+    """More go where it is decided; both answer the same."""
+    text = runtime.find("text")
+    text.characters = 10_000
+    before = text.inline.value
+    for count in (1, 3, 100, 1000):
+        block = [f"word{n % 7:03} word002" for n in range(count)]
+        wanted = outcome(Runtime.predict, runtime, "text", block, engine="inline")
+        text.decision = None
+        assert outcome(runtime.predict, "text", block) == wanted
+        assert (text.decision is None) is (count <= 100)
+    assert text.inline.value >= before + 6
+    # What is among documents and is none is refused with its place, as ever.
+    wanted = outcome(Runtime.predict, runtime, "text", ["word001", 7], engine="inline")
+    assert outcome(runtime.predict, "text", ["word001", 7]) == wanted
+
+
+def test_blocks_of_documents_go_in_by_the_plans_door(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Machine code lays documents out; coercing them takes longer than a small model's answer."""
+    plan = oven.bake(text_flow(1))
+    texts: list[Any] = documents(5)
+    want = plan.run(tuple(texts))["score"]
+    with monkeypatch.context() as no:
+        no.setattr("oven.plan.coerce", lambda *_: pytest.fail("not by the door"))
+        for block in (texts, np.array(texts, object)):
+            np.testing.assert_array_equal(plan.run(block)["score"], want)
+    for odd in ([*texts, None], [texts[0], 7], [texts[0].encode()], []):
+        np.testing.assert_equal(outcome(plan.run, odd), outcome(plan.run, tuple(odd)))

@@ -29,7 +29,7 @@ from runtime.recut import cut
 from runtime.results import Results, key_of, size_of
 from tests.runtime.plans import documents, shift, text_flow
 
-TEXTS = documents(12, 1000)
+TEXTS = documents(12, 4000)
 
 
 @pytest.fixture(autouse=True)

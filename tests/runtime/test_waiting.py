@@ -145,10 +145,10 @@ def test_what_work_costs_is_not_what_waiting_costs(runtime: Runtime) -> None:
     for _ in range(50):
         runtime.predict("a", BLOCK)
         engines.observe(served, len(BLOCK), 1e-3)
-    from runtime.choice import Call
+    from runtime.choice import CORES, Call
 
     idle = engines.choose(served, Call(), len(BLOCK))
-    engines._inside.update(object() for _ in range(20))
+    engines._inside.update(object() for _ in range(10 * CORES))
     busy = engines.choose(served, Call(), len(BLOCK))
     engines._inside.clear()
     assert idle.inline_seconds is not None

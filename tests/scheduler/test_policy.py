@@ -38,6 +38,26 @@ class TestChoice:
         assert choose(ask, Load(2, 0)).engine is Engine.BATCH
         assert choose(Ask(400, takes(1e-6, 400)), Load(2, 0)).engine is Engine.INLINE
 
+    @pytest.mark.parametrize("callers", [0, 1, 2, 3])
+    def test_what_is_not_cut_runs_here(self, callers: int) -> None:
+        """An executor would take as long, and had to be woken first."""
+        ask = Ask(1000, takes(1e-4, 1000), inline_callers=callers, whole=True)
+        decision = choose(ask, IDLE)
+        assert (decision.engine, decision.chunk_rows) == (Engine.INLINE, 1000)
+        one = Ask(1000, takes(1e-4, 1000), inline_callers=callers, cores=2)
+        assert choose(one, Load(executors=1, idle=1)).engine is Engine.INLINE
+
+    def test_cores_are_shared_by_callers_and_executors(self) -> None:
+        """Three executors of four idle cores; with others on all cores nothing is gained."""
+        ask = Ask(2_000, takes(1e-6, 2_000), cores=4)
+        load = Load(executors=3, idle=3)
+        idle, busy = choose(ask, load), choose(ask._replace(inline_callers=4), load)
+        assert idle.batch_seconds is not None
+        assert busy.batch_seconds is not None
+        assert busy.batch_seconds > 1.5 * idle.batch_seconds
+        crowd = choose(ask._replace(inline_callers=8), load)
+        assert crowd.batch_seconds == idle.batch_seconds
+
     def test_an_event_loop_is_not_held_up(self) -> None:
         assert choose(Ask(1, takes(5e-6, 1), blocking=False), IDLE).engine is Engine.INLINE
         slow = choose(Ask(100, takes(5e-6, 100), blocking=False), BUSY)
