@@ -29,8 +29,8 @@ SMALL = 4096
 """A file of at most one page is read: mapping it would cost as much memory as it saves."""
 
 AT_ONCE = 256 << 10
-"""Of a file, so many bytes that code reads come into memory at once: a fault for each part of them
-would be most of what the first call takes. More than that comes as it is read."""
+"""Of a file, so many bytes that code reads come into memory at once, whoever needs them when: a
+fault for each part of them would be most of what the first call takes."""
 
 MOST_APART = 8192
 """Arrays that have a mapping of their own pages; a process may have 65,530 mappings by default."""
@@ -84,8 +84,13 @@ def release(buffer: NDArray[np.uint8]) -> None:
         _advise(address, known.size, _MADV_DONTNEED)
 
 
-def settle(buffer: NDArray[np.uint8], arrays: Iterable[NDArray[np.generic]]) -> None:
-    """Have what code reads of a mapped file come without its neighbours, and at once if little.
+def settle(
+    buffer: NDArray[np.uint8], arrays: Iterable[NDArray[np.generic]], most: int | None = AT_ONCE
+) -> bool:
+    """Have what code reads of a mapped file come without its neighbours, and now if it is little.
+
+    Little is what has at most so many bytes, or anything with None. Whether there is more, which
+    comes as it is read.
 
     The kernel maps what lies around a page that is read, up to the ends of the mapping. So the
     pages of each array become a mapping, which they are when they differ in any property: here, in
@@ -94,16 +99,18 @@ def settle(buffer: NDArray[np.uint8], arrays: Iterable[NDArray[np.generic]]) -> 
     address = buffer.ctypes.data
     known = _mappings.get(address)
     if known is None or sys.platform != "linux":
-        return
+        return False
     spans = _spans(arrays, address, address + known.size)
     for start, end in spans:
         if len(_apart) < MOST_APART:
             _advise(start, end - start, _MADV_DONTDUMP)
             known.apart.append(start)
             _apart.add(start)
-    if sum(end - start for start, end in spans) <= AT_ONCE:
-        for start, end in spans:
-            _advise(start, end - start, _MADV_POPULATE_READ)
+    if most is not None and sum(end - start for start, end in spans) > most:
+        return True
+    for start, end in spans:
+        _advise(start, end - start, _MADV_POPULATE_READ)
+    return False
 
 
 def _spans(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import lru_cache, partial
 from typing import Any
 from weakref import WeakValueDictionary
@@ -151,6 +152,16 @@ class NativeRun:
         table = self.form.io(*io)
         self._invoke(rows * self.row_work, ctypes.addressof(table), rows, memory)
         return made
+
+    def practise(self) -> None:
+        """Answer a row of zeros, for nobody, where the inputs are numbers.
+
+        Code and parameters that single rows need are in memory then, and what is looked up once is
+        known.
+        """
+        row = {value: _zeros(value, dtype) for value, dtype in self.form.numeric}
+        with suppress(RowsRefused):
+            self.run(row, 1)
 
     def bound(
         self, values: Mapping[Value, Any], into: Mapping[Value, NDArray[Any]]
@@ -301,6 +312,12 @@ def _empty(value: Value, rows: int) -> NDArray[Any]:
     if isinstance(kind, Vector):
         return np.empty((rows, kind.width), kind.dtype)
     return np.empty(rows, kind.dtype)  # type: ignore[union-attr]  # native columns have a dtype
+
+
+def _zeros(value: Value, dtype: np.dtype[Any]) -> NDArray[Any]:
+    """A row of zeros for an input."""
+    kind = value.type
+    return np.zeros((1, kind.width) if isinstance(kind, Vector) else 1, dtype)
 
 
 def _number_column(column: Any, value: Value, dtype: np.dtype[Any]) -> NDArray[Any]:

@@ -34,10 +34,11 @@ from flour.op import Parameter, from_data, to_data
 from flour.provenance import Origin
 from objectstore import Archive, BadDigest, Blob, MissingBlob, StoreError
 from objectstore.archive import array_at, opened, write
-from objectstore.mapping import read_only, release, settle
+from objectstore.mapping import AT_ONCE, read_only, release, settle
 from oven import characters, debug, recipe, recipes
 from oven.errors import CompileError, DamagedPlan
 from oven.limits import MAX_NODES, check_limits
+from oven.native_run import NativeRun
 from oven.plan import Plan
 
 if TYPE_CHECKING:
@@ -54,6 +55,9 @@ FORMAT = 1
 
 DERIVED_BYTES = 4096
 """Parameters made for native code travel along from this size on: smaller ones are made faster."""
+
+PRACTICE_BYTES = 64 << 20
+"""A row that touches more would take milliseconds: its plan is loaded without trying one."""
 
 SHORT_ORIGIN = 256
 """Characters: places in source that plans have in common are kept once for all of them."""
@@ -125,8 +129,22 @@ def load(
     finally:
         release(buffer)  # verifying has read all of it, a row reads a part
     if not plan.unfolded:
-        settle(buffer, (item.array for item in plan.resident() if isinstance(item, Blob)))
+        _settle(plan, buffer)
     return plan
+
+
+def _settle(plan: Plan, buffer: NDArray[np.uint8]) -> None:
+    """Have what single rows read of the file in memory before the first one waits for it.
+
+    Documents may need any part of their dictionaries. A row of numbers reads a part of what there
+    is for blocks, and about the same part as any other row does.
+    """
+    read = (item.array for item in plan.resident() if isinstance(item, Blob))
+    (run,) = plan.steps  # as of all plans that are loaded again
+    assert isinstance(run, NativeRun), "only native code is loaded again"
+    brief = run.form.plain and run.row_work <= PRACTICE_BYTES
+    if settle(buffer, read, AT_ONCE if brief else None):
+        run.practise()
 
 
 def _loaded(

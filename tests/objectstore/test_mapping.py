@@ -65,8 +65,18 @@ def test_a_little_comes_at_once(tmp_path: Path) -> None:
     path.write_bytes(bytes(1000 * mmap.PAGESIZE))
     buffer = read_only(path)
     one, other = (buffer[start : start + AT_ONCE // 4] for start in (0, 500 * mmap.PAGESIZE))
-    settle(buffer, [one, other])
+    assert not settle(buffer, [one, other])
     assert resident_bytes(path) in (0, AT_ONCE // 2), "kernels before 5.14 do not"
+
+
+def test_more_comes_at_once_where_all_of_it_is_wanted(tmp_path: Path) -> None:
+    path = tmp_path / "numbers"
+    path.write_bytes(bytes(2 * AT_ONCE))
+    buffer = read_only(path)
+    assert settle(buffer, [buffer])
+    assert resident_bytes(path) == 0
+    assert not settle(buffer, [buffer], None)
+    assert resident_bytes(path) in (0, 2 * AT_ONCE), "kernels before 5.14 do not"
 
 
 def test_arrays_that_touch_are_one_and_others_are_left_alone(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from oven import cache, recipes
 from oven.errors import DamagedPlan
 from oven.native_run import NativeRun
 from oven.plan import Plan
+from oven.saved import PRACTICE_BYTES
 from tests.oven.programs import PROGRAMS
 from tests.oven.test_saved import same
 from tests.resident import resident_bytes
@@ -230,21 +231,43 @@ def test_equal_small_parameters_of_plans_of_one_structure_are_one_in_memory(
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="asks Linux about its pages")
-@pytest.mark.parametrize("again", [False, True], ids=["at first", "again"])
-def test_a_loaded_plan_has_no_page_of_its_file_until_it_is_asked(
-    tmp_path: Path, *, again: bool
-) -> None:
-    path = tmp_path / "a.plan"
-    table = np.random.default_rng(2).normal(size=(2, 9_000))
-    oven.bake(flour.vector("x", 9_000).linear(table, [0.0, 0.0])).save(path)
-    if not again:
-        shutil.rmtree(tmp_path / "recipes")
+def test_a_new_plan_has_no_page_of_its_file_until_it_is_asked(tmp_path: Path) -> None:
+    path, table = _wide(tmp_path)
+    shutil.rmtree(tmp_path / "recipes")
     loaded = oven.load(path)
-    assert loaded.unfolded is not again
+    assert loaded.unfolded
     assert resident_bytes(path) == 0
-    rows = np.eye(9_000)[:3]
+    rows = np.eye(_COLUMNS)[:3]
     np.testing.assert_array_equal(loaded.run(rows)["output"], table[:, :3].T)
     assert resident_bytes(path) > 0
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="asks Linux about its pages")
+@pytest.mark.parametrize("most", [0, PRACTICE_BYTES], ids=["all", "a row"])
+def test_the_first_row_of_a_known_plan_waits_for_no_page(
+    tmp_path: Path, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("oven.saved.PRACTICE_BYTES", most)
+    path, table = _wide(tmp_path)
+    loaded = oven.load(path)
+    assert not loaded.unfolded
+    there = resident_bytes(path)
+    assert most == 0 or 0 < there < path.stat().st_size
+    (answer,) = loaded.door()(np.eye(_COLUMNS)[0])
+    np.testing.assert_array_equal(answer, table[:, 0])
+    if most or there:  # kernels before 5.14 bring nothing unless it is read
+        assert resident_bytes(path) == there
+
+
+_COLUMNS = 20_000
+
+
+def _wide(folder: Path) -> tuple[Path, NDArray[np.float64]]:
+    """A plan whose weights are more than what is brought into memory for anybody."""
+    table = np.random.default_rng(2).normal(size=(2, _COLUMNS))
+    path = folder / "a.plan"
+    oven.bake(flour.vector("x", _COLUMNS).linear(table, [0.0, 0.0])).save(path)
+    return path, table
 
 
 def test_a_store_is_given_what_a_known_plan_reads(tmp_path: Path) -> None:
