@@ -125,8 +125,9 @@ def _array_feature_extractor(call: Call) -> Tensor:
     tables = np.asarray(x.value).reshape(-1, x.shape[-1])
     flow = call.flow(places)
     made = joined([flow.take(table) for table in tables])
-    axis = None if places.axis is None else 1
-    return Tensor.of(made, (len(tables), places.size), axis)
+    around = x.shape[:-1] or (1,)
+    axis = None if places.axis is None else len(around)
+    return Tensor.of(made, (*around, places.size), axis)
 
 
 def _fixed_features(x: Tensor, places: Any) -> Tensor:

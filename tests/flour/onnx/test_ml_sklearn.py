@@ -189,6 +189,15 @@ def test_regressors_of_several_targets(name: str) -> None:
     _check(_fitted(_SEVERAL[name](), _TRAIN, _MANY), _NEW, share=_share(name))
 
 
+@pytest.mark.parametrize("kind", [tree.DecisionTreeClassifier, ensemble.ExtraTreesClassifier])
+def test_trees_of_several_labels(kind: Any) -> None:
+    labels = np.stack([_TWO, _TRAIN[:, 1] > 0, 1 - _TWO], axis=1).astype(np.int64)
+    fitted = kind(max_depth=3, random_state=0).fit(_TRAIN, labels)
+    proto = _converted(fitted, _NEW[:1], {"zipmap": False})
+    for rows in (_NEW, _NEW[:1]):
+        same(proto, {"X": rows}, share=_WITHIN)
+
+
 @pytest.mark.parametrize("name", sorted(set(_STEPS) - _PARTLY))
 def test_steps(name: str) -> None:
     data = np.where(np.abs(_NEW) > 2, np.nan, _NEW) if "imputer" in name else _NEW
