@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import BuiltinFunctionType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, SupportsIndex
 
 import numpy as np
 
@@ -41,6 +41,8 @@ from runtime.onnx_gate import Order, open_gate
 from runtime.onnx_maps import door_of_maps
 
 Feed = Mapping[str, Any]
+#: Ways of onnxruntime's session to run a model that ours does not have.
+_BESIDES = frozenset(("io_binding", "run_async", "run_with_iobinding", "run_with_ort_values"))
 #: What programs have as wider values, by onnxruntime's names.
 _NARROW = {f"tensor({name})": dtype for dtype, name in NARROW.items()}
 
@@ -122,6 +124,8 @@ class InferenceSession:
         self, output_names: Sequence[str] | None, input_feed: Feed, run_options: object = None
     ) -> list[Any]:
         """The outputs of these names, or all in the model's order, for arrays by input name."""
+        if output_names is not None and not len(output_names):
+            output_names = None  # no names are all names, as there
         short = self._short
         if short is not None and type(input_feed) is dict and len(input_feed) == self._count:
             try:
@@ -223,13 +227,28 @@ class InferenceSession:
         """Where plans run."""
         return ["CPUExecutionProvider"]
 
+    def set_providers(
+        self, providers: Sequence[object] | None = None, provider_options: object = None
+    ) -> None:
+        """Mean nothing, as what the session was made with."""
+
+    def disable_fallback(self) -> None:
+        """Mean nothing: there is no other way to run a plan."""
+
+    def enable_fallback(self) -> None:
+        """Mean nothing, likewise."""
+
+    def get_provider_options(self) -> dict[str, dict[str, str]]:
+        """The options of where plans run: there are none."""
+        return {name: {} for name in self.get_providers()}
+
     def get_modelmeta(self) -> ModelMeta:
         """What the model says about itself."""
         model = self.program.model
         return ModelMeta(
             model.producer,
             model.graph.name,
-            "",
+            model.domain,
             model.description,
             model.version,
             dict(model.metadata),
@@ -238,6 +257,21 @@ class InferenceSession:
     def get_session_options(self) -> object:
         """The options it was made with; they mean nothing here."""
         return self._options
+
+    # --- what it is not ----------------------------------------------------------------------
+
+    def __getattr__(self, name: str) -> Any:
+        """Say of what onnxruntime's session has besides that it is not here."""
+        hint = "; pass numpy arrays to run()" if name in _BESIDES else ""
+        raise AttributeError(f"an InferenceSession has no {name!r}{hint}", name=name, obj=self)
+
+    def __copy__(self) -> InferenceSession:
+        return self  # nothing about it changes
+
+    def __reduce_ex__(self, protocol: SupportsIndex) -> Any:
+        raise TypeError(
+            "a session cannot be pickled: keep the model's bytes, or save its plan as a file"
+        )
 
     def __repr__(self) -> str:
         return f"InferenceSession({self._plan or self.program.flow!r})"

@@ -113,6 +113,7 @@ class ModelDef:
     metadata: Mapping[str, str] = field(default_factory=dict)
     #: Functions of its own that could not be put in place of their calls: domain and name.
     functions: frozenset[tuple[str, str]] = frozenset()
+    domain: str = ""
 
     def outline(self) -> ModelDef:
         """What it says about itself, without nodes and constants."""

@@ -89,6 +89,13 @@ class Entry:
         width = self.tensor.size
         if self.tensor.axis is None:
             return np.broadcast_to(values.reshape(1, width), (rows, width))
+        if values.size != rows * width:
+            raise NotRectangular(
+                "the inputs have different numbers of rows",
+                where=self.port.name,
+                found=str(values.shape),
+                hint=f"another input has {rows} rows",
+            )
         return values.reshape(rows) if self.single else values.reshape(rows, width)
 
     def _fits(self, shape: tuple[int, ...]) -> bool:

@@ -44,6 +44,7 @@ def read_model(model: object) -> ModelDef:
         str(proto.doc_string),
         {str(item.key): str(item.value) for item in proto.metadata_props},
         frozenset((str(item.domain), str(item.name)) for item in proto.functions),
+        str(proto.domain),
     )
 
 

@@ -33,9 +33,10 @@ def signature(model: object, program: OnnxProgram) -> tuple[tuple[Value, ...], t
 
 def _value(proto: Any, known: Any) -> Value:
     kind = type_name(proto.type)
-    shape = _shape(proto.type)
-    if known is not None and (not kind or kind == "tensor(undefined)"):
+    shape, undefined = _shape(proto.type), not kind or kind == "tensor(undefined)"
+    if known is not None and undefined:
         kind = _NAMES.get(known.dtype) or f"tensor({_OTHERS[known.dtype]})"
+    if known is not None and (undefined or shape is None):
         shape = [None if axis == known.axis else n for axis, n in enumerate(known.shape)]
     return Value(str(proto.name), kind, shape)
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import gc
 import inspect
+import pickle
 import sys
 import weakref
 from collections import UserDict
@@ -80,7 +82,7 @@ def test_it_says_the_same_of_itself() -> None:
 def test_outputs_are_picked_by_name_in_any_order() -> None:
     ours, theirs = both(classifier([0, 1], zipmap=False))
     for names in (["probabilities"], ["probabilities", "label"], ["label"], []):
-        got, want = ours.run(names, {"X": X}), theirs.run(names, {"X": X}) if names else []
+        got, want = ours.run(names, {"X": X}), theirs.run(names, {"X": X})
         assert [np.shape(item) for item in got] == [np.shape(item) for item in want]
 
 
@@ -383,3 +385,39 @@ def test_somebodys_own_run_is_kept() -> None:
     session = Counting(classifier([0, 1], zipmap=False))
     session.run(None, {"X": X})
     assert session.calls == 1
+
+
+def test_columns_of_different_lengths_are_refused() -> None:
+    nodes = [node("Concat", ["a", "b"], ["y"], axis=1)]
+    columns = [("a", FLOAT, ["N", 1]), ("b", FLOAT, ["N", 1])]
+    data = model(nodes, columns, [("y", FLOAT, ["N", 2])])
+    for ours in (InferenceSession(data), InferenceSession(data, compiled=False)):
+        for rows in (1, 2, 4):
+            feed = {"a": np.ones((3, 1), np.float32), "b": np.ones((rows, 1), np.float32)}
+            with pytest.raises(onnx_errors.InvalidArgument, match="numbers of rows") as caught:
+                ours.run(None, feed)
+            assert caught.value.where == "b"
+
+
+def test_shapes_that_a_model_does_not_declare() -> None:
+    data = model([node("Neg", ["x"], ["y"])], [("x", FLOAT, (None, 3))], [("y", FLOAT, None)])
+    data.graph.output[0].type.tensor_type.ClearField("shape")
+    data.domain = "my.shop"
+    ours, theirs = both(data.SerializeToString())
+    assert [v.shape for v in ours.get_outputs()] == [v.shape for v in theirs.get_outputs()]
+    assert ours.get_modelmeta().domain == theirs.get_modelmeta().domain == "my.shop"
+
+
+def test_what_a_session_is_not() -> None:
+    ours, theirs = both(classifier([0, 1], zipmap=False))
+    assert ours.get_provider_options() == theirs.get_provider_options()
+    for session in (ours, theirs):
+        session.set_providers(["CPUExecutionProvider"])
+        session.disable_fallback()
+        session.enable_fallback()
+        with pytest.raises(TypeError, match="pickle"):
+            pickle.dumps(session)
+    assert copy.copy(ours).run(None, {"X": X})[0].size == len(X)
+    with pytest.raises(AttributeError, match=r"io_binding.*numpy arrays"):
+        _ = ours.io_binding
+    assert not hasattr(ours, "no_such_thing")
