@@ -8,7 +8,6 @@ import json
 import os
 import signal
 import sys
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -18,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from runtime.cli import common
 from runtime.cli.errors import CommandError, Exit
 from runtime.cli.output import Output
+from runtime.ending import Ending
 
 if TYPE_CHECKING:
     from runtime.http import ServerSettings
@@ -205,9 +205,9 @@ def _listening(url: str, count: int, workers: int, out: Output) -> None:
 
 
 @contextmanager
-def until_signal() -> Iterator[threading.Event]:
-    """An event that is set when the process is asked to end; asked twice, it ends at once."""
-    ended = threading.Event()
+def until_signal() -> Iterator[Ending]:
+    """It is set when the process is asked to end; asked twice, the process ends at once."""
+    ended = Ending()
     numbers = (int(signal.SIGINT), int(signal.SIGTERM))
 
     def ask(number: int, _frame: object) -> None:
@@ -215,9 +215,12 @@ def until_signal() -> Iterator[threading.Event]:
         signal.signal(number, before[number])
 
     before = {number: signal.signal(number, ask) for number in numbers}
+    woken = ended.wake()
     try:
         yield ended
     finally:
+        signal.set_wakeup_fd(woken)
+        ended.close()
         for number in numbers:
             signal.signal(number, before[number])
 

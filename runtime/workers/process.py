@@ -18,6 +18,7 @@ from typing import Any
 
 from flour.errors import FlourError
 from objectstore import FileStore
+from runtime.ending import Ending
 from runtime.http.assembly import assembled
 from runtime.http.gently import keep_what_is_here, lock_shared
 from runtime.http.server import Server
@@ -33,10 +34,11 @@ log = logging.getLogger("pretzel.workers")
 
 def main(control: int, *listeners: int) -> None:
     """Work until the supervisor says otherwise, or is gone."""
-    ended = threading.Event()
+    ended = Ending()
     # A key that is pressed reaches all processes; it is the supervisor that says when to end.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, lambda _number, _frame: ended.set())
+    ended.wake()
     sockets = [socket.socket(fileno=each) for each in listeners]
     with lock_shared():
         Worker(socket.socket(fileno=control), sockets, ended).run()
@@ -46,7 +48,7 @@ class Worker:
     """The parts of a worker. Changes are followed one by one, on a thread of their own."""
 
     def __init__(
-        self, control: socket.socket, listeners: list[socket.socket], ended: threading.Event
+        self, control: socket.socket, listeners: list[socket.socket], ended: Ending
     ) -> None:
         """`listeners` are those of all workers, by their number."""
         self._listeners, self._ended = listeners, ended

@@ -50,7 +50,7 @@ class Served:
         self.process = subprocess.Popen(
             [*command, "--workers", str(workers), *more],
             cwd=ROOT,
-            env={**os.environ, **environment},
+            env={**os.environ, "PYTHONFAULTHANDLER": "1", **environment},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -95,9 +95,22 @@ class Served:
     def stop(self, number: int = signal.SIGTERM) -> int:
         """Ask it to end; its exit code, when everything that it said was read."""
         self.process.send_signal(number)
-        code = self.process.wait(90)
+        try:
+            code = self.process.wait(90)
+        except subprocess.TimeoutExpired:
+            self._say_where()
+            raise
         self._reader.join(60)
         return code
+
+    def _say_where(self) -> None:
+        """It does not end: what each thread of each process does goes into the report."""
+        for process in (*self.workers().values(), self.process.pid):
+            if alive(process):
+                os.kill(process, signal.SIGABRT)
+        self.process.wait(60)
+        self._reader.join(60)
+        sys.stderr.write("\n".join(self.said))
 
 
 @contextmanager
