@@ -389,8 +389,8 @@ def test_somebodys_own_run_is_kept() -> None:
 
 def test_columns_of_different_lengths_are_refused() -> None:
     nodes = [node("Concat", ["a", "b"], ["y"], axis=1)]
-    columns = [("a", FLOAT, ["N", 1]), ("b", FLOAT, ["N", 1])]
-    data = model(nodes, columns, [("y", FLOAT, ["N", 2])])
+    one = ("N", 1)
+    data = model(nodes, [("a", FLOAT, one), ("b", FLOAT, one)], [("y", FLOAT, ("N", 2))])
     for ours in (InferenceSession(data), InferenceSession(data, compiled=False)):
         for rows in (1, 2, 4):
             feed = {"a": np.ones((3, 1), np.float32), "b": np.ones((rows, 1), np.float32)}
