@@ -52,11 +52,12 @@ def product(weights: Blob, bias: Blob, dtype: str) -> Product:
     vectors = min(_ROWS, key=lambda count: (-(-needed // count) * count, -count))
     padded = -(-needed // vectors) * vectors
     alone = padded if padded <= _ALONE else vectors
-    across = np.zeros((padded * lanes, weights.shape[1]), dtype)
-    across[:outputs] = weights.array
+    missing = np.zeros((padded * lanes - outputs, weights.shape[1]), dtype)
+    across = np.concatenate([weights.array.astype(dtype), missing])
     panels = across.reshape(padded // alone, alone * lanes, -1).transpose(0, 2, 1)
-    added = np.zeros(padded * lanes if len(bias) else 0, dtype)
-    added[:outputs] = bias.array
+    added = bias.array.astype(dtype)
+    if len(bias):
+        added = np.concatenate([added, np.zeros(padded * lanes - outputs, dtype)])
     return Product(Blob.of(panels), Blob.of(added), outputs, dtype, vectors, alone)
 
 

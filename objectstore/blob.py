@@ -59,6 +59,9 @@ class Blob:
             if dtype is None or np.dtype(dtype) == values.dtype:
                 return values
             values = values.array
+        if hasattr(values, "__blob__"):  # what stands for an array says what it is as a blob
+            made: Blob = values.__blob__(dtype)
+            return made
         array = _frozen(_canonical(values, dtype))
         return _BLOBS.keep_first(Blob(array, array_digest(array)))
 

@@ -138,7 +138,8 @@ class Plan:
     @property
     def digest(self) -> str:
         """Equal programs have equal digests."""
-        return self.flow.digest if self._recalled is None else self._recalled.digest
+        found = self._recalled
+        return self.flow.digest if found is None or not found.digest else found.digest
 
     @property
     def classes(self) -> tuple[Any, ...] | None:
@@ -155,7 +156,7 @@ class Plan:
         One after the other, as many texts of their own would take three times as much.
         """
         found = self._recalled
-        if found is not None:
+        if found is not None and found.digest:
             return found.nodes
         inside = self.flow.nodes()
         return "".join(item.digest for item in inside if not isinstance(item.op, Source))

@@ -24,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flour.emission import Room
+from flour.flow import Flow
 from flour.node import Node
 from flour.op import Op
 from flour.ops.structure import Take, TakeText
@@ -35,7 +36,7 @@ from oven import cache
 from oven.native_form import WORD, Draft, Form, Layout, aligned
 from oven.native_run import NativeRun
 from oven.ports import Port
-from oven.stages import Value
+from oven.stages import Stage, Value
 
 if TYPE_CHECKING:
     from oven.plan import Plan
@@ -97,24 +98,13 @@ def write(plan: Plan, archive: Archive) -> bytes | None:
     if len(steps) != 1:
         return None
     layout = Layout(plan.stages, roots)
-    leaves = [_leaf(name, item, layout) for name, item in plan.optimised.outputs.items()]
-    if any(leaf is None for leaf in leaves):
-        return None
     draft = layout.draft()
+    shape = described(plan.flow, plan.optimised, plan.stages, layout, draft, exact=plan.exact)
+    if shape is None:
+        return None
     large, table, inner = _packed(draft, archive)
-    shape = {
-        "inputs": [[name, to_data(kind)] for name, kind in plan.inputs.items()],
-        "leaves": leaves,
-        "exact": plan.exact,
-        "mixes_rows": plan.mixes_rows,
-        "stages": [[stage.kind, cache.key(stage.source)] for stage in plan.stages],
-        "classes": _labels(plan),
-        "codes": [[place, cache.key(source), name] for place, source, name in draft.codes],
-        "inner": inner,
-        "words": len(draft.words),
-        "large": [[place, large[one]] for place, one in draft.parameters if one in large],
-        **_form_data(layout.form),
-    }
+    places = [[place, large[one]] for place, one in draft.parameters if one in large]
+    shape |= {"inner": inner, "large": places}
     own = {
         "digest": plan.digest,
         "nodes": plan.node_digests,
@@ -123,6 +113,37 @@ def write(plan: Plan, archive: Archive) -> bytes | None:
     }
     texts = [json.dumps(part, separators=(",", ":")).encode("ascii") for part in (shape, own)]
     return b"".join([_HEAD.pack(*map(len, texts), len(table)), *texts, table])
+
+
+def described(
+    flow: Flow,
+    optimised: Flow,
+    stages: Sequence[Stage],
+    layout: Layout,
+    draft: Draft,
+    *,
+    exact: bool = False,
+) -> dict[str, Any] | None:
+    """What plans of one structure have in common, as data; None for outputs that are not known.
+
+    No parameter is placed: all that leads elsewhere are the words that the draft says.
+    """
+    leaves = [_leaf(name, item, layout) for name, item in optimised.outputs.items()]
+    if any(leaf is None for leaf in leaves):
+        return None
+    return {
+        "inputs": [[name, to_data(kind)] for name, kind in flow.inputs().items()],
+        "leaves": leaves,
+        "exact": exact,
+        "mixes_rows": any(item.op.mixes_rows() for item in optimised.nodes()),
+        "stages": [[stage.kind, cache.key(stage.source)] for stage in stages],
+        "classes": _labels(flow),
+        "codes": [[place, cache.key(source), name] for place, source, name in draft.codes],
+        "inner": draft.inner,
+        "words": len(draft.words),
+        "large": [],
+        **_form_data(layout.form),
+    }
 
 
 def _ours(op: Op) -> bool:
@@ -149,8 +170,8 @@ def _leaf(name: str, item: Node, layout: Layout) -> list[Any] | None:
     return None
 
 
-def _labels(plan: Plan) -> list[Any] | None:
-    found = plan.classes
+def _labels(flow: Flow) -> list[Any] | None:
+    found = classes(flow.outputs.get("label"))
     return None if found is None or len(found) > MOST_LABELS else list(found)
 
 
@@ -198,7 +219,7 @@ def _port_data(value: Value) -> list[Any]:
 # --- reading ------------------------------------------------------------------------------------
 
 
-class _Shape:
+class Shape:
     """What plans of one structure have in common."""
 
     def __init__(self, text: bytes) -> None:
@@ -285,15 +306,15 @@ class _Shape:
 
 
 #: By the digest of its text: the text itself is as large as what is made of it.
-_shapes: dict[bytes, _Shape] = {}
+_shapes: dict[bytes, Shape] = {}
 _lock = threading.Lock()
 
 
-def _shape(text: bytes) -> _Shape:
+def _shape(text: bytes) -> Shape:
     name = blake2b(text, digest_size=16).digest()
     found = _shapes.get(name)
     if found is None:
-        found = _Shape(text)
+        found = Shape(text)
         with _lock:
             if len(_shapes) >= SHAPES:
                 del _shapes[next(iter(_shapes))]  # the oldest

@@ -10,7 +10,6 @@ ONNX's names, shapes and dtypes; a ZipMap's are lists of dicts.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from types import BuiltinFunctionType
 from typing import Any, NamedTuple, SupportsIndex
@@ -25,7 +24,7 @@ from flour.node import Node, node, rebuild
 from flour.onnx import OnnxProgram, import_model
 from flour.onnx.narrow import numpy_dtype
 from flour.onnx.program import Answer, Entry
-from flour.onnx.reading import opened
+from flour.onnx.reading import opened, raw
 from flour.onnx.signature import Value, signature
 from flour.onnx.tensor import NARROW
 from flour.onnx.whole import WholeProgram, is_better_whole, whole_model
@@ -38,6 +37,7 @@ from oven.door_columns import COLUMN, FLAT
 from oven.zipped import zipped
 from runtime.onnx_errors import InvalidArgument, NoSuchFile, error, translated
 from runtime.onnx_gate import Order, open_gate
+from runtime.onnx_known import Again, Facts, Kept, met
 from runtime.onnx_maps import door_of_maps
 
 Feed = Mapping[str, Any]
@@ -86,30 +86,90 @@ class InferenceSession:
         if path is not None and not Path(path).is_file():
             raise error(NoSuchFile, "there is no such model", where=str(path))
         try:
-            model = opened(path_or_bytes)
-            self.program: OnnxProgram = import_model(model, native_only=native_only, rows=rows)
-            narrow = not native_only and _has_narrow_ends(self.program)
-            if compiled and (narrow or is_better_whole(self.program)):
-                self.program = whole_model(model) or self.program
-            self._inputs, self._outputs = signature(model, self.program)
-            # The model's own constants and nodes are not needed any more.
-            self.program = replace(self.program, model=self.program.model.outline())
-            self._plan = oven.bake(_of_documents(self.program.flow)) if compiled else None
+            given = raw(path_or_bytes)
+            known = met(given, (native_only, rows)) if compiled else None
+            again = None if known is None else known.again(_of_documents)
+            if again is not None:
+                self._recall(again)
+                return
+            self._import(given or path_or_bytes, native_only, rows, compiled)
+            if known is not None and self._plan is not None:
+                known.learn(self._plan, _of_documents, self._facts)
         except FlourError as problem:
             raise translated(problem) from problem
+
+    def _import(
+        self,
+        given: object,
+        native_only: bool,  # noqa: FBT001 (the constructor's own)
+        rows: bool | None,  # noqa: FBT001 (as above)
+        compiled: bool,  # noqa: FBT001 (as above)
+    ) -> None:
+        """Import the model, bake its plan, and find the shortest way to it."""
+        model = opened(given)
+        program = import_model(model, native_only=native_only, rows=rows)
+        narrow = not native_only and _has_narrow_ends(program)
+        if compiled and (narrow or is_better_whole(program)):
+            program = whole_model(model) or program
+        self._inputs, self._outputs = signature(model, program)
+        # The model's own constants and nodes are not needed any more.
+        self._program: OnnxProgram | Kept = program.without_model()
+        self._plan = oven.bake(_of_documents(program.flow)) if compiled else None
         self._names = tuple(item.name for item in self._outputs)
-        self._checks = {item.name: _check_of(item) for item in self._inputs}
+        checks = {item.name: _check_of(item) for item in self._inputs}
+        self._checks: Mapping[str, Callable[[Any], Any]] = checks
         #: Of each output: how the plan's column becomes ONNX's value; None where it is that.
-        self._shapers = {item.port.name: _shaper(item) for item in self.program.outputs}
+        self._shapers: Mapping[str, Callable[[Any], Any] | None] = {
+            item.port.name: _shaper(item) for item in program.outputs
+        }
         #: Of each output: where it is in what the shortest way answers.
-        self._places = {name: place for place, name in enumerate(self._names)}
+        self._places: Mapping[str, int] = {name: k for k, name in enumerate(self._names)}
+        #: How the plan's own door is to read arrays, where it is the shortest way.
+        self._ranks: Mapping[str, int] | None = None
         self._short = None if self._plan is None else self._shortest(self._plan)
         self._count = len(self._inputs)
         order = [(place, self._shapers.get(name)) for name, place in self._places.items()]
         #: All outputs in the model's order; None where that is how they are answered.
-        self._order = None if order == [(k, None) for k in range(len(order))] else order
+        plain = [(k, None) for k in range(len(order))]
+        self._order: Order | None = None if order == plain else order
         if isinstance(self._short, BuiltinFunctionType):
             self._open_gate(self._short, order)
+
+    def _facts(self) -> Facts | None:
+        """What sessions over models of the same structure need not find out again."""
+        if self._ranks is None or not isinstance(self._short, BuiltinFunctionType):
+            return None
+        order = [(place, self._shapers.get(name)) for name, place in self._places.items()]
+        return Facts(
+            self._inputs,
+            self._outputs,
+            self._checks,
+            self._shapers,
+            self._places,
+            self._order,
+            order,
+            self._ranks,
+        )
+
+    def _recall(self, again: Again) -> None:
+        """Be the session of a model whose structure is known."""
+        facts = again.facts
+        self._program, self._plan = again.model, again.plan
+        self._inputs, self._outputs = facts.inputs, facts.outputs
+        self._names, self._count = tuple(facts.places), len(facts.inputs)
+        self._checks, self._shapers, self._places = facts.checks, facts.shapers, facts.places
+        self._order, self._ranks = facts.order, facts.ranks
+        self._short = again.plan.column_door(
+            facts.ranks, _one_listed(again.plan, self._inputs[0].name)
+        )
+        if isinstance(self._short, BuiltinFunctionType):
+            self._open_gate(self._short, facts.gate)
+
+    @property
+    def program(self) -> OnnxProgram:
+        """The model as a program: its flow, and what its inputs and outputs are for a row."""
+        known = self._program
+        return known.program() if isinstance(known, Kept) else known
 
     @property
     def plan(self) -> oven.Plan:
@@ -172,6 +232,7 @@ class InferenceSession:
         if maps:
             return _of_maps(plan, self.program.flow, *maps)
         ranks = {entry.port.name: COLUMN if entry.tensor.rank == 2 else FLAT for entry in entries}
+        self._ranks = ranks
         return plan.column_door(ranks, _one_listed(plan, entries[0].port.name))
 
     def _picked(self, made: Sequence[Any], names: Sequence[str]) -> list[Any]:

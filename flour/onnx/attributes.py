@@ -6,8 +6,14 @@ same node they are never looked at: see `flour.onnx.steps`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from flour.formula import Formula
 
 Later = Callable[[], Any]
 
@@ -34,3 +40,33 @@ class Attributes(Mapping[str, Any]):
     def settled(self) -> list[Any]:
         """The values that are there: of what comes later, all are numbers or texts."""
         return [*self._values.values()]
+
+
+class FloatList(Sequence[float]):
+    """A list of floats that is a formula; who takes numbers out of it has looked at them."""
+
+    def __init__(self, formula: Formula) -> None:
+        #: The numbers, in float32.
+        self.formula = formula
+
+    def _seen(self) -> tuple[float, ...]:
+        return tuple(map(float, self.formula.tolist()))
+
+    def __getitem__(self, place: Any) -> Any:
+        return self._seen()[place]
+
+    def __len__(self) -> int:
+        return len(self.formula)
+
+    def __iter__(self) -> Iterator[float]:
+        return iter(self._seen())
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:  # noqa: FBT001 (numpy's protocol)
+        return np.array(self._seen(), dtype=dtype)
+
+
+def floats(values: Any) -> Any:
+    """Fitted numbers in float32: an array, or the formula that stands for one."""
+    if isinstance(values, FloatList):
+        return values.formula
+    return np.asarray(() if values is None else values, np.float32)

@@ -18,7 +18,7 @@ from flour.onnx.narrow import adapted, numpy_dtype, rounded
 from flour.onnx.opaque import OWN_BYTES, SHARED_BYTES, Pending
 from flour.onnx.program import ROWS, Answer, Entry, OnnxProgram, is_single
 from flour.onnx.proving import proving
-from flour.onnx.reading import opened, read_model
+from flour.onnx.reading import Formulas, opened, read_model
 from flour.onnx.registry import Call, adapter_of
 from flour.onnx.tensor import NARROW, Tensor, carrier, sizes_fit
 from flour.onnx.whole import is_better_whole, whole
@@ -84,9 +84,13 @@ def import_model(
     native_only: bool = False,
     rows: bool | None = None,
     fixed: Mapping[str, Any] | None = None,
+    formulas: Formulas | None = None,
 ) -> OnnxProgram:
-    """The program of an ONNX model with what is needed to call it with ONNX's own arrays."""
-    definition = _definition(model, fixed or {})
+    """The program of an ONNX model with what is needed to call it with ONNX's own arrays.
+
+    With `formulas` for its weights, it is the program of all models that its structure have.
+    """
+    definition = _definition(model, fixed or {}, formulas)
     try:
         return Importer(definition, native_only=native_only, rows=rows).run()
     except NotNative:
@@ -99,8 +103,10 @@ def import_model(
     return whole(model, definition)
 
 
-def _definition(model: object, fixed: Mapping[str, Any]) -> ModelDef:
-    definition = read_model(model)
+def _definition(
+    model: object, fixed: Mapping[str, Any], formulas: Formulas | None = None
+) -> ModelDef:
+    definition = read_model(model, formulas)
     return _with_fixed(definition, fixed) if fixed else definition
 
 

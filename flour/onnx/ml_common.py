@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from flour.onnx.attributes import floats
 from flour.onnx.errors import NotNative
 from flour.onnx.tensor import Tensor
 from flour.ops.onnx_link import Logistic, Probit, SoftmaxZero
@@ -80,7 +81,7 @@ def single(flow: Flow) -> Flow:
 
 def narrow(values: Any) -> Any:
     """Fitted numbers as float32."""
-    return np.asarray(() if values is None else values, np.float32)
+    return floats(values)
 
 
 # --- links ----------------------------------------------------------------------------------------

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 def _per_feature(item: Tensor, values: Any, what: str) -> Any:
     """One value for all features, or one for each of the last dimension, for the flat row."""
-    flat = np.asarray(values).reshape(-1)
+    flat = values.reshape(-1)
     if flat.size == 1:
         return flat
     if item.rank < 1 or item.axis == item.rank - 1 or flat.size != item.shape[-1]:

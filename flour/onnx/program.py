@@ -7,7 +7,7 @@ beside it: names, types and shapes of inputs and outputs, and both ways of the t
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
 
@@ -215,6 +215,10 @@ class OnnxProgram:
     def answer(self, columns: Mapping[str, Any]) -> dict[str, Any]:
         """The program's answers by output name, as ONNX's arrays, or lists of these."""
         return {item.port.name: item.array(columns[item.port.name]) for item in self.outputs}
+
+    def without_model(self) -> OnnxProgram:
+        """The same without the model's own constants and nodes."""
+        return replace(self, model=self.model.outline())
 
     def widths(self) -> int:
         """How many values a row of all inputs has."""

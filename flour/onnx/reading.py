@@ -8,11 +8,14 @@ model's folder.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
+from secrets import token_bytes
 from stat import S_ISCHR, S_ISFIFO
 from typing import Any, NamedTuple
 
-from flour.onnx.attributes import Attributes, Later
+from flour.formula import Formula
+from flour.onnx.attributes import Attributes, Later, FloatList
 from flour.onnx.errors import DamagedModel
 from flour.onnx.model import Dim, GraphDef, ModelDef, NodeDef, Port
 from flour.onnx.ordering import ordered
@@ -22,15 +25,20 @@ from flour.onnx.tensors import Tensors, dtype_of
 MAX_BYTES = 2**31 - 1
 MAX_NODES = 1 << 20
 MAX_DEPTH = 20
+Formulas = Mapping[tuple[Any, ...], Formula]
 OLDEST, DOMAINS = 1, {"ai.onnx": ""}
 
 
-def read_model(model: object) -> ModelDef:
-    """The model in a file, in bytes, or parsed already."""
+def read_model(model: object, formulas: Formulas | None = None) -> ModelDef:
+    """The model in a file, in bytes, or parsed already.
+
+    Where there are `formulas` for weights (by their owners: see flour.onnx.wire), they are read
+    instead.
+    """
     proto, folder = _parsed(model)
     proto = _inlined(proto)
     opsets = _opsets(proto)
-    reader = _Reader(Tensors(folder))
+    reader = _Reader(Tensors(folder), formulas or {})
     try:
         graph = reader.graph(proto.graph, frozenset(), 0)
     except RecursionError:
@@ -59,9 +67,26 @@ class Opened(NamedTuple):
     folder: Path | None
 
 
+class Raw(NamedTuple):
+    """A model whose bytes are there; it stands for the model wherever one is taken."""
+
+    data: bytes
+    folder: Path | None
+
+
 def opened(model: object) -> Opened:
     """The model, its file read once for all who look at it."""
     return Opened(*_parsed(model))
+
+
+def raw(model: object) -> Raw | None:
+    """The bytes of a model that is a path or bytes; None for what has been parsed."""
+    if isinstance(model, str | Path):
+        path = Path(model)
+        return Raw(_file(path), path.parent)
+    if isinstance(model, bytes | bytearray | memoryview):
+        return Raw(bytes(model), None)
+    return None
 
 
 def parsed(model: object) -> Any:
@@ -77,13 +102,12 @@ def as_written(model: object) -> Any:
 def _parsed(model: Any) -> tuple[Any, Path | None]:
     if isinstance(model, Opened):
         return model
-    if isinstance(model, str | Path):
-        path = Path(model)
-        proto = _from_bytes(_file(path))
-        Tensors(path.parent).take_in(proto)
-        return proto, path.parent
-    if isinstance(model, bytes | bytearray | memoryview):
-        return _from_bytes(bytes(model)), None
+    found = model if isinstance(model, Raw) else raw(model)
+    if found is not None:
+        proto = _from_bytes(found.data)
+        if found.folder is not None:
+            Tensors(found.folder).take_in(proto)
+        return proto, found.folder
     if hasattr(model, "graph") and hasattr(model, "opset_import"):
         return model, None
     raise DamagedModel(
@@ -163,8 +187,8 @@ def _opsets(proto: Any) -> dict[str, int]:
 class _Reader:
     """Reads graphs and what is inside them."""
 
-    def __init__(self, tensors: Tensors) -> None:
-        self._tensors = tensors
+    def __init__(self, tensors: Tensors, formulas: Formulas) -> None:
+        self._tensors, self._formulas = tensors, formulas
 
     def graph(self, proto: Any, outside: frozenset[str], depth: int) -> GraphDef:
         """A graph; `outside` are the names that graphs around it make."""
@@ -174,16 +198,33 @@ class _Reader:
             found = f"{len(proto.node)} nodes"
             raise DamagedModel("the graph is too large", where=str(proto.name), found=found)
         constants = self._constants(proto)
+        if not depth:
+            constants |= {who[1]: it for who, it in self._formulas.items() if who[0] == "tensor"}
         inputs = tuple(port_of(item) for item in proto.input if item.name not in constants)
         _unique([port.name for port in inputs], "inputs")
         own = set(constants) | {port.name for port in inputs}
         inner = outside | own | {str(name) for item in proto.node for name in item.output}
         nodes = [self._node(item, inner, depth) for item in proto.node]
+        if self._formulas and not depth:
+            nodes = [self._with_formulas(item, place) for place, item in enumerate(nodes)]
         outputs = tuple(port_of(item) for item in proto.output)
         if any(not port.name for port in outputs):
             raise DamagedModel("an output has no name", where=f"the graph '{proto.name}'")
         order = ordered(nodes, own, outside, [port.name for port in outputs])
         return GraphDef(str(proto.name), tuple(order), inputs, outputs, constants)
+
+    def _with_formulas(self, made: NodeDef, place: int) -> NodeDef:
+        """A node with formulas instead of its lists of floats."""
+        own = {
+            who[2]: FloatList(it)
+            for who, it in self._formulas.items()
+            if who[:2] == ("node", place)
+        }
+        if not own:
+            return made
+        values = {name: own.get(name) or made.attributes[name] for name in made.attributes}
+        # Its bytes hold numbers, so what is known by them is not of this node.
+        return replace(made, attributes=Attributes(values, {}), data=token_bytes())
 
     def _constants(self, proto: Any) -> dict[str, Any]:
         found = {str(item.name): self._tensors.array(item) for item in proto.initializer}

@@ -33,6 +33,13 @@ Adapter = Callable[["Call"], "Tensor | tuple[Tensor | None, ...]"]
 _F = TypeVar("_F", bound=Adapter)
 #: (domain, operator) -> (since version, adapter), newest first.
 ADAPTERS: dict[tuple[str, str], list[tuple[int, Adapter]]] = {}
+_registered = [0]
+
+
+def registered() -> int:
+    """How many adapters have been registered: with others, models become other programs."""
+    load()
+    return _registered[0]
 
 
 def onnx_op(*names: str, since: int = 1, domain: str = "") -> Callable[[_F], _F]:
@@ -42,6 +49,7 @@ def onnx_op(*names: str, since: int = 1, domain: str = "") -> Callable[[_F], _F]
         for name in names:
             found = ADAPTERS.setdefault((domain, name), [])
             found.append((since, adapter))
+            _registered[0] += 1
             found.sort(key=lambda entry: -entry[0])
         return adapter
 

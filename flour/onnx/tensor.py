@@ -26,6 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flour.flow import Flow
+from flour.formula import Formula
 from flour.onnx.errors import NotNative
 from flour.types import DTYPES, Scalar, Vector
 
@@ -103,7 +104,7 @@ class Tensor:
     @staticmethod
     def constant(value: Any, axis: int | None = None) -> Tensor:
         """A value known at import."""
-        array = np.asarray(value)
+        array: Any = value if isinstance(value, Formula) else np.asarray(value)
         if array.dtype == object and array.size and _whole(array):
             array = array.astype(np.int64)
         if array.dtype.name in NARROW:

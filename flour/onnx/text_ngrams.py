@@ -161,6 +161,7 @@ def _by_column(call: Call, given: Any, pool: Pool) -> Any:
     columns = tuple(map(int, call.attribute("ngram_indexes", ())))
     if given.size not in (len(columns), len(pool.columns)):
         raise DamagedModel(f"{given.size} weights for {len(columns)} n-grams")
-    made = np.zeros(pool.width, np.float32)
-    made[list(columns if given.size == len(columns) else pool.columns)] = given
-    return made
+    # Where each column's weight is listed; behind the last is the zero of those without one.
+    places = np.full(pool.width, given.size)
+    places[list(columns if given.size == len(columns) else pool.columns)] = np.arange(given.size)
+    return np.concatenate([given, np.zeros(1, np.float32)])[places]

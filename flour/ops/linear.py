@@ -134,7 +134,7 @@ class Linear(Op):
 
 
 def _transposed(weights: Array) -> Array:
-    return Array.of(np.ascontiguousarray(weights.array.T))
+    return Array.of(weights.array.T)
 
 
 # --- what adapters of linear estimators share -----------------------------------------------------

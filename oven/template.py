@@ -1,0 +1,137 @@
+"""Plans of which only numbers differ: one is baked with formulas for its numbers, others are made.
+
+    template = Template(flow, trace)    # a program of formulas: see flour.formula
+    found = template.make(weights)      # what `Plan.again` takes; None where it does not hold
+
+A template is what a recipe's shape is (see oven.recipe), with a computation for each parameter that
+depends on the numbers. The computation asks again whatever was asked of numbers while the program
+was imported, rewritten and written as code; numbers that answer otherwise have a plan of their own.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, TypeGuard
+
+import numpy as np
+from numpy.typing import NDArray
+
+from flour.flow import Flow
+from flour.formula import Formula, Trace
+from flour.ops.opaque import Opaque
+from objectstore import Blob
+from objectstore.blob import aligned_room
+from oven import cache
+from oven.native_form import WORD, Draft, Layout, aligned
+from oven.native_run import NativeRun
+from oven.ports import find_ports
+from oven.recipe import INLINE_BYTES, Recalled, Shape, described
+from oven.rewrite import optimise
+from oven.stages import cut
+
+if TYPE_CHECKING:
+    from oven.plan import Plan
+
+
+class NoTemplateError(Exception):
+    """The program is not one native run of known code."""
+
+
+class Template:
+    """A plan without its numbers."""
+
+    def __init__(self, flow: Flow, trace: Trace) -> None:
+        optimised = optimise(flow, exact=False)
+        roots = tuple(optimised.outputs.values())
+        stages = tuple(cut(roots, find_ports(roots)))
+        stored = any(stage.stores(item) for stage in stages[:-1] for item in stage.outputs)
+        if not stages or stored or not all(stage.native for stage in stages):
+            raise NoTemplateError("not one native run")
+        if any(isinstance(item.op, Opaque) for item in flow.nodes()):
+            raise NoTemplateError("a part on onnxruntime")
+        layout = Layout(stages, roots)
+        draft = layout.draft()
+        text = described(flow, optimised, stages, layout, draft)
+        if text is None:
+            raise NoTemplateError("outputs that no recipe has")
+        for _, source, name in draft.codes:
+            cache.address(source, name)
+        self.shape = Shape(json.dumps(text).encode("ascii"))
+        self._draft: Draft | None = draft
+        self._row_work = draft.row_work
+        self._place(draft, trace)
+
+    def equals(self, plan: Plan) -> bool:
+        """Whether the plan of the numbers in the trace is this one, made the usual way."""
+        mine, self._draft = self._draft, None
+        theirs = Layout(plan.stages, tuple(plan.optimised.outputs.values())).draft()
+        return (
+            mine is not None
+            and (mine.words, mine.codes, mine.inner) == (theirs.words, theirs.codes, theirs.inner)
+            and [*map(_content, mine.parameters)] == [*map(_content, theirs.parameters)]
+        )
+
+    def _place(self, draft: Draft, trace: Trace) -> None:
+        """Where everything is in a plan's own memory."""
+        words = np.array(draft.words, np.int64)
+        for place, address in self.shape.codes:
+            words[place] = address
+        made: dict[Blob, list[int]] = {}
+        constant: dict[Blob, None] = {}
+        for place, blob in draft.parameters:
+            if _is_formula(blob.array):
+                made.setdefault(blob, []).append(place)
+            else:
+                constant[blob] = None
+                words[place] = blob.array.ctypes.data
+        self._kept = tuple(constant)
+        self._recorded = trace.recorded([_formula(blob) for blob in made])
+        #: Of each parameter that is made: the words that lead to it, and where it is, unless it
+        #: is large and may be another plan's, too.
+        self._made: list[tuple[list[int], int | None, int]] = []
+        end = aligned(WORD * len(words))
+        for blob, places in made.items():
+            large = blob.nbytes >= INLINE_BYTES
+            self._made.append((places, None if large else end, blob.nbytes))
+            end += 0 if large else aligned(blob.nbytes)
+        self._words, self._size = words, end
+
+    def make(self, numbers: Sequence[NDArray[Any]]) -> Recalled | None:
+        """The plan for these numbers; None where a question is answered otherwise."""
+        found = self._recorded(numbers)
+        if found is None:
+            return None
+        room = aligned_room(self._size)
+        table: NDArray[np.int64] = room[: WORD * len(self._words)].view(np.int64)
+        table[:] = self._words
+        here = room.ctypes.data
+        table[self.shape.inner] += here
+        kept = [*self._kept]
+        for (places, start, nbytes), array in zip(self._made, found, strict=True):
+            if start is None:
+                blob = Blob.of(array)
+                kept.append(blob)
+                table[places] = blob.array.ctypes.data
+            else:
+                room[start : start + nbytes] = np.frombuffer(array.tobytes(), np.uint8)
+                table[places] = here + start
+        run = NativeRun(self.shape.form, table, self._row_work, tuple(kept))
+        return Recalled(self.shape.facts, run, "", "")
+
+
+def _formula(blob: Blob) -> Formula:
+    found: Any = blob.array
+    assert isinstance(found, Formula), "it was looked for"
+    return found
+
+
+def _content(parameter: tuple[int, Blob]) -> tuple[int, str, bytes]:
+    """Which word leads to a parameter, and what that is."""
+    place, blob = parameter
+    array: Any = blob.array
+    return place, array.dtype.str, (array.here() if _is_formula(array) else array).tobytes()
+
+
+def _is_formula(array: Any) -> TypeGuard[Formula]:
+    return isinstance(array, Formula)

@@ -1,0 +1,195 @@
+"""Models that differ from an earlier one in their weights alone: what is known of them is kept.
+
+The second model of a structure (see flour.onnx.wire) leaves a template of its plan; from then on a
+model of that structure is its weights, put into the template. What the template asks of weights is
+asked of each model's, and a model that answers otherwise is imported like the first.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from flour.errors import FlourError
+from flour.flow import Flow
+from flour.formula import NoFormulaError, Trace
+from flour.onnx import OnnxProgram, import_model
+from flour.onnx.reading import Raw
+from flour.onnx.registry import registered
+from flour.onnx.signature import Value
+from flour.onnx.wire import Layout, split
+from oven import Plan, debug
+from oven.recipe import Recalled
+from oven.rewrite import optimise
+from oven.template import NoTemplateError, Template
+
+#: Structures that are known, layouts of their bytes, and how many bytes those may be together.
+MOST_FAMILIES = 256
+MOST_LAYOUT_BYTES = 32 << 20
+#: Templates of one structure, for weights that answer questions differently.
+MOST_TEMPLATES = 4
+#: A structure has been tried in vain so often.
+MOST_FAILURES = 3
+#: The same places in larger models take as long to find as the rest.
+LARGEST = 64 << 20
+
+Ways = tuple[Any, ...]
+
+
+class Facts(NamedTuple):
+    """What sessions over models of one structure have in common."""
+
+    inputs: tuple[Value, ...]
+    outputs: tuple[Value, ...]
+    checks: Mapping[str, Callable[[Any], Any]]
+    shapers: Mapping[str, Callable[[Any], Any] | None]
+    places: Mapping[str, int]
+    order: Sequence[tuple[int, Callable[[Any], Any] | None]] | None
+    #: The same, also where all outputs are as they are answered.
+    gate: Sequence[tuple[int, Callable[[Any], Any] | None]]
+    ranks: Mapping[str, int]
+
+
+class Again(NamedTuple):
+    """A model whose plan came out of a template."""
+
+    facts: Facts
+    plan: Plan
+    model: Kept
+
+
+class _Family:
+    """Models of one structure, imported in one way."""
+
+    def __init__(self) -> None:
+        self.met = self.failures = 0
+        self.templates: list[tuple[Template, Facts]] = []
+
+
+class Kept:
+    """The model of a session, as bytes of which most are other models', too."""
+
+    def __init__(self, layout: Layout, own: tuple[bytes, ...], ways: Ways) -> None:
+        self._layout, self._own, self._ways = layout, own, ways
+        self._program: OnnxProgram | None = None
+
+    def program(self) -> OnnxProgram:
+        """The model as a program, imported when somebody asks for it."""
+        if self._program is None:
+            native_only, rows, *_ = self._ways
+            data = self._layout.joined(self._own)
+            made = import_model(data, native_only=native_only, rows=rows)
+            self._program = made.without_model()
+        return self._program
+
+
+class Met:
+    """A model whose structure has been looked at."""
+
+    def __init__(self, data: bytes, layout: Layout, ways: Ways, family: _Family) -> None:
+        self._data, self._layout, self._ways, self._family = data, layout, ways, family
+
+    def again(self, shaped: Callable[[Flow], Flow]) -> Again | None:
+        """The plan of the model, if a template is for it; `shaped` makes its program the plan's."""
+        weights = self._layout.weights(self._data) if self._family.templates else None
+        if weights is None:
+            return None
+        for template, facts in self._family.templates:
+            made = template.make(weights)
+            if made is not None:
+                return self._planned(made, facts, shaped)
+        return None
+
+    def _planned(self, made: Recalled, facts: Facts, shaped: Callable[[Flow], Flow]) -> Again:
+        source = Kept(self._layout, _shared(self._layout.own(self._data), self._layout), self._ways)
+
+        def programs() -> tuple[Flow, Flow]:
+            flow = shaped(source.program().flow)
+            return flow, optimise(flow, exact=False)
+
+        return Again(facts, Plan.again(made, programs, lambda _: None), source)
+
+    def learn(
+        self, plan: Plan, shaped: Callable[[Flow], Flow], facts: Callable[[], Facts | None]
+    ) -> None:
+        """Keep what came of importing the model, if others like it are to be expected."""
+        family = self._family
+        family.met += 1
+        if family.met < 2 or len(family.templates) >= MOST_TEMPLATES:
+            return
+        found = facts() if family.failures < MOST_FAILURES else None
+        template = self._template(plan, shaped) if found is not None else None
+        with _lock:
+            if template is None or found is None:
+                family.failures += 1
+            else:
+                family.templates.append((template, found))
+
+    def _template(self, plan: Plan, shaped: Callable[[Flow], Flow]) -> Template | None:
+        """What this model's plan is without its weights; None where they decide too much."""
+        weights = self._layout.weights(self._data)
+        if weights is None:
+            return None
+        trace, (native_only, rows, *_) = Trace(), self._ways
+        leaves = zip(self._layout.leaves, weights, strict=True)
+        formulas = {leaf.owner: trace.leaf(array.copy()) for leaf, array in leaves}
+        try:
+            made = import_model(self._data, native_only=native_only, rows=rows, formulas=formulas)
+            template = Template(shaped(made.flow), trace)
+            fits = not trace.broken and template.equals(plan) and template.make(weights) is not None
+        except (NoFormulaError, NoTemplateError, FlourError):
+            return None
+        return template if fits else None
+
+
+def met(model: Raw | None, ways: Ways) -> Met | None:
+    """What is known of models like this one; `ways` is all that matters to how it is imported."""
+    if model is None or len(model.data) > LARGEST or debug.asked():
+        return None
+    layout = _layout(model.data)
+    if layout is None:
+        return None
+    ways = (*ways, os.environ.get("PRETZEL_WITHOUT", ""), registered())
+    return Met(model.data, layout, ways, _family((layout.key, ways)))
+
+
+_layouts: dict[int, list[Layout]] = {}
+_families: dict[tuple[bytes, Ways], _Family] = {}
+_last: dict[bytes, tuple[bytes, ...]] = {}
+_lock = threading.Lock()
+
+
+def _layout(data: bytes) -> Layout | None:
+    known = next((it for it in _layouts.get(len(data), ()) if it.fits(data)), None)
+    if known is not None:
+        return known
+    made = split(data)
+    if made is not None:
+        with _lock:
+            _layouts.setdefault(len(data), []).append(made)
+            while sum(size * len(each) for size, each in _layouts.items()) > MOST_LAYOUT_BYTES:
+                del _layouts[next(iter(_layouts))]
+    return made
+
+
+def _family(key: tuple[bytes, Ways]) -> _Family:
+    with _lock:
+        found = _families.setdefault(key, _Family())
+        while len(_families) > MOST_FAMILIES:
+            del _families[next(iter(_families))]
+    return found
+
+
+def _shared(own: tuple[bytes, ...], layout: Layout) -> tuple[bytes, ...]:
+    """A model's own bytes; what is the same as in the model before is that model's."""
+    before = _last.get(layout.key, ())
+    made = own
+    if len(before) == len(own):
+        made = tuple(old if old == new else new for old, new in zip(before, own, strict=True))
+    with _lock:
+        _last[layout.key] = made
+        while len(_last) > MOST_FAMILIES:
+            del _last[next(iter(_last))]
+    return made
