@@ -34,7 +34,8 @@ and compiled, and hold the answers to the suite's. What is not native runs on on
 opaque part of the plan (see [ONNX models](18-onnx.md)), for one of four reasons: the *operator* has
 no native code, values have a *type* that programs have no place for (complex numbers) or the
 operator is not defined for, inputs are *sequences*, optionals or maps, or this *use* of the
-operator depends on what is known only when it runs (a shape, stop words) or is for training.
+operator depends on what is known only when it runs (a shape, a number of strings), or is for
+training.
 
 Answers are held to the suite's own tolerances: bfloat16 to two units in the last place. So is one
 case of float16 (`test_attention_4d_causal_fp16_expanded`).

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from flour.ops import indexed, onnx_equal, onnx_narrow, pairwise, segments, trigonometry
-from flour.types import INTS, Scalar, Type, Vector
+from flour.ops import indexed, onnx_equal, onnx_match, onnx_narrow, pairwise, segments, trigonometry
+from flour.types import INTS, Scalar, Text, Type, Vector
 from tests.case import LIBM, REASSOCIATES, Case, rows
 
 SIGNED = ("int8", "int16", "int32", "int64")
@@ -78,6 +78,9 @@ CASES = [
     # --- flour/ops/onnx_equal.py
     Case(onnx_equal.SameText(), (Vector(5, "string"), Vector(5, "string")), draw=few_texts),
     Case(onnx_equal.SameText(), (Vector(3, "string"), Scalar("string")), draw=few_texts),
+    # --- flour/ops/onnx_match.py
+    Case(onnx_match.JoinTexts(), (Text(), Text()), native=False),
+    Case(onnx_match.MatchesWhole(r"(?a)\w+(?: \w\w)?"), (Vector(5, "string"),), draw=few_texts),
     # --- flour/ops/onnx_narrow.py
     *ints(onnx_narrow.LowBits(4), "int64", widths=(5,)),
     *ints(onnx_narrow.LowBits(2, signed=False), "uint8", widths=(5,)),

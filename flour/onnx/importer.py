@@ -286,7 +286,7 @@ class Importer:
         adapter = adapter_of(node.domain, node.op_type, call.opset)
         with provenance.step(node.place):
             made = _adapted(adapter, call)
-        refuse_words("", [item for item in made if item is not None] if self._answers(node) else ())
+        refuse_words("", [item for item in made if item is not None] if self.answers(node) else ())
         self._made += sum(
             item.size for item in made if item is not None and not _among(item, inputs)
         )
@@ -299,7 +299,7 @@ class Importer:
             if name:
                 self.absent[name] = f"{node.title} does not make this output here"
 
-    def _answers(self, node: NodeDef) -> bool:
+    def answers(self, node: NodeDef) -> bool:
         """Whether the model answers with something the node makes."""
         return any(port.name in node.outputs for port in self.model.graph.outputs)
 

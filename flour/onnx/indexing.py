@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from math import prod
 from typing import Any
 
@@ -191,6 +192,25 @@ def _compress(call: Call) -> Tensor:
 @onnx_op("NonZero", since=9)
 def _non_zero(call: Call) -> Tensor:
     return Tensor.constant(np.array(np.nonzero(call.constant(0, "the input")), np.int64))
+
+
+@onnx_op("Unique", since=11)
+def _unique(call: Call) -> tuple[Tensor, ...]:
+    """Of values known at import: how many differ is no business of a row's."""
+    item, axis = call[0], call.attribute("axis")
+    values = call.constant(0, "the input")
+    if item.axis is not None or (values.dtype.kind == "f" and np.isnan(values).any()):
+        raise NotNative("values of all rows, or what equals nothing")
+    axis = None if axis is None else positive(axis, item.rank)
+    found = np.unique(values, True, True, True, axis=axis)
+    kept, first, back, counts = (np.asarray(part) for part in found)
+    back = back.reshape(-1)
+    if not call.attribute("sorted", 1):
+        order = np.argsort(first, kind="stable")
+        kept = kept.take(order, axis=axis or 0)
+        first, counts, back = first[order], counts[order], np.argsort(order)[back]
+    places = (Tensor.constant(part.astype(np.int64)) for part in (first, back, counts))
+    return replace(Tensor.constant(kept), dtype=item.dtype), *places
 
 
 @onnx_op("OneHot", since=9)

@@ -183,13 +183,14 @@ class OnnxProgram:
         rows = next((count for count in counts if count is not None), 1)
         made = {item.port.name: item.columns(arrays[item.port.name], rows) for item in self.inputs}
         read = self.flow.inputs()
+        # The columns of a record are the model's inputs, one of which may have its name.
+        if any(isinstance(kind, Record) for kind in read.values()):
+            return made
         if len(read) == 1 and not read.keys().isdisjoint(made):  # what nothing reads is left out
             return {name: made[name] for name in read}
-        read = self.flow.inputs()
         if ROWS in read and not made:
             return {ROWS: np.zeros(rows)}
-        record = any(isinstance(kind, Record) for kind in read.values())
-        return made if record else {name: made[name] for name in read}
+        return {name: made[name] for name in read}
 
     def run(
         self, run: Callable[[Any], Mapping[str, Any]], arrays: Mapping[str, Any]

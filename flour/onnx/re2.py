@@ -47,18 +47,27 @@ _FAR = {"k": "\u212a", "s": "\u017f"}
 
 def translated(expression: str) -> str:
     """The pattern in Python's syntax, with groups that capture nothing; NotNative without one."""
+    return _translated(expression, ends=False)
+
+
+def with_ends(expression: str) -> str:
+    """The same of a pattern that may name the ends of the text; `$` is its very end in RE2."""
+    return _translated(expression, ends=True)
+
+
+def _translated(expression: str, *, ends: bool) -> str:
     flags = re.match(r"\(\?([is]+)\)", expression)
     given = flags[1] if flags else ""
-    reader = _Reader(expression, len(flags[0]) if flags else 0, fold="i" in given)
-    made = reader.pattern()
+    start = len(flags[0]) if flags else 0
+    made = _Reader(expression, start, fold="i" in given, ends=ends).pattern()
     return f"(?a{'s' if 's' in given else ''}){made}"
 
 
 class _Reader:
     """Goes through a pattern from left to right."""
 
-    def __init__(self, text: str, place: int, *, fold: bool) -> None:
-        self.text, self.place, self.fold = text, place, fold
+    def __init__(self, text: str, place: int, *, fold: bool, ends: bool = False) -> None:
+        self.text, self.place, self.fold, self.ends = text, place, fold, ends
 
     def _fail(self) -> NotNative:
         return NotNative(f"the pattern {self.text!r} means something else in RE2")
@@ -82,14 +91,14 @@ class _Reader:
             return found[0]
         if found := self._take(r"\\Q(.*?)(?:\\E|\Z)"):
             return "".join(map(self._literal, found[1]))
+        if self.ends and (found := self._take(r"\^|\$|\\[Az]")):
+            return r"\A" if found[0] in ("^", r"\A") else r"\Z"
         if self._take(r"\((?!\?)|\(\?:|\(\?P?<\w+>"):
             return "(?:"
         if self._take(r"\(\?|[\^${]"):
             raise self._fail()
-        if self._take(r"\["):
-            return _spelt(self._set())
-        if self._take(r"\\(?=[dDsSwW])"):
-            return _spelt(self._known())
+        if found := self._take(r"\[|\\(?=[dDsSwW])"):
+            return _spelt(self._set() if found[0] == "[" else self._known())
         return self._literal(self._character())
 
     def _known(self) -> list[Range]:

@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from flour.onnx.errors import NotNative
 from flour.onnx.re2 import outside, translated
 from flour.onnx.registry import onnx_op
@@ -39,15 +41,29 @@ def document(call: Call, index: int = 0) -> Flow:
 
 @onnx_op("StringNormalizer", since=10)
 def _string_normalizer(call: Call) -> Tensor:
-    if len(call.attribute("stopwords", ())):
-        raise NotNative("stop words drop strings, and with them rows")
     item, action = call[0], str(call.attribute("case_change_action", "NONE"))
     if item.rank not in (1, 2):
         raise NotNative(f"strings of shape {item.shape}")
+    if len(call.attribute("stopwords", ())):
+        return _normalised(call, item, action)
     if action == "NONE":
         return item
     change = LowerLetters() if action == "LOWER" else UpperLetters()
     return Tensor.of(change(document(call)), item.shape, item.axis)
+
+
+def _normalised(call: Call, item: Tensor, action: str) -> Tensor:
+    """Strings known at import without the stop words; an empty one where nothing is left."""
+    if item.value is None or item.axis is not None or item.shape[:-1] not in ((), (1,)):
+        raise NotNative("stop words drop strings, and with them rows")
+    small, large = LowerLetters().one, UpperLetters().one
+    same = str if call.attribute("is_case_sensitive", 0) else small
+    stops = {same(str(word)) for word in call.attribute("stopwords")}
+    kept = [text for text in item.value.reshape(-1).tolist() if same(text) not in stops] or [""]
+    change = {"LOWER": small, "UPPER": large}.get(action, str)
+    made = np.empty((*item.shape[:-1], len(kept)), object)
+    made[...] = [change(text) for text in kept]
+    return Tensor(made.shape, "string", None, None, made)
 
 
 @onnx_op("Tokenizer", domain=MICROSOFT)

@@ -24,7 +24,7 @@ PARTS = 4
 #: Uses of operators of our set that no program of rows has: they run on onnxruntime.
 NOT_NATIVE = (
     ("Dropout", "dropout while training draws random numbers"),
-    ("StringNormalizer", "stop words drop strings, and with them rows"),
+    ("StringSplit", "the number of parts depends on the data"),
 )
 
 

@@ -1,0 +1,105 @@
+"""Strings joined, and strings that match a pattern as a whole: operators that ONNX has."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from flour.check import expect, text
+from flour.errors import ParameterError
+from flour.op import Columns, Op
+from flour.ops.text import SLACK, document
+from flour.patterns import automaton, first_is_longest
+from flour.types import Scalar, Text, Type, Vector
+
+if TYPE_CHECKING:
+    from flour.emission import Emitter, RowValue, TextValue, Value
+
+
+class JoinTexts(Op):
+    """The document x with the document y behind it."""
+
+    method = ""
+
+    def infer(self, x: Type, y: Type) -> Text:
+        text(x, self.name)
+        text(y, self.name)
+        return Text()
+
+    def reference(self, x: Columns, y: Columns) -> Columns:
+        made = np.empty(len(x), object)
+        made[:] = [one + other for one, other in zip(x, y, strict=True)]
+        return made
+
+    def emit(self, e: Emitter, x: Value, y: Value) -> TextValue:
+        from flour.emission import Room, TextValue
+
+        first, second = document(e, x), document(e, y)
+        growth = first.growth + second.growth
+        made = e.room(Room(growth, SLACK))
+        e.line(f"text_copy({first.where}, {first.size}, {made})")
+        e.line(f"text_copy({second.where}, {second.size}, {made} + {first.size})")
+        size = e.let(f"{first.size} + {second.size}", "int64").expr
+        return TextValue(made, size, growth)
+
+
+class MatchesWhole(Op):
+    """Whether a string matches a regular expression from its first character to its last.
+
+    A missing string does not.
+    """
+
+    method = ""
+    pattern: str
+    reads_characters = True
+
+    def check(self) -> None:
+        try:
+            re.compile(self.pattern)
+        except re.error as problem:
+            raise ParameterError(
+                "this is not a regular expression", where=repr(self.pattern), found=str(problem)
+            ) from None
+
+    def infer(self, x: Type) -> Vector | Scalar:
+        fine = isinstance(x, Text) or (isinstance(x, Vector | Scalar) and x.dtype == "string")
+        expect(fine, f"only strings match a pattern, got {x}")
+        return Vector(x.width, "bool") if isinstance(x, Vector) else Scalar("bool")
+
+    def reference(self, x: Columns) -> Columns:
+        match = re.compile(self.pattern).fullmatch
+        flat = [isinstance(v, str) and match(v) is not None for v in x.reshape(-1).tolist()]
+        return np.array(flat, bool).reshape(x.shape)
+
+    def runs_native(self) -> bool:
+        found = automaton(self.pattern)
+        return found is not None and not found.trims and first_is_longest(self.pattern)
+
+    def emit(self, e: Emitter, x: RowValue | TextValue) -> RowValue:
+        from flour.emission import Room, ScalarValue, TextValue
+
+        found = automaton(self.pattern)
+        assert found is not None, "only patterns with an automaton are native"
+        growth = x.growth if isinstance(x, TextValue) else 1
+        made = e.room(Room(growth, 1).times(8))
+        tables = ", ".join(map(e.address, found.tables))
+        sizes = f"{e.size(found.kinds)}, {e.size(found.run)}"
+
+        def whole(where: str, size: str) -> ScalarValue:
+            most = e.let(f"max({size}, 0)", "int64").expr
+            call = f"text_tokens({where}, {most}, {made}, {tables}, {sizes})"
+            count = e.let(call, "int64").expr
+            # The first match is the longest from the first character on: all of it, or none is.
+            return e.let(f"{count} > 0 and ld_int64({made}, 0) == {size}", "bool")
+
+        def cell(value: str) -> ScalarValue:
+            place = e.let(value, "int64").expr
+            return whole(*(e.let(f"ld_int64({place}, {k})", "int64").expr for k in (0, 1)))
+
+        if isinstance(x, TextValue):
+            return whole(x.where, x.size)
+        if isinstance(x, ScalarValue):
+            return cell(x.expr)
+        return e.map(lambda _, value: cell(value).expr, x, dtype="bool", width=x.width)
