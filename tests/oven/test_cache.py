@@ -270,8 +270,8 @@ def python(code: str, folder: Path) -> subprocess.Popen[str]:
 
 def test_processes_that_start_together_share_the_cache(folder: Path) -> None:
     first = [python("MUST_BE_WARM = False" + RACE, folder) for _ in range(3)]
-    assert [process.wait(120) for process in first] == [0, 0, 0]
-    assert python("MUST_BE_WARM = True" + RACE, folder).wait(120) == 0
+    assert [process.wait(300) for process in first] == [0, 0, 0]
+    assert python("MUST_BE_WARM = True" + RACE, folder).wait(300) == 0
     assert not [path for path in folder.rglob(".*") if path.is_file()], "no temporary is left"
 
 
@@ -289,7 +289,7 @@ cache.address("def probe(params, io, n, scratch):\\n    return n + 99\\n", "prob
 
 
 def test_a_writer_that_dies_half_way_leaves_nothing_to_read(folder: Path) -> None:
-    assert python(DYING, folder).wait(120) == 9
+    assert python(DYING, folder).wait(300) == 9
     assert list(folder.rglob(".*")), "it died while writing"
     assert not entry(folder, 99).exists()
     address(99)

@@ -233,11 +233,11 @@ def test_a_megabyte_of_bytes_that_are_none(how: str) -> None:
     """Twice as many take about twice the time, and not four times."""
     made = CountVectorizer(decode_error=how).fit(DOCUMENTS)
     plan = oven.bake(flour.from_sklearn(made))
-    took = []
-    for size in (1 << 18, 1 << 20):
-        document = b"\xff\xc3 two \xed\xa0\x80 words " * (size // 18)
+    took = [float("inf")] * 2
+    for place in (0, 1, 0, 1, 1):  # the least of some: others may be busy just then
+        document = b"\xff\xc3 two \xed\xa0\x80 words " * ((1 << 18 + 2 * place) // 18)
         began = process_time()
         got = plan.run([document])["features"]
-        took.append(process_time() - began)
+        took[place] = min(took[place], process_time() - began)
         assert (got != made.transform([document])).nnz == 0
     assert took[1] < 0.1 + 9 * took[0], f"{took} seconds for 0.25 and 1 MB"
