@@ -21,6 +21,14 @@ class Connection:
         """Connect."""
         self._read, self._write = await asyncio.open_connection("127.0.0.1", self._port)
 
+    async def __aenter__(self) -> Connection:  # noqa: PYI034 (typing.Self is not in 3.10)
+        """Connect; hang up at the end, whatever happens."""
+        await self.open()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.close()
+
     async def ask(self, request: bytes) -> bytes:
         """Send a request and read its answer's body."""
         self._write.write(request)
@@ -43,12 +51,8 @@ def answer(port: int, request: bytes) -> list[float]:
     """The numbers of the first output of one answer."""
 
     async def once() -> bytes:
-        connection = Connection(port)
-        await connection.open()
-        try:
+        async with Connection(port) as connection:
             return await connection.ask(request)
-        finally:
-            connection.close()
 
     said: dict[str, Any] = json.loads(asyncio.run(once()))
     return [float(each) for each in said["outputs"][0]["data"]]
@@ -59,15 +63,13 @@ def race(port: int, requests: Sequence[bytes], connections: int, seconds: float)
     times = Histogram()
 
     async def one(number: int, end: float) -> None:
-        connection = Connection(port)
-        await connection.open()
         place = number
-        while time.perf_counter() < end:
-            start = time.perf_counter_ns()
-            await connection.ask(requests[place % len(requests)])
-            times.add([time.perf_counter_ns() - start])
-            place += connections
-        connection.close()
+        async with Connection(port) as connection:
+            while time.perf_counter() < end:
+                start = time.perf_counter_ns()
+                await connection.ask(requests[place % len(requests)])
+                times.add([time.perf_counter_ns() - start])
+                place += connections
 
     async def every() -> None:
         end = time.perf_counter() + seconds

@@ -75,7 +75,7 @@ class Contestant(ABC):
     def submit(self, model: Model, data: Any) -> Future[Any]:
         """A block under load: by a pool of one thread for each core, unless there is better."""
         if self._pool is None:
-            self._pool = ThreadPoolExecutor(machine.cores())
+            self._pool = ThreadPoolExecutor(self.options.get("executors", machine.cores()))
         return self._pool.submit(model.batch, data)
 
     def unique_bytes(self) -> int | None:

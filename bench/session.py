@@ -119,13 +119,16 @@ class Session:
         return self.clock.rounds(self.plan.rounds, share)
 
     @contextmanager
-    def crew(self, name: str, only: Sequence[str] | None = None) -> Iterator[Crew]:
-        """Everybody who can serve this workload, started and prepared; ended afterwards."""
+    def crew(self, name: str, only: Sequence[str] | None = None, **options: Any) -> Iterator[Crew]:
+        """Everybody who can serve this workload, started and prepared; ended afterwards.
+
+        The options are every contestant's.
+        """
         workload = self.workload(name)
         crew = Crew(workload)
         try:
             for who in only or self.plan.contestants:
-                member = self._started(who, workload)
+                member = self._started(who, workload, options)
                 if member is not None:
                     crew.members.append(member)
             yield crew
@@ -149,13 +152,13 @@ class Session:
             crew.members.remove(member)
             return None
 
-    def _started(self, who: str, workload: Saved) -> Member | None:
+    def _started(self, who: str, workload: Saved, options: dict[str, Any]) -> Member | None:
         if workload.name not in find(who).workloads:
             return None
         self.progress.step(f"{workload.name}: {find(who).title} converts its models")
         try:
             self._prepare(who, workload)
-            member = Member(who)
+            member = Member(who, options=options)
         except Absent as problem:
             self.absent(workload.name, who, str(problem))
             return None
@@ -198,7 +201,10 @@ METHOD = (
     "otherwise; they take turns within each round, so that all see the same machine. Inputs are "
     "laid out as each library likes them before the clock starts. Times are of single calls with "
     "perf_counter_ns, all kept in histograms one per cent wide, the garbage collector held off "
-    "during bursts. Figures are medians over rounds, with the extremes."
+    "during bursts. The hot 99th percentile is over all calls of all pipelines, of which every "
+    "tenth has a row that its pipeline has not seen in this burst; the paper's, over each "
+    "pipeline's mean, has a table of its own. Cold is each pipeline's first call in its process. "
+    "Figures are medians over rounds, with the extremes."
 )
 
 

@@ -3,7 +3,8 @@
 Options (for ablations): `store` false keeps a copy of every parameter for every plan, `results`
 is the budget of materialisation in bytes, `rules` false bakes without rewrite rules, `doors` false
 takes the way in that is written in Python, and `pools` false gets scratch memory anew for each
-call there (doors have theirs for good).
+call there (doors have theirs for good). `executors` says how many there are, where an experiment
+gives everybody so many threads to answer with.
 """
 
 from __future__ import annotations
@@ -52,7 +53,8 @@ class Pretzel(Contestant):
             _forget_memory()
         budget = self.options.get("results")
         more: dict[str, Any] = {} if budget is None else {"result_bytes": int(budget)}
-        self.runtime = Runtime(executors=self.threads, **more)
+        executors = self.options.get("executors", self.threads)
+        self.runtime = Runtime(executors=executors, **more)
 
     def prepare(self, pipeline: Pipeline, saved: Saved) -> None:
         """Import the estimator, bake it, save the plan; its code goes to the code cache."""

@@ -15,7 +15,7 @@ import subprocess
 import time
 from collections import defaultdict
 from collections.abc import Iterable
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, suppress
 from typing import NamedTuple
 
 from bench import client, enclosed, environments
@@ -55,20 +55,28 @@ def run(session: Session) -> None:
             for name in names:
                 session.progress.step(f"servers: {name} starts")
                 try:
-                    ports[name] = _started(name, workload, stack)
-                    _check(name, workload, ports[name])
-                    _stop(ports[name])
+                    ports[name] = _ready(name, workload, stack)
                 except (Absent, ConnectionError, OSError, KeyError) as problem:
-                    ports.pop(name, None)
                     session.absent("end_to_end", name, str(problem))
             for connections, share in zip(CONNECTIONS, shares, strict=True):
                 _race(session, workload, ports, connections, session.rounds(share))
 
 
+def _ready(name: str, workload: Saved, stack: ExitStack) -> Door:
+    """A server that answers as it should, and stands still; one that does not is ended at once."""
+    with ExitStack() as own:
+        door = _started(name, workload, own)
+        _check(name, workload, door)
+        _stop(door)
+        stack.push(own.pop_all())
+    return door
+
+
 def _stop(door: Door) -> None:
-    """Let a server stand still until its turn."""
+    """Let a server stand still until its turn; it may have ended meanwhile."""
     if door.process is not None:
-        os.killpg(door.process, signal.SIGSTOP)
+        with suppress(ProcessLookupError):
+            os.killpg(door.process, signal.SIGSTOP)
 
 
 def _go_on(door: Door) -> None:
@@ -96,10 +104,11 @@ def _race(
                 for time_spent in (seconds / 2, seconds):  # the first lets it get warm again
                     found = race(door.port, requests, connections, time_spent, door.before)
                 rounds[name].append(found)
-                _stop(door)
             except (ConnectionError, OSError) as problem:
                 session.absent("end_to_end", name, f"{connections} connections: {problem}")
                 del ports[name]
+            finally:  # whoever failed would go on beside the others
+                _stop(door)
     for name, outcomes in rounds.items():
         where, by = ("end_to_end", "lin", name), outcomes[0].by
         rate = spread([each.rate for each in outcomes])

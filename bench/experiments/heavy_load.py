@@ -3,7 +3,8 @@
 As in the paper: models popular by Zipf's law with exponent 2, half of them asked for one row at a
 time, half for blocks of 100. Load is open: requests come when they come, and waits count from
 when each was due, also of those that have no answer at the end; those that were refused do not
-wait. Each contestant is offered multiples of its own capacity.
+wait. Each contestant is offered multiples of its own capacity. Everybody has as many threads to
+answer with as there are cores: ours are the scheduler's executors, the others' a pool.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import Any
 
 from bench.crew import Member
 from bench.histogram import Histogram
+from bench.machine import cores
 from bench.results import spread
 from bench.session import Crew, Session
 
@@ -34,7 +36,7 @@ def run(session: Session) -> None:
     names = [each.name for each in session.plan.specs if each.name in {"sa", "ac"}]
     who = [name for name in CONTESTANTS if name in session.plan.contestants]
     for name in names:
-        with session.crew(name, who) as crew:
+        with session.crew(name, who, executors=cores()) as crew:
             left = len(crew.members) * (len(names) - names.index(name))
             for member in session.each(crew, "load"):
                 if session.clock.late:

@@ -49,23 +49,30 @@ def _at_most(goal: str, wanted: float, found: float | None, unit: str) -> Row:
 
 
 def _latency(figures: Figures) -> list[Row]:
+    """Of all calls, and as the paper has it: of the means of pipelines."""
     rows = []
     for who, title, wanted in (
         ("onnxruntime", "tuned onnxruntime", 10),
         ("sklearn", "sklearn", 300),
     ):
-        found = {
-            name: ratio(
-                figures.value("latency", name, who, "hot_p99"),
-                figures.value("latency", name, OURS, "hot_p99"),
-            )
-            for name in NAMES
-        }
-        missing = [name.upper() for name, value in found.items() if value is None]
-        note = f", without {', '.join(missing)}" if missing else ""
-        mean = geometric_mean(found.values())
-        rows.append(_at_least(f"hot p99 below {title}, geometric mean", wanted, mean, note))
+        for metric, called in (
+            ("hot_p99", "hot p99"),
+            ("hot_p99_of_means", "hot p99 of pipelines' means"),
+        ):
+            goal = f"{called} below {title}, geometric mean"
+            rows.append(_at_least(goal, wanted, *_mean_ratio(figures, who, metric)))
     return rows
+
+
+def _mean_ratio(figures: Figures, who: str, metric: str) -> tuple[float | None, str]:
+    """Theirs by ours over all workloads, and which of them are missing."""
+    found = {
+        name: ratio(*(figures.value("latency", name, each, metric) for each in (who, OURS)))
+        for name in NAMES
+    }
+    missing = [name.upper() for name, value in found.items() if value is None]
+    note = f", without {', '.join(missing)}" if missing else ""
+    return geometric_mean(found.values()), note
 
 
 def _cold(figures: Figures) -> list[Row]:

@@ -108,7 +108,18 @@ def _value(experiment: str, metric: str) -> Measured:
 _HOT = "One row, all pipelines, hot; above 1x ours is faster."
 QUESTIONS = (
     Question("latency", "Latency of one row, median", _HOT, _value("latency", "hot_p50")),
-    Question("latency", "Latency of one row, 99th percentile", _HOT, _value("latency", "hot_p99")),
+    Question(
+        "latency",
+        "Latency of one row, 99th percentile",
+        f"{_HOT} Over all calls of all pipelines.",
+        _value("latency", "hot_p99"),
+    ),
+    Question(
+        "latency",
+        "Latency of one row, 99th percentile of pipelines",
+        f"{_HOT} The paper's figure: over pipelines, of the mean of each one's calls.",
+        _value("latency", "hot_p99_of_means"),
+    ),
     Question(
         "batch_throughput",
         "Rows a second on one core",

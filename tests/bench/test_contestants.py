@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import shutil
+import threading
+import time
 
 import numpy as np
 import pytest
 
 from bench import environments
+from bench.contestant import Model, number_block, number_row
 from bench.contestants import NAMES, find
+from bench.contestants.pretzel import Pretzel
 from bench.workload import CHECKED
 from tests.bench.conftest import Small
 
@@ -36,6 +40,26 @@ def test_answers_are_the_librarys(who: str, load: str, small: Small) -> None:
             np.testing.assert_allclose(alone, np.asarray(block).reshape(-1)[:3], rtol=1e-5)
     finally:
         me.close()
+
+
+def test_everybody_has_as_many_threads_to_answer_with() -> None:
+    ours, other = Pretzel(1, {"executors": 3}), find("onnxruntime")(1, {"executors": 3})
+    ours.start()
+    try:
+        assert ours.runtime._engines.executors == 3
+        model = Model(len, _which_thread, number_row, number_block, len, len)
+        names = {other.submit(model, 0.02).result() for _ in range(20)}
+        asked = [other.submit(model, 0.02) for _ in range(20)]
+        names |= {each.result() for each in asked}
+        assert len(names) == 3
+    finally:
+        ours.close()
+        other.close()
+
+
+def _which_thread(seconds: float) -> int:
+    time.sleep(seconds)
+    return threading.get_ident()
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -57,6 +57,24 @@ def test_a_number_of_connections_that_only_one_has_is_not_compared() -> None:
     assert found["requests a second, by MLServer"] == ["≥ 25x", "30x", "met"]
 
 
+def test_latency_is_held_to_all_calls_and_to_the_means_of_pipelines() -> None:
+    def latency(who: str, metric: str, value: float) -> Record:
+        return Record("latency", "lin", who, metric, value, "µs")
+
+    found = measured(
+        *(latency("pretzel", "hot_p99", 2.0), latency("onnxruntime", "hot_p99", 10.0)),
+        *(latency("pretzel", "hot_p99_of_means", 1.0),),
+        *(latency("onnxruntime", "hot_p99_of_means", 40.0),),
+    )
+    rest = ", without SA, AC, TAB, GBT"
+    assert found["hot p99 below tuned onnxruntime, geometric mean"][1:] == [
+        f"5x (2x short){rest}",
+        "**missed**",
+    ]
+    goal = "hot p99 of pipelines' means below tuned onnxruntime, geometric mean"
+    assert found[goal][1:] == [f"40x{rest}", "met"]
+
+
 @pytest.mark.parametrize(("waits", "verdict"), [(0.6, "met"), (1.5, "**missed**")])
 def test_the_wait_of_sixteen_connections(waits: float, verdict: str) -> None:
     known = (

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import gc
 import shutil
+import socket
 import subprocess
+import sys
+import threading
+import warnings
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from bench import environments, results
+from bench import client, environments, results
 from bench.clock import Clock
 from bench.crew import Absent
 from bench.experiments import end_to_end
@@ -17,6 +22,8 @@ from bench.report.figures import Figures
 from bench.servers import SERVERS
 from bench.session import Plan, Session
 from bench.workload import Spec
+from bench.wrk import Outcome
+from tests.bench.test_crew_turns import until
 
 
 @pytest.mark.parametrize("client", ["wrk", "ours"])
@@ -59,6 +66,81 @@ def test_ours_and_the_floor(
     assert [one.poll() is not None for one in started] == [True, True]
 
 
+class _Reports:
+    """As much of a session as a race writes to: who was absent, and of whom there are figures."""
+
+    plan = Plan((), seconds=0.1)
+
+    def __init__(self) -> None:
+        self.gone: list[str] = []
+        self.known: set[str] = set()
+        self.progress = type("Progress", (), {"step": lambda *_: None})
+
+    def absent(self, _: str, who: str, why: str) -> None:
+        self.gone.append(f"{who}: {why}")
+
+    def record(self, *where: str, **_: object) -> None:
+        self.known.add(where[2])
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
+def test_a_server_that_fails_stands_still_while_others_have_their_turns(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    sleeps = [sys.executable, "-c", "import time; time.sleep(60)"]
+    servers = [subprocess.Popen(sleeps, start_new_session=True) for _ in range(2)]
+
+    def race(port: int, *_: object) -> Outcome:
+        until(servers[1 - port].pid, {"T"})  # nobody runs beside whose turn it is
+        if port == 0:
+            raise ConnectionError("it hung up")
+        return Outcome(1.0, 1.0, 1.0, "nobody")
+
+    monkeypatch.setattr(end_to_end, "race", race)
+    doors = {name: end_to_end.Door(port, servers[port].pid) for port, name in enumerate(_TWO)}
+    session, workload = _Reports(), _Saved(0.5)
+    try:
+        for door in doors.values():
+            end_to_end._stop(door)
+        end_to_end._race(session, workload, doors, 1, range(2))  # type: ignore[arg-type]  # as much as is used
+    finally:
+        for server in servers:
+            end_to_end._end(server)
+    assert session.gone == ["pretzel: 1 connections: it hung up"]
+    assert session.known == {"echo"}
+    end_to_end._stop(end_to_end.Door(0, servers[0].pid))  # there is nothing to stop any more
+
+
+_TWO = ("pretzel", "echo")
+
+
+def test_a_server_that_hangs_up_leaves_nothing_open() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+        hangs = threading.Thread(target=_hang_up, args=(listener, 3))
+        hangs.start()
+        try:
+            with pytest.raises(ConnectionError, match="hung up"):
+                client.race(port, [b"GET / HTTP/1.1\r\n\r\n"], 3, 5.0)
+        finally:
+            hangs.join(20)
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always", ResourceWarning)
+        gc.collect()
+    assert [str(each.message) for each in found] == []
+
+
+def _hang_up(listener: socket.socket, count: int) -> None:
+    """Take so many connections; the first is shut when all are there, the others are not."""
+    taken = [listener.accept()[0] for _ in range(count)]
+    for each in taken:
+        each.recv(100)
+    taken[0].close()
+    for each in taken[1:]:
+        each.recv(100)  # until the client has gone
+        each.close()
+
+
 def test_a_wrong_answer_is_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("bench.client.answer", lambda *_: [0.25, 0.75])
     workload = _Saved(0.5)
@@ -72,7 +154,8 @@ class _Saved:
 
     def __init__(self, expected: float) -> None:
         self.expected_value = expected
-        self.inputs = type("Inputs", (), {"data": np.zeros((1, 2))})
+        self.inputs = type("Inputs", (), {"data": np.zeros((64, 2))})
+        self.count = 2
 
     def pipelines(self) -> list[_Saved]:
         return [self]

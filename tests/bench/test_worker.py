@@ -87,8 +87,24 @@ def test_times_are_of_single_calls(worker: Worker, monkeypatch: pytest.MonkeyPat
     assert 6 <= len(Histogram.of_json(found["times"])) <= 20, (
         "as many as fit, three of each at least"
     )
-    cold = answer(worker, {"do": "first_calls", "start": 1})["times"]
-    assert len(cold) == 1
+
+
+def test_first_calls_are_not_the_first_thing_that_a_process_does(
+    worker: Worker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has stood still before, which is no pipeline's affair; the very first call counts."""
+    asked: list[int] = []
+    places = {id(model): place for place, (_, model) in enumerate(worker._models)}
+
+    def burst(model: Model, *_: int) -> list[int]:
+        asked.append(places[id(model)])
+        return [1000 + asked[-1]]
+
+    monkeypatch.setattr(worker, "_burst", burst)
+    assert answer(worker, {"do": "first_calls", "start": 1}) == {"times": [1001]}
+    assert asked == [0, 1]
+    assert answer(worker, {"do": "first_calls", "start": 0}) == {"times": [1000, 1001]}
+    assert asked[2:] == [0, 1]
 
 
 def test_throughput_counts_rows_and_processor_time(
