@@ -4,13 +4,16 @@ Both have the same repeats and groups, but of all matches that begin somewhere t
 the longest: `first_is_longest` says whether that is the one Python takes. What words, digits and
 boundaries are is ASCII's in RE2; white space is without the vertical tab; letters that
 differ in case are those of Unicode's simple folding, so that `(?i)k` is also the sign of Kelvin.
-What is not spelt out here (properties such as `\pL`, the ends of the text) is not translated.
+Properties such as `\pL` are those of the running interpreter's Unicode, which may know fewer of the
+newest characters. What is not spelt out here (scripts, the ends of the text) is not translated.
 """
 
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Iterable
+from functools import lru_cache
 from string import ascii_lowercase, ascii_uppercase
 
 from flour.onnx.errors import NotNative
@@ -97,16 +100,29 @@ class _Reader:
             return "(?:"
         if self._take(r"\(\?|[\^${]"):
             raise self._fail()
-        if found := self._take(r"\[|\\(?=[dDsSwW])"):
+        if found := self._take(r"\[|\\(?=[dDpPsSwW])"):
             return _spelt(self._set() if found[0] == "[" else self._known())
         return self._literal(self._character())
 
     def _known(self) -> list[Range]:
-        """One of Perl's classes."""
+        """One of Perl's classes, or a property of Unicode's."""
         letter = self.text[self.place]
         self.place += 1
+        if letter in "pP":
+            return self._property(negated=letter == "P")
         ranges = self._folded(_CLASSES[letter.lower()])
         return _others(ranges) if letter.isupper() else ranges
+
+    def _property(self, *, negated: bool) -> list[Range]:
+        """The characters of a general category, or all others."""
+        found = self._take(r"\{(\^?)(\w+)\}|([A-Z])")
+        if found is None:
+            raise self._fail()
+        ranges = list(_of_category(found[2] or found[3]))
+        if not ranges:
+            raise self._fail()
+        ranges = self._folded(ranges)
+        return _others(ranges) if negated != bool(found[1]) else ranges
 
     def _character(self) -> str:
         """One character, which may be escaped."""
@@ -161,7 +177,7 @@ class _Reader:
                 raise self._fail()
             ranges = self._folded(_CLASSES[found[2]])
             return _others(ranges) if found[1] else ranges
-        if self._take(r"\\(?=[dDsSwW])"):
+        if self._take(r"\\(?=[dDpPsSwW])"):
             return self._known()
         if self._take(r"\[:"):
             raise self._fail()
@@ -183,6 +199,16 @@ class _Reader:
                 alike = (small, large, *_FAR.get(small, ""))
                 found += [(ord(letter), ord(letter)) for letter in alike]
         return found
+
+
+@lru_cache(maxsize=32)
+def _of_category(name: str) -> tuple[Range, ...]:
+    """The characters of a category of Unicode's; none of one that RE2 does not have."""
+    if name[:1] not in tuple("CLMNPSZ") or name in ("Cn", "Cs"):
+        return ()
+    kinds = map(unicodedata.category, map(chr, range(_LAST + 1)))
+    given = [code for code, kind in enumerate(kinds) if kind.startswith(name) and kind != "Cn"]
+    return tuple(_merged((code, code) for code in given))
 
 
 def _merged(ranges: Iterable[Range]) -> list[Range]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from functools import cache
 from typing import Any
 
@@ -73,6 +74,27 @@ def test_every_character_is_in_the_same_words(number: int) -> None:
     assert [re.findall(made, text) for text in documents] == _cut(documents, tokenexp=pattern)
 
 
+@cache
+def _known_characters() -> list[str]:
+    """Documents of all characters that this interpreter's Unicode has, of the first two planes."""
+    every = [c for c in map(chr, range(1, 0x20000)) if unicodedata.category(c) not in ("Cn", "Cs")]
+    return ["".join(every[start : start + 1024]) for start in range(0, len(every), 1024)]
+
+
+_PROPERTIES = [
+    *(r"\pL+", r"\p{Lu}", r"\PN+", r"[\p{L}\p{N}_]+", r"\p{^Zs}+", r"[^\p{P}\s]+"),
+    *(r"[^\PM]", r"\P{^Sc}", r"\p{Lt}|\pC"),
+]
+
+
+@pytest.mark.parametrize("number", range(len(_PROPERTIES)))
+def test_properties_of_characters_are_those_of_unicode(number: int) -> None:
+    pattern = _PROPERTIES[number]
+    made, documents = translated(pattern), _known_characters()
+    assert first_is_longest(made)
+    assert [re.findall(made, text) for text in documents] == _cut(documents, tokenexp=pattern)
+
+
 _SEPARATORS = [
     *(["."], [" +"], [r"\s+"], [r"\W"], ["[^a-z]"], ["a|b"], [" ", ","], ["[[:punct:]]"], ["]"]),
     *(
@@ -94,7 +116,23 @@ def test_what_is_between_separators(number: int) -> None:
 
 
 _OTHERS = [
-    *(r"\pL+", "[\\p{Greek}]", "^a", "a$", r"\Aa", r"\za", "(?U)a+", "a(?i)b", "(?i)é", "a{,2}"),
+    *(
+        r"\p{Greek}+",
+        r"[\p{Cn}]",
+        r"\p{Lx}",
+        r"\p",
+        r"\pl",
+        r"\p{Any}",
+        r"(?i)\p{Lu}",
+        "^a",
+        "a$",
+        r"\Aa",
+        r"\za",
+        "(?U)a+",
+        "a(?i)b",
+        "(?i)é",
+        "a{,2}",
+    ),
     *(r"\1", r"\u0061", "[a", "[b-a]", r"[a-\d]", "[[:no:]]", "[[:w:]]", r"\x{110000}", r"[^\W\w]"),
 ]
 

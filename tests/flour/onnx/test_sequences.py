@@ -92,6 +92,11 @@ def test_a_program_has_them_side_by_side() -> None:
     np.testing.assert_array_equal(np.concatenate(listed, axis=1), answer)
 
 
+def test_models_of_one_structure_have_lists_of_their_own() -> None:
+    for _ in range(4):
+        agree(several_labels(), {"x": ROWS}, compiled=True)
+
+
 def test_a_converted_classifier_of_several_outputs() -> None:
     pytest.importorskip("skl2onnx")
     from skl2onnx import to_onnx
