@@ -15,7 +15,7 @@ from stat import S_ISCHR, S_ISFIFO
 from typing import Any, NamedTuple
 
 from flour.formula import Formula
-from flour.onnx.attributes import Attributes, Later, FloatList
+from flour.onnx.attributes import Attributes, FloatList, Later
 from flour.onnx.errors import DamagedModel
 from flour.onnx.model import Dim, GraphDef, ModelDef, NodeDef, Port
 from flour.onnx.ordering import ordered
