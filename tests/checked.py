@@ -210,7 +210,19 @@ def _walks(memory: Memory) -> dict[str, Any]:
                 at = (second & (2**32 - 1)) + (0 if passed else 2)
             _store(memory, "int64")(places, lane, at)
 
+    def small(places: Any, nodes: Any, slots: Any, bits: Any, offsets: Any = None) -> None:
+        word, half, single = (_load(memory, kind) for kind in ("int64", "int32", "float32"))
+        for lane in range(8):
+            at = int(word(places, lane))
+            shift = int(word(offsets, lane)) if offsets is not None else 0
+            while slot := (second := int(half(nodes, 2 * at + 1)) % 2**32) >> int(bits):
+                passed = single(slots, slot + shift) <= single(nodes, 2 * at)
+                at = second % (1 << int(bits)) + (0 if passed else 1)
+            _store(memory, "int64")(places, lane, at)
+
     return {
+        "walk8_small": small,
+        "walk8_small_apart": small,
         "walk8": lambda p, n, s: walk(p, n, s, None, None, None),
         "walk8_apart": lambda p, n, s, o: walk(p, n, s, None, None, o),
         "walk8_sets": lambda p, n, s, c, w: walk(p, n, s, c, w, None),

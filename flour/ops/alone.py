@@ -75,7 +75,7 @@ def alone(made: Slices, held: NDArray[Any]) -> Alone | None:
     return Alone(
         nodes=Blob.of(nodes.reshape(-1)),
         masks=Blob.of(masks.astype(kind).reshape(-1)),
-        held=Blob.of(held[table.left[made.leaf_order()]]),
+        held=Blob.of(held[table.left[made.outline.leaf_order()]]),
         rows=Blob.of(np.cumsum(rows) - rows if rows.size else np.zeros(1, np.int64)),
         fails=Blob.of(_fails(made, blocks).astype(kind).reshape(-1)),
         width=width,

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from flour.ops.outline import Outline, at_most
 from flour.pieces import Long
 from flour.types import Vector
 from objectstore import Blob
@@ -47,7 +48,7 @@ _SLOTS_A_TREE = 8
 #: Nanoseconds that a slot takes one row, a step among others, and one that is waited for.
 _SLOT, _TOGETHER, _STRAIGHT, _GUESSED, _FORESEEN = 1.0, 1.3, 1.5, 0.8, 5.0
 #: The rows a tree is walked for before the next: their slots should stay in a near cache.
-_MOST_ROWS, _SLOT_BYTES = 64, 64 * 1024
+_MOST_ROWS, _SLOT_BYTES, _BYTES = 64, 64 * 1024, {"float32": 4, "float64": 8}
 
 
 class Shared(NamedTuple):
@@ -66,9 +67,11 @@ class Packed(NamedTuple):
     """The nodes of an ensemble, packed for walking."""
 
     #: Two int64 a node: the bits of its threshold (or of what its leaf holds, or where its set
-    #: is), then its slot and twice its left child's number.
+    #: is), then its slot and twice its left child's number. Where numbers are tested as float32,
+    #: two int32 instead: the threshold (or the leaf's number among all, from left to right), then
+    #: the slot and, in so many bits (`shift`), the left child's number.
     nodes: Blob
-    #: Twice the number of each tree's root; the trees are filled up to a multiple of the lanes.
+    #: The place of each tree's root; the trees are filled up to a multiple of the lanes.
     roots: Blob
     #: For each slot but the first (which holds minus infinity): the column, what stands there for a
     #: missing value, the largest number that is taken for zero, and the code of a missing category.
@@ -79,6 +82,10 @@ class Packed(NamedTuple):
     words: Blob
     #: The sets with slots of their own, behind all others, if sets are kept so.
     shared: Shared | None
+    #: How many bits of a node of eight bytes are its left child's number; 0 for sixteen bytes.
+    shift: int = 0
+    #: Which leaf each number of a leaf stands for, where nodes are of eight bytes.
+    order: NDArray[np.int64] | None = None
 
 
 def guessed_step(nodes: int) -> float:
@@ -89,13 +96,19 @@ def guessed_step(nodes: int) -> float:
     return max(_GUESSED * float(np.log2(max(nodes, 1))) - _FORESEEN, _STRAIGHT)
 
 
-def pack(op: Nodes, leaf: NDArray[Any]) -> Packed | None:
-    """The nodes packed, the leaf of number k holding leaf[k]; None where that cannot be done."""
+def pack(op: Nodes, leaf: NDArray[Any], held: str = "") -> Packed | None:
+    """The nodes packed, the leaf of number k holding leaf[k]; None where that cannot be done.
+
+    They take half of the bytes where numbers are tested (held) as float32.
+    """
     table = Table(op)
     if table.mostly_slots or np.any(np.isnan(leaf)):
         return None
-    bits = table.first_words(leaf)
-    return None if bits is None else table.packed(bits)
+    threshold = table.thresholds()
+    if threshold is None:
+        return None
+    small = table.compact(threshold) if held == "float32" else None
+    return small or table.packed(table.first_words(leaf, threshold))
 
 
 class Table:
@@ -157,11 +170,10 @@ class Table:
         old = np.where(self.inner, np.asarray(side.array)[self.order].astype(np.int64), 0)
         return self.number[old]
 
-    def first_words(self, leaf: NDArray[Any]) -> NDArray[np.int64] | None:
+    def first_words(
+        self, leaf: NDArray[Any], threshold: NDArray[np.float64]
+    ) -> NDArray[np.int64]:
         """The bits of thresholds, leaves and the places of sets."""
-        threshold = self.thresholds()
-        if threshold is None:
-            return None
         tests = self.inner & ~self.sets
         made = np.zeros(len(self.order))
         made[tests] = threshold[tests]
@@ -171,8 +183,7 @@ class Table:
 
     def packed(self, bits: NDArray[np.int64]) -> Packed:
         """The tables native code reads."""
-        here = np.arange(len(self.order))
-        child = np.where(self.inner, self.number[np.where(self.inner, self.left, 0)], here)
+        child = self._next()
         shared, slot = self._shared()
         if shared is None:
             words, place = self._words()
@@ -181,14 +192,45 @@ class Table:
         else:
             words = np.asarray(self.op.words.array)
             bits[self.sets] = 0  # the number zero, which minus infinity passes and NaN does not
-        # A tree that is one leaf, the first of all, fills the lanes up.
         nodes = np.stack([bits, (slot << 32) | (2 * child)], axis=1).reshape(-1)
-        idle = 2 * np.full(-len(self.roots) % LANES, int(np.flatnonzero(~self.inner)[0]))
+        return self._tables(Blob.of(nodes), Blob.of(2 * self._starts()), words, shared)
+
+    def compact(self, threshold: NDArray[np.float64]) -> Packed | None:
+        """The tables for numbers tested as float32; None where a node has no room for its own."""
+        shared, slot = self._shared()
+        shift = len(self.order).bit_length()
+        if (self.sets.any() and shared is None) or int(slot.max()) >> (32 - shift):
+            return None
+        first = np.zeros(len(self.order), np.int32)
+        tests = self.inner & ~self.sets
+        first[tests] = at_most(threshold[tests], "float32").view(np.int32)
+        leaves = Outline(self).leaf_order()
+        first[leaves] = np.arange(len(leaves))
+        second = ((slot << shift) | self._next()).astype(np.uint32).view(np.int32)
+        nodes = np.stack([first, second], axis=1).reshape(-1)
+        words = np.asarray(self.op.words.array) if len(self.op.words) else np.zeros(1, np.uint32)
+        made = self._tables(Blob.of(nodes), Blob.of(self._starts()), words, shared)
+        return made._replace(shift=shift, order=self.left[leaves])
+
+    def _next(self) -> NDArray[np.int64]:
+        """Where walks go from each node if they pass: leaves lead to themselves."""
+        here = np.arange(len(self.order))
+        return np.where(self.inner, self.number[np.where(self.inner, self.left, 0)], here)
+
+    def _starts(self) -> NDArray[np.int64]:
+        """The trees' roots; a tree that is one leaf, the first of all, fills the lanes up."""
+        idle = np.full(-len(self.roots) % LANES, int(np.flatnonzero(~self.inner)[0]))
+        return np.concatenate([self.roots, idle])
+
+    def _tables(
+        self, nodes: Blob, roots: Blob, words: NDArray[np.uint32], shared: Shared | None
+    ) -> Packed:
+        """All tables, given the nodes."""
         way = self.slots % 8
         left, zero, sets = (way & flag != 0 for flag in (_GOES_LEFT, _ZERO_TOO, _IN_A_SET))
         return Packed(
-            nodes=Blob.of(nodes),
-            roots=Blob.of(np.concatenate([2 * self.roots, idle])),
+            nodes=nodes,
+            roots=roots,
             column=Blob.of((self.slots // 8).astype(np.int32)),
             fill=Blob.of(np.where(left, -np.inf, np.nan)),
             zero=Blob.of(np.where(zero, np.float64(np.float32(1e-35)), -1.0)),
@@ -281,32 +323,35 @@ class Walks:
         self.column, self.fill = e.address(made.column), e.address(made.fill)
         self.zero, self.code = e.address(made.zero), e.address(made.code)
         self.words, self.shared = e.address(made.words), made.shared
-        self.apart = len(op.words) > 0 and made.shared is None
+        self.shift = e.size(made.shift) if made.shift else ""
+        self.apart = len(op.words) > 0 and made.shared is None and not made.shift
+        #: How slots hold numbers.
+        self.dtype = "float32" if made.shift else "float64"
         count = len(made.column)
         own = 0 if made.shared is None else len(made.shared.column)
         self.places = e.scratch("int64", LANES)
         self.offsets = e.scratch("int64", LANES) if block else ""
         rows = 1
         if block:
-            held = min(_MOST_ROWS, _SLOT_BYTES // (8 * (count + own + 1)))
+            held = min(_MOST_ROWS, _SLOT_BYTES // (_BYTES[self.dtype] * (count + own + 1)))
             rows = LANES * max(1, held // LANES)
             self.chunk = e.size(rows)
         self.count = e.size(count)
         self.width = e.size(count + own + 1)
-        self.slots = e.scratch("float64", (count + own + 1) * rows)
+        self.slots = e.scratch(self.dtype, (count + own + 1) * rows)
         self.codes = e.scratch("int64", (count + 1) * rows) if self.apart else ""
 
     def look(self, row: str, place: str = "0") -> None:
         """Fill the slots of one row, the one at this place among those held."""
         e = self.e
         start = e.var(f"{place} * {self.width}", "h")
-        e.store(self.slots, start, "-math.inf", "float64")
+        e.store(self.slots, start, "-math.inf", self.dtype)
         if self.codes:
             e.store(self.codes, start, "0", "int64")
         with e.loop(self.count) as u:
             value, gone = self._value(row, self.column, self.zero, u)
             kept = f"({self._of(self.fill, u)} if {gone} else {value})"
-            e.store(self.slots, f"{start} + {u} + 1", kept, "float64")
+            e.store(self.slots, f"{start} + {u} + 1", kept, self.dtype)
             if self.codes:
                 self._code(f"{start} + {u} + 1", u, value, gone)
         if self.shared is not None:
@@ -318,7 +363,7 @@ class Walks:
         assert isinstance(kind, Vector)
         column = f"int64({e.load(columns, u, 'int32', constant=True)})"
         loaded = e.load(row, column, kind.dtype, constant=True)
-        value = e.let(self.op.seen(loaded, kind), "float64").expr
+        value = e.let(self.op.seen(loaded, kind, self.dtype), self.dtype).expr
         gone = f"{value} != {value}"
         if self.op.zeros:
             gone = f"({gone}) or abs({value}) <= {self._of(zeros, u)}"
@@ -341,7 +386,7 @@ class Walks:
                 word = e.load(self.words, where, "uint32", constant=True)
                 with e.block(f"if (int64({word}) >> ({code} % 32)) & 1 != 0:"):
                     e.line(f"{kept} = -math.inf")
-            e.store(self.slots, f"{start} + {self.count} + 1 + {u}", kept, "float64")
+            e.store(self.slots, f"{start} + {self.count} + 1 + {u}", kept, self.dtype)
 
     def _of(self, table: str, u: str) -> str:
         return self.e.load(table, u, "float64", constant=True)
@@ -401,14 +446,20 @@ class Walks:
 
     def walk(self) -> None:
         """Walk from the places; they hold where the walks end."""
-        names = [self.places, self.nodes, self.slots]
-        if self.codes:
-            names += [self.codes, self.words]
-        sets, apart = "_sets" if self.codes else "", "_apart" if self.offsets else ""
-        names += [self.offsets] if self.offsets else []
-        self.e.line(f"walk8{sets}{apart}({', '.join(names)})")
+        apart = "_apart" if self.offsets else ""
+        offsets = [self.offsets] if self.offsets else []
+        if self.shift:
+            given = [self.places, self.nodes, self.slots, self.shift, *offsets]
+            self.e.line(f"walk8_small{apart}({', '.join(given)})")
+            return
+        sets = "_sets" if self.codes else ""
+        codes = [self.codes, self.words] if self.codes else []
+        given = [self.places, self.nodes, self.slots, *codes, *offsets]
+        self.e.line(f"walk8{sets}{apart}({', '.join(given)})")
 
     def held(self, lane: str) -> str:
-        """What the leaf at the end of a walk holds."""
+        """What the leaf at the end of a walk holds, or its number where nodes have eight bytes."""
         place = self.e.load(self.places, lane, "int64")
+        if self.shift:
+            return f"int64({self.e.load(self.nodes, f'2 * {place}', 'int32', constant=True)})"
         return self.e.load(self.nodes, place, "float64", constant=True)

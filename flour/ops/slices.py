@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flour.ops.lockstep import Table, guessed_step
+from flour.ops.outline import Outline
 from flour.types import Type, Vector
 from objectstore import Blob
 
@@ -155,33 +156,12 @@ class Slices:
 
     def __init__(self, op: Nodes, table: Table, threshold: NDArray[np.float64], held: str) -> None:
         self.op, self.table, self.threshold, self.held = op, table, threshold, held
-        count = len(table.order)
-        self.left = np.where(table.inner, table.child(op.left), 0)
-        self.right = np.where(table.inner, table.child(op.right), 0)
-        self.tree, self.depth = np.zeros(count, np.int64), np.zeros(count, np.int64)
-        self.tree[table.roots] = np.arange(len(table.roots))
-        levels = self._levels()
-        self.leaves = np.ones(count, np.int64)
-        for inner in reversed(levels):
-            self.leaves[inner] = self.leaves[self.left[inner]] + self.leaves[self.right[inner]]
-        self.position = np.zeros(count, np.int64)
-        for inner in levels:
-            left, right = self.left[inner], self.right[inner]
-            self.position[left] = self.position[inner]
-            self.position[right] = self.position[inner] + self.leaves[left]
+        self.outline = Outline(table)
+        self.left, self.right = self.outline.left, self.outline.right
+        self.tree, self.depth = self.outline.tree, self.outline.depth
+        self.leaves, self.position = self.outline.leaves, self.outline.position
         self._order()
         self._ranks()
-
-    def _levels(self) -> list[NDArray[np.int64]]:
-        """The inner nodes by their depth."""
-        levels, here = [], self.table.roots
-        while here.size:
-            inner = here[self.table.inner[here]]
-            levels.append(inner)
-            for child in (self.left[inner], self.right[inner]):
-                self.tree[child], self.depth[child] = self.tree[inner], self.depth[inner] + 1
-            here = np.concatenate([self.left[inner], self.right[inner]])
-        return levels
 
     def _order(self) -> None:
         """The inner nodes in their order, and where the rows at each node are kept."""
@@ -268,7 +248,7 @@ class Slices:
         apart = sets.any() and not shared.size
         numbers = inner[~sets]
         number = self.number[numbers] | (self.rank[numbers] << 16) | (self.place[~sets] << 32)
-        leaves = self.leaf_order()
+        leaves = self.outline.leaf_order()
         count = self.leaves[table.roots]
         width = np.asarray(op.value.array)[table.left[leaves]].astype(op.dtype)
         padded, tests = self._tests()
@@ -293,12 +273,6 @@ class Slices:
             blocks=int((self.set_blocks() + 1).sum()),
             cost=self.cost(),
         )
-
-    def leaf_order(self) -> NDArray[np.int64]:
-        """The leaves, tree after tree, each from left to right."""
-        leaves = np.flatnonzero(~self.table.inner)
-        made: NDArray[np.int64] = leaves[np.lexsort((self.position[leaves], self.tree[leaves]))]
-        return made
 
     def members(self, nodes: NDArray[np.int64], blocks: int) -> NDArray[np.bool_]:
         """Which of the first categories each node that tests for a set lets pass."""

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flour.ops.lockstep import Table
+from flour.ops.outline import at_most
 from flour.ops.slices import PART, ROWS, Slices, held_as
 from flour.types import Vector
 from objectstore import Blob
@@ -119,7 +120,7 @@ class Tiles:
         few = _FEW[str(leaf.dtype)]
         # Behind the last tree's values there is as much as two registers read.
         rest = np.zeros((few, *leaf.shape[1:]), leaf.dtype)
-        value = np.concatenate([leaf[made.table.left[made.leaf_order()]], rest])
+        value = np.concatenate([leaf[made.table.left[made.outline.leaf_order()]], rest])
         return Tiled(
             groups=Blob.of(self.groups),
             slots=Blob.of(np.stack([place, self.middle, self.ends], axis=1).reshape(-1)),
@@ -202,12 +203,3 @@ def _parts(made: Slices) -> tuple[Blob, Blob, Blob]:
     rank = np.arange(len(limits)) - np.repeat(made.at[:-1], made.counts)
     padded[np.repeat(start, made.counts) + rank // PART, rank % PART] = limits
     return Blob.of(padded.reshape(-1)), Blob.of(4 * (PART + 1) * start), Blob.of(parts)
-
-
-def at_most(limits: NDArray[np.float64], dtype: str) -> NDArray[Any]:
-    """The largest numbers of the type that are at most these."""
-    with np.errstate(over="ignore"):
-        near = limits.astype(dtype)
-        below = np.nextafter(near, np.asarray(-np.inf, dtype))
-    made: NDArray[Any] = np.where(near.astype(np.float64) > limits, below, near)
-    return made

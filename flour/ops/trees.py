@@ -16,7 +16,7 @@ from flour.errors import ParameterError
 from flour.op import Array, Columns
 from flour.ops.alone import OneRow, alone
 from flour.ops.lockstep import LANES, Walks, pack
-from flour.ops.slices import ROWS, slices
+from flour.ops.slices import ROWS, held_as, slices
 from flour.ops.slicing import Slicing
 from flour.ops.tiles import Tiled, tiles, turned
 from flour.ops.tiling import Tiling
@@ -78,7 +78,7 @@ class Trees(Walk):
 
     def remark(self) -> str:
         tiled, held = self._tiled(None), self._held().astype(np.float64)
-        packed = pack(self, held)
+        packed = pack(self, held, held_as(self, None))
         made = slices(self) if tiled is None else None
         small = None if made is None else alone(made, held)
         one = "walked one by one" if packed is None else f"{LANES} walked together"
@@ -133,13 +133,17 @@ class Trees(Walk):
         leaf = value[:, 0] if value.shape[1] == 1 else np.arange(len(value))
         return leaf.astype(self.dtype)
 
+    def ordered(self, order: NDArray[np.int64]) -> Blob:
+        """The leaves' values in this order: flat, as blocks of rows have them, so kept once."""
+        return Blob.of(self.value.array[order].astype(self.dtype).reshape(-1))
+
     def _walks(self, e: Emitter, x: Column, out: Column, *, start: str = "") -> None:
         """Few rows walk one by one; a block too (where no start is given), eight at a time."""
-        packed = pack(self, self._held().astype(np.float64))
+        packed = pack(self, self._held().astype(np.float64), held_as(self, x.type))
         if packed is None:
             self._one_by_one(e, x, out, start or "0")
             return
-        sums = _Sums(e, self, out)
+        sums = _Sums(e, self, out, packed.order)
         alone = Walks(e, self, packed, x, block=False)
         if start:
             alone.one_by_one(sums.begin_alone, sums.take_alone, sums.end_alone, start)
@@ -183,8 +187,12 @@ def _blobs(tables: Any) -> Iterator[Blob]:
 class _Sums:
     """Writes how the values of leaves are added up, in the order of the trees."""
 
-    def __init__(self, e: Emitter, op: Trees, out: Column) -> None:
+    def __init__(
+        self, e: Emitter, op: Trees, out: Column, order: NDArray[np.int64] | None = None
+    ) -> None:
         self.e, self.op, self.out = e, op, out
+        #: The values in the order in which walks count leaves; nothing where leaves hold them.
+        self.counted = "" if order is None else e.address(op.ordered(order))
         self.single = len(op.base) == 1
         self.total = ""
         self.by = e.number(op.divisor, op.dtype) if op.divisor else ""
@@ -195,6 +203,13 @@ class _Sums:
         with e.loop(self.out.size) as o:
             e.store(into, o, e.at(self.op.base, o, self.op.dtype), self.op.dtype)
 
+    def value(self, held: str) -> str:
+        """The one value of a leaf."""
+        dtype = self.op.dtype
+        if self.counted:
+            return self.e.load(self.counted, held, dtype, constant=True)
+        return f"{dtype}({held})"
+
     def take(self, i: str, t: str, held: str) -> None:
         """Add one tree's leaf: what it holds is its value, or where its values are."""
         e, op, dtype = self.e, self.op, self.op.dtype
@@ -202,9 +217,10 @@ class _Sums:
         target = e.address(op.target)
         first = e.var(f"int64({e.load(target, t, 'int32', constant=True)})", "k")
         if op.value.shape[1] == 1:
-            e.store(into, first, f"{e.load(into, first, dtype)} + {dtype}({held})", dtype)
+            e.store(into, first, f"{e.load(into, first, dtype)} + {self.value(held)}", dtype)
             return
-        value, span = e.address(whole(op.value), dtype), e.size(op.value.shape[1])
+        value = self.counted or e.address(whole(op.value), dtype)
+        span = e.size(op.value.shape[1])
         start = e.var(f"int64({held}) * {span}", "k")
         with e.loop(span) as v:
             one = e.load(value, f"{start} + {v}", dtype, constant=True)
@@ -232,7 +248,7 @@ class _Sums:
     def take_alone(self, i: str, t: str, held: str) -> None:
         """The same for one row alone."""
         if self.single:
-            self.e.line(f"{self.total} = {self.total} + {self.op.dtype}({held})")
+            self.e.line(f"{self.total} = {self.total} + {self.value(held)}")
         else:
             self.take(i, t, held)
 
@@ -278,7 +294,12 @@ class TreeLeaves(Walk):
 
     def _walks(self, e: Emitter, x: Column, out: Column, start: str) -> None:
         """Row after row."""
-        number = e.address(whole(self.number), "int64")
+        counted = np.arange(len(self.number)).astype(np.float64)
+        packed = pack(self, counted, held_as(self, x.type))
+        if packed is None or packed.order is None:
+            number = e.address(whole(self.number), "int64")
+        else:
+            number = e.address(Blob.of(self.number.array[packed.order].astype(np.int64)))
 
         def take(i: str, t: str, held: str) -> None:
             found = e.load(number, f"int64({held})", "int64", constant=True)
@@ -287,7 +308,6 @@ class TreeLeaves(Walk):
         def nothing(i: str) -> None:
             """There is nothing to do for the whole row."""
 
-        packed = pack(self, np.arange(len(self.number)).astype(np.float64))
         if packed is not None:
             Walks(e, self, packed, x, block=False).one_by_one(nothing, take, nothing, start)
             return
