@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 _RANKS = 128
 #: A rank that no node fails.
 _NEVER = 255
-#: What the masks of categories may take.
-_MOST_BYTES = 1 << 21
+#: What the masks of categories may take, of all and for each node.
+_MOST_BYTES, _MOST_A_NODE = 1 << 21, 32
 
 
 class Alone(NamedTuple):
@@ -56,7 +56,7 @@ def alone(made: Slices, held: NDArray[Any]) -> Alone | None:
     size = int(rows.sum()) * len(made.table.roots) * width // 8
     most = int(made.leaves[made.table.roots].max())
     many = 2 * int(made.shares.sum()) > _RANKS or made.table.mostly_slots
-    if most > 64 or many or size > _MOST_BYTES:
+    if most > 64 or many or size > min(_MOST_BYTES, _MOST_A_NODE * len(made.tree)):
         return None
     inner, table = made.inner, made.table
     trees, place = made.tree[inner], made.place

@@ -39,8 +39,8 @@ _LEFT, _ZEROS = 1, 4  # as in flour.ops.walk
 _GOES_LEFT, _ZERO_TOO, _IN_A_SET = 1, 2, 4
 #: A slot's number takes the bits below it; it says that the node tests for a set.
 _SET_BIT = 30
-#: A set has a slot if so many nodes ask for each, and there are no more sets than trees.
-_SHARED = 4
+#: A set has a slot if so many nodes ask for each, and a row takes so many steps for each.
+_SHARED, _STEPS_A_SET = 4, 2
 #: No set is as big as this.
 _BEYOND = 1 << 40
 #: A row looks at few of the columns of a few trees: filling slots may be most of the work.
@@ -144,12 +144,16 @@ class Table:
         self.slot[self.inner] = found + 1
 
     @property
+    def steps(self) -> float:
+        """About how many steps a row takes, at the least."""
+        return len(self.roots) * float(np.log2(len(self.order) / max(len(self.roots), 1)))
+
+    @property
     def mostly_slots(self) -> bool:
         """Whether filling slots for one row would take longer than walking tree by tree."""
-        trees = len(self.roots)
-        depth = float(np.log2(len(self.order) / max(trees, 1)))
-        together = self.filling + _TOGETHER * -(-trees // LANES) * LANES * depth
-        return self.filling > 0 and trees * depth * guessed_step(len(self.order)) < together
+        filled = -(-len(self.roots) // LANES) * LANES / max(len(self.roots), 1)
+        together = self.filling + _TOGETHER * filled * self.steps
+        return self.filling > 0 and self.steps * guessed_step(len(self.order)) < together
 
     @property
     def filling(self) -> float:
@@ -170,9 +174,7 @@ class Table:
         old = np.where(self.inner, np.asarray(side.array)[self.order].astype(np.int64), 0)
         return self.number[old]
 
-    def first_words(
-        self, leaf: NDArray[Any], threshold: NDArray[np.float64]
-    ) -> NDArray[np.int64]:
+    def first_words(self, leaf: NDArray[Any], threshold: NDArray[np.float64]) -> NDArray[np.int64]:
         """The bits of thresholds, leaves and the places of sets."""
         tests = self.inner & ~self.sets
         made = np.zeros(len(self.order))
@@ -248,7 +250,7 @@ class Table:
         asked = np.stack([start, length, self.slot[self.sets]]).astype(np.int64)
         unique, which = np.unique(asked, axis=1, return_inverse=True)
         count = unique.shape[1]
-        if _SHARED * count > self.sets.sum() or count > len(self.roots):
+        if _SHARED * count > self.sets.sum() or _STEPS_A_SET * count > self.steps:
             return None, self.slot
         slot = self.slot.copy()
         slot[self.sets] = len(self.slots) + 1 + which.reshape(-1)

@@ -5,7 +5,8 @@ Why      a tree asks nothing of a number but on which side of a threshold it is,
 Unless   a step does not grow with x (a factor that is negative, zero, infinite or NaN), or turns
          whole numbers into floats; somebody else reads the transformed columns; a category is
          decided on them, or a zero taken for missing; or a test fails for every number, which
-         no threshold says.
+         no threshold says. Nor are many nodes that look at float32 made to look at float64: steps
+         on a few columns cost a row less than nodes twice as big.
 Numerics none: t′ is the very float where the transformed comparison flips, found by bisection
          over all floats and checked against its neighbours. Every step is monotone because it is
          one correctly rounded operation. NaN stays NaN, and fails or is sent aside as before.
@@ -43,6 +44,8 @@ from oven.rule import BITS, Rule
 from oven.thresholds import Flags, Floats, after, last_passing
 
 Indices = NDArray[np.int64]
+#: From so many nodes for each column on, thresholds of float32 stay what they are.
+_MANY = 64
 
 
 class Transformed(NamedTuple):
@@ -134,7 +137,7 @@ def _walked(m: Match, walk: Walk) -> Node | None:
     kind = m.root.inputs[0].type
     absent = walk.absent and isinstance(kind, Vector) and kind.sparse
     zeros = walk.zeros or absent  # a zero is missing: decided on the steps' result
-    if zeros or not any(each.steps for each in every):
+    if zeros or not any(each.steps for each in every) or _many(walk, width_of(m.root.inputs[0])):
         return None
     threshold = _thresholds(walk, every)
     if threshold is None:
@@ -143,6 +146,11 @@ def _walked(m: Match, walk: Walk) -> Node | None:
     # The thresholds know of the rounding to float32 too.
     made = walk.replace(threshold=Blob.of(threshold), narrow=False)
     return node(made, [joined([each.below for each in every], m.root.inputs[0])])
+
+
+def _many(walk: Walk, width: int) -> bool:
+    """Whether there are many nodes whose thresholds take no more than float32."""
+    return walk.narrow and len(walk.feature) >= _MANY * width
 
 
 def _thresholds(walk: Walk, every: Sequence[Transformed]) -> NDArray[np.float64] | None:

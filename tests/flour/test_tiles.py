@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 import oven
 from flour.flow import outputs, source
-from flour.ops.slices import Slices, slices
 from flour.ops.outline import at_most
+from flour.ops.slices import Slices, slices
 from flour.ops.tiles import SIDE, Tiled, tiles
 from flour.ops.trees import TreeLeaves, Trees
 from flour.types import Vector
