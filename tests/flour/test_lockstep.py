@@ -15,6 +15,7 @@ from flour.flow import outputs, source
 from flour.ops import lockstep
 from flour.ops.trees import Trees
 from flour.types import Vector
+from objectstore import Blob
 from tests import ensembles
 
 WIDTH = 6
@@ -75,6 +76,51 @@ def test_sets_that_many_nodes_share_have_slots(library: tuple[dict[str, bool], s
         answer = plan.run(given_rows)
         np.testing.assert_array_equal(answer["scores"], op.reference(given_rows))
         np.testing.assert_array_equal(answer["leaves"], ends.reference(given_rows))
+
+
+@pytest.mark.parametrize("span", [1, 3])
+@pytest.mark.parametrize("sets", [False, True])
+def test_nodes_of_float32_take_half(span: int, *, sets: bool) -> None:
+    """Leaves are numbers there, counted from left to right, whatever numbers they had."""
+    op = ensembles.sums(3, 3, span, trees=40, depth=8, width=3, sets=sets, narrow=True)
+    leaves = len(op.value)
+    mixed = np.random.default_rng(3).permutation(leaves).astype(np.int32)
+    inner = np.asarray(op.feature.array) >= 0
+    left = np.where(inner, op.left.array, mixed[np.where(inner, 0, op.left.array)])
+    op = op.replace(left=Blob.of(left.astype(np.int32)))
+    small, big = (lockstep.pack(op, np.arange(leaves), held) for held in ("float32", "float64"))
+    assert small is not None
+    assert big is not None
+    assert (small.order is None, big.order is None) == (False, True)
+    assert 2 * small.nodes.nbytes == big.nodes.nbytes
+    plan = oven.bake(outputs(scores=op(source("X", Vector(3)))), exact=True)
+    for rows in (1, 70):
+        given_rows = near(op, rows, rows, "float64", 3)
+        np.testing.assert_array_equal(plan.run(given_rows)["scores"], op.reference(given_rows))
+
+
+def test_nodes_without_room_for_their_numbers_are_big() -> None:
+    """So many columns and nodes that a number of each takes more than 32 bits."""
+    inner = np.arange(2**16 - 1)
+    none = np.zeros(len(inner) + 1)
+    op = Trees(
+        feature=np.concatenate([inner, none - 1]).astype(np.int32),
+        threshold=np.concatenate([inner, none]).astype(float),
+        left=np.concatenate([2 * inner + 1, np.arange(len(none))]).astype(np.int32),
+        right=np.concatenate([2 * inner + 2, none]).astype(np.int32),
+        missing=np.zeros(len(inner) + len(none), np.uint8),
+        roots=np.zeros(1, np.int32),
+        value=np.arange(float(len(none)))[:, None],
+        target=np.zeros(1, np.int32),
+        base=np.zeros(1),
+        narrow=True,
+    )
+    table = lockstep.Table(op)
+    threshold = table.thresholds()
+    assert threshold is not None
+    assert table.compact(threshold) is None
+    few = lockstep.Table(op.replace(feature=Blob.of(np.minimum(op.feature.array, 99))))
+    assert few.compact(threshold) is not None
 
 
 def one_test(threshold: float, **changed: Any) -> dict[str, Any]:

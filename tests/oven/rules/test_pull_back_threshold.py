@@ -13,6 +13,7 @@ from flour.flow import Flow, outputs, source
 from flour.ops.trees import Trees
 from flour.types import Scalar
 from oven.rewrite import trace
+from tests import ensembles
 from tests.rewrites import assert_declines, assert_fires, only, vector
 
 pytestmark = pytest.mark.rules
@@ -191,6 +192,15 @@ def test_it_declines_categories_decided_on_the_columns() -> None:
 def test_it_declines_zeros_taken_for_missing() -> None:
     if "zeros" in Trees._fields:
         assert_declines(trees(zeros=True)(scaled()), RULE)
+
+
+def test_it_declines_many_nodes_of_float32() -> None:
+    """They would take twice the bytes; as many of float64 lose nothing."""
+    how: dict[str, Any] = {"trees": 24, "depth": 6, "width": 4}
+    assert len(ensembles.sums(0, **how).feature) > 64 * 4
+    assert_declines(ensembles.sums(0, **how, narrow=True)(scaled()), RULE)
+    flow = ensembles.sums(0, **how)(scaled())
+    assert len(trace(flow, passes=only(RULE)).flow.nodes()) == 2
 
 
 def test_it_declines_a_test_that_fails_for_all() -> None:
