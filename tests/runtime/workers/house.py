@@ -67,6 +67,8 @@ class Served:
             raise AssertionError("\n".join(self.said))
         self.url: str = json.loads(line)["url"]
         self.port = urlsplit(self.url).port or 0
+        if workers > 1:  # it is said on another stream, which may be read later
+            until(lambda: len(self.workers()) == workers, "not all workers are ready")
 
     def _read(self) -> None:
         assert self.process.stderr is not None

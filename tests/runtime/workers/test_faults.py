@@ -44,7 +44,8 @@ class Client:
         self.lost: list[str] = []
         #: What was answered by whom, as a connection has seen it: (name, offset), in order.
         self.seen: list[list[tuple[str, float]]] = []
-        self.longest = self.newest = 0.0
+        self.longest = 0.0
+        self.newest = dict.fromkeys(offsets, 0.0)
 
     def run(self, ended: threading.Event) -> None:
         while not ended.is_set():
@@ -89,7 +90,7 @@ class Client:
             self.wrong.append(f"{name}: {status} {found[:300]!r}")
             return
         self.right += 1
-        self.newest = max(self.newest, offset)
+        self.newest[name] = max(self.newest[name], offset)
         self.seen[-1].append((name, offset))
 
 
@@ -165,9 +166,6 @@ def test_many_kills_under_load(tmp_path: Path) -> None:
 def storm(folder: Path, made: list[Path], every: float, clients: list[Client]) -> None:
     """Versions of two models, one after the other: in one file, and in a folder for each."""
     for number, path in enumerate(made):
-        if number % 5 == 4:  # the folder is followed under way, however slowly
-            last = 5.0 + number  # the version before the last five
-            until(lambda last=last: any(each.newest >= last for each in clients), "nobody follows")  # type: ignore[misc]
         beside = folder / ".coming"
         shutil.copy2(path, beside)
         beside.replace(folder / "a.pretzel")
@@ -175,9 +173,15 @@ def storm(folder: Path, made: list[Path], every: float, clients: list[Client]) -
         version.mkdir(parents=True)
         shutil.copy2(path, version / ".coming")
         (version / ".coming").replace(version / "b.pretzel")
-        if number > 2:
+        if number > 2:  # what has been followed by another one goes, and not before
+            until(lambda last=7.0 + number: newest(clients, "b") > last, "nobody follows")  # type: ignore[misc]
             shutil.rmtree(folder / "b" / str(number - 1), ignore_errors=True)
         time.sleep(every)
+
+
+def newest(clients: list[Client], name: str) -> float:
+    """The newest version of a model that anybody was answered by."""
+    return max(client.newest[name] for client in clients)
 
 
 def storm_under_load(tmp_path: Path, workers: int, count: int) -> None:
