@@ -176,7 +176,7 @@ def test_answers_whose_shape_depends_on_the_data_run_as_a_whole() -> None:
 
 def test_sequences_come_out_as_they_are(tmp_path: Path) -> None:
     made = model(
-        [node("SplitToSequence", ["x"], ["s"], axis=1, keepdims=0)],
+        [node("SplitToSequence", ["x"], ["s"], axis=0, keepdims=0)],  # as many as there are rows
         [("x", FLOAT, ["N", 3])],
         [("s", FLOAT, None)],
     )
@@ -188,7 +188,7 @@ def test_sequences_come_out_as_they_are(tmp_path: Path) -> None:
     for each in (plan, oven.load(tmp_path / "p.plan")):
         found = each.run({"x": ROWS[:, :3]})["s"]
         assert isinstance(found, list)
-        np.testing.assert_array_equal(np.stack(found, axis=1), ROWS[:, :3])
+        np.testing.assert_array_equal(np.stack(found), ROWS[:, :3])
 
 
 # --- what goes wrong ----------------------------------------------------------------------------
