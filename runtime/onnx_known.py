@@ -12,9 +12,8 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from flour.errors import FlourError
 from flour.flow import Flow
-from flour.formula import NoFormulaError, Trace
+from flour.formula import Trace
 from flour.onnx import OnnxProgram, import_model
 from flour.onnx.reading import Raw
 from flour.onnx.registry import registered
@@ -23,7 +22,7 @@ from flour.onnx.wire import Layout, split
 from oven import Plan, debug
 from oven.recipe import Recalled
 from oven.rewrite import optimise
-from oven.template import NoTemplateError, Template
+from oven.template import Template
 
 #: Structures that are known, layouts of their bytes, and how many bytes those may be together.
 MOST_FAMILIES = 256
@@ -117,9 +116,10 @@ class Met:
         """Keep what came of importing the model, if others like it are to be expected."""
         family = self._family
         family.met += 1
-        if family.met < 2 or len(family.templates) >= MOST_TEMPLATES:
+        done = len(family.templates) >= MOST_TEMPLATES or family.failures >= MOST_FAILURES
+        if family.met < 2 or done:
             return
-        found = facts() if family.failures < MOST_FAILURES else None
+        found = facts()
         template = self._template(plan, shaped) if found is not None else None
         with _lock:
             if template is None or found is None:
@@ -139,7 +139,7 @@ class Met:
             made = import_model(self._data, native_only=native_only, rows=rows, formulas=formulas)
             template = Template(shaped(made.flow), trace)
             fits = not trace.broken and template.equals(plan) and template.make(weights) is not None
-        except (NoFormulaError, NoTemplateError, FlourError):
+        except Exception:  # noqa: BLE001 (whatever cannot take formulas; the session is there)
             return None
         return template if fits else None
 
@@ -169,7 +169,7 @@ def _layout(data: bytes) -> Layout | None:
     if made is not None:
         with _lock:
             _layouts.setdefault(len(data), []).append(made)
-            while sum(size * len(each) for size, each in _layouts.items()) > MOST_LAYOUT_BYTES:
+            while sum(it.held for each in _layouts.values() for it in each) > MOST_LAYOUT_BYTES:
                 del _layouts[next(iter(_layouts))]
     return made
 

@@ -79,6 +79,11 @@ class Layout:
             and all(data[start:stop].isascii() for start, stop in self.names)
         )
 
+    @property
+    def held(self) -> int:
+        """How many bytes of a model are kept to compare others with."""
+        return sum(len(part) for _, part in self.fixed)
+
     def weights(self, data: bytes) -> list[NDArray[Any]] | None:
         """The weights of such a model."""
         found = [leaf.read(data) for leaf in self.leaves]

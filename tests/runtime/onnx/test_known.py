@@ -419,7 +419,21 @@ def test_what_is_known_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
         data = scaled(*PLAIN, labels=[0, 1, 10**last])
         assert onnx_known.met(Raw(data, None), (False, None)) is not None
         assert len(onnx_known._families) <= 3
-    assert sum(size * len(each) for size, each in onnx_known._layouts.items()) <= 2000
+    layouts = [layout for each in onnx_known._layouts.values() for layout in each]
+    assert sum(layout.held for layout in layouts) <= 2000
+
+
+def test_what_cannot_take_formulas_is_imported_every_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def wrong(*_: object) -> object:
+        raise AssertionError("an array was expected")
+
+    monkeypatch.setattr(onnx_known, "Template", wrong)
+    for _ in range(5):
+        assert not known(scaled(*PLAIN))
+    (family,) = onnx_known._families.values()
+    assert family.failures == onnx_known.MOST_FAILURES, "it is given up"
 
 
 @pytest.mark.parametrize("kind", ["raw", "listed"])
