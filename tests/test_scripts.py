@@ -69,7 +69,7 @@ def set_up(checkout: Path, **variables: str) -> subprocess.CompletedProcess[str]
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=180,
         check=False,
     )
 

@@ -51,7 +51,7 @@ def nursery(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
         yield process
         assert process.stdin
         process.stdin.close()
-        process.wait(timeout=60)
+        process.wait(timeout=120)
 
 
 def _kill_one(nursery: subprocess.Popen[str], chance: random.Random, patience: float) -> None:

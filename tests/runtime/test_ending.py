@@ -39,7 +39,7 @@ main(theirs.detach(), listener.detach())
 @pytest.mark.parametrize("code", [_COMMAND, _WORKER], ids=["command", "worker"])
 def test_a_signal_that_another_thread_gets_is_heard(code: str) -> None:
     """Handlers run in the main thread, which has to be woken for that."""
-    assert run_python(f"{_TOLD}{code}print('ended')", timeout=60) == "ended\n"
+    assert run_python(f"{_TOLD}{code}print('ended')", timeout=120) == "ended\n"
 
 
 def test_it_can_be_said_before_somebody_waits_and_after_nobody_does() -> None:

@@ -18,7 +18,7 @@ data = np.arange(160.0).reshape(40, 4)
 def ask(runtime, name, offset):
     for engine in (None, "inline", "batch"):
         assert offset_of(runtime.predict(name, data, engine=engine), data) == offset
-    assert offset_of(runtime.submit(name, data, timeout=20).result(30), data) == offset
+    assert offset_of(runtime.submit(name, data, timeout=60).result(90), data) == offset
 
 def child(runtime, shared):
     ask(runtime, "a", 1.0)
@@ -28,7 +28,7 @@ def child(runtime, shared):
     ask(runtime, "own", 3.0)
     ask(runtime, "a", 1.0)
     runtime.unregister("mine")
-    runtime.close(timeout=30)
+    runtime.close(timeout=90)
 
 shared = Path(sys.argv[1])
 runtime = Runtime(executors=1, memory_budget=1, spill=shared)
@@ -52,7 +52,7 @@ for _ in range(2):
 assert children == [7, 7], children
 ask(runtime, "a", 1.0)
 ask(runtime, "mine", 2.0)
-runtime.close(timeout=30)
+runtime.close(timeout=90)
 assert list(shared.iterdir()) == []
 print("well")
 """
@@ -60,7 +60,7 @@ print("well")
 
 def run(directory: object, how: str) -> str:
     command = [sys.executable, "-c", PROGRAM, str(directory), how]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     return done.stdout + done.stderr
 
 

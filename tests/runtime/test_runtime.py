@@ -399,7 +399,7 @@ def test_closing_drains_or_cancels(hold: Hold) -> None:
     futures = [runtime.submit("a", BLOCK, engine="batch") for _ in range(5)]
     hold.wait()
     threading.Timer(0.05, hold.go).start()
-    assert runtime.close(drain=True, timeout=30)
+    assert runtime.close(drain=True, timeout=90)
     assert all(len(future.result(0)["moved"]) == len(BLOCK) for future in futures)
 
 
@@ -409,7 +409,7 @@ def test_closing_without_draining_cancels_what_waits(hold: Hold) -> None:
     futures = [runtime.submit("a", BLOCK, engine="batch") for _ in range(5)]
     hold.wait()
     threading.Timer(0.05, hold.go).start()
-    runtime.close(drain=False, timeout=30)
+    runtime.close(drain=False, timeout=90)
     assert all(future.done() for future in futures)
     assert sum(future.cancelled() for future in futures) >= 4
 

@@ -11,7 +11,7 @@ from kserve import InferenceRESTClient, InferInput, InferRequest, RESTConfig
 
 async def main(url: str) -> None:
     """Ask what the client can ask, in both versions of the protocol."""
-    client = InferenceRESTClient(RESTConfig(protocol="v2", retries=0, timeout=20))
+    client = InferenceRESTClient(RESTConfig(protocol="v2", retries=0, timeout=60))
     assert await client.is_server_live(url)
     assert await client.is_server_ready(url)
     assert await client.is_model_ready(url, "shift")
@@ -29,7 +29,7 @@ async def main(url: str) -> None:
     made = await client.infer(url, InferRequest("shift", [raw]), model_name="shift")
     moved = next(each for each in made.outputs if each.name == "moved")
     np.testing.assert_array_equal(moved.as_numpy(), x + 2)
-    first = InferenceRESTClient(RESTConfig(protocol="v1", retries=0, timeout=20))
+    first = InferenceRESTClient(RESTConfig(protocol="v1", retries=0, timeout=60))
     said = await first.infer(url, {"instances": ["word001", "word002"]}, model_name="text")
     assert len(said["predictions"]) == 2
 

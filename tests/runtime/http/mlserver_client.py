@@ -23,7 +23,7 @@ def infer(model: str, request: Any) -> Any:
     """Post a request that a codec has made, and read the answer as MLServer's types."""
     url = f"http://127.0.0.1:{sys.argv[1]}/v2/models/{model}/infer"
     body = request.model_dump_json(exclude_none=True).encode()
-    with urlopen(url, data=body, timeout=20) as answer:
+    with urlopen(url, data=body, timeout=60) as answer:
         return InferenceResponse.model_validate_json(answer.read())
 
 

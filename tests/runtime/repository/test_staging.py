@@ -47,7 +47,7 @@ def holder(folder: Path, place: str, scratch: Path) -> tuple[subprocess.Popen[st
 
 def killed(process: subprocess.Popen[str]) -> None:
     process.send_signal(signal.SIGKILL)
-    process.communicate(timeout=30)
+    process.communicate(timeout=60)
 
 
 def old(path: Path, seconds: float) -> None:

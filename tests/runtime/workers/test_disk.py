@@ -58,7 +58,7 @@ def test_no_worker_comes_up(tmp_path: Path) -> None:
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=180,
         check=False,
     )
     assert done.returncode == 1, done.stderr
