@@ -98,8 +98,9 @@ class Listed(Special):
     def holding(items: Sequence[Tensor], dtype: str = "") -> Listed:
         """The list of these; without any, of their dtype."""
         kinds = {item.dtype for item in items} or {dtype}
-        if len(kinds) > 1 or any(item.labels is not None for item in items):
-            raise NotNative("a list of values of several types")
+        odd = any(isinstance(item, Special) or item.labels is not None for item in items)
+        if len(kinds) > 1 or odd:
+            raise NotNative("a list of values of several types, or of lists")
         ranks = [item for item in items if item.axis is None]
         size = sum(item.size for item in items)
         return Listed((size,), kinds.pop(), None if ranks else 0, items=tuple(items))

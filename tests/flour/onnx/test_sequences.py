@@ -231,6 +231,10 @@ REFUSED = {
         node("Cast", ["x"], ["z"], to=INT64),
         node("SequenceConstruct", ["x", "z"], ["y"]),
     ],
+    "a list": [
+        node("SequenceConstruct", ["x"], ["s"]),
+        node("SequenceInsert", ["s", "s"], ["y"]),
+    ],
     "nothing": [node("SequenceEmpty", [], ["y"])],
     "rows apart": [node("SplitToSequence", ["x"], ["y"])],
 }
