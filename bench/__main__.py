@@ -13,6 +13,7 @@ from bench import environments, experiments, prepare, results, survey
 from bench.clock import Clock
 from bench.contestants import NAMES
 from bench.contestants.pretzel import SOURCES, sources
+from bench.crew import THREAD_VARIABLES
 from bench.machine import cores
 from bench.session import Plan, Session, about, took, took_key
 from bench.workload import Spec
@@ -129,6 +130,8 @@ def plan_of(asked: argparse.Namespace) -> Plan:
 def _measure(asked: argparse.Namespace) -> None:
     plan = plan_of(asked)
     os.environ.setdefault(SOURCES, sources())
+    for variable in THREAD_VARIABLES:  # libraries that train read them when they are imported
+        os.environ.setdefault(variable, "1")
     if asked.command == "prepare":
         prepare.run(plan)
         return
