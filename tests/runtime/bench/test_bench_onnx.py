@@ -280,4 +280,6 @@ def test_many_models_resident(benchmark: Any, tmp_path: Path, kind: str) -> None
         }
     )
     benchmark(lambda: None)
-    assert ours["bytes"] < theirs["bytes"]
+    assert ours["bytes"] < theirs["bytes"] / 4
+    # Without what is known of the structure it is five to twelve times as long.
+    assert ours["seconds"] < 4 * theirs["seconds"]
