@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 from oven import Plan
 from oven.execution import Chunk, Execution
 from oven.giving_way import WAITING
-from runtime.choice import Call, decide
+from runtime.choice import CORES, Call, decide
 from runtime.errors import RuntimeClosed
-from runtime.inputs import first_row
+from runtime.inputs import block_rows, first_row
 from runtime.served import Served
 from scheduler import (
     CostModel,
@@ -73,6 +73,9 @@ def _last(number: int, piece: Piece, memory: object) -> Answers:
 BASE_SECONDS = 3e-6
 BYTES_A_SECOND = 2e10
 _SIZES = 16
+#: What waits for executors, unless told otherwise: answers that come later than this help few, and
+#: each call that waits in vain has cost its caller as much as several that are refused.
+RULES = QueueRules(seconds=0.25)
 #: From what executors took nothing is concluded about more than so many times as many rows.
 _FARTHER = 16
 
@@ -162,7 +165,7 @@ class Engines:
         self.costs, self._batch_costs = CostModel(), CostModel()
         self.settings = settings or Settings()
         self.executors = cores() if executors is None else executors
-        self._rules = rules or QueueRules()
+        self._rules = rules or RULES
         self._inline = InlineEngine(limit=inline_limit, sample=1 << 62)
         self._inside: set[object] = set()  # inline calls on their way; of no order
         self._pool: Pool | None = None
@@ -186,6 +189,11 @@ class Engines:
                         pool.reserve(owner, executors)
                     self._pool = pool
         return pool
+
+    @property
+    def calm(self) -> bool:
+        """Whether no more callers compute on their own threads than there are cores for."""
+        return len(self._inside) < CORES
 
     def after_fork(self) -> None:
         """A child process has none of our threads; it gets its own when it needs some."""
@@ -271,7 +279,7 @@ class Engines:
         The data is checked here; an error in it is the caller's at once.
         """
         try:
-            load = self.check_room(served)
+            load = self.check_room(served, call.priority)
             if plan.ready:
                 job = self._job(served, plan, block, decision, call, single=single)
             else:  # it answers from the definitions until it is
@@ -297,25 +305,39 @@ class Engines:
         single: bool,
     ) -> Ticket:
         """A ticket for what `run` makes of the data, all at once, by an executor."""
-        self.check_room(served)
+        self.check_room(served, call.priority)
         job = self._whole_job(served, run, block, decision, call, single=single)
         ticket = self.pool.submit(job)
         served.batch.tick()
         return ticket
 
-    def check_room(self, served: Served) -> Load:
+    def check_room(self, served: Served, priority: int = 0) -> Load:
         """Raise Overloaded before any work is done for a call that would be refused anyway."""
-        load, rules = self.pool.load(served.owner), self._rules
-        if not load.idle and (load.queued_jobs >= rules.jobs or load.queued_rows >= rules.rows):
+        pool = self.pool
+        load = pool.load(served.owner)
+        if not load.idle and pool.is_full(served.owner, priority):
             wait = load.queued_seconds / max(1, load.executors)
             raise Overloaded(
                 "the queue is full",
                 where=served.owner,
-                found=f"{load.queued_jobs} jobs and {load.queued_rows} rows wait",
-                hint=f"it should have drained in {wait:.3f} s; send the call again or elsewhere",
+                found=f"{load.queued_jobs} jobs and {load.queued_rows} rows wait, for {wait:.3f} s",
+                hint="send the call again when it has drained, or elsewhere",
                 retry_after=wait,
             )
         return load
+
+    def check_early(self, served: Served, call: Call, data: Any) -> None:
+        """The same for a caller that must not be held up, before even its data is looked at.
+
+        Only for what certainly is a block, and longer than such a caller makes here and now.
+        """
+        pool = self._pool
+        if pool is None or not pool.is_full(served.owner, call.priority):
+            return
+        rows = block_rows(data, documents=served.text)
+        expected = self.estimate(served, rows) if rows else None
+        if expected is not None and expected.seconds > self.settings.instant:
+            self.check_room(served, call.priority)
 
     def _job(
         self,

@@ -103,6 +103,16 @@ def row_count(data: Any) -> int:
     return len(data) if isinstance(data, Sequence) else int(getattr(data, "num_rows", 0))
 
 
+def block_rows(data: Any, *, documents: bool) -> int:
+    """How many rows there are in what is a block for certain, at a glance; 0 for all else."""
+    if type(data) is dict:
+        data = next(iter(data.values()), None)
+        return len(data) if type(data) is np.ndarray and data.ndim else 0
+    if type(data) is list:
+        return len(data) if documents and data and type(data[0]) is str else 0
+    return len(data) if type(data) is np.ndarray and data.ndim == 2 else 0
+
+
 def refuse_extra(inputs: Inputs, data: Any) -> None:
     """Raise UnexpectedColumn for a column that the program was not fitted with."""
     if len(inputs) > 1:

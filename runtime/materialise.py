@@ -296,8 +296,7 @@ class Materialiser:
         self._numbers = 0
         self._looked_at: dict[Served, int] = {}  # when, in registrations
         #: Seconds that calls of one row, and of more, took so far; less again with each quick one.
-        #: Calls on their way may still be noted when their version has gone: this keeps none.
-        self._spent: weakref.WeakKeyDictionary[Served, list[float]] = weakref.WeakKeyDictionary()
+        self._spent: dict[Served, list[float]] = {}
         self._building_takes = _Mean()
         self._registrations = 0
         self._building: set[Future[None]] = set()

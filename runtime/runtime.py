@@ -344,6 +344,7 @@ class Runtime:
             if at_once is not None:
                 return Answered(at_once)
         call = Call.of(served, outputs, timeout, priority, engine, blocking=False)
+        self._engines.check_early(served, call, data)
         block, single, decision = self._decided(served, data, call)
         if decision.engine is Engine.BATCH:
             return self._submit(served, block, decision, call, single=single)
@@ -380,6 +381,7 @@ class Runtime:
             if at_once is not None:
                 return at_once
         call = Call.of(served, outputs, timeout, priority, engine, blocking=False)
+        self._engines.check_early(served, call, data)
         block, single, decision = self._decided(served, data, call)
         if decision.engine is Engine.INLINE:
             return self._inline(served, block, call, single=single, few=decision.chunk_rows)
@@ -438,10 +440,11 @@ class Runtime:
     def _answer(self, served: Served, data: Any, call: Call) -> Answers:
         if call is ANY and (served.call is not None or (served.shared and served.direct)):
             block, single = as_block(served.inputs, data)
-            if single:  # there is nothing to decide
+            # There is nothing to decide: what is not cut gains nothing from executors.
+            if single or (served.mixes_rows and self._engines.calm):
                 if type(block) is not dict or not block.keys() <= served.columns:
                     refuse_extra(served.inputs, block)
-                return self._inline(served, block, call, single=True)
+                return self._inline(served, block, call, single=single)
         block, single, decision = self._decided(served, data, call)
         if decision.engine is Engine.INLINE:
             return self._inline(served, block, call, single=single, few=decision.chunk_rows)
@@ -449,7 +452,7 @@ class Runtime:
 
     def _decided(self, served: Served, data: Any, call: Call) -> tuple[Any, bool, Decision]:
         if call.engine is Engine.BATCH:
-            self._engines.check_room(served)
+            self._engines.check_room(served, call.priority)
         block, single = as_block(served.inputs, data)
         refuse_extra(served.inputs, block)
         rows = 1 if single else row_count(block)
@@ -503,7 +506,7 @@ class Runtime:
         self._memory.rebook(served)
         if rows == 1:
             served.direct = seconds < DIRECT_SECONDS
-            served.soon = seconds <= self._engines.settings.instant and not served.reserved
+            served.soon = seconds <= self._engines.settings.instant
         if served.direct is not (served.call is not None):
             served.open()
 

@@ -105,9 +105,10 @@ class Dispatcher:
 
     def _admit(self, lane: Lane, job: Job, now: float) -> None:
         """Refuse a job for which there is no room, even without those that came too late."""
-        if _full(lane, job):
+        asks = (job.key, job.priority, job.rows)
+        if lane.is_full(*asks):
             self.tick(now)
-        if not _full(lane, job):
+        if not lane.is_full(*asks):
             return
         self.counts.refused += 1
         fresh, rules = lane.fresh, lane.rules
@@ -385,14 +386,6 @@ class Dispatcher:
             # What never waited was not charged, and costs its key all it took.
             work.lane.fresh.correct(work, strand.spent - work.charge)
             self._out.ended.append(strand)
-
-
-def _full(lane: Lane, job: Job) -> bool:
-    """Return whether a job would exceed the bounds; one larger than them may wait alone."""
-    fresh, rules = lane.fresh, lane.rules
-    if len(fresh) >= rules.jobs:
-        return True
-    return len(fresh) > 0 and fresh.rows + job.rows > rules.rows
 
 
 def _death(run: Run, error: BaseException) -> ExecutorDied:

@@ -41,3 +41,13 @@ class Lane:
         self.idle: list[Slot] = []  # the one that stopped last is woken first: its caches are warm
         self.works = 0  # jobs that are not over
         self.closing = False
+
+    def is_full(self, key: Hashable, priority: int, rows: int) -> bool:
+        """Whether there is no room for a job; one that is larger than the bounds may wait alone."""
+        if self.idle:
+            return False
+        fresh, rules = self.fresh, self.rules
+        waiting = len(fresh)
+        if waiting >= rules.jobs or (waiting > 0 and fresh.rows + rows > rules.rows):
+            return True
+        return fresh.crowds(key, priority, rules.seconds * max(1, len(self.slots)))

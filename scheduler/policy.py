@@ -4,8 +4,8 @@ The request/response engine runs a call on the caller's thread: no hand-over, on
 engine hands chunks to executors: it costs a hand-over per chunk, uses all cores, and what it does
 is bounded, ordered and fair. In words:
 
-1. What the caller or a reservation asks for is done; but what a caller waits for anyway and is
-   over sooner than it could be handed over, runs here: that uses nothing which others wait for.
+1. What the caller asks for is done. A reservation is used for what is not over at once and for
+   what was never measured; whoever waits anyway goes on with 4, among executors of its own.
 2. A call that was never measured and has few rows runs inline, to be measured.
 3. A caller that must not be blocked (an event loop) gets inline only what is over at once.
 4. A caller that can wait gets the engine that should be done first, in seconds: inline that is
@@ -183,9 +183,9 @@ def _forced(ask: Ask, settings: Settings) -> tuple[Engine, str] | None:
         return ask.engine, "the caller asked for it"
     if not ask.reserved:
         return None
-    seconds = None if ask.estimate is None else ask.estimate.seconds
-    if ask.blocking and seconds is not None and seconds <= settings.dispatch:
-        return Engine.INLINE, "over in {seconds}, sooner than its own executors would have it"
+    # Who has executors to himself is no worse off than others: they make this themselves, too.
+    if ask.estimate is not None and (ask.blocking or ask.estimate.seconds <= settings.instant):
+        return None
     return Engine.BATCH, "the plan has executors reserved for itself"
 
 

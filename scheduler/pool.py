@@ -116,6 +116,10 @@ class Pool:
         """Return the time on the clock that deadlines are on."""
         return self._crew.clock.now()
 
+    def is_full(self, key: Hashable = None, priority: int = 0, rows: int = 1) -> bool:
+        """Whether a job would be refused now; cheap and without a lock."""
+        return self._core.lane_of(key).is_full(key, priority, rows)
+
     def stats(self) -> PoolStats:
         """Return all counters as plain data."""
         crew, counts = self._crew, self._core.counts

@@ -14,6 +14,10 @@ those. So within the burst deadlines decide, beyond it shares do. (Fair queueing
 as in EEVDF, but with the callers' own deadlines.) Within a key, a job of many chunks lets the
 others have a turn after each burst.
 
+What waits is bounded, in time as well if so wished: work that arrives is refused while what goes
+before it would take more than `seconds`. A key that has less waiting than its share of that is let
+in all the same, so one that asks for too much is refused and the others are not.
+
 Strict priorities starve. So one start in `one_in` goes to the work that has waited longest, once
 that is longer than `patience`: waiting is bounded, and urgent work keeps nearly all of the machine.
 """
@@ -33,6 +37,8 @@ from scheduler.work import Run, Work
 # Free work would be served without end; no chunk takes less than this.
 _LEAST_COST = 1e-7
 _SLACK = 64
+#: Fewer jobs than this are no crowd, however long they take.
+_FEW = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +47,7 @@ class QueueRules:
 
     jobs: int = 4096
     rows: int = 1 << 20
+    seconds: float = inf
     patience: float = 0.5
     one_in: int = 8
     burst: float = 0.002
@@ -48,8 +55,8 @@ class QueueRules:
     def __post_init__(self) -> None:
         if self.jobs < 0 or self.rows < 0 or self.one_in < 1:
             raise BadJob("a queue has room for zero or more jobs and rows", found=repr(self))
-        if not (self.patience >= 0 and self.burst >= 0):
-            raise BadJob("patience and burst are seconds", found=repr(self))
+        if not (self.patience >= 0 and self.burst >= 0 and self.seconds >= 0):
+            raise BadJob("patience, burst and seconds are seconds", found=repr(self))
 
 
 class FairQueue:
@@ -60,7 +67,10 @@ class FairQueue:
     another time than was estimated.
     """
 
-    __slots__ = ("_aside", "_burst", "_jobs", "_ready", "_turns", "_used", "_virtual")
+    __slots__ = (
+        *("_aside", "_burst", "_jobs", "_ready", "_turns", "_used", "_virtual"),
+        *("cost", "costs"),
+    )
 
     def __init__(self, burst: float) -> None:
         self._burst = burst
@@ -70,6 +80,8 @@ class FairQueue:
         self._jobs: dict[Hashable, Heap[Work]] = {}  # per key that wants something
         self._ready: Heap[Hashable] = Heap()
         self._aside: Heap[Hashable] = Heap()
+        #: Estimated seconds of what waits here, and of what each key has waiting.
+        self.cost, self.costs = 0.0, dict[Hashable, float]()
 
     def __len__(self) -> int:
         return sum(map(len, self._jobs.values()))
@@ -94,6 +106,15 @@ class FairQueue:
         jobs.push(rank, work.number, work)
         if first:
             self._place(key, jobs)
+
+    def book(self, key: Hashable, seconds: float) -> None:
+        """So much more of a key waits, or less."""
+        self.cost += seconds
+        left = self.costs.get(key, 0.0) + seconds
+        if left > _LEAST_COST:
+            self.costs[key] = left
+        else:  # nothing, and what rounding has left of it
+            self.costs.pop(key, None)
 
     def pop(self) -> Work:
         """Take out the job whose next chunk is to start, and charge its key."""
@@ -177,6 +198,21 @@ class Fresh:
         self.cost += work.job.cost
         self._waiting[work.number] = work
         self._push(work)
+        self._levels[work.job.priority].book(work.job.key, work.job.cost)
+
+    def crowds(self, key: Hashable, priority: int, seconds: float) -> bool:
+        """Whether there is too much before a job of this key, and enough of this key in it.
+
+        May be called by anybody, without the lock: it is right for some moment of the call.
+        """
+        if self.cost <= seconds or len(self._waiting) < _FEW:
+            return False
+        ahead, own, keys = 0.0, 0.0, 0
+        for each, level in tuple(self._levels.items()):
+            if each >= priority:
+                ahead, keys = ahead + level.cost, keys + len(level.costs)
+                own += level.costs.get(key, 0.0)
+        return ahead > seconds and own * keys > seconds
 
     def take(self, now: float) -> tuple[Work, int]:
         """Take out the next chunk to start: its job and its index."""
@@ -184,6 +220,7 @@ class Fresh:
         index, work.cursor, work.since = work.cursor, work.cursor + 1, now
         self.rows -= work.job.rows_of(index)
         self.cost -= work.share
+        self._levels[work.job.priority].book(work.job.key, -work.share)
         if work.cursor < len(work.answers):
             self._waiting.move_to_end(work.number)
             self._push(work)
@@ -199,7 +236,9 @@ class Fresh:
         self._levels[work.job.priority].remove(work)
         count = len(work.answers)
         self.rows -= work.job.rows - work.job.rows * work.cursor // count
-        self.cost -= work.share * (count - work.cursor)
+        left = work.share * (count - work.cursor)
+        self.cost -= left
+        self._levels[work.job.priority].book(work.job.key, -left)
         self._tidy(work.job.priority)
 
     def correct(self, work: Work, cost: float) -> None:

@@ -12,6 +12,7 @@ from concurrent.futures import Future, InvalidStateError, as_completed, wait
 import numpy as np
 import pytest
 
+from oven import giving_way
 from runtime import Runtime
 from runtime.answered import Answered
 from scheduler import DeadlineExceeded, Ticket
@@ -53,7 +54,7 @@ def test_rows_answered_at_once_are_counted_and_timed(runtime: Runtime) -> None:
     assert counted() - before == 100
 
 
-def test_wishes_and_reservations_take_the_long_way(runtime: Runtime) -> None:
+def test_wishes_take_the_long_way_and_reservations_do_not(runtime: Runtime) -> None:
     assert list(runtime.submit("a", ROW, outputs="top").result(30)) == ["top"]
     with pytest.raises(DeadlineExceeded):
         runtime.submit("a", ROW, timeout=0.0).result(30)
@@ -61,7 +62,7 @@ def test_wishes_and_reservations_take_the_long_way(runtime: Runtime) -> None:
     runtime.register("mine", shift(2.0), reserve=True)
     for _ in range(200):
         runtime.predict("mine", ROW)
-    assert isinstance(runtime.submit("mine", ROW), Ticket)
+    assert not isinstance(runtime.submit("mine", ROW), Ticket)
 
 
 def test_a_row_with_a_fault_gets_the_error_of_the_long_way(runtime: Runtime) -> None:
@@ -133,8 +134,12 @@ def test_an_answered_row_costs_little_more_than_predict(runtime: Runtime) -> Non
     assert least(runtime.submit) - least(runtime.predict) < 4e-6
 
 
-def test_who_submits_rows_gives_way_to_executors(runtime: Runtime) -> None:
+def test_who_submits_rows_gives_way_to_executors(
+    runtime: Runtime, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A thread that does nothing but submit rows does not keep a block's answer from coming."""
+    # On a busy machine who was woken may come later than anybody should be held up for it.
+    monkeypatch.setattr(giving_way, "TURNS", 10_000)
     usual = sys.getswitchinterval()
     block = np.ones((400_000, 4))
     sys.setswitchinterval(1000.0)  # nobody takes the lock who is not given it

@@ -314,7 +314,7 @@ def test_a_reserved_version_has_executors_of_its_own(hold: Hold) -> None:
         assert offset_of(runtime.predict("mine", ROW), ROW) == 2.0
         assert offset_of(runtime.submit("mine", BLOCK, engine="batch").result(30), BLOCK) == 2.0
         runtime._engines.observe(runtime._find("mine"), len(MANY), 1.0)
-        assert offset_of(runtime.predict("mine", MANY), MANY) == 2.0
+        assert offset_of(runtime.submit("mine", MANY).result(30), MANY) == 2.0
         stats = runtime.stats()
         assert stats.batch is not None
         lanes = {lane.key: lane.executors for lane in stats.batch.lanes}

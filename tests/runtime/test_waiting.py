@@ -18,8 +18,9 @@ from flour import Flow
 from oven.execution import Execution
 from runtime import Runtime
 from runtime.engines import in_time
-from scheduler import DeadlineExceeded, Settings
-from tests.runtime.plans import documents, offset_of, shift, shift_flow, text_flow
+from scheduler import DeadlineExceeded, Overloaded, QueueRules, Settings
+from tests.runtime.conftest import Hold
+from tests.runtime.plans import WIDTH, documents, offset_of, shift, shift_flow, text_flow
 
 ROW = np.arange(4.0)
 BLOCK = np.arange(160.0).reshape(40, 4)
@@ -164,16 +165,41 @@ def test_what_work_costs_is_not_what_waiting_costs(runtime: Runtime) -> None:
 
 def test_a_reserved_version_is_called_here_for_what_is_over_at_once() -> None:
     """Handing it over would take longer, and its caller's thread is its caller's own."""
-    slow = Settings(dispatch=0.0)
-    for settings, batches in ((Settings(), 0), (slow, 1)):
-        with Runtime(executors=1, settings=settings) as runtime:
+    for instant, batches in ((150e-6, 0), (10e-6, 1)):
+        with Runtime(executors=1, settings=Settings(instant=instant)) as runtime:
             runtime.register("mine", shift_flow(1.0, 64), reserve=True)
             data = np.zeros((1000, 64))  # too many for the shortest way
             runtime._engines.observe(runtime._find("mine"), 1000, 20e-6)
             assert offset_of(runtime.predict("mine", data), data) == 1.0
-            assert runtime.stats().versions[0].batch_calls == batches
+            assert runtime.stats().versions[0].batch_calls == 0
             assert offset_of(runtime.submit("mine", data).result(30), data) == 1.0
-            assert runtime.stats().versions[0].batch_calls == batches + 1
+            assert runtime.stats().versions[0].batch_calls == batches
+
+
+def test_a_crowded_queue_refuses_before_it_looks(
+    hold: Hold, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who is refused has not paid for what is never done; what is over at once is not refused."""
+    with Runtime(executors=1, rules=QueueRules(jobs=1)) as runtime:
+        runtime.register("held", hold.plan())
+        runtime.register("a", shift(1.0))
+        block = np.zeros((10_000, WIDTH))
+        runtime._engines.observe(runtime.find("a"), len(block), 1.0)
+        futures = [runtime.submit("held", BLOCK, engine="batch")]
+        hold.wait()
+        futures.append(runtime.submit("a", block))
+        with monkeypatch.context() as no:
+            no.setattr("runtime.runtime.as_block", lambda *_: pytest.fail("it was looked at"))
+            with pytest.raises(Overloaded, match="the queue is full") as caught:
+                runtime.submit("a", block)
+            assert caught.value.retry_after > 0
+            with pytest.raises(Overloaded):
+                asyncio.run(runtime.apredict("a", block))
+        assert offset_of(runtime.submit("a", BLOCK).result(0), BLOCK) == 1.0
+        assert offset_of(runtime.predict("a", block), block) == 1.0, "a caller that waits does it"
+        hold.go()
+        assert all(len(future.result(30)["moved"]) for future in futures)
+    assert Runtime()._engines._rules.seconds == 0.25
 
 
 def test_nothing_of_a_version_is_left_when_it_has_gone(runtime: Runtime) -> None:

@@ -237,6 +237,7 @@ class Simulation:
             assert len(lane.fresh) <= max(lane.rules.jobs, 1)
             assert lane.fresh.rows >= 0
             assert lane.fresh.cost > -1e-6
+            assert _is_booked(lane), "each key's share of what waits is not the whole"
             assert len(_strands(lane, self.held)) <= len(lane.slots), "too many buffers"
             assert all(slot.run is None for slot in lane.idle)
             assert lane.slots <= self.threads
@@ -249,6 +250,12 @@ class Simulation:
             later = [each.strand for each in begun[place:]]
             waiting = [each for each in _live(run.strand.work.lane) if each not in later]
             assert waiting == [], "new work started before started work"
+
+
+def _is_booked(lane: Lane) -> bool:
+    levels = lane.fresh._levels.values()
+    by_level, by_key = sum(each.cost for each in levels), sum(sum(e.costs.values()) for e in levels)
+    return abs(by_level - lane.fresh.cost) < 1e-3 and abs(by_key - lane.fresh.cost) < 1e-3
 
 
 def _joins(run: Run) -> bool:

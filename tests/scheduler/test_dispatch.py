@@ -9,6 +9,8 @@ from scheduler.queues import QueueRules
 from scheduler.stages import Stages
 from tests.scheduler.simulation import Broken, Simulation, _never
 
+#: Sums of it are exact.
+TICK = 1 / 1024
 NO_AGEING = QueueRules(patience=1e9)
 
 
@@ -275,6 +277,55 @@ class TestBounds:
         assert simulation.core.counts.refused == 1
         simulation.run()
         assert simulation.order == ["busy", "a", "b"]
+
+    def test_too_much_time(self) -> None:
+        """A tenth of a second for each executor, beyond a few jobs of whatever length."""
+        simulation = Simulation(2, QueueRules(seconds=100 * TICK))
+        busy(simulation)
+        for n in range(64):
+            simulation.submit(n, 1.0)
+        with pytest.raises(Overloaded):
+            simulation.submit("more")
+        simulation.run(3.5)  # six of them have started
+        simulation.submit("again")
+        simulation.run()
+        assert simulation.core.counts.refused == 1
+        simulation = Simulation(2, QueueRules(seconds=100 * TICK))
+        busy(simulation)
+        for n in range(201):
+            simulation.submit(n, TICK)
+        with pytest.raises(Overloaded):
+            simulation.submit("more", TICK)
+        simulation.run()
+        assert len(simulation.order) == 203
+
+    def test_what_one_key_has_waiting_refuses_no_other(self) -> None:
+        simulation = Simulation(rules=QueueRules(seconds=100 * TICK))
+        busy(simulation)
+        for n in range(101):
+            simulation.submit(n, TICK, key="greedy")
+        for n in range(51):
+            simulation.submit(n, TICK, key="modest")
+            with pytest.raises(Overloaded):
+                simulation.submit(n, TICK, key="greedy")
+        with pytest.raises(Overloaded):
+            simulation.submit(0, TICK, key="modest")
+        simulation.submit(0, TICK, key="new")
+        simulation.run()
+        assert simulation.core.shared.fresh.cost == 0.0
+
+    def test_what_goes_later_refuses_nothing(self) -> None:
+        simulation = Simulation(rules=QueueRules(seconds=100 * TICK))
+        busy(simulation)
+        for n in range(101):
+            simulation.submit(n, TICK)
+        with pytest.raises(Overloaded):
+            simulation.submit("no less important", TICK)
+        for n in range(101):
+            simulation.submit(n, TICK, priority=1)
+        for priority in (0, 1):
+            with pytest.raises(Overloaded):
+                simulation.submit("more", TICK, priority=priority)
 
     def test_too_many_rows(self) -> None:
         simulation = Simulation(rules=QueueRules(rows=100, burst=1e9))

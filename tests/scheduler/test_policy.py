@@ -92,17 +92,20 @@ class TestChoice:
 
     def test_a_reservation_is_used(self) -> None:
         for ask in (
-            Ask(100, takes(1e-6, 100), reserved=True),
-            Ask(1, takes(1e-6, 1), reserved=True, blocking=False),
+            Ask(1000, takes(1e-6, 1000), reserved=True, blocking=False),
+            Ask(10_000, takes(1e-6, 10_000), reserved=True),
             Ask(1, None, reserved=True),
+            Ask(1, None, reserved=True, blocking=False),
         ):
             assert choose(ask, IDLE).engine is Engine.BATCH
 
-    def test_what_is_over_at_once_needs_no_reservation(self) -> None:
-        for load in (IDLE, BUSY):
-            decision = choose(Ask(10, takes(1e-6, 10), reserved=True), load)
-            assert decision.engine is Engine.INLINE
-            assert decision.reason == "over in 10 us, sooner than its own executors would have it"
+    @pytest.mark.parametrize("blocking", [True, False])
+    @pytest.mark.parametrize("rows", [1, 10, 100, 150, 151, 1000, 100_000])
+    def test_a_reservation_is_no_worse_than_none(self, rows: int, *, blocking: bool) -> None:
+        """Where a call of others stays with its caller, executors would only have to be woken."""
+        for load in (IDLE, Load(1, 1)):
+            ask = Ask(rows, takes(1e-6, rows), blocking=blocking)
+            assert choose(ask._replace(reserved=True), load).engine is choose(ask, load).engine
 
     @pytest.mark.parametrize(
         ("rows", "blocking", "engine"),

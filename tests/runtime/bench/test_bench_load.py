@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -110,11 +111,19 @@ def test_a_reserved_plan_hardly_notices(benchmark: Any) -> None:
 
 
 @pytest.mark.bench
-def test_ten_times_more_plans_than_fit(benchmark: Any) -> None:
-    """2,000 plans under a budget for 200 go on answering; the price of a cold hit is reported."""
+def test_ten_times_more_plans_than_fit(benchmark: Any, tmp_path: Path) -> None:
+    """2,000 plans under a budget for 200 go on answering; the price of a cold hit is reported.
+
+    What comes from a file takes a third of what was made here, as its program is not unfolded; the
+    first of a shape has its own, and is no measure of the others.
+    """
     with Runtime(memory_budget=1 << 40, result_bytes=0) as runtime:
-        runtime.register("one", shift(0.5, WIDTH))
-        size = runtime.stats().memory.used
+        sizes = []
+        for n in range(3):
+            shift(n + 0.5, WIDTH).save(tmp_path / f"{n}.plan", durable=False)
+            runtime.register(f"p{n}", tmp_path / f"{n}.plan")
+            sizes.append(runtime.stats().memory.used)
+        size = sizes[-1] - sizes[-2]
     with Runtime(memory_budget=200 * size, result_bytes=0) as runtime:
         for n in range(2000):
             runtime.register(f"p{n}", shift(float(n), WIDTH))
@@ -124,7 +133,7 @@ def test_ten_times_more_plans_than_fit(benchmark: Any) -> None:
             moved = runtime.predict(f"p{name}", data)["moved"]
             np.testing.assert_allclose(moved - data, float(name), atol=1e-9)
         memory = runtime.stats().memory
-        assert memory.resident <= 200
+        assert 20 < memory.resident <= 200
         assert memory.cold_hits > 100
         found = {"hits": memory.cold_hits, "p50_ms": memory.cold.p50 * 1e3}
         benchmark.extra_info.update(found | {"p99_ms": memory.cold.p99 * 1e3})
