@@ -9,7 +9,7 @@ import numpy as np
 from flour.node import Node
 from flour.onnx.export import Writer, dtype_of, form
 from flour.onnx.export_functions import log1p, number
-from flour.onnx.export_numbers import place_of, roomy, spoilt
+from flour.onnx.export_numbers import roomy, spoilt
 from flour.types import Vector
 
 
@@ -304,8 +304,14 @@ def _sum_runs(out: Writer, item: Node, x: str) -> str:
 def _segment_place(out: Writer, item: Node, x: str) -> str:
     op, dtype = item.op.fields(), _have(item)
     x = _runs(out, item, x)
-    find = "ArgMin" if op["smallest"] else "ArgMax"
-    return place_of(out, find, (x, dtype), 2, last=op["last"])
+    find, worst = ("ArgMin", np.inf) if op["smallest"] else ("ArgMax", -np.inf)
+    how: dict[str, Any] = {"axis": 2, "keepdims": 0, "select_last_index": int(op["last"])}
+    if np.dtype(dtype).kind != "f":
+        return out(find, x, **how)
+    lost = out("IsNaN", x)
+    place = out(find, out("Where", lost, number(out, worst, dtype), x), **how)
+    first = out("Gather", lost, out.constant(0, np.int64), axis=2)
+    return out("Where", first, out.constant(0, np.int64), place)
 
 
 @form("RunningSum")

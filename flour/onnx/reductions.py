@@ -16,6 +16,7 @@ from flour.onnx.arithmetic import converted, together
 from flour.onnx.errors import NotNative
 from flour.onnx.registry import Call, onnx_op
 from flour.onnx.tensor import Tensor, positive
+from flour.ops.onnx_link import FirstLargest
 from flour.ops.reduce import ArgMax, ArgMin
 from flour.ops.segments import (
     SegmentMax,
@@ -213,7 +214,10 @@ def _arg(call: Call) -> Tensor:
 
     def function(x: Flow, length: int) -> Flow:
         if x.type.width == length and not last:  # type: ignore[union-attr]  # vectors only
-            return (ArgMin() if smallest else ArgMax())(x).as_vector()
+            if item.dtype not in FLOATS:
+                return (ArgMin() if smallest else ArgMax())(x).as_vector()
+            if not smallest:
+                return FirstLargest()(x).as_vector()
         return SegmentPlace(length, smallest, last)(x)
 
     shape, axis = kept(item, axes, keep=bool(call.attribute("keepdims", 1)))

@@ -126,8 +126,20 @@ class SegmentMin(SegmentMax):
         return x.min(axis=2)
 
 
+#: Whether a column is found rather than the best so far, for the smallest or not, the last or not.
+_WINS = {
+    (False, False): np.greater,
+    (False, True): np.greater_equal,
+    (True, False): np.less,
+    (True, True): np.less_equal,
+}
+
+
 class SegmentPlace(Segments):
-    """Where the largest (or smallest) of each run is: the first of equals, or the last."""
+    """Where the largest (or smallest) of each run is: the first of equals, or the last.
+
+    Column by column, as onnxruntime looks for it: NaN is found in a run's first column only.
+    """
 
     result = "int64"
     smallest: bool = False
@@ -137,21 +149,19 @@ class SegmentPlace(Segments):
         return (self.smallest, self.last)
 
     def compute(self, x: Any) -> Any:
-        find = np.argmin if self.smallest else np.argmax
-        if not self.last:
-            return find(x, axis=2)
-        return self.length - 1 - find(x[:, :, ::-1], axis=2)
+        wins = _WINS[self.smallest, self.last]
+        best, place = x[:, :, 0].copy(), np.zeros(x.shape[:2], np.int64)
+        for j in range(1, self.length):
+            found = wins(x[:, :, j], best)
+            best, place = np.where(found, x[:, :, j], best), np.where(found, j, place)
+        return place
 
     def run(self, e: Emitter, at: At, start: str, dtype: str) -> str:
         best, place = e.var(at(start)), e.var("0")
         sign = ("<" if self.smallest else ">") + ("=" if self.last else "")
         with self.each(e, "1") as j:
             value = e.let(at(f"{start} + {j}"), dtype).expr
-            wins = f"{value} {sign} {best}"
-            if dtype in FLOATS:
-                free = "" if self.last else f" and {best} == {best}"
-                wins = f"({wins} or {value} != {value}){free}"
-            with e.block(f"if {wins}:"):
+            with e.block(f"if {value} {sign} {best}:"):
                 e.line(f"{best} = {value}")
                 e.line(f"{place} = {j}")
         return place

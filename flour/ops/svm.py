@@ -56,7 +56,9 @@ class CouplePairs(Op):
         p, going = np.full((len(x), k), 1.0 / k), np.ones(len(x), bool)
         for _ in range(self._steps):
             slopes, value = _slopes(matrix, p)
-            going &= ~(np.abs(slopes - value[:, None]).max(axis=1, initial=0) < self._enough)
+            # NaN is no error: pairs nothing is known of are left at equal shares.
+            error = np.fmax.reduce(np.abs(slopes - value[:, None]), axis=1, initial=0)
+            going &= ~(error < self._enough)
             if not going.any():
                 break
             moved = _sweep(matrix, p.copy(), slopes, value)

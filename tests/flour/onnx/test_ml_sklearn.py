@@ -184,6 +184,20 @@ def test_regressors(name: str) -> None:
     _check(_fitted(_REGRESSORS[name](), _TRAIN, _NUMBER), _NEW, share=_share(name))
 
 
+@pytest.mark.parametrize("native", [False, True])
+@pytest.mark.parametrize("target", [_TWO, _THREE], ids=["two", "three"])
+def test_probabilities_of_pairs_that_are_not_known(target: Any, native: bool) -> None:  # noqa: FBT001
+    fitted = _fitted(svm.SVC(probability=True, random_state=0, C=0.7), _TRAIN, target)
+    data = np.where(np.arange(40)[:, None] % 3, _NEW, np.nan).astype(np.float32)
+    _check(fitted, data, share=_WITHIN, native=native)
+
+
+def test_bins_of_numbers_that_are_none() -> None:
+    fitted = _fitted(preprocessing.KBinsDiscretizer(3, encode="ordinal"), _TRAIN)
+    data = np.where(_NEW > 1, np.inf, np.where(_NEW < -1, np.nan, _NEW)).astype(np.float32)
+    _check(fitted, data, share=_WITHIN)
+
+
 @pytest.mark.parametrize("name", sorted(_SEVERAL))
 def test_regressors_of_several_targets(name: str) -> None:
     _check(_fitted(_SEVERAL[name](), _TRAIN, _MANY), _NEW, share=_share(name))

@@ -110,6 +110,22 @@ def test_what_is_found_among_odd_numbers() -> None:
     compare(nodes, {"x": x}, {"k": np.array([3]), "axis": np.array([1])})
 
 
+@pytest.mark.parametrize("last", [0, 1])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_what_is_found_among_numbers_that_are_none(dtype: str, last: int) -> None:
+    rng = np.random.default_rng(4)
+    x = rng.choice(np.array([np.nan, np.inf, -np.inf, 1, 2], dtype), size=(300, 4))
+    how = {"select_last_index": last}
+    nodes = [
+        helper.make_node("ArgMax", ["x"], ["most"], axis=1, keepdims=0, **how),
+        helper.make_node("ArgMin", ["x"], ["least"], axis=1, **how),
+        helper.make_node("Reshape", ["x", "shape"], ["pairs"]),
+        helper.make_node("ArgMax", ["pairs"], ["of two"], axis=2, **how),
+        helper.make_node("ArgMin", ["pairs"], ["across"], axis=1, **how),
+    ]
+    compare(nodes, {"x": x}, {"shape": np.array([-1, 2, 2])})
+
+
 def test_casts() -> None:
     x = np.array([[0.0], [-0.4], [1.5], [-1.5], [2.5], [100.9], [np.nan]], np.float32)
     kinds = {"bool": 9, "float64": 11}
