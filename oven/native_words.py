@@ -20,8 +20,9 @@ from oven import words_count, words_patterns, words_text
 #: Words so short that calling them costs more than their work; they are made part of their callers.
 _PARTS = frozenset(
     (
-        *("text_width", "text_kind_at", "text_word", "text_hash", "text_tag"),
-        *("text_group", "text_goes_on", "text_is", "text_alike", "text_aim", "text_add"),
+        *("text_width", "text_small", "text_kind_at", "text_word", "text_hash", "text_tag"),
+        *("text_group", "text_goes_on", "text_is", "text_alike", "text_aim", "text_place"),
+        "text_add",
         *("text_turn", "text_scramble"),
     )
 )
@@ -96,6 +97,23 @@ def _bytes_within(typingctx: Any, where: Any, low: Any, span: Any) -> Any:
 
 
 @intrinsic
+def _copy_small(typingctx: Any, where: Any, made: Any, fold: Any) -> Any:
+    """Copy 64 bytes, capital letters or-ed; which are not ASCII: a bit for each."""
+
+    def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        found = _bytes(builder, args[0])
+        above = builder.sub(found, ir.Constant(_BYTES, [65] * 64))
+        capital = builder.icmp_unsigned("<=", above, ir.Constant(_BYTES, [25] * 64))
+        small = builder.or_(found, _each(builder, args[2]))
+        target = builder.inttoptr(args[1], _BYTES.as_pointer())
+        builder.store(builder.select(capital, small, found), target, align=1)
+        high = builder.icmp_signed("<", found, ir.Constant(_BYTES, [0] * 64))
+        return builder.bitcast(high, ir.IntType(64))
+
+    return types.int64(types.int64, types.int64, types.int64), code
+
+
+@intrinsic
 def _odd_bytes(typingctx: Any, where: Any) -> Any:
     """Which of 64 bytes are odd: a bit for each."""
 
@@ -127,6 +145,18 @@ def _count_bits(typingctx: Any, word: Any) -> Any:
 
 
 @intrinsic
+def _choose(typingctx: Any, condition: Any, yes: Any, no: Any) -> Any:
+    """One of two numbers; the compiler is told that a branch would be guessed wrong."""
+
+    def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        made = builder.select(*args)
+        made.set_metadata("unpredictable", builder.module.add_metadata([]))
+        return made
+
+    return types.int64(types.boolean, types.int64, types.int64), code
+
+
+@intrinsic
 def _fetch(typingctx: Any, where: Any) -> Any:
     """Ask for the line of memory at an address, to be kept in all caches."""
 
@@ -146,7 +176,12 @@ def more_words(words: dict[str, Any], options: dict[str, Any]) -> dict[str, Any]
     made = {name: getattr(math, name) for name in _RARE}
     made |= {"fmod": np.fmod, "wrap_add": _wrapping("add"), "wrap_mul": _wrapping("mul")}
     made |= {"seek_slots": _seek_slots, "first_bit_uint64": _first_bit}
-    made |= {"count_bits": _count_bits, "fetch": _fetch}
+    made |= {
+        "count_bits": _count_bits,
+        "fetch": _fetch,
+        "choose": _choose,
+        "copy_small": _copy_small,
+    }
     made |= {"bytes_within": _bytes_within, "odd_bytes": _odd_bytes}
     space = {**texts, **words, **made}
     for name, function in texts.items():

@@ -7,6 +7,7 @@ times 2**32, plus its count, in the order in which the columns were first met.
 from __future__ import annotations
 
 from oven.words_text import (
+    choose,
     count_bits,
     fetch,
     int64,
@@ -139,25 +140,32 @@ def text_drop(
 # --- counting -------------------------------------------------------------------------------------
 
 
-def text_add(
-    counts: int, found: int, limit: int, places: int, column: int, amount: int, start: int
+def text_place(
+    counts: int, found: int, limit: int, places: int, column: int, start: int, made: int
 ) -> int:
-    """Add to a column's count, which starts from `start`; how many columns have one now.
+    """Note where in the list a column's count is, new ones from `start`; how many there are now.
 
     `places` says where a column's count is in the list of counts. Nobody ever cleared it: whatever
     stands there is believed only if the count in that place is the column's own. There is no
     branch, as nobody could guess whether a column was met before; and nothing that is loaded waits
-    for `found`, but is known to be below `limit`, which is never beyond the list's room.
+    for `found`, but is known to be below `limit`, which is never beyond the list's room. What is
+    written goes where nobody has to wait to know: to the end of the list, whether new or not.
     """
     place = int64(ld_int32(places, column))
-    place = place if (place >= 0) & (place < limit) else int64(0)
-    entry = ld_int64(counts, place)
-    known = (place < found) & (entry >> 32 == column)
-    place = place if known else found
-    entry = entry if known else column << 32 | start
-    st_int64(counts, place, entry + amount)
+    place = choose((place >= 0) & (place < limit), place, int64(0))
+    known = (place < found) & (ld_int64(counts, place) >> 32 == column)
+    place = choose(known, place, found)
+    st_int64(counts, found, column << 32 | start)
     st_int32(places, column, place)
-    return found + (0 if known else 1)
+    st_int64(made, 0, place)
+    return found + 1 - int64(known)
+
+
+def text_add(counts: int, places: int, count: int) -> None:
+    """Add one to each of the counts in these places."""
+    for item in range(count):
+        place = ld_int64(places, item)
+        st_int64(counts, place, ld_int64(counts, place) + 1)
 
 
 def text_count(
@@ -217,11 +225,12 @@ def text_batch(
         number = ld_int64(sure, 2 * item + 1)
         fetch(data + ldc_int64(offsets, number))
         fetch(places + 4 * number)
-    limit = found + BATCH
+    limit, right = found + BATCH, int64(0)
     for item in range(many):
         here, number = ld_int64(sure, 2 * item), ld_int64(sure, 2 * item + 1)
         if text_is(base + (here >> 32), here & _HALF, offsets, data, number):
-            found = text_add(counts, found, limit, places, number, 1, 0)
+            found = text_place(counts, found, limit, places, number, 0, codes + 8 * right)
+            right += 1
         else:
             st_int64(late, more, here)
             more += 1
@@ -229,7 +238,9 @@ def text_batch(
         here = ld_int64(late, item)
         number = text_find(base + (here >> 32), here & _HALF, offsets, data, slots, homes)
         if number >= 0:
-            found = text_add(counts, found, limit, places, number, 1, 0)
+            found = text_place(counts, found, limit, places, number, 0, codes + 8 * right)
+            right += 1
+    text_add(counts, codes, right)
     return found
 
 
@@ -324,7 +335,9 @@ def text_triples(
         oldest, older = older, letter
     limit = found + BATCH
     for item in range(many):
-        found = text_add(counts, found, limit, places, ld_int64(sure, item), 1, 0)
+        number, made = ld_int64(sure, item), sure + 8 * item
+        found = text_place(counts, found, limit, places, number, 0, made)
+    text_add(counts, sure, many)
     return found
 
 
@@ -403,7 +416,7 @@ def text_hashed(
     found: int,
 ) -> int:
     """Add up slices in the columns their hashes name; how many there are, -1 if one has none."""
-    limit = found
+    limit, place = found, stack_words(1)
     for item in range(count):
         if item % BATCH == 0:
             limit = found + BATCH
@@ -415,7 +428,9 @@ def text_hashed(
         negative = code >= _MIDDLE
         column = (0x100000000 - code if negative else code) % width
         amount = -1 if negative and signed else 1
-        found = text_add(counts, found, limit, places, column, amount, _MIDDLE)
+        found = text_place(counts, found, limit, places, column, _MIDDLE, place)
+        entry = ld_int64(place, 0)
+        st_int64(counts, entry, ld_int64(counts, entry) + amount)
     return found
 
 

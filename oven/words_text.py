@@ -67,6 +67,11 @@ def fetch(where: int) -> None:
     raise NotImplementedError(where)
 
 
+def choose(condition: bool, yes: int, no: int) -> int:  # noqa: FBT001
+    """One of two numbers, by no branch."""
+    raise NotImplementedError(condition, yes, no)
+
+
 def count_bits(word: int) -> int:
     """How many bits are set."""
     raise NotImplementedError(word)
@@ -80,6 +85,11 @@ def bytes_within(where: int, low: int, span: int) -> int:
 def odd_bytes(where: int) -> int:
     """Which of 64 bytes are odd: a bit for each."""
     raise NotImplementedError(where)
+
+
+def copy_small(where: int, made: int, fold: int) -> int:
+    """Copy 64 bytes, `fold` or-ed to capital letters; which are not ASCII: a bit for each."""
+    raise NotImplementedError(where, made, fold)
 
 
 def stack_words(count: int) -> int:
@@ -179,18 +189,17 @@ def text_map(
     number in the table: 0 for themselves, -1 for a capital sigma, or what to write instead: where
     it starts in `pieces`, times 64, plus its size, plus 1.
     """
-    place, grown = 0, 0
+    place, grown = int64(0), int64(0)
     while place < size:
         word = peek_int64(where + place, 0)
-        low = word & _LOW
-        capital = (wrap_add(low, _FROM_A) ^ wrap_add(low, _BEYOND_Z)) & _HIGH & ~word
-        poke_int64(made + grown, 0, word | (capital >> 2) & fold)
-        high = word & _HIGH
-        plain = 8 if high == 0 else first_bit_uint64(uint64(high)) >> 3
-        plain = min(plain, size - place)
+        if word & _HIGH == 0:
+            plain = text_map_plain(where + place, size - place, made + grown, fold)
+        else:
+            poke_int64(made + grown, 0, text_small(word, fold))
+            plain = min(int64(first_bit_uint64(uint64(word & _HIGH))) >> 3, size - place)
         place, grown = place + plain, grown + plain
-        if plain == 8 or place >= size:
-            continue
+        if place >= size:
+            break
         code = text_code(where, place)
         entry = ldc_int32(blocks, ldc_uint16(index, code >> 8) * 256 + (code & 255))
         width = text_width(ld_uint8(where, place))
@@ -209,6 +218,31 @@ def text_map(
             grown += width
         place += width
     return grown
+
+
+def text_map_plain(where: int, size: int, made: int, fold: int) -> int:
+    """Copy the ASCII that a text begins with, as text_map does; how many bytes it is."""
+    place = int64(0)
+    while place + 64 <= size:
+        high = copy_small(where + place, made + place, fold)
+        if high != 0:
+            return place + int64(first_bit_uint64(uint64(high)))
+        place += 64
+    while place < size:
+        word = peek_int64(where + place, 0)
+        poke_int64(made + place, 0, text_small(word, fold))
+        high = word & _HIGH
+        if high != 0:
+            return min(place + (int64(first_bit_uint64(uint64(high))) >> 3), size)
+        place += 8
+    return size
+
+
+def text_small(word: int, fold: int) -> int:
+    """Eight bytes, `fold` or-ed to capital letters of ASCII."""
+    low = word & _LOW
+    capital = (wrap_add(low, _FROM_A) ^ wrap_add(low, _BEYOND_Z)) & _HIGH & ~word
+    return word | (capital >> 2) & fold
 
 
 def text_is_final(where: int, size: int, place: int, index: int, blocks: int) -> bool:
@@ -236,33 +270,53 @@ def text_is_final(where: int, size: int, place: int, index: int, blocks: int) ->
 
 
 def text_squeeze(where: int, size: int, made: int, index: int, blocks: int) -> int:
-    """Write one space for two or more of any white space in a row; the new size.
+    """Write one space for two or more of any white space in a row; the new size."""
+    place, grown = int64(0), int64(0)
+    while place < size:
+        plain = text_squeezed(where + place, size - place, made + grown)
+        place, grown = place + plain, grown + plain
+        if place >= size:
+            break
+        if (plain > 0) & (ld_uint8(where, place - (plain > 0)) <= 32):
+            # What was copied last may be the first of several.
+            place, grown = place - 1, grown - 1
+        plain = int64(0)
+        while plain == 0:
+            width = text_width(ld_uint8(where, place))
+            poke_int64(made + grown, 0, peek_int64(where + place, 0))
+            ahead = place + width
+            if text_kind_at(where, place, index, blocks) != 0:
+                while ahead < size and text_kind_at(where, ahead, index, blocks) != 0:
+                    ahead += text_width(ld_uint8(where, ahead))
+                if ahead > place + width:
+                    st_uint8(made, grown, 32)
+                    width = 1
+            place, grown = ahead, grown + width
+            plain = int64(place >= size or peek_int64(where + place, 0) & _HIGH == 0)
+    return grown
 
-    Eight bytes of ASCII without two neighbours that are blank (white space or control characters)
-    are copied as they are.
+
+def text_squeezed(where: int, size: int, made: int) -> int:
+    """Copy the ASCII that a text begins with, up to the second of two blanks; how many bytes it is.
+
+    Blanks are white space and control characters.
     """
-    place, grown, last = 0, 0, 0
+    place, last = int64(0), int64(0)
+    while place + 64 <= size:
+        blank = bytes_within(where + place, 0, 32)
+        stop = copy_small(where + place, made + place, 0) | blank & (blank << 1 | last)
+        if stop != 0:
+            return place + int64(first_bit_uint64(uint64(stop)))
+        place, last = place + 64, blank >> 63 & 1
     while place < size:
         word = peek_int64(where + place, 0)
         blank = ~(wrap_add(word & _LOW, _FROM_BLANK) | word) & _HIGH
-        pairs = blank & (blank << 8 | last)
-        if word & _HIGH | pairs == 0 and place + 8 <= size:
-            poke_int64(made + grown, 0, word)
-            place, grown, last = place + 8, grown + 8, (blank >> 56) & 128
-            continue
-        if last != 0:  # what was copied last may be the first of several
-            place, grown, last = place - 1, grown - 1, 0
-        width = text_width(ld_uint8(where, place))
-        poke_int64(made + grown, 0, peek_int64(where + place, 0))
-        ahead = place + width
-        if text_kind_at(where, place, index, blocks) != 0:
-            while ahead < size and text_kind_at(where, ahead, index, blocks) != 0:
-                ahead += text_width(ld_uint8(where, ahead))
-            if ahead > place + width:
-                st_uint8(made, grown, 32)
-                width = 1
-        place, grown = ahead, grown + width
-    return grown
+        stop = word & _HIGH | blank & (blank << 8 | last << 7)
+        poke_int64(made + place, 0, word)
+        if stop != 0:
+            return min(place + (int64(first_bit_uint64(uint64(stop))) >> 3), size)
+        place, last = place + 8, blank >> 63 & 1
+    return size
 
 
 def text_pad(where: int, size: int, made: int, index: int, blocks: int) -> int:
@@ -342,6 +396,11 @@ def text_ranges(blocks: int, made: int) -> int:
 
 def text_plain_end(base: int, size: int, place: int) -> int:
     """Where the run of ASCII that begins at a place ends."""
+    while place + 64 <= size:
+        high = ~bytes_within(base + place, 0, 127)
+        if high != 0:
+            return place + int64(first_bit_uint64(uint64(high)))
+        place += 64
     while place < size:
         high = peek_int64(base + place, 0) & _HIGH
         if high != 0:

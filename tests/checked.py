@@ -254,8 +254,15 @@ def _slots(memory: Memory) -> dict[str, Any]:
         found = memory.at(int(where), 64, write=False) & 1
         return Int64(int(np.packbits(found, bitorder="little").view("<i8")[0]))
 
-    made |= {"bytes_within": within, "odd_bytes": odd}
+    def small(where: Any, made: Any, fold: Any) -> Any:
+        found = memory.at(int(where), 64, write=False).copy()
+        capital = (found >= ord("A")) & (found <= ord("Z"))
+        memory.at(int(made), 64, write=True)[:] = found | capital * np.uint8(int(fold) & 255)
+        return Int64(int(np.packbits(found >> 7, bitorder="little").view("<i8")[0]))
+
+    made |= {"bytes_within": within, "odd_bytes": odd, "copy_small": small}
     # Nothing is read where it asks.
+    made["choose"] = lambda condition, yes, no: yes if condition else no
     return {**made, "fetch": lambda _: None}
 
 

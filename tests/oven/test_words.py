@@ -148,6 +148,31 @@ def test_white_space(text: str) -> None:
     assert squeezed(text, "text_pad") == "".join(f" {word} " for word in text.split())
 
 
+# Plain text is taken 64 bytes at a time, so what is not plain stands on every border of those.
+LONG = st.lists(
+    st.sampled_from(
+        ["a", " ", "  ", "\t ", "\x01", "\x7f", "Az[", "日", "İ", "\u2003", "W" * 29, "x" * 64]
+    ),
+    max_size=16,
+).map("".join)
+
+
+@given(LONG)
+@settings(max_examples=400)
+def test_long_text(text: str) -> None:
+    assert squeezed(text, "text_squeeze") == re.sub(r"\s\s+", " ", text)
+    assert lower(text) == text.lower()
+
+
+@pytest.mark.parametrize("odd", ["  ", "日", "Z", " \u2003", "\x01 ", "\x85\x85"])
+def test_what_is_odd_on_every_border(odd: str) -> None:
+    for before in range(140):
+        for behind in (0, 1, 7, 8, 63, 64, 65):
+            text = "q" * before + odd + "Q" * behind
+            assert squeezed(text, "text_squeeze") == re.sub(r"\s\s+", " ", text)
+            assert lower(text) == text.lower()
+
+
 # --- dictionaries ---------------------------------------------------------------------------------
 
 
