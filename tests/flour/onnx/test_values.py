@@ -115,7 +115,7 @@ def test_what_is_found_among_odd_numbers() -> None:
 def test_what_is_found_among_numbers_that_are_none(dtype: str, last: int) -> None:
     rng = np.random.default_rng(4)
     x = rng.choice(np.array([np.nan, np.inf, -np.inf, 1, 2], dtype), size=(300, 4))
-    how = {"select_last_index": last}
+    how: dict[str, Any] = {"select_last_index": last}
     nodes = [
         helper.make_node("ArgMax", ["x"], ["most"], axis=1, keepdims=0, **how),
         helper.make_node("ArgMin", ["x"], ["least"], axis=1, **how),
