@@ -46,7 +46,7 @@ CANDIDATE_SECONDS = 20e-6
 #: What a single row (or few documents) pays besides, as it does not go by the shortest way:
 #: measured, and rounded up.
 DETOUR_SECONDS = 8e-6
-#: Making a plan's two parts takes so long or longer, see `_Mean` there: calls have to have taken
+#: Making a plan's two parts takes so long, or as long as it has lately: calls have to have taken
 #: several times as much before that is worth a try.
 BUILD_SECONDS = 2.5e-3
 BUILD_TIMES = 4
@@ -297,7 +297,7 @@ class Materialiser:
         self._looked_at: dict[Served, int] = {}  # when, in registrations
         #: Seconds that calls of one row, and of more, took so far; less again with each quick one.
         self._spent: dict[Served, list[float]] = {}
-        self._building_takes = _Mean()
+        self._building_takes, self._has_built = _Mean(), False
         self._registrations = 0
         self._building: set[Future[None]] = set()
 
@@ -378,10 +378,10 @@ class Materialiser:
         return self._nodes.get(item.digest, 0) > 1
 
     def _build(self, served: Served, plan: Plan, seconds: float) -> None:
+        start = time.thread_time()
         found = cut(plan.flow, self._is_shared)
         if found is None:
             return
-        start = time.thread_time()
         try:
             group = self._group(found, exact=plan.exact)
             if not _promises(served, plan, group.prefix, seconds):
@@ -390,7 +390,9 @@ class Materialiser:
         except FlourError:
             return  # a part that cannot be baked alone: the plan goes on as it is
         finally:
-            self._building_takes.add(time.thread_time() - start)
+            if self._has_built:  # the first one pays for what is imported
+                self._building_takes.add(time.thread_time() - start)
+            self._has_built = True
         with self._lock:
             if served not in self._members or served.plan is not plan:
                 return
