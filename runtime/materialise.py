@@ -127,7 +127,7 @@ class Way:
                 self._review()
             return bool(calls % CHECK_CALLS)
         if self.mode is TRIAL:
-            if calls >= TRIAL_CALLS * max(1, len(self._members)) and self._recent[1]:
+            if calls >= TRIAL_CALLS * max(1, len(self._members)):
                 self._review()
             return bool(calls & 3)
         return False
@@ -144,8 +144,8 @@ class Way:
         hits, looks = self._recent
         if self.mode is TRIAL:  # nothing could be found at its beginning
             hits = min(looks, round(hits * 1.25))
-        cost = self.rest.value + (1 - hits / looks) * self.first.value if looks else 0.0
-        if cost + self.detour < GAIN * self.whole.value:
+        cost = self.rest.value + (1 - hits / max(1, looks)) * self.first.value
+        if looks and cost + self.detour < GAIN * self.whole.value:
             self._restart(ON)
             self._pause = REST_CALLS
         else:

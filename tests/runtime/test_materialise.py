@@ -261,6 +261,17 @@ def test_one_call_that_was_interrupted_starts_no_trial() -> None:
     assert way.mode == OFF
 
 
+def test_a_trial_in_which_nothing_can_be_looked_up_ends() -> None:
+    """Large blocks have no key; the shortest way must not stay shut for them."""
+    way = Way(())
+    for _ in range(LOOKS):
+        way.passed(1, 1.0)
+    assert way.mode == TRIAL
+    for _ in range(TRIAL_CALLS + 1):
+        way.next()
+    assert way.mode == OFF
+
+
 def test_the_way_around_the_door_is_a_cost() -> None:
     """What is not lost by blocks is lost by rows: they had the shortest way."""
     modes = []
