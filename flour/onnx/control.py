@@ -7,13 +7,14 @@ rows is its body once for a row. What an inner graph does may not depend on othe
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from flour.onnx.errors import NotNative
 from flour.onnx.model import GraphDef
 from flour.onnx.registry import onnx_op
+from flour.onnx.scan_distances import distances
 from flour.onnx.tensor import Tensor
 from flour.onnx.words import Listed, refuse_words
 
@@ -132,8 +133,7 @@ def _scan(call: Call) -> tuple[Tensor, ...]:
         raise NotNative("a scan of nothing")
     if any(item.axis == 0 for item in scanned):
         return _along_rows(call, body, state, scanned)
-    distances = _distances(call, body, state, scanned)
-    return distances or _unrolled(call, body, state, scanned)
+    return distances(call, body, state, scanned) or _unrolled(call, body, state, scanned)
 
 
 def _along_rows(
@@ -194,57 +194,3 @@ def _scan_of_batches(call: Call) -> tuple[Tensor, ...]:
     parts = [replace(item.shaped(item.shape[1:], None), axis=None) for item in given]
     state, scanned = parts[: len(parts) - count], parts[len(parts) - count :]
     return tuple(_row_again(call, item, axis) for item in _unrolled(call, body, state, scanned))
-
-
-# --- the scan that means distances ----------------------------------------------------------------
-
-_STEPS = ("Sub", "ReduceSumSquare")
-
-
-def _distances(
-    call: Call, body: GraphDef, state: Sequence[Tensor], scanned: Sequence[Tensor]
-) -> tuple[Tensor, ...] | None:
-    """Squared distances from each row to many points, as exporters write them without CDist."""
-    if len(state) != 1 or len(scanned) != 1 or scanned[0].value is None:
-        return None
-    x, points = state[0], scanned[0].value
-    fits = x.rank == 2 and x.axis == 0 and x.shape[0] == 1 and points.ndim == 2
-    if not fits or x.shape[1] != points.shape[1] or not _is_squares(call, body):
-        return None
-    gaps = call.flow(x).cast("float64").distances(points.astype(np.float64), "sqeuclidean")
-    flow = gaps.cast(x.dtype)
-    return x, Tensor.of(flow, (len(points), 1), 1)
-
-
-def _is_squares(call: Call, body: GraphDef) -> bool:
-    """Whether a body subtracts what is scanned from its state, and adds up the squares."""
-    names, steps = {port.name: port.name for port in body.inputs}, []
-    for node in body.nodes:
-        if node.op_type == "Identity":
-            names[node.outputs[0]] = names.get(node.inputs[0], node.inputs[0])
-        else:
-            steps.append(node)
-    if tuple(step.op_type for step in steps) != _STEPS or len(body.inputs) != 2:
-        return False
-    gap, total = steps
-    start, scanned = (port.name for port in body.inputs)
-    ends = [names.get(port.name, port.name) for port in body.outputs]
-    linked = [names.get(name, name) for name in gap.inputs] == [start, scanned]
-    summed = names.get(total.inputs[0], total.inputs[0]) == gap.outputs[0]
-    return (
-        linked
-        and summed
-        and ends == [start, total.outputs[0]]
-        and _along_columns(call, body, total)
-    )
-
-
-def _along_columns(call: Call, body: GraphDef, total: Any) -> bool:
-    """Whether a reduction is over the columns, and leaves no dimension behind."""
-    axes = total.attributes.get("axes")
-    if axes is None and len(total.inputs) > 1:
-        name = total.inputs[1]
-        around = call.importer.values.get(name)
-        axes = body.constants.get(name, None if around is None else around.value)
-    listed = [] if axes is None else [int(axis) for axis in np.reshape(axes, -1)]
-    return listed in ([1], [-1]) and not int(total.attributes.get("keepdims", 1))
