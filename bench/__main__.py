@@ -152,7 +152,7 @@ def _measure(asked: argparse.Namespace) -> None:
 
 
 def _clock(plan: Plan, names: Sequence[str], asked: argparse.Namespace, run: results.Run) -> Clock:
-    """The run's parts that are still to be done, and how long each took last time."""
+    """The run's parts that are still to be done, and what each needed last time."""
     known = took()
     expected = {
         part: known.get(took_key(plan, part), guess)
@@ -160,7 +160,7 @@ def _clock(plan: Plan, names: Sequence[str], asked: argparse.Namespace, run: res
         if part not in run.done
     }
     minutes = asked.budget or BUDGETS.get(asked.command)
-    return Clock(expected, 60 * minutes if minutes else None)
+    return Clock(expected, 60 * minutes if minutes else None, rounds=plan.rounds)
 
 
 def _latest() -> Path:

@@ -15,6 +15,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 _CPU = Path("/sys/devices/system/cpu/cpu0/cpufreq")
 _POWER = Path("/sys/class/powercap")
+#: What changes no measurement: what was measured before, and what is written about it.
+_CODE = (".", ":(exclude)bench/results", ":(exclude)docs", ":(exclude)*.md")
 _PARENT_DEATH_SIGNAL = 1  # as Linux numbers what prctl does
 
 
@@ -43,13 +45,21 @@ def cores() -> int:
 
 
 def commit() -> str:
-    """The checkout's commit, marked when files differ from it."""
-    command = ["git", "-C", str(ROOT), "describe", "--always", "--dirty", "--abbrev=10"]
+    """The checkout's commit, marked when files differ from it: not for a page or a result."""
+    known = _git("rev-parse", "--short=10", "HEAD")
+    if not known:
+        return "unknown"
+    return f"{known}-dirty" if _git("status", "--porcelain", "-uno", "--", *_CODE) else known
+
+
+def _git(*arguments: str) -> str:
+    """What git says; nothing where there is none, or no checkout."""
+    command = ["git", "-C", str(ROOT), *arguments]
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=20)
     except (OSError, subprocess.TimeoutExpired):
-        return "unknown"
-    return done.stdout.strip() or "unknown"
+        return ""
+    return done.stdout.strip()
 
 
 def memory() -> dict[str, int]:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from bench.contestants import find
 from bench.crew import Absent, Member
-from bench.experiments.scale import COUNTS, MOST
+from bench.experiments.scale import COUNTS, WHO
 from bench.session import Plan
 from bench.workload import Spec, saved
 
@@ -30,9 +30,9 @@ def _wanted(plan: Plan) -> Iterator[tuple[Spec, str]]:
             if spec.name in find(who).workloads:
                 yield spec, who
     if any(spec.name == "lin" for spec in plan.specs):
-        for who, most in MOST.items():
+        for who in WHO:
             if who in plan.contestants:
-                yield Spec("lin", min(most, COUNTS[-1]), 1.0, plan.specs[0].seed), who
+                yield Spec("lin", COUNTS[-1], 1.0, plan.specs[0].seed), who
 
 
 def _one(spec: Spec, who: str) -> str:

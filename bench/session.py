@@ -44,15 +44,15 @@ class Plan:
 
 
 def took() -> Took:
-    """What parts of runs took on this machine so far."""
+    """What parts of runs needed on this machine so far."""
     return Took(cache_folder() / "took.json")
 
 
 def took_key(plan: Plan, part: str) -> str:
-    """Names what the duration of a part depends on."""
+    """Names what a part's needs depend on; the number of rounds is no part of it."""
     sizes = " ".join(f"{each.name}{each.count}" for each in plan.specs if each.name == part)
     who = f"{len(plan.contestants)} contestants"
-    return f"{part} {sizes} {who} {plan.rounds} rounds {plan.turn:g} {plan.seconds:g}"
+    return f"{part} {sizes} {who} {plan.turn:g} {plan.seconds:g}"
 
 
 @dataclass

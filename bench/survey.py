@@ -5,23 +5,29 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from bench import experiments
+from bench.clock import Needs
 from bench.contestants import find
 from bench.session import Crew, Plan, Session
 
-#: With a budget there may be any number of rounds: as many as fit. For guesses it is a few.
-_ROUNDS = 5
-#: What parts take where nobody has measured them yet, in seconds.
-_ALONE = {"ablations": 120, "heavy_load": 150, "reservation": 30, "end_to_end": 90, "scale": 150}
+#: What parts need where nobody has measured them yet, in seconds.
+_ALONE = {
+    "end_to_end": Needs(60, 15),
+    "heavy_load": Needs(240, 70),
+    "scale": Needs(150),
+    "ablations": Needs(140, 10),
+    "reservation": Needs(25),
+}
 
 
-def parts(plan: Plan, names: Sequence[str]) -> dict[str, float]:
-    """The parts of a run in their order, and a guess at how many seconds each takes."""
-    made: dict[str, float] = {}
+def parts(plan: Plan, names: Sequence[str]) -> dict[str, Needs]:
+    """The parts of a run in their order, and a guess at what each needs."""
+    made: dict[str, Needs] = {}
     if any(name in names for name in experiments.PHASES):
         for spec in plan.specs:
             members = sum(spec.name in find(name).workloads for name in plan.contestants)
-            rounds = min(plan.rounds, _ROUNDS)
-            made[spec.name] = members * (3 + 0.1 * spec.count + rounds * plan.turn)
+            sizes = len(plan.batches) * len(plan.callers)
+            each = 0.6 * plan.turn + (sizes + 1) * plan.seconds
+            made[spec.name] = Needs(members * (4 + 0.03 * spec.count + each), members * each)
     return made | {name: _ALONE[name] for name in experiments.ALONE if name in names}
 
 

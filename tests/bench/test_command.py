@@ -11,7 +11,7 @@ import pytest
 
 from bench import __main__ as command
 from bench import compare, experiments, machine, results
-from bench.clock import Clock
+from bench.clock import Clock, Needs
 from bench.progress import Progress
 from bench.report.figures import Figures
 from bench.session import Plan
@@ -120,9 +120,36 @@ def test_comparing_takes_files_and_commits(
         compare.run_of("no-such-thing")
 
 
+def test_a_commit_is_that_of_the_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was measured before, and what is written about it, changes nothing that runs."""
+
+    def git(*arguments: str) -> str:
+        named = ["git", "-c", "user.name=A", "-c", "user.email=a@example.org", *arguments]
+        return subprocess.run(
+            named, cwd=tmp_path, check=True, capture_output=True, text=True
+        ).stdout.strip()
+
+    monkeypatch.setattr("bench.machine.ROOT", tmp_path)
+    files = ("code.py", "README.md", "docs/performance.svg", "bench/results/reference.jsonl")
+    for name in files:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("before", encoding="utf-8")
+    git("init", "-q")
+    assert machine.commit() == "unknown", "nothing was committed"
+    git("add", ".")
+    git("commit", "-q", "-m", "one")
+    known = git("rev-parse", "--short=10", "HEAD")
+    for name in files[1:]:
+        (tmp_path / name).write_text("after", encoding="utf-8")
+    (tmp_path / files[-1]).unlink()
+    assert machine.commit() == known
+    (tmp_path / "code.py").write_text("after", encoding="utf-8")
+    assert machine.commit() == f"{known}-dirty"
+
+
 def test_the_bar_says_what_is_left() -> None:
     now = 0.0
-    clock = Clock({"sa": 60.0, "ac": 60.0}, None, lambda: now)
+    clock = Clock({"sa": Needs(60.0), "ac": Needs(60.0)}, None, lambda: now)
     clock.begin("sa")
     now = 60.0
     bar = Progress(clock, io.StringIO())
