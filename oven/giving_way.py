@@ -7,23 +7,31 @@ parts of ours that busy threads call all the time look for it: one who finds it 
 other has what it came for. What was waiting 5 ms for every few hundred microseconds of work then
 waits for the length of a call.
 
-The word is one for all threads, and each that gets the lock takes it away: where two wait, the
-other one may be found later. That costs it time and nothing else.
+Each thread has a byte of one word, so that a look at the word finds anybody, and one who gets the
+lock takes back what it said and nothing that another one has said meanwhile. Bytes are dealt out in
+turn: of more threads than there are bytes some share one, and of these one may be found later. That
+costs it time and nothing else.
 """
 
 from __future__ import annotations
 
+import threading
 import time
 from array import array
 from collections.abc import Callable
 from functools import cache as once
 from functools import partial
+from itertools import count
 
 from oven import cache, machine
 
-#: Not 0 while somebody is done with native code and waits for the lock.
+#: Not 0 while somebody is done with native code, or was woken, and waits for the lock.
 WAITING = array("q", [0])
 WORD = WAITING.buffer_info()[0]
+#: The word's bytes: the first is for threads that were woken for work, the others for those that
+#: are done with some.
+BYTES = memoryview(WAITING).cast("B")
+WOKEN = 0
 #: Who gives way sleeps so many times at most, each time for as little as systems have: some 60 us,
 #: in which one who is woken for the lock takes it, as a rule, and is done with it. To ask the
 #: system to run others instead keeps a processor busy, and on a busy machine costs a turn.
@@ -32,7 +40,7 @@ TURNS, SHORT = 4, 1e-6
 SOURCE = """\
 def run_aside(aside, io, n, scratch):
     made = call_stage(ld_int64(aside, 0), ld_int64(aside, 1), io, n, scratch)
-    st_int64(ld_int64(aside, 2), 0, 1)
+    st_int8(ld_int64(aside, 2), 0, 1)
     return made
 """
 NAME = "run_aside"
@@ -44,13 +52,32 @@ def aside() -> Callable[..., int]:
     return machine.STAGE(_address(SOURCE, NAME))
 
 
+class _Place(threading.local):
+    """Which byte is this thread's."""
+
+    def __init__(self) -> None:
+        self.byte = next(_dealt) % (len(BYTES) - 1) + 1
+
+
+_dealt = count()
+#: `PLACE.byte` is the byte of the calling thread.
+PLACE = _Place()
+
+
 def give_way() -> None:
-    """Let somebody who waits for the interpreter's lock have it; for when WAITING says so."""
+    """Let those who wait for the interpreter's lock have it; for when WAITING says so.
+
+    All of them, but nobody for a second time: who has had it and waits again is for the next call.
+    """
+    waiting = WAITING[0]
     for _ in range(TURNS):
         time.sleep(SHORT)
-        if not WAITING[0]:
+        waiting &= WAITING[0]
+        if not waiting:
             return
-    WAITING[0] = 0  # whoever it was is not coming, or somebody else was in its way
+    for place in range(len(BYTES)):  # whoever it was is not coming, or somebody was in its way
+        if waiting >> 8 * place & 1:
+            BYTES[place] = 0
 
 
 def _address(source: str, name: str) -> int:

@@ -65,8 +65,6 @@ class NativeRun:
         self._table, self._borrowed = table, borrowed
         address, self._brief, self._call = _driver()
         self.entry = (address, table.ctypes.data)
-        #: What code that lets the lock go is handed; most runs never do.
-        self._aside: NDArray[np.int64] | None = None
 
     @staticmethod
     def of(stages: Sequence[Stage], wanted: Iterable[Value]) -> NativeRun:
@@ -234,11 +232,14 @@ class NativeRun:
 
     def _let_go(self, io: int, rows: int, start: int) -> None:
         """Run the code without the lock, which whoever has it is told to give back."""
-        aside = self._aside
-        if aside is None:
-            aside = self._aside = np.array([*self.entry, giving_way.WORD], np.int64)
-        self._call(start - 16, start - 8, aside.ctypes.data, io, rows, start)
-        giving_way.WAITING[0] = 0
+        place = giving_way.PLACE.byte
+        aside = _ASIDE(*self.entry, giving_way.WORD + place)
+        self._call(start - 16, start - 8, ctypes.addressof(aside), io, rows, start)
+        giving_way.BYTES[place] = 0
+
+
+#: What code that lets the lock go is handed: what to run, and where to leave word.
+_ASIDE = ctypes.c_int64 * 3
 
 
 class _Local(threading.local):

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from oven import Plan
 from oven.execution import Chunk, Execution
-from oven.giving_way import WAITING
+from oven.giving_way import BYTES, WOKEN
 from runtime.choice import CORES, Call, decide
 from runtime.errors import RuntimeClosed
 from runtime.inputs import block_rows, first_row
@@ -59,7 +59,7 @@ class Piece(NamedTuple):
 
 
 def _step(number: int, piece: Piece, memory: object) -> None:
-    WAITING[0] = 0  # whoever was woken for this has got the interpreter's lock
+    BYTES[WOKEN] = 0  # whoever was woken for this has got the interpreter's lock
     piece.work.step(number, piece.chunk, memory)
 
 
@@ -289,7 +289,7 @@ class Engines:
             done()
             raise
         if load.idle:
-            WAITING[0] = 1  # an executor was woken and wants the interpreter's lock
+            BYTES[WOKEN] = 1  # an executor was woken and wants the interpreter's lock
         served.batch.tick()
         ticket.add_done_callback(_Once(done))
         return ticket

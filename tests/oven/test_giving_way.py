@@ -13,7 +13,8 @@ import pytest
 
 import flour
 import oven
-from oven.giving_way import WAITING, give_way
+from oven import giving_way
+from oven.giving_way import BYTES, WAITING, give_way
 
 #: So long that nobody gets the lock who is not given it.
 NEVER = 1000.0
@@ -81,3 +82,28 @@ def test_a_word_that_nobody_takes_away_is_given_up() -> None:
     WAITING[0] = 1
     give_way()
     assert not WAITING[0]
+
+
+def test_who_has_the_lock_takes_back_only_its_own_word() -> None:
+    plan = oven.bake(flour.outputs(y=flour.vector("x", 8).add([1.0] * 8)))
+    other = giving_way.PLACE.byte % 7 + 1
+    BYTES[other] = 1
+    plan.run(np.zeros((400_000, 8)))
+    said = tuple(BYTES)
+    BYTES[other] = 0
+    assert said == tuple(place == other for place in range(8))
+
+
+def test_what_is_said_while_others_are_given_way_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only who waited all the time is given up, not who has come in the end."""
+    BYTES[1] = 1
+    slept: list[float] = []
+
+    def sleep(seconds: float) -> None:
+        slept.append(seconds)
+        BYTES[2] = len(slept) == giving_way.TURNS
+
+    monkeypatch.setattr(time, "sleep", sleep)
+    give_way()
+    assert (BYTES[1], BYTES[2]) == (0, 1)
+    BYTES[2] = 0
