@@ -200,6 +200,7 @@ CASES: list[Case] = [
     Case(onnx_hash.Murmur(), (Vector(2, "float32"),)),
     Case(onnx_hash.Murmur(3, positive=False), (Scalar("int64"),)),
     Case(onnx_text.LowerLetters(), (Text(),), native=False),
+    Case(onnx_text.LetterNgrams(["a", "日本", " ", "ba"], 1, 2), (Text(),)),
     Case(opaque.Opaque(**absolute(3)), (Vector(3, "float32"),), native=False),
     Case(onnx_text.UpperLetters(), (Text(),), native=False),
     # --- flour/ops/python.py

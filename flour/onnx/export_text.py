@@ -91,6 +91,17 @@ def _word_ngrams(out: Writer, item: Node, x: str) -> str:
     return out.cast(made, "float32", dtype_of(item.type))
 
 
+@form("LetterNgrams")
+def _letter_ngrams(out: Writer, item: Node, x: str) -> str:
+    op = item.op.fields()
+    low, high, texts = op["low"], op["high"], op["vocabulary"].to_list()
+    how: dict[str, Any] = {"mark": 0, "mincharnum": 1, "pad_value": _PAD, "tokenexp": "."}
+    letters = out("Tokenizer", x, domain=MICROSOFT, **how)
+    pool = _pool([*map(tuple, texts)], range(len(texts)), (low, high), len(texts), item)
+    made = out("TfIdfVectorizer", letters, **pool, max_skip_count=0, mode="TF")
+    return out.cast(made, "float32", dtype_of(item.type))
+
+
 @form("Grams")
 def _grams(out: Writer, item: Node, x: str) -> str:
     op: Any = item.op

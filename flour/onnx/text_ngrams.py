@@ -15,8 +15,11 @@ from flour.onnx.ml_common import joined, narrow
 from flour.onnx.registry import onnx_op
 from flour.onnx.steps import steps
 from flour.onnx.tensor import Tensor
+from flour.onnx.text_words import EVERY
 from flour.onnx.words import Words
 from flour.ops.onnx_ngrams import Grams
+from flour.ops.onnx_text import LetterNgrams
+from flour.ops.text import Tokenize
 from objectstore.digest import combine
 
 if TYPE_CHECKING:
@@ -91,19 +94,26 @@ def _tfidf(call: Call) -> Tensor:
 def _of_words(call: Call, item: Words) -> Tensor:
     """Weighed counts of phrases in a list of words."""
     assert item.flow is not None
+    source = letters_of(item.flow)
 
     def make() -> Flow:
         pool = Pool.of(call)
-        return _weighed(call, _phrases(item, pool), pool)
+        return _weighed(call, _phrases(item, pool, source), pool)
 
-    facts = "separable" if item.separable else ""
-    made = steps(combine(_PHRASES, call.node.data, item.pad, facts), item.flow, make)
+    facts = ("separable" if item.separable else "") + ("letters" if source else "")
+    made = steps(combine(_PHRASES, call.node.data, item.pad, facts), source or item.flow, make)
     width = made.type.width  # type: ignore[union-attr]  # counts are a vector
     return Tensor.of(made, (width,) if item.rank == 1 else (1, width), item.axis)
 
 
-def _phrases(item: Words, pool: Pool) -> Flow:
-    """Counts of phrases in a list of words."""
+def letters_of(words: Flow) -> Flow | None:
+    """The document whose characters, each by itself, these words are; None for other words."""
+    op = words.node.op
+    return words.input(0) if isinstance(op, Tokenize) and op.pattern == EVERY else None
+
+
+def _phrases(item: Words, pool: Pool, letters: Flow | None) -> Flow:
+    """Counts of phrases in a list of words, or of runs of characters in their document."""
     assert item.flow is not None
     grams = pool.in_order()
     if grams is None:
@@ -112,6 +122,9 @@ def _phrases(item: Words, pool: Pool) -> Flow:
         raise NotNative("n-grams of the value that shorter texts are filled up with")
     if pool.high > 1 and (pool.skips or not item.separable):
         raise NotNative("phrases with gaps, or of words that may have spaces in them")
+    if letters is not None and all(len(str(letter)) == 1 for gram in grams for letter in gram):
+        runs = ["".join(map(str, gram)) for gram in grams]
+        return LetterNgrams(runs, pool.low, pool.high)(letters)
     vocabulary = [" ".join(map(str, gram)) for gram in grams] if pool.high > 1 else _alone(grams)
     if len(set(vocabulary)) != len(vocabulary):
         raise NotNative("phrases that read the same")

@@ -45,7 +45,7 @@ CHUNK = 4096
 #: And where characters may be ASCII again soon.
 FEW = 256
 #: Longer n-grams are left to Python.
-_LONGEST = 1000
+LONGEST = 1000
 #: Counts below this are damped by a table.
 _DAMPED = 4096
 
@@ -60,7 +60,7 @@ class WordNgrams(Op):
     arity = Arity.ONE_TO_MANY
 
     def check(self) -> None:
-        _check_counts(self.low, self.high, self.dtype)
+        check_counts(self.low, self.high, self.dtype)
 
     def infer(self, x: Type) -> Vector:
         tokens(x, self.name)
@@ -71,7 +71,7 @@ class WordNgrams(Op):
         return counted(phrases, self.vocabulary, self.dtype)
 
     def runs_native(self) -> bool:
-        return self.high <= _LONGEST
+        return self.high <= LONGEST
 
     def structure(self) -> tuple[object, ...]:
         return (self.dtype, self.high > 1)
@@ -105,7 +105,7 @@ class CharNgrams(Op):
     reads_characters = True
 
     def check(self) -> None:
-        _check_counts(self.low, self.high, self.dtype)
+        check_counts(self.low, self.high, self.dtype)
 
     def infer(self, x: Type) -> Vector:
         text(x, self.name)
@@ -117,26 +117,19 @@ class CharNgrams(Op):
         return counted(runs, self.vocabulary, self.dtype)
 
     def runs_native(self) -> bool:
-        return self.high <= _LONGEST
+        return self.high <= LONGEST
 
     def structure(self) -> tuple[object, ...]:
         return (self.dtype, self.within_words)
 
     def emit(self, e: Emitter, x: Value) -> VectorValue:
-        width, cuts = len(self.vocabulary), self.high - self.low + 1
         letters = _letters(e, document(e, x), within_words=self.within_words)
-        most = _characters(letters).times(cuts)
-        counts = _Counts(e, most, width)
-        known = looked_up(e, self.vocabulary)
-        plain = None
-        if not self.within_words:
-            plain = partial(counts.plain, letters, f"{_short(e, self.vocabulary)}, {known}")
-        for found, many in _runs(e, letters, self.low, self.high, plain):
-            counts.line(f"text_count({letters.where}, {found}, {many}, {known}, ")
-        return counts.vector(self.dtype)
+        lengths = (self.low, self.high)
+        return count_runs(e, letters, self.vocabulary, lengths, self.dtype, words=self.within_words)
 
 
-def _check_counts(low: int, high: int, dtype: str) -> None:
+def check_counts(low: int, high: int, dtype: str) -> None:
+    """Refuse lengths that no n-gram has, and counts that are no numbers."""
     if not 1 <= low <= high:
         raise ParameterError("n-grams need 1 <= low <= high", found=f"low={low}, high={high}")
     if dtype_name(dtype) == "string":
@@ -204,7 +197,7 @@ class Hashing(Op):
     def check(self) -> None:
         if self.width < 1:
             raise ParameterError("hashing needs at least one column", found=str(self.width))
-        _check_counts(1, 1, self.dtype)
+        check_counts(1, 1, self.dtype)
 
     def infer(self, x: Type) -> Vector:
         tokens(x, self.name)
@@ -243,7 +236,7 @@ class Phrases(Op):
     arity = Arity.ONE_TO_MANY
 
     def check(self) -> None:
-        _check_counts(self.low, self.high, "int64")
+        check_counts(self.low, self.high, "int64")
 
     def infer(self, x: Type) -> Tokens:
         tokens(x, self.name)
@@ -253,7 +246,7 @@ class Phrases(Op):
         return [list(word_ngrams(words, self.low, self.high)) for words in x]
 
     def runs_native(self) -> bool:
-        return self.high <= _LONGEST
+        return self.high <= LONGEST
 
     def structure(self) -> tuple[object, ...]:
         return (self.high > 1,)
@@ -283,7 +276,7 @@ class Runs(Op):
     reads_characters = True
 
     def check(self) -> None:
-        _check_counts(self.low, self.high, "int64")
+        check_counts(self.low, self.high, "int64")
 
     def infer(self, x: Type) -> Tokens:
         text(x, self.name)
@@ -294,7 +287,7 @@ class Runs(Op):
         return [list(cut(document, self.low, self.high)) for document in x]
 
     def runs_native(self) -> bool:
-        return self.high <= _LONGEST
+        return self.high <= LONGEST
 
     def structure(self) -> tuple[object, ...]:
         return (self.within_words,)
@@ -383,6 +376,28 @@ def _runs(
             plain(place, sizes)
         e.line(f"{place}, {many} = {call}")
         yield made, many
+
+
+def count_runs(
+    e: Emitter,
+    letters: TextValue,
+    vocabulary: Table,
+    lengths: tuple[int, int],
+    dtype: str,
+    *,
+    words: bool = False,
+) -> VectorValue:
+    """Emit the counts of runs of characters; with `words` none reaches over the edge of one."""
+    low, high = lengths
+    most = _characters(letters).times(high - low + 1)
+    counts = _Counts(e, most, len(vocabulary))
+    known = looked_up(e, vocabulary)
+    plain = None
+    if not words:
+        plain = partial(counts.plain, letters, f"{_short(e, vocabulary)}, {known}")
+    for found, many in _runs(e, letters, low, high, plain):
+        counts.line(f"text_count({letters.where}, {found}, {many}, {known}, ")
+    return counts.vector(dtype)
 
 
 def _runs_call(

@@ -2,15 +2,25 @@
 
 Python's `lower` follows Unicode's full rules (a capital sigma ends a word in another shape, the
 dotted I becomes two characters); ONNX's string normaliser goes through the C library, which maps
-one character to one.
+one character to one. Its n-grams of characters take white space as it stands.
 """
 
 from __future__ import annotations
 
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 from flour import unicode
-from flour.ops.text import Lower, TextMap
+from flour.check import text
+from flour.op import Arity, Columns, Op, Table
+from flour.ops.ngrams import LONGEST, check_counts, count_runs, counted
+from flour.ops.text import Lower, TextMap, document
+from flour.types import Type, Vector
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from flour.emission import Emitter, Value, VectorValue
 
 
 class LowerLetters(Lower):
@@ -39,3 +49,42 @@ class UpperLetters(TextMap):
 
 _small = lru_cache(maxsize=4096)(unicode.small_letter)
 _capital = lru_cache(maxsize=4096)(unicode.capital_letter)
+
+
+class LetterNgrams(Op):
+    """How often each run of `low` to `high` characters occurs, white space as it stands."""
+
+    method = ""
+    vocabulary: Table
+    low: int = 1
+    high: int = 1
+    dtype: str = "float32"
+    arity = Arity.ONE_TO_MANY
+
+    def check(self) -> None:
+        check_counts(self.low, self.high, self.dtype)
+
+    def infer(self, x: Type) -> Vector:
+        text(x, self.name)
+        return Vector(len(self.vocabulary), self.dtype, sparse=True)
+
+    def reference(self, x: Columns) -> Columns:
+        runs = (letter_runs(one, self.low, self.high) for one in x)
+        return counted(runs, self.vocabulary, self.dtype)
+
+    def runs_native(self) -> bool:
+        return self.high <= LONGEST
+
+    def structure(self) -> tuple[object, ...]:
+        return (self.dtype,)
+
+    def emit(self, e: Emitter, x: Value) -> VectorValue:
+        letters, lengths = document(e, x), (self.low, self.high)
+        return count_runs(e, letters, self.vocabulary, lengths, self.dtype)
+
+
+def letter_runs(document: str, low: int, high: int) -> Iterator[str]:
+    """All runs of `low` to `high` characters, whatever they are."""
+    for size in range(low, min(high, len(document)) + 1):
+        for start in range(len(document) - size + 1):
+            yield document[start : start + size]

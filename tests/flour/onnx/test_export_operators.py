@@ -57,7 +57,7 @@ NO_KERNEL = {
     **dict.fromkeys(("ShiftLeft", "ShiftRight"), ("uint64", "uint16")),
 }
 #: What onnxruntime refuses to run on no rows at all.
-NEEDS_ROWS = {"Grams", "LowerLetters", "UpperLetters"}
+NEEDS_ROWS = {"Grams", "LetterNgrams", "LowerLetters", "UpperLetters"}
 WITH_FORM = [
     case for case in CASES if case.op.name not in WITHOUT and not isinstance(case.op, Source)
 ]

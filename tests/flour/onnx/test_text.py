@@ -13,6 +13,7 @@ from flour import unicode
 from flour.onnx import import_model
 from flour.onnx.errors import NotNative
 from flour.onnx.text_words import MICROSOFT
+from flour.ops.onnx_text import LetterNgrams
 from tests.onnx_models import answered, model, needs_locale, node, same, wanted
 
 _OFTEN = settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
@@ -106,14 +107,47 @@ def test_phrases_count_and_weigh(documents: list[str], mode: str) -> None:
     same(proto, {"X": _texts([*documents, "a b b 1 a", ""])})
 
 
+_RUNS = [*"ab \n", *("ab", "b ", " a", "  ", "é日"), *("ab ", " ab", "b\n "), *("a  b", "日é a")]
+
+
+def _runs(pool: list[str]) -> dict[str, Any]:
+    """The attributes of a pool of runs of characters, shortest first."""
+    sizes = [sum(len(run) for run in pool if len(run) == size) for size in range(1, 5)]
+    starts = np.cumsum([0, *sizes])[: max(map(len, pool))].tolist()
+    return {
+        "pool": [letter for run in pool for letter in run],
+        "max_gram_length": len(starts),
+        "ngram_counts": starts,
+        "ngram_indexes": list(range(len(pool))),
+    }
+
+
 @needs_locale
-def test_runs_of_characters_white_space_among_them() -> None:
-    pool = [*"ab ", *("ab", "b ", " a"), *("ab ", " ab")]
-    flat = [letter for gram in pool for letter in gram]
-    how = {"max_gram_length": 3, "ngram_counts": [0, 3, 9], "ngram_indexes": list(range(8))}
-    counts = _counts(flat, **how)
-    feed = {"X": _texts(["ab ab", " a  b", "", "ba\nab a"])}
-    same(_pipeline(_tokens(tokenexp="."), counts), feed)
+@_OFTEN
+@given(
+    st.lists(st.text("ab \n\té日", max_size=12), min_size=1, max_size=4),
+    st.integers(1, 4),
+    st.integers(3, 4),
+)
+def test_runs_of_characters_white_space_among_them(
+    documents: list[str], least: int, most: int
+) -> None:
+    feed = {"X": _texts([*documents, "ab ab", " a  b", "", "ba\nab a"])}
+    pool = [run for run in _RUNS if least <= len(run) <= max(least, most)]
+    proto = _pipeline(_tokens(tokenexp="."), _counts(**_runs(pool), min_gram_length=least))
+    same(proto, feed)
+    program = import_model(proto, native_only=True)
+    assert [type(item.op) for item in program.flow.nodes()].count(LetterNgrams) == 1
+    native, defined = (answered(program, feed, native=way)["Y"] for way in (True, False))
+    np.testing.assert_array_equal(native, defined)
+
+
+@needs_locale
+def test_a_word_of_letters_is_no_character() -> None:
+    """The words ab and c side by side read like three characters, which they never are."""
+    pool = ["a", "b", "c", "a", "b", "ab", "c"]
+    how = {"max_gram_length": 2, "ngram_counts": [0, 3], "ngram_indexes": list(range(5))}
+    same(_pipeline(_tokens(tokenexp="."), _counts(pool, **how)), {"X": _texts(["abc", "ab c"])})
 
 
 @needs_locale
