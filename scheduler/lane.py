@@ -50,4 +50,4 @@ class Lane:
         waiting = len(fresh)
         if waiting >= rules.jobs or (waiting > 0 and fresh.rows + rows > rules.rows):
             return True
-        return fresh.crowds(key, priority, rules.seconds * max(1, len(self.slots)))
+        return fresh.crowds(key, priority, max(1, len(self.slots)))

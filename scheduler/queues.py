@@ -16,7 +16,9 @@ others have a turn after each burst.
 
 What waits is bounded, in time as well if so wished: work that arrives is refused while what goes
 before it would take more than `seconds`. A key that has less waiting than its share of that is let
-in all the same, so one that asks for too much is refused and the others are not.
+in all the same, so one that asks for too much is refused and the others are not. That one waits
+longer than its place says, as others that come later go first: so it is refused also while its own
+queue, at the pace at which it has moved lately, would take more than `seconds`.
 
 Strict priorities starve. So one start in `one_in` goes to the work that has waited longest, once
 that is longer than `patience`: waiting is bounded, and urgent work keeps nearly all of the machine.
@@ -69,7 +71,7 @@ class FairQueue:
 
     __slots__ = (
         *("_aside", "_burst", "_jobs", "_ready", "_turns", "_used", "_virtual"),
-        *("cost", "costs"),
+        *("cost", "costs", "paces"),
     )
 
     def __init__(self, burst: float) -> None:
@@ -82,6 +84,8 @@ class FairQueue:
         self._aside: Heap[Hashable] = Heap()
         #: Estimated seconds of what waits here, and of what each key has waiting.
         self.cost, self.costs = 0.0, dict[Hashable, float]()
+        #: Seconds that a key's jobs have waited lately, for each second of its own before them.
+        self.paces = dict[Hashable, float]()
 
     def __len__(self) -> int:
         return sum(map(len, self._jobs.values()))
@@ -115,6 +119,16 @@ class FairQueue:
             self.costs[key] = left
         else:  # nothing, and what rounding has left of it
             self.costs.pop(key, None)
+
+    def learn(self, key: Hashable, ahead: float, waited: float) -> None:
+        """A job has waited so long behind so much of its key; little of it says little."""
+        if ahead > self._burst:
+            pace = waited / ahead
+            self.paces[key] = pace + 0.75 * (self.paces.get(key, pace) - pace)
+
+    def wait(self, key: Hashable) -> float:
+        """How long a job of this key would wait behind the others; 0 where that is not known."""
+        return self.costs.get(key, 0.0) * self.paces.get(key, 0.0)
 
     def pop(self) -> Work:
         """Take out the job whose next chunk is to start, and charge its key."""
@@ -168,6 +182,7 @@ class FairQueue:
         """Forget keys that have used no more than the others."""
         if len(self._used) > 2 * len(self._jobs) + _SLACK:
             self._used = {key: used for key, used in self._used.items() if used > self._virtual}
+            self.paces = {key: pace for key, pace in self.paces.items() if key in self._used}
 
 
 def _deadline(work: Work) -> float:
@@ -198,14 +213,22 @@ class Fresh:
         self.cost += work.job.cost
         self._waiting[work.number] = work
         self._push(work)
-        self._levels[work.job.priority].book(work.job.key, work.job.cost)
+        level, key = self._levels[work.job.priority], work.job.key
+        work.ahead = level.costs.get(key, 0.0)
+        level.book(key, work.job.cost)
 
-    def crowds(self, key: Hashable, priority: int, seconds: float) -> bool:
+    def crowds(self, key: Hashable, priority: int, executors: int) -> bool:
         """Whether there is too much before a job of this key, and enough of this key in it.
 
         May be called by anybody, without the lock: it is right for some moment of the call.
         """
-        if self.cost <= seconds or len(self._waiting) < _FEW:
+        if len(self._waiting) < _FEW:
+            return False
+        level = self._levels.get(priority)
+        if level is not None and level.wait(key) > self._rules.seconds:
+            return True
+        seconds = self._rules.seconds * executors
+        if self.cost <= seconds:
             return False
         ahead, own, keys = 0.0, 0.0, 0
         for each, level in tuple(self._levels.items()):
@@ -217,10 +240,13 @@ class Fresh:
     def take(self, now: float) -> tuple[Work, int]:
         """Take out the next chunk to start: its job and its index."""
         work = self._overdue(now) or self._best()
+        level = self._levels[work.job.priority]
+        if not work.cursor:
+            level.learn(work.job.key, work.ahead, now - work.arrival)
         index, work.cursor, work.since = work.cursor, work.cursor + 1, now
         self.rows -= work.job.rows_of(index)
         self.cost -= work.share
-        self._levels[work.job.priority].book(work.job.key, -work.share)
+        level.book(work.job.key, -work.share)
         if work.cursor < len(work.answers):
             self._waiting.move_to_end(work.number)
             self._push(work)

@@ -21,6 +21,7 @@ class Work:
     """A job that was accepted, until it is over."""
 
     __slots__ = (
+        "ahead",
         "answers",
         "arrival",
         "charge",
@@ -46,6 +47,7 @@ class Work:
         self.job, self.lane, self.number, self.ticket = job, lane, number, ticket
         self.arrival = self.since = now  # `since`: the last time the queue served it
         self.share = job.cost / count  # the estimated cost of a chunk
+        self.ahead = 0.0  # the estimated cost of what its key had waiting when it came
         self.charge = 0.0  # what its key was charged for each chunk
         self.credit = 0.0  # how much longer it keeps its place among the jobs of its key
         self.turn = 0  # that place

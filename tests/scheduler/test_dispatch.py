@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import pytest
 
 from scheduler import BadJob, DeadlineExceeded, ExecutorDied, Overloaded, SchedulerClosed, State
 from scheduler.queues import QueueRules
 from scheduler.stages import Stages
-from tests.scheduler.simulation import Broken, Simulation, _never
+from tests.scheduler.simulation import Broken, Play, Simulation, _never
 
 #: Sums of it are exact.
 TICK = 1 / 1024
@@ -313,6 +315,25 @@ class TestBounds:
         simulation.submit(0, TICK, key="new")
         simulation.run()
         assert simulation.core.shared.fresh.cost == 0.0
+
+    def test_who_waits_longer_than_its_place_says_is_refused_sooner(self) -> None:
+        """Its jobs wait for those of others that come later, too: a third of the time is left."""
+        simulation = Simulation(rules=QueueRules(seconds=400 * TICK, patience=1e9))
+        busy(simulation, TICK)
+        asked: list[tuple[float, Play]] = []
+        for n in range(2400):
+            for _ in range(2):
+                with suppress(Overloaded):
+                    play = simulation.submit("greedy", TICK, key="greedy")
+                    asked.append((simulation.now, play))
+            if n % 3:
+                simulation.submit("modest", TICK, key=f"modest {n % 7}")
+            simulation.run(TICK)
+        simulation.run()
+        waits = [(play.started_at or 0.0) - arrival for arrival, play in asked]
+        assert 350 * TICK < max(waits) < 450 * TICK
+        assert len(asked) > 790  # what is left for it, it gets
+        assert simulation.core.counts.refused == 4800 - len(asked)
 
     def test_what_goes_later_refuses_nothing(self) -> None:
         simulation = Simulation(rules=QueueRules(seconds=100 * TICK))
