@@ -64,13 +64,29 @@ _SOURCE = "".join(f"{word} = {place}\n" for place, word in enumerate(_WORDS)) + 
 
 
 def zipped(labels: Sequence[Hashable]) -> Rows:
-    """What makes a list of dicts with these keys of a block of float32, a row each."""
+    """What makes a list of dicts with these keys of a block of float32, a row each.
+
+    Keys come in their order, as from onnxruntime, so that tables made of the dicts are the same.
+    """
     keys = tuple(labels)
+    if len(set(map(type, keys))) == 1 and (order := _order(keys)) != list(range(len(keys))):
+        return _arranged(zipped([keys[place] for place in order]), order)
 
     def rows(block: Any) -> list[dict[Any, float]]:
         return [dict(zip(keys, row, strict=True)) for row in np.asarray(block).tolist()]
 
     return made_of(_SOURCE, _NAME, partial(_table, keys, rows)) or rows
+
+
+def _order(keys: Sequence[Any]) -> list[int]:
+    """The last place of each key, smallest key first: what onnxruntime's maps are."""
+    last = {key: place for place, key in enumerate(keys)}
+    return [last[key] for key in sorted(last)]
+
+
+def _arranged(rows: Rows, order: list[int]) -> Rows:
+    """The same of a block whose columns have another order."""
+    return lambda block: rows(np.asarray(block)[:, order])
 
 
 def _table(keys: tuple[Hashable, ...], fallback: Rows, known: Mapping[str, int]) -> Table:

@@ -157,9 +157,8 @@ def _pow(call: Call) -> Tensor:
 
 def _many(call: Call, function: Function) -> Tensor:
     made = call[0]
-    for item in call.inputs[1:]:
-        assert item is not None
-        made = together(call, [made, item], function)
+    for place in range(1, len(call.inputs)):
+        made = together(call, [made, call[place]], function)
     return made
 
 

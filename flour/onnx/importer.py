@@ -32,6 +32,11 @@ from flour.types import FLOATS, MAP_KEYS, Pairs, Record, Scalar, Text, Type, Vec
 LATEST = 1 << 30
 #: A row's tensors may have so many values together: each is a constant, or a table of places.
 MAX_MADE = 1 << 28
+#: What reading a node that is not as its operator has it may end in.
+_MISTAKES = (
+    *(ArithmeticError, AssertionError, AttributeError, LookupError),
+    *(TypeError, ValueError),
+)
 
 
 def from_onnx(
@@ -372,7 +377,7 @@ def folded(item: Tensor) -> Tensor:
     node = item.flow.node
     columns: Mapping[str, Any] = {ROWS: np.zeros(1)}
     value = np.asarray(evaluate([node], columns)[node])[0]
-    made = Tensor.constant(value.reshape(item.shape), item.axis)
+    made = replace(Tensor.constant(value.reshape(item.shape), item.axis), labels=item.labels)
     return replace(made, dtype=item.dtype) if item.dtype in NARROW else made
 
 
@@ -384,7 +389,7 @@ def _adapted(adapter: Any, call: Call) -> tuple[Tensor | None, ...]:
         raise
     except FlourError as problem:
         raise NotNative(problem.what) from problem
-    except (AttributeError, IndexError, KeyError, TypeError, ValueError) as problem:
+    except _MISTAKES as problem:
         raise NotNative(f"this use is not understood ({problem})"[:160]) from problem
 
 

@@ -254,7 +254,7 @@ def _top(call: Call) -> tuple[Tensor, Tensor]:
     order = [place for place in range(item.rank) if place != along] + [along]
     ends = item.picked(item.places().transpose(order), None)
     runs = item.size // length
-    flow = TopPlaces(length, count, not call.attribute("largest", 1))(call.flow(ends))
+    flow = TopPlaces(length, count, not call.flag("largest"))(call.flow(ends))
     outer = [size for place, size in enumerate(item.shape) if place != along]
     places = Tensor.of(flow, [*outer, count], None)
     starts = np.repeat(np.arange(runs) * length, count).reshape(*outer, count)

@@ -95,7 +95,7 @@ def reduced(
 def _reduce(call: Call, function: Reduce, empty: float = 0, item: Tensor | None = None) -> Tensor:
     item = call[0] if item is None else item
     axes = reduced_axes(call, item, call.integers(1, "axes"))
-    keep = bool(call.attribute("keepdims", 1))
+    keep = call.flag("keepdims")
     return reduced(call, item, axes, function, empty, keep=keep)
 
 
@@ -150,7 +150,7 @@ def _reduce_prod(call: Call) -> Tensor:
     if call[0].symbolic:
         made = np.empty((), object)
         made[()] = np.prod(call.symbolic(0))
-        return Tensor.constant(made.reshape((1,) if call.attribute("keepdims", 1) else ()))
+        return Tensor.constant(made.reshape((1,) if call.flag("keepdims") else ()))
     return _reduce(call, _product, 1)
 
 
@@ -184,7 +184,7 @@ def _reduce_log_sum_exp(call: Call) -> Tensor:
     if item.dtype not in FLOATS:
         raise NotNative("it computes on floats")
     axes = reduced_axes(call, item, call.integers(1, "axes"))
-    keep = bool(call.attribute("keepdims", 1))
+    keep = call.flag("keepdims")
     if not prod(item.shape[axis] for axis in axes) or not item.size:
         return reduced(call, item, axes, _sum, -np.inf, keep=keep)
     top = reduced(call, item, axes, _max, 0, keep=True)
@@ -220,7 +220,7 @@ def _arg(call: Call) -> Tensor:
                 return FirstLargest()(x).as_vector()
         return SegmentPlace(length, smallest, last)(x)
 
-    shape, axis = kept(item, axes, keep=bool(call.attribute("keepdims", 1)))
+    shape, axis = kept(item, axes, keep=call.flag("keepdims"))
     flat, length = runs(item, axes)
     if not length:
         raise NotNative("the place of the largest of no numbers")

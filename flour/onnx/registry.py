@@ -105,6 +105,10 @@ class Call:
         """An attribute's value, or the default."""
         return self.node.attributes.get(name, default)
 
+    def flag(self, name: str, *, default: bool = True) -> bool:
+        """Whether an attribute that is 0 or 1 is set; any other number sets nothing."""
+        return bool(self.attribute(name, int(default)) == 1)
+
     def constant(self, index: int, what: str = "") -> NDArray[Any]:
         """An input whose value must be known at import (and hold no `Rows`)."""
         found = self.symbolic(index, what)

@@ -84,7 +84,7 @@ def _split(call: Call) -> Tensor:
     ends = _ends(call, length) if whole else range(1, length + 1)
     parts = np.split(item.places(), list(ends)[:-1], axis=along) if len(ends) else []
     axis = item.axis
-    if not whole and not call.attribute("keepdims", 1):
+    if not whole and not call.flag("keepdims"):
         parts = [part.squeeze(along) for part in parts]
         axis = None if axis is None else axis - (axis > along)
     return Listed.holding([item.picked(part, axis) for part in parts], item.dtype)

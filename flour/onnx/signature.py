@@ -8,6 +8,7 @@ from flour.coerce import WHOLE_DTYPES
 from flour.onnx.program import OnnxProgram
 from flour.onnx.reading import parsed
 from flour.onnx.tensor import NARROW
+from flour.onnx.words import Listed
 
 _NAMES = {dtype: name for name, dtype in WHOLE_DTYPES.items()}
 #: Element types that columns cannot have.
@@ -34,11 +35,25 @@ def signature(model: object, program: OnnxProgram) -> tuple[tuple[Value, ...], t
 def _value(proto: Any, known: Any) -> Value:
     kind = type_name(proto.type)
     shape, undefined = _shape(proto.type), not kind or kind == "tensor(undefined)"
+    if known is not None and undefined and (known.labels or isinstance(known, Listed)):
+        return Value(str(proto.name), _listed(known), [])
     if known is not None and undefined:
-        kind = _NAMES.get(known.dtype) or f"tensor({_OTHERS[known.dtype]})"
+        kind = _named(known.dtype)
     if known is not None and (undefined or shape is None):
         shape = [None if axis == known.axis else n for axis, n in enumerate(known.shape)]
     return Value(str(proto.name), kind, shape)
+
+
+def _named(dtype: str) -> str:
+    return _NAMES.get(dtype) or f"tensor({_OTHERS[dtype]})"
+
+
+def _listed(known: Any) -> str:
+    """A list of maps by names, or of tensors."""
+    if known.labels is None:
+        return f"seq({_named(known.items[0].dtype)})"
+    key = "string" if isinstance(known.labels[0], str) else "int64"
+    return f"seq(map({key},tensor(float)))"
 
 
 def type_name(proto: Any) -> str:

@@ -120,8 +120,8 @@ class Tensor:
             flow = flow.as_vector()
             kind = flow.type
         sizes = tuple(int(size) for size in shape)
-        if isinstance(kind, Vector):
-            assert kind.width == prod(sizes), f"{kind} cannot have the shape {sizes}"
+        if isinstance(kind, Vector) and kind.width != prod(sizes):
+            raise NotNative(f"{kind.width} values a row cannot have the shape {sizes}")
         return Tensor(sizes, getattr(kind, "dtype", "string"), axis, flow)
 
     @property
