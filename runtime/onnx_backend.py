@@ -56,16 +56,20 @@ def prepare(
     *,
     native_only: bool = False,
     compiled: bool = True,
+    prove: bool = False,
     **_: Any,
 ) -> Prepared:
     """A model ready to run.
 
     With `native_only` a model that needs onnxruntime for a part is refused; without `compiled` it
-    runs by the operators' definitions, in numpy.
+    runs by the operators' definitions, in numpy. With `prove`, parts are first run in a process of
+    their own.
     """
     if not supports_device(device):
         raise ValueError(f"plans run on processors, not on {device}")
-    return Prepared(InferenceSession(model, native_only=native_only, compiled=compiled))
+    return Prepared(
+        InferenceSession(model, native_only=native_only, compiled=compiled, prove=prove)
+    )
 
 
 def run_model(model: Any, inputs: Any, device: str = "CPU", **how: Any) -> tuple[Any, ...]:

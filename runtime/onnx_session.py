@@ -24,6 +24,7 @@ from flour.node import Node, node, rebuild
 from flour.onnx import OnnxProgram, import_model
 from flour.onnx.narrow import numpy_dtype
 from flour.onnx.program import Answer, Entry
+from flour.onnx.proving import proving
 from flour.onnx.reading import opened, raw
 from flour.onnx.signature import Value, signature
 from flour.onnx.tensor import NARROW
@@ -62,7 +63,7 @@ class ModelMeta(NamedTuple):
 class InferenceSession:
     """A model ready to run, from any number of threads."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 (onnxruntime's, and our own)
         self,
         path_or_bytes: object,
         sess_options: object = None,
@@ -72,12 +73,14 @@ class InferenceSession:
         native_only: bool = False,
         rows: bool | None = None,
         compiled: bool = True,
+        prove: bool = False,
         **others: object,
     ) -> None:
         """Import and compile the model of a path, its bytes or a ModelProto.
 
         `native_only` refuses models that need onnxruntime for a part; `rows` is `from_onnx`'s;
-        without `compiled` the operators' definitions answer, in numpy.
+        without `compiled` the operators' definitions answer, in numpy; with `prove`, what
+        onnxruntime has to run is first run in a process of its own.
         Options and providers of onnxruntime are accepted and mean nothing: plans run on the CPU,
         one thread a call.
         """
@@ -92,7 +95,8 @@ class InferenceSession:
             if again is not None:
                 self._recall(again)
                 return
-            self._import(given or path_or_bytes, native_only, rows, compiled)
+            with proving(on=prove):
+                self._import(given or path_or_bytes, native_only, rows, compiled)
             if known is not None and self._plan is not None:
                 known.learn(self._plan, _of_documents, self._facts)
         except FlourError as problem:

@@ -33,6 +33,7 @@ _EVERYWHERE = {
     "max_gram_length": (1, 1 << 16),
     "max_skip_count": (0, 1 << 16),
     "min_gram_length": (1, 1 << 16),
+    "n_targets": (1, 1 << 24),
     "num_heads": _POSITIVE,
     "q_num_heads": _POSITIVE,
     "strides": _POSITIVE,
@@ -45,6 +46,8 @@ def guard(model: Any, place: str) -> None:
         found = {str(item.name): item for item in node.attribute}
         for name, item in found.items():
             _numbers(node, name, item, place)
+        if node.op_type in _COMPLETE and "" in node.input:
+            raise _refusal(node, "inputs", "one that is left out", "all of them", place)
         if node.op_type in _SPECIAL:
             _SPECIAL[node.op_type](node, found, place)
 
@@ -94,16 +97,74 @@ def _split(node: Any, found: dict[str, Any], place: str) -> None:
         raise _refusal(node, "num_outputs", parts.i, f"{len(node.output)}", place)
 
 
+def _transform(node: Any, found: dict[str, Any], place: str) -> None:
+    """An axis is there or is not; there, but without a name, it is read all the same."""
+    del found
+    if list(node.input[2:3]) == [""]:
+        raise _refusal(node, "axis", "an input without a name", "an input or nothing", place)
+
+
+def _trees(node: Any, found: dict[str, Any], place: str) -> None:
+    """No test leads back to where a row has been: walking such a tree has no end."""
+    ids, owner = _ints(found, "nodes_nodeids"), _ints(found, "nodes_treeids")
+    modes = list(found["nodes_modes"].strings) if "nodes_modes" in found else []
+    ways = [_ints(found, f"nodes_{way}nodeids") for way in ("true", "false")]
+    if {len(part) for part in (owner, modes, *ways)} != {len(ids)}:
+        return  # onnxruntime itself refuses it
+    known = {key: k for k, key in enumerate(zip(owner, ids, strict=True))}
+    inner = [k for k, mode in enumerate(modes) if mode != b"LEAF"]
+    edges = [(k, known.get((owner[k], way[k]), -1)) for k in inner for way in ways]
+    _no_way_back(node, edges, len(ids), place)
+
+
+def _forest(node: Any, found: dict[str, Any], place: str) -> None:
+    """Likewise for the operator that has its leaves apart."""
+    count, edges = len(_ints(found, "nodes_featureids")), []
+    for way in ("true", "false"):
+        to, leaf = (_ints(found, f"nodes_{way}{what}") for what in ("nodeids", "leafs"))
+        pairs = enumerate(zip(to, leaf, strict=False))
+        edges += [(k, end) for k, (end, is_leaf) in pairs if not is_leaf]
+    _no_way_back(node, [edge for edge in edges if edge[0] < count], count, place)
+
+
+def _no_way_back(node: Any, edges: list[tuple[int, int]], count: int, where: str) -> None:
+    """Take away what nobody leads to until nothing is left, or only what goes round in circles."""
+    leads: list[list[int]] = [[] for _ in range(count)]
+    ways = [0] * count
+    for start, end in edges:
+        if 0 <= end < count:
+            leads[start].append(end)
+            ways[end] += 1
+    free = [place for place in range(count) if not ways[place]]
+    for start in free:
+        for end in leads[start]:
+            ways[end] -= 1
+            if not ways[end]:
+                free.append(end)
+    if len(free) < count:
+        raise _refusal(node, "nodes_truenodeids", "a way back", "the way to a leaf", where)
+
+
+def _ints(found: dict[str, Any], name: str) -> list[int]:
+    return list(found[name].ints) if name in found else []
+
+
+#: Operators with inputs that each must be there, whatever their definition says.
+_COMPLETE = frozenset({"Concat", "Max", "Mean", "Min", "Sum"})
 #: By operator, what depends on several attributes.
 _SPECIAL: dict[str, Callable[[Any, dict[str, Any], str], None]] = {
+    "DFT": _transform,
     "Split": _split,
     "TfIdfVectorizer": _tf_idf,
+    "TreeEnsemble": _forest,
+    "TreeEnsembleClassifier": _trees,
+    "TreeEnsembleRegressor": _trees,
 }
 
 
 def _refusal(node: Any, name: str, value: object, wanted: str, place: str) -> OpaqueFailed:
     return OpaqueFailed(
-        f"onnxruntime would not survive the attribute {name!r} of {node.op_type}",
+        f"onnxruntime would not survive {name!r} of {node.op_type}",
         where=place or str(node.name) or None,
         found=f"{value!s:.80}",
         hint=f"it must be {wanted}",

@@ -32,6 +32,8 @@ from flour.types import FLOATS, MAP_KEYS, Pairs, Record, Scalar, Text, Type, Vec
 LATEST = 1 << 30
 #: A row's tensors may have so many values together: each is a constant, or a table of places.
 MAX_MADE = 1 << 28
+#: numpy has no arrays of more dimensions than 64, and rows take one.
+MAX_RANK = 63
 #: What reading a node that is not as its operator has it may end in.
 _MISTAKES = (
     *(ArithmeticError, AssertionError, AttributeError, LookupError),
@@ -97,15 +99,25 @@ def import_model(
     """
     definition = _definition(model, fixed or {}, formulas)
     try:
-        return Importer(definition, native_only=native_only, rows=rows).run()
+        made = _over_rows(Importer(definition, native_only=native_only, rows=rows), bool(fixed))
+        return made or whole(model, definition)
+    except FlourError as problem:
+        problem.where = problem.where or f"the graph '{definition.graph.name}'"
+        raise
+
+
+def _over_rows(importer: Importer, fixed: bool) -> OnnxProgram | None:  # noqa: FBT001 (one caller)
+    """The program over rows; None where the whole model may go to onnxruntime instead."""
+    try:
+        return importer.run()
     except NotNative:
-        if native_only or fixed:
+        if importer.native_only or fixed:
             raise
     except OpaqueFailed:
         # One map is one row for onnxruntime: what is made for that may fit no part over many.
-        if not any(port.kind == "map" for port in definition.graph.inputs):
+        if not any(port.kind == "map" for port in importer.model.graph.inputs):
             raise
-    return whole(model, definition)
+    return None
 
 
 def _definition(
@@ -291,6 +303,8 @@ class Importer:
         adapter = adapter_of(node.domain, node.op_type, call.opset)
         with provenance.step(node.place):
             made = _adapted(adapter, call)
+        if any(item is not None and item.rank > MAX_RANK for item in made):
+            raise NotNative(f"a tensor of more than {MAX_RANK} dimensions")
         refuse_words("", [item for item in made if item is not None] if self.answers(node) else ())
         self._made += sum(
             item.size for item in made if item is not None and not _among(item, inputs)
@@ -389,6 +403,8 @@ def _adapted(adapter: Any, call: Call) -> tuple[Tensor | None, ...]:
         raise
     except FlourError as problem:
         raise NotNative(problem.what) from problem
+    except MemoryError as problem:
+        raise NotNative("its values would fill the memory") from problem
     except _MISTAKES as problem:
         raise NotNative(f"this use is not understood ({problem})"[:160]) from problem
 

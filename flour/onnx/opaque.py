@@ -17,6 +17,7 @@ import numpy as np
 
 from flour import provenance
 from flour.coerce import WHOLE_DTYPES
+from flour.errors import OpaqueFailed
 from flour.flow import Flow
 from flour.onnx import ort
 from flour.onnx.errors import NotNative
@@ -170,6 +171,9 @@ def _probe(part: Part, rows: int) -> dict[str, tuple[str, tuple[int, ...]]]:
         if kind not in WHOLE_DTYPES:
             raise Unrowed(f"'{name}' is {kind}")
         made[name] = WHOLE_DTYPES[kind], tuple(map(int, shape))
+        if min(made[name][1], default=0) < 0:
+            what = "onnxruntime works out a negative length"
+            raise OpaqueFailed(what, where=part.place, found=f"{name}: {shape}")
     return made
 
 

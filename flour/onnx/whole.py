@@ -88,7 +88,7 @@ def whole(model: object, definition: ModelDef, large: int = SHARED_BYTES) -> Who
     place = "the whole model"
     session = ort.session(data, place)
     given = [item for item in session.get_inputs() if item.name not in weights]
-    made = session.get_outputs()
+    made = {item.name: item for item in session.get_outputs()}.values()  # one may be there twice
     op = Opaque(
         ort.as_array(data),
         tuple(weights.values()),

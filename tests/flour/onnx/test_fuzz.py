@@ -82,7 +82,8 @@ def test_only_one_keeps_a_dimension(op_type: str, keep: int) -> None:
 
 def _zipped(labels: Sequence[Any], *, declared: bool, constant: bool = False) -> ModelProto:
     key = "classlabels_strings" if isinstance(labels[0], str) else "classlabels_int64s"
-    own = helper.make_node("ZipMap", ["p"], ["y"], domain="ai.onnx.ml", **{key: labels})
+    named: dict[str, Any] = {key: labels}
+    own = helper.make_node("ZipMap", ["p"], ["y"], domain="ai.onnx.ml", **named)
     first = node("Identity", ["c"], ["p"]) if constant else node("Abs", ["x"], ["p"])
     made = model(
         [first, own],

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
-from onnx import helper
+from onnx import helper, numpy_helper
 
 import runtime
 from flour.errors import FlourError, OpaqueFailed
 from flour.onnx import from_onnx
+from flour.onnx import proving as proving_module
 from flour.onnx.guards import guard
 from flour.onnx.proving import prove, proving
+from runtime import onnx_backend
 from tests.onnx_models import ml, model, node
 from tests.onnx_parts import black_in_the_middle
 
@@ -70,6 +73,61 @@ def parts() -> Any:
     return model(nodes, {"x": ("float32", [6])}, {"a": "float32", "b": "float32"}, opsets={"": 18})
 
 
+def left_out() -> Any:
+    """The larger of a value and of nothing."""
+    return model([node("Max", ["x", ""], ["y"])], ROWS, {"y": "float32"})
+
+
+def no_axis() -> Any:
+    """A transform along an axis that is an input without a name."""
+    nodes = [node("DFT", ["x", "", ""], ["y"])]
+    return model(nodes, {"x": ("float32", [1, 10, 10, 1])}, {"y": "float32"}, opsets={"": 20})
+
+
+def round_in_circles(mode: str = "BRANCH_LEQ") -> Any:
+    """A tree whose second test leads back to the first."""
+    lists: dict[str, Any] = {
+        "nodes_treeids": [0, 0, 0],
+        "nodes_nodeids": [0, 1, 2],
+        "nodes_featureids": [0, 1, 0],
+        "nodes_values": [0.0, 0.0, 0.0],
+        "nodes_modes": [mode, mode, "LEAF"],
+        "nodes_truenodeids": [1, 0, 0],
+        "nodes_falsenodeids": [2, 0, 0],
+        "target_treeids": [0],
+        "target_nodeids": [2],
+        "target_ids": [0],
+        "target_weights": [1.0],
+    }
+    return model([ml("TreeEnsembleRegressor", ["x"], ["y"], **lists)], ROWS, {"y": "float32"})
+
+
+def round_among_tests() -> Any:
+    """Likewise in the operator whose leaves are apart."""
+    lists: dict[str, Any] = {
+        "tree_roots": [0],
+        "nodes_featureids": [0, 1],
+        "nodes_splits": numpy_helper.from_array(np.zeros(2, np.float32)),
+        "nodes_modes": numpy_helper.from_array(np.zeros(2, np.uint8)),
+        "nodes_truenodeids": [1, 0],
+        "nodes_trueleafs": [0, 0],
+        "nodes_falsenodeids": [0, 0],
+        "nodes_falseleafs": [1, 0],
+        "leaf_targetids": [0],
+        "leaf_weights": numpy_helper.from_array(np.ones(1, np.float32)),
+        "n_targets": 1,
+    }
+    nodes = [ml("TreeEnsemble", ["x"], ["y"], **lists)]
+    return model(nodes, ROWS, {"y": "float32"}, opsets={"": 18, "ai.onnx.ml": 5})
+
+
+def targets() -> Any:
+    """More targets than any memory has room for."""
+    made = round_in_circles()
+    made.graph.node[0].attribute.add(name="n_targets", type=2, i=2**31 - 1)
+    return made
+
+
 DEADLY: dict[str, Any] = {
     "widths": vectorizer(),
     "heads": heads(),
@@ -78,6 +136,11 @@ DEADLY: dict[str, Any] = {
     "gaps": grams(max_skip_count=2**62),
     "batches": batches(),
     "parts": parts(),
+    "left out": left_out(),
+    "no axis": no_axis(),
+    "circle": round_in_circles(),
+    "circle of tests": round_among_tests(),
+    "targets": targets(),
 }
 
 #: What has a meaning all the same, and native code for it.
@@ -133,6 +196,17 @@ def test_onnxruntime_does_die_of_one() -> None:
         pytest.skip("this onnxruntime survives it")
     with proving(), pytest.raises(OpaqueFailed, match="does not survive"):
         prove(data, "here")
+
+
+@pytest.mark.parametrize("load", [from_onnx, runtime.InferenceSession, onnx_backend.prepare])
+def test_parts_are_proven_where_that_is_asked(
+    load: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(proving_module, "_death", lambda _: "a process of it ended")
+    data = black_in_the_middle(hidden=8).SerializeToString()
+    load(data)
+    with pytest.raises(FlourError, match="does not survive"):
+        load(data, prove=True)
 
 
 def test_proving_lets_what_lives_pass() -> None:
