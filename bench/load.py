@@ -41,6 +41,8 @@ class Offered:
     requests: int = 0
     single: Histogram = field(default_factory=Histogram)
     blocks: Histogram = field(default_factory=Histogram)
+    late: Histogram = field(default_factory=Histogram)
+    """How long after they were due requests were sent: who sends them has had no time."""
 
     def count(self, waited: float, *, single: bool) -> None:
         """A wait of so many seconds."""
@@ -49,7 +51,8 @@ class Offered:
     def as_json(self) -> dict[str, Any]:
         """As plain data."""
         made = {**vars(self)}
-        made.update(single=self.single.as_json(), blocks=self.blocks.as_json())
+        for name in ("single", "blocks", "late"):
+            made[name] = getattr(self, name).as_json()
         return made
 
 
@@ -96,13 +99,14 @@ class OpenLoop:
     ) -> list[Future[Any]]:
         """Send each request when it is due, or as soon after that as can be; those on their way."""
         submit, models, data, clock = self._who.submit, self._models, self._data, time.perf_counter
-        waiting: list[Future[Any]] = []
+        waiting, lags = list[Future[Any]](), list[float]()
         for number, (time_due, place) in enumerate(zip(due, places, strict=True)):
             now = clock() - start
             if now > found.seconds:
                 break
             if now < time_due:
                 time.sleep(time_due - now)
+            lags.append(now - time_due)
             found.sent += 1
             try:
                 future = submit(models[place], data[place])
@@ -114,6 +118,7 @@ class OpenLoop:
             if not future.done():
                 waiting.append(future)
             future.add_done_callback(partial(_note, ends, number))
+        found.late.add(int(1e9 * max(0.0, lag)) for lag in lags)
         return waiting
 
     def _count(

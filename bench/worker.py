@@ -76,6 +76,7 @@ class Worker:
     def forget(self) -> Answer:
         """Drop every model."""
         self._models.clear()
+        gc.unfreeze()
         gc.collect()
         return {}
 
@@ -197,6 +198,7 @@ class Worker:
 
     def open_loop(self, rate: float, seconds: float, seed: int) -> Answer:
         """Offer load to all models; what came of it."""
+        _keep_what_is_loaded()
         models = [model for _, model in self._models]
         loop = OpenLoop(self._contestant, models, self._inputs)
         return loop.offer(rate, seconds, seed).as_json()
@@ -207,6 +209,8 @@ class Worker:
         model = self._contestant.reserved(models[0]) if reserve else models[0]
         block, times = model.block(self._inputs, 0, BLOCK), Histogram()
         loop = OpenLoop(self._contestant, models[1:], self._inputs)
+        self._contestant.submit(model, block).result()  # whoever it is, it is not its first call
+        _keep_what_is_loaded()
         others = threading.Thread(target=loop.offer, args=(rate, seconds + 0.2, 3))
         if rate:
             others.start()
@@ -244,6 +248,15 @@ def _fitting(one: Any, rows: list[Any], calls: int, warm: int, limit: int) -> tu
     one(rows[0])
     fit = limit // max(time.perf_counter_ns() - start, 1)
     return min(calls, max(3, fit)), min(warm, max(0, fit // 4))
+
+
+def _keep_what_is_loaded() -> None:
+    """Let the garbage collector look at what is there now never again, as servers do.
+
+    Else it stops every thread in the middle of the load, for as long as looking at all models takes.
+    """
+    gc.collect()
+    gc.freeze()
 
 
 def _turns(count: int, first: int) -> Iterator[int]:

@@ -342,8 +342,8 @@ class Materialiser:
         if one is not None:
             one.group.way(rows).passed(calls, seconds)
             return
-        if self._looked_at.get(served) == self._registrations:
-            return
+        if self._building or self._looked_at.get(served) == self._registrations:
+            return  # one after the other: what the first one takes is what the next must be worth
         if not self._is_worth(served, seconds, rows, calls):
             return
         with self._lock:

@@ -90,7 +90,7 @@ def _record(
     for metric, key, unit in RATES:
         rates = spread([said[key] / said["seconds"] for said in every])
         session.record(*where, metric, unit=unit, x=factor, **rates)
-    for kind in ("single", "blocks"):
+    for kind in ("single", "blocks", "late"):
         times = [Histogram.of_json(said[kind]) for said in every if said[kind]["counts"]]
         for metric, part in (("p50", 0.5), ("p99", 0.99)) if times else ():
             waits = spread([each.percentile(part) / 1e6 for each in times])
