@@ -29,6 +29,7 @@ from flour.ops.structure import TakeText
 from flour.types import FLOATS, Category, Record, Scalar, Text, Type, Vector
 from oven import door_code, door_text
 from oven.builtin import Table, made_of
+from oven.interpreter import words_of
 from oven.native_run import LONGEST, RELEASE_BYTES, TEXT_BYTES, NativeRun, room_bytes
 from oven.ports import Port
 from oven.stages import Stage
@@ -146,10 +147,12 @@ def table_of(
     words |= {"OUTPUTS": len(outputs), "TEXTS": texts}
     numbers = [words[name] for name in names[:-1]]
     columns = {item: place for place, item in enumerate((*run.inputs, *run.outputs))}
-    for item in outputs:
-        numbers += output_words(item, columns[item.node])
+    shelf: list[None] = [None] * len(outputs)
+    (where,) = words_of(shelf, 3, 1)
+    for place, item in enumerate(outputs):
+        numbers += [*output_words(item, columns[item.node]), where + 8 * place]
     table = np.array(numbers, np.int64).view(Table)
-    table.kept = (run, outputs, *kept)
+    table.kept = (run, outputs, shelf, *kept)
     return table
 
 
@@ -179,7 +182,7 @@ def room_words(run: NativeRun, size: int) -> tuple[dict[str, int], NDArray[np.in
 
 
 def output_words(item: Output, column: int) -> list[int]:
-    """What a door's table says of an output that is this column of the native code."""
+    """What a door's table says of an output that is this column, all but where its shelf is."""
     kind = item.node.type
     assert isinstance(kind, Scalar | Category | Vector)
     dtype = np.dtype(object if item.names is not None else kind.dtype)

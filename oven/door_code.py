@@ -69,9 +69,14 @@ MEMORY_WORDS = (
     *("LONGEST", "SHARED_BYTES", "ROW_WORK", "BYTE_WORK", "RELEASE_WORK"),
     *("ROOM_COLUMN", "ROOMS", "ROOM_COUNT"),
 )
-OUTPUT_WORDS = ("KIND", "COLUMN", "OUT_DTYPE", "OUT_WIDTH", "OUT_BYTES", "NAMES", "LAST")
+OUTPUT_WORDS = ("KIND", "COLUMN", "OUT_DTYPE", "OUT_WIDTH", "OUT_BYTES", "NAMES", "LAST", "SHELF")
 #: An output of one value per row has this width.
 SCALAR = -1
+#: The answer for one row, up to this width, is kept and answered with again once nobody has it.
+SHELVED = 64
+#: The flags of an array that numpy has just made, if it has one row: contiguous in both orders, its
+#: own memory, aligned, writeable.
+_UNTOUCHED = 0x507
 #: Kinds of output: numpy's type of a scalar, or a number that stands for one of some strings.
 KINDS = (
     "float64",
@@ -127,7 +132,9 @@ def door(self, argument):
     if not known:
         return c_call_2(ldc_int64(table, CALL), ldc_int64(table, FALLBACK), argument)
 """
-#: Make the outputs.
+#: Make the outputs. Making an array takes longer than most rows do. So that of one row stays on a
+#: shelf, and where nobody else has it, as it was made, it is answered with again. Nothing is lost
+#: with an array that is changed or held in any way: the next takes its place.
 MAKE = """\
     count = ldc_int64(table, OUTPUTS)
     first = table + 8 * FIRST
@@ -141,13 +148,37 @@ MAKE = """\
         if dimensions == 2 or across != SCALAR:
             st_int64(sizes, 0, rows if dimensions == 2 else across)
             st_int64(sizes, 1, across)
-            dtype = ldc_int64(output, OUT_DTYPE)
-            c_call_1(ldc_int64(table, INCREASE), dtype)
+            dtype, shelf, item = ldc_int64(output, OUT_DTYPE), ldc_int64(output, SHELF), 0
             many = dimensions - (1 if across == SCALAR else 0)
-            item = c_call_4(ldc_int64(table, NEW_ARRAY), many, sizes, dtype, 0)
+            small = rows == 1 and across <= SHELVED
+            if small:
+                item = ld_int64(shelf, 0)
+                same = ld_int64(item, 1) == ldc_int64(table, ARRAY_TYPE)
+                if same:
+                    same = ld_int64(item, 0) == 1 and ld_int64(item, 7) == dtype
+                    same = same and int64(ld_int32(item, 16)) == UNTOUCHED
+                    same = same and ld_int64(item, 6) | ld_int64(item, 9) | ld_int64(item, 10) == 0
+                if same:
+                    shape = ld_int64(item, 4)
+                    same = int64(ld_int32(item, 6)) == many
+                    same = same and ld_int64(shape, 0) == ld_int64(sizes, 0)
+                    if same and many == 2:
+                        same = ld_int64(shape, 1) == across
+                if same:
+                    c_call_1(ldc_int64(table, INCREASE), item)
+                else:
+                    item = 0
             if item == 0:
-                c_call_1(ldc_int64(table, DECREASE), made)
-                return 0
+                c_call_1(ldc_int64(table, INCREASE), dtype)
+                item = c_call_4(ldc_int64(table, NEW_ARRAY), many, sizes, dtype, 0)
+                if item == 0:
+                    c_call_1(ldc_int64(table, DECREASE), made)
+                    return 0
+                if small:
+                    before = ld_int64(shelf, 0)
+                    c_call_1(ldc_int64(table, INCREASE), item)
+                    st_int64(shelf, 0, item)
+                    c_call_1(ldc_int64(table, DECREASE), before)
             c_call_3(ldc_int64(table, TUPLE_SET), made, place, item)
 """
 #: Find memory to work in, and read a row that came as a list.
@@ -277,6 +308,7 @@ def source(*parts: str, words: Sequence[str] = WORDS) -> str:
     numbers = {name: place for place, name in enumerate(words)}
     numbers |= {name: place for place, name in enumerate(OUTPUT_WORDS)}
     numbers |= {"FIRST": len(words) - 1, "OUTPUT_SIZE": len(OUTPUT_WORDS)}
+    numbers |= {"SHELVED": SHELVED, "UNTOUCHED": _UNTOUCHED}
     numbers |= {"SCALAR": SCALAR, "KIND_STRING": KINDS.index("string"), "SAME_DTYPE": SAME_DTYPE}
     head = "".join(f"{name} = {number}\n" for name, number in numbers.items())
     return head + "\n".join(parts).replace("SCALARS\n", _scalars() + "\n", 1)

@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from types import BuiltinFunctionType
 from typing import Any
+from weakref import ref
 
 import numpy as np
 
@@ -113,8 +114,13 @@ def _as_expected() -> bool:
     return arrays and _list_as_expected() and _numbers_as_expected() and _texts_as_expected()
 
 
+def words_of(item: Any, first: int, count: int) -> list[int]:
+    """So many words of an object, from the first on."""
+    return list((ctypes.c_int64 * count).from_address(id(item) + 8 * first))
+
+
 def _words(item: Any, count: int) -> list[int]:
-    return list((ctypes.c_int64 * count).from_address(id(item)))
+    return words_of(item, 0, count)
 
 
 def _array_as_expected() -> bool:
@@ -127,7 +133,17 @@ def _array_as_expected() -> bool:
             return False
         if tuple(dims.from_address(words[5])) != array.strides:
             return False
-    return np.zeros(1).flags.num & 256 != 0
+    return np.zeros(1).flags.num & 256 != 0 and _holders_as_expected()
+
+
+def _holders_as_expected() -> bool:
+    """An array says whether it is a view, is referred to weakly, and was read as a buffer."""
+    fresh: Any = np.zeros(1)
+    if any(words_of(fresh, place, 1) != [0] for place in (6, 9, 10)):
+        return False
+    view, seen, read = fresh[:], ref(fresh), memoryview(fresh)
+    held = words_of(view, 6, 1)[0] == id(fresh) and read.nbytes == 8 and seen() is fresh
+    return held and all(words_of(fresh, place, 1) != [0] for place in (9, 10))
 
 
 def _characters_as_expected() -> bool:
