@@ -108,6 +108,12 @@ class Session:
         """Write that somebody takes no part, and why."""
         self.record("absent", workload, who, "reason", value=None, unit="", note=why)
 
+    def told(self, who: str, versions: dict[str, str]) -> None:
+        """Write once which versions somebody has."""
+        if self.versions.setdefault(who, versions) is versions:
+            note = ", ".join(f"{key} {value}" for key, value in versions.items())
+            self.record("versions", "", who, "versions", value=None, unit="", note=note)
+
     def workload(self, name: str) -> Saved:
         """A workload, made if it was not yet."""
         spec = self.plan.spec(name)
@@ -162,10 +168,7 @@ class Session:
         except Absent as problem:
             self.absent(workload.name, who, str(problem))
             return None
-        if who not in self.versions:
-            self.versions[who] = member.versions
-            note = ", ".join(f"{key} {value}" for key, value in member.versions.items())
-            self.record("versions", "", who, "versions", value=None, unit="", note=note)
+        self.told(who, member.versions)
         return member
 
     def _prepare(self, who: str, workload: Saved) -> None:

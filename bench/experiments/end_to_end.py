@@ -56,6 +56,7 @@ def run(session: Session) -> None:
                 session.progress.step(f"servers: {name} starts")
                 try:
                     ports[name] = _ready(name, workload, stack)
+                    session.told(name, _versions(name))
                 except (Absent, ConnectionError, OSError, KeyError) as problem:
                     session.absent("end_to_end", name, str(problem))
             for connections, share in zip(CONNECTIONS, shares, strict=True):
@@ -147,6 +148,17 @@ def _started(name: str, workload: Saved, stack: ExitStack) -> Door:
             return Door(port, process.pid)
         time.sleep(0.05)
     raise Absent(f"it did not listen within {_PATIENCE:.0f} s")
+
+
+def _versions(name: str) -> dict[str, str]:
+    """What a server's environment has of the packages that it names."""
+    kind = SERVERS[name]
+    python = environments.python(kind.environment)
+    text = "import sys; from importlib.metadata import version as v; print(*map(v, sys.argv[1:]))"
+    done = subprocess.run(
+        [str(python), "-c", text, *kind.packages], capture_output=True, text=True, check=False
+    )
+    return dict(zip(kind.packages, done.stdout.split(), strict=False))
 
 
 def _listens(port: int) -> bool:

@@ -1,16 +1,20 @@
 """How much memory do n pipelines take, loaded and asked once each?
 
 Resident and proportional set size of the contestant's process. What n pipelines add to the empty
-process (libraries imported, nothing loaded) is what grows; both are recorded.
+process (libraries imported, nothing loaded) is what grows; both are recorded. Ours is measured
+once more without its object store, where pipelines have something in common.
 """
 
 from __future__ import annotations
 
-from bench.crew import Member
+from bench.crew import Absent, Member
 from bench.session import Crew, Session
 
 QUESTION = "Memory of n loaded pipelines"
 MIB = 1 << 20
+#: Ours with a copy of every parameter for every plan, and on which workloads that is measured.
+UNSHARED = "pretzel_unshared"
+_SHARING = {"sa", "ac"}
 
 
 def measure(session: Session, crew: Crew) -> None:
@@ -19,6 +23,18 @@ def measure(session: Session, crew: Crew) -> None:
     points = sorted({n for n in session.plan.points if n < count} | {count})
     for member in session.each(crew, "memory"):
         _one(session, crew, member, points)
+        if member.name == "pretzel" and crew.workload.name in _SHARING:
+            _unshared(session, crew, points)
+
+
+def _unshared(session: Session, crew: Crew, points: list[int]) -> None:
+    """Ours without the object store, in a process of its own that ends again."""
+    try:
+        with Member("pretzel", options={"store": False}) as member:
+            member.name = UNSHARED
+            _one(session, Crew(crew.workload, [member]), member, points)
+    except Absent as problem:
+        session.absent(crew.workload.name, UNSHARED, str(problem))
 
 
 def _one(session: Session, crew: Crew, member: Member, points: list[int]) -> None:

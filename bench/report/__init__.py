@@ -7,7 +7,7 @@ from pathlib import Path
 
 from bench import results
 from bench.machine import ROOT
-from bench.report import html, markdown, micro, plots
+from bench.report import html, markdown, micro, plots, svg
 from bench.report.figures import Figures
 
 README = ROOT / "README.md"
@@ -29,7 +29,7 @@ def write(paths: Sequence[Path], *, readme: bool = False) -> list[Path]:
     made[1].write_text(markdown.page(figures, parts), encoding="utf-8")
     for name, text in drawn.items():
         made.append(place / f"{name}.svg")
-        made[-1].write_text(text, encoding="utf-8")
+        made[-1].write_text(svg.alone(text), encoding="utf-8")
     if readme:
         markdown.put(README, markdown.short(figures))
         markdown.put(PERFORMANCE, markdown.body(figures, level=3))

@@ -10,6 +10,15 @@ from bench.results import Read, Record
 from bench.workload import NAMES
 
 OURS = "pretzel"
+#: Who is no contestant everywhere: ours in other ways, and what answers over HTTP.
+_TITLES = {
+    "pretzel_unshared": "Pretzel, no object store",
+    "echo": "bare echo",
+    "bentoml": "BentoML",
+    "litserve": "LitServe",
+    "mlserver": "MLServer",
+    "rayserve": "Ray Serve",
+}
 
 
 @dataclass(frozen=True)
@@ -51,7 +60,12 @@ class Figures:
     def title(self, who: str) -> str:
         """What a contestant is called in tables."""
         titles = self.run.about.get("contestants", {})
-        return str(titles.get(who, who))
+        return str(titles.get(who) or _TITLES.get(who, who))
+
+    def number(self, who: str) -> int:
+        """A contestant's place among all, for its colour."""
+        order = list(self.run.about.get("contestants", {}))
+        return order.index(who) if who in order else len(order)
 
     def places(self, experiment: str, workload: str, metric: str) -> list[float]:
         """Where a curve has points."""

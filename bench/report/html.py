@@ -6,57 +6,111 @@ import re
 from collections.abc import Mapping, Sequence
 from functools import partial
 from html import escape
+from pathlib import Path
 
+from bench.report import tables
 from bench.report.figures import Figures
-from bench.report.markdown import every_table, machine
+from bench.report.markdown import MEANS, machine
+from bench.report.sections import Section, sections
 from bench.report.tables import Table
 
-STYLE = """
-:root { color-scheme: light dark; }
-body { font: 15px/1.5 system-ui, sans-serif; max-width: 72rem; margin: 2rem auto; padding: 0 1rem; }
-table { border-collapse: collapse; margin: .5rem 0 2rem; }
-th, td { padding: .3rem .8rem; border-bottom: 1px solid #8884; text-align: right;
-  font-variant-numeric: tabular-nums; }
-th:first-child, td:first-child { text-align: left; }
-.words { text-align: left; }
-.charts { display: grid; grid-template-columns: repeat(auto-fit, minmax(30rem, 1fr)); gap: 1.5rem; }
-.wide { overflow-x: auto; }
-svg { width: 100%; height: auto; }
-p.small { opacity: .75; }
-"""
-_NUMBER = re.compile(r"^[-–\d.,]+(e[-+]?\d+)?[a-zA-Zµ%]{0,4}( ±\d+%)?$")
+_STYLE = Path(__file__).with_name("style.css")
+_NUMBER = re.compile(r"^[-–\d.,]+(e[-+]?\d+)?( ?[a-zA-Zµ%/]{1,6})?( ±\d+%)?$")
+_BEHIND = re.compile(r"^0\.\d+x$")
+#: Whom the figures at the top are held against, and how they are called there.
+_RIVALS = {"sklearn": "scikit-learn", "onnxruntime": "onnxruntime, tuned"}
+#: More tables than so many of a section open when they are asked for.
+_OPEN = 3
 
 
 def page(figures: Figures, charts: Mapping[str, str], parts: Sequence[Table] = ()) -> str:
     """The whole file; `parts` are tables of what was measured apart from this run."""
-    shown = [*every_table(figures), *parts]
-    first = "".join(_table(each) for each in shown[:8])
-    rest = "".join(_table(each) for each in shown[8:])
-    drawn = "".join(f"<figure>{text}</figure>" for text in charts.values())
+    every = sections(figures, parts)
     method = escape(str(figures.run.about.get("method", "")))
+    style = _STYLE.read_text(encoding="utf-8")
+    links = "".join(f'<a href="#{each.anchor}">{escape(each.title)}</a>' for each in every)
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>Pretzel: benchmarks</title><style>{STYLE}</style></head><body>"
-        f"<h1>Pretzel: benchmarks</h1><p>{escape(machine(figures))}</p>"
-        f'<p class="small">{method}</p>{first}<h2>Charts</h2>'
-        f'<div class="charts">{drawn}</div>{rest}</body></html>\n'
+        f"<title>Pretzel: benchmarks</title><style>{style}</style></head><body>"
+        f"<header><h1>Pretzel: benchmarks</h1><p>{escape(machine(figures))}</p>"
+        f'<p class="small">{method}</p><nav>{links}</nav>{_cards(figures)}</header>'
+        f"<main>{''.join(_section(each, charts) for each in every)}</main></body></html>\n"
     )
 
 
-def _table(table: Table) -> str:
-    words = [not all(map(_NUMBER.match, column)) for column in zip(*table.rows, strict=True)]
-    cell, title = partial(_cell, "td"), partial(_cell, "th")
-    head = "".join(map(title, table.columns, words))
-    rows = "".join(f"<tr>{''.join(map(cell, row, words))}</tr>" for row in table.rows)
+def _cards(figures: Figures) -> str:
+    """The geometric means against those whom most people use."""
+    made = []
+    for table in tables.summary(figures):
+        known = {row[0]: row[-1] for row in table.rows}
+        said = [(known.get(figures.title(who), "–"), title) for who, title in _RIVALS.items()]
+        if table.title in MEANS and any(found != "–" for found, _ in said):
+            lines = "".join(
+                f"<div><span>{title}</span><b>{found}</b></div>" for found, title in said
+            )
+            made.append(f'<div class="card"><h4>{escape(MEANS[table.title])}</h4>{lines}</div>')
+    if not made:
+        return ""
+    text = "How many times what ours takes these take, as geometric mean over the workloads."
+    return f'<div class="cards">{"".join(made)}</div><p class="small">{text}</p>'
+
+
+def _section(section: Section, charts: Mapping[str, str]) -> str:
+    drawn = "".join(
+        f"<figure>{text}</figure>"
+        for start in section.charts
+        for name, text in charts.items()
+        if name.startswith(start)
+    )
+    shown = "".join(_table(each, section) for each in section.tables[:_OPEN])
+    rest = "".join(_folded(each) for each in section.tables[_OPEN:])
+    means = f"<p>{escape(section.means)}</p>" if section.means else ""
+    figure = f'<div class="charts">{drawn}</div>' if drawn else ""
     return (
-        f"<h3>{escape(table.title)}</h3><p>{escape(table.words)}</p>"
-        f'<div class="wide"><table><tr>{head}</tr>{rows}</table></div>'
+        f'<section id="{section.anchor}"><h2>{escape(section.title)}</h2>{means}'
+        f"{shown}{rest}{figure}</section>"
     )
+
+
+def _folded(table: Table) -> str:
+    return f"<details><summary>{escape(table.title)}</summary>{_inside(table)}</details>"
+
+
+def _table(table: Table, section: Section) -> str:
+    title = f"<h3>{escape(table.title)}</h3>" if table.title != section.title else ""
+    return title + _inside(table)
+
+
+def _inside(table: Table) -> str:
+    """The words beside it and the table itself."""
+    cells = [row for row in table.rows if not _ours(row)]
+    words = [not all(map(_NUMBER.match, column)) for column in zip(*cells, strict=True)]
+    words = words or [False] * len(table.columns)
+    head = "".join(map(partial(_cell, "th"), table.columns, words))
+    rows = "".join(_row(row, words) for row in table.rows)
+    said = f"<p>{escape(table.words)}</p>" if table.words else ""
+    return f'{said}<div class="wide"><table><tr>{head}</tr>{rows}</table></div>'
+
+
+def _row(row: Sequence[str], words: Sequence[bool]) -> str:
+    kind = ' class="ours"' if _ours(row) else ""
+    return f"<tr{kind}>{''.join(map(partial(_cell, 'td'), row, words))}</tr>"
+
+
+def _ours(row: Sequence[str]) -> bool:
+    """Whether it is what everything is a multiple of."""
+    return row[0].endswith(tables.ITSELF.format(""))
 
 
 def _cell(tag: str, text: str, words: bool) -> str:  # noqa: FBT001 (mapped over a row)
-    kind = ' class="words"' if words else ""
+    plain = text.strip("*")
+    kinds = [
+        *(["words"] if words else []),
+        *([plain] if tag == "td" and plain in {"met", "missed"} else []),
+        *(["behind"] if not words and _BEHIND.match(text) else []),
+    ]
+    kind = f' class="{" ".join(kinds)}"' if kinds else ""
     return f"<{tag}{kind}>{_inline(text)}</{tag}>"
 
 

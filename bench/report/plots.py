@@ -1,8 +1,10 @@
-"""Which charts a run gives: memory, latency, throughput, load."""
+"""Which charts a run gives: each of the report's questions has one at least."""
 
 from __future__ import annotations
 
+from bench.experiments.memory import UNSHARED
 from bench.histogram import Histogram
+from bench.report.dots import Row, dots
 from bench.report.figures import Figures
 from bench.report.svg import Axis, Series, chart
 from bench.workload import NAMES
@@ -12,23 +14,46 @@ def plots(figures: Figures) -> dict[str, str]:
     """SVG texts by name, in the order of the report."""
     made: dict[str, str] = {}
     for name in NAMES:
-        made[f"memory-{name}"] = _memory(figures, name)
         made[f"latency-{name}"] = _latency(figures, name, "hot")
         made[f"cold-{name}"] = _latency(figures, name, "cold")
         made[f"throughput-{name}"] = _throughput(figures, name)
+        made[f"memory-{name}"] = _memory(figures, name)
         made[f"load-{name}"] = _load(figures, name)
+        made[f"waits-{name}"] = _waits(figures, name)
+    made["loading"] = _by_workload(figures, "load_time", "each", "Loading a pipeline", "ms each")
+    made["cost"] = _by_workload(figures, "cost", "cpu", "Processor time of one row", "µs")
+    made["ablations-row"] = _without(figures, "hot_p50", "a hot row, median", "µs")
+    made["ablations-load"] = _without(figures, "load", "loading", "s")
+    made["reservation"] = _reservation(figures)
+    made["http-rate"] = _http(figures, "rate", "requests a second", "requests/s")
+    made["http-p99"] = _http(figures, "p99", "99th percentile", "ms")
+    for metric, text, unit in _SCALE:
+        made[f"scale-{metric.replace('_', '-')}"] = _scale(figures, metric, text, unit)
     return {name: text for name, text in made.items() if text}
+
+
+_SCALE = (
+    ("load", "loading", "s"),
+    ("added", "memory added", "MiB"),
+    ("hot_p99", "one row, 99th percentile", "µs"),
+)
 
 
 def _series(figures: Figures, experiment: str, workload: str, metric: str) -> list[Series]:
     return [
-        Series(figures.title(who), figures.points(experiment, workload, who, metric))
+        Series(
+            figures.title(who),
+            figures.points(experiment, workload, who, metric),
+            figures.number(who),
+        )
         for who in figures.contestants(experiment, workload)
     ]
 
 
 def _memory(figures: Figures, workload: str) -> str:
     series = _series(figures, "memory", workload, "pss")
+    unshared = figures.points("memory", workload, UNSHARED, "pss")
+    series.append(Series(figures.title(UNSHARED), unshared, figures.number(UNSHARED)))
     title = f"{workload.upper()}: memory of a process by pipelines loaded"
     return chart(title, series, Axis("pipelines"), Axis("MiB, proportional set size"))
 
@@ -41,7 +66,7 @@ def _latency(figures: Figures, workload: str, kind: str) -> str:
         if found is not None and found.histogram:
             curve = Histogram.of_json(found.histogram).curve()
             points = [(time / 1e3, 100 * share) for time, share in curve]
-            series.append(Series(figures.title(who), points))
+            series.append(Series(figures.title(who), points, figures.number(who)))
     title = f"{workload.upper()}: one row, {kind}, share of calls by time"
     return chart(title, series, Axis("µs", log=True), Axis("% of calls"))
 
@@ -53,6 +78,67 @@ def _throughput(figures: Figures, workload: str) -> str:
 
 
 def _load(figures: Figures, workload: str) -> str:
-    series = _series(figures, "heavy_load", workload, "answered")
-    title = f"{workload.upper()}: answered by load offered, in capacities of each"
-    return chart(title, series, Axis("times the capacity"), Axis("requests/s", log=True))
+    series = _series(figures, "heavy_load", workload, "rows")
+    title = f"{workload.upper()}: rows answered by load offered, in capacities of each"
+    return chart(title, series, Axis("times the capacity"), Axis("rows/s", log=True))
+
+
+def _waits(figures: Figures, workload: str) -> str:
+    series = _series(figures, "heavy_load", workload, "single_p99")
+    title = f"{workload.upper()}: 99th percentile of single rows by load offered"
+    return chart(title, series, Axis("times the capacity"), Axis("ms", log=True))
+
+
+def _by_workload(figures: Figures, experiment: str, metric: str, title: str, unit: str) -> str:
+    """A dot for each workload."""
+    names = figures.workloads(experiment)
+    rows: list[Row] = [
+        (
+            figures.title(who),
+            [figures.value(experiment, workload, who, metric) for workload in names],
+        )
+        for who in figures.contestants(experiment)
+    ]
+    return dots(title, [each.upper() for each in names], rows, Axis(unit, log=True))
+
+
+def _without(figures: Figures, metric: str, text: str, unit: str) -> str:
+    """Ours with one mechanism switched off."""
+    names = figures.workloads("ablations")
+    variants = dict.fromkeys(each.contestant for each in figures.run.of("ablations"))
+    rows: list[Row] = [
+        (variant, [figures.value("ablations", name, variant, metric) for name in names])
+        for variant in variants
+    ]
+    series = [each.upper() for each in names]
+    return dots(f"Ours with one mechanism off: {text}", series, rows, Axis(unit, log=True))
+
+
+def _reservation(figures: Figures) -> str:
+    metrics = ("p50", "p99")
+    variants = dict.fromkeys(each.contestant for each in figures.run.of("reservation"))
+    rows: list[Row] = [
+        (name, [figures.value("reservation", "ac", name, metric) for metric in metrics])
+        for name in variants
+    ]
+    title = "Blocks of one model while the others are overloaded"
+    return dots(title, metrics, rows, Axis("ms", log=True))
+
+
+def _http(figures: Figures, metric: str, text: str, unit: str) -> str:
+    places = figures.places("end_to_end", "lin", metric)
+    servers = dict.fromkeys(each.contestant for each in figures.run.of("end_to_end"))
+    rows: list[Row] = [
+        (
+            figures.title(who),
+            [figures.value("end_to_end", "lin", who, metric, place) for place in places],
+        )
+        for who in servers
+    ]
+    series = [f"{place:g} open" for place in places]
+    return dots(f"Over HTTP, by connections: {text}", series, rows, Axis(unit, log=True))
+
+
+def _scale(figures: Figures, metric: str, text: str, unit: str) -> str:
+    series = _series(figures, "scale", "lin", metric)
+    return chart(f"Small plans in one process: {text}", series, Axis("plans"), Axis(unit, log=True))

@@ -1,6 +1,6 @@
 """Line charts as SVG, written directly: a dozen shapes need no plotting library.
 
-Colours are set by style sheets, so that a chart fits a light page and a dark one.
+What is not coloured is drawn in the text's colour: a chart fits a light page and a dark one.
 """
 
 from __future__ import annotations
@@ -12,18 +12,34 @@ from html import escape
 
 WIDTH, HEIGHT = 640, 340
 _LEFT, _RIGHT, _TOP, _BOTTOM = 64, 170, 34, 46
-#: Told apart by most eyes; ours is always the first.
-COLOURS = ("#d1495b", "#2e6f95", "#e9a23b", "#4d9078", "#8d6bb1", "#7a7a7a", "#a05a2c", "#1b998b")
+#: Told apart by most eyes, on light and dark; ours is always the first.
+COLOURS = (
+    "#d1495b",
+    "#3f88b5",
+    "#e9a23b",
+    "#4d9078",
+    "#8d6bb1",
+    "#7f8c8d",
+    "#a9663a",
+    "#1bb39a",
+    "#c774b2",
+    "#8fa83a",
+    "#5b6fd6",
+    "#b8860b",
+)
+#: A file on its own asks the system whether it is dark; in a page the text's colour says it.
+_ALONE = "<style>svg{color:#1f2328}@media(prefers-color-scheme:dark){svg{color:#d8dee4}}</style>"
 
 Point = tuple[float, float]
 
 
 @dataclass(frozen=True)
 class Series:
-    """A named line."""
+    """A named line; its place among all contestants, so that it looks the same on every chart."""
 
     name: str
     points: Sequence[Point]
+    number: int | None = None
 
 
 @dataclass(frozen=True)
@@ -34,7 +50,7 @@ class Axis:
     log: bool = False
 
 
-class _Scale:
+class Scale:
     """From numbers to places on the page."""
 
     def __init__(self, values: Sequence[float], axis: Axis, start: float, end: float) -> None:
@@ -47,6 +63,7 @@ class _Scale:
         self.start, self.end = start, end
 
     def place(self, value: float) -> float:
+        """Where a number is."""
         low, high = self._moved(self.low), self._moved(self.high)
         share = (self._moved(value) - low) / (high - low)
         return self.start + share * (self.end - self.start)
@@ -55,9 +72,9 @@ class _Scale:
         return math.log10(max(value, 1e-12)) if self.log else value
 
     def ticks(self) -> list[float]:
+        """Round numbers along it."""
         if self.log:
-            first, last = math.ceil(math.log10(self.low)), math.floor(math.log10(self.high))
-            return [10.0**power for power in range(first, last + 1)] or [self.low, self.high]
+            return self._powers() or [self.low, self.high]
         step = 10 ** math.floor(math.log10((self.high - self.low) / 4))
         step = next(step * by for by in (1, 2, 5, 10) if (self.high - self.low) / (step * by) <= 6)
         return [
@@ -65,28 +82,117 @@ class _Scale:
             for number in range(math.ceil(self.low / step), math.floor(self.high / step) + 1)
         ]
 
+    def _powers(self) -> list[float]:
+        """Powers of ten; with two and five times each of them, where there are few."""
+        first, last = math.floor(math.log10(self.low)), math.ceil(math.log10(self.high))
+        by = (1, 2, 5) if last - first < 3 else (1,)
+        every = [each * 10.0**power for power in range(first, last + 1) for each in by]
+        return [each for each in every if self.low * 0.999 <= each <= self.high * 1.001]
+
 
 def chart(title: str, series: Sequence[Series], x: Axis, y: Axis) -> str:
     """One chart with its legend; an empty text where there is nothing to draw."""
-    drawn = [Series(each.name, _visible(each.points, x, y)) for each in series]
+    drawn = [
+        Series(
+            each.name, _visible(each.points, x, y), place if each.number is None else each.number
+        )
+        for place, each in enumerate(series)
+    ]
     drawn = [each for each in drawn if each.points]
     if not drawn:
         return ""
     every = [point for each in drawn for point in each.points]
-    across = _Scale([point[0] for point in every], x, _LEFT, WIDTH - _RIGHT)
-    up = _Scale([point[1] for point in every], y, HEIGHT - _BOTTOM, _TOP)
+    across = Scale([point[0] for point in every], x, _LEFT, WIDTH - _RIGHT)
+    up = Scale([point[1] for point in every], y, HEIGHT - _BOTTOM, _TOP)
+    numbers = [each.number or 0 for each in drawn]
     parts = [
-        (
-            f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escape(title)}" '
-            'xmlns="http://www.w3.org/2000/svg" font-family="system-ui, sans-serif" font-size="12">'
-        ),
-        f'<text x="{_LEFT}" y="18" font-weight="600" fill="currentColor">{escape(title)}</text>',
-        *_grid(across, up),
-        *_titles(x, y),
+        opening(title, WIDTH, HEIGHT),
+        *vertical(across, x, _LEFT, WIDTH - _RIGHT, _TOP, HEIGHT - _BOTTOM),
+        *_horizontal(up, y),
+        *legend([each.name for each in drawn], WIDTH - _RIGHT + 14, _TOP, numbers),
     ]
-    for number, each in enumerate(drawn):
-        parts += _line(each, number, across, up)
+    for each in reversed(drawn):  # ours lies above the others
+        parts += _line(each, across, up)
     return "\n".join([*parts, "</svg>"])
+
+
+def alone(drawn: str) -> str:
+    """A chart as a file of its own."""
+    end = drawn.index(">") + 1
+    return drawn[:end] + _ALONE + drawn[end:]
+
+
+def opening(title: str, width: float, height: float) -> str:
+    """How a chart begins: what it is, and its title."""
+    return (
+        f'<svg viewBox="0 0 {width} {height}" role="img" aria-label="{escape(title)}" '
+        'xmlns="http://www.w3.org/2000/svg" font-family="system-ui, sans-serif" font-size="12">'
+        f'<text x="8" y="18" font-weight="600" fill="currentColor">{escape(title)}</text>'
+    )
+
+
+def legend(
+    names: Sequence[str], left: float, top: float, numbers: Sequence[int] | None = None
+) -> list[str]:
+    """Which colour is whose."""
+    parts = []
+    for place, (name, number) in enumerate(zip(names, numbers or range(len(names)), strict=True)):
+        y = top + 18 * place
+        colour = COLOURS[number % len(COLOURS)]
+        parts.append(f'<rect x="{left}" y="{y}" width="12" height="12" rx="2" fill="{colour}"/>')
+        parts.append(
+            f'<text x="{left + 18}" y="{y + 10}" fill="currentColor">{escape(name)}</text>'
+        )
+    return parts
+
+
+def vertical(
+    scale: Scale, axis: Axis, left: float, right: float, top: float, bottom: float
+) -> list[str]:
+    """Lines for round numbers along the page, the numbers and the axis' title."""
+    parts = []
+    for tick in scale.ticks():
+        place = scale.place(tick)
+        parts.append(_rule(place, place, top, bottom))
+        parts.append(_label(place, bottom + 16, tick))
+    middle = (left + right) / 2
+    return [*parts, _title(f'x="{middle:.0f}" y="{bottom + 36}"', axis)]
+
+
+def _horizontal(scale: Scale, axis: Axis) -> list[str]:
+    parts = []
+    for tick in scale.ticks():
+        place = scale.place(tick)
+        parts.append(_rule(_LEFT, WIDTH - _RIGHT, place, place))
+        parts.append(_label(_LEFT - 6, place + 4, tick, "end"))
+    side = HEIGHT / 2
+    return [*parts, _title(f'x="14" y="{side}" transform="rotate(-90 14 {side})"', axis)]
+
+
+def _rule(x1: float, x2: float, y1: float, y2: float) -> str:
+    return (
+        f'<line x1="{x1:.1f}" x2="{x2:.1f}" y1="{y1:.1f}" y2="{y2:.1f}" '
+        'stroke="currentColor" stroke-opacity="0.13"/>'
+    )
+
+
+def _title(where: str, axis: Axis) -> str:
+    return f'<text {where} text-anchor="middle" fill="currentColor">{escape(axis.title)}</text>'
+
+
+def _label(x: float, y: float, number: float, anchor: str = "middle") -> str:
+    return (
+        f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" fill="currentColor" '
+        f'fill-opacity="0.7">{short(number)}</text>'
+    )
+
+
+def short(number: float) -> str:
+    """A number in little room."""
+    for size, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if abs(number) >= size:
+            return f"{number / size:.4g}{letter}"
+    return f"{number:.4g}"
 
 
 def _visible(points: Sequence[Point], x: Axis, y: Axis) -> list[Point]:
@@ -98,55 +204,14 @@ def _visible(points: Sequence[Point], x: Axis, y: Axis) -> list[Point]:
     ]
 
 
-def _grid(across: _Scale, up: _Scale) -> list[str]:
-    parts = []
-    for tick in up.ticks():
-        place = up.place(tick)
-        parts.append(
-            f'<line x1="{_LEFT}" x2="{WIDTH - _RIGHT}" y1="{place:.1f}" y2="{place:.1f}" '
-            'stroke="currentColor" stroke-opacity="0.15"/>'
-        )
-        parts.append(_label(_LEFT - 6, place + 4, tick, "end"))
-    parts += [_label(across.place(tick), HEIGHT - _BOTTOM + 16, tick) for tick in across.ticks()]
-    return parts
-
-
-def _label(x: float, y: float, number: float, anchor: str = "middle") -> str:
-    return (
-        f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" fill="currentColor" '
-        f'fill-opacity="0.7">{_short(number)}</text>'
-    )
-
-
-def _short(number: float) -> str:
-    for size, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
-        if abs(number) >= size:
-            return f"{number / size:g}{letter}"
-    return f"{number:g}"
-
-
-def _titles(x: Axis, y: Axis) -> list[str]:
-    middle, side = (_LEFT + WIDTH - _RIGHT) / 2, HEIGHT / 2
-    below = f'x="{middle}" y="{HEIGHT - 10}"'
-    beside = f'x="14" y="{side}" transform="rotate(-90 14 {side})"'
-    return [
-        f'<text {place} text-anchor="middle" fill="currentColor">{escape(axis.title)}</text>'
-        for place, axis in ((below, x), (beside, y))
-    ]
-
-
-def _line(series: Series, number: int, across: _Scale, up: _Scale) -> list[str]:
+def _line(series: Series, across: Scale, up: Scale) -> list[str]:
+    number = series.number or 0
     colour = COLOURS[number % len(COLOURS)]
     places = [(across.place(x), up.place(y)) for x, y in series.points]
     path = " ".join(f"{x:.1f},{y:.1f}" for x, y in places)
-    thick = 2.5 if number == 0 else 1.75
+    thick = 2.75 if number == 0 else 1.75
     line = f'points="{path}" fill="none" stroke="{colour}" stroke-width="{thick}"'
-    parts = [f"<polyline {line}/>"]
+    parts = [f'<polyline {line} stroke-linejoin="round"/>']
     if len(places) <= 12:
         parts += [f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3" fill="{colour}"/>' for x, y in places]
-    top, left = _TOP + 18 * number, WIDTH - _RIGHT + 14
-    parts.append(f'<rect x="{left}" y="{top}" width="12" height="12" rx="2" fill="{colour}"/>')
-    parts.append(
-        f'<text x="{left + 18}" y="{top + 10}" fill="currentColor">{escape(series.name)}</text>'
-    )
     return parts

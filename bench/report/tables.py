@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -11,6 +11,8 @@ from bench.report.figures import OURS, Figures, geometric_mean, ratio, shown, sp
 from bench.report.told import Place, behind
 from bench.results import Record
 
+#: The row of a table of ratios that has no ratios: what everything is a multiple of.
+ITSELF = "{} itself"
 #: Said where it stands behind figures.
 SPREAD = "± is half the way from the lowest round to the highest."
 _FOLDERS = re.compile(r"[^\s'\"(]*/(?=\.cache/)")
@@ -47,23 +49,28 @@ Measured = Callable[[Figures, str, str], float | None]
 
 
 class Question(NamedTuple):
-    """What a table of ratios is about: an experiment, its title and text, and the figure."""
+    """What a table of ratios is about: an experiment, its title and text, the figure, its unit."""
 
     experiment: str
     title: str
     text: str
     measured: Measured
+    unit: str
 
 
-def summary(figures: Figures) -> list[Table]:
-    """The tables everybody looks at first."""
-    return [ratios(figures, each) for each in QUESTIONS if figures.workloads(each.experiment)]
+def summary(figures: Figures, experiments: Collection[str] = ()) -> list[Table]:
+    """The tables everybody looks at first: of these experiments, or of all."""
+    return [
+        ratios(figures, each)
+        for each in QUESTIONS
+        if figures.workloads(each.experiment) and each.experiment in (experiments or _ASKED)
+    ]
 
 
 def ratios(figures: Figures, question: Question) -> Table:
     """Ours, and how many times as much everybody else needs; the last column is the mean."""
     workloads = figures.workloads(question.experiment)
-    rows: list[list[str]] = []
+    rows = [_ours(figures, question, workloads)]
     places: list[Place] = []
     for who in figures.contestants(question.experiment):
         if who == OURS:
@@ -75,6 +82,15 @@ def ratios(figures: Figures, question: Question) -> Table:
         places += [(title, f"on {name.upper()}", by) for name, by in pairs if by is not None]
     columns = ["times ours", *(name.upper() for name in workloads), "geometric mean"]
     return Table(question.title, question.text, columns, rows, behind(places))
+
+
+def _ours(figures: Figures, question: Question, workloads: list[str]) -> list[str]:
+    """What ours takes: the measure of the rows below."""
+    found = [question.measured(figures, name, OURS) for name in workloads]
+    if question.unit == "rows/s":
+        found = [None if each is None else 1 / each for each in found]
+    cells = ["–" if each is None else f"{shown(each)} {question.unit}" for each in found]
+    return [ITSELF.format(figures.title(OURS)), *cells, ""]
 
 
 def _against(figures: Figures, question: Question, workload: str, who: str) -> float | None:
@@ -107,44 +123,51 @@ def _value(experiment: str, metric: str) -> Measured:
 
 _HOT = "One row, all pipelines, hot; above 1x ours is faster."
 QUESTIONS = (
-    Question("latency", "Latency of one row, median", _HOT, _value("latency", "hot_p50")),
+    Question("latency", "Latency of one row, median", _HOT, _value("latency", "hot_p50"), "µs"),
     Question(
         "latency",
         "Latency of one row, 99th percentile",
         f"{_HOT} Over all calls of all pipelines.",
         _value("latency", "hot_p99"),
+        "µs",
     ),
     Question(
         "latency",
         "Latency of one row, 99th percentile of pipelines",
         f"{_HOT} The paper's figure: over pipelines, of the mean of each one's calls.",
         _value("latency", "hot_p99_of_means"),
+        "µs",
     ),
     Question(
         "batch_throughput",
         "Rows a second on one core",
         "The best over all sizes of blocks, one thread; above 1x ours does more.",
         _row_at_best,
+        "rows/s",
     ),
     Question(
         "memory",
         "Memory",
         "What all pipelines add to the process with nothing loaded; above 1x ours takes less.",
         added,
+        "MiB",
     ),
     Question(
         "load_time",
         "Loading",
         "All pipelines from files in a fresh process, imports apart; above 1x ours is faster.",
         _value("load_time", "all"),
+        "s",
     ),
     Question(
         "cost",
         "Cost",
         "Processor time of one row; above 1x ours takes less.",
         _value("cost", "cpu"),
+        "µs",
     ),
 )
+_ASKED = frozenset(each.experiment for each in QUESTIONS)
 
 
 def details(figures: Figures, workload: str) -> Table:
@@ -212,7 +235,7 @@ def curve(figures: Figures, title: str, about: str, asked: Asked, *, more: bool)
         for who in names
     ]
     unit = next((each.unit for each in known.values()), "")
-    text = f"{about} In {unit}; {'more' if more else 'less'} is better."
+    text = f"{about} In {unit}; {'more' if more else 'less'} is better.".strip()
     columns = ["", *(f"{place:g}" for place in places)]
     return Table(title, text, columns, rows, _curve_told(figures, known, more=more))
 

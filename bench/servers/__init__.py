@@ -51,24 +51,26 @@ SCRATCH = Path("/srv")
 
 SERVERS = {
     "pretzel": ServerKind("Pretzel", "main", open_inference, ("uvloop", "httptools", "numpy")),
-    "echo": ServerKind("bare echo (asyncio)", "main", open_inference),
+    "echo": ServerKind("bare echo (asyncio)", "main", open_inference, ("uvloop",)),
     "bentoml": ServerKind(
         "BentoML + scikit-learn",
         "bentoml",
         plain,
-        ("bentoml", "uvicorn", "uvloop"),
+        ("bentoml", "uvicorn", "uvloop", "scikit-learn"),
         {"BENTOML_DO_NOT_TRACK": "True"},
     ),
-    "litserve": ServerKind("LitServe + scikit-learn", "litserve", plain, ("litserve",)),
+    "litserve": ServerKind(
+        "LitServe + scikit-learn", "litserve", plain, ("litserve", "scikit-learn")
+    ),
     "rayserve": ServerKind(
         "Ray Serve + scikit-learn",
         "ray",
         plain,
-        ("ray", "uvicorn"),
+        ("ray", "uvicorn", "scikit-learn"),
         {"RAY_USAGE_STATS_ENABLED": "0"},
         enclosed=True,
     ),
     "mlserver": ServerKind(
-        "MLServer + scikit-learn", "mlserver_sklearn", open_inference, ("mlserver",)
+        "MLServer + scikit-learn", "mlserver_sklearn", open_inference, ("mlserver", "scikit-learn")
     ),
 }

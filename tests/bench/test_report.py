@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
@@ -10,8 +11,9 @@ import pytest
 
 from bench import results
 from bench.histogram import Histogram
-from bench.report import PERFORMANCE, README, html, markdown, micro, plots, write
+from bench.report import PERFORMANCE, README, html, markdown, micro, plots, sections, svg, write
 from bench.report.compare import compared
+from bench.report.dots import Row, dots
 from bench.report.figures import Figures, geometric_mean, ratio, shown, spread
 from bench.report.svg import Axis, Series, chart
 from bench.results import Read, Record
@@ -123,9 +125,29 @@ def test_the_page_stands_alone() -> None:
     page = html.page(figures, charts)
     assert "<script" not in page
     assert "src=" not in page
-    assert "href=" not in page
+    assert set(re.findall(r'href="(.)', page)) == {"#"}, "it links to its own parts only"
+    assert set(re.findall(r'href="#([^"]+)"', page)) == set(
+        re.findall(r'section id="([^"]+)"', page)
+    )
+    assert "url(" not in page
     assert "<b>(2 of 96 rows differ)</b>" in page
     assert "no model / at all" in page
+
+
+def test_the_page_shows_what_is_good_and_what_is_not() -> None:
+    page = html.page(Figures(run(factor=8.0)), {})
+    assert '<td class="behind">0.5x</td>' in page
+    assert '<td class="words missed"><b>missed</b></td>' in page
+    assert '<tr class="ours"><td class="words">Pretzel itself</td><td>8 µs</td>' in page
+    assert "<h4>one row, p99</h4><div><span>scikit-learn</span><b>62.5x</b></div>" in page
+    assert 'class="behind"' not in html.page(Figures(run()), {})
+
+
+def test_every_section_says_what_it_means() -> None:
+    known = sections.sections(Figures(run()))
+    assert [each.title for each in known][:3] == ["Goals", "One row", "Blocks"]
+    assert all(each.means for each in known[1:-1])
+    assert all(each.tables for each in known)
 
 
 def test_micro_benchmarks_are_collected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -159,6 +181,49 @@ def test_charts_are_well_formed_and_to_scale() -> None:
     assert y0 - y1 == pytest.approx(y1 - y2, abs=0.2)
     assert x0 < x1
     assert y0 > y1, "more is higher"
+
+
+def test_dots_are_well_formed_and_to_scale() -> None:
+    rows: list[Row] = [("a < b", [1.0, 10.0]), ("none", [None, None]), ("c", [100.0, None])]
+    text = dots("t", ["one", "two"], rows, Axis("ms", log=True))
+    drawn = ET.fromstring(text)
+    spots = drawn.findall("{http://www.w3.org/2000/svg}circle")
+    x = [float(str(each.get("cx"))) for each in spots]
+    assert x[1] - x[0] == pytest.approx(x[2] - x[1], abs=0.2), "decades are equally far apart"
+    assert spots[0].get("cy") == spots[1].get("cy") != spots[2].get("cy")
+    assert "none" not in text
+    assert dots("t", ["one"], [("a", [None])], Axis("ms", log=True)) == ""
+
+
+def test_a_chart_alone_asks_the_system_whether_it_is_dark() -> None:
+    drawn = chart("t", [Series("a", [(0.0, 1.0), (1.0, 2.0)])], Axis("x"), Axis("y"))
+    assert "<style>" not in drawn, "it would be the whole page's"
+    text = svg.alone(drawn)
+    ET.fromstring(text)
+    assert "prefers-color-scheme" in text
+
+
+@pytest.mark.parametrize(
+    ("values", "ticks"),
+    [((3.0, 40.0), [5, 10, 20]), ((1.0, 1e4), [1, 10, 100, 1000, 10000]), ((3.0, 4.0), [3, 4])],
+)
+def test_few_decades_have_more_ticks(values: tuple[float, ...], ticks: list[float]) -> None:
+    assert svg.Scale(values, Axis("x", log=True), 0, 1).ticks() == pytest.approx(ticks)
+
+
+def test_what_was_measured_in_other_ways_is_on_the_charts() -> None:
+    """Ours without the object store, and servers, which are no contestants."""
+    made = [
+        Record("memory", "sa", who, "pss", size, "MiB", count)
+        for who, size in (("pretzel", 60.0), ("pretzel_unshared", 300.0))
+        for count in (1.0, 250.0)
+    ]
+    made += [Record("end_to_end", "lin", "mlserver", "rate", 1000.0, "requests/s", 16.0)]
+    figures = Figures(Read(ABOUT, tuple(made)))
+    drawn = plots.plots(figures)
+    assert "Pretzel, no object store" in drawn["memory-sa"]
+    assert "MLServer" in drawn["http-rate"]
+    assert "| Pretzel, no object store | 300 | 300 |" in markdown.page(figures)
 
 
 def test_charts_leave_out_what_a_logarithm_cannot_show() -> None:

@@ -53,6 +53,9 @@ def test_ours_and_the_floor(
     others = {*SERVERS} - {"pretzel", "echo"}
     assert {each.contestant for each in read.of("absent")} == others
     figures = Figures(read)
+    versions = {each.contestant: each.note for each in read.of("versions")}
+    assert set(versions) == {"pretzel", "echo"}
+    assert "uvloop 0" in versions["echo"]
     for name in ("pretzel", "echo"):
         for connections in end_to_end.CONNECTIONS:
             rate = figures.value("end_to_end", "lin", name, "rate", connections)

@@ -1,0 +1,198 @@
+"""The report's parts, in its order: what each asks and means, its tables and charts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from bench.report import tables
+from bench.report.figures import Figures
+from bench.report.goals import goals
+from bench.report.tables import Asked, Table
+
+
+@dataclass(frozen=True)
+class Section:
+    """A title, what it means, tables, and the names that its charts begin with."""
+
+    title: str
+    means: str
+    tables: list[Table]
+    charts: tuple[str, ...] = ()
+
+    @property
+    def anchor(self) -> str:
+        """What links to it say."""
+        return self.title.lower().replace(" ", "-")
+
+
+def sections(figures: Figures, parts: Sequence[Table] = ()) -> list[Section]:
+    """Everything a run has, without what is empty; `parts` were measured apart from it."""
+    made = [
+        Section(
+            title, means.replace("\n", " "), [each for each in find(figures) if each.rows], charts
+        )
+        for title, means, find, charts in _PARTS
+    ]
+    made.append(Section("Part by part", _MICRO.replace("\n", " "), list(parts)))
+    return [each for each in made if each.tables]
+
+
+def _goals(figures: Figures) -> list[Table]:
+    return [goals(figures)]
+
+
+def _summary(*experiments: str) -> Callable[[Figures], list[Table]]:
+    """The tables of ratios that are of these experiments."""
+    return lambda figures: tables.summary(figures, experiments)
+
+
+def _blocks(figures: Figures) -> list[Table]:
+    about = "Blocks of so many rows, of all pipelines in turn."
+    return tables.summary(figures, ("batch_throughput",)) + [
+        tables.curve(
+            figures,
+            f"{name.upper()}: rows a second by size of block, {callers} asking",
+            about,
+            Asked("batch_throughput", name, f"rows_{callers}_callers"),
+            more=True,
+        )
+        for name in figures.workloads("batch_throughput")
+        for callers in (1, 2)
+    ]
+
+
+def _room(figures: Figures) -> list[Table]:
+    """The means, then by the number of pipelines where the paper counts them."""
+    return tables.summary(figures, ("memory",)) + [
+        tables.curve(
+            figures,
+            f"{name.upper()}: {text} by pipelines loaded",
+            "",
+            Asked("memory", name, metric),
+            more=False,
+        )
+        for name in figures.workloads("memory")
+        if name in {"sa", "ac"}
+        for metric, text in (("rss", "resident memory"), ("pss", "proportional set size"))
+    ]
+
+
+def _details(figures: Figures) -> list[Table]:
+    return [tables.details(figures, name) for name in figures.workloads("answers")]
+
+
+def _ablations(figures: Figures) -> list[Table]:
+    return [
+        tables.plain(
+            figures,
+            f"{name.upper()}: ours with one mechanism switched off",
+            "",
+            Asked("ablations", name),
+        )
+        for name in figures.workloads("ablations")
+    ]
+
+
+def _loaded(figures: Figures) -> list[Table]:
+    """Under more and more load, up to twice what there is room for."""
+    return [
+        tables.curve(
+            figures,
+            f"{name.upper()} under load, by capacities offered: {text}",
+            "",
+            Asked("heavy_load", name, metric),
+            more=metric in {"rows", "asked"},
+        )
+        for name in figures.workloads("heavy_load")
+        for metric, text in (
+            ("rows", "rows answered"),
+            ("asked", "requests offered"),
+            ("single_p99", "p99 of single rows"),
+            ("blocks_p99", "p99 of blocks"),
+        )
+    ]
+
+
+def _reserved(figures: Figures) -> list[Table]:
+    title = "Blocks of one model, while the others have twice what there is room for"
+    return [tables.plain(figures, title, "", Asked("reservation", "ac"))]
+
+
+def _doors(figures: Figures) -> list[Table]:
+    return [
+        tables.curve(
+            figures,
+            f"Over HTTP, by connections: {text}",
+            "",
+            Asked("end_to_end", "lin", metric),
+            more=metric == "rate",
+        )
+        for metric, text in (("rate", "requests a second"), ("p50", "median"), ("p99", "p99"))
+    ]
+
+
+def _thousands(figures: Figures) -> list[Table]:
+    return [
+        tables.curve(
+            figures,
+            f"Thousands of small plans: {metric.replace('_', ' ')}",
+            "",
+            Asked("scale", "lin", metric),
+            more=False,
+        )
+        for metric in ("load", "rss", "added", "hot_p50", "hot_p99", "cold_p99")
+    ]
+
+
+def _apart(figures: Figures) -> list[Table]:
+    return [tables.absent(figures), tables.settings(figures)]
+
+
+_ONE_ROW = """\
+What a caller waits for who asks row by row, as services are asked. The median is the usual call.
+The 99th percentile of all calls meets rows and pipelines that the processor's caches have
+forgotten; that of pipelines' means, the paper's figure, tells whether some pipelines are slow as a
+whole. The first call of each pipeline is in the charts called cold."""
+_TOGETHER = """\
+What a core does with rows that come together. With one row the costs of a call count, with a
+thousand only arithmetic and the way to memory."""
+_ROOM = """\
+How many pipelines a machine holds. What pipelines have in common is there once with ours, as SA's
+dictionaries; where each has trees of its own, as in AC, only how they are held makes a
+difference."""
+_RESTART = "How long a process that starts again keeps its callers waiting."
+_PRICE = """\
+What is paid for where processor time is rented; what a library's own threads take counts."""
+_UNITS = "The same in units, and how far answers are from scikit-learn's."
+_WORTH = "What a mechanism is worth is what is lost without it."
+_OVERLOAD = """\
+Does who is asked for more than can be done still do what can be? Requests come when they come, and
+a wait counts from when its request was due. Everybody is offered multiples of what it can do
+itself: the same column is many more requests for who is faster."""
+_RESERVED = "With an executor of its own a model should hardly notice the others."
+_NETWORK = """\
+What callers on the network see. One row a request; a connection asks again once it is answered. The
+echo computes nothing: what it takes are sockets, JSON and the client."""
+_TENANTS = """\
+A model for each of thousands of customers in one process: does it hold them, how soon does it
+answer, and does the number make a call slower?"""
+_MICRO = """\
+Ratios of single parts, by `scripts/bench`. Called after a contestant: its time by ours. What other
+columns mean stands in each file."""
+#: Title, what it means, its tables, its charts.
+_PARTS: tuple[tuple[str, str, Callable[[Figures], list[Table]], tuple[str, ...]], ...] = (
+    ("Goals", "", _goals, ()),
+    ("One row", _ONE_ROW, _summary("latency"), ("latency-", "cold-")),
+    ("Blocks", _TOGETHER, _blocks, ("throughput-",)),
+    ("Memory", _ROOM, _room, ("memory-",)),
+    ("Loading", _RESTART, _summary("load_time"), ("loading",)),
+    ("Cost", _PRICE, _summary("cost"), ("cost",)),
+    ("Workloads", _UNITS, _details, ()),
+    ("Mechanisms", _WORTH, _ablations, ("ablations",)),
+    ("Load", _OVERLOAD, _loaded, ("load-", "waits-")),
+    ("Reservation", _RESERVED, _reserved, ("reservation",)),
+    ("HTTP", _NETWORK, _doors, ("http",)),
+    ("Thousands", _TENANTS, _thousands, ("scale-",)),
+    ("Who took part", "", _apart, ()),
+)
