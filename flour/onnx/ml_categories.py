@@ -12,6 +12,7 @@ from flour.onnx.errors import NotNative
 from flour.onnx.ml_common import ML
 from flour.onnx.registry import onnx_op
 from flour.onnx.tensor import NAN_TEXT, NONE_TEXT, Tensor
+from flour.ops.source import Fill
 
 if TYPE_CHECKING:
     from flour.flow import Flow
@@ -134,7 +135,7 @@ def _one_hot(call: Call) -> Tensor:
     text = item.dtype == "string"
     cats = list(call.attribute("cats_strings" if text else "cats_int64s", ()))
     if not cats:
-        raise NotNative("a one-hot encoder without categories for its input")
+        return _none_of_them(call, item, strict=strict)
     last = {value: place for place, value in enumerate(cats)}
     if len(last) != len(cats):
         raise NotNative("a category is listed twice")
@@ -144,6 +145,16 @@ def _one_hot(call: Call) -> Tensor:
     starts = np.arange(item.size + 1) * len(cats)
     made = codes.one_hot_codes(starts, dtype="float32").to_dense()
     return Tensor.of(made, (*item.shape, len(cats)), item.axis)
+
+
+def _none_of_them(call: Call, item: Tensor, *, strict: bool) -> Tensor:
+    """Zeros: categories of the other kind are none of the input's."""
+    others = [call.attribute(f"cats_{kind}", ()) for kind in ("strings", "int64s")]
+    count = max(map(len, others))
+    if strict or not count:
+        raise NotNative("a one-hot encoder without categories for its input")
+    made = Fill(np.zeros(item.size * count, np.float32))(call.anchor)
+    return Tensor.of(made, (*item.shape, count), item.axis)
 
 
 @onnx_op("CategoryMapper", domain=ML)

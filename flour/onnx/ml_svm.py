@@ -67,11 +67,11 @@ def _points(call: Call, count: int, width: int) -> Any:
 
 @onnx_op("SVMRegressor", domain=ML)
 def _regressor(call: Call) -> Tensor:
+    """A machine's value as it is: onnxruntime reads no `post_transform` here."""
     x, count = matrix(call), int(call.attribute("n_supports", 0))
     weights, rho = narrow(call.attribute("coefficients")), narrow(call.attribute("rho"))
     if not rho.size or weights.size != (count or x.width):
         raise NotNative(f"{weights.size} coefficients for {count} support vectors")
-    link = "PROBIT" if link_name(call) == "PROBIT" else "NONE"
     one_class = bool(call.attribute("one_class", 0))
 
     def value(row: Flow) -> Flow:
@@ -82,7 +82,7 @@ def _regressor(call: Call) -> Tensor:
             made = single(row).linear(weights[None], rho[:1])
         if one_class:
             return made.greater(np.float32(0)).cast("int64").take(narrow([-1, 1]))
-        return linked(made, link)
+        return made
 
     return x.table(x.map(value), 1)
 

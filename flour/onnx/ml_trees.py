@@ -269,10 +269,14 @@ class _Binary:
     single: bool
     positive: bool
 
-    def label(self, weight: Flow) -> Flow:
-        """The label by the weight of the class that counts."""
-        named = self.labels.labels if self.single else self.labels.plain
-        return self.labels.either(weight.greater(0.5 if self._half else 0.0), named)
+    def decide(self, weight: Flow) -> Flow:
+        """Whether it is the second label, by the weight of the class that counts."""
+        return weight.greater(0.5 if self._half else 0.0)
+
+    def label(self, second: Flow) -> Flow:
+        """The second label where true, else the first."""
+        kept = self.single or self.labels.strings
+        return self.labels.either(second, self.labels.labels if kept else self.labels.plain)
 
     @property
     def _half(self) -> bool:
@@ -294,52 +298,57 @@ def _two_classes(
     If no leaf that was reached speaks of the second class, the first one's score counts, and
     stands for the second class; else the second one's. A model with weights for one class only
     decides at one half if none is negative, and at zero otherwise; one with weights for both
-    decides at zero, and answers 0 or 1 whatever its labels.
+    decides at zero, and answers 0 or 1 whatever its labels, if they are numbers.
     """
     spoken = {target for leaf in trees.forest.leaves for target, _ in leaf}
     weights = [weight for leaf in trees.forest.leaves for _, weight in leaf]
     rule = _Binary(labels, link, len(spoken) == 1, min(weights, default=0.0) >= 0)
+    second, scores = _decided(trees, rule, base, x)
+    return rule.label(second), scores
+
+
+def _decided(trees: Ensemble, rule: _Binary, base: Sequence[float], x: Flow) -> tuple[Flow, Flow]:
+    """Whether it is the second class, and the scores of both."""
     if trees.always()[1]:
-        return _second(trees, rule, base, trees.sums(x, trees.weights()))
+        return _second(trees, rule, base, trees.sums(x, trees.weights()), x)
     if not trees.someone():
         raise NotNative("rows may reach no leaf that speaks of a class")
-    if 1 not in spoken:
+    if not trees.scored()[:, 1].any():
         return _first(trees, rule, base, trees.sums(x, trees.weights()))
     score, told = _with_spoken(trees, x)
-    one, two = _first(trees, rule, base, score), _second(trees, rule, base, score)
-    return _chosen(told.element(1), two, one, rule)
+    one, two = _first(trees, rule, base, score), _second(trees, rule, base, score, x)
+    chosen = told.element(1)
+    return chosen.where(two[0], one[0]), chosen.where(two[1], one[1])
 
 
-def _chosen(
-    told: Flow, yes: tuple[Flow, Flow], no: tuple[Flow, Flow], rule: _Binary
-) -> tuple[Flow, Flow]:
-    if rule.labels.strings:
-        raise NotNative("labels that are text are chosen by what a row's leaves speak of")
-    return told.where(yes[0], no[0]), told.where(yes[1], no[1])
+def _if_spoken(trees: Ensemble, first: Flow, x: Flow) -> Flow:
+    """The first class's score, zero where no leaf that was reached speaks of it."""
+    if trees.always()[0]:
+        return first
+    nothing = first.fill(np.zeros(1, trees.forest.dtype), scalar=True)
+    return _with_spoken(trees, x)[1].element(0).where(first, nothing)
 
 
 def _second(
-    trees: Ensemble, rule: _Binary, base: Sequence[float], score: Flow
+    trees: Ensemble, rule: _Binary, base: Sequence[float], score: Flow, x: Flow
 ) -> tuple[Flow, Flow]:
     """The second class has a score: both go through the link as they are, a silent one as 0."""
     dtype, (first, second) = trees.forest.dtype, (score.element(0), score.element(1))
     spoken = any(target == 0 for leaf in trees.forest.leaves for target, _ in leaf)
-    if base and spoken and not trees.always()[0]:
-        raise NotNative("base values where some leaves do not speak of the first class")
     if len(base) == 2:
         # That what both classes get is made of the first one's sum is no mistake of ours.
         second = _plus(first.as_vector(), base[1:], dtype).element(0)
-        first = second.negate() if spoken else first
+        first = _if_spoken(trees, second.negate(), x) if spoken else first
     elif len(base) == 1 and spoken:
-        first = _plus(first.as_vector(), base, dtype).element(0)
-    return rule.label(second), _linked(first.concat(second), rule.link)
+        first = _if_spoken(trees, _plus(first.as_vector(), base, dtype).element(0), x)
+    return rule.decide(second), _linked(first.concat(second), rule.link)
 
 
 def _first(trees: Ensemble, rule: _Binary, base: Sequence[float], score: Flow) -> tuple[Flow, Flow]:
     """Only the first class has a score, which stands for the second."""
     if len(base) == 2:
         both = _plus(score, [base[0], 0.0], trees.forest.dtype)
-        return rule.label(both.element(0)), _linked(both, rule.link)
+        return rule.decide(both.element(0)), _linked(both, rule.link)
     one = score.select([0])
     one = _plus(one, base[:1], trees.forest.dtype) if base else one
-    return rule.label(one.element(0)), rule.scores(one, apart=not base)
+    return rule.decide(one.element(0)), rule.scores(one, apart=not base)

@@ -27,6 +27,8 @@ MAX_NODES = 1 << 20
 MAX_DEPTH = 20
 Formulas = Mapping[tuple[Any, ...], Formula]
 OLDEST, DOMAINS = 1, {"ai.onnx": ""}
+#: The newest versions whose operators are known here: in a later one any may mean something else.
+NEWEST = {"": 28, "ai.onnx.ml": 5}
 
 
 def read_model(model: object, formulas: Formulas | None = None) -> ModelDef:
@@ -178,6 +180,14 @@ def _opsets(proto: Any) -> dict[str, int]:
             found=f"operator set {found['']}, at least {OLDEST} is needed",
             hint="convert it with onnx.version_converter",
         )
+    for domain, newest in NEWEST.items():
+        if found.get(domain, newest) > newest:
+            raise DamagedModel(
+                "the model is newer than this importer reads",
+                where=f"opset_import of {domain or 'ai.onnx'}",
+                found=f"operator set {found[domain]}, {newest} is the newest known",
+                hint="export it for an older one, or convert it with onnx.version_converter",
+            )
     return found
 
 

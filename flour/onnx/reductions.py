@@ -17,6 +17,7 @@ from flour.onnx.errors import NotNative
 from flour.onnx.registry import Call, onnx_op
 from flour.onnx.tensor import Tensor, positive
 from flour.ops.onnx_link import FirstLargest
+from flour.ops.pairwise import Same
 from flour.ops.reduce import ArgMax, ArgMin
 from flour.ops.segments import (
     SegmentMax,
@@ -25,7 +26,7 @@ from flour.ops.segments import (
     SegmentProduct,
     SegmentSum,
 )
-from flour.types import FLOATS
+from flour.types import FLOATS, INTS
 
 #: From runs of a length to a number for each.
 Reduce = Callable[[Flow, int], Flow]
@@ -181,10 +182,10 @@ def _reduce_log_sum(call: Call) -> Tensor:
 def _reduce_log_sum_exp(call: Call) -> Tensor:
     """max + log(sum(exp(x - max))), so that nothing overflows; an infinite max is not taken off."""
     item = call[0]
-    if item.dtype not in FLOATS:
-        raise NotNative("it computes on floats")
     axes = reduced_axes(call, item, call.integers(1, "axes"))
     keep = call.flag("keepdims")
+    if item.dtype not in FLOATS:
+        return _whole_log_sum_exp(call, item, axes, keep=keep)
     if not prod(item.shape[axis] for axis in axes) or not item.size:
         return reduced(call, item, axes, _sum, -np.inf, keep=keep)
     top = reduced(call, item, axes, _max, 0, keep=True)
@@ -194,6 +195,27 @@ def _reduce_log_sum_exp(call: Call) -> Tensor:
     made = together(call, [total, top], lambda x, y: x.log().plus(y))
     shape, axis = kept(item, axes, keep=keep)
     return made.shaped(shape, axis)
+
+
+def _whole_log_sum_exp(call: Call, item: Tensor, axes: tuple[int, ...], *, keep: bool) -> Tensor:
+    """The same of whole numbers, as onnxruntime has it: every power below one is made whole, to 0.
+
+    What is left to add up is how often the largest number is there.
+    """
+    if item.dtype not in INTS or not prod(item.shape[axis] for axis in axes):
+        raise NotNative(f"powers of {item.dtype}, or of no numbers")
+    top = reduced(call, item, axes, _max, 0, keep=True)
+    alike = together(call, [item, top], lambda x, y: Same()(x, y).cast("float64"))
+    counts = reduced(call, alike, axes, _sum, 0, keep=True)
+    least, most = (int(getattr(np.iinfo(item.dtype), end)) for end in ("min", "max"))
+    largest = float(most) if int(float(most)) == most else float(np.nextafter(float(most), 0))
+    made = together(
+        call,
+        [converted(call, top, "float64"), counts],
+        lambda x, y: y.log().plus(x).clip(float(least), largest),
+    )
+    shape, axis = kept(item, axes, keep=keep)
+    return converted(call, made, item.dtype).shaped(shape, axis)
 
 
 def _finite(x: Flow) -> Flow:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain, compress, pairwise
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from flour.onnx.text_words import EVERY
 from flour.onnx.words import Words
 from flour.ops.onnx_ngrams import Grams
 from flour.ops.onnx_text import LetterNgrams
+from flour.ops.source import Fill
 from flour.ops.text import Tokenize
 from objectstore.digest import combine
 
@@ -78,9 +80,11 @@ class Pool:
 @onnx_op("TfIdfVectorizer", since=9)
 def _tfidf(call: Call) -> Tensor:
     item = call[0]
-    if isinstance(item, Words):
+    if isinstance(item, Words) and call.attribute("pool_strings", ()):
         return _of_words(call, item)
     pool = Pool.of(call)
+    if (item.dtype == "string") != all(isinstance(key, str) for key in pool.grams[0]):
+        return _of_another_kind(call, item, pool)
     if item.rank not in (1, 2) or item.axis not in (None, 0):
         raise NotNative(f"n-grams of {item.shape} with rows along {item.axis}")
     if item.rank == 1 and item.axis is not None:
@@ -89,6 +93,14 @@ def _tfidf(call: Call) -> Tensor:
     made = [_weighed(call, flow, pool) for flow in counts]
     shape = (pool.width,) if item.rank == 1 else (len(counts), pool.width)
     return Tensor.of(joined(made), shape, item.axis)
+
+
+def _of_another_kind(call: Call, item: Tensor, pool: Pool) -> Tensor:
+    """No number is in a pool of strings, and no string in one of numbers."""
+    rows = 1 if isinstance(item, Words) else prod(item.shape[:-1])
+    made = Fill(np.zeros(rows * pool.width, np.float32))(call.anchor)
+    shape = (pool.width,) if item.rank == 1 else (rows, pool.width)
+    return Tensor.of(made, shape, item.axis)
 
 
 def _of_words(call: Call, item: Words) -> Tensor:

@@ -123,6 +123,13 @@ def test_support_vector_regressors(kernel: tuple[str, list[float]], one_class: i
     same(proto, {"X": _X}, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize("link", ["PROBIT", "LOGISTIC", "SOFTMAX"])
+def test_what_a_machine_says_goes_through_no_link(link: str) -> None:
+    attributes = {"coefficients": _floats(3), "rho": [0.5], "kernel_params": [0.0, 0.0, 0.0]}
+    nodes = [ml("SVMRegressor", ["X"], ["Y"], post_transform=link, **attributes)]
+    same(model(nodes, {"X": ("float32", [None, 3])}, {"Y": "float32"}), {"X": _X}, atol=1e-5)
+
+
 def test_linear_machines() -> None:
     attributes = {"classlabels_ints": [3, 1, 8], "coefficients": _floats(9)}
     attributes |= {"rho": [0.5], "kernel_params": [0.0, 0.0, 0.0]}

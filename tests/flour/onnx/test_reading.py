@@ -12,7 +12,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from flour.onnx import DamagedModel, NotNative, from_onnx, import_model
-from flour.onnx.reading import read_model
+from flour.onnx.reading import NEWEST, read_model
 from flour.onnx.tensor import Rows, Tensor
 
 
@@ -302,3 +302,24 @@ def test_a_model_keeps_what_it_says_of_itself() -> None:
     onnx.helper.set_model_props(made, {"stage": "one"})
     read = read_model(made)
     assert (read.producer, read.version, read.metadata) == ("somebody", 3, {"stage": "one"})
+
+
+@pytest.mark.parametrize("domain", ["", "ai.onnx.ml"])
+def test_operator_sets_of_the_future_are_refused(domain: str) -> None:
+    made = model(node("Identity", "x", "y"))
+    newest = NEWEST[domain]
+    made.opset_import.append(helper.make_opsetid("ai.onnx.ml", 1))
+    entry = next(item for item in made.opset_import if item.domain == domain)
+    entry.version = newest
+    assert read_model(made).opsets[domain] == newest
+    for version in (newest + 1, 99, 2**62):
+        entry.version = version
+        with pytest.raises(DamagedModel, match=f"operator set {version}, {newest} is the newest"):
+            read_model(made)
+
+
+def test_the_newest_operator_sets_there_are_have_been_looked_at() -> None:
+    from onnx import defs
+
+    released = defs.C.schema_version_map()
+    assert all(released[domain][1] <= newest for domain, newest in NEWEST.items())

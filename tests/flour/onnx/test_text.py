@@ -258,3 +258,14 @@ def test_hashes_are_those_of_the_bytes(kind: str, positive: int) -> None:
     x = np.array(_HASHED[kind], object if kind == "string" else kind).reshape(2, 2)
     proto = model([made], {"X": (kind, (None, 2))}, {"Y": "uint32" if positive else "int32"})
     same(proto, {"X": x}, native=kind in ("string", "float64"))
+
+
+@pytest.mark.parametrize("kind", ["int32", "int64", "string"])
+@pytest.mark.parametrize("mode", ["TF", "IDF"])
+def test_ngrams_of_another_kind_are_in_no_row(kind: str, mode: str) -> None:
+    pool = {"pool_int64s": [1, 2]} if kind == "string" else {"pool_strings": ["1", "2"]}
+    how: dict[str, Any] = {"min_gram_length": 1, "max_gram_length": 1, "mode": mode}
+    how |= {"max_skip_count": 0, **pool}
+    counts = node("TfIdfVectorizer", ["x"], ["y"], ngram_counts=[0], ngram_indexes=[0, 1], **how)
+    values = np.array([["1", "2", "3"]] * 2).astype(object if kind == "string" else kind)
+    same(model([counts], {"x": (kind, [None, 3])}, {"y": "float32"}), {"x": values})
