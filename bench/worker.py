@@ -207,23 +207,28 @@ class Worker:
         """Blocks of the first model one by one, while the others are offered load."""
         models = [model for _, model in self._models]
         model = self._contestant.reserved(models[0]) if reserve else models[0]
-        block, times = model.block(self._inputs, 0, BLOCK), Histogram()
+        block = model.block(self._inputs, 0, BLOCK)
+        self._ask_on(model, block, seconds / 4)  # what it takes is known then, reserved or not
         loop = OpenLoop(self._contestant, models[1:], self._inputs)
-        self._contestant.submit(model, block).result()  # whoever it is, it is not its first call
         _keep_what_is_loaded()
         others = threading.Thread(target=loop.offer, args=(rate, seconds + 0.2, 3))
         if rate:
             others.start()
             time.sleep(0.2)
-        end = time.perf_counter() + seconds
+        times = self._ask_on(model, block, seconds)
+        if rate:
+            others.join()
+        return {"times": times.as_json()}
+
+    def _ask_on(self, model: Model, block: Any, seconds: float) -> Histogram:
+        """Ask for a block, and again a millisecond after each answer; what each took."""
+        times, end = Histogram(), time.perf_counter() + seconds
         while time.perf_counter() < end:
             time.sleep(0.001)
             start = time.perf_counter_ns()
             self._contestant.submit(model, block).result()
             times.add([time.perf_counter_ns() - start])
-        if rate:
-            others.join()
-        return {"times": times.as_json()}
+        return times
 
     def bye(self) -> Answer:
         """End."""
@@ -253,7 +258,7 @@ def _fitting(one: Any, rows: list[Any], calls: int, warm: int, limit: int) -> tu
 def _keep_what_is_loaded() -> None:
     """Let the garbage collector look at what is there now never again, as servers do.
 
-    Else it stops every thread in the middle of the load, for as long as looking at all models takes.
+    Else it stops every thread in the middle of the load, for as long as a look at all models takes.
     """
     gc.collect()
     gc.freeze()

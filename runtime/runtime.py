@@ -457,8 +457,10 @@ class Runtime:
         refuse_extra(served.inputs, block)
         rows = 1 if single else row_count(block)
         decision = self._engines.choose(served, call, rows)
-        if single and not call.blocking and call.engine is None:
-            served.soon = decision.engine is Engine.INLINE
+        if not call.blocking and call.engine is None:
+            here = decision.engine is Engine.INLINE
+            if here or single:  # a row is over no later than a block of them
+                served.soon = here
         if decision.engine is Engine.INLINE and not (call.blocking or _is_here(served, block)):
             decision = decision._replace(engine=Engine.BATCH, why=NOT_HERE)
             served.decision = decision

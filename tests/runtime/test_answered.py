@@ -65,6 +65,17 @@ def test_wishes_take_the_long_way_and_reservations_do_not(runtime: Runtime) -> N
     assert not isinstance(runtime.submit("mine", ROW), Ticket)
 
 
+@pytest.mark.parametrize("reserve", [False, True])
+def test_blocks_of_few_rows_are_answered_at_once_too(runtime: Runtime, *, reserve: bool) -> None:
+    """Nobody has to have asked for a single row before."""
+    runtime.register("b", shift(2.0), reserve=reserve)
+    block = np.ones((10, 4))
+    runtime.submit("b", block).result(30)
+    future = runtime.submit("b", block)
+    assert type(future) is Answered
+    assert offset_of(future.result(), block) == 2.0
+
+
 def test_a_row_with_a_fault_gets_the_error_of_the_long_way(runtime: Runtime) -> None:
     served = runtime.find("a")
     for row in (np.arange(3.0), np.array(["x"] * 4, object)):
