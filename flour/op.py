@@ -113,8 +113,7 @@ class Op:
         for key, kind in self._fields.items():
             object.__setattr__(self, key, self._canonical(key, kind, given[key]))
         self.check()
-        parts = (_part(getattr(self, key)) for key in self._fields)
-        object.__setattr__(self, "digest", combine(self.name, *parts))
+        object.__setattr__(self, "digest", combine(self.name, *self.digested()))
 
     def _canonical(self, key: str, kind: str, value: object) -> object:
         try:
@@ -160,6 +159,10 @@ class Op:
     def replace(self, **fields: object) -> Self:
         """The same operator with some parameters changed."""
         return type(self)(**{**self.fields(), **fields})
+
+    def digested(self) -> list[str]:
+        """What its digest is one of, besides its name."""
+        return [_part(getattr(self, key)) for key in self._fields]
 
     def fields(self) -> dict[str, Any]:
         """The parameters by name, canonicalised."""

@@ -8,8 +8,9 @@ oven.load(path)                 checked on the way in
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from flour import model_flow
 from oven.bake import bake
 from oven.plan import Plan
 
@@ -17,6 +18,15 @@ if TYPE_CHECKING:
     from oven.saved import load
 
 __all__ = ["Plan", "bake", "load"]
+
+
+def _known() -> Any:
+    from oven.known import met
+
+    return met
+
+
+model_flow.remember(_known)
 
 
 def __getattr__(name: str) -> object:

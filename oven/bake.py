@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from concurrent.futures import Executor
+from functools import partial
 
 from flour.errors import TypeMismatch
 from flour.flow import Flow
+from flour.model_flow import ModelFlow
 from oven import debug
 from oven.plan import Plan
 
@@ -17,10 +19,18 @@ def bake(flow: Flow, *, exact: bool = False, background: bool | Executor = False
     `background`, code that is not in the cache is compiled on another thread (or on the executor
     given), and until it is there the plan answers from the operators' definitions.
     """
+    _check(flow)
+    if isinstance(flow, ModelFlow) and not exact and not debug.asked():
+        from oven.known import bake_model
+
+        return bake_model(flow, partial(_bake, flow, background=background), background=background)
+    return _bake(flow, exact=exact, background=background)
+
+
+def _bake(flow: Flow, *, exact: bool = False, background: bool | Executor) -> Plan:
     # The rules and the operators they are about: who only loads plans does without them.
     from oven.rewrite import optimise, trace
 
-    _check(flow)
     if not debug.asked():
         return Plan(flow, optimise(flow, exact=exact), exact=exact, background=background)
     made = trace(flow, exact)

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from flour.flow import Flow
 from flour.formula import Formula, Trace
+from flour.naming import Names
 from flour.ops.opaque import Opaque
 from objectstore import Blob
 from objectstore.blob import aligned_room
@@ -41,7 +42,8 @@ class NoTemplateError(Exception):
 class Template:
     """A plan without its numbers."""
 
-    def __init__(self, flow: Flow, trace: Trace) -> None:
+    def __init__(self, flow: Flow, trace: Trace, *, named: bool = False) -> None:
+        """Bake a program of formulas; where plans are `named`, they have digests, too."""
         optimised = optimise(flow, exact=False)
         roots = tuple(optimised.outputs.values())
         stages = tuple(cut(roots, find_ports(roots)))
@@ -60,6 +62,7 @@ class Template:
         self.shape = Shape(json.dumps(text).encode("ascii"))
         self._draft: Draft | None = draft
         self._row_work = draft.row_work
+        self._names = Names(flow) if named else None
         self._place(draft, trace)
 
     def equals(self, plan: Plan) -> bool:
@@ -86,7 +89,8 @@ class Template:
                 constant[blob] = None
                 words[place] = blob.array.ctypes.data
         self._kept = tuple(constant)
-        self._recorded = trace.recorded([_formula(blob) for blob in made])
+        named = [] if self._names is None else self._names.blobs
+        self._recorded = trace.recorded([_formula(blob) for blob in (*made, *named)])
         #: Of each parameter that is made: the words that lead to it, and where it is, unless it
         #: is large and may be another plan's, too.
         self._made: list[tuple[list[int], int | None, int]] = []
@@ -108,7 +112,7 @@ class Template:
         here = room.ctypes.data
         table[self.shape.inner] += here
         kept = [*self._kept]
-        for (places, start, nbytes), array in zip(self._made, found, strict=True):
+        for (places, start, nbytes), array in zip(self._made, found, strict=False):
             if start is None:
                 blob = Blob.of(array)
                 kept.append(blob)
@@ -117,7 +121,8 @@ class Template:
                 room[start : start + nbytes] = np.frombuffer(array.tobytes(), np.uint8)
                 table[places] = here + start
         run = NativeRun(self.shape.form, table, self._row_work, tuple(kept))
-        return Recalled(self.shape.facts, run, "", "")
+        digests = ("", "") if self._names is None else self._names.of(found[len(self._made) :])
+        return Recalled(self.shape.facts, run, *digests)
 
 
 def _formula(blob: Blob) -> Formula:

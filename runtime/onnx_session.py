@@ -35,10 +35,10 @@ from flour.ops.source import Source
 from flour.ops.structure import Element
 from flour.types import Record, Text, Type, Vector
 from oven.door_columns import COLUMN, FLAT
+from oven.known import Again, Kept, met
 from oven.zipped import zipped
 from runtime.onnx_errors import InvalidArgument, NoSuchFile, error, translated
 from runtime.onnx_gate import Order, open_gate
-from runtime.onnx_known import Again, Facts, Kept, met
 from runtime.onnx_maps import door_of_maps
 
 Feed = Mapping[str, Any]
@@ -58,6 +58,20 @@ class ModelMeta(NamedTuple):
     version: int
     custom_metadata_map: dict[str, str]
     graph_description: str = ""
+
+
+class Facts(NamedTuple):
+    """What sessions over models of one structure have in common."""
+
+    inputs: tuple[Value, ...]
+    outputs: tuple[Value, ...]
+    checks: Mapping[str, Callable[[Any], Any]]
+    shapers: Mapping[str, Callable[[Any], Any] | None]
+    places: Mapping[str, int]
+    order: Sequence[tuple[int, Callable[[Any], Any] | None]] | None
+    #: The same, also where all outputs are as they are answered.
+    gate: Sequence[tuple[int, Callable[[Any], Any] | None]]
+    ranks: Mapping[str, int]
 
 
 class InferenceSession:
@@ -90,8 +104,8 @@ class InferenceSession:
             raise error(NoSuchFile, "there is no such model", where=str(path))
         try:
             given = raw(path_or_bytes)
-            known = met(given, (native_only, rows)) if compiled else None
-            again = None if known is None else known.again(_of_documents)
+            known = met(given, (native_only, rows, "session")) if compiled else None
+            again = None if known is None else known.again()
             if again is not None:
                 self._recall(again)
                 return
@@ -157,15 +171,15 @@ class InferenceSession:
 
     def _recall(self, again: Again) -> None:
         """Be the session of a model whose structure is known."""
-        facts = again.facts
-        self._program, self._plan = again.model, again.plan
+        facts: Facts = again.facts
+        model = again.model
+        plan = again.plan(lambda: _of_documents(model.program().flow))
+        self._program, self._plan = model, plan
         self._inputs, self._outputs = facts.inputs, facts.outputs
         self._names, self._count = tuple(facts.places), len(facts.inputs)
         self._checks, self._shapers, self._places = facts.checks, facts.shapers, facts.places
         self._order, self._ranks = facts.order, facts.ranks
-        self._short = again.plan.column_door(
-            facts.ranks, _one_listed(again.plan, self._inputs[0].name)
-        )
+        self._short = plan.column_door(facts.ranks, _one_listed(plan, self._inputs[0].name))
         if isinstance(self._short, BuiltinFunctionType):
             self._open_gate(self._short, facts.gate)
 

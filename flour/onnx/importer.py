@@ -12,13 +12,14 @@ import numpy as np
 from flour import provenance
 from flour.errors import FlourError, OpaqueFailed, ParameterError
 from flour.flow import Flow, outputs, source
+from flour.model_flow import ModelFlow, met
 from flour.onnx.errors import NotNative
 from flour.onnx.model import GraphDef, ModelDef, NodeDef, Port
 from flour.onnx.narrow import adapted, numpy_dtype, rounded
 from flour.onnx.opaque import OWN_BYTES, SHARED_BYTES, Pending
 from flour.onnx.program import ROWS, Answer, Entry, OnnxProgram, is_single
 from flour.onnx.proving import proving
-from flour.onnx.reading import Formulas, opened, read_model
+from flour.onnx.reading import Formulas, opened, raw, read_model
 from flour.onnx.registry import Call, adapter_of
 from flour.onnx.tensor import NARROW, Tensor, carrier, sizes_fit
 from flour.onnx.whole import is_better_whole, whole
@@ -58,10 +59,16 @@ def from_onnx(
     axes and thresholds that a model takes as inputs. With `prove`, what onnxruntime has to run is
     first run in a process of its own: onnxruntime can end the process that it is in.
     """
+    given = raw(model)
+    known = None if fixed or prove else met(given, (native_only, rows, "program"))
+    found = None if known is None else known.flow(provenance.here())
+    if found is not None:
+        return found
     with proving(on=prove):
-        model = opened(model)
+        model = opened(given or model)
         made = import_model(model, native_only=native_only, rows=rows, fixed=fixed)
-        return _gathered(model, made, rows=rows, fixed=fixed or {}).flow
+        flow = _gathered(model, made, rows=rows, fixed=fixed or {}).flow
+    return flow if known is None else ModelFlow.of(flow, known)
 
 
 def _gathered(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -15,10 +16,10 @@ from onnx import ModelProto, helper
 
 from flour.onnx.reading import Raw
 from flour.onnx.registry import onnx_op
+from oven import known as onnx_known
+from oven.known import Kept
 from oven.native_form import Layout
 from oven.native_run import NativeRun
-from runtime import onnx_known
-from runtime.onnx_known import Kept
 from runtime.onnx_session import InferenceSession
 from tests.onnx_parts import FLOAT, STRING, model, node
 
@@ -174,7 +175,8 @@ def assert_the_same(data: bytes, rows: NDArray[Any]) -> bool:
 def _explained(session: InferenceSession, stage: str) -> str:
     """Without the lines of ours at which it was imported."""
     lines = session.plan.explain(stage).splitlines()
-    return "\n".join(line.split(" at ")[0].split("onnx_")[0] for line in lines)
+    places = re.compile(r" at .*|\S+\.py:\d+.*")
+    return "\n".join(places.sub("", line).rstrip() for line in lines)
 
 
 def _assert_equal_tables(got: InferenceSession, want: InferenceSession) -> None:
@@ -417,7 +419,7 @@ def test_what_is_known_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     onnx_known._layouts.clear()
     for last in range(3, 18):
         data = scaled(*PLAIN, labels=[0, 1, 10**last])
-        assert onnx_known.met(Raw(data, None), (False, None)) is not None
+        assert onnx_known.met(Raw(data, None), (False, None, "session")) is not None
         assert len(onnx_known._families) <= 3
     layouts = [layout for each in onnx_known._layouts.values() for layout in each]
     assert sum(layout.held for layout in layouts) <= 2000

@@ -1,4 +1,4 @@
-"""Models that differ from an earlier one in their weights alone: what is known of them is kept.
+"""ONNX models that differ from an earlier one in their weights alone: what is known is kept.
 
 The second model of a structure (see flour.onnx.wire) leaves a template of its plan; from then on a
 model of that structure is its weights, put into the template. What the template asks of weights is
@@ -9,17 +9,20 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
+from concurrent.futures import Executor
 from typing import Any, NamedTuple
 
+from flour import provenance
 from flour.flow import Flow
 from flour.formula import Trace
+from flour.model_flow import ModelFlow
 from flour.onnx import OnnxProgram, import_model
 from flour.onnx.reading import Raw
 from flour.onnx.registry import registered
-from flour.onnx.signature import Value
 from flour.onnx.wire import Layout, split
-from oven import Plan, debug
+from oven import debug
+from oven.plan import Plan
 from oven.recipe import Recalled
 from oven.rewrite import optimise
 from oven.template import Template
@@ -37,26 +40,27 @@ LARGEST = 64 << 20
 Ways = tuple[Any, ...]
 
 
-class Facts(NamedTuple):
-    """What sessions over models of one structure have in common."""
-
-    inputs: tuple[Value, ...]
-    outputs: tuple[Value, ...]
-    checks: Mapping[str, Callable[[Any], Any]]
-    shapers: Mapping[str, Callable[[Any], Any] | None]
-    places: Mapping[str, int]
-    order: Sequence[tuple[int, Callable[[Any], Any] | None]] | None
-    #: The same, also where all outputs are as they are answered.
-    gate: Sequence[tuple[int, Callable[[Any], Any] | None]]
-    ranks: Mapping[str, int]
-
-
 class Again(NamedTuple):
     """A model whose plan came out of a template."""
 
-    facts: Facts
-    plan: Plan
+    #: What whoever left the template wanted to know of its models.
+    facts: Any
+    found: Recalled
     model: Kept
+
+    def plan(
+        self,
+        flow: Callable[[], Flow],
+        *,
+        background: bool | Executor = False,
+    ) -> Plan:
+        """The plan; `flow` makes its program, when somebody looks at it."""
+
+        def programs() -> tuple[Flow, Flow]:
+            made = flow()
+            return made, optimise(made, exact=False)
+
+        return Plan.again(self.found, programs, lambda _: None, background=background)
 
 
 class _Family:
@@ -64,7 +68,7 @@ class _Family:
 
     def __init__(self) -> None:
         self.met = self.failures = 0
-        self.templates: list[tuple[Template, Facts]] = []
+        self.templates: list[tuple[Template, Any]] = []
 
 
 class Kept:
@@ -90,30 +94,36 @@ class Met:
     def __init__(self, data: bytes, layout: Layout, ways: Ways, family: _Family) -> None:
         self._data, self._layout, self._ways, self._family = data, layout, ways, family
 
-    def again(self, shaped: Callable[[Flow], Flow]) -> Again | None:
-        """The plan of the model, if a template is for it; `shaped` makes its program the plan's."""
+    def again(self) -> Again | None:
+        """The plan of the model, if a template is for it."""
         weights = self._layout.weights(self._data) if self._family.templates else None
         if weights is None:
             return None
         for template, facts in self._family.templates:
             made = template.make(weights)
             if made is not None:
-                return self._planned(made, facts, shaped)
+                own = _shared(self._layout.own(self._data), self._layout)
+                return Again(facts, made, Kept(self._layout, own, self._ways))
         return None
 
-    def _planned(self, made: Recalled, facts: Facts, shaped: Callable[[Flow], Flow]) -> Again:
-        source = Kept(self._layout, _shared(self._layout.own(self._data), self._layout), self._ways)
+    def flow(self, place: provenance.Origin) -> ModelFlow | None:
+        """Its program, to be made when somebody looks at it, if a template is for the model."""
+        again = self.again()
+        if again is None:
+            return None
+        model = again.model
 
-        def programs() -> tuple[Flow, Flow]:
-            flow = shaped(source.program().flow)
-            return flow, optimise(flow, exact=False)
+        def made() -> Flow:
+            with provenance.at(place):
+                return model.program().flow
 
-        return Again(facts, Plan.again(made, programs, lambda _: None), source)
+        return ModelFlow(again, made)
 
-    def learn(
-        self, plan: Plan, shaped: Callable[[Flow], Flow], facts: Callable[[], Facts | None]
-    ) -> None:
-        """Keep what came of importing the model, if others like it are to be expected."""
+    def learn(self, plan: Plan, shaped: Callable[[Flow], Flow], facts: Callable[[], Any]) -> None:
+        """Keep what came of importing the model, if others like it are to be expected.
+
+        `shaped` makes its program the plan's; where there are no facts, nothing is kept.
+        """
         family = self._family
         family.met += 1
         done = len(family.templates) >= MOST_TEMPLATES or family.failures >= MOST_FAILURES
@@ -137,11 +147,23 @@ class Met:
         formulas = {leaf.owner: trace.leaf(array.copy()) for leaf, array in leaves}
         try:
             made = import_model(self._data, native_only=native_only, rows=rows, formulas=formulas)
-            template = Template(shaped(made.flow), trace)
+            template = Template(shaped(made.flow), trace, named="program" in self._ways)
             fits = not trace.broken and template.equals(plan) and template.make(weights) is not None
         except Exception:  # noqa: BLE001 (whatever cannot take formulas; the session is there)
             return None
         return template if fits else None
+
+
+def bake_model(flow: ModelFlow, usual: Callable[[], Plan], *, background: bool | Executor) -> Plan:
+    """The plan of a model's program: known, or made as usual and learnt from."""
+    model = flow.model
+    if isinstance(model, Again):
+        return model.plan(lambda: flow, background=background)
+    plan = usual()
+    if isinstance(model, Met) and plan.ready:
+        flow.model = None  # its bytes are not needed any more
+        model.learn(plan, lambda made: made, tuple)
+    return plan
 
 
 def met(model: Raw | None, ways: Ways) -> Met | None:
