@@ -508,17 +508,32 @@ def _is_direct(answer: Answer) -> bool:
     """Whether the plan's column has ONNX's shape already."""
     tensor = answer.tensor
     if isinstance(tensor, Listed):
-        return all(_is_direct(Answer(answer.port, item)) for item in tensor.items)
+        parts = [Answer(answer.port, item) for item in tensor.items]
+        return all(_is_direct(part) and not _is_lying(part) for part in parts)
     if tensor.dtype in NARROW:
         return False
+    if _is_lying(answer):
+        return True
     rank = 1 if tensor.shape == (1,) else 2
     return tensor.axis == 0 and tensor.rank == rank and tensor.shape[0] == 1
 
 
+def _is_lying(answer: Answer) -> bool:
+    """Whether one value of each row lies side by side, as an ArrayFeatureExtractor leaves them."""
+    tensor = answer.tensor
+    return (tensor.axis, tensor.shape) == (1, (1, 1)) and tensor.labels is None
+
+
+def _laid(column: Any) -> Any:
+    return column.reshape(1, -1)
+
+
 def _shaper(answer: Answer) -> Callable[[Any], Any] | None:
-    """What makes a list of dicts or of arrays of a block of values; None for tensors."""
+    """What makes a list of dicts or of arrays of a block of values; None for most tensors."""
     if isinstance(answer.tensor, Listed):
         return _taker_apart(answer.tensor)
+    if _is_lying(answer):
+        return _laid
     labels = answer.tensor.labels
     if labels is None:
         return None

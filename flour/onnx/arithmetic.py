@@ -142,6 +142,8 @@ def _mod(call: Call) -> Tensor:
 @onnx_op("Pow")
 def _pow(call: Call) -> Tensor:
     base, exponent = call[0], call[1]
+    if base.dtype in FLOATS and exponent.rank <= base.rank and _is_two(exponent):
+        return Tensor.of(call.flow(base).square(), base.shape, base.axis)
     if base.dtype == exponent.dtype:
         return two(call, op_of(pairwise.PowerOf()))
     if exponent.dtype not in FLOATS and base.dtype not in FLOATS:
@@ -153,6 +155,11 @@ def _pow(call: Call) -> Tensor:
         return pairwise.PowerOf()(x.cast(wide), y.cast(wide)).cast(base.dtype)
 
     return two(call, function)
+
+
+def _is_two(exponent: Tensor) -> bool:
+    """Whether it is known to be 2: onnxruntime multiplies then, too."""
+    return exponent.value is not None and exponent.size == 1 and bool(np.all(exponent.value == 2))
 
 
 def _many(call: Call, function: Function) -> Tensor:

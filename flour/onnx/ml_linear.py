@@ -52,6 +52,9 @@ def _classifier(call: Call) -> tuple[Tensor, Tensor]:
     x, labels, link = matrix(call), classes(call, "classlabels_ints"), link_name(call)
     bias = narrow(call.attribute("intercepts"))
     weights = _weights(call, bias.size, x.width)
+    if bias.size == 2 and len(labels.labels) == 2 and _are_opposite(weights, bias):
+        scores = x.map(lambda row: single(row).linear(weights[1:], bias[1:]))
+        return _two_scores(x, scores, labels, link)
     scores = x.map(lambda row: single(row).linear(weights, bias))
     if bias.size == 1:
         return _one_score(x, scores, labels, link)
@@ -74,3 +77,17 @@ def _one_score(
     if link == "PROBIT":
         raise NotNative("onnxruntime leaves one of two probabilities unwritten")
     return x.column(best), x.table([rest(score, link) for score in scores], 2)
+
+
+def _are_opposite(weights: Any, bias: Any) -> bool:
+    """Whether the first class is the second one's opposite: one dot product serves both."""
+    return bool(np.all(weights[0] == -weights[1]) and np.all(bias[0] == -bias[1]))
+
+
+def _two_scores(
+    x: Matrix, scores: tuple[Flow, ...], labels: Classes, link: str
+) -> tuple[Tensor, Tensor]:
+    """The second class's scores, whose sign decides: rounding knows no sign, no digit differs."""
+    best = [labels.either(score.element(0).greater(np.float32(0))) for score in scores]
+    made = [linked(score.negate().concat(score), link) for score in scores]
+    return x.column(best), x.table(made, 2)

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from flour.onnx import import_model
 from flour.onnx.errors import NotNative
+from flour.ops.linear import Linear
 from tests.onnx_models import ml, model, same
 
 _LINKS = ["NONE", "LOGISTIC", "SOFTMAX", "SOFTMAX_ZERO"]
@@ -38,6 +39,29 @@ def test_linear_classifiers(scores: int, labels: int, link: str, text: bool) -> 
         names = {"classlabels_strings": ["x", "y", "ü", "z"][:labels]}
     weights = {"coefficients": _floats(3 * scores), "intercepts": _floats(scores)}
     same(_classifier("LinearClassifier", {**names, **weights, "post_transform": link}), {"X": _X})
+
+
+@pytest.mark.parametrize("link", _LINKS)
+@pytest.mark.parametrize("text", [True, False])
+def test_two_classes_that_are_opposites_are_one_product(link: str, *, text: bool) -> None:
+    names = {"classlabels_strings": ["x", "y"]} if text else {"classlabels_ints": [7, -2]}
+    one = [*_floats(3), 0.25]
+    weights = {"coefficients": [-v for v in one[:3]] + one[:3], "intercepts": [-0.25, 0.25]}
+    proto = _classifier("LinearClassifier", {**names, **weights, "post_transform": link})
+    odd = np.array([[np.nan, 0, 1], [np.inf, 0, 0], [-np.inf, 1, 1]])
+    same(proto, {"X": np.concatenate([_X, odd.astype(np.float32)])})
+    flow = import_model(proto).flow
+    assert [item.op.weights.shape for item in flow.nodes() if isinstance(item.op, Linear)] == [
+        (1, 3)
+    ]
+
+
+def test_two_classes_that_are_none_stay_two_products() -> None:
+    weights = {"coefficients": [1.0, 2, 3, -1, -2, -3], "intercepts": [0.5, 0.5]}
+    proto = _classifier("LinearClassifier", {**weights, "classlabels_ints": [0, 1]})
+    flow = import_model(proto).flow
+    assert any(isinstance(i.op, Linear) and len(i.op.weights) == 2 for i in flow.nodes())
+    same(proto, {"X": _X})
 
 
 @pytest.mark.parametrize("dtype", ["float64", "int64", "int32"])

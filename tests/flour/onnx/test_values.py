@@ -72,6 +72,14 @@ def test_functions_of_one_number() -> None:
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("exponent", [2, 3, 0.5])
+def test_powers_that_are_known(dtype: str, exponent: float) -> None:
+    powers = {"alone": np.full((), exponent, dtype), "row": np.full((1, 1), exponent, dtype)}
+    nodes = [helper.make_node("Pow", ["x", name], [f"by {name}"]) for name in powers]
+    compare(nodes, {"x": np.array(FLOATS, dtype).reshape(-1, 2)}, powers)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_functions_of_two_numbers(dtype: str) -> None:
     pairs = odd(dtype)
     nodes = [helper.make_node(name, ["x", "y"], [name]) for name in BINARY]

@@ -57,6 +57,22 @@ def test_one_model_for_each_class_becomes_one_model() -> None:
     assert expression(made.outputs["probabilities"]) == "Sigmoid(Linear[4x5, 4](x))"
 
 
+def both(score: Flow) -> Flow:
+    """The scores of two classes."""
+    return score.negate().concat(score)
+
+
+def test_it_fires_on_models_of_two_classes() -> None:
+    assert_fires(both(model()).concat(both(model())), RULE, "Linear[4x5, 4](x)")
+
+
+def test_it_leaves_two_classes_alone_where_the_score_is_read() -> None:
+    score = model()
+    flow = outputs(label=score.element(0).greater(0.0), both=both(score).concat(both(model())))
+    made = optimise(flow, exact=False)
+    assert "Negate" in expression(made.outputs["both"])
+
+
 def test_it_declines_different_columns() -> None:
     assert_declines(model().concat(model(name="y")), RULE)
     assert_declines(model().concat(vector(5, name="y"), model()), RULE)

@@ -20,6 +20,7 @@ from onnx import ModelProto
 from onnxruntime.capi import onnxruntime_pybind11_state as their
 from skl2onnx import to_onnx
 from skl2onnx.common.data_types import StringTensorType
+from sklearn.discriminant_analysis import QuadraticDiscriminantAnalysis
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
@@ -233,6 +234,20 @@ def test_a_gate_orders_and_shapes_answers() -> None:
         assert sys.getrefcount(again) == 2
         assert failing(None, feed) == ["the long way"]
     assert swapped(["label"], feed) == swapped(None, 5) == ["the long way"]
+
+
+@pytest.mark.parametrize("rows", [1, 2, 60])
+def test_labels_that_lie_side_by_side_go_straight_out(rows: int) -> None:
+    fit = QuadraticDiscriminantAnalysis().fit(X, np.argmax(X[:, :3], axis=1))
+    ours, theirs = both(to_onnx(fit, X[:1], options={"zipmap": False}).SerializeToString())
+    feed = {"X": X[:rows]}
+    got, want = ours.run(None, feed), theirs.run(None, feed)
+    assert (got[0].shape, got[0].dtype) == (want[0].shape, want[0].dtype)
+    np.testing.assert_array_equal(got[0], want[0])
+    np.testing.assert_allclose(got[1], want[1], atol=1e-5)
+    (label,) = ours.run([theirs.get_outputs()[0].name], feed)
+    assert label.shape == want[0].shape
+    assert ours._short is not None
 
 
 def test_a_column_of_documents_goes_straight_in() -> None:
