@@ -35,64 +35,83 @@ def _damaged(what: str, found: object) -> DamagedModel:
 def forest_of_nodes(call: Call, kind: str, dtype: str) -> Forest:
     """The trees of a regressor (`kind` "target") or classifier ("class")."""
     trees, ids = _whole(call, "nodes_treeids"), _whole(call, "nodes_nodeids")
-    modes = tuple(call.attribute("nodes_modes", ()))
+    modes = [*map(_CODES.get, names := call.attribute("nodes_modes", ()))]
     feature, split = _whole(call, "nodes_featureids"), _floats(call, "nodes_values")
     ways = [_whole(call, f"nodes_{way}nodeids") for way in ("true", "false")]
     if not len(ids) or {len(part) for part in (trees, modes, feature, split, *ways)} != {len(ids)}:
         raise _damaged("has lists of different lengths", [len(ids), len(modes), len(split)])
-    keys = zip(trees.tolist(), ids.tolist(), strict=True)
-    place = {key: number for number, key in enumerate(keys)}
-    if len(place) != len(ids):
-        raise _damaged("has two nodes of one number", len(ids) - len(place))
-    unknown = sorted(set(modes) - set(MODES) - {"LEAF"})
-    if unknown:
+    place = _Places(trees, ids)
+    if None in modes:
+        unknown = sorted(set(names) - set(_CODES))
         raise _damaged("has a test nobody knows", unknown[0])
-    leaf = np.array([mode == "LEAF" for mode in modes])
-    nodes = np.where(leaf, -1 - np.arange(len(ids)), np.arange(len(ids)))
+    mode = np.array(modes, np.int64)
+    inner = np.flatnonzero(mode != _LEAF)
+    nodes = np.arange(len(ids))
+    nodes[mode == _LEAF] = -1 - nodes[mode == _LEAF]
     tracks = _whole(call, "nodes_missing_value_tracks_true")
     tracks = tracks if len(tracks) == len(ids) else np.zeros(len(ids))
-    yes, no = (_children(place, trees, way, leaf, nodes) for way in ways)
+    yes, no = (np.zeros(len(ids), np.int64) for _ in ways)
+    for made, way in zip((yes, no), ways, strict=True):
+        made[inner] = nodes[place.of(trees[inner], way[inner], _NOWHERE)]
     starts = [0, *(np.flatnonzero(trees[1:] != trees[:-1]) + 1).tolist()]
     return Forest(
         feature,
         split,
-        np.array([MODES.get(mode, 0) for mode in modes]),
+        np.maximum(mode, 0),
         yes,
         no,
         tracks == 1,
         tuple(int(nodes[start]) for start in starts),
-        _leaves(call, kind, place),
+        *_leaves(call, kind, place),
         dtype,
     )
 
 
-def _children(
-    place: dict[tuple[int, int], int], trees: Any, way: Any, leaf: Any, nodes: Any
-) -> Any:
-    made = np.zeros(len(trees), np.int64)
-    for number in np.flatnonzero(~leaf).tolist():
-        key = (int(trees[number]), int(way[number]))
-        if key not in place:
-            raise _damaged("goes to a node that is not there", f"node {key[1]} of tree {key[0]}")
-        made[number] = nodes[place[key]]
-    return made
+_NOWHERE = "goes to a node that is not there"
+_LEAF = -1
+_CODES = {**MODES, "LEAF": _LEAF}
 
 
-def _leaves(
-    call: Call, kind: str, place: dict[tuple[int, int], int]
-) -> tuple[tuple[tuple[int, float], ...], ...]:
-    """What each node adds to targets, by the node's place."""
+class _Places:
+    """Where each node is in the lists, by the numbers of its tree and its own."""
+
+    def __init__(self, trees: Any, ids: Any) -> None:
+        self._all_trees, self._all_ids = trees, ids
+        self._trees, self._ids = np.unique(trees), np.unique(ids)
+        keys = self._key(trees, ids)
+        self._order = np.argsort(keys, kind="stable")
+        self._keys = keys[self._order]
+        double = int(np.count_nonzero(self._keys[1:] == self._keys[:-1]))
+        if double:
+            raise _damaged("has two nodes of one number", double)
+
+    def _key(self, trees: Any, ids: Any) -> Any:
+        tree, number = np.searchsorted(self._trees, trees), np.searchsorted(self._ids, ids)
+        return tree * np.int64(len(self._ids) + 1) + number
+
+    def of(self, trees: Any, ids: Any, what: str) -> Any:
+        """The places of nodes, which have to be there."""
+        at = np.searchsorted(self._keys, self._key(trees, ids))
+        found = self._order[np.minimum(at, len(self._order) - 1)]
+        return self._checked(found, trees, ids, what)
+
+    def _checked(self, found: Any, trees: Any, ids: Any, what: str) -> Any:
+        bad = (self._all_trees[found] != trees) | (self._all_ids[found] != ids)
+        if bad.any():
+            at = int(np.argmax(bad))
+            raise _damaged(what, f"node {ids[at]} of tree {trees[at]}")
+        return found
+
+
+def _leaves(call: Call, kind: str, place: _Places) -> tuple[Any, Any, Any]:
+    """What nodes add to targets: the node's place, the target, and how much; node after node."""
     trees, ids = _whole(call, f"{kind}_treeids"), _whole(call, f"{kind}_nodeids")
     targets, weights = _whole(call, f"{kind}_ids"), _floats(call, f"{kind}_weights")
     if {len(trees), len(targets), len(weights)} != {len(ids)}:
         raise _damaged("has lists of different lengths", [len(ids), len(targets), len(weights)])
-    made: list[list[tuple[int, float]]] = [[] for _ in place]
-    for tree, node, target, weight in zip(trees, ids, targets, weights, strict=True):
-        key = (int(tree), int(node))
-        if key not in place:
-            raise _damaged("gives weight to a node that is not there", f"node {node} of {tree}")
-        made[place[key]].append((int(target), float(weight)))
-    return tuple(map(tuple, made))
+    leaf = place.of(trees, ids, "gives weight to a node that is not there")
+    order = np.argsort(leaf, kind="stable")
+    return leaf[order], targets[order], weights[order]
 
 
 # --- version 5: inner nodes and leaves apart ------------------------------------------------------
@@ -111,7 +130,6 @@ def forest_of_tensors(call: Call, dtype: str) -> Forest:
         raise _damaged("has a root that is not there", roots.tolist()[:8])
     if len(modes) and not 0 <= modes.min() <= modes.max() <= MEMBER:
         raise _damaged("has a test nobody knows", int(modes.max()))
-    leaves = [((int(t), float(w)),) for t, w in zip(targets, weights, strict=True)]
     tracks = _whole(call, "nodes_missing_value_tracks_true")
     tracks = tracks if len(tracks) == len(feature) else np.zeros(len(feature))
     forest = Forest(
@@ -122,7 +140,9 @@ def forest_of_tensors(call: Call, dtype: str) -> Forest:
         no,
         tracks == 1,
         tuple(roots.tolist()),
-        tuple(leaves),
+        np.arange(len(targets)),
+        targets,
+        weights,
         dtype,
         _members(call, modes),
     )
@@ -167,12 +187,20 @@ def _stumps(forest: Forest) -> Forest:
 
 def _unshared(forest: Forest) -> Forest:
     """Every leaf gets a number of its own: two tests may lead to one."""
-    yes, no, leaves = forest.yes.copy(), forest.no.copy(), []
-    roots = list(forest.roots)
+    yes, no, roots = forest.yes.copy(), forest.no.copy(), np.array(forest.roots, np.int64)
+    leaves, count = [], 0
     for ways in (yes, no, roots):
-        for place, node in enumerate(ways):
-            if node < 0:
-                leaves.append(forest.leaves[-1 - node])
-                ways[place] = -len(leaves)
-    made = {"yes": yes, "no": no, "roots": tuple(map(int, roots)), "leaves": tuple(leaves)}
+        is_leaf = ways < 0
+        leaves.append(-1 - ways[is_leaf])
+        ways[is_leaf] = -1 - np.arange(count, count + len(leaves[-1]))
+        count += len(leaves[-1])
+    met = np.concatenate(leaves)
+    made = {
+        "yes": yes,
+        "no": no,
+        "roots": tuple(roots.tolist()),
+        "leaf": np.arange(len(met)),
+        "target": forest.target[met],
+        "weight": forest.weight[met],
+    }
     return Forest(**{**vars(forest), **made})

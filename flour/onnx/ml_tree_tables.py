@@ -40,8 +40,10 @@ class Forest:
     #: NaN goes where the test's success leads, whatever the test says.
     tracks: NDArray[np.bool_]
     roots: tuple[int, ...]
-    #: What each leaf adds: (target, weight), in order.
-    leaves: tuple[tuple[tuple[int, float], ...], ...]
+    #: What leaves add: whose it is, to which target, and how much; leaf after leaf, in order.
+    leaf: NDArray[np.int64]
+    target: NDArray[np.int64]
+    weight: NDArray[np.float64]
     #: The float width splits and sums are made in.
     dtype: str = "float32"
     #: The values of each node's set, where its test is whether x is a member of one.
@@ -85,27 +87,101 @@ def tables(forest: Forest, width: int) -> tuple[dict[str, NDArray[Any]], Lookup]
 
     Leaves are numbered as they are met, `leaf` of them saying which of the forest's they are.
     """
-    lookup, order = Lookup(), list(_walk(forest))
-    place = {node: number for number, node in enumerate(order)}
-    leaves = [-1 - node for node in order if node < 0]
-    numbers = {node: number for number, node in enumerate(n for n in order if n < 0)}
-    rows = [
-        _row(forest, node, width, lookup, place)
-        if node >= 0
-        else (-1, 0.0, numbers[node], 0, COMPARED)
-        for node in order
-    ]
-    feature, threshold, left, right, missing = zip(*rows, strict=True)
+    lookup, order = Lookup(), in_order(forest)
+    # Where each node is, inner ones from the front and leaves from the back, as they are numbered.
+    place = np.zeros(len(forest.mode) - min(int(order.min()), 0) + 1, np.int32)
+    place[order] = np.arange(len(order), dtype=np.int32)
+    inner = order >= 0
+    leaves = -1 - order[~inner]
     made: dict[str, NDArray[Any]] = {
-        "feature": np.array(feature, np.int32),
-        "threshold": np.array(threshold, np.float64),
-        "left": np.array(left, np.int32),
-        "right": np.array(right, np.int32),
-        "missing": np.array(missing, np.uint8),
-        "roots": np.array([place[root] for root in forest.roots], np.int32),
-        "leaf": np.array(leaves, np.int64),
+        "feature": np.full(len(order), -1, np.int32),
+        "threshold": np.zeros(len(order), np.float64),
+        "left": np.zeros(len(order), np.int32),
+        "right": np.zeros(len(order), np.int32),
+        "missing": np.full(len(order), COMPARED, np.uint8),
+        "roots": place[list(forest.roots)],
+        "leaf": leaves,
     }
+    made["left"][~inner] = np.arange(len(leaves))
+    for name, column in _tests(forest, order[inner], width, lookup, place).items():
+        made[name][inner] = column
     return made, lookup
+
+
+def _tests(
+    forest: Forest, nodes: NDArray[np.int64], width: int, lookup: Lookup, place: NDArray[np.int32]
+) -> dict[str, NDArray[Any]]:
+    """Tests as `Trees` has them: column, threshold, where it passes, where it fails, NaN."""
+    feature, mode = forest.feature[nodes], forest.mode[nodes]
+    bad = (feature < 0) | (feature >= width)
+    if bad.any():
+        raise DamagedModel(f"a tree looks at feature {feature[bad][0]} of {width}")
+    split, tracks = forest.split[nodes], forest.tracks[nodes]
+    yes, no = place[forest.yes[nodes]], place[forest.no[nodes]]
+    below = (mode == LT) | (mode == GTE)
+    with np.errstate(all="ignore"):
+        narrow = split[below].astype(forest.dtype)
+        split[below] = np.nextafter(narrow, narrow.dtype.type(-np.inf))
+    turned = (mode == GTE) | (mode == GT)
+    made = {
+        "feature": feature,
+        "threshold": split,
+        "left": np.where(turned, no, yes),
+        "right": np.where(turned, yes, no),
+        "missing": np.where(
+            turned, np.where(tracks, RIGHT, LEFT), np.where(tracks, LEFT, COMPARED)
+        ),
+    }
+    for at in np.flatnonzero(mode >= EQ).tolist():
+        unequal = mode[at] == NEQ
+        values = forest.members.get(int(nodes[at]), (float(split[at]),))
+        gone = bool(tracks[at]) and not unequal
+        column = width + lookup.column(int(feature[at]), values, missing=gone)
+        ways = (yes[at], no[at]) if unequal else (no[at], yes[at])
+        row = (column, 0.5, *ways, COMPARED)
+        for each, value in zip(made.values(), row, strict=True):
+            each[at] = value
+    return made
+
+
+def in_order(forest: Forest) -> NDArray[np.int64]:
+    """Every node once, parents first, what follows a success before what follows a failure."""
+    found = _levels(forest)
+    if found is None:
+        return np.array([*_walk(forest)], np.int64)
+    levels, nodes = found
+    # How many nodes there are from each on, from the lowest level up; then where each is.
+    sizes = [np.ones(len(level), np.int64) for level in levels]
+    for level, size, below in zip(levels[-2::-1], sizes[-2::-1], sizes[:0:-1], strict=True):
+        size[level >= 0] += below[0::2] + below[1::2]
+    at = np.cumsum(sizes[0]) - sizes[0]
+    order = np.zeros(nodes, np.int64)
+    for level, below in zip(levels, [*sizes[1:], np.zeros(0, np.int64)], strict=True):
+        order[at] = level
+        first = at[level >= 0] + 1
+        at = np.stack([first, first + below[0::2]], axis=1).reshape(-1)
+    return order
+
+
+#: Trees deeper than this are walked node by node.
+DEEPEST = 100
+
+
+def _levels(forest: Forest) -> tuple[list[NDArray[np.int64]], int] | None:
+    """The nodes of all trees, level by level, both children of a node side by side, and how many.
+
+    None where they are walked one by one: deep trees, and what is no tree, which that says.
+    """
+    level, levels, count = np.array(forest.roots, np.int64), list[NDArray[np.int64]](), 0
+    while len(level):
+        levels.append(level)
+        count += len(level)
+        if len(levels) > DEEPEST or count > 2 * len(forest.mode) + len(forest.roots):
+            break
+        inner = level[level >= 0]
+        level = np.stack([forest.yes[inner], forest.no[inner]], axis=1).reshape(-1)
+    every = np.sort(np.concatenate(levels))
+    return None if len(level) or np.any(every[1:] == every[:-1]) else (levels, count)
 
 
 def _walk(forest: Forest) -> Iterator[int]:
@@ -121,29 +197,3 @@ def _walk(forest: Forest) -> Iterator[int]:
             yield node
             if node >= 0:
                 stack += [int(forest.no[node]), int(forest.yes[node])]
-
-
-def _row(
-    forest: Forest, node: int, width: int, lookup: Lookup, place: Mapping[int, int]
-) -> tuple[int, float, int, int, int]:
-    """A test as `Trees` has it: (column, threshold, where it passes, where it fails, NaN)."""
-    feature, mode, tracks = (
-        int(forest.feature[node]),
-        int(forest.mode[node]),
-        bool(forest.tracks[node]),
-    )
-    if not 0 <= feature < width:
-        raise DamagedModel(f"a tree looks at feature {feature} of {width}")
-    yes, no = place[int(forest.yes[node])], place[int(forest.no[node])]
-    split = float(forest.split[node])
-    if mode in (EQ, NEQ, MEMBER):
-        values = forest.members.get(node, (split,))
-        gone = tracks and mode != NEQ
-        column = width + lookup.column(feature, values, missing=gone)
-        ways = (yes, no) if mode == NEQ else (no, yes)
-        return column, 0.5, *ways, COMPARED
-    if mode in (LT, GTE):
-        split = float(np.nextafter(np.dtype(forest.dtype).type(split), -np.inf))
-    if mode in (LEQ, LT):
-        return feature, split, yes, no, LEFT if tracks else COMPARED
-    return feature, split, no, yes, RIGHT if tracks else LEFT

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
-from itertools import pairwise
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -58,9 +57,8 @@ class Ensemble:
         if targets < 1:
             raise DamagedModel("a tree ensemble has no targets")
         nodes, lookup = tables(forest, width)
-        worst = max((target for leaf in forest.leaves for target, _ in leaf), default=0)
-        least = min((target for leaf in forest.leaves for target, _ in leaf), default=0)
-        if least < 0 or worst >= targets:
+        worst = int(forest.target.max(initial=0))
+        if worst >= targets or forest.target.min(initial=0) < 0:
             raise DamagedModel(f"a leaf adds to target {worst} of {targets}")
         return cls(forest, nodes, targets, width, lookup)
 
@@ -94,39 +92,48 @@ class Ensemble:
         made = {key: value for key, value in self.nodes.items() if key != "leaf"}
         return {**made, "narrow": self.forest.dtype == "float32"}
 
+    @cached_property
     def weights(self) -> NDArray[np.float64]:
         """What each leaf adds to each target."""
+        rows, of_leaf = self._said
         made = np.zeros((len(self.nodes["leaf"]), self.targets))
-        for row, leaf in zip(made, self.nodes["leaf"], strict=True):
-            for target, weight in self.forest.leaves[leaf]:
-                row[target] += weight
+        np.add.at(made, (rows, self.forest.target[of_leaf]), self.forest.weight[of_leaf])
         return made
 
-    def scored(self) -> NDArray[np.float64]:
+    @cached_property
+    def scored(self) -> NDArray[np.bool_]:
         """Whether each leaf says anything of each target."""
-        made = np.zeros((len(self.nodes["leaf"]), self.targets))
-        for row, leaf in zip(made, self.nodes["leaf"], strict=True):
-            row[[target for target, _ in self.forest.leaves[leaf]]] = 1
+        rows, of_leaf = self._said
+        made = np.zeros((len(self.nodes["leaf"]), self.targets), bool)
+        made[rows, self.forest.target[of_leaf]] = True
         return made
 
+    @cached_property
+    def _said(self) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        """What leaves that can be reached say: the number of the leaf, and where it is said."""
+        leaf, forest = self.nodes["leaf"], self.forest
+        number = np.full(max(leaf.max(), forest.leaf.max(initial=0)) + 1, -1)
+        number[leaf] = np.arange(len(leaf))
+        rows = number[forest.leaf]
+        there = np.flatnonzero(rows >= 0)
+        return rows[there], there
+
+    @cached_property
     def always(self) -> list[bool]:
         """For each target, whether every row gets a score: some tree has one in all its leaves."""
-        return self._in_all_leaves(self.scored() > 0)
+        return self._in_all_leaves(self.scored)
 
     def someone(self) -> bool:
         """Whether every row gets a score for some target."""
-        scored: Any = self.scored().sum(axis=1, keepdims=True) > 0
-        return self._in_all_leaves(scored)[0]
+        return self._in_all_leaves(self.scored.any(axis=1, keepdims=True))[0]
 
-    def _in_all_leaves(self, scored: NDArray[Any]) -> list[bool]:
+    def _in_all_leaves(self, scored: Any) -> list[bool]:
         """For each column, whether some tree has it in all its leaves."""
-        found = np.zeros(scored.shape[1], bool)
-        inner = self.nodes["feature"] >= 0
-        bounds = [*self.nodes["roots"].tolist(), len(inner)]
-        for start, end in pairwise(bounds):
-            reached = self.nodes["left"][start:end][~inner[start:end]]
-            found |= scored[reached].all(axis=0)
-        return [bool(item) for item in found]
+        # Leaves have numbers in the order of the trees, each of which has one.
+        before = np.cumsum(self.nodes["feature"] < 0)[self.nodes["roots"]]
+        starts = before - (self.nodes["feature"][self.nodes["roots"]] < 0)
+        every: Any = np.logical_and.reduceat(scored, starts, axis=0)
+        return [bool(item) for item in every.any(axis=0)]
 
 
 def _base(call: Call) -> Sequence[float]:
@@ -185,7 +192,7 @@ def _regressed(trees: Ensemble, way: str, base: Sequence[float], link: str, x: F
 def _based(trees: Ensemble, score: Flow, base: Sequence[float], x: Flow) -> Flow:
     """The scores plus base values; of several targets, one that no leaf spoke of stays zero."""
     dtype = trees.forest.dtype
-    if trees.targets == 1 or all(trees.always()):
+    if trees.targets == 1 or all(trees.always):
         return _plus(score, base, dtype)
     _, spoken = _with_spoken(trees, x)
     return spoken.where(_plus(score, base, dtype), score)
@@ -194,7 +201,7 @@ def _based(trees: Ensemble, score: Flow, base: Sequence[float], x: Flow) -> Flow
 def _aggregated(trees: Ensemble, way: str, x: Flow) -> Flow:
     if way in ("SUM", "AVERAGE"):
         divisor = len(trees.forest.roots) if way == "AVERAGE" else 0
-        return trees.sums(x, trees.weights(), divisor)
+        return trees.sums(x, trees.weights, divisor)
     if way not in ("MIN", "MAX"):
         raise DamagedModel(f"trees are not aggregated by {way!r}")
     return _extreme(trees, way, x)
@@ -204,12 +211,12 @@ def _extreme(trees: Ensemble, way: str, x: Flow) -> Flow:
     """The least or largest of what the trees say, target by target; 0 where none says anything."""
     leaves, dtype = trees.leaves(x), trees.forest.dtype
     limit = np.inf if way == "MIN" else -np.inf
-    values = np.where(trees.scored() > 0, trees.weights(), limit).astype(dtype)
+    values = np.where(trees.scored, trees.weights, limit).astype(dtype)
     outs = []
     for target in range(trees.targets):
         said = leaves.take(values[:, target])
         best = said.min() if way == "MIN" else said.max()
-        if not trees.always()[target]:
+        if not trees.always[target]:
             nothing = best.fill(np.zeros(1, dtype), scalar=True)
             best = best.equal(np.array(limit, dtype)).where(nothing, best)
         outs.append(best.as_vector())
@@ -238,9 +245,9 @@ def _classes(
     """Three classes or more: the largest score among the classes that any leaf spoke of."""
     if len(base) not in (0, trees.targets):
         raise NotNative(f"{len(base)} base values for {trees.targets} classes")
-    dtype, open_ = trees.forest.dtype, not base and not all(trees.always())
+    dtype, open_ = trees.forest.dtype, not base and not all(trees.always)
     if not open_:
-        score = _plus(trees.sums(x, trees.weights()), base, dtype)
+        score = _plus(trees.sums(x, trees.weights), base, dtype)
         return labels.take(FirstLargest()(score)), _linked(score, link)
     score, spoken = _with_spoken(trees, x)
     lowest = score.fill(np.full(trees.targets, -np.inf, dtype))
@@ -250,7 +257,7 @@ def _classes(
 def _with_spoken(trees: Ensemble, x: Flow) -> tuple[Flow, Flow]:
     """The scores, and whether any leaf spoke of each class."""
     count = trees.targets
-    both = trees.sums(x, np.concatenate([trees.weights(), trees.scored()], axis=1))
+    both = trees.sums(x, np.concatenate([trees.weights, trees.scored], axis=1))
     spoken = both.select(np.arange(count, 2 * count)).greater(0.0)
     return both.select(np.arange(count)), spoken
 
@@ -300,21 +307,21 @@ def _two_classes(
     decides at one half if none is negative, and at zero otherwise; one with weights for both
     decides at zero, and answers 0 or 1 whatever its labels, if they are numbers.
     """
-    spoken = {target for leaf in trees.forest.leaves for target, _ in leaf}
-    weights = [weight for leaf in trees.forest.leaves for _, weight in leaf]
-    rule = _Binary(labels, link, len(spoken) == 1, min(weights, default=0.0) >= 0)
+    forest = trees.forest
+    single = len(np.unique(forest.target)) == 1
+    rule = _Binary(labels, link, single, not np.any(forest.weight < 0))
     second, scores = _decided(trees, rule, base, x)
     return rule.label(second), scores
 
 
 def _decided(trees: Ensemble, rule: _Binary, base: Sequence[float], x: Flow) -> tuple[Flow, Flow]:
     """Whether it is the second class, and the scores of both."""
-    if trees.always()[1]:
-        return _second(trees, rule, base, trees.sums(x, trees.weights()), x)
+    if trees.always[1]:
+        return _second(trees, rule, base, trees.sums(x, trees.weights), x)
     if not trees.someone():
         raise NotNative("rows may reach no leaf that speaks of a class")
-    if not trees.scored()[:, 1].any():
-        return _first(trees, rule, base, trees.sums(x, trees.weights()))
+    if not trees.scored[:, 1].any():
+        return _first(trees, rule, base, trees.sums(x, trees.weights))
     score, told = _with_spoken(trees, x)
     one, two = _first(trees, rule, base, score), _second(trees, rule, base, score, x)
     chosen = told.element(1)
@@ -323,7 +330,7 @@ def _decided(trees: Ensemble, rule: _Binary, base: Sequence[float], x: Flow) -> 
 
 def _if_spoken(trees: Ensemble, first: Flow, x: Flow) -> Flow:
     """The first class's score, zero where no leaf that was reached speaks of it."""
-    if trees.always()[0]:
+    if trees.always[0]:
         return first
     nothing = first.fill(np.zeros(1, trees.forest.dtype), scalar=True)
     return _with_spoken(trees, x)[1].element(0).where(first, nothing)
@@ -334,7 +341,7 @@ def _second(
 ) -> tuple[Flow, Flow]:
     """The second class has a score: both go through the link as they are, a silent one as 0."""
     dtype, (first, second) = trees.forest.dtype, (score.element(0), score.element(1))
-    spoken = any(target == 0 for leaf in trees.forest.leaves for target, _ in leaf)
+    spoken = bool(np.any(trees.forest.target == 0))
     if len(base) == 2:
         # That what both classes get is made of the first one's sum is no mistake of ours.
         second = _plus(first.as_vector(), base[1:], dtype).element(0)

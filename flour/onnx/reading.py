@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from operator import methodcaller
 from pathlib import Path
 from secrets import token_bytes
 from stat import S_ISCHR, S_ISFIFO
@@ -284,17 +285,20 @@ class _Reader:
         return tuple(map(one, value)) if convert.endswith("s") else one(value)
 
 
+_DECODED = methodcaller("decode", "utf-8", "surrogateescape")
+
+
 def _text(value: bytes) -> str:
-    return value.decode("utf-8", "surrogateescape")
+    return str(_DECODED(value))
 
 
 _PLAIN: Mapping[str, Any] = {
     "float": float,
     "int": int,
     "text": _text,
-    "floats": lambda values: tuple(map(float, values)),
-    "ints": lambda values: tuple(map(int, values)),
-    "texts": lambda values: tuple(map(_text, values)),
+    "floats": tuple,
+    "ints": tuple,
+    "texts": lambda values: tuple(map(_DECODED, values)),
 }
 #: AttributeProto.AttributeType -> (field, how to read it).
 _READERS: Mapping[int, tuple[str, str]] = {
