@@ -65,32 +65,53 @@ def short(figures: Figures) -> str:
     every = [each for each in tables.summary(figures) if each.title in MEANS]
     means = [{row[0]: row[-1] for row in each.rows if row[-1]} for each in every]
     names = dict.fromkeys(name for known in means for name in known)
-    rows = [[name, *(known.get(name, "–") for known in means)] for name in names]
-    columns = ["", *(MEANS[each.title] for each in every)]
-    loads = ", ".join(_LOADS[name] for name in figures.workloads("latency"))
-    text = (
-        "How many times what ours takes others take, side by side in one run, as geometric mean "
-        f"over the workloads each can run ({loads}). Above 1x ours is better."
-    )
+    rows = [["Pretzel itself", "", *map(tables.extremes, every)]]
+    rows += [
+        [name, _where(every, name), *(known.get(name, "–") for known in means)] for name in names
+    ]
+    columns = ["times ours", "measured on", *(MEANS[each.title] for each in every)]
     lost = [f"{MEANS[each.title]}: {each.told}" for each in every if "nowhere" not in each.told]
     whole = "[All figures](docs/performance.md), [how they are measured](docs/90-bench.md)."
-    table = Table("Measured", text, columns, rows).markdown(2)
+    table = Table("Measured", _reading(figures), columns, rows).markdown(2)
     return "\n".join([table, *(f"- {each}" for each in lost), "", f"{machine(figures)} {whole}"])
+
+
+def _reading(figures: Figures) -> str:
+    """How the table is to be read, by somebody who has seen nothing else."""
+    counts = {each["name"]: each["count"] for each in figures.run.about.get("specs", [])}
+    loads = ", ".join(
+        f"{name.upper()}: {counts.get(name, '?')} {_LOADS[name]}"
+        for name in figures.workloads("latency")
+    )
+    return (
+        "What others take, divided by what Pretzel takes, side by side in one run: 10x is ten "
+        "times as slow, or ten times as much memory. Each figure is the geometric mean over the "
+        f"workloads on which its row was measured ({loads}). Memory is what all of their pipelines "
+        "add to a process, loading is all of them from files in a fresh one."
+    )
+
+
+def _where(every: Sequence[Table], name: str) -> str:
+    """The workloads of a row; all of them are called so."""
+    columns = every[0].columns[1:-1]
+    row = next((row for each in every for row in each.rows if row[0] == name), [])
+    known = [column for column, cell in zip(columns, row[1:], strict=False) if cell != "–"]
+    return "all" if len(known) == len(columns) else ", ".join(known)
 
 
 #: Of which tables the means stand at the top and in the README, and what they are called there.
 MEANS = {
     "Latency of one row, median": "one row, median",
-    "Latency of one row, 99th percentile": "one row, p99",
-    "Rows a second on one core": "time of a block",
+    "Latency of one row, 99th percentile": "one row, 99th percentile",
+    "Rows a second on one core": "rows in blocks",
     "Memory": "memory",
     "Loading": "loading",
 }
 _LOADS = {
-    "sa": "sentiment of text",
-    "ac": "ensembles over numbers",
-    "tab": "tables with categories",
-    "lin": "linear models",
+    "sa": "pipelines from text to its sentiment",
+    "ac": "with trees over other models' outputs",
+    "tab": "over tables with holes and categories",
+    "lin": "linear",
     "gbt": "boosted trees",
 }
 

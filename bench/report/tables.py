@@ -93,6 +93,17 @@ def _ours(figures: Figures, question: Question, workloads: list[str]) -> list[st
     return [ITSELF.format(figures.title(OURS)), *cells, ""]
 
 
+def extremes(table: Table) -> str:
+    """What ours takes on the workloads of a table of ratios: from the least to the most."""
+    cells = [cell for cell in table.rows[0][1:-1] if cell != "–"]
+    cells.sort(key=lambda cell: float(cell.split()[0].replace(",", "")))
+    if not cells:
+        return "–"
+    unit = cells[0].split()[-1]
+    ends = dict.fromkeys(cell.removesuffix(f" {unit}") for cell in (cells[0], cells[-1]))
+    return f"{' to '.join(ends)} {unit}"
+
+
 def _against(figures: Figures, question: Question, workload: str, who: str) -> float | None:
     theirs, ours = (question.measured(figures, workload, each) for each in (who, OURS))
     return ratio(theirs, ours)

@@ -139,7 +139,9 @@ def test_the_page_shows_what_is_good_and_what_is_not() -> None:
     assert '<td class="behind">0.5x</td>' in page
     assert '<td class="words missed"><b>missed</b></td>' in page
     assert '<tr class="ours"><td class="words">Pretzel itself</td><td>8 µs</td>' in page
-    assert "<h4>one row, p99</h4><div><span>scikit-learn</span><b>62.5x</b></div>" in page
+    assert (
+        "<h4>one row, 99th percentile</h4><div><span>scikit-learn</span><b>62.5x</b></div>" in page
+    )
     assert 'class="behind"' not in html.page(Figures(run()), {})
 
 
@@ -270,10 +272,25 @@ def test_the_documents_have_a_place_for_it() -> None:
         assert page.read_text(encoding="utf-8").count(markdown.END) == 1
     text = markdown.short(Figures(run()))
     assert text.startswith("## Measured\n")
-    assert "| scikit-learn | 500x | 500x | 500x | 500x | 500x |" in text
+    assert "| scikit-learn | all | 500x | 500x | 500x | 500x | 500x |" in text
+    assert "LIN: 3 linear)" in text
+    assert "| Pretzel itself |  | 1 µs | 3 µs | 10,000,000 rows/s | 3 MiB | 0.001 s |" in text
     assert "behind" not in text
     assert "2026-01-02" in text
     assert "- memory: Ours is behind ort on LIN (0.5x)." in markdown.short(Figures(run(factor=8)))
+
+
+def test_a_row_says_on_which_workloads_it_was_measured() -> None:
+    more = [
+        Record("latency", name, "pretzel", metric, micros, "µs")
+        for name, micros in (("sa", 4.0), ("gbt", 20.0))
+        for metric in ("hot_p50", "hot_p99")
+    ]
+    more.append(Record("latency", "sa", "sklearn", "hot_p50", 800.0, "µs"))
+    text = markdown.short(Figures(Read(ABOUT, (*records(), *more))))
+    assert "| Pretzel itself |  | 1 to 20 µs | 3 to 20 µs |" in text
+    assert "| scikit-learn | SA, LIN | 316x | 500x |" in text
+    assert "| ort | LIN |" in text
 
 
 def test_documents_take_a_run_twice_as_once(
@@ -296,7 +313,7 @@ def test_documents_take_a_run_twice_as_once(
     write([path], readme=True)
     assert [page.read_text(encoding="utf-8") for page in pages] == once
     for old, new in zip(before, once, strict=True):
-        assert "| scikit-learn | 500x |" in new
+        assert re.search(r"\| scikit-learn \| (all \| )?500x \|", new)
         for mark, side in ((markdown.BEGIN, 0), (markdown.END, -1)):
             assert new.split(mark)[side] == old.split(mark)[side]
 
