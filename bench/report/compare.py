@@ -1,8 +1,8 @@
-"""Two runs side by side: what has become slower, faster, larger, smaller."""
+"""Two runs side by side: what of ours has become slower, faster, larger, smaller."""
 
 from __future__ import annotations
 
-from bench.report.figures import shown
+from bench.report.figures import OURS, shown
 from bench.report.tables import Table
 from bench.results import Read, Record
 
@@ -11,19 +11,35 @@ NOISE = 0.1
 
 
 def compared(before: Read, after: Read) -> str:
-    """A table of our figures that differ by more than noise, in Markdown."""
+    """Figures that differ by more than noise, in Markdown: ours, and how many of the others'.
+
+    Others' code is the same in both runs, so what differs of theirs is the machine's.
+    """
     known = {_key(each): each for each in before.records}
-    rows = []
-    for new in after.records:
-        old = known.get(_key(new))
-        if old is not None and old.value and new.value and _differs(old, new):
-            rows.append(_row(old, new))
+    both = [(old, new) for new in after.records if (old := known.get(_key(new)))]
+    pairs = [(old, new) for old, new in both if old.value and new.value]
+    ours = [pair for pair in pairs if _is_ours(pair[1])]
+    others = [pair for pair in pairs if not _is_ours(pair[1])]
+    rows = sorted(_row(*pair) for pair in ours if _differs(*pair))
+    theirs = sum(_differs(*pair) for pair in others)
+    said = [
+        f"{_of(before)} and {_of(after)}: {len(rows)} of our {len(ours)} figures differ.",
+        f"What is within {NOISE:.0%} is noise, and so is where rounds of both runs overlap.",
+    ]
+    if others:
+        said.append(
+            f"Of others' {len(others)} figures, whose code is the same, {theirs} differ: as large "
+            "a share of ours is the machine's doing."
+        )
+    if not rows:
+        return " ".join(said) + "\n"
     columns = ["figure", "before", "after", "after by before"]
-    rows.sort(key=lambda row: row[0])
-    head = (
-        f"{_of(before)} and {_of(after)}: {len(rows)} of {len(after.records)} figures differ.\n\n"
-    )
-    return head + Table("", "", columns, rows).markdown()
+    return " ".join(said) + "\n\n" + Table("", "", columns, rows).markdown()
+
+
+def _is_ours(item: Record) -> bool:
+    """Whether the figure is of our code: of ours as a contestant, or in other ways."""
+    return item.experiment in {"ablations", "reservation"} or item.contestant.startswith(OURS)
 
 
 def _of(run: Read) -> str:

@@ -19,8 +19,8 @@ def page(figures: Figures, parts: Sequence[Table] = ()) -> str:
     return f"# Benchmarks\n\n{body(figures, parts=parts)}"
 
 
-def body(figures: Figures, level: int = 2, parts: Sequence[Table] = ()) -> str:
-    """Machine, method and every section."""
+def body(figures: Figures, level: int = 2, parts: Sequence[Table] | None = None) -> str:
+    """Machine, method and every section; without `parts`, none for them."""
     said = [machine(figures), str(figures.run.about.get("method", ""))]
     said += [_section(each, level) for each in sections(figures, parts)]
     return "\n\n".join(part.rstrip("\n") for part in said if part) + "\n"

@@ -26,16 +26,22 @@ class Section:
         return self.title.lower().replace(" ", "-")
 
 
-def sections(figures: Figures, parts: Sequence[Table] = ()) -> list[Section]:
-    """Everything a run has, without what is empty; `parts` were measured apart from it."""
+def sections(figures: Figures, parts: Sequence[Table] | None = None) -> list[Section]:
+    """Everything a run has, without what is empty; `parts` were measured apart from it.
+
+    Where there are none of them, how to get them is said, unless they are not asked for (None).
+    """
     made = [
         Section(
             title, means.replace("\n", " "), [each for each in find(figures) if each.rows], charts
         )
         for title, means, find, charts in _PARTS
     ]
-    made.append(Section("Part by part", _MICRO.replace("\n", " "), list(parts)))
-    return [each for each in made if each.tables]
+    made = [each for each in made if each.tables]
+    if parts is None:
+        return made
+    means = (_MICRO if parts else _NO_MICRO).replace("\n", " ")
+    return [*made, Section("Part by part", means, list(parts))]
 
 
 def _goals(figures: Figures) -> list[Table]:
@@ -180,6 +186,9 @@ answer, and does the number make a call slower?"""
 _MICRO = """\
 Ratios of single parts, by `scripts/bench`. Called after a contestant: its time by ours. What other
 columns mean stands in each file."""
+_NO_MICRO = """\
+Ratios of single parts stand here once `scripts/bench` has measured them (some minutes); then
+`python -m bench report` writes this page anew."""
 #: Title, what it means, its tables, its charts.
 _PARTS: tuple[tuple[str, str, Callable[[Figures], list[Table]], tuple[str, ...]], ...] = (
     ("Goals", "", _goals, ()),

@@ -234,11 +234,23 @@ def test_charts_leave_out_what_a_logarithm_cannot_show() -> None:
 
 
 def test_comparing_leaves_noise_out() -> None:
+    ours = sum(each.contestant == "pretzel" and bool(each.value) for each in records())
     text = compared(run(), run(factor=1.05))
-    assert f"0 of {len(records())} figures differ" in text
+    assert f"0 of our {ours} figures differ. What is within 10% is noise" in text
+    assert "|" not in text
     text = compared(run(), run(factor=1.5))
     assert "latency lin pretzel hot_p99, µs | 3 | 4.5 | 1.50" in text
     assert "sklearn" not in text
+
+
+def test_comparing_says_what_is_the_machines_doing() -> None:
+    def one(micros: float) -> Read:
+        made = Record("latency", "lin", "sklearn", "hot_p50", micros, "µs")
+        return Read(ABOUT, (made,))
+
+    text = compared(one(100.0), one(200.0))
+    assert "0 of our 0 figures differ" in text
+    assert "Of others' 1 figures, whose code is the same, 1 differ" in text
 
 
 def test_overlapping_spreads_are_noise() -> None:
@@ -246,8 +258,8 @@ def test_overlapping_spreads_are_noise() -> None:
         item = Record("latency", "lin", "pretzel", "hot_p50", value, "µs", low=low, high=high)
         return Read(ABOUT, (item,))
 
-    assert "0 of 1" in compared(one(10, 5, 20), one(15, 9, 25))
-    assert "1 of 1" in compared(one(10, 9, 11), one(15, 14, 16))
+    assert "0 of our 1" in compared(one(10, 5, 20), one(15, 9, 25))
+    assert "1 of our 1" in compared(one(10, 9, 11), one(15, 14, 16))
 
 
 def test_written_runs_are_read_back(tmp_path: Path) -> None:
