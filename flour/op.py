@@ -81,6 +81,9 @@ class Op:
     #: What it does depends on what Python knows of characters, which is a version of Unicode.
     reads_characters: ClassVar[bool] = False
 
+    #: Native code has the strings it makes in memory of its own, for those who read them there.
+    makes_strings: ClassVar[bool] = False
+
     #: Who runs it where there is no native code, for `explain`.
     runs_on: ClassVar[str] = "python"
 

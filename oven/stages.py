@@ -85,7 +85,8 @@ def kind_of(item: Node) -> str:
     types = [item.type, *(source.type for source in item.inputs)]
     if any(isinstance(kind, Record | Whole) for kind in types) or isinstance(item.op, Source):
         return PYTHON
-    if _dtype(item.type) == "string" and isinstance(item.type, Vector):
+    strings = _dtype(item.type) == "string" and isinstance(item.type, Vector)
+    if strings and not item.op.makes_strings:
         return PYTHON
     inputs = [source.type for source in item.inputs]
     if item.op.wants_kernel(*inputs):

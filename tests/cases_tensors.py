@@ -6,7 +6,16 @@ from typing import Any
 
 import numpy as np
 
-from flour.ops import indexed, onnx_equal, onnx_match, onnx_narrow, pairwise, segments, trigonometry
+from flour.ops import (
+    indexed,
+    onnx_cast,
+    onnx_equal,
+    onnx_match,
+    onnx_narrow,
+    pairwise,
+    segments,
+    trigonometry,
+)
 from flour.types import INTS, Scalar, Text, Type, Vector
 from tests.case import LIBM, REASSOCIATES, Case, rows
 
@@ -57,7 +66,23 @@ def few_texts(rng: np.random.Generator, kind: Type, count: int) -> Any:
     return rng.choice(np.array(texts, object), shape)
 
 
+def numerals(rng: np.random.Generator, kind: Type, count: int) -> Any:
+    """Strings that start with numbers, whole ones first."""
+    shape = (count, kind.width) if isinstance(kind, Vector) else (count,)
+    texts = ["0", " -12", "+7x", "1234567890123", "3.25", "1e3", "0.1", "99999999999999999"]
+    return rng.choice(np.array(texts, object), shape)
+
+
 CASES = [
+    # --- flour/ops/onnx_cast.py
+    *(
+        Case(
+            onnx_cast.ParseNumbers(dtype), (Vector(3, "string"),), draw=numerals, label=f"-{dtype}"
+        )
+        for dtype in ("float64", "float32", "int64", "uint8", "bool")
+    ),
+    Case(onnx_cast.WriteFloats(), (Vector(3, "float32"),), native=False),
+    Case(onnx_cast.WriteWhole(), (Vector(3, "int64"),), draw=whole, native=False),
     # --- flour/ops/onnx_narrow.py
     *(
         Case(onnx_narrow.Rounded(name, saturate), (kind,), draw=ties, label=f"-{name}-{saturate}")

@@ -15,6 +15,7 @@ from flour.flow import Flow
 from flour.onnx.errors import NotNative
 from flour.onnx.narrow import Rounding, in_type
 from flour.onnx.registry import Call, onnx_op
+from flour.onnx.spelling import parsed, spelt
 from flour.onnx.tensor import (
     NARROW,
     Tensor,
@@ -344,14 +345,16 @@ def converted(call: Call, item: Tensor, dtype: str, how: Rounding | None = None)
     """The tensor in another dtype."""
     if item.dtype == dtype or (item.symbolic and dtype in ("int64", "int32")):
         return item
+    if item.dtype == "string":
+        item = parsed(call, item, carrier(dtype))
     item = replace(item, dtype=carrier(item.dtype))
+    if dtype == "string":
+        return spelt(call, item)
     if dtype in NARROW:
         return in_type(call, item, dtype, how)
     if item.dtype == dtype:
         return item
-    if item.value is not None and "string" not in (item.dtype, dtype) and not item.symbolic:
+    if item.value is not None and not item.symbolic:
         with np.errstate(all="ignore"):
             return Tensor.constant(item.value.astype(native_dtype(dtype)), item.axis)
-    if "string" in (dtype, item.dtype):
-        raise NotNative("text to numbers, or numbers to text")
     return Tensor.of(call.flow(item).cast(native_dtype(dtype)), item.shape, item.axis)

@@ -138,7 +138,16 @@ def _where(out: Writer, item: Node, *sides: str) -> str:
     return out("Where", *made)
 
 
-@form("Cast", "AsFloat", "CastLike", "ToDense", "ToSparse")
+@form(
+    "Cast",
+    "AsFloat",
+    "CastLike",
+    "ParseNumbers",
+    "ToDense",
+    "ToSparse",
+    "WriteFloats",
+    "WriteWhole",
+)
 def _cast(out: Writer, item: Node, x: str, *_: str) -> str:
     return out.cast(x, dtype_of(item.inputs[0].type), dtype_of(item.type))
 

@@ -1,0 +1,64 @@
+"""Casts between strings and numbers; see flour.ops.onnx_cast for what onnxruntime makes of them.
+
+Strings that native code made are there for those who read them in the same stage; what leaves it is
+made by the definition. Labels out of a table are looked up in one of strings.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from flour.onnx.errors import NotNative
+from flour.onnx.tensor import Tensor, native_dtype
+from flour.ops.onnx_cast import ParseNumbers, WriteFloats, WriteWhole, text_of
+from flour.ops.structure import AsVector, Take, TakeText
+from flour.types import FLOATS
+
+if TYPE_CHECKING:
+    from flour.flow import Flow
+    from flour.onnx.registry import Call
+
+
+def parsed(call: Call, item: Tensor, dtype: str) -> Tensor:
+    """Strings as numbers of a type."""
+    op = ParseNumbers(native_dtype(dtype))
+    if item.value is not None:
+        return Tensor.constant(op.reference(item.value.reshape(-1)).reshape(item.shape), item.axis)
+    return Tensor.of(op(call.flow(item)), item.shape, item.axis)
+
+
+def spelt(call: Call, item: Tensor) -> Tensor:
+    """Numbers as strings."""
+    if item.symbolic:
+        raise NotNative("the number of rows would become a value")
+    if item.value is not None:
+        made = written(item.value.reshape(-1)).reshape(item.shape)
+        return Tensor(item.shape, "string", item.axis, None, made)
+    flow = call.flow(item)
+    table = _table(flow)
+    if table is not None:
+        places, entries = table
+        return Tensor.of(TakeText(written(entries).tolist())(places), item.shape, item.axis)
+    op = WriteFloats() if getattr(flow.type, "dtype", "") in FLOATS else WriteWhole()
+    return Tensor.of(op(flow), item.shape, item.axis)
+
+
+def written(values: NDArray[Any]) -> NDArray[np.object_]:
+    """Known numbers as onnxruntime writes them."""
+    made = np.empty(len(values), object)
+    made[:] = [text_of(value) for value in values]
+    return made
+
+
+def _table(flow: Flow) -> tuple[Flow, NDArray[Any]] | None:
+    """Places and the table they are looked up in, where numbers come from one."""
+    if isinstance(flow.node.op, AsVector):
+        flow = flow.input(0)
+    op = flow.node.op
+    return (flow.input(0), op.table.array) if isinstance(op, Take) else None
+
+
+__all__ = ["parsed", "spelt", "written"]
