@@ -13,6 +13,7 @@ from bench.contestants import NAMES, find
 from bench.crew import Absent, Member
 from bench.progress import Progress
 from bench.results import Record, Run
+from bench.servers import SERVERS
 from bench.workload import Saved, Spec, cache_folder, saved
 
 
@@ -191,7 +192,7 @@ def about(kind: str, plan: Plan) -> dict[str, Any]:
         "machine": machine.fingerprint(),
         "specs": [vars(each) for each in plan.specs],
         "contestants": {name: find(name).title for name in plan.contestants},
-        "settings": {name: find(name).settings for name in plan.contestants},
+        "settings": _settings(plan),
         "rounds": plan.rounds,
         "calls": plan.calls,
         "method": METHOD,
@@ -209,6 +210,12 @@ METHOD = (
     "pipeline's mean, has a table of its own. Cold is each pipeline's first call in its process. "
     "Figures are medians over rounds, with the extremes."
 )
+
+
+def _settings(plan: Plan) -> dict[str, str]:
+    """How everybody is set up: servers, and contestants."""
+    servers = {name: kind.settings for name, kind in SERVERS.items()}
+    return servers | {name: find(name).settings for name in plan.contestants}
 
 
 def _packages() -> dict[str, str]:

@@ -42,6 +42,11 @@ class HandwrittenC(Contestant):
     workloads = ("lin",)
     settings = "gcc -O3 -march=native, sums in any order, called by ctypes"
 
+    def versions(self) -> dict[str, str]:
+        """The compiler's, where there is one: what is missing is said when it is needed."""
+        compiler = {"gcc": _compiler()} if shutil.which("gcc") else {}
+        return {**compiler, **super().versions()}
+
     def prepare(self, pipeline: Pipeline, saved: Saved) -> None:
         """Compile once; write the fitted numbers."""
         if shutil.which("gcc") is None:
@@ -72,6 +77,12 @@ class HandwrittenC(Contestant):
 
         call.fitted = fitted  # type: ignore[attr-defined]  # they live as long as their addresses
         return Model(call, call, number_row, number_block, _same, lambda raw: float(raw[0]))
+
+
+def _compiler() -> str:
+    command = ["gcc", "-dumpfullversion"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=20)
+    return done.stdout.strip() or "of an unknown version"
 
 
 def _same(raw: Any) -> Any:

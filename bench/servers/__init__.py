@@ -19,6 +19,8 @@ class ServerKind:
     environment: str
     request: Callable[[int, Sequence[float]], bytes]
     packages: tuple[str, ...] = ()
+    settings: str = ""
+    """How it is set up, in a few words for the report."""
     variables: Mapping[str, str] = field(default_factory=dict)
     """Of its process: what its docs advise, and nothing is sent home."""
     enclosed: bool = False
@@ -51,26 +53,42 @@ SCRATCH = Path("/srv")
 
 SERVERS = {
     "pretzel": ServerKind("Pretzel", "main", open_inference, ("uvloop", "httptools", "numpy")),
-    "echo": ServerKind("bare echo (asyncio)", "main", open_inference, ("uvloop",)),
+    "echo": ServerKind(
+        "bare echo (asyncio)",
+        "main",
+        open_inference,
+        ("uvloop", "httptools", "msgspec"),
+        "asyncio on uvloop; no routes, limits or models",
+    ),
     "bentoml": ServerKind(
         "BentoML + scikit-learn",
         "bentoml",
         plain,
         ("bentoml", "uvicorn", "uvloop", "scikit-learn"),
+        "one worker on uvicorn without its supervisor; metrics and access log off",
         {"BENTOML_DO_NOT_TRACK": "True"},
     ),
     "litserve": ServerKind(
-        "LitServe + scikit-learn", "litserve", plain, ("litserve", "scikit-learn")
+        "LitServe + scikit-learn",
+        "litserve",
+        plain,
+        ("litserve", "scikit-learn"),
+        "one worker, no batching",
     ),
     "rayserve": ServerKind(
         "Ray Serve + scikit-learn",
         "ray",
         plain,
         ("ray", "uvicorn", "scikit-learn"),
+        "one replica, no batching, access log off, in a network of its own",
         {"RAY_USAGE_STATS_ENABLED": "0"},
         enclosed=True,
     ),
     "mlserver": ServerKind(
-        "MLServer + scikit-learn", "mlserver_sklearn", open_inference, ("mlserver", "scikit-learn")
+        "MLServer + scikit-learn",
+        "mlserver_sklearn",
+        open_inference,
+        ("mlserver", "scikit-learn"),
+        "one process (parallel_workers=0), metrics off",
     ),
 }

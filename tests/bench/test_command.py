@@ -14,7 +14,8 @@ from bench import compare, experiments, machine, results
 from bench.clock import Clock, Needs
 from bench.progress import Progress
 from bench.report.figures import Figures
-from bench.session import Plan
+from bench.servers import SERVERS
+from bench.session import Plan, about
 
 
 def test_quick(tmp_path: Path, bench_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -79,6 +80,12 @@ def test_every_experiment_has_its_question(name: str) -> None:
     module = experiments.find(name)
     assert module.QUESTION
     assert hasattr(module, "measure" if name in experiments.PHASES else "run")
+
+
+def test_a_run_says_how_everybody_is_set_up() -> None:
+    told = about("quick", asked("quick"))["settings"]
+    assert set(asked("quick").contestants) | set(SERVERS) == set(told)
+    assert all(told.values())
 
 
 def test_nothing_unknown() -> None:
