@@ -178,6 +178,8 @@ def met(model: Raw | None, ways: Ways) -> Met | None:
 
 
 _layouts: dict[int, list[Layout]] = {}
+#: Structures that were met once: their layouts are kept when there is a second model.
+_once: dict[bytes, None] = {}
 _families: dict[tuple[bytes, Ways], _Family] = {}
 _last: dict[bytes, tuple[bytes, ...]] = {}
 _lock = threading.Lock()
@@ -190,10 +192,19 @@ def _layout(data: bytes) -> Layout | None:
     made = split(data)
     if made is not None:
         with _lock:
-            _layouts.setdefault(len(data), []).append(made)
-            while sum(it.held for each in _layouts.values() for it in each) > MOST_LAYOUT_BYTES:
-                del _layouts[next(iter(_layouts))]
+            if made.key in _once:
+                _keep(made)
+            _once[made.key] = None
+            while len(_once) > MOST_FAMILIES:
+                del _once[next(iter(_once))]
     return made
+
+
+def _keep(made: Layout) -> None:
+    """Keep a layout, and fewer of the oldest where that would be too much."""
+    _layouts.setdefault(made.size, []).append(made)
+    while sum(it.held for each in _layouts.values() for it in each) > MOST_LAYOUT_BYTES:
+        del _layouts[next(iter(_layouts))]
 
 
 def _family(key: tuple[bytes, Ways]) -> _Family:

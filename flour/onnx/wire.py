@@ -27,6 +27,11 @@ _LISTED: np.dtype[Any] = np.dtype([("tag", "u1"), ("value", "<f4")])
 _FLOAT: np.dtype[Any] = np.dtype("<f4")
 _DOUBLE: np.dtype[Any] = np.dtype("<f8")
 _FLOATS_TAG = 7 << 3 | _FOUR
+#: An integer and a text of an attribute's lists, one by one.
+_INT_TAG, _TEXT_TAG = 8 << 3 | _VARINT, 9 << 3 | _BYTES
+_ONE_BY_ONE = frozenset({_INT_TAG, _TEXT_TAG})
+#: So many bytes of them are as long in passing as one field in being looked at.
+_QUICK = 64
 #: Going through more fields than this would take longer than is gained.
 MOST_FIELDS = 1 << 17
 #: Their numbers decide what code there is, and they are long.
@@ -174,7 +179,7 @@ class _Walk:
     def _attribute(self, place: int, start: int, stop: int) -> None:
         """An attribute: weights if it is a list of floats, else part of the structure."""
         name, found, kinds = "", list[tuple[int, int, np.dtype[Any]]](), list[int]()
-        for number, kind, first, last in self._fields(start, stop):
+        for number, kind, first, last in self._fields(start, stop, lists=True):
             if number == 1:
                 name = self.data[first:last].decode("utf-8")
             elif number == 7:
@@ -221,13 +226,21 @@ class _Walk:
 
     # --- protobuf -----------------------------------------------------------------------------
 
-    def _fields(self, at: int, stop: int) -> Iterator[tuple[int, int, int, int]]:
-        """Number, wire type, and where the value is, of every field; floats in a row are one."""
+    def _fields(
+        self, at: int, stop: int, *, lists: bool = False
+    ) -> Iterator[tuple[int, int, int, int]]:
+        """Number, wire type, and where the value is, of every field; floats in a row are one.
+
+        Where these are an attribute's `lists`, integers and texts are passed over.
+        """
         while at < stop:
             self._seen += 1
             if self._seen > MOST_FIELDS:
                 raise NoStructureError("fields")
             tag, start = self._varint(at)
+            if lists and tag in _ONE_BY_ONE:
+                at = self._past(tag, at, stop)
+                continue
             number, kind = tag >> 3, tag & 7
             if kind == _VARINT:
                 end = self._varint(start)[1]
@@ -246,6 +259,17 @@ class _Walk:
                 raise NoStructureError("ends")
             yield number, kind, start, end
             at = end
+
+    def _past(self, tag: int, at: int, stop: int) -> int:
+        """Behind integers or texts that follow each other one by one."""
+        data = self.data
+        self._seen += (stop - at) // _QUICK
+        while at < stop and data[at] == tag:
+            size, at = self._varint(at + 1) if data[at + 1] > 127 else (data[at + 1], at + 2)
+            at += size if tag == _TEXT_TAG else 0
+        if at > stop:
+            raise NoStructureError("ends")
+        return at
 
     def _run(self, at: int, stop: int) -> int:
         """Where floats that follow each other one by one end."""

@@ -119,3 +119,31 @@ def test_damaged_bytes_have_a_layout_that_gives_them_back_or_none(data: st.DataO
     if layout is not None:
         assert layout.joined(layout.own(cut)) == cut
         layout.weights(cut)
+
+
+@settings(max_examples=50, deadline=None)
+@given(
+    st.lists(st.integers(-(2**63), 2**63 - 1), max_size=20),
+    st.lists(st.binary(max_size=300), max_size=20),
+    st.data(),
+)
+def test_lists_of_integers_and_texts_are_passed_over(
+    numbers: list[int], texts: list[bytes], data: st.DataObject
+) -> None:
+    """Weights behind them are found; and what ends in the middle of one is not understood."""
+    proto = example()
+    proto.graph.node[5].attribute.extend(
+        [
+            helper.make_attribute("i", [0, *numbers]),
+            helper.make_attribute("s", [b"", *texts]),
+            helper.make_attribute("f", [0.5, 2.0]),
+        ]
+    )
+    whole = proto.SerializeToString()
+    layout = split(whole)
+    assert layout is not None
+    assert [leaf.owner for leaf in layout.leaves][2] == ("node", 5, "f")
+    assert layout.joined(layout.own(whole)) == whole
+    cut = data.draw(st.integers(1, len(whole) - 1))
+    if split(whole[:cut]) is not None:
+        ModelProto.FromString(whole[:cut])  # protobuf reads it, too

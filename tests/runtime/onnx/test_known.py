@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from onnx import ModelProto, helper
 
+from flour.onnx import wire
 from flour.onnx.reading import Raw
 from flour.onnx.registry import onnx_op
 from oven import known as onnx_known
@@ -416,13 +417,22 @@ def test_damaged_models_are_damaged_however_many_are_known() -> None:
 def test_what_is_known_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(onnx_known, "MOST_FAMILIES", 3)
     monkeypatch.setattr(onnx_known, "MOST_LAYOUT_BYTES", 2000)
-    onnx_known._layouts.clear()
+    for kept in (onnx_known._layouts, onnx_known._once):
+        kept.clear()
     for last in range(3, 18):
         data = scaled(*PLAIN, labels=[0, 1, 10**last])
         assert onnx_known.met(Raw(data, None), (False, None, "session")) is not None
         assert len(onnx_known._families) <= 3
-    layouts = [layout for each in onnx_known._layouts.values() for layout in each]
-    assert sum(layout.held for layout in layouts) <= 2000
+        assert len(onnx_known._once) <= 3
+        assert not any(layout.fits(data) for layout in layouts()), "nothing is kept of the first"
+        assert onnx_known.met(Raw(data, None), (False, None, "session")) is not None
+        assert any(layout.fits(data) for layout in layouts())
+    assert sum(layout.held for layout in layouts()) <= 2000
+
+
+def layouts() -> list[wire.Layout]:
+    """Those that are kept."""
+    return [layout for each in onnx_known._layouts.values() for layout in each]
 
 
 def test_what_cannot_take_formulas_is_imported_every_time(
