@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from bench import results
@@ -18,7 +18,7 @@ def write(paths: Sequence[Path], *, readme: bool = False) -> list[Path]:
     """Write the report of runs beside the first one; the files that were written.
 
     With `readme`, the summary goes into README.md and docs/performance.md too, between the marks
-    that are there for it.
+    that are there for it, and charts into a folder beside the latter.
     """
     figures = Figures(results.read(paths))
     place = paths[0].with_suffix("")
@@ -32,6 +32,22 @@ def write(paths: Sequence[Path], *, readme: bool = False) -> list[Path]:
         made[-1].write_text(svg.alone(text), encoding="utf-8")
     if readme:
         markdown.put(README, markdown.short(figures))
-        markdown.put(PERFORMANCE, markdown.body(figures, level=3))
-        made += [README, PERFORMANCE]
+        kept = _keep(drawn)
+        names = [each.stem for each in kept]
+        markdown.put(PERFORMANCE, markdown.body(figures, level=3, charts=names))
+        made += [README, PERFORMANCE, *kept]
+    return made
+
+
+def _keep(drawn: Mapping[str, str]) -> list[Path]:
+    """Put the charts for the documents where they belong: those of all workloads, of SA and AC."""
+    folder = PERFORMANCE.parent / markdown.CHARTS
+    folder.mkdir(exist_ok=True)
+    for old in folder.glob("*.svg"):
+        old.unlink()
+    made = []
+    for name, text in drawn.items():
+        if not name.endswith(("-tab", "-lin", "-gbt")):
+            made.append(folder / f"{name}.svg")
+            made[-1].write_text(svg.alone(text) + "\n", encoding="utf-8")
     return made

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,6 +11,8 @@ from bench.report.figures import Figures
 from bench.report.sections import Section, sections
 from bench.report.tables import Table
 
+#: The folder of charts beside a page.
+CHARTS = "charts"
 BEGIN, END = "<!-- bench: begin -->", "<!-- bench: end -->"
 
 
@@ -19,16 +21,26 @@ def page(figures: Figures, parts: Sequence[Table] = ()) -> str:
     return f"# Benchmarks\n\n{body(figures, parts=parts)}"
 
 
-def body(figures: Figures, level: int = 2, parts: Sequence[Table] | None = None) -> str:
-    """Machine, method and every section; without `parts`, none for them."""
+def body(
+    figures: Figures,
+    level: int = 2,
+    parts: Sequence[Table] | None = None,
+    charts: Collection[str] = (),
+) -> str:
+    """Machine, method and every section; without `parts`, none for them.
+
+    The charts are those that lie in a folder beside the page, by their names.
+    """
     said = [machine(figures), str(figures.run.about.get("method", ""))]
-    said += [_section(each, level) for each in sections(figures, parts)]
+    said += [_section(each, level, charts) for each in sections(figures, parts)]
     return "\n\n".join(part.rstrip("\n") for part in said if part) + "\n"
 
 
-def _section(section: Section, level: int) -> str:
-    """Its title, what it means, and its tables one level below."""
+def _section(section: Section, level: int, charts: Collection[str]) -> str:
+    """Its title, what it means, its charts, and its tables one level below."""
     said = [f"{'#' * level} {section.title}", section.means]
+    drawn = [name for name in charts if name.startswith(section.charts)]
+    said.append("\n".join(f"![{name}]({CHARTS}/{name}.svg)" for name in drawn))
     said += [_untitled(each, section).markdown(level + 1) for each in section.tables]
     return "\n\n".join(part.rstrip("\n") for part in said if part)
 

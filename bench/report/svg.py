@@ -204,10 +204,19 @@ def _visible(points: Sequence[Point], x: Axis, y: Axis) -> list[Point]:
     ]
 
 
+def _seen(places: list[Point]) -> list[Point]:
+    """Without those between whose neighbours nobody could see them: a pixel is enough."""
+    kept = places[:1]
+    for x, y in places[1:-1]:
+        if abs(x - kept[-1][0]) + abs(y - kept[-1][1]) >= 1:
+            kept.append((x, y))
+    return kept + places[1:][-1:]
+
+
 def _line(series: Series, across: Scale, up: Scale) -> list[str]:
     number = series.number or 0
     colour = COLOURS[number % len(COLOURS)]
-    places = [(across.place(x), up.place(y)) for x, y in series.points]
+    places = _seen([(across.place(x), up.place(y)) for x, y in series.points])
     path = " ".join(f"{x:.1f},{y:.1f}" for x, y in places)
     thick = 2.75 if number == 0 else 1.75
     line = f'points="{path}" fill="none" stroke="{colour}" stroke-width="{thick}"'

@@ -321,6 +321,8 @@ def test_documents_take_a_run_twice_as_once(
         made.add(each)
     made.close()
     assert set(pages) <= set(write([path], readme=True))
+    charts = tmp_path / markdown.CHARTS
+    assert not list(charts.glob("*.svg")), "those of one workload but SA and AC stay out"
     once = [page.read_text(encoding="utf-8") for page in pages]
     write([path], readme=True)
     assert [page.read_text(encoding="utf-8") for page in pages] == once
@@ -328,6 +330,33 @@ def test_documents_take_a_run_twice_as_once(
         assert re.search(r"\| scikit-learn \| (all \| )?500x \|", new)
         for mark, side in ((markdown.BEGIN, 0), (markdown.END, -1)):
             assert new.split(mark)[side] == old.split(mark)[side]
+
+
+def test_documents_show_the_charts_they_have(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in (README.name, PERFORMANCE.name):
+        (tmp_path / name).write_text(f"{markdown.BEGIN}{markdown.END}", encoding="utf-8")
+    monkeypatch.setattr("bench.report.README", tmp_path / README.name)
+    monkeypatch.setattr("bench.report.PERFORMANCE", tmp_path / PERFORMANCE.name)
+    (tmp_path / markdown.CHARTS).mkdir()
+    (tmp_path / markdown.CHARTS / "memory-old.svg").touch()
+    made = results.Run(tmp_path / "one.jsonl", ABOUT)
+    for count in (1.0, 250.0):
+        for metric in ("pss", "added"):
+            made.add(Record("memory", "sa", "pretzel", metric, 60.0 + count, "MiB", count))
+    made.close()
+    write([made.path], readme=True)
+    shown = re.findall(r"!\[[^]]+\]\(([^)]+)\)", (tmp_path / PERFORMANCE.name).read_text("utf-8"))
+    assert shown == ["charts/memory-sa.svg"]
+    assert [each.name for each in (tmp_path / "charts").iterdir()] == ["memory-sa.svg"]
+
+
+def test_curves_have_no_more_points_than_can_be_seen() -> None:
+    points = [(place / 100, float(place % 2)) for place in range(100_000)]
+    assert len(chart("t", [Series("a", points)], Axis("x"), Axis("y", log=True))) < 20_000
+    flat = chart("t", [Series("a", [(float(x), x * 1e-9) for x in range(5)])], Axis("x"), Axis("y"))
+    assert flat.count("<circle") == 5
 
 
 def test_text_goes_between_the_marks_only(tmp_path: Path) -> None:
