@@ -9,6 +9,7 @@ import numpy as np
 from flour.ops import (
     indexed,
     onnx_cast,
+    onnx_cut,
     onnx_equal,
     onnx_match,
     onnx_narrow,
@@ -83,6 +84,8 @@ CASES = [
     ),
     Case(onnx_cast.WriteFloats(), (Vector(3, "float32"),), native=False),
     Case(onnx_cast.WriteWhole(), (Vector(3, "int64"),), draw=whole, native=False),
+    # --- flour/ops/onnx_cut.py
+    Case(onnx_cut.CutWords((", ", "a+b?"), 2), (Text(),), native=False),
     # --- flour/ops/onnx_narrow.py
     *(
         Case(onnx_narrow.Rounded(name, saturate), (kind,), draw=ties, label=f"-{name}-{saturate}")

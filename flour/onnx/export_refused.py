@@ -14,6 +14,7 @@ WITHOUT = {
     "Bundle": _RECORD,
     "CharNgrams": "white space counts once, which no ONNX operator does",
     "CouplePairs": _SETTLES,
+    "CutWords": _WORDS,
     "DropWords": "ONNX drops whole rows, not words",
     "Exponent": "only operator set 24 has numbers of exponents alone, and few runtimes have that",
     "HashedValues": "its input is names with numbers, which are no tensor",

@@ -113,7 +113,9 @@ def _of_words(call: Call, item: Words) -> Tensor:
         return _weighed(call, _phrases(item, pool, source), pool)
 
     facts = ("separable" if item.separable else "") + ("letters" if source else "")
-    made = steps(combine(_PHRASES, call.node.data, item.pad, facts), source or item.flow, make)
+    made = steps(
+        combine(_PHRASES, call.node.data, repr(item.pads), facts), source or item.flow, make
+    )
     width = made.type.width  # type: ignore[union-attr]  # counts are a vector
     return Tensor.of(made, (width,) if item.rank == 1 else (1, width), item.axis)
 
@@ -130,8 +132,8 @@ def _phrases(item: Words, pool: Pool, letters: Flow | None) -> Flow:
     grams = pool.in_order()
     if grams is None:
         raise NotNative("columns that no n-gram has, or several have")
-    if item.pad in set(chain.from_iterable(grams)):
-        raise NotNative("n-grams of the value that shorter texts are filled up with")
+    if not set(item.pads).isdisjoint(chain.from_iterable(grams)):
+        raise NotNative("n-grams of the value that shorter texts are filled up with, or of marks")
     if pool.high > 1 and (pool.skips or not item.separable):
         raise NotNative("phrases with gaps, or of words that may have spaces in them")
     if letters is not None and all(len(str(letter)) == 1 for gram in grams for letter in gram):

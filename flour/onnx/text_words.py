@@ -16,6 +16,7 @@ from flour.onnx.re2 import outside, translated
 from flour.onnx.registry import onnx_op
 from flour.onnx.tensor import Tensor
 from flour.onnx.words import MANY, Words
+from flour.ops.onnx_cut import CutWords, cuts_natively
 from flour.ops.onnx_text import LowerLetters, UpperLetters
 from flour.ops.structure import AsVector
 from flour.patterns import Automaton, automaton, first_is_longest
@@ -68,19 +69,22 @@ def _normalised(call: Call, item: Tensor, action: str) -> Tensor:
 
 @onnx_op("Tokenizer", domain=MICROSOFT)
 def _tokenizer(call: Call) -> Tensor:
-    item, source = call[0], document(call)
-    if call.attribute("mark", 0):
-        raise NotNative("words marked at the start and end of the text")
-    pattern, least = _pattern(call), int(call.attribute("mincharnum", 1))
-    found, pattern = automaton_of(pattern, least)
-    pad = str(call.attribute("pad_value", ""))
-    words = source.tokenize(pattern)
-    shape = (*item.shape, MANY)
-    return Words(shape, "string", item.axis, words, pad=pad, separable=separable(pattern, found))
+    item, source, least = call[0], document(call), int(call.attribute("mincharnum", 1))
+    pattern = _pattern(call)
+    if pattern is None:
+        words, apart = _cut(call, source, least)
+    else:
+        found, pattern = automaton_of(pattern, least)
+        words, apart = source.tokenize(pattern), separable(pattern, found)
+    fillers = (
+        str(call.attribute("pad_value", "")),
+        *(MARKS if call.flag("mark", default=False) else ()),
+    )
+    return Words((*item.shape, MANY), "string", item.axis, words, pads=fillers, separable=apart)
 
 
-def _pattern(call: Call) -> str:
-    """What a word is, in Python's syntax."""
+def _pattern(call: Call) -> str | None:
+    """What a word is, in Python's syntax; None if it is what separators leave."""
     expression, separators = call.attribute("tokenexp"), call.attribute("separators")
     if expression:
         return of_expression(str(expression))
@@ -88,7 +92,24 @@ def _pattern(call: Call) -> str:
         raise NotNative("neither a token expression nor separators")
     if tuple(separators) == ("",):
         return EVERY
-    return outside(map(str, separators))
+    try:
+        return outside(map(str, separators))
+    except NotNative:
+        return None
+
+
+#: What a tokeniser puts at the start and at the end of a text, if it is asked to.
+MARKS = ("\x02", "\x03")
+
+
+def _cut(call: Call, source: Flow, least: int) -> tuple[Flow, bool]:
+    """The words between separators of any length, and whether none has a space in it."""
+    patterns = tuple(translated(str(each)) for each in call.attribute("separators"))
+    for pattern in patterns:
+        if r"\b" in pattern.lower() or not cuts_natively(pattern):
+            raise NotNative(f"the separator {pattern!r}")
+    apart = any(re.fullmatch(pattern, " ") for pattern in patterns)
+    return CutWords(patterns, max(least, 1))(source), apart
 
 
 def of_expression(expression: str) -> str:

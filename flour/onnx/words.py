@@ -39,7 +39,8 @@ class Words(Special):
     KEEPS = frozenset({"Flatten", "Identity", "Reshape", "Squeeze", "TfIdfVectorizer"})
     WHAT = "a list of words of any length"
 
-    pad: str = ""
+    #: What else there may be beside the words: the pad value, marks of start and end.
+    pads: tuple[str, ...] = ()
     #: No word has a space in it (or every word is one character), so phrases can be told apart.
     separable: bool = False
 
@@ -49,7 +50,7 @@ class Words(Special):
         ours = sizes[-1:] == (MANY,) and all(size == 1 for size in sizes[:-1])
         if not ours or axis not in (None, 0) or (len(sizes) == 1 and axis is not None):
             raise NotNative("the words of several documents in one list")
-        return Words(sizes, "string", axis, self.flow, pad=self.pad, separable=self.separable)
+        return Words(sizes, "string", axis, self.flow, pads=self.pads, separable=self.separable)
 
 
 @dataclass(frozen=True)

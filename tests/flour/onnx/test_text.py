@@ -85,6 +85,11 @@ def test_every_letter_there_is(case: str) -> None:
             {"separators": [" ", ","]},
             {"separators": ["[ ,.]", "\\?", "\\s"], "mincharnum": 2},
             {"separators": [""]},
+            {"separators": ["a", "b "], "mark": 1},
+            {"separators": ["ab*", " ", "1é"], "mincharnum": 2},
+            {"separators": [", ", "  ", "bb"]},
+            {"separators": ["a[b1]|1", "é"], "mark": 1},
+            {"tokenexp": "[a-z]+", "mark": 1},
         ]
     ),
 )
@@ -199,10 +204,10 @@ def test_ngrams_of_rows_of_a_fixed_length(kind: str, skips: int, static: bool) -
         (_tokens(tokenexp="a{,2}"), {}, "RE2"),
         (_tokens(tokenexp="a|ab"), {}, "longest"),
         (_tokens(tokenexp="a+?"), {}, "longest"),
-        (_tokens(separators=["ab", " "]), {}, "separator"),
+        (_tokens(separators=["a|ab", " "]), {}, "separator"),
+        (_tokens(separators=["\\bab"]), {}, "separator"),
+        (_tokens(separators=["ab", "c?"]), {}, "separator"),
         (_tokens(tokenexp="a$"), {}, "RE2"),
-        (_tokens(separators=["a*b"]), {}, "separator"),
-        (_tokens(tokenexp="[a-z]+", mark=1), {}, "marked"),
         (_tokens(tokenexp="[a-z]+", pad_value="a"), {}, "filled up"),
         (_tokens(tokenexp="[a-z ]+"), _TWO, "spaces"),
     ],
@@ -269,3 +274,33 @@ def test_ngrams_of_another_kind_are_in_no_row(kind: str, mode: str) -> None:
     counts = node("TfIdfVectorizer", ["x"], ["y"], ngram_counts=[0], ngram_indexes=[0, 1], **how)
     values = np.array([["1", "2", "3"]] * 2).astype(object if kind == "string" else kind)
     same(model([counts], {"x": (kind, [None, 3])}, {"y": "float32"}), {"x": values})
+
+
+@needs_locale
+def test_marks_are_beside_the_words() -> None:
+    texts = {"X": _texts(["a b", "", "b a", "1 b b"])}
+    pool = ["a", "b", "1", "a", "b", "b", "1"]
+    words = _tokens(separators=[" "], mark=1)
+    for skips in (0, 1):
+        how = {**_TWO, "ngram_indexes": [2, 0, 4, 1, 3], "max_skip_count": skips}
+        proto = _pipeline(words, _counts(pool, **how))
+        if skips:
+            with pytest.raises(NotNative, match="gaps"):
+                import_model(proto, native_only=True)
+        else:
+            same(proto, texts)
+    with pytest.raises(NotNative, match="marks"):
+        import_model(_pipeline(words, _counts(["a", "\x02"])), native_only=True)
+
+
+@needs_locale
+def test_documents_cut_in_native_code() -> None:
+    """Separators of several characters, at the ends and behind one another."""
+    texts = _texts(["ab, b, a", ", , a", "", ", ", "a,b", "  a  ", "日, éé", "a, " * 70 + "b"])
+    words = _tokens(separators=[", ", "  "])
+    for least in (1, 2):
+        words = _tokens(separators=[", ", "  "], mincharnum=least)
+        pool = ["a", "b", "ab", "日", "éé", "a,b", ",", " "]
+        how = {"ngram_indexes": list(range(len(pool)))}
+        program = same(_pipeline(words, _counts(pool, **how)), {"X": texts}, native=True)
+        assert all(stage.native for stage in program.flow.plan().stages)
