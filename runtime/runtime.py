@@ -35,7 +35,7 @@ from runtime.gate import open_gate
 from runtime.inputs import as_block, refuse_extra, row_count
 from runtime.materialise import Materialiser
 from runtime.memory import Residency
-from runtime.served import INLINE_SAMPLE, SAMPLE, VALUES, Served
+from runtime.served import INLINE_SAMPLE, SAMPLE, SHORT_CHARACTERS, VALUES, Served
 from runtime.stats import RuntimeStats, explained, version_stats
 from runtime.wrapped import unwrapped
 from scheduler import Decision, Engine, QueueRules, Settings
@@ -61,6 +61,11 @@ def _is_short(data: Any, served: Served) -> bool:
         dimensions = data.ndim
         return dimensions == 1 or (dimensions == 2 and len(data) <= served.few)
     return (kind is list or kind is tuple) and bool(data) and type(data[0]) in served.first
+
+
+def _is_long(data: Any) -> bool:
+    """Whether this is a document that takes longer than others do."""
+    return type(data) is str and len(data) > SHORT_CHARACTERS
 
 
 def _rows(data: Any, served: Served) -> int:
@@ -420,7 +425,7 @@ class Runtime:
         call = served.call
         if call is None or not served.soon:
             return None
-        if not (_is_short(data, served) or served.is_few(data)):
+        if _is_long(data) or not (_is_short(data, served) or served.is_few(data)):
             return None
         if _has_width(data) and not _is_here(served, data):
             return None

@@ -29,6 +29,8 @@ INLINE_SAMPLE = 8
 #: rows; so do those that were seen to take no longer than some time.
 FEW_BYTES = 1 << 20
 FEW_SECONDS = 50e-6
+#: Documents up to this length take some 50 us at most.
+SHORT_CHARACTERS = 1 << 12
 #: What a document takes however short it is, in characters.
 DOCUMENT = 32
 #: From a call of some rows nothing is concluded about one of more than so many times as many.
@@ -118,6 +120,7 @@ class Served:
         #: Whether single rows may go in by the shortest way: measured, they are over at once.
         self.direct = True
         #: Whether they are over before they could be handed over: event loops may make them, too.
+        #: Until one was measured, by what code says of itself.
         self.soon = False
         #: Whether calls by that way take long, next to a look at the clock.
         self.slow = True
@@ -168,6 +171,7 @@ class Served:
             native = isinstance(self.door, BuiltinFunctionType)
             self.door_work = plan.door_work if native else None
             self.few = self._least()
+            self.soon = self.door_work is not None and self.door_work < FEW_BYTES
         self.call = self.door
 
     def _least(self) -> int:

@@ -65,6 +65,16 @@ def test_wishes_take_the_long_way_and_reservations_do_not(runtime: Runtime) -> N
     assert not isinstance(runtime.submit("mine", ROW), Ticket)
 
 
+def test_the_first_row_of_all_is_answered_at_once(runtime: Runtime) -> None:
+    """Code says how much it touches; of documents that are long it cannot know."""
+    runtime.register("new", shift(2.0))
+    assert type(runtime.submit("new", ROW)) is Answered
+    runtime.register("t", text_flow(0))
+    document = documents(1)[0]
+    assert type(runtime.submit("t", document)) is Answered
+    assert type(runtime.submit("t", document * (5000 // len(document) + 1))) is not Answered
+
+
 @pytest.mark.parametrize("reserve", [False, True])
 def test_blocks_of_few_rows_are_answered_at_once_too(runtime: Runtime, *, reserve: bool) -> None:
     """Nobody has to have asked for a single row before."""

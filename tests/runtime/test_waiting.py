@@ -183,7 +183,7 @@ def test_a_crowded_queue_refuses_before_it_looks(
     with Runtime(executors=1, rules=QueueRules(jobs=1)) as runtime:
         runtime.register("held", hold.plan())
         runtime.register("a", shift(1.0))
-        block = np.zeros((10_000, WIDTH))
+        block = np.zeros((100_000, WIDTH))  # too many for the shortest way
         runtime._engines.observe(runtime.find("a"), len(block), 1.0)
         futures = [runtime.submit("held", BLOCK, engine="batch")]
         hold.wait()
