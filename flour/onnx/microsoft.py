@@ -12,6 +12,7 @@ from flour.onnx.registry import onnx_op
 from flour.onnx.tensor import Tensor
 from flour.onnx.text_words import MICROSOFT
 from flour.ops.onnx_hash import Murmur
+from flour.types import FLOATS
 
 if TYPE_CHECKING:
     from flour.flow import Flow
@@ -45,14 +46,19 @@ def _murmur(call: Call) -> Tensor:
 
 @onnx_op("Solve", domain=MICROSOFT)
 def _solve(call: Call) -> Tensor:
-    """A constant system for every row's right side: times the inverse, known at import."""
-    table = call.constant(0, "the matrix").astype(np.float64)
-    x = matrix(call, 1)
-    if table.ndim != 2 or table.shape != (x.width, x.width):
+    """A constant system for every row's right side, a column: times the inverse, known at import.
+
+    onnxruntime has no such operator; the converter of Gaussian process classifiers writes it.
+    """
+    table, sides = call.constant(0, "the matrix").astype(np.float64), call[1]
+    triangle = call.flag("lower", default=False) or call.flag("transposed", default=False)
+    if table.ndim != 2 or table.shape[0] != table.shape[1] or triangle:
         raise NotNative(f"equations of shape {table.shape}")
+    if sides.shape != (len(table), 1) or sides.axis != 1 or sides.dtype not in FLOATS:
+        raise NotNative(f"right sides of shape {sides.shape} with rows along {sides.axis}")
     try:
         inverse = np.linalg.inv(table)
     except np.linalg.LinAlgError:
         raise NotNative("equations without an answer") from None
-    made = x.map(lambda row: row.cast("float64").linear(inverse, []).cast(x.dtype))
-    return x.table(made, x.width)
+    made = call.flow(sides).cast("float64").linear(inverse, []).cast(sides.dtype)
+    return Tensor.of(made, sides.shape, 1)

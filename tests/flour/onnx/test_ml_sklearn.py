@@ -11,7 +11,7 @@ import pytest
 from numpy.typing import NDArray
 
 from flour.onnx import import_model
-from tests.onnx_models import needs_locale, same, wanted
+from tests.onnx_models import answered, needs_locale, same, wanted
 
 skl2onnx = pytest.importorskip("skl2onnx")
 pytest.importorskip("sklearn")
@@ -72,6 +72,7 @@ _CLASSIFIERS: dict[str, Callable[[], Any]] = {
     "boosting": lambda: _trees(ensemble.GradientBoostingClassifier),
     "bagging": lambda: ensemble.BaggingClassifier(n_estimators=4, random_state=0),
     "neighbours": lambda: neighbors.KNeighborsClassifier(3),
+    "neighbours by blocks": lambda: neighbors.KNeighborsClassifier(3, metric="manhattan"),
     "gaussian nb": naive_bayes.GaussianNB,
     "mlp": lambda: neural_network.MLPClassifier((6,), max_iter=60, random_state=0),
     "lda": discriminant_analysis.LinearDiscriminantAnalysis,
@@ -190,6 +191,15 @@ def test_probabilities_of_pairs_that_are_not_known(target: Any, native: bool) ->
     fitted = _fitted(svm.SVC(probability=True, random_state=0, C=0.7), _TRAIN, target)
     data = np.where(np.arange(40)[:, None] % 3, _NEW, np.nan).astype(np.float32)
     _check(fitted, data, share=_WITHIN, native=native)
+
+
+def test_a_gaussian_process_that_classifies() -> None:
+    """Its model solves equations, for which onnxruntime has no operator: scikit-learn is asked."""
+    fitted = _fitted(gaussian_process.GaussianProcessClassifier(_RBF, optimizer=None), _TRAIN, _TWO)
+    proto = _converted(fitted, _NEW[:1], {"zipmap": False})
+    got = answered(import_model(proto, native_only=True), {"X": _NEW}, native=True)
+    np.testing.assert_allclose(got["probabilities"], fitted.predict_proba(_NEW), atol=2e-4)
+    assert (got["label"].ravel() == fitted.predict(_NEW)).all()
 
 
 def test_bins_of_numbers_that_are_none() -> None:
