@@ -21,6 +21,7 @@ from oven.interpreter import addresses
 class Table(np.ndarray[Any, Any]):
     """A function's table, which Python hands to it as its `self`; it keeps all it refers to."""
 
+    __slots__ = ("kept",)
     kept: tuple[Any, ...]
 
 
@@ -68,11 +69,21 @@ def made_of(
         return None
     build = partial(_build, source, name, style.words)
     address = cache.machine_code(cache.key(source), name, build)
-    method = Method(style.name, address, style.flags, style.doc)
-    table = fill(known)
-    table.kept = (*table.kept, method)
-    made: Callable[..., Any] = _new_function(ctypes.addressof(method), table, None)
+    made: Callable[..., Any] = _new_function(_described(address, style), fill(known), None)
     return made
+
+
+#: One for each code there is, not for each function: they stay, as code does.
+_methods: dict[tuple[int, Style], Method] = {}
+
+
+def _described(address: int, style: Style) -> int:
+    """Where Python's description of this code is."""
+    found = _methods.get((address, style))
+    if found is None:
+        made = Method(style.name, address, style.flags, style.doc)
+        found = _methods.setdefault((address, style), made)
+    return ctypes.addressof(found)
 
 
 def _build(source: str, name: str, words: int, given: str) -> cache.Code:
