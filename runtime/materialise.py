@@ -88,15 +88,20 @@ class GroupStats:
 
 
 class _Mean:
-    """A mean that follows: plain at first, then weighing new values by a sixteenth."""
+    """A mean that follows: plain at first, then weighing new values by a sixteenth.
+
+    So many values at the beginning are left out.
+    """
 
     __slots__ = ("count", "value")
 
-    def __init__(self) -> None:
-        self.value, self.count = 0.0, 0
+    def __init__(self, without: int = 0) -> None:
+        self.value, self.count = 0.0, -without
 
     def add(self, value: float) -> None:
         self.count += 1
+        if self.count <= 0:
+            return
         # An interruption is not a cost.
         value = min(value, 4 * self.value) if self.count > 4 and self.value else value
         self.value += (value - self.value) / min(self.count, 16)
@@ -297,7 +302,7 @@ class Materialiser:
         self._looked_at: dict[Served, int] = {}  # when, in registrations
         #: Seconds that calls of one row, and of more, took so far; less again with each quick one.
         self._spent: dict[Served, list[float]] = {}
-        self._building_takes, self._has_built = _Mean(), False
+        self._building_takes = _Mean(without=1)  # the first one pays for what is imported
         self._registrations = 0
         self._building: set[Future[None]] = set()
 
@@ -390,9 +395,7 @@ class Materialiser:
         except FlourError:
             return  # a part that cannot be baked alone: the plan goes on as it is
         finally:
-            if self._has_built:  # the first one pays for what is imported
-                self._building_takes.add(time.thread_time() - start)
-            self._has_built = True
+            self._building_takes.add(time.thread_time() - start)
         with self._lock:
             if served not in self._members or served.plan is not plan:
                 return
