@@ -97,7 +97,7 @@ _LOOK = """\
 _ASK = """\
     if many == 0:
         return c_call_2(ldc_int64(table, CALL), ldc_int64(table, FALLBACK), argument)
-    rows, dimensions, before = many, axes, form
+    rows, dimensions, asked = many, axes, form
 
 """
 REFUSE = """\
@@ -125,7 +125,7 @@ ROOM = """\
 """
 # One value after the other. The body of the inner loop is what coercion means.
 _FILL = """\
-    fits = form == before and many == rows and axes == dimensions
+    fits = form == asked and many == rows and axes == dimensions
     fields = ldc_int64(table, FIELDS)
     keys, index = ldc_int64(table, KEYS), ldc_int64(table, INDEX)
     for i in range(rows):

@@ -168,3 +168,15 @@ def test_labels_are_answered_with_again_too() -> None:
     door = oven.bake(flour.outputs(y=names)).door()
     for row, want in [([[1.0, 2.0]], "right"), ([[2.0, 1.0]], "left")] * 3:
         assert door(np.array(row))[0].tolist() == [want]
+
+
+def test_rows_by_name_never_leave_machine_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither the first one, for which there is no answer yet, nor one while others are kept."""
+    kinds = {name: flour.Scalar("float64") for name in ("a", "b")}
+    row = flour.record("row", kinds).columns(["a", "b"])
+    plan = oven.bake(flour.outputs(many=row.multiply([2.0, 10.0])))
+    monkeypatch.setattr("oven.plan.Plan._answer", lambda *_: pytest.fail("the way around"))
+    door = plan.door()
+    kept = [door({"a": float(k), "b": 1.0})[0].tolist() for k in range(3)]
+    kept += [answer.tolist() for answer in [door({"a": 3.0, "b": 1.0})[0] for _ in range(3)]]
+    assert kept == [[2.0 * min(k, 3), 10.0] for k in range(6)]
