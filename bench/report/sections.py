@@ -9,6 +9,7 @@ from bench.report import tables
 from bench.report.figures import Figures
 from bench.report.goals import goals
 from bench.report.tables import Asked, Table
+from bench.report.together import together
 
 
 @dataclass(frozen=True)
@@ -85,7 +86,10 @@ def _room(figures: Figures) -> list[Table]:
 
 
 def _details(figures: Figures) -> list[Table]:
-    return [tables.details(figures, name) for name in figures.workloads("answers")]
+    return [
+        together(figures),
+        *(tables.details(figures, name) for name in figures.workloads("answers")),
+    ]
 
 
 def _ablations(figures: Figures) -> list[Table]:

@@ -11,7 +11,18 @@ import pytest
 
 from bench import results
 from bench.histogram import Histogram
-from bench.report import PERFORMANCE, README, html, markdown, micro, plots, sections, svg, write
+from bench.report import (
+    PERFORMANCE,
+    README,
+    html,
+    markdown,
+    micro,
+    plots,
+    sections,
+    svg,
+    together,
+    write,
+)
 from bench.report.compare import compared
 from bench.report.dots import Row, dots
 from bench.report.figures import Figures, geometric_mean, ratio, shown, spread
@@ -211,6 +222,30 @@ def test_a_chart_alone_asks_the_system_whether_it_is_dark() -> None:
 )
 def test_few_decades_have_more_ticks(values: tuple[float, ...], ticks: list[float]) -> None:
     assert svg.Scale(values, Axis("x", log=True), 0, 1).ticks() == pytest.approx(ticks)
+
+
+def test_the_two_workloads_of_the_paper_are_one_population() -> None:
+    """Each pipeline counts as much, however many of its calls there was time for."""
+    slow, quick = Histogram([8000] * 10), Histogram([1000] * 990)
+    assert together.percentile([(slow, 250.0), (quick, 250.0)], 0.5) == pytest.approx(
+        1000, rel=0.02
+    )
+    assert together.percentile([(slow, 250.0), (quick, 250.0)], 0.51) == pytest.approx(
+        8000, rel=0.02
+    )
+    assert together.percentile([(slow, 1.0), (quick, 99.0)], 0.98) == pytest.approx(1000, rel=0.02)
+    made = [
+        Record("latency", name, "pretzel", f"{kind}_p50", 1.0, "µs", histogram=times.as_json())
+        for name, times in (("sa", slow), ("ac", quick))
+        for kind in ("hot", "cold")
+    ]
+    made += [Record("load_time", name, "pretzel", "all", 0.25, "s", 250.0) for name in ("sa", "ac")]
+    about = {**ABOUT, "specs": [{"name": name, "count": 250} for name in ("sa", "ac")]}
+    found = together.together(Figures(Read(about, tuple(made))))
+    assert found.title == "SA and AC together, 500 pipelines"
+    name, *cells = found.rows[0]
+    assert (name, cells[2], cells[-2:]) == ("Pretzel", "8", ["–", "0.5"])
+    assert not together.together(Figures(run())).rows, "it has neither of them"
 
 
 def test_what_was_measured_in_other_ways_is_on_the_charts() -> None:
