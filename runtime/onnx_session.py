@@ -552,12 +552,30 @@ def _taker_apart(listed: Listed) -> Callable[[Any], Any]:
         (whole, slice(end - item.size, end) if item.rank > 1 else end - 1) for item, end in pairs
     ]
 
+    widths = {item.size if item.rank > 1 else 0 for item in listed.items}
+    width = widths.pop() if len(widths) == 1 else 0
+
     def take(found: Any) -> Any:
         if isinstance(found, list):  # the long way has done so already
             return found
+        if len(found) >= _MANY and width * found.itemsize == _PAIR and found.dtype != object:
+            return _pairs_apart(found)
         return [np.ascontiguousarray(found[place]) for place in places]
 
     return take
+
+
+#: Bytes of the probabilities of two classes.
+_PAIR = 8
+#: From so many rows on, looking at eight bytes as one number pays.
+_MANY = 32
+
+
+def _pairs_apart(found: Any) -> list[Any]:
+    """The arrays where each has eight bytes of every row: numpy copies one number at a time."""
+    wide = np.ascontiguousarray(found).view(np.int64)
+    shape = (len(found), _PAIR // found.itemsize)
+    return [wide[:, k].copy().view(found.dtype).reshape(shape) for k in range(wide.shape[1])]
 
 
 def _labelled(shape: Callable[[Any], Any] | None, value: Any) -> Any:

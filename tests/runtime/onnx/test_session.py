@@ -23,6 +23,7 @@ from skl2onnx.common.data_types import StringTensorType
 from sklearn.discriminant_analysis import QuadraticDiscriminantAnalysis
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression
+from sklearn.multioutput import MultiOutputClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
@@ -248,6 +249,18 @@ def test_labels_that_lie_side_by_side_go_straight_out(rows: int) -> None:
     (label,) = ours.run([theirs.get_outputs()[0].name], feed)
     assert label.shape == want[0].shape
     assert ours._short is not None
+
+
+@pytest.mark.parametrize("rows", [1, 31, 32, 60])
+def test_lists_of_probabilities_are_taken_apart(rows: int) -> None:
+    fit = MultiOutputClassifier(LogisticRegression()).fit(X, (X[:, :3] > 0).astype(int))
+    ours, theirs = both(to_onnx(fit, X[:1], options={"zipmap": False}).SerializeToString())
+    got, want = ours.run(None, {"X": X[:rows]}), theirs.run(None, {"X": X[:rows]})
+    np.testing.assert_array_equal(got[0], want[0])
+    assert len(got[1]) == len(want[1])
+    for one, other in zip(got[1], want[1], strict=True):
+        assert (one.shape, one.dtype, one.flags.c_contiguous) == (other.shape, other.dtype, True)
+        np.testing.assert_allclose(one, other, atol=1e-6)
 
 
 def test_a_column_of_documents_goes_straight_in() -> None:
