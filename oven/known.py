@@ -23,8 +23,8 @@ from flour.onnx.registry import registered
 from flour.onnx.wire import Layout, split
 from oven import debug
 from oven.plan import Plan
-from oven.recipe import Recalled
 from oven.rewrite import optimise
+from oven.shape import Recalled
 from oven.template import Template
 
 #: Structures that are known, layouts of their bytes, and how many bytes those may be together.

@@ -26,13 +26,13 @@ from oven.door_columns import open_columns, open_plan
 from oven.laid import Laid, Lay, open_lay
 from oven.native_run import NativeRun, RowsRefused
 from oven.ports import Port, find_ports, pack
-from oven.recipe import classes
+from oven.shape import classes
 from oven.stages import PYTHON, Stage, Value, cut
 
 if TYPE_CHECKING:
     from objectstore import Store
     from oven.execution import Execution
-    from oven.recipe import Recalled
+    from oven.shape import Recalled
 
 Steps = tuple[NativeRun | Stage, ...]
 #: Putting a label into an array takes as long as touching so many bytes.

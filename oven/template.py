@@ -3,7 +3,7 @@
     template = Template(flow, trace)    # a program of formulas: see flour.formula
     found = template.make(weights)      # what `Plan.again` takes; None where it does not hold
 
-A template is what a recipe's shape is (see oven.recipe), with a computation for each parameter that
+A template is a shape (see oven.shape) with a computation for each parameter that
 depends on the numbers. The computation asks again whatever was asked of numbers while the program
 was imported, rewritten and written as code; numbers that answer otherwise have a plan of their own.
 """
@@ -27,8 +27,8 @@ from oven import cache
 from oven.native_form import WORD, Draft, Layout, aligned
 from oven.native_run import NativeRun
 from oven.ports import find_ports
-from oven.recipe import INLINE_BYTES, Recalled, Shape, described
 from oven.rewrite import optimise
+from oven.shape import INLINE_BYTES, Recalled, Shape, described
 from oven.stages import cut
 
 if TYPE_CHECKING:

@@ -153,7 +153,7 @@ def test_without_its_machine_code_a_plan_is_loaded_as_ever(
     recipe._shapes.clear()
     with monkeypatch.context() as patched:
         patched.setattr(cache, "find", lambda *_: None)
-        patched.setattr("oven.recipe.cache.find", lambda *_: None)
+        patched.setattr("oven.cache.find", lambda *_: None)
         again = oven.load(tmp_path / "a.plan")
     assert again.unfolded
     same(again.run(data), plan.run(data))
