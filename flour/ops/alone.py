@@ -21,8 +21,8 @@ from objectstore import Blob
 
 if TYPE_CHECKING:
     from flour.emission import Column, Emitter
-    from flour.ops.lockstep import Begin, Take
     from flour.ops.trees import Trees
+    from flour.ops.walking import Begin, Take
 
 #: How many ranks one instruction chooses from.
 _RANKS = 128

@@ -15,12 +15,13 @@ from numpy.typing import NDArray
 from flour.errors import ParameterError
 from flour.op import Array, Columns
 from flour.ops.alone import OneRow, alone
-from flour.ops.lockstep import LANES, Walks, pack
+from flour.ops.lockstep import LANES, pack
 from flour.ops.slices import ROWS, held_as, slices
 from flour.ops.slicing import Slicing
 from flour.ops.tiles import Tiled, tiles, turned
 from flour.ops.tiling import Tiling
 from flour.ops.walk import Nodes, raw
+from flour.ops.walking import Walks
 from flour.pieces import Long, whole
 from flour.types import FLOATS, Type, Vector
 from objectstore import Blob
@@ -78,10 +79,13 @@ class Trees(Walk):
 
     def remark(self) -> str:
         tiled, held = self._tiled(None), self._held().astype(np.float64)
-        packed = pack(self, held, held_as(self, None))
+        packed = pack(self, held, held_as(self, None), self.alike())
         made = slices(self) if tiled is None else None
         small = None if made is None else alone(made, held)
-        one = "walked one by one" if packed is None else f"{LANES} walked together"
+        together = f"{LANES} walked together"
+        if packed is not None and packed.in_turns:
+            together = "all walked in turns"
+        one = "walked one by one" if packed is None else together
         said = one if small is None else "all nodes of a tree at once"
         sliced = None if made is None else made.layout()
         if tiled is not None:
@@ -133,13 +137,22 @@ class Trees(Walk):
         leaf = value[:, 0] if value.shape[1] == 1 else np.arange(len(value))
         return leaf.astype(self.dtype)
 
+    def alike(self) -> NDArray[np.int64]:
+        """For each leaf the first one that holds the same, to the bit."""
+        value = np.ascontiguousarray(self.value.array.astype(self.dtype))
+        kind = f"i{value.itemsize}" if value.shape[1] == 1 else f"V{value[0].nbytes}"
+        bits = value.view(kind).reshape(-1)
+        _, first, which = np.unique(bits, return_index=True, return_inverse=True)
+        return np.asarray(first[which.reshape(-1)], np.int64)
+
     def ordered(self, order: NDArray[np.int64]) -> Blob:
         """The leaves' values in this order: flat, as blocks of rows have them, so kept once."""
         return Blob.of(self.value.array[order].astype(self.dtype).reshape(-1))
 
     def _walks(self, e: Emitter, x: Column, out: Column, *, start: str = "") -> None:
         """Few rows walk one by one; a block too (where no start is given), eight at a time."""
-        packed = pack(self, self._held().astype(np.float64), held_as(self, x.type))
+        held = self._held().astype(np.float64)
+        packed = pack(self, held, held_as(self, x.type), self.alike())
         if packed is None:
             self._one_by_one(e, x, out, start or "0")
             return
