@@ -14,6 +14,9 @@ there, and a hint.
 
 from __future__ import annotations
 
+#: Characters of a part of a message.
+LONGEST = 2000
+
 
 class Explained(Exception):
     """An error in four parts: what went wrong, where, what was found there, what to try next."""
@@ -33,8 +36,13 @@ class Explained(Exception):
         parts = [self.what]
         for label, text in (("at", self.where), ("found", self.found), ("hint", self.hint)):
             if text:
-                parts.append(f"  {label:<6} {text}")
+                parts.append(f"  {label:<6} {_clipped(text)}")
         return "\n".join(parts)
+
+
+def _clipped(text: str) -> str:
+    """A text a reader can take in: names in damaged files may be megabytes long."""
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]}... ({len(text):,} characters)"
 
 
 class StoreError(Explained):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -46,8 +47,9 @@ def _constant_of_shape(call: Call) -> Tensor:
 @onnx_op("Range", since=11)
 def _range(call: Call) -> Tensor:
     start, limit, step = (call.constant(place).reshape(-1)[0] for place in range(3))
-    if not step or abs((limit - start) / step) > 1 << 24:
+    if not step or not np.isfinite((limit - start) / step):
         raise NotNative("an endless range")
+    sizes_fit([math.ceil(max((limit - start) / step, 0))], "the range")
     count = max(int(np.ceil((float(limit) - float(start)) / float(step))), 0)
     return Tensor.constant((start + np.arange(count) * step).astype(np.asarray(start).dtype))
 

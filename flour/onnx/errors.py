@@ -9,6 +9,10 @@ class DamagedModel(ImportRefused):
     """The bytes are no valid ONNX model, or they ask for something outside of it."""
 
 
+class TooLarge(DamagedModel):
+    """A value has more numbers in a row than any memory: nobody is asked to make it."""
+
+
 class NotNative(ImportRefused):
     """This use of an operator has no native code: it becomes part of an opaque stage, if allowed.
 
@@ -16,4 +20,4 @@ class NotNative(ImportRefused):
     """
 
 
-__all__ = ["DamagedModel", "FlourError", "NotNative"]
+__all__ = ["DamagedModel", "FlourError", "NotNative", "TooLarge"]

@@ -13,7 +13,7 @@ from flour import provenance
 from flour.errors import FlourError, OpaqueFailed, ParameterError
 from flour.flow import Flow, outputs, source
 from flour.model_flow import ModelFlow, met
-from flour.onnx.errors import NotNative
+from flour.onnx.errors import NotNative, TooLarge
 from flour.onnx.model import GraphDef, ModelDef, NodeDef, Port
 from flour.onnx.narrow import adapted, numpy_dtype, rounded
 from flour.onnx.opaque import OWN_BYTES, SHARED_BYTES, Pending
@@ -169,6 +169,7 @@ class Importer:
         self.refused: list[tuple[NodeDef, str]] = []
         self._anchor: Flow | None = None
         self._made = 0
+        self._answered = {port.name for port in model.graph.outputs}
         self._pending = Pending(model, SHARED_BYTES if apart else OWN_BYTES)
 
     def run(self) -> OnnxProgram:
@@ -327,7 +328,7 @@ class Importer:
 
     def answers(self, node: NodeDef) -> bool:
         """Whether the model answers with something the node makes."""
-        return any(port.name in node.outputs for port in self.model.graph.outputs)
+        return not self._answered.isdisjoint(node.outputs)
 
     def _call(self, node: NodeDef, inputs: tuple[Tensor | None, ...], anchor: Any) -> Call:
         return Call(node, inputs, self._opset(node), self, anchor)
@@ -407,6 +408,9 @@ def _adapted(adapter: Any, call: Call) -> tuple[Tensor | None, ...]:
     try:
         return adapted(adapter, call)
     except NotNative:
+        raise
+    except TooLarge as problem:
+        problem.where = call.node.place
         raise
     except FlourError as problem:
         raise NotNative(problem.what) from problem

@@ -405,23 +405,19 @@ class Pending:
 
     def _together(self, name: str) -> list[NodeDef]:
         """The pending nodes that hang together with the one that makes this value."""
-        inside = {id(self._makers[name])}
-        while True:
-            touched = {
-                n
-                for node in self._nodes
-                if id(node) in inside
-                for n in (*reads(node), *node.outputs)
-            }
-            touched &= self._made
-            more = {
-                id(node)
-                for node in self._nodes
-                if touched.intersection((*reads(node), *node.outputs))
-            }
-            if more <= inside:
-                return [node for node in self._nodes if id(node) in inside]
-            inside |= more
+        near: dict[str, list[NodeDef]] = {}
+        for node in self._nodes:
+            for each in self._made.intersection((*reads(node), *node.outputs)):
+                near.setdefault(each, []).append(node)
+        inside: set[int] = set()
+        waiting = [self._makers[name]]
+        while waiting:
+            node = waiting.pop()
+            if id(node) not in inside:
+                inside.add(id(node))
+                for each in self._made.intersection((*reads(node), *node.outputs)):
+                    waiting += near.pop(each, ())
+        return [node for node in self._nodes if id(node) in inside]
 
     def _part(self, nodes: Sequence[NodeDef], values: Mapping[str, Tensor]) -> Part:
         nodes = list(self._with_makers(nodes, values))

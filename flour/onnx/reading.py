@@ -7,7 +7,7 @@ model's folder.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from operator import methodcaller
 from pathlib import Path
@@ -24,7 +24,8 @@ from flour.onnx.tensors import Tensors, dtype_of
 
 #: Protobuf cannot hold more in one message.
 MAX_BYTES = 2**31 - 1
-MAX_NODES = 1 << 20
+#: Nodes of all graphs together, functions in place of their calls: half a minute's work or more.
+MAX_NODES = 1 << 17
 MAX_DEPTH = 20
 Formulas = Mapping[tuple[Any, ...], Formula]
 OLDEST, DOMAINS = 1, {"ai.onnx": ""}
@@ -155,6 +156,7 @@ def _inlined(proto: Any) -> Any:
     """The model without functions of its own."""
     if not len(proto.functions):
         return proto
+    _fits_in_place(proto)
     from onnx.checker import ValidationError
     from onnx.inliner import inline_local_functions
 
@@ -164,6 +166,40 @@ def _inlined(proto: Any) -> Any:
         raise DamagedModel(
             "the model's functions cannot be put in place", where="functions", found=str(problem)
         ) from None
+
+
+def _fits_in_place(proto: Any) -> None:
+    """Raise DamagedModel if functions that call others twice would become nodes without number."""
+    bodies = {(str(f.domain), str(f.name)): f for f in proto.functions}
+    sizes: dict[tuple[str, str], int] = {}
+    waiting = [*bodies]
+    while waiting:  # no function waits for itself for ever: each is entered once
+        name = waiting[-1]
+        calls = list(_called(bodies[name]))
+        unknown = [who for who in calls if who in bodies and who not in sizes]
+        if name not in sizes and unknown:
+            sizes[name] = 0  # until it is known; circles are found by who puts functions in place
+            waiting += unknown
+            continue
+        waiting.pop()
+        sizes[name] = min(sum(max(1, sizes.get(who, 1)) for who in calls), MAX_NODES + 1)
+    total = sum(sizes.get(who, 1) for who in _called(proto.graph))
+    if total > MAX_NODES:
+        raise DamagedModel(
+            "the model's functions stand for too many nodes",
+            where="functions",
+            found=f"more than {MAX_NODES:,}",
+        )
+
+
+def _called(graph: Any) -> Iterator[tuple[str, str]]:
+    """Every operator of a graph or a function, those of graphs inside of nodes included."""
+    stack = [graph]
+    while stack:
+        for node in stack.pop().node:
+            yield str(node.domain), str(node.op_type)
+            for item in node.attribute:
+                stack.extend((*item.graphs, *((item.g,) if item.HasField("g") else ())))
 
 
 def _opsets(proto: Any) -> dict[str, int]:
@@ -200,13 +236,15 @@ class _Reader:
 
     def __init__(self, tensors: Tensors, formulas: Formulas) -> None:
         self._tensors, self._formulas = tensors, formulas
+        self._nodes = 0
 
     def graph(self, proto: Any, outside: frozenset[str], depth: int) -> GraphDef:
         """A graph; `outside` are the names that graphs around it make."""
         if depth > MAX_DEPTH:
             raise DamagedModel("the model's graphs are nested too deeply", where=str(proto.name))
-        if len(proto.node) > MAX_NODES:
-            found = f"{len(proto.node)} nodes"
+        self._nodes += len(proto.node)
+        if self._nodes > MAX_NODES:
+            found = f"more than {MAX_NODES:,} nodes"
             raise DamagedModel("the graph is too large", where=str(proto.name), found=found)
         constants = self._constants(proto)
         if not depth:

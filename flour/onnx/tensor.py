@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from flour.flow import Flow
 from flour.formula import Formula
-from flour.onnx.errors import NotNative
+from flour.onnx.errors import NotNative, TooLarge
 from flour.types import DTYPES, Scalar, Vector
 
 #: ONNX's strings are never missing: what onnxruntime reads None and NaN as.
@@ -50,6 +50,8 @@ NARROW = {
 
 #: More values in one row's tensor are no use for serving, and a table of them would be huge.
 MAX_VALUES = 1 << 24
+#: From so many on, onnxruntime is not asked either.
+ABSURD = 1 << 31
 
 
 @dataclass(frozen=True)
@@ -184,7 +186,9 @@ def _dtype(array: NDArray[Any]) -> str:
 
 
 def sizes_fit(shape: Sequence[int], what: str) -> None:
-    """Raise NotNative for tensors that are absurdly large for one row."""
+    """Raise NotNative for tensors that are too large for one row, TooLarge for absurd ones."""
+    if prod(shape) > ABSURD:
+        raise TooLarge(f"{what} would have {prod(shape):,} values in a row")
     if prod(shape) > MAX_VALUES:
         raise NotNative(f"{what} has {prod(shape):,} values in a row")
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -75,6 +77,72 @@ def test_only_one_keeps_a_dimension(op_type: str, keep: int) -> None:
     session = InferenceSession(made.SerializeToString(), native_only=True)
     (y,) = session.run(None, {"x": np.eye(3, dtype=np.float32)[:2]})
     assert y.shape == ((2, 1) if keep == 1 else (2,))
+
+
+# --- more than anybody wrote ---------------------------------------------------------------------
+
+
+def _doubling(levels: int) -> ModelProto:
+    """Functions that call the one below them twice."""
+    own = [helper.make_opsetid("own", 1), helper.make_opsetid("", 18)]
+    made = model([], [("x", FLOAT, ["N", 4])], [("y", FLOAT, ["N", 4])])
+    made.opset_import.append(own[0])
+    for level in range(levels):
+        below = f"F{level - 1}"
+        calls = [node(below, ["a"], ["t"], domain="own"), node(below, ["t"], ["b"], domain="own")]
+        body = calls if level else [node("Neg", ["a"], ["b"])]
+        made.functions.append(helper.make_function("own", f"F{level}", ["a"], ["b"], body, own))
+    made.graph.node.append(node(f"F{levels - 1}", ["x"], ["y"], domain="own"))
+    return made
+
+
+def test_functions_that_become_nodes_without_number_are_refused() -> None:
+    x = np.ones((2, 4), np.float32)
+    np.testing.assert_array_equal(from_onnx(_doubling(4)).reference(x)["y"], x)
+    with pytest.raises(FlourError, match="too many nodes") as caught:
+        from_onnx(_doubling(60))
+    assert caught.value.where == "functions"
+
+
+def test_a_long_chain_without_native_code_is_one_part() -> None:
+    names = ["x", *(f"v{place}" for place in range(3000)), "y"]
+    nodes = [node("Det", [a], [b]) for a, b in pairwise(names)]
+    made = model(nodes, [("x", FLOAT, ["N", 4, 4])], [("y", FLOAT, ["N"])])
+    start = time.process_time()
+    with pytest.raises(FlourError):  # a determinant has no determinant
+        from_onnx(made)
+    assert time.process_time() - start < 20  # a minute and more, when it was found round by round
+
+
+HUGE: dict[str, tuple[list[str], dict[str, Any]]] = {
+    "Expand": (["c", "many"], {}),
+    "Tile": (["c", "many"], {}),
+    "ConstantOfShape": (["many"], {}),
+    "Range": (["zero", "end", "one"], {}),
+}
+
+
+@pytest.mark.parametrize("op_type", HUGE)
+@pytest.mark.parametrize("native_only", [True, False])
+def test_what_nobody_has_room_for_is_not_made(op_type: str, *, native_only: bool) -> None:
+    reads, how = HUGE[op_type]
+    nodes = [node(op_type, reads, ["huge"], **how), node("Cast", ["huge"], ["f"], to=FLOAT)]
+    nodes += [node("ReduceSum", ["f"], ["s"], keepdims=0), node("Add", ["x", "s"], ["y"])]
+    numbers = {"zero": 0, "one": 1, "end": 2**33}
+    constants = {name: np.array(value, np.int64) for name, value in numbers.items()}
+    constants |= {"many": np.array([2**16, 2**17], np.int64), "c": np.ones((1, 1), np.int64)}
+    made = model(nodes, [("x", FLOAT, ["N", 4])], [("y", FLOAT, ["N", 4])], constants)
+    with pytest.raises(FlourError, match="values in a row") as caught:
+        from_onnx(made, native_only=native_only)
+    assert op_type in str(caught.value.where)
+
+
+def test_a_name_of_megabytes_is_not_repeated() -> None:
+    made = _two_of("Max", "z" * 3_000_000)
+    made.graph.node[0].name = "n" * 3_000_000
+    with pytest.raises(FlourError) as caught:
+        from_onnx(made.SerializeToString())
+    assert len(str(caught.value)) < 10_000
 
 
 # --- ZipMap -------------------------------------------------------------------------------------
