@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from flour.flow import Flow
 
 
+#: So many outputs of a sparse row have a register each.
+_FEW = 4
+
+
 class Linear(Op):
     """x @ weights.T + bias: one output per row of `weights`, in numpy's promoted dtype.
 
@@ -55,14 +59,16 @@ class Linear(Op):
         return made + self.bias.array if len(self.bias) else made
 
     def structure(self) -> tuple[object, ...]:
-        return (self.weights.shape[0] == 1, len(self.bias) > 0)
+        outs = self.weights.shape[0]
+        return (outs if outs <= _FEW else 0, len(self.bias) > 0)
 
     def wants_kernel(self, *inputs: Type) -> bool:
         (x,) = inputs
         return isinstance(x, Vector) and not x.sparse and self.weights.shape[0] > 1
 
     def emit(self, e: Emitter, x: VectorValue) -> RowValue:
-        return self._one(e, x) if self.weights.shape[0] == 1 else self._many(e, x)
+        outs = self.weights.shape[0]
+        return self._one(e, x) if outs == 1 else (self._few if outs <= _FEW else self._many)(e, x)
 
     def _one(self, e: Emitter, x: VectorValue) -> RowValue:
         """One output: a running sum in a register."""
@@ -80,6 +86,28 @@ class Linear(Op):
         if len(self.bias):
             e.line(f"{total} = {total} + {e.at(self.bias, '0', dtype)}")
         return e.joined([e.let(total, dtype)], dtype, 1)
+
+    def _few(self, e: Emitter, x: VectorValue) -> RowValue:
+        """Few outputs of a sparse row: a running sum in a register for each of them."""
+        dtype, outs = self._dtype(x.dtype), self.weights.shape[0]
+        by_column = e.address(_transposed(self.weights), dtype)
+        totals = [e.var(zero(dtype)) for _ in range(outs)]
+
+        def add(j: str, v: str) -> None:
+            value = e.let(e.cast(v, x.dtype, dtype), dtype).expr
+            first = e.let(f"({j}) * {outs}", "int64").expr
+            for o, total in enumerate(totals):
+                weight = e.load(by_column, f"{first} + {o}", dtype, constant=True)
+                if e.exact or dtype not in FLOATS:
+                    e.add(total, f"{value} * {weight}", dtype)
+                else:
+                    e.add(total, f"loose_mul_{dtype}({value}, {weight})", dtype)
+
+        x.each(add)
+        if len(self.bias):
+            for o, total in enumerate(totals):
+                e.line(f"{total} = {total} + {e.at(self.bias, str(o), dtype)}")
+        return e.joined([e.let(total, dtype) for total in totals], dtype, outs)
 
     def _many(self, e: Emitter, x: VectorValue) -> RowValue:
         """Several outputs of a sparse row: each stored value is added to every output."""
