@@ -15,14 +15,14 @@ from numba import njit, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from oven import words_count, words_patterns, words_text
+from oven import machine, words_count, words_patterns, words_text
 
 #: Words so short that calling them costs more than their work; they are made part of their callers.
 _PARTS = frozenset(
     (
         *("text_width", "text_small", "text_kind_at", "text_word", "text_hash", "text_tag"),
         *("text_group", "text_goes_on", "text_is", "text_alike", "text_aim", "text_place"),
-        "text_add",
+        *("text_add", "text_meet"),
         *("text_turn", "text_scramble"),
     )
 )
@@ -125,6 +125,24 @@ def _odd_bytes(typingctx: Any, where: Any) -> Any:
 
 
 @intrinsic
+def _kinds_of_bytes(typingctx: Any, where: Any, table: Any) -> Any:
+    """Which of 64 bytes of ASCII have an odd entry in a table of 128 bytes: a bit for each."""
+
+    def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        found = _bytes(builder, args[0])
+        if machine.has("avx512vbmi"):  # nobody calls it elsewhere: see permutes128
+            low, high = (_bytes(builder, builder.add(args[1], ir.IntType(64)(k))) for k in (0, 64))
+            name = "llvm.x86.avx512.vpermi2var.qi.512"
+            kind = ir.FunctionType(_BYTES, [_BYTES] * 3)
+            function = cgutils.get_or_insert_function(builder.module, kind, name)
+            found = builder.call(function, [low, found, high])
+        odd = builder.trunc(found, ir.VectorType(ir.IntType(1), 64))
+        return builder.bitcast(odd, ir.IntType(64))
+
+    return types.int64(types.int64, types.int64), code
+
+
+@intrinsic
 def _first_bit(typingctx: Any, mask: Any) -> Any:
     """The number of the lowest bit that is set."""
 
@@ -183,6 +201,7 @@ def more_words(words: dict[str, Any], options: dict[str, Any]) -> dict[str, Any]
         "copy_small": _copy_small,
     }
     made |= {"bytes_within": _bytes_within, "odd_bytes": _odd_bytes}
+    made["kinds_of_bytes"] = _kinds_of_bytes
     space = {**texts, **words, **made}
     for name, function in texts.items():
         if name.startswith("text_"):

@@ -161,6 +161,37 @@ def text_place(
     return found + 1 - int64(known)
 
 
+def text_clear(places: int, width: int, count: int) -> int:
+    """Whether columns are few beside what is to be counted: then there is a zero for each of them.
+
+    Counting is a third of the work then, and clearing 16 columns takes less than counting one.
+    """
+    if width > 16 * count:
+        return 0
+    for column in range(width):
+        st_int32(places, column, 0)
+    return 1
+
+
+def text_meet(
+    counts: int, found: int, limit: int, places: int, column: int, made: int, cleared: int
+) -> int:
+    """Count a column where it is, if places are cleared; else note where its count is."""
+    if cleared:
+        seen = int64(ld_int32(places, column))
+        st_int32(places, column, seen + 1)
+        st_int64(counts, found, column)
+        return found + int64(seen == 0)
+    return text_place(counts, found, limit, places, column, 0, made)
+
+
+def text_settle(counts: int, places: int, found: int) -> None:
+    """Write the counts of columns, which are where the columns are, beside these."""
+    for item in range(found):
+        column = ld_int64(counts, item)
+        st_int64(counts, item, column << 32 | ld_int32(places, column))
+
+
 def text_add(counts: int, places: int, count: int) -> None:
     """Add one to each of the counts in these places."""
     for item in range(count):
@@ -179,11 +210,14 @@ def text_count(
     counts: int,
     places: int,
     found: int,
+    cleared: int,
 ) -> int:
     """Count the slices that are in a dictionary; how many columns have a count now."""
     for start in range(0, count, BATCH):
         here, many = slices + 8 * start, min(count - start, BATCH)
-        found = text_batch(base, here, many, offsets, data, slots, homes, counts, places, found)
+        found = text_batch(
+            base, here, many, offsets, data, slots, homes, counts, places, found, cleared
+        )
     return found
 
 
@@ -198,6 +232,7 @@ def text_batch(
     counts: int,
     places: int,
     found: int,
+    cleared: int,
 ) -> int:
     """Count a few slices, as text_count; those that are found late come last.
 
@@ -229,7 +264,7 @@ def text_batch(
     for item in range(many):
         here, number = ld_int64(sure, 2 * item), ld_int64(sure, 2 * item + 1)
         if text_is(base + (here >> 32), here & _HALF, offsets, data, number):
-            found = text_place(counts, found, limit, places, number, 0, codes + 8 * right)
+            found = text_meet(counts, found, limit, places, number, codes + 8 * right, cleared)
             right += 1
         else:
             st_int64(late, more, here)
@@ -238,9 +273,10 @@ def text_batch(
         here = ld_int64(late, item)
         number = text_find(base + (here >> 32), here & _HALF, offsets, data, slots, homes)
         if number >= 0:
-            found = text_place(counts, found, limit, places, number, 0, codes + 8 * right)
+            found = text_meet(counts, found, limit, places, number, codes + 8 * right, cleared)
             right += 1
-    text_add(counts, codes, right)
+    if not cleared:
+        text_add(counts, codes, right)
     return found
 
 
@@ -268,6 +304,7 @@ def text_count_runs(
     counts: int,
     places: int,
     found: int,
+    cleared: int,
 ) -> tuple[int, int]:
     """Count runs of `low` to `high` characters of ASCII, which need no look, from `place` on.
 
@@ -291,12 +328,13 @@ def text_count_runs(
                     counts,
                     places,
                     found,
+                    cleared,
                 )
                 continue
             for item in range(count):
                 st_int64(slices, item, (place + item) << 32 | length)
             found = text_batch(
-                base, slices, count, offsets, data, slots, homes, counts, places, found
+                base, slices, count, offsets, data, slots, homes, counts, places, found, cleared
             )
         place += count
     return place, found
@@ -314,6 +352,7 @@ def text_triples(
     counts: int,
     places: int,
     found: int,
+    cleared: int,
 ) -> int:
     """Count some runs of up to three characters of ASCII; see flour.dictionary.triples.
 
@@ -336,8 +375,9 @@ def text_triples(
     limit = found + BATCH
     for item in range(many):
         number, made = ld_int64(sure, item), sure + 8 * item
-        found = text_place(counts, found, limit, places, number, 0, made)
-    text_add(counts, sure, many)
+        found = text_meet(counts, found, limit, places, number, made, cleared)
+    if not cleared:
+        text_add(counts, sure, many)
     return found
 
 

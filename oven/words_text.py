@@ -87,6 +87,11 @@ def odd_bytes(where: int) -> int:
     raise NotImplementedError(where)
 
 
+def kinds_of_bytes(where: int, table: int) -> int:
+    """Which of 64 bytes of ASCII have an odd entry in a table of 128 bytes: a bit for each."""
+    raise NotImplementedError(where, table)
+
+
 def copy_small(where: int, made: int, fold: int) -> int:
     """Copy 64 bytes, `fold` or-ed to capital letters; which are not ASCII: a bit for each."""
     raise NotImplementedError(where, made, fold)
@@ -107,6 +112,8 @@ def wrap_mul(left: int, right: int) -> int:
     raise NotImplementedError(left, right)
 
 
+#: Whether kinds_of_bytes may be asked.
+permutes128 = 0
 ld_int32 = ld_int64
 st_int32 = st_int64
 ldc_uint8 = ld_uint8
@@ -347,7 +354,7 @@ def text_stretches(where: int, size: int, made: int, index: int, blocks: int, le
     would be guessed wrong at the ends of every word.
     """
     ranges, spare = stack_words(128), stack_words(8)
-    most = text_ranges(blocks, ranges)
+    most = int64(0) if permutes128 else text_ranges(blocks, ranges)
     count, place, start, inside = int64(0), int64(0), int64(0), int64(0)
     while place < size:
         source, valid = where + place, int64(-1)
@@ -361,20 +368,34 @@ def text_stretches(where: int, size: int, made: int, index: int, blocks: int, le
             place, count = text_rest(where, size, made, index, blocks, least, place, count)
             start = inside = int64(0)
             continue
-        kinds = int64(0)
-        for item in range(0, most, 2):
-            kinds |= bytes_within(source, ld_int64(ranges, item), ld_int64(ranges, item + 1))
-        kinds &= valid
-        changes = uint64(kinds ^ (kinds << 1 | inside))
-        while changes != 0:
-            end = place + int64(first_bit_uint64(changes))
-            changes &= changes - uint64(1)
+        if permutes128:
+            kinds = kinds_of_bytes(source, blocks) & valid
+        else:
+            kinds = text_kinds(source, ranges, most) & valid
+        before = kinds << 1 | inside
+        starts, ends = uint64(kinds & ~before), uint64(before & ~kinds)
+        # A run that began earlier goes on here: its start is known.
+        start = choose(inside != 0, start, place + int64(first_bit_uint64(starts)))
+        starts &= starts - uint64(1 - inside)
+        while ends != 0:
+            end = place + int64(first_bit_uint64(ends))
+            ends &= ends - uint64(1)
             st_int64(made, count, start << 32 | end - start)
-            count += inside & (end - start >= least)
-            start, inside = end, inside ^ 1
+            count += end - start >= least
+            start = place + int64(first_bit_uint64(starts))
+            starts &= starts - uint64(1)
+        inside = kinds >> 63 & 1
         place += 64
     st_int64(made, count, start << 32 | size - start)
     return count + (inside & (size - start >= least))
+
+
+def text_kinds(source: int, ranges: int, most: int) -> int:
+    """Which of 64 bytes are in one of some ranges: a bit for each."""
+    kinds = int64(0)
+    for item in range(0, most, 2):
+        kinds |= bytes_within(source, ld_int64(ranges, item), ld_int64(ranges, item + 1))
+    return kinds
 
 
 def text_ranges(blocks: int, made: int) -> int:

@@ -254,6 +254,11 @@ def _slots(memory: Memory) -> dict[str, Any]:
         found = memory.at(int(where), 64, write=False) & 1
         return Int64(int(np.packbits(found, bitorder="little").view("<i8")[0]))
 
+    def kinds(where: Any, table: Any) -> Any:
+        entries = memory.at(int(table), 128, write=False)
+        found = entries[memory.at(int(where), 64, write=False) & 127] & 1
+        return Int64(int(np.packbits(found, bitorder="little").view("<i8")[0]))
+
     def small(where: Any, made: Any, fold: Any) -> Any:
         found = memory.at(int(where), 64, write=False).copy()
         capital = (found >= ord("A")) & (found <= ord("Z"))
@@ -261,6 +266,7 @@ def _slots(memory: Memory) -> dict[str, Any]:
         return Int64(int(np.packbits(found >> 7, bitorder="little").view("<i8")[0]))
 
     made |= {"bytes_within": within, "odd_bytes": odd, "copy_small": small}
+    made["kinds_of_bytes"] = kinds
     # Nothing is read where it asks.
     made["choose"] = lambda condition, yes, no: yes if condition else no
     return {**made, "fetch": lambda _: None}

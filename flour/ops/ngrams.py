@@ -81,11 +81,11 @@ class WordNgrams(Op):
         counts = _Counts(e, x.most.times(cuts), width)
         known = looked_up(e, self.vocabulary)
         if self.high == 1:
-            counts.line(f"text_count({x.base}, {x.slices}, {x.number}, {known}, ")
+            counts.line(f"text_count({x.base}, {x.slices}, {x.number}, {known}, ", "0")
         else:
             base, slices = _joined(e, x)
             for found, many in _phrases(e, slices, x.number, self.low, self.high):
-                counts.line(f"text_count({base}, {found}, {many}, {known}, ")
+                counts.line(f"text_count({base}, {found}, {many}, {known}, ", "0")
         return counts.vector(self.dtype)
 
 
@@ -391,12 +391,14 @@ def count_runs(
     low, high = lengths
     most = _characters(letters).times(high - low + 1)
     counts = _Counts(e, most, len(vocabulary))
+    cleared = counts.clear(letters.size)
     known = looked_up(e, vocabulary)
     plain = None
     if not words:
-        plain = partial(counts.plain, letters, f"{_short(e, vocabulary)}, {known}")
+        plain = partial(counts.plain, letters, f"{_short(e, vocabulary)}, {known}", cleared)
     for found, many in _runs(e, letters, low, high, plain):
-        counts.line(f"text_count({letters.where}, {found}, {many}, {known}, ")
+        counts.line(f"text_count({letters.where}, {found}, {many}, {known}, ", cleared)
+    counts.settle(cleared)
     return counts.vector(dtype)
 
 
@@ -429,15 +431,25 @@ class _Counts:
         self._places = e.room(Room(0, 4 * width))
         self.found = e.var("0", "k")
 
-    def line(self, call: str) -> None:
-        """Count with this call, whose last arguments are the counts'."""
-        rest = f"{self._counts}, {self._places}, {self.found})"
-        self._e.line(f"{self.found} = {call}{rest}")
+    def clear(self, count: str) -> str:
+        """Whether columns are counted where they are, as they are few beside so many n-grams."""
+        call = f"text_clear({self._places}, {self._e.size(self._width)}, {count})"
+        return self._e.let(call, "int64").expr
 
-    def plain(self, letters: TextValue, known: str, place: str, sizes: str) -> None:
+    def settle(self, cleared: str) -> None:
+        """Bring the counts to the list, if they are where the columns are."""
+        with self._e.block(f"if {cleared}:"):
+            self._e.line(f"text_settle({self._counts}, {self._places}, {self.found})")
+
+    def line(self, call: str, *more: str) -> None:
+        """Count with this call, whose last arguments are the counts' and some more."""
+        rest = ", ".join((self._counts, self._places, self.found, *more))
+        self._e.line(f"{self.found} = {call}{rest})")
+
+    def plain(self, letters: TextValue, known: str, cleared: str, place: str, sizes: str) -> None:
         """Count the runs of ASCII from a place on, as many as are simple."""
         call = f"text_count_runs({letters.where}, {letters.size}, {place}, {sizes}, {known}, "
-        rest = f"{self._counts}, {self._places}, {self.found})"
+        rest = f"{self._counts}, {self._places}, {self.found}, {cleared})"
         self._e.line(f"{place}, {self.found} = {call}{rest}")
 
     def vector(self, dtype: str, *, less: int = 0, binary: bool = False) -> VectorValue:

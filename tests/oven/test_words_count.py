@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -28,8 +29,28 @@ def listed(counts: NDArray[np.int64], found: int) -> dict[int, int]:
     return {int(entry >> 32): int(entry & 0xFFFFFFFF) for entry in counts[:found]}
 
 
+def in_both_ways(count: Callable[[int], dict[int, int]]) -> dict[int, int]:
+    """What is counted, wherever counts are on the way."""
+    aside, in_place = count(0), count(1)
+    assert list(aside.items()) == list(in_place.items())
+    return aside
+
+
+def settled(
+    counts: NDArray[np.int64], places: NDArray[np.int32], found: int, cleared: int
+) -> dict[int, int]:
+    """Columns and their counts, once all is counted."""
+    if cleared:
+        WORDS["text_settle"](*at(counts, places), found)
+    return listed(counts, found)
+
+
 def looked_up(texts: list[str], asked: list[str]) -> dict[int, int]:
     """What text_count makes of some words that lie behind one another."""
+    return in_both_ways(lambda cleared: _looked_up(texts, asked, cleared))
+
+
+def _looked_up(texts: list[str], asked: list[str], cleared: int) -> dict[int, int]:
     table = Strings.of(texts)
     slots, homes = dictionary(table)
     raw = [text.encode() for text in asked]
@@ -37,10 +58,10 @@ def looked_up(texts: list[str], asked: list[str]) -> dict[int, int]:
     ends = np.cumsum([0, *map(len, raw)], dtype=np.int64)
     slices = (ends[:-1] << 32) + np.diff(ends)
     counts = np.zeros(len(asked) + 70, np.int64)
-    places = np.full(max(len(texts), 1), 12345, np.int32)
+    places = np.full(max(len(texts), 1), 0 if cleared else 12345, np.int32)
     tables = (*at(*table.blobs(), slots), homes, *at(counts, places))
-    found = WORDS["text_count"](*at(base, slices), len(asked), *tables, 0)
-    return listed(counts, found)
+    found = WORDS["text_count"](*at(base, slices), len(asked), *tables, 0, cleared)
+    return settled(counts, places, found, cleared)
 
 
 def expected(texts: list[str], asked: list[str]) -> dict[int, int]:
@@ -68,6 +89,12 @@ def test_full_groups_send_searches_on() -> None:
 
 def runs(vocabulary: list[str], document: str, low: int, high: int) -> dict[int, int]:
     """What text_count_runs makes of a document, and text_runs of the rest."""
+    return in_both_ways(lambda cleared: _runs(vocabulary, document, low, high, cleared))
+
+
+def _runs(
+    vocabulary: list[str], document: str, low: int, high: int, cleared: int
+) -> dict[int, int]:
     table = Strings.of(vocabulary)
     slots, homes = dictionary(table)
     short = triples(table)
@@ -76,15 +103,17 @@ def runs(vocabulary: list[str], document: str, low: int, high: int) -> dict[int,
     tables = (*at(*table.blobs(), slots), homes)
     counts = np.zeros(size * (high - low + 1) + 70, np.int64)
     places = np.full(max(len(vocabulary), 1), -1, np.int32)
+    assert WORDS["text_clear"](*at(places), cleared * len(places), len(places)) == 1
     where = (*at(raw), size)
     parts = (*at(short.letters, short.cells, short.numbers), short.radix)
-    rest = (*at(counts, places), 0)
+    rest = (*at(counts, places), 0, cleared)
     place, found = WORDS["text_count_runs"](*where, 0, low, high, *parts, *tables, *rest)
     made = np.zeros(size * (high - low + 1) + 70, np.int64)
     end, many = WORDS["text_runs"](*where, place, low, high, *at(made), 1 << 40)
     assert size in (end, 0)
-    found = WORDS["text_count"](*at(raw, made), many, *tables, *at(counts, places), found)
-    return listed(counts, found)
+    into = (*at(counts, places), found, cleared)
+    found = WORDS["text_count"](*at(raw, made), many, *tables, *into)
+    return settled(counts, places, found, cleared)
 
 
 @given(
@@ -111,6 +140,24 @@ def test_short_texts_are_counted_out() -> None:
     document = "".join(texts) + "zz"
     cuts = [document[i : i + 3] for i in range(len(document) - 2)]
     assert runs(texts, document, 3, 3) == expected(texts, cuts)
+
+
+def test_only_few_columns_are_cleared() -> None:
+    places = np.full(161, 7, np.int32)
+    assert WORDS["text_clear"](*at(places), 161, 10) == 0
+    assert places.tolist() == [7] * 161
+    assert WORDS["text_clear"](*at(places), 160, 10) == 1
+    assert places.tolist() == [0] * 160 + [7]
+
+
+@given(st.lists(st.integers(0, 127), min_size=64, max_size=64), st.sets(st.integers(0, 127)))
+def test_kinds_of_bytes_by_ranges(letters: list[int], members: set[int]) -> None:
+    """What processors do that cannot look 64 bytes up in a table of 128."""
+    table = np.array([k in members for k in range(128)], np.uint8)
+    ranges, source = np.zeros(130, np.int64), np.array(letters, np.uint8)
+    most = WORDS["text_ranges"](*at(table, ranges))
+    found = WORDS["text_kinds"](*at(source, ranges), most) & 2**64 - 1
+    assert [found >> k & 1 for k in range(64)] == [int(letter in members) for letter in letters]
 
 
 def test_few_short_texts_have_no_table_of_their_own() -> None:
