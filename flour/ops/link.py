@@ -8,7 +8,6 @@ import numpy as np
 
 from flour.ops.bases import FloatElementwise
 from flour.ops.reduce import zero
-from flour.ops.unary import for_width
 
 if TYPE_CHECKING:
     from flour.emission import Emitter, RowValue, ScalarValue, VectorValue
@@ -34,8 +33,13 @@ class Sigmoid(FloatElementwise):
 
         if isinstance(x, ScalarValue):
             return e.let(f"sigmoid_alone({x.expr})", x.dtype)
-        word = for_width("sigmoid", x.width)
+        word = _for_width("sigmoid", x.width)
         return e.map(lambda _, v: f"{word}({v})", x, dtype=x.dtype, width=x.width)
+
+
+def _for_width(word: str, width: int) -> str:
+    """The function for a loop of this length: below eight, numbers are computed one by one."""
+    return word if width >= 8 else f"{word}_alone"
 
 
 class Softmax(Op):
@@ -60,7 +64,7 @@ class Softmax(Op):
         with e.loop(x.size, "1") as j:
             e.line(f"{top} = maximum({top}, {at(j)})")
         out, total = e.scratch(x.dtype, x.width), e.var(zero(x.dtype))
-        word = for_width("exp", x.width)
+        word = _for_width("exp", x.width)
         with e.loop(x.size) as j:
             value = e.let(f"{word}({at(j)} - {top})", x.dtype).expr
             e.store(out, j, value, x.dtype)

@@ -17,7 +17,7 @@ from flour.ops.reduce import zero
 from flour.types import FLOATS, Scalar, Type, Vector
 
 if TYPE_CHECKING:
-    from flour.emission import Emitter, RowValue, ScalarValue
+    from flour.emission import Emitter, ScalarValue
 
 
 class FloatFunction(FloatElementwise, abstract=True):
@@ -41,34 +41,11 @@ class ZeroToZero(FloatFunction, abstract=True):
     keeps_zero = True
 
 
-class TwoWays(FloatFunction, abstract=True):
-    """A function with a form for loops, and one for a few numbers: see `for_width`."""
-
-    #: The word that loops have.
-    word: ClassVar[str]
-
-    def element(self, e: Emitter, j: str, x: ScalarValue) -> str:
-        return f"{for_width(self.word, 1)}({x.expr})"
-
-    def emit(self, e: Emitter, x: RowValue) -> RowValue:
-        from flour.emission import ScalarValue
-
-        if isinstance(x, ScalarValue):
-            return super().emit(e, x)
-        word = for_width(self.word, x.width)
-        return e.map(lambda _, v: f"{word}({v})", x, dtype=x.dtype, width=x.width)
-
-
-def for_width(word: str, width: int) -> str:
-    """The function for a loop of this length: below eight, numbers are computed one by one."""
-    return word if width >= 8 else f"{word}_alone"
-
-
-class Exp(TwoWays):
+class Exp(FloatFunction):
     """e to the power of x."""
 
     function = np.exp
-    word = "exp"
+    code = "exp({x})"
     monotone = True
 
 
@@ -80,11 +57,11 @@ class Expm1(ZeroToZero):
     monotone = True
 
 
-class Log(TwoWays):
+class Log(FloatFunction):
     """The natural logarithm of x: NaN below zero."""
 
     function = np.log
-    word = "log"
+    code = "log({x})"
     monotone = True
 
 
