@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import time
 from collections.abc import Sequence
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,6 +19,7 @@ from flour.onnx import from_onnx
 from runtime import InferenceSession
 from tests.onnx_parts import FLOAT, model, node
 
+ROOT = Path(__file__).resolve().parents[3]
 BATCH_OF_FOUR = [4, 4, 4, 9]
 
 
@@ -143,6 +147,27 @@ def test_a_name_of_megabytes_is_not_repeated() -> None:
     with pytest.raises(FlourError) as caught:
         from_onnx(made.SerializeToString())
     assert len(str(caught.value)) < 10_000
+
+
+# --- what nobody thought of -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("first", "count"), [(0, 600), pytest.param(1_000_000, 20_000, marks=pytest.mark.soak)]
+)
+def test_changed_models_of_every_operator_are_refused_or_run(first: int, count: int) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.onnx_mutants", str(first), str(count)],
+        capture_output=True,
+        text=True,
+        timeout=900,
+        check=False,
+        cwd=ROOT,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    refused, ran = map(int, done.stdout.split())
+    assert refused + ran == count
+    assert min(refused, ran) > count // 20
 
 
 # --- ZipMap -------------------------------------------------------------------------------------
