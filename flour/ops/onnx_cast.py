@@ -184,7 +184,8 @@ class WriteWhole(Op):
         cells = e.scratch("int64", width * _CELL + 2)
 
         def cell(j: str, value: str) -> str:
-            return _written(e, e.let(f"{cells} + {8 * _CELL} * ({j})", "int64").expr, value)
+            place = e.let(f"{cells} + {8 * _CELL} * ({j})", "int64").expr
+            return _written(e, place, value, least=0 if x.dtype == "uint64" else -(10**_DIGITS))
 
         if isinstance(x, ScalarValue):
             return ScalarValue(cell("0", x.expr), "string")
@@ -197,10 +198,10 @@ class WriteWhole(Op):
 _CELL = 5
 
 
-def _written(e: Emitter, cell: str, value: str) -> str:
-    """The cell with a whole number's digits."""
+def _written(e: Emitter, cell: str, value: str, least: int) -> str:
+    """The cell with a whole number's digits; one below `least` has not come as it was."""
     number = e.var(f"int64({value})")
-    _refuse(e, f"{number} > {10**_DIGITS} or {number} < -{10**_DIGITS}")
+    _refuse(e, f"{number} > {10**_DIGITS} or {number} < {least}")
     text, size = e.let(f"{cell} + 16", "int64").expr, e.var("int64(0)")
     with e.block(f"if {number} < 0:"):
         e.line(f"st_uint8({text}, 0, 45)")

@@ -157,6 +157,16 @@ def test_written_numbers_are_looked_up_where_they_are(width: int) -> None:
     assert [stage.kind for stage in plan.stages] == ["fused"]
 
 
+def test_what_is_too_large_for_a_sign_is_not_written_with_one() -> None:
+    values = np.array([[2**64 - 1], [2**64 - 7], [7]], np.uint64)
+    known = ["-1", "-7", "18446744073709551615", "7"]
+    nodes = [
+        node("Cast", ["x"], ["s"], to=8),
+        ml("OneHotEncoder", ["s"], ["y"], cats_strings=known),
+    ]
+    same(model(nodes, {"x": ("uint64", [None, 1])}, {"y": "float32"}), {"x": values}, native=True)
+
+
 def test_labels_are_a_table_of_strings() -> None:
     nodes = [
         node("ArgMax", ["x"], ["place"], axis=1, keepdims=0),
