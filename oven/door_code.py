@@ -164,6 +164,12 @@ MAKE = """\
                     same = same and ld_int64(shape, 0) == ld_int64(sizes, 0)
                     if same and many == 2:
                         same = ld_int64(shape, 1) == across
+                if same and ldc_int64(output, KIND) == KIND_STRING:
+                    held = ld_int64(ld_int64(item, 2), 0)
+                    same = held != 0
+                    if same:
+                        name = ldc_int64(ldc_int64(output, NAMES), 0)
+                        same = ld_int64(held, 1) == ld_int64(name, 1)
                 if same:
                     c_call_1(ldc_int64(table, INCREASE), item)
                 else:
@@ -198,8 +204,13 @@ _READ = """\
     if items != 0:
         data = scratch + ldc_int64(table, ROW)
         double = ldc_int64(table, ITEM_BYTES) == 8
-        fits = True
+        # Making the outputs may have run anybody's code, and that may have changed a list.
+        fits = ld_int64(argument, 2) == width
+        if ld_int64(argument, 1) == ldc_int64(table, LIST_TYPE):
+            items = ld_int64(argument, 3)
         for j in range(width):
+            if not fits:
+                break
             item = ld_int64(items, j)
             kind = ld_int64(item, 1)
             value = math.nan
@@ -213,7 +224,7 @@ _READ = """\
             elif item != ldc_int64(table, NONE):
                 fits = False
             if not fits:
-                break
+                continue
             if double:
                 st_float64(data, j, value)
             else:

@@ -170,6 +170,49 @@ def test_labels_are_answered_with_again_too() -> None:
         assert door(np.array(row))[0].tolist() == [want]
 
 
+class _Asks:
+    """What calls somebody when nobody has it any more."""
+
+    def __init__(self, call: Callable[[], object]) -> None:
+        self._call = call
+
+    def __del__(self) -> None:
+        self._call()
+
+
+def test_what_was_put_among_labels_asks_for_rows_of_its_own() -> None:
+    """Its end comes before memory is in use that all doors share, not while labels are filled."""
+
+    def row(names: str) -> Any:
+        return flour.record("row", {name: flour.Scalar("float64") for name in names}).columns(names)
+
+    two, three = row("ab"), row("abc")
+    labels = {"y": two.arg_max().take(["left", "right"])}
+    labels["z"] = two.multiply([-1.0, -1.0]).arg_max().take(["left", "right"])
+    door = oven.bake(flour.outputs(**labels)).door()
+    other = oven.bake(
+        flour.outputs(y=three.multiply([3.0, 1.0, 2.0]), z=three.multiply([3.0, 7.0, 2.0]))
+    ).door()
+    for _ in range(3):
+        first, second = door([{"a": 1.0, "b": 2.0}])
+        assert (first.tolist(), second.tolist()) == (["right"], ["left"])
+        for answer in (first, second):
+            answer[0] = _Asks(lambda: other([{"a": 9.0, "b": 8.0, "c": 7.0}] * 2))
+        del first, second, answer
+
+
+def test_a_list_that_gets_shorter_when_an_answer_ends_is_read_as_it_is() -> None:
+    x = flour.vector("x", 2)
+    door = oven.bake(flour.outputs(y=x.multiply([2.0, 10.0]))).door()
+    row = [1.0, 2.0]
+    answer = door(row)[0]
+    seen = weakref.ref(answer, lambda _: row.pop())
+    del answer
+    with pytest.raises(flour.FlourError):
+        door(row)
+    assert seen() is None
+
+
 def test_rows_by_name_never_leave_machine_code(monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither the first one, for which there is no answer yet, nor one while others are kept."""
     kinds = {name: flour.Scalar("float64") for name in ("a", "b")}
