@@ -106,6 +106,7 @@ class OpenLoop:
                 break
             if now < time_due:
                 time.sleep(time_due - now)
+                now = clock() - start  # who slept may have been woken late
             lags.append(now - time_due)
             found.sent += 1
             try:

@@ -156,6 +156,16 @@ def test_waits_count_from_when_a_request_was_due(
     assert len(waits) == found.asked, "who has no answer has waited, too"
 
 
+def test_who_is_woken_late_sends_late(worker: Worker, monkeypatch: pytest.MonkeyPatch) -> None:
+    usual = time.sleep
+    monkeypatch.setattr("bench.load.time.sleep", lambda seconds: usual(seconds + 0.005))
+    models = [model for _, model in worker._models]
+    found = OpenLoop(worker._contestant, models, worker._inputs).offer(30.0, 0.5, seed=0)
+    worker._contestant.close()
+    assert len(found.late) == found.sent > 0
+    assert found.late.percentile(0.5) > 4e6
+
+
 def test_popular_models_are_the_same_at_every_rate(worker: Worker) -> None:
     models = [model for _, model in worker._models] * 4
     loop = OpenLoop(worker._contestant, models, worker._inputs)
