@@ -29,6 +29,7 @@ class CutWords(Op):
     patterns: tuple[str, ...]
     least: int = 1
     arity = Arity.ONE_TO_MANY
+    reads_characters = True
 
     def check(self) -> None:
         if not self.patterns or self.least < 1:

@@ -11,6 +11,7 @@ from sklearn.feature_extraction.text import CountVectorizer
 
 import flour
 import oven
+from flour.ops.onnx_cut import CutWords
 from objectstore import Archive
 from oven import characters, saved
 from oven.errors import DamagedPlan, OtherUnicode
@@ -43,10 +44,11 @@ def test_the_file_and_explain_say_which_unicode(tmp_path: Path) -> None:
         (flour.text("x").tokenize().word_ngrams(["a"]), True),
         (flour.text("x").char_ngrams(["a"]), True),
         (flour.text("x").runs(1, 2).hashing(8), True),
+        (CutWords((r"\W+",))(flour.text("x")).word_ngrams(["a"]), True),
         (flour.text("x").split(" ").word_ngrams(["a"]), False),
         (flour.vector("x", 2).multiply([2.0]), False),
     ],
-    ids=["lower", "accents", "words", "characters", "runs", "split", "numbers"],
+    ids=["lower", "accents", "words", "characters", "runs", "cut", "split", "numbers"],
 )
 def test_who_looks_at_characters(program: flour.Flow, known: bool) -> None:  # noqa: FBT001
     assert (characters.version(flour.outputs(out=program)) is not None) == known
