@@ -9,6 +9,7 @@ The form depends on the texts alone, so all plans with one vocabulary share one 
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
@@ -16,6 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flour.errors import ParameterError
+from flour.formula import noted
+from flour.replay import Called
 from objectstore import Blob, Strings
 
 # As in oven.words_count, which explains them.
@@ -54,8 +57,17 @@ def dictionary(texts: Strings) -> Dictionary:
 def _made(texts: Strings) -> Dictionary:
     codes, short = hashes(texts)
     last = _last_ones(texts, codes)
+    homes = max(len(last) * _SPARE // (_GROUP * 100), 1)
+    # How many slots there are depends on the texts.
+    made = Called(partial(_slots, homes), f"slots {homes}", any_length=True, free=True)
+    return Dictionary(Blob.of(noted(made, codes, short, last)), homes)
+
+
+def _slots(
+    homes: int, codes: NDArray[np.int64], short: NDArray[np.int64], last: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    """What is in every slot."""
     count = len(last)
-    homes = max(count * _SPARE // (_GROUP * 100), 1)
     home = (((codes[last] & _HALF) * homes) >> 32) * _GROUP
     order = np.argsort(home, kind="stable")
     steps = np.arange(count)
@@ -69,7 +81,7 @@ def _made(texts: Strings) -> Dictionary:
     slots[place] = (tags[last] << 32 | last)[order]
     slots[_GROUP - 1 :: _GROUP] |= _ENDS
     slots[_passed(home[order], place)] ^= _ENDS
-    return Dictionary(Blob.of(slots), homes)
+    return slots
 
 
 def _passed(home: NDArray[np.int64], place: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -82,7 +94,7 @@ def _passed(home: NDArray[np.int64], place: NDArray[np.int64]) -> NDArray[np.int
 
 def _last_ones(texts: Strings, codes: NDArray[np.int64]) -> NDArray[np.int64]:
     """The number of every text; of equal ones the last, which is what a Python dict has."""
-    if len(np.unique(codes)) == len(codes):
+    if differ(codes):
         return np.arange(len(codes))
     known = {text: number for number, text in enumerate(texts.to_list())}
     return np.fromiter(known.values(), np.int64, len(known))
@@ -145,10 +157,20 @@ def _made_triples(texts: Strings) -> Triples:
     return Triples(Blob.of(letters), Blob.of(cells), Blob.of(numbers), radix)
 
 
+def differ(codes: NDArray[np.int64]) -> bool:
+    """Whether no two hashes are equal, and so no two of their texts."""
+    return len(np.unique(codes)) == len(codes)
+
+
 def hashes(texts: Strings) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """The hash of every text, and the tag of those that are their own tags (else -1)."""
-    starts, sizes = texts.offsets[:-1], np.diff(texts.offsets)
-    words = _every_word(texts.data)
+    both = noted(_HASHED, texts.offsets, texts.data)
+    return both[0], both[1]
+
+
+def _hashed(offsets: NDArray[np.int64], data: NDArray[np.uint8]) -> NDArray[np.int64]:
+    starts, sizes = offsets[:-1], np.diff(offsets)
+    words = _every_word(data)
     codes = (sizes * _SIZE ^ _word(words, starts, sizes)) * _STIR
     codes += _word(words, starts + 8, sizes - 8) * _SECOND
     codes += _word(words, starts + 16, sizes - 16) * _THIRD
@@ -160,7 +182,10 @@ def hashes(texts: Strings) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     codes = (codes ^ codes >> 29) * _TURN
     codes ^= codes >> 32
     short = words[starts] & (np.int64(1) << 8 * np.minimum(sizes, 3)) - 1 if len(starts) else sizes
-    return codes, np.where(sizes < 4, sizes << 24 | short, -1)
+    return np.stack([codes, np.where(sizes < 4, sizes << 24 | short, -1)])
+
+
+_HASHED = Called(_hashed, "hashes", any_length=True)
 
 
 def _every_word(data: NDArray[np.uint8]) -> NDArray[Any]:

@@ -64,6 +64,11 @@ class Trace:
         self._blobs: dict[tuple[int, str], Blob] = {}
         self._refused: list[str] = []
         self._written: list[int] = []
+        #: Slots of rows that may be longer or shorter with other numbers.
+        self._free: set[int] = set()
+        self._common: set[int] = set()
+        #: Slots whose shapes somebody asked for.
+        self._measured: set[int] = set()
         #: Parameters of two traces are never the same, whatever they hold.
         self._name = f"formula {token_hex(16)}"
 
@@ -77,10 +82,28 @@ class Trace:
         self._refused.append(what)
         raise NoFormulaError(what)
 
-    def leaf(self, array: NDArray[Any]) -> Formula:
-        """Numbers others can be put in place of."""
+    def leaf(self, array: NDArray[Any], *, free: bool = False, common: bool = False) -> Formula:
+        """Numbers others can be put in place of; where they are `free`, more or fewer, too.
+
+        Those that models often have in `common` are looked at once as long as they are.
+        """
         self._leaves.append(slot := self._slot(array))
+        if free:
+            self._free.add(slot)
+        if common:
+            self._common.add(slot)
         return Formula(self, slot)
+
+    def free(self, slot: int) -> bool:
+        """Whether a slot is a row that may be longer or shorter with other numbers."""
+        return slot in self._free
+
+    def sized(self, slot: int) -> Any:
+        """What a slot holds here, for who asks how large it is."""
+        if slot in self._free:
+            self.refuse("the length of what may have any")
+        self._measured.add(slot)
+        return self._values[slot]
 
     def value(self, slot: int) -> Any:
         """What a slot holds here."""
@@ -108,6 +131,8 @@ class Trace:
         places = tuple(
             arg.slot_of(self) if isinstance(arg, Formula) else self._constant(arg) for arg in args
         )
+        if not made.any_length and not self._free.isdisjoint(places):
+            self.refuse("a row of any length")
         return self._noted(made, places, made.function(*(self._values[p] for p in places)))
 
     def _noted(self, of: Called, places: tuple[int, ...], made: Any) -> Any:
@@ -121,7 +146,11 @@ class Trace:
         if made.dtype.kind not in "biuf":
             self.refuse(f"an answer of dtype {made.dtype}")
         slot = self._slot(made)
-        shape, dtype = (None, None) if of.sure else (made.shape, made.dtype)
+        if of.free:
+            if made.ndim != 1:
+                self.refuse("rows of any length")
+            self._free.add(slot)
+        shape, dtype = (None, None) if of.sure or of.free else (made.shape, made.dtype)
         self._steps.append(Step(of.function, places, slot, shape, dtype, None, of.name))
         return Formula(self, slot)
 
@@ -129,6 +158,8 @@ class Trace:
         """Write into an array: steps are made again in order, so views of it see the same."""
         if _has_formula(key):
             self.refuse("places that depend on numbers")
+        if target in self._free or (isinstance(value, Formula) and value.free):
+            self.refuse("a row of any length is written")
         given = value.slot_of(self) if isinstance(value, Formula) else self._constant(value)
         places = (target, self._constant(key), given)
         operator.setitem(*(self._values[place] for place in places))
@@ -150,12 +181,13 @@ class Trace:
         known = self._blobs.get((formula.slot, kind.str))
         if known is not None:
             return known
-        copy = partial(np.array, dtype=kind, order="C")
-        made = self.call(called(copy, "blob", kind.str, sure=True), formula)
+        copy = called(partial(np.array, dtype=kind, order="C"), "blob", kind.str, sure=True)
+        made = self.call(copy._replace(any_length=True, free=formula.free), formula)
         for other in dict.fromkeys(self._blobs.values()):
             array: Any = other.array
-            alike = (other.shape, other.dtype) == (made.shape, made.dtype)
-            if alike and self.call(Called(_same_bytes, "same"), array, made):
+            alike = made.free or array.free or array.shape == made.shape
+            same = Called(_same_bytes, "same", any_length=True)
+            if alike and array.dtype == made.dtype and self.call(same, array, made):
                 self._blobs[formula.slot, kind.str] = other
                 return other
         made.fixed = True
@@ -166,14 +198,21 @@ class Trace:
     def recorded(self, wanted: Sequence[Formula]) -> Recorded:
         """What makes these again of other numbers in place of the leaves."""
         slots = [item.slot_of(self) for item in wanted]
-        steps, results = shortened(self._steps, slots, self._values, self._known, self._written)
+        steps, results = shortened(
+            self._steps, slots, self._values, self._known, self._written, self._measured
+        )
         read = {place for step in steps for place in step.places} | {*results}
         values = [
             value if slot in self._known and slot in read else None
             for slot, value in enumerate(self._values)
         ]
-        leaves = [(self._values[slot].shape, self._values[slot].dtype) for slot in self._leaves]
-        return Recorded(values, self._leaves, leaves, steps, results)
+        kinds = [(self._values[slot].shape, self._values[slot].dtype) for slot in self._leaves]
+        free = [slot in self._free for slot in self._leaves]
+        leaves = [
+            (None if some else shape, dtype)
+            for some, (shape, dtype) in zip(free, kinds, strict=True)
+        ]
+        return Recorded(values, self._leaves, leaves, steps, results, self._common)
 
 
 class Flags(NamedTuple):
@@ -212,13 +251,27 @@ class Formula(NDArrayOperatorsMixin):
         return found
 
     @property
+    def trace(self) -> Trace:
+        """Where it is written down what is done with it."""
+        return self._trace
+
+    @property
+    def free(self) -> bool:
+        """Whether with other numbers it may be longer or shorter."""
+        return self._trace.free(self._slot)
+
+    @property
     def _value(self) -> Any:
         return self._trace.value(self._slot)
 
     @property
+    def _sized(self) -> Any:
+        return self._trace.sized(self._slot)
+
+    @property
     def shape(self) -> tuple[int, ...]:
         """As an array's."""
-        return tuple(self._value.shape)
+        return tuple(self._sized.shape)
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -229,7 +282,7 @@ class Formula(NDArrayOperatorsMixin):
     @property
     def size(self) -> int:
         """As an array's."""
-        return int(self._value.size)
+        return int(self._sized.size)
 
     @property
     def ndim(self) -> int:
@@ -239,7 +292,7 @@ class Formula(NDArrayOperatorsMixin):
     @property
     def nbytes(self) -> int:
         """As an array's."""
-        return int(self._value.nbytes)
+        return int(self._sized.nbytes)
 
     @property
     def flags(self) -> Flags:
@@ -247,7 +300,7 @@ class Formula(NDArrayOperatorsMixin):
         return Flags(not self.fixed)
 
     def __len__(self) -> int:
-        return len(self._value)
+        return len(self._sized)
 
     # --- what is written down ------------------------------------------------------------------
 
@@ -273,7 +326,7 @@ class Formula(NDArrayOperatorsMixin):
         return self._trace.call(called(made, name, options, sure=sure), *args)
 
     def _plain(self, arg: Any) -> Any:
-        return arg._value if isinstance(arg, Formula) else arg  # noqa: SLF001 (its own class)
+        return arg._sized if isinstance(arg, Formula) else arg  # noqa: SLF001 (its own class)
 
     def __getattr__(self, name: str) -> Any:
         if name == "T":
@@ -339,7 +392,13 @@ class Formula(NDArrayOperatorsMixin):
         self._trace.refuse("a formula is no data")
 
     def __repr__(self) -> str:
-        return f"Formula({self.dtype}{list(self.shape)})"
+        return f"Formula({self.dtype}{list(self._value.shape)})"
+
+
+def noted(made: Called, *args: Any) -> Any:
+    """A function's answer, one step where an argument is a formula: what is in it is not seen."""
+    first = next((arg for arg in args if isinstance(arg, Formula)), None)
+    return made.function(*args) if first is None else first.trace.call(made, *args)
 
 
 def _has_formula(value: object) -> bool:
@@ -356,4 +415,4 @@ def _nested(function: Callable[..., Any], shape: Sequence[int | None], *flat: An
 
 
 def _same_bytes(one: NDArray[Any], other: NDArray[Any]) -> bool:
-    return bool(one.tobytes() == other.tobytes())
+    return bool(one.shape == other.shape and one.tobytes() == other.tobytes())

@@ -19,8 +19,8 @@ from flour.formula import Formula
 from flour.op import Op
 from flour.ops.source import Source
 from flour.pieces import Pieces
-from objectstore import Blob
-from objectstore.digest import DIGEST_CHARS, array_digest, combine
+from objectstore import Blob, Strings
+from objectstore.digest import DIGEST_CHARS, array_digest, combine, strings_digested
 
 #: A text that is hashed: digests in it, and what is between them.
 Text = tuple[str, ...]
@@ -49,6 +49,10 @@ class Names:
                     self._operator(value)
                 case Blob():
                     self._blob(value)
+                case Strings():
+                    for part in value.blobs():
+                        self._blob(part)
+                    self._note(value.digest, strings_digested(*(p.digest for p in value.blobs())))
                 case Pieces():
                     for part in value.parts:
                         self._blob(part)

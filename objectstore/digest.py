@@ -48,7 +48,12 @@ def array_digest(array: NDArray[np.generic]) -> str:
 
 def strings_digest(offsets: str, data: str) -> str:
     """Digest of a string table from the digests of its two arrays."""
-    return combine(_STRINGS_TAG, offsets, data)
+    return combine(*strings_digested(offsets, data))
+
+
+def strings_digested(offsets: str, data: str) -> list[str]:
+    """What a string table's digest is one of."""
+    return [_STRINGS_TAG, offsets, data]
 
 
 def is_digest(text: object) -> bool:

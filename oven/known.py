@@ -9,18 +9,21 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Executor
 from typing import Any, NamedTuple
 
+from numpy.typing import NDArray
+
 from flour import provenance
 from flour.flow import Flow
-from flour.formula import Trace
+from flour.formula import Formula, Trace
 from flour.model_flow import ModelFlow
 from flour.onnx import OnnxProgram, import_model
+from flour.onnx.attributes import WordList
 from flour.onnx.reading import Raw
 from flour.onnx.registry import registered
-from flour.onnx.wire import Layout, split
+from flour.onnx.wire import Layout, Leaf, split
 from oven import debug
 from oven.plan import Plan
 from oven.rewrite import optimise
@@ -143,8 +146,8 @@ class Met:
         if weights is None:
             return None
         trace, (native_only, rows, *_) = Trace(), self._ways
-        leaves = zip(self._layout.leaves, weights, strict=True)
-        formulas = {leaf.owner: trace.leaf(array.copy()) for leaf, array in leaves}
+        arrays = iter(weights)
+        formulas = {leaf.owner: _formula(trace, leaf, arrays) for leaf in self._layout.leaves}
         try:
             made = import_model(self._data, native_only=native_only, rows=rows, formulas=formulas)
             template = Template(shaped(made.flow), trace, named="program" in self._ways)
@@ -152,6 +155,14 @@ class Met:
         except Exception:  # noqa: BLE001 (whatever cannot take formulas; the session is there)
             return None
         return template if fits else None
+
+
+def _formula(trace: Trace, leaf: Leaf, arrays: Iterator[NDArray[Any]]) -> Formula | WordList:
+    """What stands for the next of the weights."""
+    if not leaf.words:
+        return trace.leaf(next(arrays).copy())
+    offsets = trace.leaf(next(arrays), common=True)
+    return WordList(offsets, trace.leaf(next(arrays), free=True, common=True))
 
 
 def bake_model(flow: ModelFlow, usual: Callable[[], Plan], *, background: bool | Executor) -> Plan:
@@ -177,34 +188,48 @@ def met(model: Raw | None, ways: Ways) -> Met | None:
     return Met(model.data, layout, ways, _family((layout.key, ways)))
 
 
-_layouts: dict[int, list[Layout]] = {}
-#: Structures that were met once: their layouts are kept when there is a second model.
-_once: dict[bytes, None] = {}
+class _Layouts:
+    """Layouts that were met again, by their size; the oldest go where they are too much."""
+
+    def __init__(self) -> None:
+        self.known: dict[int, list[Layout]] = {}
+        #: Structures that were met, and the parts of the first model that had each.
+        self.once: dict[bytes, tuple[bytes, ...]] = {}
+        self.held = 0
+
+    def find(self, data: bytes) -> Layout | None:
+        """The layout of these bytes, if it is known."""
+        return next((it for it in self.known.get(len(data), ()) if it.fits(data)), None)
+
+    def keep(self, made: Layout) -> Layout:
+        """Keep a layout if its structure has been met, with the parts that it had then."""
+        parts = self.once.get(made.key)
+        if parts is not None:
+            made = made.sharing(parts)
+            self.known.setdefault(made.size, []).append(made)
+            self.held += made.held
+        self.once[made.key] = tuple(part for _, part in made.fixed)
+        while self.held > MOST_LAYOUT_BYTES:
+            gone = self.known.pop(next(iter(self.known)))
+            self.held -= sum(each.held for each in gone)
+        while len(self.once) > MOST_FAMILIES:
+            del self.once[next(iter(self.once))]
+        return made
+
+
+_layouts = _Layouts()
 _families: dict[tuple[bytes, Ways], _Family] = {}
 _last: dict[bytes, tuple[bytes, ...]] = {}
 _lock = threading.Lock()
 
 
 def _layout(data: bytes) -> Layout | None:
-    known = next((it for it in _layouts.get(len(data), ()) if it.fits(data)), None)
-    if known is not None:
-        return known
-    made = split(data)
+    known = _layouts.find(data)
+    made = split(data) if known is None else None
     if made is not None:
         with _lock:
-            if made.key in _once:
-                _keep(made)
-            _once[made.key] = None
-            while len(_once) > MOST_FAMILIES:
-                del _once[next(iter(_once))]
-    return made
-
-
-def _keep(made: Layout) -> None:
-    """Keep a layout, and fewer of the oldest where that would be too much."""
-    _layouts.setdefault(made.size, []).append(made)
-    while sum(it.held for each in _layouts.values() for it in each) > MOST_LAYOUT_BYTES:
-        del _layouts[next(iter(_layouts))]
+            return _layouts.keep(made)
+    return known
 
 
 def _family(key: tuple[bytes, Ways]) -> _Family:

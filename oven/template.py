@@ -21,6 +21,7 @@ from flour.flow import Flow
 from flour.formula import Formula, Trace
 from flour.naming import Names
 from flour.ops.opaque import Opaque
+from flour.replay import MOST_LATELY
 from objectstore import Blob
 from objectstore.blob import aligned_room
 from oven import cache
@@ -92,14 +93,19 @@ class Template:
         named = [] if self._names is None else self._names.blobs
         self._recorded = trace.recorded([_formula(blob) for blob in (*made, *named)])
         #: Of each parameter that is made: the words that lead to it, and where it is, unless it
-        #: is large and may be another plan's, too.
+        #: is large and may be another plan's, too; and its size, where that is one.
         self._made: list[tuple[list[int], int | None, int]] = []
         end = aligned(WORD * len(words))
         for blob, places in made.items():
-            large = blob.nbytes >= INLINE_BYTES
-            self._made.append((places, None if large else end, blob.nbytes))
-            end += 0 if large else aligned(blob.nbytes)
+            free = _formula(blob).free  # as large as its numbers say
+            if free or blob.nbytes >= INLINE_BYTES:
+                self._made.append((places, None, 0 if free else blob.nbytes))
+                continue
+            self._made.append((places, end, blob.nbytes))
+            end += aligned(blob.nbytes)
         self._words, self._size = words, end
+        #: Parameters of no one size that were made lately, of arrays that came again.
+        self._lately: list[tuple[NDArray[Any], Blob]] = []
 
     def make(self, numbers: Sequence[NDArray[Any]]) -> Recalled | None:
         """The plan for these numbers; None where a question is answered otherwise."""
@@ -114,7 +120,7 @@ class Template:
         kept = [*self._kept]
         for (places, start, nbytes), array in zip(self._made, found, strict=False):
             if start is None:
-                blob = Blob.of(array)
+                blob = Blob.of(array) if nbytes else self._common(array)
                 kept.append(blob)
                 table[places] = blob.array.ctypes.data
             else:
@@ -123,6 +129,15 @@ class Template:
         run = NativeRun(self.shape.form, table, self._row_work, tuple(kept))
         digests = ("", "") if self._names is None else self._names.of(found[len(self._made) :])
         return Recalled(self.shape.facts, run, *digests)
+
+    def _common(self, array: NDArray[Any]) -> Blob:
+        """An array as a parameter; one that was so lately is looked at no more."""
+        for known, blob in self._lately:
+            if known is array:
+                return blob
+        made = Blob.of(array)
+        self._lately = [(array, made), *self._lately[: MOST_LATELY - 1]]
+        return made
 
 
 def _formula(blob: Blob) -> Formula:

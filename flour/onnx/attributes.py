@@ -7,10 +7,17 @@ same node they are never looked at: see `flour.onnx.steps`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from flour.dictionary import differ, hashes
+from flour.formula import noted
+from flour.replay import Called
+from objectstore import Blob, Strings
 
 if TYPE_CHECKING:
     from flour.formula import Formula
@@ -63,6 +70,50 @@ class FloatList(Sequence[float]):
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:  # noqa: FBT001 (numpy's protocol)
         return np.array(self._seen(), dtype=dtype)
+
+
+class WordList(Sequence[str]):
+    """A list of words that is a formula; who takes words out of it has looked at them."""
+
+    def __init__(self, offsets: Formula, data: Formula) -> None:
+        self._offsets, self._data = offsets, data
+        self._table: Strings | None = None
+
+    @property
+    def table(self) -> Strings:
+        """The words as a table of strings."""
+        if self._table is None:
+            self._table = Strings(Blob.of(self._offsets), Blob.of(self._data))
+        return self._table
+
+    def has(self, word: str) -> bool:
+        """Whether a word is one of them."""
+        raw = word.encode("utf-8", "surrogatepass")
+        asked = Called(partial(_has_text, raw), f"has {raw!r}", any_length=True)
+        return bool(noted(asked, self._offsets, self._data))
+
+    def differ(self) -> bool:
+        """Whether no two of them are equal, as far as their hashes say so."""
+        return differ(hashes(self.table)[0])
+
+    def _seen(self) -> tuple[str, ...]:
+        letters = bytes(np.asarray(self._data, np.uint8))
+        return tuple(letters[a:b].decode() for a, b in pairwise(self._offsets.tolist()))
+
+    def __getitem__(self, place: Any) -> Any:
+        return self._seen()[place]
+
+    def __len__(self) -> int:
+        return len(self._offsets) - 1
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._seen())
+
+
+def _has_text(raw: bytes, offsets: NDArray[Any], data: NDArray[Any]) -> bool:
+    starts = offsets[:-1][np.diff(offsets) == len(raw)]
+    letters = data[starts[:, None] + np.arange(len(raw))]
+    return bool((letters == np.frombuffer(raw, np.uint8)).all(axis=1).any())
 
 
 def floats(values: Any) -> Any:

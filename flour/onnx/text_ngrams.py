@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain, compress, pairwise
 from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from flour.onnx.attributes import WordList
 from flour.onnx.errors import DamagedModel, NotNative
 from flour.onnx.ml_categories import found
 from flour.onnx.ml_common import joined, narrow
@@ -18,6 +19,7 @@ from flour.onnx.steps import steps
 from flour.onnx.tensor import Tensor
 from flour.onnx.text_words import EVERY
 from flour.onnx.words import Words
+from flour.ops.ngrams import WordNgrams
 from flour.ops.onnx_ngrams import Grams
 from flour.ops.onnx_text import LetterNgrams
 from flour.ops.source import Fill
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
 
 #: What is remembered by `steps` is told apart by it.
 _PHRASES = "onnx phrases"
+FILLED = "n-grams of the value that shorter texts are filled up with, or of marks"
 
 
 @dataclass(frozen=True)
@@ -42,12 +45,18 @@ class Pool:
     low: int
     high: int
     skips: int
+    #: Phrases of one word as they are listed, where they are the columns in order, and nobody has
+    #: to look at them.
+    words: WordList | None = None
 
     @classmethod
     def of(cls, call: Call) -> Pool:
         """The pool of a node: only n-grams of the lengths that are asked for count."""
         low, high = (int(call.attribute(f"{end}_gram_length")) for end in ("min", "max"))
-        flat = tuple(call.attribute("pool_strings", ()) or call.attribute("pool_int64s", ()))
+        listed = call.attribute("pool_strings", ()) or call.attribute("pool_int64s", ())
+        if isinstance(listed, WordList) and (found := cls._unseen(call, listed)) is not None:
+            return found
+        flat = tuple(listed)
         counts = [*map(int, call.attribute("ngram_counts", ())), len(flat)]
         columns = tuple(map(int, call.attribute("ngram_indexes", ())))
         if not 1 <= low <= high or counts[0] != 0 or any(a > b for a, b in pairwise(counts)):
@@ -66,6 +75,21 @@ class Pool:
         skips = int(call.attribute("max_skip_count", 0))
         return cls(grams, places, max(columns) + 1, low, high, skips)
 
+    @classmethod
+    def _unseen(cls, call: Call, words: WordList) -> Pool | None:
+        """The pool of a node whose words are not looked at, where that is not needed."""
+        columns = tuple(map(int, call.attribute("ngram_indexes", ())))
+        one = all(call.attribute(f"{end}_gram_length") == 1 for end in ("min", "max"))
+        start = [*call.attribute("ngram_counts", ())] == [0]
+        if not (one and start and columns == tuple(range(len(words))) and words.differ()):
+            return None
+        skips = int(call.attribute("max_skip_count", 0))
+        return cls((), columns, len(columns), 1, 1, skips, words)
+
+    def seen(self) -> Pool:
+        """The same, its words looked at."""
+        return self if self.words is None else replace(self, grams=tuple((w,) for w in self.words))
+
     def in_order(self) -> list[tuple[Any, ...]] | None:
         """The n-gram of each column, if each has exactly one."""
         every = tuple(range(self.width))
@@ -82,7 +106,7 @@ def _tfidf(call: Call) -> Tensor:
     item = call[0]
     if isinstance(item, Words) and call.attribute("pool_strings", ()):
         return _of_words(call, item)
-    pool = Pool.of(call)
+    pool = Pool.of(call).seen()
     if (item.dtype == "string") != all(isinstance(key, str) for key in pool.grams[0]):
         return _of_another_kind(call, item, pool)
     if item.rank not in (1, 2) or item.axis not in (None, 0):
@@ -129,11 +153,14 @@ def letters_of(words: Flow) -> Flow | None:
 def _phrases(item: Words, pool: Pool, letters: Flow | None) -> Flow:
     """Counts of phrases in a list of words, or of runs of characters in their document."""
     assert item.flow is not None
+    if pool.words is not None and letters is None:
+        return _counted(item.flow, pool.words, item.pads)
+    pool = pool.seen()
     grams = pool.in_order()
     if grams is None:
         raise NotNative("columns that no n-gram has, or several have")
     if not set(item.pads).isdisjoint(chain.from_iterable(grams)):
-        raise NotNative("n-grams of the value that shorter texts are filled up with, or of marks")
+        raise NotNative(FILLED)
     if pool.high > 1 and (pool.skips or not item.separable):
         raise NotNative("phrases with gaps, or of words that may have spaces in them")
     if letters is not None and all(len(str(letter)) == 1 for gram in grams for letter in gram):
@@ -143,6 +170,13 @@ def _phrases(item: Words, pool: Pool, letters: Flow | None) -> Flow:
     if len(set(vocabulary)) != len(vocabulary):
         raise NotNative("phrases that read the same")
     return item.flow.word_ngrams(vocabulary, pool.low, pool.high, "float32")
+
+
+def _counted(words: Flow, known: WordList, pads: Sequence[str]) -> Flow:
+    """Counts of words that nobody has looked at."""
+    if any(map(known.has, pads)):
+        raise NotNative(FILLED)
+    return WordNgrams(known.table, 1, 1, "float32")(words)
 
 
 def _alone(grams: Sequence[tuple[Any, ...]]) -> list[str]:

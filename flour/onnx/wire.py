@@ -5,6 +5,7 @@
     found.leaves                    # which numbers, and where they are
 
 Weights are the lists of floats that nodes have as attributes, and constants of float32 or float64.
+Words that are counted are some, too: models of as many words have one structure.
 Names that mean nothing (the graph's own, descriptions) are no part of the structure either.
 Nothing is concluded from bytes that are not understood: such a model has no structure.
 """
@@ -12,7 +13,8 @@ Nothing is concluded from bytes that are not understood: such a model has no str
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cached_property, lru_cache
 from hashlib import blake2b
 from math import prod
 from typing import Any, NamedTuple
@@ -37,6 +39,17 @@ MOST_FIELDS = 1 << 17
 #: Their numbers decide what code there is, and they are long.
 _DECIDING = (b"TreeEnsemble", b"SVM")
 
+#: A list of words that is weights, and who has it.
+_WORDS, _COUNTS_WORDS = "pool_strings", b"TfIdfVectorizer"
+#: What it has to say: phrases of one word, which it lists from its first.
+_ONE_WORD: dict[str, list[int]] = {
+    "min_gram_length": [1],
+    "max_gram_length": [1],
+    "ngram_counts": [0],
+}
+#: The dtype of words: UTF-8.
+_UTF8: np.dtype[Any] = np.dtype("u1")
+
 #: Who a leaf belongs to: ("node", its number, the attribute's name) or ("tensor", its name).
 Owner = tuple[Any, ...]
 
@@ -54,8 +67,24 @@ class Leaf(NamedTuple):
     dtype: np.dtype[Any]
     #: A constant's; attributes are lists.
     shape: tuple[int, ...]
+    #: Of words: how many.
+    words: int = 0
 
-    def read(self, data: bytes) -> NDArray[Any] | None:
+    @property
+    def written(self) -> str:
+        """What it is, apart from where."""
+        size = 0 if self.words else self.stop - self.start
+        return repr((self.owner, self.dtype.str, self.shape, size, self.words))
+
+    def arrays(self, data: bytes) -> list[NDArray[Any]] | None:
+        """The numbers of a model of this layout, or where its words begin, and their letters."""
+        if self.words:
+            found = _words(data[self.start : self.stop], self.words)
+            return None if found is None else [*found]
+        numbers = self._read(data)
+        return None if numbers is None else [numbers]
+
+    def _read(self, data: bytes) -> NDArray[Any] | None:
         """The numbers in a model of this layout; None where it has another one."""
         size = (self.stop - self.start) // self.dtype.itemsize
         found = np.frombuffer(data, self.dtype, size, self.start)
@@ -75,24 +104,37 @@ class Layout:
     #: Everything else: where it begins, and what it is.
     fixed: tuple[tuple[int, bytes], ...] = field(repr=False)
     key: bytes = b""
+    #: How long parts with words are: where it is said, and how. It is no part of the structure.
+    lengths: tuple[tuple[int, bytes], ...] = ()
 
     def fits(self, data: bytes) -> bool:
         """Whether this is a model of this structure, in this layout."""
         return (
             len(data) == self.size
             and all(data.startswith(part, start) for start, part in self.fixed)
+            and all(data.startswith(part, start) for start, part in self.lengths)
             and all(data[start:stop].isascii() for start, stop in self.names)
         )
 
-    @property
+    def sharing(self, parts: Sequence[bytes]) -> Layout:
+        """The same, with another's parts in place of its own, which are equal."""
+        starts = (start for start, _ in self.fixed)
+        return replace(self, fixed=tuple(zip(starts, parts, strict=True)))
+
+    @cached_property
     def held(self) -> int:
         """How many bytes of a model are kept to compare others with."""
         return sum(len(part) for _, part in self.fixed)
 
     def weights(self, data: bytes) -> list[NDArray[Any]] | None:
         """The weights of such a model."""
-        found = [leaf.read(data) for leaf in self.leaves]
-        return None if any(one is None for one in found) else found  # type: ignore[return-value]  # just looked
+        made = list[NDArray[Any]]()
+        for leaf in self.leaves:
+            found = leaf.arrays(data)
+            if found is None:
+                return None
+            made += found
+        return made
 
     def own(self, data: bytes) -> tuple[bytes, ...]:
         """What such a model has that others have not: see `joined`."""
@@ -102,7 +144,7 @@ class Layout:
     def joined(self, own: Sequence[bytes]) -> bytes:
         """The model's bytes again."""
         holes = sorted([leaf.start for leaf in self.leaves] + [start for start, _ in self.names])
-        parts = [*self.fixed, *zip(holes, own, strict=True)]
+        parts = [*self.fixed, *self.lengths, *zip(holes, own, strict=True)]
         return b"".join(part for _, part in sorted(parts, key=lambda part: part[0]))
 
 
@@ -116,18 +158,57 @@ def split(data: bytes) -> Layout | None:
     owners = [leaf.owner for leaf in walk.leaves]
     if len(set(owners)) != len(owners) or not walk.leaves:
         return None
-    holes = sorted([(leaf.start, leaf.stop) for leaf in walk.leaves] + walk.names)
-    starts = [0, *(stop for _, stop in holes)]
-    ends = [*(start for start, _ in holes), len(data)]
+    holes = sorted(
+        [(leaf.start, leaf.stop, leaf.written) for leaf in walk.leaves]
+        + [(*name, "name") for name in walk.names]
+        + [(start, stop, f"length {size}") for start, stop, size in walk.lengths()]
+    )
+    starts = [0, *(stop for _, stop, _ in holes)]
+    ends = [*(start for start, *_ in holes), len(data)]
     fixed = tuple((start, data[start:end]) for start, end in zip(starts, ends, strict=True))
     state = blake2b(digest_size=16)
     for _, part in fixed:
         state.update(len(part).to_bytes(8, "little") + part)
-    for leaf in sorted(walk.leaves, key=lambda leaf: leaf.start):
-        state.update(
-            repr((leaf.owner, leaf.dtype.str, leaf.shape, leaf.stop - leaf.start)).encode()
-        )
-    return Layout(len(data), tuple(walk.leaves), tuple(walk.names), fixed, state.digest())
+    for *_, what in holes:
+        state.update(what.encode() + b"\0")
+    lengths = tuple((start, data[start:stop]) for start, stop, _ in walk.lengths())
+    names = tuple(walk.names)
+    return Layout(len(data), tuple(walk.leaves), names, fixed, state.digest(), lengths)
+
+
+@lru_cache(maxsize=4)
+def _words(data: bytes, count: int) -> tuple[NDArray[Any], NDArray[Any]] | None:
+    """Where words begin in their letters, and these; None if they are others, or no UTF-8.
+
+    Models one after the other often have the same, and then these are the same arrays.
+    """
+    offsets, parts, at = [0], list[bytes](), 0
+    try:
+        for _ in range(count):
+            tag, size, at = data[at], data[at + 1], at + 2
+            if tag != _TEXT_TAG or size > 127:
+                return None
+            parts.append(data[at : at + size])
+            at += size
+            offsets.append(at)
+        if not data.isascii():
+            for part in parts:
+                part.decode("utf-8")
+    except (IndexError, UnicodeDecodeError):
+        return None
+    if at != len(data):
+        return None
+    starts = np.array(offsets, np.int64) - 2 * np.arange(count + 1)
+    starts.flags.writeable = False
+    return starts, np.frombuffer(b"".join(parts), _UTF8)
+
+
+class _Message(NamedTuple):
+    """A part of the model that says how long it is: where that is said, and the part."""
+
+    said: int
+    start: int
+    stop: int
 
 
 class _Walk:
@@ -138,6 +219,23 @@ class _Walk:
         self.leaves: list[Leaf] = []
         self.names: list[tuple[int, int]] = []
         self._seen = 0
+        #: Where the length of what was last come to is said, and the last texts, and how many.
+        self._said, self._texts = 0, (0, 0, 0)
+        #: Parts with words in them.
+        self._around: dict[_Message, None] = {}
+        #: Of the node that is gone through: words, and the part they are in; what else it says.
+        self._pool: list[tuple[Leaf, _Message]] = []
+        self._says: dict[str, list[int]] = {}
+
+    def lengths(self) -> list[tuple[int, int, int]]:
+        """Where the lengths of parts with words are said, and how long these are without."""
+        words = [leaf for leaf in self.leaves if leaf.words]
+        found = []
+        for said, start, stop in sorted(self._around):
+            inner = [leaf.stop - leaf.start for leaf in words if start <= leaf.start < stop]
+            inner += [one.start - one.said for one in self._around if start <= one.said < stop]
+            found.append((said, start, stop - start - sum(inner)))
+        return found
 
     def model(self) -> None:
         """ModelProto: the graph, and what is said about the model."""
@@ -154,10 +252,10 @@ class _Walk:
             raise NoStructureError("graphs")
 
     def _graph(self, start: int, stop: int) -> None:
-        nodes, seen = 0, set[int]()
+        nodes, seen, here = 0, set[int](), _Message(self._said, start, stop)
         for number, kind, first, last in self._fields(start, stop):
             if number == 1 and kind == _BYTES:
-                self._node(nodes, first, last)
+                self._node(nodes, first, last, here)
                 nodes += 1
             elif number == 5 and kind == _BYTES:
                 self._constant(first, last)
@@ -167,7 +265,9 @@ class _Walk:
             elif number not in _GRAPH:
                 raise NoStructureError(number)
 
-    def _node(self, place: int, start: int, stop: int) -> None:
+    def _node(self, place: int, start: int, stop: int, graph: _Message) -> None:
+        here, counts = _Message(self._said, start, stop), False
+        self._pool, self._says = [], {}
         for number, kind, first, last in self._fields(start, stop):
             if number == 5 and kind == _BYTES:
                 self._attribute(place, first, last)
@@ -175,9 +275,16 @@ class _Walk:
                 raise NoStructureError(number)
             elif number == 4 and self.data.startswith(_DECIDING, first):
                 raise NoStructureError("an operator")
+            elif number == 4:
+                counts = self.data[first:last] == _COUNTS_WORDS
+        if counts and self._says == _ONE_WORD:
+            for leaf, attribute in self._pool:
+                self.leaves.append(leaf)
+                self._around |= dict.fromkeys((graph, here, attribute))
 
     def _attribute(self, place: int, start: int, stop: int) -> None:
         """An attribute: weights if it is a list of floats, else part of the structure."""
+        here, self._texts = _Message(self._said, start, stop), (0, 0, 0)
         name, found, kinds = "", list[tuple[int, int, np.dtype[Any]]](), list[int]()
         for number, kind, first, last in self._fields(start, stop, lists=True):
             if number == 1:
@@ -190,11 +297,33 @@ class _Walk:
                 raise NoStructureError("data in a file")
             elif number in _NESTED:
                 raise NoStructureError(number)
+        self._lists(("node", place, name), found, kinds, here)
+        if name in _ONE_WORD:
+            self._says[name] = self._integers(start, stop)
+
+    def _lists(
+        self,
+        owner: Owner,
+        found: Sequence[tuple[int, int, np.dtype[Any]]],
+        kinds: Sequence[int],
+        here: _Message,
+    ) -> None:
+        """What an attribute lists: floats are weights, words may be."""
         if found:
             ((first, last, dtype),) = found
             if kinds != [6] or (last - first) % dtype.itemsize:
                 raise NoStructureError("floats")
-            self._leaf(Leaf(("node", place, name), first, last, dtype, ()))
+            self._leaf(Leaf(owner, first, last, dtype, ()))
+        first, last, count = self._texts
+        if owner[2] == _WORDS and count and kinds == [8]:
+            self._pool.append((Leaf(owner, first, last, _UTF8, (), count), here))
+
+    def _integers(self, start: int, stop: int) -> list[int]:
+        """The integers of an attribute."""
+        every = [each for each in self._fields(start, stop) if each[0] in {3, 8}]
+        if any(kind != _VARINT for _, kind, *_ in every):
+            return []  # written some other way
+        return [self._varint(first)[0] for _, _, first, _ in every]
 
     def _constant(self, start: int, stop: int) -> None:
         """A constant of the graph: weights if it is of floats in one piece."""
@@ -245,6 +374,7 @@ class _Walk:
             if kind == _VARINT:
                 end = self._varint(start)[1]
             elif kind == _BYTES:
+                self._said = start
                 size, start = self._varint(start)
                 end = start + size
             elif kind == _FOUR:
@@ -262,13 +392,17 @@ class _Walk:
 
     def _past(self, tag: int, at: int, stop: int) -> int:
         """Behind integers or texts that follow each other one by one."""
-        data = self.data
+        data, start, count = self.data, at, 0
         self._seen += (stop - at) // _QUICK
         while at < stop and data[at] == tag:
             size, at = self._varint(at + 1) if data[at + 1] > 127 else (data[at + 1], at + 2)
             at += size if tag == _TEXT_TAG else 0
+            count += 1
         if at > stop:
             raise NoStructureError("ends")
+        if tag == _TEXT_TAG:
+            # In two places they are not the list as it is written.
+            self._texts = (start, at, 0 if self._texts[1] else count)
         return at
 
     def _run(self, at: int, stop: int) -> int:

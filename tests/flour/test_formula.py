@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from flour.formula import Formula, NoFormulaError, Trace
+from flour.formula import Formula, NoFormulaError, Trace, noted
+from flour.replay import Called
 from objectstore import Blob
 
 ONE = np.array([[1.0, -2.0], [0.5, 4.0]], np.float32)
@@ -92,6 +93,8 @@ ASKING: dict[str, Callable[[Any], Any]] = {
     "written into a plain array": _into_plain,
     "equal arrays": lambda x: x if np.array_equal(x[0], [1, -2]) else x * 2,
     "as many as": lambda x: x.reshape(-1)[np.flatnonzero(x.reshape(-1) > 0.75)],
+    "how many": lambda x: x * len(np.flatnonzero(x.reshape(-1) > 0.3)),
+    "how many there are then": lambda x: x * (np.flatnonzero(x.reshape(-1) > 0.3) + 1).size,
     "max": lambda x: x * max(x[0, 1], x[1, 0]),
 }
 
@@ -204,3 +207,70 @@ def test_equal_steps_are_made_once_and_unread_ones_never() -> None:
     _ = np.sqrt(np.abs(item))
     found = trace.recorded([(item + 1) * (item + 1)])
     assert len(found) == 2
+
+
+ROW = np.array([3, 1, 2], np.int64)
+
+
+def test_rows_of_any_length_are_made_again() -> None:
+    trace = Trace()
+    row = trace.leaf(ROW, free=True)
+    sort = Called(np.sort, "sort", any_length=True, free=True)
+    least = Called(np.min, "least", any_length=True)
+    again = trace.recorded([noted(sort, row), noted(least, row)])
+    for other in (ROW, np.array([5, 4, 9, 8]), np.array([7])):
+        found = again([other])
+        assert found is not None
+        assert found[0].tolist() == sorted(other.tolist())
+        assert found[1] == min(other)
+    assert again([np.array([], np.int64)]) is None, "there is no least"
+    assert again([ROW.reshape(1, 3)]) is None
+    assert noted(sort, ROW).tolist() == [1, 2, 3], "of an array it is what it always is"
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [len, np.size, lambda row: row.shape, lambda row: row.nbytes, lambda row: row + 1, np.sum],
+    ids=["len", "size", "shape", "nbytes", "plus", "sum"],
+)
+def test_rows_of_any_length_have_none(ask: Callable[[Any], object]) -> None:
+    trace = Trace()
+    with pytest.raises(NoFormulaError):
+        ask(trace.leaf(ROW, free=True))
+    assert trace.broken
+
+
+def test_rows_of_any_length_are_parameters() -> None:
+    trace = Trace()
+    row, other = trace.leaf(ROW, free=True), trace.leaf(ROW + 1, free=True)
+    assert Blob.of(row) is Blob.of(row)
+    assert Blob.of(row) is not Blob.of(other)
+    again = trace.recorded([Blob.of(row).array, Blob.of(other).array])  # type: ignore[list-item]
+    assert again([ROW[:2], ROW]) is not None
+    assert again([ROW, ROW]) is None, "these would be one parameter"
+
+
+def test_what_models_have_in_common_is_made_once() -> None:
+    trace, made = Trace(), list[int]()
+
+    def noting(row: NDArray[Any]) -> NDArray[Any]:
+        made.append(len(row))
+        return np.sort(row)
+
+    row = trace.leaf(ROW, free=True, common=True)
+    item = trace.leaf(ONE.copy())
+    sort = Called(noting, "sort", any_length=True, free=True)
+    answer = Called(np.min, "least", any_length=True)
+    assert float(noted(answer, row)) == 1.0
+    again = trace.recorded([noted(sort, row), item * 2])
+    made.clear()
+    same = np.array([1, 5, 4, 9])
+    for _ in range(3):
+        found = again([same, OTHER])
+        assert found is not None
+        assert [each.tolist() for each in found] == [[1, 4, 5, 9], (OTHER * 2).tolist()]
+    assert made == [4]
+    for _ in range(2):
+        assert again([same + 1, OTHER]) is None, "another least one"
+    assert again([same, OTHER]) is not None
+    assert made == [4]

@@ -278,14 +278,82 @@ def test_any_texts(models: list[tuple[Any, ...]]) -> None:
 TEXT: tuple[Any, ...] = ([1, 1.5, 2, 1.25, 3], RNG.normal(size=(2, 5)), [0.1, -0.1])
 
 
-def test_texts_are_known_by_their_words() -> None:
+#: As many words as there were, others or in another order, longer and shorter.
+OTHER_WORDS: dict[str, Sequence[str]] = {
+    "in another order": WORDS[::-1],
+    "of other lengths": ["a", "e", "ccccccccccccc", "bb", "d" * 40],
+    "not of ASCII": ["ä", "bb", "€uro", "dd", "𝄞"],
+    "an empty one": ["", "bb", "cc", "dd", "e"],
+    "the same again": WORDS,
+}
+
+
+@pytest.mark.parametrize("words", OTHER_WORDS.values(), ids=OTHER_WORDS)
+def test_texts_are_known_by_how_many_words_they_have(words: Sequence[str]) -> None:
     for _ in range(2):
         InferenceSession(text(*TEXT))
-    other = text([2, 1, 3, 1.5, 1], RNG.normal(size=(2, 5)), [0.3, -0.1])
-    assert assert_the_same(other, TEXTS)
+    for _ in range(2):
+        values = ([2, 1, 3, 1.5, 1], RNG.normal(size=(2, 5)), [0.3, -0.1])
+        assert assert_the_same(text(*values, words), TEXTS)
+
+
+#: Words that have to be looked at.
+ODD_WORDS: dict[str, Sequence[str]] = {
+    "what texts are filled up with": ["#", "bb", "cc", "dd", "e"],
+    "one longer than a byte says": ["a", "b" * 200, "cc", "dd", "e"],
+    "one more": [*WORDS, "f"],
+}
+
+
+@pytest.mark.parametrize("words", ODD_WORDS.values(), ids=ODD_WORDS)
+def test_words_that_make_it_another_program(words: Sequence[str]) -> None:
+    for _ in range(2):
+        InferenceSession(text(*TEXT))
+    size = len(words)
+    values = RNG.uniform(1, 2, size), RNG.normal(size=(2, size)), [0.3, -0.1]
+    assert not assert_the_same(text(*values, words), TEXTS)
+
+
+def test_a_word_that_is_there_twice_is_refused_however_many_are_known() -> None:
+    for _ in range(3):
+        InferenceSession(text(*TEXT))
     idf, weights, bias = TEXT
-    turned = text(idf, weights, bias, WORDS[::-1])
-    assert not assert_the_same(turned, TEXTS)  # the same words are other columns
+    twice = text(idf, weights, bias, ["a", "bb", "cc", "bb", "e"])
+    said = []
+    for make in (InferenceSession, afresh):
+        with pytest.raises(Exception) as problem:
+            make(twice).run(None, {"x": TEXTS})
+        said.append((problem.type, str(problem.value)))
+    assert said[0] == said[1]
+
+
+ANY_WORD = st.text(st.sampled_from("abcde# ä€"), max_size=12)
+FIVE = st.lists(ANY_WORD, min_size=5, max_size=5, unique=True)
+
+
+@settings(max_examples=15, deadline=None)
+@given(st.lists(st.tuples(lists(5), lists(10), lists(2), FIVE), min_size=4, max_size=5))
+def test_any_words(models: list[tuple[Any, ...]]) -> None:
+    for values in models:
+        assert_the_same(text(*values), TEXTS)
+
+
+def test_bytes_that_are_no_texts_are_as_they_are_afresh() -> None:
+    """Letters that are no UTF-8, and words cut otherwise in as many bytes."""
+    idf, weights, bias = TEXT
+    data = text(idf, weights, bias, ["a", "bb", "cccc", "dd", "e"])
+    for _ in range(3):
+        InferenceSession(data)
+    place = data.index(b"J\x04cccc")
+    for changed in (b"J\x04c\xffcc", b"J\x00J\x02cc", b"J\x04c\xed\xa0\x80", b"J\x03cccJ"):
+        bad = data[:place] + changed + data[place + 6 :]
+        answers = []
+        for make in (InferenceSession, afresh):
+            try:
+                answers.append(str(make(bad).run(None, {"x": TEXTS})))
+            except Exception as problem:  # noqa: BLE001 (whatever it is, both have to have it)
+                answers.append(f"{type(problem).__name__} {problem}")
+        assert answers[0] == answers[1], changed
 
 
 def test_many_things_that_are_no_weights_are_structure() -> None:
@@ -417,22 +485,21 @@ def test_damaged_models_are_damaged_however_many_are_known() -> None:
 def test_what_is_known_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(onnx_known, "MOST_FAMILIES", 3)
     monkeypatch.setattr(onnx_known, "MOST_LAYOUT_BYTES", 2000)
-    for kept in (onnx_known._layouts, onnx_known._once):
-        kept.clear()
+    monkeypatch.setattr(onnx_known, "_layouts", onnx_known._Layouts())
     for last in range(3, 18):
         data = scaled(*PLAIN, labels=[0, 1, 10**last])
         assert onnx_known.met(Raw(data, None), (False, None, "session")) is not None
         assert len(onnx_known._families) <= 3
-        assert len(onnx_known._once) <= 3
+        assert len(onnx_known._layouts.once) <= 3
         assert not any(layout.fits(data) for layout in layouts()), "nothing is kept of the first"
         assert onnx_known.met(Raw(data, None), (False, None, "session")) is not None
         assert any(layout.fits(data) for layout in layouts())
-    assert sum(layout.held for layout in layouts()) <= 2000
+    assert sum(layout.held for layout in layouts()) == onnx_known._layouts.held <= 2000
 
 
 def layouts() -> list[wire.Layout]:
     """Those that are kept."""
-    return [layout for each in onnx_known._layouts.values() for layout in each]
+    return [layout for each in onnx_known._layouts.known.values() for layout in each]
 
 
 def test_what_cannot_take_formulas_is_imported_every_time(

@@ -109,6 +109,9 @@ def test_texts() -> None:
     learnt(text(*TEXT))
     other = text([2, 1, 3, 1.5, 1], RNG.normal(size=(2, 5)), [0.3, -0.1])
     assert assert_the_same(other, TEXTS[:, 0])
+    _, weights, bias = TEXT
+    turned = text([2, 1, 3, 1.5, 1], weights, bias, ["e", "ddd", "äh", "a", "bb"])
+    assert assert_the_same(turned, TEXTS[:, 0])
 
 
 def test_a_known_program_is_a_program_like_any_other() -> None:
