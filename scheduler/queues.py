@@ -121,10 +121,15 @@ class FairQueue:
             self.costs.pop(key, None)
 
     def learn(self, key: Hashable, ahead: float, waited: float) -> None:
-        """A job has waited so long behind so much of its key; little of it says little."""
-        if ahead > self._burst:
-            pace = waited / ahead
-            self.paces[key] = pace + 0.75 * (self.paces.get(key, pace) - pace)
+        """A job has waited so long behind so much of its key.
+
+        Behind little of it a job may have waited for anything. But who is refused never has more,
+        so that what it waits less than was thought is believed all the same.
+        """
+        pace = waited / max(ahead, self._burst, _LEAST_COST)
+        known = self.paces.get(key, pace if ahead > self._burst else 0.0)
+        if ahead > self._burst or pace < known:
+            self.paces[key] = pace + 0.75 * (known - pace)
 
     def wait(self, key: Hashable) -> float:
         """How long a job of this key would wait behind the others; 0 where that is not known."""

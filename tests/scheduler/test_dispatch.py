@@ -335,6 +335,29 @@ class TestBounds:
         assert len(asked) > 790  # what is left for it, it gets
         assert simulation.core.counts.refused == 4800 - len(asked)
 
+    def test_who_was_held_up_once_is_let_in_again(self) -> None:
+        """What a stall made of a key's pace is forgotten, though it never has much before it."""
+        simulation = Simulation(rules=QueueRules(seconds=250 * TICK, patience=1e9))
+        simulation.submit("a stall", 700 * TICK)
+        for _ in range(4):
+            simulation.submit("modest", TICK, key="modest")
+        refused: list[int] = []
+        for n in range(6000):
+            for k in range(100 if n == 0 else 2):
+                with suppress(Overloaded):
+                    simulation.submit("other", TICK, key=f"other {(2 * n + k) % 50}")
+            if n == 0:
+                simulation.run(700 * TICK)
+            if n % 400 == 0:
+                for _ in range(4):
+                    try:
+                        simulation.submit("modest", TICK, key="modest")
+                    except Overloaded:
+                        refused.append(n)
+            simulation.run(TICK)
+        assert simulation.core.counts.refused > 4000, "others fill the queue all the time"
+        assert max(refused, default=0) < 2000
+
     def test_what_goes_later_refuses_nothing(self) -> None:
         simulation = Simulation(rules=QueueRules(seconds=100 * TICK))
         busy(simulation)
