@@ -394,15 +394,24 @@ class _Walk:
         """Behind integers or texts that follow each other one by one."""
         data, start, count = self.data, at, 0
         self._seen += (stop - at) // _QUICK
-        while at < stop and data[at] == tag:
-            size, at = self._varint(at + 1) if data[at + 1] > 127 else (data[at + 1], at + 2)
-            at += size if tag == _TEXT_TAG else 0
-            count += 1
-        if at > stop:
-            raise NoStructureError("ends")
-        if tag == _TEXT_TAG:
+        if tag == _INT_TAG:
+            while at < stop and data[at] == tag:
+                at += 1
+                while data[at] > 127:
+                    at += 1
+                at += 1
+        else:
+            while at < stop and data[at] == tag:
+                size = data[at + 1]
+                at += 2
+                if size > 127:
+                    size, at = self._varint(at - 1)
+                at += size
+                count += 1
             # In two places they are not the list as it is written.
             self._texts = (start, at, 0 if self._texts[1] else count)
+        if at > stop:
+            raise NoStructureError("ends")
         return at
 
     def _run(self, at: int, stop: int) -> int:
