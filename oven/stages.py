@@ -156,7 +156,15 @@ def cut(roots: Sequence[Node], views: Views, *, exact: bool = False) -> list[Sta
         grouped.setdefault((levels[item], rank, alone), []).append(item)
     reading = readers(roots)
     maker = _Maker(set(roots), reading, views, exact=exact)
-    return [
+    # Kernels read whole blocks: where they mean some columns of one, a stage copies those.
+    copied = dict.fromkeys(
+        source
+        for item in wanted
+        if kinds[item] == KERNEL
+        for source in item.inputs
+        if source in views and views[source].columns is not None
+    )
+    return [maker.copying(source) for source in copied] + [
         stage
         for key in sorted(grouped)
         for stage in maker.stages(grouped[key], kinds[grouped[key][0]])
@@ -209,6 +217,10 @@ class _Maker:
         for half in halves:
             yield from self.stages(half, kind)
 
+    def copying(self, source: Node) -> Stage:
+        """The stage that copies some columns of a block of the input."""
+        return self._written(Stage(FUSED, (source,), (self.views[source].port,), (source,)))
+
     def _seam(self, nodes: Sequence[Node]) -> int | None:
         """Where to cut a large stage: near the middle, where the least has to go across."""
         costs = self._crossing(nodes)
@@ -239,7 +251,8 @@ class _Maker:
             for source in item.inputs:
                 if source not in inside:
                     view = self.views.get(source)
-                    inputs[source if view is None else view.port] = None
+                    copied = kind == KERNEL and view is not None and view.columns is not None
+                    inputs[source if view is None or copied else view.port] = None
         stage = Stage(kind, tuple(nodes), tuple(inputs), outputs)
         return stage if kind == PYTHON else self._written(stage)
 
@@ -304,16 +317,42 @@ class _Writer:
         if self.stage.kind == KERNEL:
             self._kernel(self.stage.nodes[0])
         else:
+            if self._alike():
+                self._one_long_row()
             with self.body.block("for i in range(n):"):
                 self._rows()
         return self.body
+
+    def _alike(self) -> bool:
+        """Whether all there is to do is the same function on every number of one vector."""
+        nodes = self.stage.nodes
+        views = [self.views.get(source) for item in nodes for source in item.inputs]
+        dense = [kind for kind in (v.type for v in self.columns) if isinstance(kind, Vector)]
+        return (
+            len(self.stage.inputs) == 1
+            and all(getattr(item.op, "alike", False) for item in nodes)
+            and all(view is None or view.columns is None for view in views)
+            and len(dense) == len(self.columns)
+            and all(kind.width > 1 and not kind.sparse for kind in dense)
+            # Memory for what several read is as long as one row is.
+            and all(item in self.columns for item in nodes)
+        )
+
+    def _one_long_row(self) -> None:
+        """Rows without gaps are computed as one: loops over few columns are no vector code."""
+        columns = self.columns.values()
+        gapless = (f"{c.stride} == {BYTES[_dtype(c.type)]} * {c.size}" for c in columns)
+        with self.body.block(f"if {' and '.join(gapless)}:"):
+            for column in columns:
+                self.body.line(f"{column.size} = {column.size} * n")
+            self.body.line("n = 1")
 
     def _kernel(self, item: Node) -> None:
         inputs = tuple(self.columns[self._value(source)] for source in item.inputs)
         item.op.kernel(Scope(self.body), inputs, self.columns[item])
 
     def _value(self, source: Node) -> Value:
-        return self.views[source].port if source in self.views else source
+        return source if source in self.columns else self.views[source].port
 
     def _rows(self) -> None:
         inside = {item: Scope(self.body) for item in self.stage.nodes}
@@ -324,11 +363,17 @@ class _Writer:
                     uses[source] += 1
         rows = {value: self._row(value) for value in self.columns}
         for item, scope in inside.items():
-            inputs = [self._input(source, scope, rows) for source in item.inputs]
-            if not _reads_sparse(item.op):
-                inputs = [_dense(value, scope) for value in inputs]
-            value = item.op.emit(scope, *inputs)
+            value = self._made(item, scope, rows)
             self.values[item] = self._settled(item, value, scope, uses[item], rows)
+
+    def _made(self, item: Node, scope: Scope, rows: Mapping[Value, str]) -> Emitted:
+        """What an operator makes of its inputs; columns of the input are copied."""
+        if item in self.views:
+            return self._input(item, scope, rows)
+        inputs = [self._input(source, scope, rows) for source in item.inputs]
+        if not _reads_sparse(item.op):
+            inputs = [_dense(value, scope) for value in inputs]
+        return item.op.emit(scope, *inputs)
 
     def _row(self, value: Value) -> str:
         """A local holding where the current row of a column is."""

@@ -26,6 +26,8 @@ class Elementwise(Op, abstract=True):
 
     #: The dtype of the result, or None for that of the input.
     result: ClassVar[str | None] = None
+    #: Every column is computed alike, so rows without gaps may be computed as one long row.
+    alike: ClassVar[bool] = False
 
     def infer(self, x: Type) -> Type:
         kind = numeric(x, self.name)

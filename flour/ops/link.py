@@ -21,6 +21,7 @@ class Sigmoid(FloatElementwise):
     """1 / (1 + exp(-x)), zero where exp(-x) overflows: scipy's expit to the last bits."""
 
     monotone = True
+    alike = True
 
     def compute(self, x: Any) -> Any:
         return 1 / (1 + np.exp(-x))

@@ -17,12 +17,17 @@ from flour.ops.reduce import zero
 from flour.types import FLOATS, Scalar, Type, Vector
 
 if TYPE_CHECKING:
-    from flour.emission import Emitter, ScalarValue
+    from flour.emission import Column, Emitter, ScalarValue
+
+
+#: Loops over fewer numbers are hardly vector code: the lanes of a register of float32.
+LANES = 16
 
 
 class FloatFunction(FloatElementwise, abstract=True):
     """A function of floats; whole numbers have to be made floats first."""
 
+    alike = True
     function: ClassVar[np.ufunc]
     #: The function as an expression of `{x}`.
     code: ClassVar[str]
@@ -47,6 +52,33 @@ class Exp(FloatFunction):
     function = np.exp
     code = "exp({x})"
     monotone = True
+
+    def wants_kernel(self, *inputs: Type) -> bool:
+        """Where a row has few: a stage more costs one row little, and many rows are vector code.
+
+        Only in float32, where a register has most of them.
+        """
+        (x,) = inputs
+        if not isinstance(x, Vector) or x.sparse:
+            return False
+        return x.dtype == "float32" and 1 < x.width < LANES
+
+    def kernel(self, e: Emitter, inputs: tuple[Column, ...], out: Column) -> None:
+        """All rows as one long one where nothing lies between them."""
+        (x,) = inputs
+        assert isinstance(x.type, Vector)
+        dtype = x.type.dtype
+
+        def every(source: str, target: str, count: str) -> None:
+            with e.loop(count) as j:
+                value = self.code.format(x=e.load(source, j, dtype, constant=True))
+                e.store(target, j, value, dtype)
+
+        gapless = f"{x.stride} == {np.dtype(dtype).itemsize} * {x.size}"
+        with e.block(f"if {gapless} and {out.stride} == {x.stride}:"):
+            every(x.base, out.base, f"{e.rows} * {x.size}")
+        with e.block("else:"), e.loop(e.rows) as i:
+            every(x.row(i), out.row(i), x.size)
 
 
 class Expm1(ZeroToZero):
