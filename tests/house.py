@@ -9,7 +9,7 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
@@ -46,7 +46,9 @@ def shown(path: Path, node: ast.AST | int = 1) -> str:
     return f"{path.relative_to(ROOT).as_posix()}:{line}"
 
 
-def run_python(code: str, *arguments: str, timeout: float = 120) -> str:
+def run_python(
+    code: str, *arguments: str, timeout: float = 120, environment: Mapping[str, str] | None = None
+) -> str:
     """Run `code` in a new interpreter from the checkout and return what it printed."""
     done = subprocess.run(
         [sys.executable, "-c", code, *arguments],
@@ -55,6 +57,7 @@ def run_python(code: str, *arguments: str, timeout: float = 120) -> str:
         text=True,
         timeout=timeout,
         check=False,
+        env={**os.environ, **(environment or {})},
     )
     assert done.returncode == 0, f"{code}\n\n{done.stdout}{done.stderr}"
     return done.stdout
