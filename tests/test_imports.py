@@ -57,7 +57,7 @@ def loaded_by(package: str) -> set[str]:
 def test_importing_flour_is_cheap(tmp_path: Path) -> None:
     """The processor's time of the best of several tries: waiting for a turn is not our cost.
 
-    Nor is compiling to byte code, which Python does once for all later imports where it may keep it.
+    Nor is compiling to byte code, which Python does once for all later imports where it may.
     """
     kept = {"PYTHONDONTWRITEBYTECODE": "", "PYTHONPYCACHEPREFIX": str(tmp_path)}
     times: list[float] = []
