@@ -104,13 +104,19 @@ def _ablations(figures: Figures) -> list[Table]:
     ]
 
 
+#: What the table of late requests says of itself.
+_LATE = (
+    "In every wait above: a wait counts from when its request was due, and one thread sends all."
+)
+
+
 def _loaded(figures: Figures) -> list[Table]:
     """Under more and more load, up to twice what there is room for."""
     return [
         tables.curve(
             figures,
             f"{name.upper()} under load, by capacities offered: {text}",
-            "",
+            _LATE if metric == "late_p99" else "",
             Asked("heavy_load", name, metric),
             more=metric in {"rows", "asked"},
         )
@@ -120,6 +126,7 @@ def _loaded(figures: Figures) -> list[Table]:
             ("asked", "requests offered"),
             ("single_p99", "p99 of single rows"),
             ("blocks_p99", "p99 of blocks"),
+            ("late_p99", "p99 of how late requests were sent"),
         )
     ]
 
