@@ -77,15 +77,10 @@ class Linear(Op):
 
         def add(j: str, v: str) -> None:
             value, weight = e.cast(v, x.dtype, dtype), e.at(self.weights, j, dtype)
-            if e.exact or dtype not in FLOATS:
-                e.add(total, f"{value} * {weight}", dtype)
-            else:
-                e.add(total, f"loose_mul_{dtype}({value}, {weight})", dtype)
+            _add_product(e, total, value, weight, dtype)
 
         x.each(add)
-        if len(self.bias):
-            e.line(f"{total} = {total} + {e.at(self.bias, '0', dtype)}")
-        return e.joined([e.let(total, dtype)], dtype, 1)
+        return self._ended(e, [total], dtype)
 
     def _few(self, e: Emitter, x: VectorValue) -> RowValue:
         """Few outputs of a sparse row: a running sum in a register for each of them."""
@@ -98,16 +93,17 @@ class Linear(Op):
             first = e.let(f"({j}) * {outs}", "int64").expr
             for o, total in enumerate(totals):
                 weight = e.load(by_column, f"{first} + {o}", dtype, constant=True)
-                if e.exact or dtype not in FLOATS:
-                    e.add(total, f"{value} * {weight}", dtype)
-                else:
-                    e.add(total, f"loose_mul_{dtype}({value}, {weight})", dtype)
+                _add_product(e, total, value, weight, dtype)
 
         x.each(add)
+        return self._ended(e, totals, dtype)
+
+    def _ended(self, e: Emitter, totals: list[str], dtype: str) -> RowValue:
+        """The outputs whose sums registers hold."""
         if len(self.bias):
             for o, total in enumerate(totals):
                 e.line(f"{total} = {total} + {e.at(self.bias, str(o), dtype)}")
-        return e.joined([e.let(total, dtype) for total in totals], dtype, outs)
+        return e.joined([e.let(total, dtype) for total in totals], dtype, len(totals))
 
     def _many(self, e: Emitter, x: VectorValue) -> RowValue:
         """Several outputs of a sparse row: each stored value is added to every output."""
@@ -159,6 +155,14 @@ class Linear(Op):
                 with e.loop(out.size) as o:
                     weight = e.load(weights, f"{j} * {out.size} + {o}", dtype, constant=True)
                     e.store(target, o, f"{e.load(target, o, dtype)} + {value} * {weight}", dtype)
+
+
+def _add_product(e: Emitter, total: str, value: str, weight: str, dtype: str) -> None:
+    """One more term of a sum in a register."""
+    if e.exact or dtype not in FLOATS:
+        e.add(total, f"{value} * {weight}", dtype)
+    else:
+        e.add(total, f"loose_mul_{dtype}({value}, {weight})", dtype)
 
 
 def _transposed(weights: Array) -> Array:
