@@ -104,14 +104,26 @@ def _native(kind: Type, data: Data) -> Type:
         case Scalar(dtype=dtype):
             return Scalar(_width(dtype, data))
         case Record(fields, positional, unread):
-            columns = frame_columns(data)
-            if columns is None and hasattr(data, "dtype"):
-                columns = dict.fromkeys(kind.names, data)
+            columns = _own_columns(kind, data)
             if columns is None:
                 return kind
             typed = tuple((n, _native(sub, columns.get(n))) for n, sub in fields)
             return Record(typed, positional, unread)
     return kind
+
+
+def _own_columns(kind: Record, data: Data) -> Mapping[str, Data] | None:
+    """The columns that say what types the data has; None where none of it says anything."""
+    columns = frame_columns(data)
+    if columns is not None:
+        return columns
+    if getattr(data, "dtype", None) not in (None, object):
+        return dict.fromkeys(kind.names, data)
+    whole = any(isinstance(sub, Scalar) and sub.dtype in INTS for _, sub in kind.fields)
+    try:  # what is no rectangle is refused by whoever reads it
+        return _by_position(data, kind, "$") if whole else None
+    except InputError:
+        return None
 
 
 def _width(dtype: str, data: Data) -> str:
@@ -122,6 +134,8 @@ def _width(dtype: str, data: Data) -> str:
     """
     if dtype not in FLOATS:  # a sample of whole numbers does not forbid fractions
         own = getattr(data, "dtype", None)
+        if dtype in INTS and (not isinstance(own, np.dtype) or own.kind == "O"):
+            return dtype if _all_whole(data) else "float64"  # as a frame's column would be
         name = str(own.name) if isinstance(own, np.dtype) else ""
         return name if name in FLOATS and dtype != "string" else dtype
     kinds = _kinds(data)
@@ -130,6 +144,21 @@ def _width(dtype: str, data: Data) -> str:
     numbers = all(isinstance(k, np.dtype) and k.kind in "biuf" and k.isnative for k in kinds)
     common = np.result_type(*kinds).name if numbers else ""
     return common if common in FLOATS else "float64"
+
+
+def _all_whole(data: Data) -> bool:
+    """Whether there is neither a hole nor a fraction in what may be a column of whole numbers."""
+    try:
+        column = as_column(data)
+    except ValueError:
+        return True  # which is refused for its lengths
+    if column.dtype.kind not in "fO":
+        return True
+    return not any(_is_hole_or_fraction(value) for value in column.flat)
+
+
+def _is_hole_or_fraction(value: object) -> bool:
+    return value is None or (isinstance(value, float | np.floating) and not value.is_integer())
 
 
 #: Of pandas and polars, of Arrow, of the other byte order.

@@ -15,7 +15,16 @@ from __future__ import annotations
 
 from oven.cells import NAN, NONE
 from oven.door_code import MAKE, MEMORY_WORDS, RUN, WORDS, source
-from oven.door_record_code import FALL_BACK, GROW, REFUSE, ROOM, WIRE, numbered
+from oven.door_record_code import (
+    CONVERSION_WORDS,
+    CONVERT,
+    FALL_BACK,
+    GROW,
+    REFUSE,
+    ROOM,
+    WIRE,
+    numbered,
+)
 
 #: How a field is read.
 SKIP, NUMBER, STRING, TEXT = range(4)
@@ -33,7 +42,7 @@ COLUMN_WORDS = (
     "BARE",
     # The fields: a dict from key to place, and the tables of oven.door_record_code.
     *("FIELDS", "REQUIRED", "KEYS", "INDEX", "FIELD_TABLE"),
-    *("PORTS", "PORT_TABLE", "STRINGS", "STRING_TABLE", "ROW_BYTES"),
+    *("PORTS", "PORT_TABLE", "STRINGS", "STRING_TABLE", *CONVERSION_WORDS, "ROW_BYTES"),
     # Functions.
     *("DICT_NEXT", "DICT_GET", "AS_UTF8", "COPY"),
     *MEMORY_WORDS,
@@ -251,7 +260,7 @@ def _constants() -> str:
     return known + numbered(reads) + numbered(FIELD_WORDS)
 
 
-_FILLED = ROOM + _FILL + REFUSE + FALL_BACK + GROW + _BEHIND + _COPY + WIRE
+_FILLED = ROOM + _FILL + REFUSE + FALL_BACK + CONVERT + GROW + _BEHIND + _COPY + WIRE
 SOURCE = source(_constants() + _START + _LOOK, _ASK, MAKE, _LOOK, _FILLED, RUN, words=COLUMN_WORDS)
 
 #: The code that only lays rows out: for who takes them through the stages in chunks.
@@ -293,7 +302,7 @@ _END = """    st_int64(made_at, 0, 0)
     st_int64(made_at, 1, 0)
     return made
 """
-_LAID = _ARRAYS + _LOOK + _FILL + REFUSE + FALL_BACK + _TEXTS + _COPY + _END
+_LAID = _ARRAYS + _LOOK + _FILL + REFUSE + FALL_BACK + CONVERT + _TEXTS + _COPY + _END
 LAY_SOURCE = source(_constants() + _LAY + _LOOK, _ASK, _LAID, words=COLUMN_WORDS)
 
 #: The words of `named_door`'s table.

@@ -15,13 +15,15 @@ about (numbers beyond 2**53 where they may be rounded twice, subclasses, other k
 from __future__ import annotations
 
 from oven.cells import NAN, NONE
-from oven.door_code import MAKE, MEMORY_WORDS, ROOMS, RUN, WORDS, source
+from oven.door_code import KINDS, MAKE, MEMORY_WORDS, ROOMS, RUN, WORDS, source
 
 #: How a field is read, besides as a whole number.
 SKIP, FLOAT64, FLOAT32, STRING, TEXT, WHOLE = range(6)
 #: What the table of fields says of each: how it is read, where in the row it goes, whether it has
 #: to be there, and of whole numbers the bytes and the bounds.
 FIELD_WORDS = ("READ", "OFFSET", "NEEDED", "BYTES", "LOW", "HIGH")
+#: Values that ports want in another dtype: how many, and where it says from where to where.
+CONVERSION_WORDS = ("CONVERSIONS", "CONVERSION_TABLE")
 #: The table's words, in order: those of all doors, and more.
 RECORD_WORDS = (
     *WORDS[:-1],
@@ -47,6 +49,7 @@ RECORD_WORDS = (
     "PORT_TABLE",
     "STRINGS",
     "STRING_TABLE",
+    *CONVERSION_WORDS,
     "ROW_BYTES",
     # Functions.
     "DICT_NEXT",
@@ -284,6 +287,57 @@ _COPY = """\
             st_int64(cell, 0, made_at)
             made_at += max(length, 0)
 """
+
+
+def _convert() -> str:
+    """Each value that a port wants in another dtype than its own, as numpy's `astype` makes it."""
+    loads, stores = [], []
+    for kind in KINDS[:-1]:
+        into = "value" if kind.startswith("float") else "word"
+        loaded = {"float32": "float64(ld_float32(here, 0))", "uint64": "ld_int64(here, 0)"}
+        loaded |= {"bool": "int64(ld_uint8(here, 0) != 0)"}
+        wide = loaded.get(kind, f"{'' if into == 'value' else 'int64'}(ld_{kind}(here, 0))")
+        loads.append((kind, f"{into} = {wide}"))
+    for kind, bytes_ in (("int64", 8), ("int32", 4), ("int16", 2), ("int8", 1)):
+        names = [name for name in KINDS[:-1] if name in _OF_BYTES[bytes_]]
+        stores += [(name, f"st_{kind}(there, 0, {kind}(word))") for name in names]
+    stores += [("float64", "st_float64(there, 0, value)")]
+    stores += [("float32", "st_float32(there, 0, float32(value))")]
+    return _CONVERT.format(loads=_switch("kind", loads), stores=_switch("wanted", stores))
+
+
+def _switch(name: str, cases: list[tuple[str, str]]) -> str:
+    """One of these lines, by the number of a dtype."""
+    return "\n".join(
+        f"            {'if' if place == 0 else 'elif'} {name} == {KINDS.index(kind)}:\n"
+        f"                {line}"
+        for place, (kind, line) in enumerate(cases)
+    )
+
+
+_OF_BYTES: dict[int, tuple[str, ...]] = {
+    8: ("int64", "uint64"),
+    4: ("int32", "uint32"),
+    2: ("int16", "uint16"),
+    1: ("int8", "uint8", "bool"),
+}
+# Halves of whole numbers beyond int64 keep what is rounded away in their lowest bit.
+_CONVERT = f"""\
+    conversions = ldc_int64(table, CONVERSION_TABLE)
+    for place in range(ldc_int64(table, CONVERSIONS)):
+        kind, wanted = ldc_int64(conversions, 4 * place + 1), ldc_int64(conversions, 4 * place + 3)
+        for i in range(rows):
+            here = scratch + blocks + i * row_bytes + ldc_int64(conversions, 4 * place)
+            there = scratch + blocks + i * row_bytes + ldc_int64(conversions, 4 * place + 2)
+            word, value = 0, 0.0
+{{loads}}
+            if kind > 1:
+                value = float64(word)
+                if kind == {KINDS.index("uint64")} and word < 0:
+                    value = 2.0 * float64(word >> 1 & {2**63 - 1} | word & 1)
+{{stores}}
+"""
+CONVERT = _convert()
 # Where the columns are.
 WIRE = """\
     st_int64(made_at, 0, 0)
@@ -313,5 +367,6 @@ def _constants() -> str:
     return known + numbered(reads) + numbered(FIELD_WORDS) + numbered(_FORMS)
 
 
-_BODY = (_LOOK + _ASK, MAKE, _LOOK, ROOM + _FILL + REFUSE + FALL_BACK + GROW + _COPY + WIRE, RUN)
+_FILLED = ROOM + _FILL + REFUSE + FALL_BACK + CONVERT + GROW + _COPY + WIRE
+_BODY = (_LOOK + _ASK, MAKE, _LOOK, _FILLED, RUN)
 SOURCE = source(_constants() + _START, *_BODY, words=RECORD_WORDS)

@@ -4,6 +4,9 @@ Doors for records (oven.door_record) and for arrays by name (oven.door_columns) 
 things into the same rows. In a row lie the columns of each port that the stages read, one port
 behind the other from a multiple of 16 bytes on. What no stage reads is looked at all the same, and
 goes to the end of the row.
+
+A value is read in its own dtype. Ports that want it in another one (a vector of an int64 and a
+float64 column is of float64) get it converted from there: see `CONVERT`.
 """
 
 from __future__ import annotations
@@ -26,8 +29,9 @@ from oven.door import (
     shared_scratch,
     table_of,
 )
+from oven.door_code import KINDS
 from oven.native_run import NativeRun
-from oven.ports import Port
+from oven.ports import Port, dtype_of
 from oven.stages import Stage, row_bytes
 
 #: The bytes of a text, and what every port starts at a multiple of.
@@ -52,6 +56,15 @@ class Field(NamedTuple):
     needed: bool
 
 
+class Conversion(NamedTuple):
+    """A value that a port wants in another dtype than its own: where from, and where to."""
+
+    offset: int
+    dtype: str
+    to_offset: int
+    to_dtype: str
+
+
 class Rows(NamedTuple):
     """How a plan's rows come in by name, and how they are laid out for its stages."""
 
@@ -60,6 +73,7 @@ class Rows(NamedTuple):
     #: Every value of a row by name, and what was declared for it.
     fields: Mapping[str, Field]
     kinds: Mapping[str, Type]
+    conversions: tuple[Conversion, ...]
     #: Where the columns of each port are in a row.
     ports: tuple[int, ...]
     row_bytes: int
@@ -107,14 +121,21 @@ def rows_of(
     starts, size = _starts(ports)
     places = _places(ports, starts, listed=listed)
     fields: dict[str, Field] = {}
+    conversions: list[Conversion] = []
     for name, kind in kinds.items():
         needed = name not in unread
         reading = reads(name, kind if needed else None)
         if reading is None:
             return None
-        fields[name] = Field(reading, places.get(name, size), needed)
-        size += 0 if name in places else _CELL * reading.width
-    return Rows(run, made, fields, kinds, tuple(starts), aligned(size + _CELL), listed)
+        wanted = places.get(name, {})
+        dtype = dtype_of(kind) if wanted else ""
+        fields[name] = Field(reading, wanted.get(dtype, size), needed)
+        size += 0 if dtype in wanted else _CELL * reading.width
+        for other, place in wanted.items():
+            if other != dtype:
+                conversions.append(Conversion(fields[name].offset, dtype, place, other))
+    ends = tuple(starts), aligned(size + _CELL), listed
+    return Rows(run, made, fields, kinds, tuple(conversions), *ends)
 
 
 def _values(inputs: Mapping[str, Type]) -> tuple[dict[str, Type], frozenset[str], bool]:
@@ -134,13 +155,16 @@ def _starts(ports: Sequence[Port]) -> tuple[list[int], int]:
     return starts, size
 
 
-def _places(ports: Sequence[Port], starts: Sequence[int], *, listed: bool) -> dict[str, int]:
-    """Where in a row the value of each name goes."""
-    found: dict[str, int] = {}
+def _places(
+    ports: Sequence[Port], starts: Sequence[int], *, listed: bool
+) -> dict[str, dict[str, int]]:
+    """Where in a row the value of each name goes, in each dtype that a port wants it in."""
+    found: dict[str, dict[str, int]] = {}
     for port, start in zip(ports, starts, strict=True):
         names = port.fields if listed else (port.label,)
         step = row_bytes(port.type) // max(len(names), 1)
-        found |= {name: start + place * step for place, name in enumerate(names)}
+        for place, name in enumerate(names):
+            found.setdefault(name, {})[dtype_of(port.type)] = start + place * step
     return found
 
 
@@ -170,12 +194,20 @@ def _field_words(found: Rows) -> tuple[dict[str, int], tuple[Any, ...]]:
     index = {label: float(place) for place, label in enumerate(labels)}
     keys = np.array([id(label) for label in labels], np.int64)
     rows = [[how.read, offset, needed, *how.more] for how, offset, needed in fields]
+    converted = [
+        [source, KINDS.index(dtype), place, KINDS.index(other)]
+        for source, dtype, place, other in found.conversions
+    ]
     tables: list[NDArray[np.int64]] = [
-        np.array(part, np.int64) for part in (rows, found.ports, found.strings)
+        np.array(part, np.int64) for part in (rows, found.ports, found.strings, converted)
     ]
     words = {"FIELDS": len(fields), "KEYS": keys.ctypes.data, "INDEX": id(index)}
     words["REQUIRED"] = sum(field.needed for field in fields)
     words |= {"PORTS": len(found.ports), "STRINGS": len(found.strings)}
+    words["CONVERSIONS"] = len(found.conversions)
     where = [part.ctypes.data for part in tables]
-    words |= dict(zip(("FIELD_TABLE", "PORT_TABLE", "STRING_TABLE"), where, strict=True))
+    words |= dict(zip(_TABLES, where, strict=True))
     return words, (labels, index, keys, *tables)
+
+
+_TABLES = ("FIELD_TABLE", "PORT_TABLE", "STRING_TABLE", "CONVERSION_TABLE")

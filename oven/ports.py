@@ -45,7 +45,7 @@ def find_ports(roots: Sequence[Node]) -> dict[Node, View]:
     picked = [item for item in order if _is_column(item)]
     blocks = _blocks(picked)
     for item in picked:
-        label, dtype = _source_of(item), _dtype_of(item)
+        label, dtype = _source_of(item), dtype_of(item.type)
         port = blocks[label, dtype]
         columns = tuple(port.fields.index(name) for name in _names_of(item))
         whole = isinstance(item.op, Pick) and columns == tuple(range(len(port.fields)))
@@ -62,7 +62,7 @@ def _is_column(item: Node) -> bool:
 def _blocks(picked: Sequence[Node]) -> dict[tuple[str, str], Port]:
     names: dict[tuple[str, str], dict[str, None]] = {}
     for item in picked:
-        block = names.setdefault((_source_of(item), _dtype_of(item)), {})
+        block = names.setdefault((_source_of(item), dtype_of(item.type)), {})
         block.update(dict.fromkeys(_names_of(item)))
     return {
         (label, dtype): Port(label, Vector(len(block), dtype), tuple(block))
@@ -76,9 +76,10 @@ def _source_of(item: Node) -> str:
     return source.label
 
 
-def _dtype_of(item: Node) -> str:
-    assert not isinstance(item.type, Record | Tokens | Pairs | Whole)
-    return "string" if isinstance(item.type, Text) else item.type.dtype
+def dtype_of(kind: Type) -> str:
+    """The dtype of the values of a column, in which strings are documents or categories."""
+    assert not isinstance(kind, Record | Tokens | Pairs | Whole)
+    return "string" if isinstance(kind, Text) else kind.dtype
 
 
 def _names_of(item: Node) -> tuple[str, ...]:

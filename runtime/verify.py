@@ -1,12 +1,19 @@
-"""The gate of an import: replay rows on the original and refuse on mismatch."""
+"""Verification of an import: replay rows on the original and refuse on mismatch.
+
+The rows go to the plan as they came, and in the other forms in which callers hand in rows: as dicts
+and lists, in a block and one by one. All of them have to get the same answers.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from flour.frames import as_column, frame_columns, is_sparse
+from flour.types import Record, Text, Type, Vector
 from oven import Plan
 from runtime.errors import Unfaithful
 
@@ -48,6 +55,8 @@ def verify(plan: Plan, estimator: Any, rows: Any, tolerance: float = 1e-9) -> No
         for bad in [compare(name, made[name], getattr(estimator, method)(rows), tolerance)]
         if bad is not None
     ]
+    if not found:
+        verify_forms(plan, rows, made, tolerance)
     if found:
         raise Unfaithful(
             f"the program does not answer as {type(estimator).__name__} does",
@@ -55,6 +64,64 @@ def verify(plan: Plan, estimator: Any, rows: Any, tolerance: float = 1e-9) -> No
             found="; ".join(map(str, found)),
             hint="this is a bug of the import; serve the original and report it",
         )
+
+
+#: How many rows are replayed as blocks of other forms, and how many one by one.
+FORM_ROWS, SINGLE_ROWS = 1_000, 50
+
+
+def verify_forms(
+    plan: Plan, rows: Any, answers: Mapping[str, Any], tolerance: float | None = 1e-9
+) -> None:
+    """Raise Unfaithful unless the plan gives these answers for the rows in every other form.
+
+    Without a `tolerance`, numbers may differ in the last places of their width.
+    """
+    typed, entry = plan.suited(rows), plan.suited(rows).door()
+    for form, place, data in _forms(plan.inputs, rows):
+        made = dict(zip(typed.outputs, entry(data), strict=True))
+        for name, value in made.items():
+            if isinstance(value, Mapping):
+                continue  # a record for each row: its columns came with the other outputs
+            got, want = _dense(value), _dense(answers[name])
+            want = want[place] if place is not None else want[: len(got)]
+            near = 1e-5 if got.dtype == np.float32 else 1e-9
+            bad = compare(name, np.atleast_1d(got), np.atleast_1d(want), tolerance or near)
+            if bad is not None:
+                where = f"row {place}" if place is not None else f"the first {len(got)} rows"
+                raise Unfaithful(
+                    f"the program answers otherwise when rows come as {form}",
+                    where=f"{where} given to verify",
+                    found=str(bad),
+                    hint="this is a bug of the import; serve the original and report it",
+                )
+
+
+def _forms(inputs: Mapping[str, Type], rows: Any) -> Iterator[tuple[str, int | None, Any]]:
+    """Other forms of these rows: what they are called, which row it is or None for a block."""
+    if len(inputs) > 1 or is_sparse(rows):
+        return
+    (kind,) = inputs.values()
+    columns = frame_columns(rows) if isinstance(kind, Record) else None
+    if columns is not None and set(kind.names) <= set(columns):  # type: ignore[union-attr]  # as above
+        plain = {
+            name: as_column(columns[name])[:FORM_ROWS].tolist()
+            for name in kind.names  # type: ignore[union-attr]  # a record has names
+        }
+        records = [dict(zip(plain, row, strict=True)) for row in zip(*plain.values(), strict=True)]
+        lists = [list(row.values()) for row in records]
+        yield "a dict of lists", None, plain
+        yield "a list of dicts", None, records
+        yield "a list of lists", None, lists
+        for place in range(min(SINGLE_ROWS, len(records))):
+            yield "a dict", place, records[place]
+            yield "a list", place, lists[place]
+    elif isinstance(kind, Vector | Text) and isinstance(rows, np.ndarray | list | tuple):
+        many = rows[:FORM_ROWS]
+        listed = many.tolist() if isinstance(many, np.ndarray) else list(many)
+        yield "a list", None, listed
+        for place in range(min(SINGLE_ROWS, len(listed))):
+            yield "a single row", place, listed[place]
 
 
 def compare(name: str, got: Any, want: Any, tolerance: float) -> Mismatch | None:

@@ -13,7 +13,7 @@ from oven import Plan
 from runtime.cli import reading
 from runtime.errors import Unfaithful
 from runtime.repository.sample import tolerance_of
-from runtime.verify import Mismatch, compare
+from runtime.verify import Mismatch, compare, verify_forms
 
 Answers = Callable[[Any], Mapping[str, Any]]
 KEPT_ROWS = 100
@@ -54,6 +54,8 @@ def compare_file(
             bad = compare(name, made[name], _like(wanted[name], made[name]), near)
             if bad is not None:
                 raise _unfaithful(block, bad, made[name], wanted[name])
+        if not rows:
+            verify_forms(plan, block.data, made, tolerance)
         room = KEPT_ROWS - len(kept)
         kept += _lines(block.data, {name: wanted[name] for name in outputs}, min(room, block.count))
         rows += block.count

@@ -1,0 +1,252 @@
+"""Every form of the data x every mix of column types x every entry, against the original.
+
+`verify` and import once replayed frames only, while rows as dicts of an int and a float column were
+answered wrongly. Here all forms go in at all entries.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.compose import ColumnTransformer
+from sklearn.ensemble import HistGradientBoostingRegressor
+from sklearn.linear_model import LinearRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder, StandardScaler
+from sklearn.tree import DecisionTreeRegressor
+
+import flour
+import oven
+import runtime
+from oven import Plan
+from runtime import Runtime
+from runtime.http import Server, ServerSettings
+from tests.forms import DTYPES, blocks, frame_of, single_rows
+from tests.runtime.cli.conftest import pretzel  # noqa: F401 (a fixture)
+from tests.runtime.http.client import Client
+
+PAIRS = list(itertools.combinations(DTYPES, 2))
+MIXES: list[tuple[str, ...]] = [
+    *((dtype,) for dtype in DTYPES),
+    *PAIRS,
+    ("float64", "int64", "float32"),
+    ("int8", "uint8", "int16"),
+    ("bool", "uint8", "float32"),
+    ("uint64", "int64", "bool", "float32"),
+    ("string", "int64", "float64"),
+    ("bool", "string", "float32", "int64"),
+    ("int64", "string", "int64", "string", "float64"),
+    DTYPES,
+    (*DTYPES, "string"),
+]
+
+
+class Case(NamedTuple):
+    """An original with its plan and rows."""
+
+    name: str
+    original: Any
+    frame: Any
+    plan: Plan
+
+    @property
+    def want(self) -> Any:
+        """The original's answers, as float32 where it may have computed in that width."""
+        narrow = any(kind == np.float32 for kind in self.frame.dtypes)
+        return self.original.predict(self.frame).astype(np.float32 if narrow else np.float64)
+
+
+def pipeline(kind: str, frame: Any) -> Any:
+    """A pipeline that reads the columns together, apart, or twice."""
+    words = [name for name in frame.columns if name.endswith("string")]
+    numbers = [name for name in frame.columns if name not in words]
+    encoded = ("words", OneHotEncoder(sparse_output=False), words)
+    match kind:
+        case "together":
+            first: Any = ColumnTransformer([("all", "passthrough", numbers), encoded])
+            last: Any = LinearRegression()
+        case "apart":
+            parts = [(name, StandardScaler(), [name]) for name in numbers]
+            first, last = ColumnTransformer([*parts, encoded]), LinearRegression()
+        case _:  # a column of its own type for the encoder, and as one of many for the scaler
+            codes = ("codes", OrdinalEncoder(), numbers[:1])
+            first = ColumnTransformer([("scaled", StandardScaler(), numbers), codes, encoded])
+            last = DecisionTreeRegressor(max_depth=5, random_state=0)
+    return make_pipeline(first, last) if words or kind != "together" else LinearRegression()
+
+
+KINDS = ("together", "apart", "twice")
+
+
+def case(kind: str, dtypes: tuple[str, ...]) -> Case:
+    train = frame_of(dtypes, 60, seed=1)
+    weights = 10.0 ** np.arange(len(dtypes))
+    codes = pd.DataFrame({c: pd.factorize(train[c])[0] for c in train.columns}).to_numpy()
+    original = pipeline(kind, train).fit(train, codes @ weights)
+    frame = train.head(7)
+    return Case(
+        f"{kind}-{'-'.join(dtypes)}",
+        original,
+        frame,
+        oven.bake(flour.from_sklearn(original, train)),
+    )
+
+
+def same(got: Any, want: Any, about: str) -> None:
+    """Equal but for rounding; a frame of float32 is computed in float32, an array need not be."""
+    rtol = 1e-4 if np.asarray(want).dtype == np.float32 else 1e-9
+    np.testing.assert_allclose(np.ravel(got), want, rtol=rtol, atol=rtol, err_msg=about)
+
+
+@pytest.mark.parametrize("dtypes", MIXES, ids="-".join)
+@pytest.mark.parametrize("kind", KINDS)
+def test_in_process(kind: str, dtypes: tuple[str, ...]) -> None:
+    made = case(kind, dtypes)
+    want, entry = made.want, made.plan.door()
+    compiled = runtime.compile(made.original, made.frame)
+    with Runtime(executors=1) as served:
+        served.register("m", made.plan)
+        for form, data in blocks(made.frame):
+            same(made.plan.flow.reference(data)["value"], want, f"reference, {form}")
+            same(made.plan.run(data)["value"], want, f"plan.run, {form}")
+            same(entry(data)[0], want, f"plan.door, {form}")
+            same(compiled.predict(data), want, f"compile, {form}")
+            same(served.predict("m", data)["value"], want, f"predict, {form}")
+            same(served.predict("m", data, engine="batch")["value"], want, f"batch, {form}")
+            same(served.submit("m", data).result()["value"], want, f"submit, {form}")
+            (block,) = served.predict_batch("m", [data])
+            same(block["value"], want, f"predict_batch, {form}")
+            answer = asyncio.run(served.apredict("m", data))
+            same(answer["value"], want, f"apredict, {form}")
+        for row in (0, 6):
+            for form, data in single_rows(made.frame, row):
+                one = want[row : row + 1]
+                same(entry(data)[0], one, f"plan.door, {form}")
+                same(served.predict("m", data)["value"], one, f"predict, {form}")
+                same(served.submit("m", data).result()["value"], one, f"submit, {form}")
+                answer = asyncio.run(served.apredict("m", data))
+                same(answer["value"], one, f"apredict, {form}")
+
+
+@pytest.mark.parametrize("value", [None, np.nan, 2.5, 7, 7.0])
+def test_a_hole_or_a_fraction_in_a_column_of_whole_numbers(value: object) -> None:
+    """It is computed as a frame of such values would be: the column is one of floats."""
+    train = frame_of(("int64", "float64", "uint8"), 200)
+    boosted = HistGradientBoostingRegressor(max_iter=10, min_samples_leaf=5)
+    original = boosted.fit(train, train.to_numpy(np.float64) @ [100.0, 10.0, 1.0])
+    plan = oven.bake(flour.from_sklearn(original, train))
+    frame = train.head(5).astype(object)
+    frame.iloc[3, 0] = value
+    want = original.predict(frame.astype(float))
+    for form, data in blocks(frame):
+        same(plan.run(data)["value"], want, f"plan.run, {form}")
+        same(plan.door()(data)[0], want, f"plan.door, {form}")
+    for form, row in single_rows(frame, 3):
+        same(plan.door()(row)[0], want[3:4], form)
+
+
+# --- over HTTP, and from files --------------------------------------------------------------------
+
+DATATYPES = {
+    "float64": "FP64",
+    "float32": "FP32",
+    "bool": "BOOL",
+    "object": "BYTES",
+    "str": "BYTES",
+}
+DATATYPES |= {f"int{n}": f"INT{n}" for n in (8, 16, 32, 64)}
+DATATYPES |= {f"uint{n}": f"UINT{n}" for n in (8, 16, 32, 64)}
+
+
+@pytest.fixture(scope="module")
+def served() -> Iterator[tuple[Runtime, Client]]:
+    with (
+        Runtime(executors=1) as made,
+        Server(made, ServerSettings(port=0)) as server,
+    ):
+        yield made, Client(server.port)
+
+
+def tensors(frame: Any, *, flat: bool, datatype: str = "") -> list[dict[str, Any]]:
+    """A tensor for each column."""
+    shape = [len(frame)] if flat else [len(frame), 1]
+    return [
+        {
+            "name": name,
+            "shape": shape,
+            "datatype": (datatype if kind.kind == "f" else "") or DATATYPES[kind.name],
+            "data": frame[name].tolist(),
+        }
+        for name, kind in frame.dtypes.items()
+    ]
+
+
+def bodies(frame: Any) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Bodies of the inference protocol."""
+    yield "tensors", {"inputs": tensors(frame, flat=True)}
+    yield "tensors of one column", {"inputs": tensors(frame, flat=False)}
+    yield "tensors reversed", {"inputs": tensors(frame, flat=True)[::-1]}
+    if all(kind.kind in "biuf" for kind in frame.dtypes):
+        data = frame.to_numpy(np.float64).tolist()
+        whole = {"name": "rows", "datatype": "FP64", "shape": list(frame.shape), "data": data}
+        yield "one tensor", {"inputs": [whole]}
+
+
+@pytest.mark.parametrize("dtypes", MIXES, ids="-".join)
+def test_over_http(served: tuple[Runtime, Client], dtypes: tuple[str, ...]) -> None:
+    made, client = served
+    asked = case("twice", dtypes)
+    made.register(asked.name, asked.plan)
+    frame, want = asked.frame, asked.want
+    for rows in (frame, frame.head(1)):
+        expected = want[: len(rows)]
+        for form, body in bodies(rows):
+            reply = client.post(f"/v2/models/{asked.name}/infer", body)
+            assert reply.status == 200, (form, reply.body)
+            same(reply.json["outputs"][0]["data"], expected, form)
+        plain = {
+            "objects": json.loads(rows.to_json(orient="records")),
+            "columns": rows.to_dict(orient="list"),
+            "arrays": [list(row.values()) for row in rows.to_dict(orient="records")],
+        }
+        for form, data in plain.items():
+            reply = client.post(f"/predict/{asked.name}", data)
+            assert reply.status == 200, (form, reply.body)
+            same([row["value"] for row in reply.json], expected, form)
+        instances = client.post(f"/v1/models/{asked.name}:predict", {"instances": plain["objects"]})
+        assert instances.status == 200, instances.body
+        same([_value(row) for row in instances.json["predictions"]], expected, "instances")
+    for form, row in (("an object", plain["objects"][0]), ("an array", plain["arrays"][0])):
+        reply = client.post(f"/predict/{asked.name}", row)
+        assert reply.status == 200, (form, reply.body)
+        same(reply.json["value"], want[:1], form)
+
+
+def _value(prediction: Any) -> Any:
+    return prediction["value"] if isinstance(prediction, dict) else prediction
+
+
+@pytest.mark.parametrize("dtypes", MIXES, ids="-".join)
+def test_from_files(pretzel: Any, tmp_path: Path, dtypes: tuple[str, ...]) -> None:  # noqa: F811
+    asked = case("twice", dtypes)
+    asked.plan.save(tmp_path / "m.pretzel")
+    frame = asked.frame
+    frame.to_csv(tmp_path / "rows.csv", index=False)
+    frame.to_parquet(tmp_path / "rows.parquet")
+    frame.to_json(tmp_path / "rows.jsonl", orient="records", lines=True, force_ascii=False)
+    for ending in ("csv", "jsonl", "parquet"):
+        answers = tmp_path / f"answers-{ending}.jsonl"
+        ran = pretzel(
+            "predict", tmp_path / "m.pretzel", tmp_path / f"rows.{ending}", "--output", answers
+        )
+        assert ran.code == 0, (ending, ran.err)
+        got = [json.loads(line)["value"] for line in answers.read_text().splitlines()]
+        same(got, asked.want, ending)

@@ -1,0 +1,56 @@
+"""Verification replays rows in every form, and says in which one they are answered otherwise."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.linear_model import LinearRegression
+
+import flour
+import oven
+from oven import Plan
+from runtime.errors import Unfaithful
+from runtime.verify import verify
+from tests.forms import frame_of
+
+FRAME = frame_of(("int64", "float64"), 20)
+ORIGINAL = LinearRegression().fit(FRAME, FRAME.to_numpy(np.float64) @ [100.0, 1.0])
+
+
+def plan() -> Plan:
+    return oven.bake(flour.from_sklearn(ORIGINAL, FRAME))
+
+
+def test_frames_and_arrays_pass() -> None:
+    verify(plan(), ORIGINAL, FRAME)
+    rows = FRAME.to_numpy(np.float64)
+    nameless = LinearRegression().fit(rows, rows @ [100.0, 1.0])
+    verify(oven.bake(flour.from_sklearn(nameless, rows)), nameless, rows)
+
+
+def form_of(data: Any) -> str:
+    """What verification calls this form."""
+    first = next(iter(data.values() if isinstance(data, dict) else data))
+    if isinstance(data, dict):
+        return "a dict of lists" if isinstance(first, list) else "a dict"
+    inner: dict[type, str] = {dict: "a list of dicts", list: "a list of lists"}
+    return inner.get(type(first), "a list")
+
+
+@pytest.mark.parametrize(
+    "form", ["a dict of lists", "a list of dicts", "a list of lists", "a dict", "a list"]
+)
+def test_a_form_that_is_answered_otherwise_is_named(
+    monkeypatch: pytest.MonkeyPatch, form: str
+) -> None:
+    whole = Plan.door
+
+    def door(self: Plan, look: Any = None) -> Any:
+        answer = whole(self, look)
+        return lambda data: tuple(part + (form_of(data) == form) for part in answer(data))
+
+    monkeypatch.setattr(Plan, "door", door)
+    with pytest.raises(Unfaithful, match=f"otherwise when rows come as {form}\\s"):
+        verify(plan(), ORIGINAL, FRAME)
