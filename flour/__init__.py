@@ -15,16 +15,26 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from flour.errors import FlourError
-from flour.flow import Flow, outputs
-from flour.sources import category, concat, csv, pairs, record, scalar, text, tokens, vector
-from flour.types import Category, Pairs, Record, Scalar, Text, Tokens, Type, Vector, Whole
+from flour.core.errors import FlourError
+from flour.core.types import Category, Pairs, Record, Scalar, Text, Tokens, Type, Vector, Whole
+from flour.language.flow import Flow, outputs
+from flour.language.sources import (
+    category,
+    concat,
+    csv,
+    pairs,
+    record,
+    scalar,
+    text,
+    tokens,
+    vector,
+)
 
 if TYPE_CHECKING:
-    from flour.lightgbm import from_lightgbm
+    from flour.boosters.lightgbm import from_lightgbm
+    from flour.boosters.xgboost import from_xgboost
     from flour.onnx import from_onnx
-    from flour.sklearn import from_sklearn
-    from flour.xgboost import from_xgboost
+    from flour.sklearn.importer import from_sklearn
 
 __all__ = [
     "Category",
@@ -57,10 +67,10 @@ __all__ = [
 
 #: Importers are loaded when first asked for: most processes only serve.
 _IMPORTERS = {
-    "from_lightgbm": "flour.lightgbm",
+    "from_lightgbm": "flour.boosters.lightgbm",
     "from_onnx": "flour.onnx",
-    "from_sklearn": "flour.sklearn",
-    "from_xgboost": "flour.xgboost",
+    "from_sklearn": "flour.sklearn.importer",
+    "from_xgboost": "flour.boosters.xgboost",
 }
 
 

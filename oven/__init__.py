@@ -10,20 +10,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from flour import model_flow
+from flour.tracing import model_flow
 from oven.bake import bake
-from oven.plan import Plan
+from oven.plans.plan import Plan
 
 if TYPE_CHECKING:
-    from oven.saved import load
+    from oven.plans.saved import load
 
 __all__ = ["Plan", "bake", "load"]
 
 
 def _known() -> Any:
-    from oven.known import met
+    from oven.plans.template_lookup import look_up
 
-    return met
+    return look_up
 
 
 model_flow.remember(_known)
@@ -31,7 +31,7 @@ model_flow.remember(_known)
 
 def __getattr__(name: str) -> object:
     if name == "load":
-        from oven.saved import load
+        from oven.plans.saved import load
 
         return load
     raise AttributeError(f"module 'oven' has no attribute {name!r}")

@@ -5,11 +5,11 @@ from __future__ import annotations
 from concurrent.futures import Executor
 from functools import partial
 
-from flour.errors import TypeMismatch
-from flour.flow import Flow
-from flour.model_flow import ModelFlow
+from flour.core.errors import TypeMismatch
+from flour.language.flow import Flow
+from flour.tracing.model_flow import ModelFlow
 from oven import debug
-from oven.plan import Plan
+from oven.plans.plan import Plan
 
 
 def bake(flow: Flow, *, exact: bool = False, background: bool | Executor = False) -> Plan:
@@ -21,7 +21,7 @@ def bake(flow: Flow, *, exact: bool = False, background: bool | Executor = False
     """
     _check(flow)
     if isinstance(flow, ModelFlow) and not exact and not debug.asked():
-        from oven.known import bake_model
+        from oven.plans.template_lookup import bake_model
 
         return bake_model(flow, partial(_bake, flow, background=background), background=background)
     return _bake(flow, exact=exact, background=background)
@@ -29,7 +29,7 @@ def bake(flow: Flow, *, exact: bool = False, background: bool | Executor = False
 
 def _bake(flow: Flow, *, exact: bool = False, background: bool | Executor) -> Plan:
     # The rules and the operators they are about: who only loads plans does without them.
-    from oven.rewrite import optimise, trace
+    from oven.optimise.rewrite import optimise, trace
 
     if not debug.asked():
         return Plan(flow, optimise(flow, exact=exact), exact=exact, background=background)

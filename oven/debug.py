@@ -23,11 +23,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from flour.errors import ParameterError
+from flour.core.errors import ParameterError
 
 if TYPE_CHECKING:
-    from oven.plan import Plan
-    from oven.rewrite import Trace
+    from oven.optimise.rewrite import RewriteTrace
+    from oven.plans.plan import Plan
 
 DEEPEST = 5
 _lock = threading.Lock()
@@ -75,7 +75,7 @@ def asked() -> bool:
     return level() > 0 or bool(os.environ.get("PRETZEL_DUMP"))
 
 
-def report(plan: Plan, trace: Trace | None) -> None:
+def report(plan: Plan, trace: RewriteTrace | None) -> None:
     """Show and dump how a plan came to be; a loaded plan has no trace of its rewriting."""
     deepest = level()
     if trace is not None and deepest >= 2:
@@ -91,7 +91,7 @@ def report(plan: Plan, trace: Trace | None) -> None:
 _CODE = ((1, "stages"), (4, "source"), (5, "llvm"), (5, "asm"))
 
 
-def _say_passes(trace: Trace, deepest: int) -> None:
+def _say_passes(trace: RewriteTrace, deepest: int) -> None:
     for one in trace.passes:
         if one.changed:
             fired, time = len(one.firings), f"{one.seconds * 1e3:.2f} ms"
@@ -102,9 +102,9 @@ def _say_passes(trace: Trace, deepest: int) -> None:
         say(3, f"hits / tries, time of each rule\n{trace.table()}")
 
 
-def _dump(plan: Plan, trace: Trace | None, target: Path) -> None:
+def _dump(plan: Plan, trace: RewriteTrace | None, target: Path) -> None:
     """One file a step, in a directory of this plan; no times, so that runs can be compared."""
-    from oven.text import listing
+    from oven.optimise.summary import listing
 
     steps = [("logical", listing(plan.flow.outputs))]
     steps += [(one.name, one.text()) for one in (trace.passes if trace is not None else ())]

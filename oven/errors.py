@@ -1,6 +1,6 @@
 """What can go wrong between a program and its native code.
 
-FlourError (flour.errors)
+FlourError (flour.core.errors)
 ├── CompileError     our emitted code did not compile: a bug here, the source is attached
 ├── RewriteError     a rule broke an invariant, or the rules never came to rest
 ├── DamagedPlan      a saved plan is not what a plan can be
@@ -9,7 +9,7 @@ FlourError (flour.errors)
 
 from __future__ import annotations
 
-from flour.errors import FlourError
+from flour.core.errors import FlourError
 
 
 class CompileError(FlourError):

@@ -13,26 +13,26 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from runtime.dropin import Compiled, compile  # noqa: A004 (runtime.compile)
-    from runtime.endpoint import Endpoint
-    from runtime.onnx_session import InferenceSession
-    from runtime.runtime import Runtime
-    from runtime.stats import RuntimeStats
+    from runtime.onnx.session import InferenceSession
+    from runtime.service.endpoint import Endpoint
+    from runtime.service.runtime import Runtime
+    from runtime.service.stats import RuntimeStats
 
 __all__ = ["Compiled", "Endpoint", "InferenceSession", "Runtime", "RuntimeStats", "compile"]
 
 _LATER = {
     "Compiled": "runtime.dropin",
     "compile": "runtime.dropin",
-    "Endpoint": "runtime.endpoint",
-    "InferenceSession": "runtime.onnx_session",
-    "Runtime": "runtime.runtime",
-    "RuntimeStats": "runtime.stats",
+    "Endpoint": "runtime.service.endpoint",
+    "InferenceSession": "runtime.onnx.session",
+    "Runtime": "runtime.service.runtime",
+    "RuntimeStats": "runtime.service.stats",
 }
 
 
 def __getattr__(name: str) -> object:
     if name == "onnx_backend":
-        return import_module("runtime.onnx_backend")
+        return import_module("runtime.onnx.backend")
     if name not in _LATER:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value: object = getattr(import_module(_LATER[name]), name)

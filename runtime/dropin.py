@@ -14,11 +14,11 @@ import numpy as np
 
 import flour
 import oven
-from flour.errors import InputError, NotRectangular
-from flour.flow import Flow
-from flour.types import Record, Vector
+from flour.core.errors import InputError, NotRectangular
+from flour.core.types import Record, Vector
+from flour.language.flow import Flow
 from runtime.errors import NotOffered
-from runtime.inputs import row_count
+from runtime.service.inputs import row_count
 from runtime.verify import verify as check_against
 
 _R = TypeVar("_R")

@@ -1,6 +1,6 @@
 """What can go wrong between a caller and a plan.
 
-    FlourError (flour.errors)
+    FlourError (flour.core.errors)
     ├── UnknownEndpoint   nothing is registered under this name or version (also a LookupError)
     ├── AlreadyTaken      this name and version is registered (also a ValueError)
     ├── InService         this version answers the endpoint's requests and cannot be taken out
@@ -18,7 +18,7 @@ What the engines say is in scheduler.errors: Overloaded, DeadlineExceeded, Execu
 
 from __future__ import annotations
 
-from flour.errors import FlourError, InputError
+from flour.core.errors import FlourError, InputError
 
 
 class UnknownEndpoint(FlourError, LookupError):

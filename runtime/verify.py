@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from flour.frames import as_column, frame_columns, is_sparse
-from flour.types import Record, Text, Type, Vector
+from flour.core.types import Record, Text, Type, Vector
+from flour.data.frames import as_column, frame_columns, is_sparse
 from oven import Plan
 from runtime.errors import Unfaithful
 

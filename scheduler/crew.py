@@ -28,13 +28,13 @@ from scheduler.lane import Slot
 from scheduler.queues import QueueRules
 from scheduler.ticket import Ticket, Timing
 from scheduler.timekeeper import Timekeeper
-from scheduler.work import Strand, Work
+from scheduler.work import RunningChunk, RunningJob
 
 _log = logging.getLogger("pretzel.scheduler")
-_crews: weakref.WeakSet[Crew] = weakref.WeakSet()
+_crews: weakref.WeakSet[ExecutorGroup] = weakref.WeakSet()
 
 
-class Crew:
+class ExecutorGroup:
     """What the threads of a pool share. It does not know the pool, so that can be dropped."""
 
     def __init__(
@@ -80,7 +80,7 @@ class Crew:
             self._timekeeper.note(job.deadline, self.check_deadlines)
         return ticket
 
-    def cancel(self, work: Work) -> None:
+    def cancel(self, work: RunningJob) -> None:
         """Take a job back unless it is over."""
         with self.lock:
             self.core.cancel(work, self.clock.now())
@@ -175,7 +175,7 @@ class Crew:
             del self.executors[slot]
             self.orphans.append(slot)
 
-    def _clear(self, strand: Strand) -> None:
+    def _clear(self, strand: RunningChunk) -> None:
         """Take a chunk's buffer back, and learn what the chunk cost if it got to its end."""
         job = strand.work.job
         if strand.pool is not None:
@@ -184,7 +184,7 @@ class Crew:
         if self._costs is not None and job.typical and not strand.left:
             self._costs.observe(job.key, job.rows_of(strand.index), strand.spent)
 
-    def _settle(self, work: Work) -> None:
+    def _settle(self, work: RunningJob) -> None:
         """Resolve a job's ticket. What its callbacks raise must not end an executor."""
         ticket, state = work.ticket, work.over
         assert isinstance(ticket, Ticket), "the dispatcher returns the ticket it was given"

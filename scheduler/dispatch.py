@@ -18,17 +18,17 @@ from scheduler.effects import NOTHING, Effects
 from scheduler.errors import BadJob, DeadlineExceeded, ExecutorDied, Overloaded, SchedulerClosed
 from scheduler.heap import Heap
 from scheduler.job import Job
-from scheduler.lane import Lane, Slot
+from scheduler.lane import QueuePair, Slot
 from scheduler.queues import QueueRules
 from scheduler.stages import Stages
 from scheduler.stats import Counts
 from scheduler.ticket import State
-from scheduler.work import Run, Strand, Work
+from scheduler.work import Run, RunningChunk, RunningJob
 
 SHARED = "shared"
 
 
-def _join(work: Work, _buffer: object) -> object:
+def _join(work: RunningJob, _buffer: object) -> object:
     join = work.job.join
     return None if join is None else join(work.answers)
 
@@ -43,10 +43,10 @@ class Dispatcher:
     def __init__(self, executors: int, rules: QueueRules | None = None) -> None:
         self.counts = Counts()
         self.closed = False
-        self.lanes: list[Lane] = []
-        self._reserved: dict[Hashable, Lane] = {}
-        self._works: dict[int, Work] = {}
-        self._deadlines: Heap[Work] = Heap()
+        self.lanes: list[QueuePair] = []
+        self._reserved: dict[Hashable, QueuePair] = {}
+        self._works: dict[int, RunningJob] = {}
+        self._deadlines: Heap[RunningJob] = Heap()
         self._numbers = 0
         self._slots = 0
         self._out = Effects()
@@ -61,7 +61,7 @@ class Dispatcher:
         out, self._out = self._out, Effects()
         return out
 
-    def lane_of(self, key: Hashable) -> Lane:
+    def lane_of(self, key: Hashable) -> QueuePair:
         """Return the lane that serves a key."""
         return self._reserved.get(key, self.shared) if self._reserved else self.shared
 
@@ -77,7 +77,7 @@ class Dispatcher:
 
     # Events.
 
-    def submit(self, job: Job, ticket: object, now: float) -> Work:
+    def submit(self, job: Job, ticket: object, now: float) -> RunningJob:
         """Accept a job, or raise `Overloaded` or `SchedulerClosed` and change nothing."""
         if self.closed:
             raise SchedulerClosed("this pool takes no more jobs", hint="it was shut down")
@@ -85,7 +85,7 @@ class Dispatcher:
         if not lane.idle:
             self._admit(lane, job, now)
         self._numbers += 1
-        work = Work(job, lane, self._numbers, ticket, now)
+        work = RunningJob(job, lane, self._numbers, ticket, now)
         self._works[work.number] = work
         lane.works += 1
         self.counts.submitted += 1
@@ -103,7 +103,7 @@ class Dispatcher:
             self._fill(lane, now)
         return work
 
-    def _admit(self, lane: Lane, job: Job, now: float) -> None:
+    def _admit(self, lane: QueuePair, job: Job, now: float) -> None:
         """Refuse a job for which there is no room, even without those that came too late."""
         asks = (job.key, job.priority, job.rows)
         if lane.is_full(*asks):
@@ -152,7 +152,7 @@ class Dispatcher:
             self._fill(lane, now)
         self._forget(lane)
 
-    def cancel(self, work: Work, now: float) -> bool:
+    def cancel(self, work: RunningJob, now: float) -> bool:
         """The caller gives a job up; return whether that was in time."""
         if work.over is None:
             self._end(work, State.CANCELLED, None, now)
@@ -192,23 +192,23 @@ class Dispatcher:
 
     # Lanes and their executors.
 
-    def _open(self, key: Hashable, executors: int, rules: QueueRules) -> Lane:
+    def _open(self, key: Hashable, executors: int, rules: QueueRules) -> QueuePair:
         if executors < 1:
             raise BadJob("a lane needs at least one executor", found=f"executors={executors}")
-        lane = Lane(key, rules)
+        lane = QueuePair(key, rules)
         self.lanes.append(lane)
         for _ in range(executors):
             self._hire(lane)
         return lane
 
-    def _hire(self, lane: Lane) -> None:
+    def _hire(self, lane: QueuePair) -> None:
         self._slots += 1
         slot = Slot(self._slots, lane)
         lane.slots.add(slot)
         lane.idle.append(slot)
         self._out.hires.append(slot)
 
-    def _retire(self, lane: Lane) -> None:
+    def _retire(self, lane: QueuePair) -> None:
         """Send idle executors of a lane home that will never have work again."""
         if lane.closing and not lane.works:
             for slot in lane.idle:
@@ -218,13 +218,13 @@ class Dispatcher:
             lane.idle = []
             self._forget(lane)
 
-    def _forget(self, lane: Lane) -> None:
+    def _forget(self, lane: QueuePair) -> None:
         if lane.closing and not lane.slots and lane in self.lanes:
             self.lanes.remove(lane)
 
     # What runs next.
 
-    def _fill(self, lane: Lane, now: float) -> None:
+    def _fill(self, lane: QueuePair, now: float) -> None:
         """Give idle executors what there is to run."""
         while lane.idle:
             run = self._pick(lane, now)
@@ -247,7 +247,7 @@ class Dispatcher:
         else:
             lane.idle.append(slot)
 
-    def _pick(self, lane: Lane, now: float) -> Run | None:
+    def _pick(self, lane: QueuePair, now: float) -> Run | None:
         """Take out what is to run next: started work first, and nothing that is over."""
         while True:
             run = lane.started.pop()
@@ -262,17 +262,17 @@ class Dispatcher:
             lane.fresh.refund(work)
         return None
 
-    def _late(self, work: Work, now: float) -> bool:
+    def _late(self, work: RunningJob, now: float) -> bool:
         deadline = work.job.deadline
         if deadline is None or now < deadline:
             return False
         self._expire(work, now)
         return True
 
-    def _begin(self, work: Work, index: int, now: float) -> Run:
+    def _begin(self, work: RunningJob, index: int, now: float) -> Run:
         """Start a chunk: its first stage is the run, the others like it are started work."""
         job = work.job
-        strand = Strand(work, index, job.chunks[index], job.stages)
+        strand = RunningChunk(work, index, job.chunks[index], job.stages)
         work.strands.append(strand)
         if work.started is None:
             work.started = now
@@ -318,14 +318,14 @@ class Dispatcher:
         else:
             self._release(strand, stages.then[run.stage])
 
-    def _release(self, strand: Strand, stages: tuple[int, ...]) -> None:
+    def _release(self, strand: RunningChunk, stages: tuple[int, ...]) -> None:
         """Queue those of these stages that wait for nothing more."""
         for stage in stages:
             strand.waits[stage] -= 1
             if not strand.waits[stage]:
                 strand.work.lane.started.push(Run(strand, stage))
 
-    def _complete(self, strand: Strand, now: float) -> None:
+    def _complete(self, strand: RunningChunk, now: float) -> None:
         """A chunk has its answer; with the last one the job has, once they are joined."""
         work = strand.work
         self._close_strand(strand)
@@ -339,7 +339,7 @@ class Dispatcher:
         if work.job.join is None:
             self._end(work, State.DONE, strand.value if work.job.alone else work.answers, now)
             return
-        joining = Strand(work, _JOINED, work, _JOINING)
+        joining = RunningChunk(work, _JOINED, work, _JOINING)
         work.strands.append(joining)
         work.lane.started.push(Run(joining, 0))
 
@@ -350,7 +350,7 @@ class Dispatcher:
         elif not strand.running:
             self._close_strand(strand)
 
-    def _expire(self, work: Work, now: float) -> None:
+    def _expire(self, work: RunningJob, now: float) -> None:
         late = now - (work.job.deadline or 0.0)
         step = "before its first stage" if work.started is None else "between stages"
         error = DeadlineExceeded(
@@ -360,7 +360,7 @@ class Dispatcher:
         )
         self._end(work, State.EXPIRED, error, now)
 
-    def _end(self, work: Work, state: State, value: object, now: float) -> None:
+    def _end(self, work: RunningJob, state: State, value: object, now: float) -> None:
         """A job is over: nothing of it stays queued, buffers that nobody uses come back."""
         work.over, work.value, work.end = state, value, now
         del self._works[work.number]
@@ -379,7 +379,7 @@ class Dispatcher:
         self._out.settled.append(work)
         self._retire(lane)
 
-    def _close_strand(self, strand: Strand) -> None:
+    def _close_strand(self, strand: RunningChunk) -> None:
         work = strand.work
         work.strands.remove(strand)
         if strand.index != _JOINED:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from scheduler.lane import Slot
-from scheduler.work import Strand, Work
+from scheduler.work import RunningChunk, RunningJob
 
 
 class Effects:
@@ -13,9 +13,11 @@ class Effects:
 
     def __init__(self) -> None:
         self.hires: list[Slot] = []  # give this slot a thread
-        self.ended: list[Strand] = []  # take this chunk's buffer back, as the next may want it
+        self.ended: list[
+            RunningChunk
+        ] = []  # take this chunk's buffer back, as the next may want it
         self.starts: list[Slot] = []  # wake this executor: it has a run, or is retired
-        self.settled: list[Work] = []  # tell the caller how the job ended
+        self.settled: list[RunningJob] = []  # tell the caller how the job ended
 
     def __bool__(self) -> bool:
         return bool(self.starts or self.settled or self.ended or self.hires)

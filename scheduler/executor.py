@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 from scheduler.effects import NOTHING
 from scheduler.lane import Slot
-from scheduler.work import Run, Strand
+from scheduler.work import Run, RunningChunk
 
 if TYPE_CHECKING:
-    from scheduler.crew import Crew
+    from scheduler.crew import ExecutorGroup
 
 
 class ExecutorThread(threading.Thread):
@@ -26,7 +26,7 @@ class Executor:
 
     __slots__ = ("_crew", "_pool", "_slot", "_thread")
 
-    def __init__(self, crew: Crew, slot: Slot) -> None:
+    def __init__(self, crew: ExecutorGroup, slot: Slot) -> None:
         self._crew, self._slot = crew, slot
         self._pool = crew.new_pool()
         name = f"{crew.name}-{slot.number}"
@@ -100,7 +100,7 @@ class Executor:
             self._supply(strand, room)
         return strand.stages.calls[stage](strand.chunk, strand.buffer)
 
-    def _supply(self, strand: Strand, room: int) -> None:
+    def _supply(self, strand: RunningChunk, room: int) -> None:
         """Give a chunk that starts its buffer; several first stages may start at once."""
         if len(strand.stages.first) == 1:
             strand.buffer, strand.pool = self._pool.acquire(room), self._pool

@@ -17,7 +17,7 @@ class Slot:
 
     __slots__ = ("lane", "number", "retired", "run", "since", "wake")
 
-    def __init__(self, number: int, lane: Lane) -> None:
+    def __init__(self, number: int, lane: QueuePair) -> None:
         self.number, self.lane = number, lane
         self.wake = Signal()
         self.run: Run | None = None
@@ -25,7 +25,7 @@ class Slot:
         self.retired = False
 
 
-class Lane:
+class QueuePair:
     """Work that may use the same executors.
 
     Between two events no executor of a lane is idle while the lane has something to run.

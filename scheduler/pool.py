@@ -12,10 +12,10 @@ from typing import Self
 from scheduler.buffers import BufferStats, Factory
 from scheduler.clock import Clock, RealClock
 from scheduler.costs import CostModel
-from scheduler.crew import Crew
+from scheduler.crew import ExecutorGroup
 from scheduler.dispatch import Dispatcher
 from scheduler.job import Job
-from scheduler.lane import Lane
+from scheduler.lane import QueuePair
 from scheduler.policy import Load
 from scheduler.queues import QueueRules
 from scheduler.stats import Latency
@@ -83,7 +83,7 @@ class Pool:
     ) -> None:
         self._rules = rules or QueueRules()
         self._core = Dispatcher(cores() if executors is None else executors, self._rules)
-        self._crew = Crew(
+        self._crew = ExecutorGroup(
             self._core, clock=clock or RealClock(), factory=buffers, costs=costs, name=name
         )
         weakref.finalize(self, self._crew.abandon)
@@ -173,7 +173,7 @@ class Pool:
         self.shutdown(drain=error is None)
 
 
-def _lane_stats(lane: Lane) -> LaneStats:
+def _lane_stats(lane: QueuePair) -> LaneStats:
     fresh = lane.fresh
     return LaneStats(
         key=lane.key,

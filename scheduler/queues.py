@@ -34,7 +34,7 @@ from math import inf
 
 from scheduler.errors import BadJob
 from scheduler.heap import Heap
-from scheduler.work import Run, Work
+from scheduler.work import Run, RunningJob
 
 # Free work would be served without end; no chunk takes less than this.
 _LEAST_COST = 1e-7
@@ -79,7 +79,7 @@ class FairQueue:
         self._virtual = 0.0
         self._turns = 0
         self._used: dict[Hashable, float] = {}  # per key: its virtual time
-        self._jobs: dict[Hashable, Heap[Work]] = {}  # per key that wants something
+        self._jobs: dict[Hashable, Heap[RunningJob]] = {}  # per key that wants something
         self._ready: Heap[Hashable] = Heap()
         self._aside: Heap[Hashable] = Heap()
         #: Estimated seconds of what waits here, and of what each key has waiting.
@@ -93,7 +93,7 @@ class FairQueue:
     def __bool__(self) -> bool:
         return bool(self._jobs)
 
-    def push(self, work: Work) -> None:
+    def push(self, work: RunningJob) -> None:
         """Queue the next chunk of a job.
 
         A job keeps its place among those of its key for a burst; then the others have their turn.
@@ -135,7 +135,7 @@ class FairQueue:
         """How long a job of this key would wait behind the others; 0 where that is not known."""
         return self.costs.get(key, 0.0) * self.paces.get(key, 0.0)
 
-    def pop(self) -> Work:
+    def pop(self) -> RunningJob:
         """Take out the job whose next chunk is to start, and charge its key."""
         if not self._ready:
             self._virtual = max(self._virtual, self._aside.rank()[0])
@@ -147,12 +147,12 @@ class FairQueue:
         self._charge(work)
         return work
 
-    def take(self, work: Work) -> None:
+    def take(self, work: RunningJob) -> None:
         """Take out this job out of turn, and charge its key."""
         self._jobs[work.job.key].discard(work.number)
         self._charge(work)
 
-    def remove(self, work: Work) -> None:
+    def remove(self, work: RunningJob) -> None:
         """Take out a job that will not run."""
         jobs = self._jobs[work.job.key]
         if jobs.discard(work.number):
@@ -165,13 +165,13 @@ class FairQueue:
         if jobs is not None:
             self._place(key, jobs)
 
-    def _charge(self, work: Work) -> None:
+    def _charge(self, work: RunningJob) -> None:
         cost = max(work.share, _LEAST_COST)
         work.charge = cost
         work.credit -= cost
         self.correct(work.job.key, cost)
 
-    def _place(self, key: Hashable, jobs: Heap[Work]) -> None:
+    def _place(self, key: Hashable, jobs: Heap[RunningJob]) -> None:
         """Put a key where it belongs now."""
         self._ready.discard(key)
         self._aside.discard(key)
@@ -190,7 +190,7 @@ class FairQueue:
             self.paces = {key: pace for key, pace in self.paces.items() if key in self._used}
 
 
-def _deadline(work: Work) -> float:
+def _deadline(work: RunningJob) -> float:
     deadline = work.job.deadline
     return inf if deadline is None else deadline
 
@@ -204,7 +204,7 @@ class Fresh:
         self._rules = rules
         self._levels: dict[int, FairQueue] = {}
         self._order: list[int] = []  # priorities with a queue, highest first
-        self._waiting: OrderedDict[int, Work] = OrderedDict()  # longest waiting first
+        self._waiting: OrderedDict[int, RunningJob] = OrderedDict()  # longest waiting first
         self._turn = 0
         self.rows = 0
         self.cost = 0.0
@@ -212,7 +212,7 @@ class Fresh:
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def add(self, work: Work) -> None:
+    def add(self, work: RunningJob) -> None:
         """Queue a job that has just arrived."""
         self.rows += work.job.rows
         self.cost += work.job.cost
@@ -242,7 +242,7 @@ class Fresh:
                 own += level.costs.get(key, 0.0)
         return ahead > seconds and own * keys > seconds
 
-    def take(self, now: float) -> tuple[Work, int]:
+    def take(self, now: float) -> tuple[RunningJob, int]:
         """Take out the next chunk to start: its job and its index."""
         work = self._overdue(now) or self._best()
         level = self._levels[work.job.priority]
@@ -260,7 +260,7 @@ class Fresh:
         self._tidy(work.job.priority)
         return work, index
 
-    def remove(self, work: Work) -> None:
+    def remove(self, work: RunningJob) -> None:
         """Take out a job that is over, if it is still here."""
         if self._waiting.pop(work.number, None) is None:
             return
@@ -272,27 +272,27 @@ class Fresh:
         self._levels[work.job.priority].book(work.job.key, -left)
         self._tidy(work.job.priority)
 
-    def correct(self, work: Work, cost: float) -> None:
+    def correct(self, work: RunningJob, cost: float) -> None:
         """Note what a chunk cost beyond its estimate."""
         level = self._levels.get(work.job.priority)
         if level is not None:
             level.correct(work.job.key, cost)
 
-    def refund(self, work: Work) -> None:
+    def refund(self, work: RunningJob) -> None:
         """A chunk that was taken out will not run after all."""
         self.correct(work, -work.charge)
 
-    def _push(self, work: Work) -> None:
+    def _push(self, work: RunningJob) -> None:
         level = self._levels.get(work.job.priority)
         if level is None:
             level = self._levels[work.job.priority] = FairQueue(self._rules.burst)
             self._order = sorted(self._levels, reverse=True)
         level.push(work)
 
-    def _best(self) -> Work:
+    def _best(self) -> RunningJob:
         return self._levels[self._order[0]].pop()
 
-    def _overdue(self, now: float) -> Work | None:
+    def _overdue(self, now: float) -> RunningJob | None:
         """The work that has waited longest, if that is too long and it is its turn."""
         longest = next(iter(self._waiting.values()))
         if now - longest.since <= self._rules.patience:

@@ -6,7 +6,7 @@ import enum
 from concurrent.futures import Future
 from typing import Any, NamedTuple, Protocol
 
-from scheduler.work import Work
+from scheduler.work import RunningJob
 
 
 class State(enum.Enum):
@@ -31,7 +31,7 @@ class Timing(NamedTuple):
 class Canceller(Protocol):
     """Whoever can take a job back."""
 
-    def cancel(self, work: Work) -> None:
+    def cancel(self, work: RunningJob) -> None:
         """Take the job back unless it is over."""
 
 
@@ -46,10 +46,10 @@ class Ticket(Future[Any]):
 
     def __init__(self) -> None:
         super().__init__()
-        self._ours: tuple[Canceller, Work] | None = None
+        self._ours: tuple[Canceller, RunningJob] | None = None
         self._final: State | None = None
 
-    def bind(self, canceller: Canceller, work: Work) -> None:
+    def bind(self, canceller: Canceller, work: RunningJob) -> None:
         """Connect the ticket with its job."""
         self._ours = (canceller, work)
 

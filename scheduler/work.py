@@ -10,14 +10,14 @@ from scheduler.stages import Stages
 
 if TYPE_CHECKING:
     from scheduler.buffers import BufferPool
-    from scheduler.lane import Lane
+    from scheduler.lane import QueuePair
     from scheduler.ticket import State
 
 
 _OPEN = threading.Lock()
 
 
-class Work:
+class RunningJob:
     """A job that was accepted, until it is over."""
 
     __slots__ = (
@@ -42,7 +42,7 @@ class Work:
         "value",
     )
 
-    def __init__(self, job: Job, lane: Lane, number: int, ticket: object, now: float) -> None:
+    def __init__(self, job: Job, lane: QueuePair, number: int, ticket: object, now: float) -> None:
         count = len(job.chunks)
         self.job, self.lane, self.number, self.ticket = job, lane, number, ticket
         self.arrival = self.since = now  # `since`: the last time the queue served it
@@ -54,14 +54,14 @@ class Work:
         self.cursor = 0  # the first chunk that has not started
         self.left = count  # chunks that have not ended
         self.answers: list[object] = [None] * count
-        self.strands: list[Strand] = []
+        self.strands: list[RunningChunk] = []
         self.started: float | None = None
         self.over: State | None = None
         self.end = 0.0
         self.value: object = None  # the answer, or the error
 
 
-class Strand:
+class RunningChunk:
     """A chunk that has started: it holds a buffer until its last stage has ended."""
 
     __slots__ = (
@@ -79,7 +79,7 @@ class Strand:
         "work",
     )
 
-    def __init__(self, work: Work, index: int, chunk: object, stages: Stages) -> None:
+    def __init__(self, work: RunningJob, index: int, chunk: object, stages: Stages) -> None:
         self.work, self.index, self.chunk, self.stages = work, index, chunk, stages
         self.left = len(stages.calls)  # stages that have not ended
         self.running = 0  # stages that executors run now
@@ -96,5 +96,5 @@ class Strand:
 class Run(NamedTuple):
     """One stage of one chunk."""
 
-    strand: Strand
+    strand: RunningChunk
     stage: int

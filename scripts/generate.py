@@ -2,7 +2,7 @@
 
 Pages that are named are written, and no others: those about ONNX take their time.
 
-flour/fluent.py        one typed method per operator, so that editors complete them
+flour/language/fluent.py        one typed method per operator, so that editors complete them
 docs/12-operators.md   every operator, with what it means
 docs/coverage.md       every scikit-learn estimator: native, planned or refused
 docs/coverage-onnx.md  ONNX's own test cases, by operator: native or not
@@ -19,7 +19,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from flour.op import REGISTRY, Op  # noqa: E402 (the checkout comes first)
+from flour.core.op import REGISTRY, Op  # noqa: E402 (the checkout comes first)
 from flour.ops import load  # noqa: E402 (as above)
 
 load()
@@ -42,7 +42,7 @@ from typing import TYPE_CHECKING
 from numpy.typing import ArrayLike
 {imports}
 if TYPE_CHECKING:
-    from flour.flow import Flow
+    from flour.language.flow import Flow
 
 '''
 
@@ -53,7 +53,8 @@ class Numbers:
     __slots__ = ()
 
     def _apply(self, name: str, others: Sequence[Numbers], **fields: object) -> Flow:
-        from flour import flow, ops
+        from flour import ops
+        from flour.language import flow
 
         ops.load()
         return flow.build(name, fields, self, *others)  # type: ignore[arg-type]  # self is a Flow
@@ -121,11 +122,12 @@ def fluent() -> dict[str, str]:
         found[numbers].append(method(REGISTRY[name]))
     head = HEADER.format(about="Arithmetic as methods.", imports="")
     rest = HEADER.format(
-        about="One method per operator.", imports="\nfrom flour.fluent_numbers import Numbers\n"
+        about="One method per operator.",
+        imports="\nfrom flour.language.fluent_numbers import Numbers\n",
     )
     return {
-        "flour/fluent_numbers.py": head + NUMBERS + _methods(found[True]),
-        "flour/fluent.py": rest + FLUENT + _methods(found[False]),
+        "flour/language/fluent_numbers.py": head + NUMBERS + _methods(found[True]),
+        "flour/language/fluent.py": rest + FLUENT + _methods(found[False]),
     }
 
 

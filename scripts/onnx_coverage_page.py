@@ -42,7 +42,7 @@ case of float16 (`test_attention_4d_causal_fp16_expanded`).
 
 The suite makes inputs of what models have as constants (axes, shapes, counts); these are fixed
 (`from_onnx(..., fixed={{...}})`) where they are needed at import. *Backend* counts the cases that
-`runtime.onnx_backend` runs natively, which fixes nothing, as a suite that is pointed at it sees it:
+`runtime.onnx.backend` runs natively, which fixes nothing, as a suite that is pointed at it sees it:
 `prepare(model, native_only=True)` takes these and refuses all others, and all of these pass.
 
 """

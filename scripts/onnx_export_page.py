@@ -14,11 +14,11 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from onnx import ModelProto
 
-from flour.errors import UnsupportedSetting
-from flour.flow import source
-from flour.onnx.export import FORMS, load
-from flour.onnx.export_refused import WITHOUT
-from flour.op import REGISTRY
+from flour.core.errors import UnsupportedSetting
+from flour.core.op import REGISTRY
+from flour.language.flow import source
+from flour.onnx.export.refused import WITHOUT
+from flour.onnx.export.writer import FORMS, load
 from flour.ops import load as load_operators
 from flour.ops.source import Source
 from tests.cases import CASES, Case

@@ -8,7 +8,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from flour.op import REGISTRY, Op
+from flour.core.op import REGISTRY, Op
 from flour.ops import load
 
 INTRODUCTION = """# Operators

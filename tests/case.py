@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from flour.op import Op
-from flour.sparse import Sparse
-from flour.types import Scalar, Type, Vector
+from flour.core.op import Op
+from flour.core.sparse import Sparse
+from flour.core.types import Scalar, Type, Vector
 from tests.columns import draw
 
 _rng = np.random.default_rng(20181008)

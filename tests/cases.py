@@ -16,7 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from flour.callables import function
+from flour.core.callables import function
+from flour.core.types import Category, Pairs, Record, Scalar, Text, Tokens, Vector
 from flour.ops import (
     bayes,
     binary,
@@ -66,7 +67,6 @@ from flour.ops import (
     unary,
     vote,
 )
-from flour.types import Category, Pairs, Record, Scalar, Text, Tokens, Vector
 from tests import cases_tensors, ensembles
 from tests.case import (
     LIBM,
@@ -326,7 +326,7 @@ CASES: list[Case] = [
     *rows(nearest.Closeness(), 4, 4),
     Case(nearest.Scatter(9), (Vector(1, "int64"), Vector(1)), draw=codes(9)),
     *rows(nearest.Maximum(), 4, 4),
-    # --- flour/ops/trees.py
+    # --- flour/ops/trees/trees.py
     *rows(ensembles.sums(1), 6),
     *rows(ensembles.sums(2, outputs=3, strict=True, narrow=True), 6),
     *rows(ensembles.sums(3, outputs=3, span=3, divisor=5, narrow=True), 6),
@@ -340,7 +340,7 @@ CASES: list[Case] = [
     *rows(ensembles.sums(15, depth=5, trees=1), 6),  # too few trees to walk side by side
     *sparse(ensembles.sums(9, absent=True, strict=True, narrow=True), 6),
     *sparse(ensembles.sums(11, absent=True, sets=True), 6),
-    # --- flour/ops/linear_trees.py
+    # --- flour/ops/trees/linear_trees.py
     *rows(ensembles.linear(10, outputs=2), 6),
     *rows(ensembles.linear(12, depth=0), 6),
     # --- flour/ops/cluster.py

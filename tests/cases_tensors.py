@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from flour.core.types import INTS, Scalar, Text, Type, Vector
 from flour.ops import (
     indexed,
     onnx_cast,
@@ -17,7 +18,6 @@ from flour.ops import (
     segments,
     trigonometry,
 )
-from flour.types import INTS, Scalar, Text, Type, Vector
 from tests.case import LIBM, REASSOCIATES, Case, rows
 
 SIGNED = ("int8", "int16", "int32", "int64")

@@ -18,15 +18,15 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from flour.sparse import Sparse
-from flour.types import Vector
+from flour.core.sparse import Sparse
+from flour.core.types import Vector
 from objectstore import Blob
-from oven.cells import Cells
-from oven.columns import given as column_of
-from oven.columns import lengths, settled, unfilled
-from oven.native_run import room_bytes
-from oven.plan import Plan
-from oven.stages import Stage, Value, is_text, row_bytes
+from oven.codegen.stages import Stage, Value, is_text, row_bytes
+from oven.codegen.string_cells import Cells
+from oven.plans.plan import Plan
+from oven.run.columns import given as column_of
+from oven.run.columns import lengths, settled, unfilled
+from oven.run.native_run import room_bytes
 from tests.checked_slices import Slices
 from tests.checked_tiles import Tiles
 
@@ -281,7 +281,7 @@ class _Math:
 
 def vocabulary(memory: Memory, names: Iterable[str] | None = None) -> dict[str, Any]:
     """The names emitted code may use, over this memory: all of them, or those that it does use."""
-    from oven import native
+    from oven.compiler import native
 
     words = native.vocabulary()
     made: dict[str, Any] = {}

@@ -17,7 +17,7 @@ class Memory(Protocol):
 
 
 class Slices:
-    """What oven.words_slices says, one node and one row after the other."""
+    """What oven.compiler.intrinsics.slices says, one node and one row after the other."""
 
     def __init__(self, memory: Memory) -> None:
         self._memory = memory

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from flour.op import Columns
-from flour.sparse import Sparse, densify
-from flour.types import Category, Pairs, Record, Scalar, Text, Tokens, Type, Vector
+from flour.core.op import Columns
+from flour.core.sparse import Sparse, densify
+from flour.core.types import Category, Pairs, Record, Scalar, Text, Tokens, Type, Vector
 
 ODD = [np.nan, np.inf, -np.inf, 0.0, -0.0, 1e308, -1e308, 5e-324, 1e-300, 1.0, -1.0]
 WORDS = ["a", "", "Ünïcode", "日本", "🥨", "long " * 9, "\x00", "café", "cafe\u0301", "İ"]

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from flour.ops.linear_trees import LinearTrees
-from flour.ops.trees import TreeLeaves, Trees
+from flour.ops.trees.linear_trees import LinearTrees
+from flour.ops.trees.trees import TreeLeaves, Trees
 
 FLAGS = ("strict", "narrow", "zeros", "divisor", "dtype", "signed", "absent")
 

@@ -17,8 +17,8 @@ from onnx.backend.test.loader import load_model_tests
 from flour.onnx import NotNative, OnnxProgram, import_model
 from flour.onnx.tensor import NARROW
 from flour.ops.structure import TakeText
-from oven.stages import Stage
-from runtime import onnx_backend
+from oven.codegen.stages import Stage
+from runtime.onnx import backend
 
 KINDS = ("node", "simple", "pytorch-converted", "pytorch-operator")
 
@@ -113,7 +113,7 @@ def refusal(case: OnnxCase) -> str:
 @cache
 def native_alone(case: OnnxCase) -> bool:
     """Whether the backend runs a case without onnxruntime; it fixes no inputs."""
-    return onnx_backend.is_compatible(case.model, native_only=True)
+    return backend.is_compatible(case.model, native_only=True)
 
 
 def _fixed(case: OnnxCase) -> list[dict[str, Any]]:

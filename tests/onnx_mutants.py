@@ -19,7 +19,7 @@ import numpy as np
 from onnx import AttributeProto, ModelProto, NodeProto, TensorProto
 from onnx.backend.test.loader import load_model_tests
 
-from flour.errors import FlourError
+from flour.core.errors import FlourError
 from flour.onnx import import_model
 from flour.onnx.program import OnnxProgram
 

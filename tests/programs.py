@@ -11,9 +11,9 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from flour.flow import Flow, outputs, source
+from flour.core.types import Vector
+from flour.language.flow import Flow, outputs, source
 from flour.ops.encode import OneHot
-from flour.types import Vector
 
 MOST_STEPS = 9
 

@@ -7,16 +7,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from flour.flow import Flow
-from flour.op import Columns
-from flour.reference import evaluate
-from flour.sparse import densify
-from flour.types import Record, Type, Vector
-from oven.passes import Pass
-from oven.rewrite import Trace, trace
-from oven.rule import BITS
-from oven.rules import RULES
-from oven.text import expression
+from flour.core.op import Columns
+from flour.core.reference import evaluate
+from flour.core.sparse import densify
+from flour.core.types import Record, Type, Vector
+from flour.language.flow import Flow
+from oven.optimise.passes import Pass
+from oven.optimise.rewrite import RewriteTrace, trace
+from oven.optimise.rule import BITS
+from oven.optimise.rules import RULES
+from oven.optimise.summary import expression
 from tests.columns import assert_close, draw
 
 #: What a float column also holds: nothing that overflows, everything else that is odd.
@@ -30,7 +30,7 @@ def only(*rules: str) -> tuple[Pass, ...]:
     return (Pass("alone", "for a test", tuple(RULES[name] for name in rules)),)
 
 
-def traced(flow: Flow, rule: str) -> Trace:
+def traced(flow: Flow, rule: str) -> RewriteTrace:
     """What the rule alone makes of the program."""
     return trace(flow, passes=only(rule))
 
@@ -106,6 +106,6 @@ def _close(got: NDArray[Any], want: NDArray[Any], what: str) -> None:
 
 def vector(width: int, dtype: str = "float64", *, sparse: bool = False, name: str = "x") -> Flow:
     """An input that is a vector."""
-    from flour.flow import source
+    from flour.language.flow import source
 
     return source(name, Vector(width, dtype, sparse))

@@ -20,7 +20,12 @@ MOST_ENVIRONMENT_VARIABLES = 10
 # Only importers may know a training library or read a pickle, and only when they are called.
 IMPORTERS = ("flour/sklearn*.py", "flour/sklearn/*", "flour/onnx*.py", "flour/onnx/*")
 # Where users' data frames, sparse matrices and tables come in.
-COERCION = ("flour/coerce*.py", "flour/frames.py", "flour/sparse.py", "runtime/cli/parquet.py")
+COERCION = (
+    "flour/coerce*.py",
+    "flour/data/frames.py",
+    "flour/core/sparse.py",
+    "runtime/cli/parquet.py",
+)
 TRAINING_LIBRARIES = {"sklearn", "onnx", "onnxruntime", "skl2onnx", "lightgbm", "xgboost"}
 DATA_LIBRARIES = {"pandas", "polars", "pyarrow", "scipy"}
 OBJECT_READERS = {"pickle", "_pickle", "joblib", "dill", "cloudpickle", "marshal", "shelve"}
@@ -303,7 +308,7 @@ def _operators() -> set[str]:
         importlib.import_module(
             f"flour.ops.{path.stem}" if path.stem != "__init__" else "flour.ops"
         )
-    registry = importlib.import_module("flour.op").REGISTRY
+    registry = importlib.import_module("flour.core.op").REGISTRY
     return {each.__name__ for each in registry.values() if each.__module__.startswith("flour.")}
 
 

@@ -158,12 +158,12 @@ def _keep_copies() -> None:
 
 def _keep_doors_shut() -> None:
     """As on an interpreter for which there are none: calls go in by Python's code."""
-    patch("oven.builtin.addresses", lambda: None).start()
+    patch("oven.entry.builtin.addresses", lambda: None).start()
 
 
 def _forget_memory() -> None:
     """Let go of a thread's scratch memory before each call."""
-    from oven import native_run
+    from oven.run import native_run
 
     local = vars(native_run)["_local"]
 

@@ -11,7 +11,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from flour.flow import Flow
+from flour.core.op import Op
+from flour.core.types import FLOATS
+from flour.language.flow import Flow
 from flour.onnx.errors import NotNative
 from flour.onnx.narrow import Rounding, in_type
 from flour.onnx.registry import Call, onnx_op
@@ -25,12 +27,10 @@ from flour.onnx.tensor import (
     positive,
     spread,
 )
-from flour.op import Op
 from flour.ops import pairwise
 from flour.ops.compare import Equal
 from flour.ops.onnx_equal import SameText
 from flour.ops.trigonometry import BitNot, Not
-from flour.types import FLOATS
 
 Function = Callable[..., Flow]
 
@@ -310,8 +310,8 @@ def _three(call: Call) -> list[Tensor]:
 
 def _where_text(call: Call, condition: Tensor, yes: Tensor, no: Tensor) -> Tensor:
     """Strings are looked up among those of both sides."""
+    from flour.language.sources import concat
     from flour.ops.indexed import PickAt
-    from flour.sources import concat
 
     shape, axis = broadcast([condition, yes, no])
     width = prod(shape)

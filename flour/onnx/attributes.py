@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from flour.dictionary import differ, hashes
-from flour.formula import noted
-from flour.replay import Called
+from flour.text.dictionary import differ, hashes
+from flour.tracing.replay import Called
+from flour.tracing.traced_array import noted
 from objectstore import Blob, Strings
 
 if TYPE_CHECKING:
-    from flour.formula import Formula
+    from flour.tracing.traced_array import TracedArray
 
 Later = Callable[[], Any]
 
@@ -52,7 +52,7 @@ class Attributes(Mapping[str, Any]):
 class FloatList(Sequence[float]):
     """A list of floats that is a formula; who takes numbers out of it has looked at them."""
 
-    def __init__(self, formula: Formula) -> None:
+    def __init__(self, formula: TracedArray) -> None:
         #: The numbers, in float32.
         self.formula = formula
 
@@ -75,7 +75,7 @@ class FloatList(Sequence[float]):
 class WordList(Sequence[str]):
     """A list of words that is a formula; who takes words out of it has looked at them."""
 
-    def __init__(self, offsets: Formula, data: Formula) -> None:
+    def __init__(self, offsets: TracedArray, data: TracedArray) -> None:
         self._offsets, self._data = offsets, data
         self._table: Strings | None = None
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from flour.errors import FlourError, ImportRefused
+from flour.core.errors import FlourError, ImportRefused
 
 
 class DamagedModel(ImportRefused):

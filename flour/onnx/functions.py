@@ -8,7 +8,8 @@ from operator import methodcaller
 
 import numpy as np
 
-from flour.flow import Flow
+from flour.core.types import FLOATS
+from flour.language.flow import Flow
 from flour.onnx.arithmetic import converted, op_of, together
 from flour.onnx.errors import NotNative
 from flour.onnx.registry import Call, onnx_op
@@ -16,7 +17,6 @@ from flour.onnx.tensor import Tensor
 from flour.ops import pairwise
 from flour.ops.source import Fill
 from flour.ops.trigonometry import IsInfinite
-from flour.types import FLOATS
 
 Function = Callable[[Flow], Flow]
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from flour.errors import OpaqueFailed
+from flour.core.errors import OpaqueFailed
 
 _ANY = (-(2**31), 2**31 - 1)
 _POSITIVE = (1, 2**31 - 1)

@@ -9,10 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from flour import provenance
-from flour.errors import FlourError, OpaqueFailed, ParameterError
-from flour.flow import Flow, outputs, source
-from flour.model_flow import ModelFlow, met
+from flour.core import provenance
+from flour.core.errors import FlourError, OpaqueFailed, ParameterError
+from flour.core.reference import evaluate
+from flour.core.types import FLOATS, MAP_KEYS, Pairs, Record, Scalar, Text, Type, Vector
+from flour.language.flow import Flow, outputs, source
+from flour.language.sources import concat
 from flour.onnx.errors import NotNative, TooLarge
 from flour.onnx.model import GraphDef, ModelDef, NodeDef, Port
 from flour.onnx.narrow import adapted, numpy_dtype, rounded
@@ -25,9 +27,7 @@ from flour.onnx.tensor import NARROW, Tensor, carrier, sizes_fit
 from flour.onnx.whole import is_better_whole, whole
 from flour.onnx.words import Listed, Map, refuse_words
 from flour.ops.opaque import Opaque
-from flour.reference import evaluate
-from flour.sources import concat
-from flour.types import FLOATS, MAP_KEYS, Pairs, Record, Scalar, Text, Type, Vector
+from flour.tracing.model_flow import ModelFlow, met
 
 #: Operators that are named in the model's domain but come from this version on.
 LATEST = 1 << 30

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from flour.flow import Flow
+from flour.language.flow import Flow
 from flour.onnx.arithmetic import converted, together
 from flour.onnx.errors import NotNative
 from flour.onnx.registry import Call, onnx_op

@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from flour.core.types import FLOATS
 from flour.onnx.errors import NotNative
 from flour.onnx.ml_common import matrix
 from flour.onnx.registry import onnx_op
 from flour.onnx.tensor import Tensor
 from flour.onnx.text_words import MICROSOFT
 from flour.ops.onnx_hash import Murmur
-from flour.types import FLOATS
 
 if TYPE_CHECKING:
-    from flour.flow import Flow
+    from flour.language.flow import Flow
     from flour.onnx.registry import Call
 
 

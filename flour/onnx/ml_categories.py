@@ -15,7 +15,7 @@ from flour.onnx.tensor import NAN_TEXT, NONE_TEXT, Tensor
 from flour.ops.source import Fill
 
 if TYPE_CHECKING:
-    from flour.flow import Flow
+    from flour.language.flow import Flow
     from flour.onnx.registry import Call
 
 #: Every value of a row has a table of its own.

@@ -19,7 +19,7 @@ from flour.onnx.tensor import Tensor
 from flour.ops.onnx_link import Logistic, Probit, SoftmaxZero
 
 if TYPE_CHECKING:
-    from flour.flow import Flow
+    from flour.language.flow import Flow
     from flour.onnx.registry import Call
 
 ML = "ai.onnx.ml"

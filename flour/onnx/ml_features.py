@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from flour.core.types import FLOATS, Vector
 from flour.onnx.errors import NotNative
 from flour.onnx.ml_common import ML, MOST_ROWS, joined, matrix, narrow, single
 from flour.onnx.registry import onnx_op
 from flour.onnx.tensor import Tensor
-from flour.types import FLOATS, Vector
 
 if TYPE_CHECKING:
-    from flour.flow import Flow
+    from flour.language.flow import Flow
     from flour.onnx.registry import Call
 
 

@@ -22,7 +22,7 @@ from flour.onnx.registry import onnx_op
 from flour.ops.onnx_link import FirstLargest
 
 if TYPE_CHECKING:
-    from flour.flow import Flow
+    from flour.language.flow import Flow
     from flour.onnx.ml_common import Matrix
     from flour.onnx.registry import Call
     from flour.onnx.tensor import Tensor

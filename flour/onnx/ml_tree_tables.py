@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flour.onnx.errors import DamagedModel
-from flour.ops.walk import COMPARED, LEFT, RIGHT
+from flour.ops.trees.walk import COMPARED, LEFT, RIGHT
 
 LEQ, LT, GTE, GT, EQ, NEQ, MEMBER = range(7)
 MODES = {

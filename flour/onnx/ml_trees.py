@@ -30,10 +30,10 @@ from flour.onnx.ml_tree_reading import forest_of_nodes, forest_of_tensors
 from flour.onnx.ml_tree_tables import Forest, tables
 from flour.onnx.registry import onnx_op
 from flour.ops.onnx_link import FirstLargest
-from flour.ops.trees import TreeLeaves, Trees
+from flour.ops.trees.trees import TreeLeaves, Trees
 
 if TYPE_CHECKING:
-    from flour.flow import Flow
+    from flour.language.flow import Flow
     from flour.onnx.ml_common import Matrix
     from flour.onnx.registry import Call
     from flour.onnx.tensor import Tensor

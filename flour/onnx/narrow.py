@@ -26,9 +26,9 @@ from flour.onnx.errors import NotNative
 from flour.onnx.tensor import NARROW, Tensor, carrier
 
 if TYPE_CHECKING:
-    from flour.flow import Flow
+    from flour.core.op import Op
+    from flour.language.flow import Flow
     from flour.onnx.registry import Call
-    from flour.op import Op
 
 #: Operators that look at narrow types themselves, or hand whole tensors to inner graphs.
 _KNOWING = frozenset(

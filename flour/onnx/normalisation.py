@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from flour.flow import Flow
+from flour.core.types import FLOATS
+from flour.language.flow import Flow
 from flour.onnx.arithmetic import together
 from flour.onnx.errors import NotNative
 from flour.onnx.reductions import reduced, reduced_axes
@@ -15,7 +16,6 @@ from flour.onnx.registry import Call, onnx_op
 from flour.onnx.shapes import in_order
 from flour.onnx.tensor import Tensor, positive
 from flour.ops.segments import SegmentSum
-from flour.types import FLOATS
 
 
 def _mean(call: Call, item: Tensor, axes: tuple[int, ...]) -> Tensor:

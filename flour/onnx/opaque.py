@@ -15,10 +15,11 @@ from typing import Any
 
 import numpy as np
 
-from flour import provenance
-from flour.coerce import WHOLE_DTYPES
-from flour.errors import OpaqueFailed
-from flour.flow import Flow
+from flour.core import provenance
+from flour.core.errors import OpaqueFailed
+from flour.core.types import Vector
+from flour.data.coerce import WHOLE_DTYPES
+from flour.language.flow import Flow
 from flour.onnx import ort
 from flour.onnx.errors import NotNative
 from flour.onnx.model import ModelDef, NodeDef
@@ -26,7 +27,6 @@ from flour.onnx.narrow import as_onnx
 from flour.onnx.tensor import NARROW, Tensor
 from flour.onnx.words import Special
 from flour.ops.opaque import Opaque, Wire
-from flour.types import Vector
 
 #: Constants from this size on are parameters of their own, which all that use them share.
 SHARED_BYTES = 1024

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from flour.errors import OpaqueFailed
+from flour.core.errors import OpaqueFailed
 from flour.onnx.guards import guard
 from flour.onnx.proving import prove
 

@@ -14,13 +14,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from flour.errors import MissingColumn, NotRectangular, WrongDtype
-from flour.flow import Flow
+from flour.core.errors import MissingColumn, NotRectangular, WrongDtype
+from flour.core.types import Record
+from flour.language.flow import Flow
 from flour.onnx.model import ModelDef, Port
 from flour.onnx.narrow import as_onnx
 from flour.onnx.tensor import NARROW, Tensor, carrier
 from flour.onnx.words import Listed
-from flour.types import Record
 
 #: The input of a program whose model has none: it only says how many rows there are.
 ROWS = "rows"

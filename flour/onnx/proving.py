@@ -16,7 +16,7 @@ from contextvars import ContextVar
 from functools import lru_cache
 from pathlib import Path
 
-from flour.errors import OpaqueFailed
+from flour.core.errors import OpaqueFailed
 
 _ON: ContextVar[bool] = ContextVar("proving", default=False)
 #: A part that computes for so long on two rows is no use for serving.

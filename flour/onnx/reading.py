@@ -15,19 +15,19 @@ from secrets import token_bytes
 from stat import S_ISCHR, S_ISFIFO
 from typing import Any, NamedTuple
 
-from flour.formula import Formula
 from flour.onnx.attributes import Attributes, FloatList, Later, WordList
 from flour.onnx.errors import DamagedModel
 from flour.onnx.model import Dim, GraphDef, ModelDef, NodeDef, Port
 from flour.onnx.ordering import ordered
 from flour.onnx.tensors import Tensors, dtype_of
+from flour.tracing.traced_array import TracedArray
 
 #: Protobuf cannot hold more in one message.
 MAX_BYTES = 2**31 - 1
 #: Nodes of all graphs together, functions in place of their calls: half a minute's work or more.
 MAX_NODES = 1 << 17
 MAX_DEPTH = 20
-Formulas = Mapping[tuple[Any, ...], Formula | WordList]
+Formulas = Mapping[tuple[Any, ...], TracedArray | WordList]
 OLDEST, DOMAINS = 1, {"ai.onnx": ""}
 #: The newest versions whose operators are known here: in a later one any may mean something else.
 NEWEST = {"": 28, "ai.onnx.ml": 5}
@@ -265,7 +265,7 @@ class _Reader:
     def _with_formulas(self, made: NodeDef, place: int) -> NodeDef:
         """A node with formulas instead of its lists of floats."""
         own = {
-            who[2]: FloatList(it) if isinstance(it, Formula) else it
+            who[2]: FloatList(it) if isinstance(it, TracedArray) else it
             for who, it in self._formulas.items()
             if who[:2] == ("node", place)
         }

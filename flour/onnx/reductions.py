@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from flour.flow import Flow
+from flour.core.types import FLOATS, INTS
+from flour.language.flow import Flow
 from flour.onnx.arithmetic import converted, together
 from flour.onnx.errors import NotNative
 from flour.onnx.registry import Call, onnx_op
@@ -26,7 +27,6 @@ from flour.ops.segments import (
     SegmentProduct,
     SegmentSum,
 )
-from flour.types import FLOATS, INTS
 
 #: From runs of a length to a number for each.
 Reduce = Callable[[Flow, int], Flow]

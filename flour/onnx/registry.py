@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from flour.flow import Flow
+from flour.language.flow import Flow
 from flour.onnx.errors import NotNative
 from flour.onnx.model import GraphDef, NodeDef
 from flour.onnx.tensor import Tensor, carrier

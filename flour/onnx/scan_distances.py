@@ -14,7 +14,7 @@ import numpy as np
 from flour.onnx.tensor import Tensor
 
 if TYPE_CHECKING:
-    from flour.flow import Flow
+    from flour.language.flow import Flow
     from flour.onnx.model import GraphDef, NodeDef
     from flour.onnx.registry import Call
 

@@ -171,7 +171,7 @@ def _stacked(call: Call, items: Sequence[Tensor]) -> Tensor:
 
 def joined(call: Call, items: Sequence[Tensor], along: int) -> Tensor:
     """The tensors one behind another along an axis."""
-    from flour.sources import concat
+    from flour.language.sources import concat
 
     if len({item.axis for item in items}) > 1:
         raise NotNative("values with rows beside values without")
@@ -282,7 +282,7 @@ def _tiled_by_rows(item: Tensor, repeats: list[Any]) -> Tensor:
 
 def filled(call: Call, item: Tensor, table: Places, value: Any, axis: int | None) -> Tensor:
     """The values at these places; where the table says -1, a value that is the same everywhere."""
-    from flour.sources import concat
+    from flour.language.sources import concat
 
     sizes_fit(table.shape, "the result")
     fill = np.array([value], item.value.dtype if item.value is not None else item.dtype)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from flour.coerce import WHOLE_DTYPES
+from flour.data.coerce import WHOLE_DTYPES
 from flour.onnx.program import OnnxProgram
 from flour.onnx.reading import parsed
 from flour.onnx.tensor import NARROW

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from flour.core.types import FLOATS
 from flour.onnx.errors import NotNative
 from flour.onnx.tensor import Tensor, native_dtype
 from flour.ops.onnx_cast import ParseNumbers, WriteFloats, WriteWhole, text_of
 from flour.ops.structure import AsVector, Take, TakeText
-from flour.types import FLOATS
 
 if TYPE_CHECKING:
-    from flour.flow import Flow
+    from flour.language.flow import Flow
     from flour.onnx.registry import Call
 
 

@@ -11,8 +11,8 @@ import threading
 import weakref
 from collections.abc import Callable
 
-from flour.flow import Flow
-from flour.op import Op
+from flour.core.op import Op
+from flour.language.flow import Flow
 
 #: Nodes that are remembered; of those that no program has any more, a few hundred bytes stay.
 MOST = 256

@@ -25,10 +25,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from flour.flow import Flow
-from flour.formula import Formula
+from flour.core.types import DTYPES, Scalar, Vector
+from flour.language.flow import Flow
 from flour.onnx.errors import NotNative, TooLarge
-from flour.types import DTYPES, Scalar, Vector
+from flour.tracing.traced_array import TracedArray
 
 #: ONNX's strings are never missing: what onnxruntime reads None and NaN as.
 NONE_TEXT, NAN_TEXT = "None", "nan"
@@ -106,7 +106,7 @@ class Tensor:
     @staticmethod
     def constant(value: Any, axis: int | None = None) -> Tensor:
         """A value known at import."""
-        array: Any = value if isinstance(value, Formula) else np.asarray(value)
+        array: Any = value if isinstance(value, TracedArray) else np.asarray(value)
         if array.dtype == object and array.size and _whole(array):
             array = array.astype(np.int64)
         if array.dtype.name in NARROW:

@@ -27,7 +27,7 @@ from flour.ops.text import Tokenize
 from objectstore.digest import combine
 
 if TYPE_CHECKING:
-    from flour.flow import Flow
+    from flour.language.flow import Flow
     from flour.onnx.registry import Call
 
 #: What is remembered by `steps` is told apart by it.

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from flour.core.types import Text, Vector
 from flour.onnx.errors import NotNative
 from flour.onnx.re2 import outside, translated
 from flour.onnx.registry import onnx_op
@@ -19,11 +20,10 @@ from flour.onnx.words import MANY, Words
 from flour.ops.onnx_cut import CutWords, cuts_natively
 from flour.ops.onnx_text import LowerLetters, UpperLetters
 from flour.ops.structure import AsVector
-from flour.patterns import Automaton, automaton, first_is_longest
-from flour.types import Text, Vector
+from flour.text.patterns import Automaton, automaton, first_is_longest
 
 if TYPE_CHECKING:
-    from flour.flow import Flow
+    from flour.language.flow import Flow
     from flour.onnx.registry import Call
 
 MICROSOFT = "com.microsoft"

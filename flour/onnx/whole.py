@@ -10,8 +10,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from flour.errors import MissingColumn, OpaqueFailed
-from flour.flow import Flow, outputs, source
+from flour.core.errors import MissingColumn, OpaqueFailed
+from flour.core.types import Text, Tokens, Whole
+from flour.language.flow import Flow, outputs, source
 from flour.onnx import ort
 from flour.onnx.model import ModelDef
 from flour.onnx.opaque import (
@@ -25,8 +26,7 @@ from flour.onnx.opaque import (
 from flour.onnx.program import OnnxProgram
 from flour.onnx.reading import as_written, parsed, read_model
 from flour.ops.opaque import Opaque, Wire
-from flour.ops.trees import TreeLeaves, Trees
-from flour.types import Text, Tokens, Whole
+from flour.ops.trees.trees import TreeLeaves, Trees
 
 
 @dataclass(frozen=True)

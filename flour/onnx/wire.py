@@ -94,7 +94,7 @@ class Leaf(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Layout:
+class ModelLayout:
     """Where everything is in the bytes of models of one structure and one size."""
 
     size: int
@@ -116,7 +116,7 @@ class Layout:
             and all(data[start:stop].isascii() for start, stop in self.names)
         )
 
-    def sharing(self, parts: Sequence[bytes]) -> Layout:
+    def sharing(self, parts: Sequence[bytes]) -> ModelLayout:
         """The same, with another's parts in place of its own, which are equal."""
         starts = (start for start, _ in self.fixed)
         return replace(self, fixed=tuple(zip(starts, parts, strict=True)))
@@ -148,7 +148,7 @@ class Layout:
         return b"".join(part for _, part in sorted(parts, key=lambda part: part[0]))
 
 
-def split(data: bytes) -> Layout | None:
+def split(data: bytes) -> ModelLayout | None:
     """The layout of a model; None where there is something that is not understood."""
     walk = _Walk(data)
     try:
@@ -173,7 +173,7 @@ def split(data: bytes) -> Layout | None:
         state.update(what.encode() + b"\0")
     lengths = tuple((start, data[start:stop]) for start, stop, _ in walk.lengths())
     names = tuple(walk.names)
-    return Layout(len(data), tuple(walk.leaves), names, fixed, state.digest(), lengths)
+    return ModelLayout(len(data), tuple(walk.leaves), names, fixed, state.digest(), lengths)
 
 
 @lru_cache(maxsize=4)

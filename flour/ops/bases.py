@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from flour.check import expect, numeric, vector
-from flour.errors import ParameterError
-from flour.op import Arity, Columns, Op
-from flour.sparse import Sparse
-from flour.types import FLOATS, Scalar, Type, Vector
+from flour.core.check import expect, numeric, vector
+from flour.core.errors import ParameterError
+from flour.core.op import Arity, Columns, Op
+from flour.core.sparse import Sparse
+from flour.core.types import FLOATS, Scalar, Type, Vector
 from objectstore import Blob
 
 if TYPE_CHECKING:
-    from flour.emission import Emitter, RowValue, ScalarValue
+    from flour.core.emission import Emitter, RowValue, ScalarValue
 
 
 class Elementwise(Op, abstract=True):
@@ -71,7 +71,7 @@ class Elementwise(Op, abstract=True):
         return self.replace(**changed) if changed else self
 
     def emit(self, e: Emitter, x: RowValue) -> RowValue:
-        from flour.emission import ScalarValue
+        from flour.core.emission import ScalarValue
 
         dtype = self.result or x.dtype
         if isinstance(x, ScalarValue):

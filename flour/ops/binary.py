@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from flour.check import expect, numeric
-from flour.op import Columns, Op
+from flour.core.check import expect, numeric
+from flour.core.op import Columns, Op
+from flour.core.sparse import Sparse, densify
+from flour.core.types import FLOATS, Scalar, Type, Vector, promote
 from flour.ops.elementwise import Cast, WithParameter
-from flour.sparse import Sparse, densify
-from flour.types import FLOATS, Scalar, Type, Vector, promote
 
 if TYPE_CHECKING:
-    from flour.emission import Emitter, RowValue
+    from flour.core.emission import Emitter, RowValue
 
 
 class Binary(Op, abstract=True):
@@ -64,7 +64,7 @@ class Binary(Op, abstract=True):
         return f"({left} {self.symbol} {right})"
 
     def emit(self, e: Emitter, x: RowValue, y: RowValue) -> RowValue:
-        from flour.emission import ScalarValue
+        from flour.core.emission import ScalarValue
 
         dtype = self.dtype(x.dtype, y.dtype)
 

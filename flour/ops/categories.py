@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from flour.check import is_string
+from flour.core.check import is_string
+from flour.core.types import Record, Vector
 from flour.ops.categorise import UNKNOWN, Categorise, CategoriseText, flatten
 from flour.ops.impute import EITHER, NAN, NONE, TEXT, ImputeText
-from flour.types import Record, Vector
 
 if TYPE_CHECKING:
-    from flour.flow import Flow
-    from flour.sklearn import Importer
+    from flour.language.flow import Flow
+    from flour.sklearn.importer import Importer
 
 
 class Coding(NamedTuple):

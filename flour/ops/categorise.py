@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from flour.check import expect, fitted, numeric
-from flour.errors import InputError, ParameterError
-from flour.op import Array, Columns, Op, Table
-from flour.types import Category, Scalar, Type, Vector, promote
+from flour.core.check import expect, fitted, numeric
+from flour.core.errors import InputError, ParameterError
+from flour.core.op import Array, Columns, Op, Table
+from flour.core.types import Category, Scalar, Type, Vector, promote
 
 if TYPE_CHECKING:
-    from flour.emission import Emitter, RowValue
+    from flour.core.emission import Emitter, RowValue
 
 
 def check_runs(who: str, starts: Array, count: int, *columns: Array) -> None:
@@ -156,7 +156,7 @@ class Categorise(Encoding):
 
 def _each(e: Emitter, x: RowValue, code: Callable[[str, str], str]) -> RowValue:
     """The code of every value of a vector, or of the one of a scalar."""
-    from flour.emission import ScalarValue
+    from flour.core.emission import ScalarValue
 
     if isinstance(x, ScalarValue):
         return e.let(code("0", x.expr), "int64")

@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from flour.adapters import adapts, declines
-from flour.check import expect, fitted, vector
-from flour.errors import ParameterError
-from flour.op import Arity, Array, Columns, Op
-from flour.types import Scalar, Type
+from flour.core.adapters import adapts, declines
+from flour.core.check import expect, fitted, vector
+from flour.core.errors import ParameterError
+from flour.core.op import Arity, Array, Columns, Op
+from flour.core.types import Scalar, Type
 
 if TYPE_CHECKING:
-    from flour.emission import Emitter, RowValue, VectorValue
-    from flour.flow import Flow
-    from flour.sklearn import Importer
+    from flour.core.emission import Emitter, RowValue, VectorValue
+    from flour.language.flow import Flow
+    from flour.sklearn.importer import Importer
 
 
 class Descend(Op):

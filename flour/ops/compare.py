@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from flour.check import expect, numeric
-from flour.op import Array, Columns, Op
+from flour.core.check import expect, numeric
+from flour.core.op import Array, Columns, Op
+from flour.core.types import Scalar, Type, Vector, promote
 from flour.ops.bases import Elementwise
-from flour.types import Scalar, Type, Vector, promote
 
 if TYPE_CHECKING:
-    from flour.emission import Emitter, RowValue, ScalarValue
+    from flour.core.emission import Emitter, RowValue, ScalarValue
 
 
 class Comparison(Elementwise, abstract=True):
@@ -94,7 +94,7 @@ class Where(Op):
         return np.where(*sides)
 
     def emit(self, e: Emitter, x: RowValue, yes: RowValue, no: RowValue) -> RowValue:
-        from flour.emission import ScalarValue
+        from flour.core.emission import ScalarValue
 
         dtype = promote(yes.dtype, no.dtype)
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from flour.check import text
-from flour.errors import NotRectangular, ParameterError, WrongDtype
-from flour.op import Columns, Op
-from flour.types import Category, Record, Scalar, Text, Type
+from flour.core.check import text
+from flour.core.errors import NotRectangular, ParameterError, WrongDtype
+from flour.core.op import Columns, Op
+from flour.core.types import Category, Record, Scalar, Text, Type
 
 
 class ParseCsv(Op):

@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from flour.check import expect, fitted, vector
-from flour.errors import ParameterError
-from flour.op import Arity, Array, Bound, Columns, Op
+from flour.core.check import expect, fitted, vector
+from flour.core.errors import ParameterError
+from flour.core.op import Arity, Array, Bound, Columns, Op
+from flour.core.sparse import Sparse
+from flour.core.types import FLOATS, Type, Vector
 from flour.ops.metrics import METRICS, Pair, Sums
-from flour.product import multiply, product
-from flour.sparse import Sparse
-from flour.types import FLOATS, Type, Vector
+from flour.ops.product import multiply, product
 
 if TYPE_CHECKING:
-    from flour.emission import Column, Emitter, RowValue, VectorValue
+    from flour.core.emission import Column, Emitter, RowValue, VectorValue
 
 
 class PointDistances(Op, abstract=True):

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from flour.errors import ParameterError
-from flour.op import Array, Columns
+from flour.core.errors import ParameterError
+from flour.core.op import Array, Columns
+from flour.core.sparse import Sparse
+from flour.core.types import DTYPES, Scalar, Type, Vector, promote
 from flour.ops.bases import Elementwise, FloatElementwise
-from flour.sparse import Sparse
-from flour.types import DTYPES, Scalar, Type, Vector, promote
 
 if TYPE_CHECKING:
-    from flour.emission import Emitter, ScalarValue
+    from flour.core.emission import Emitter, ScalarValue
 
 
 class WithParameter(FloatElementwise, abstract=True):
@@ -163,7 +163,7 @@ class Cast(Elementwise):
         return x.astype(self.dtype)
 
     def emit(self, e: Emitter, x: Any) -> Any:
-        from flour.emission import ScalarValue
+        from flour.core.emission import ScalarValue
 
         if isinstance(x, ScalarValue):
             return e.let(e.cast(x.expr, x.dtype, self.dtype), self.dtype)

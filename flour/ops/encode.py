@@ -6,20 +6,20 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from flour.adapters import adapts, declines
-from flour.check import expect, fitted, vector
-from flour.errors import ParameterError
-from flour.op import Arity, Array, Columns, Op
+from flour.core.adapters import adapts, declines
+from flour.core.check import expect, fitted, vector
+from flour.core.errors import ParameterError
+from flour.core.op import Arity, Array, Columns, Op
+from flour.core.sparse import Sparse
+from flour.core.types import DTYPES, INTS, Type, Vector, dtype_name
 from flour.ops.categories import Coding, codes_of
 from flour.ops.categorise import check_runs, flatten
 from flour.ops.elementwise import one
-from flour.sparse import Sparse
-from flour.types import DTYPES, INTS, Type, Vector, dtype_name
 
 if TYPE_CHECKING:
-    from flour.emission import Emitter, Push, RowValue, VectorValue
-    from flour.flow import Flow
-    from flour.sklearn import Importer
+    from flour.core.emission import Emitter, Push, RowValue, VectorValue
+    from flour.language.flow import Flow
+    from flour.sklearn.importer import Importer
 
 
 def _codes(kind: Type, width: int, who: str) -> Vector:
@@ -71,7 +71,7 @@ class OneHot(Op):
 
             x.each(put)
 
-        from flour.emission import Room
+        from flour.core.emission import Room
 
         most = Room(0, len(self.starts) - 1)
         return e.sparse(self.dtype, int(self.starts.array[-1]), each, most=most)

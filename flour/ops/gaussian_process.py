@@ -6,18 +6,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from flour.adapters import adapts
-from flour.check import expect, fitted, vector
-from flour.errors import ParameterError
-from flour.op import Arity, Array, Bound, Columns, Op
-from flour.ops.gaussian_kernels import covariance, variance
+from flour.core.adapters import adapts
+from flour.core.check import expect, fitted, vector
+from flour.core.errors import ParameterError
+from flour.core.op import Arity, Array, Bound, Columns, Op
+from flour.core.types import Type, Vector
 from flour.ops.neighbours import fitted_points
-from flour.types import Type, Vector
+from flour.sklearn.estimators.gaussian_kernels import covariance, variance
 
 if TYPE_CHECKING:
-    from flour.emission import Emitter, RowValue, VectorValue
-    from flour.flow import Flow
-    from flour.sklearn import Importer
+    from flour.core.emission import Emitter, RowValue, VectorValue
+    from flour.language.flow import Flow
+    from flour.sklearn.importer import Importer
 
 
 class SolveLower(Op):

@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from flour.check import expect, fitted
-from flour.errors import ParameterError
-from flour.op import Array, Columns, Op, Table
+from flour.core.check import expect, fitted
+from flour.core.errors import ParameterError
+from flour.core.op import Array, Columns, Op, Table
+from flour.core.types import FLOATS, Scalar, Type, Vector
 from flour.ops.bases import Elementwise
 from flour.ops.categorise import find_text, hash_tables
-from flour.types import FLOATS, Scalar, Type, Vector
 
 if TYPE_CHECKING:
-    from flour.emission import Emitter, RowValue, ScalarValue, VectorValue
+    from flour.core.emission import Emitter, RowValue, ScalarValue, VectorValue
 
 
 class Marked(Elementwise, abstract=True):

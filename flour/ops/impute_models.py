@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from flour.adapters import adapts
-from flour.adapters import public_name as name_of
-from flour.check import expect, fitted, is_float, vector
-from flour.errors import ParameterError
-from flour.op import Array, Columns, Op
-from flour.ops.imputers import number_marker, with_indicator
-from flour.types import Type, Vector
+from flour.core.adapters import adapts
+from flour.core.adapters import public_name as name_of
+from flour.core.check import expect, fitted, is_float, vector
+from flour.core.errors import ParameterError
+from flour.core.op import Array, Columns, Op
+from flour.core.types import Type, Vector
+from flour.sklearn.estimators.imputers import number_marker, with_indicator
 
 if TYPE_CHECKING:
-    from flour.emission import At, Emitter, RowValue, VectorValue
-    from flour.flow import Flow
-    from flour.sklearn import Importer
+    from flour.core.emission import At, Emitter, RowValue, VectorValue
+    from flour.language.flow import Flow
+    from flour.sklearn.importer import Importer
 
 
 class ImputeNearest(Op):

@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from flour.adapters import adapts
-from flour.check import numeric
-from flour.errors import ParameterError
-from flour.op import Array
+from flour.core.adapters import adapts
+from flour.core.check import numeric
+from flour.core.errors import ParameterError
+from flour.core.op import Array
+from flour.core.types import Type
 from flour.ops.bases import FloatElementwise
-from flour.types import Type
 
 if TYPE_CHECKING:
-    from flour.emission import Emitter, ScalarValue
-    from flour.flow import Flow
-    from flour.sklearn import Importer
+    from flour.core.emission import Emitter, ScalarValue
+    from flour.language.flow import Flow
+    from flour.sklearn.importer import Importer
 
 
 class Interpolate(FloatElementwise):

@@ -13,9 +13,9 @@ from flour.ops.bases import FloatElementwise
 from flour.ops.neighbours import cosine_similarity
 
 if TYPE_CHECKING:
-    from flour.emission import Emitter, ScalarValue
-    from flour.flow import Flow
-    from flour.sklearn import Importer
+    from flour.core.emission import Emitter, ScalarValue
+    from flour.language.flow import Flow
+    from flour.sklearn.importer import Importer
 
 
 class Power(FloatElementwise):

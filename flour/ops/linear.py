@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from flour.check import fitted, vector
-from flour.errors import ParameterError
-from flour.op import Arity, Array, Bound, Columns, Op
+from flour.core.check import fitted, vector
+from flour.core.errors import ParameterError
+from flour.core.op import Arity, Array, Bound, Columns, Op
+from flour.core.sparse import Sparse
+from flour.core.types import FLOATS, Type, Vector, promote
+from flour.ops.product import multiply, product
 from flour.ops.reduce import zero
-from flour.product import multiply, product
-from flour.sparse import Sparse
-from flour.types import FLOATS, Type, Vector, promote
 
 if TYPE_CHECKING:
-    from flour.emission import Column, Emitter, RowValue, VectorValue
-    from flour.flow import Flow
+    from flour.core.emission import Column, Emitter, RowValue, VectorValue
+    from flour.language.flow import Flow
 
 
 #: So many outputs of a sparse row have a register each.

@@ -10,11 +10,11 @@ from flour.ops.bases import FloatElementwise
 from flour.ops.reduce import zero
 
 if TYPE_CHECKING:
-    from flour.emission import Emitter, RowValue, ScalarValue, VectorValue
+    from flour.core.emission import Emitter, RowValue, ScalarValue, VectorValue
 
-from flour.check import expect, is_float, vector
-from flour.op import Arity, Columns, Op
-from flour.types import Type
+from flour.core.check import expect, is_float, vector
+from flour.core.op import Arity, Columns, Op
+from flour.core.types import Type
 
 
 class Sigmoid(FloatElementwise):
@@ -30,7 +30,7 @@ class Sigmoid(FloatElementwise):
         return f"sigmoid({x.expr})"
 
     def emit(self, e: Emitter, x: RowValue) -> RowValue:
-        from flour.emission import ScalarValue
+        from flour.core.emission import ScalarValue
 
         if isinstance(x, ScalarValue):
             return e.let(f"sigmoid_alone({x.expr})", x.dtype)

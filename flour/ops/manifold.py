@@ -6,19 +6,19 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from flour.adapters import adapts, declines
-from flour.check import expect, fitted, is_float, vector
-from flour.errors import ParameterError
-from flour.op import Arity, Array, Bound, Columns, Op
-from flour.ops.kernel_models import kernel_components
+from flour.core.adapters import adapts, declines
+from flour.core.check import expect, fitted, is_float, vector
+from flour.core.errors import ParameterError
+from flour.core.op import Arity, Array, Bound, Columns, Op
+from flour.core.types import FLOATS, INTS, Type, Vector, promote
 from flour.ops.nearest import WeightedRows
 from flour.ops.neighbours import fitted_points, nearest
-from flour.types import FLOATS, INTS, Type, Vector, promote
+from flour.sklearn.estimators.kernel_models import kernel_components
 
 if TYPE_CHECKING:
-    from flour.emission import Emitter, RowValue, VectorValue
-    from flour.flow import Flow
-    from flour.sklearn import Importer
+    from flour.core.emission import Emitter, RowValue, VectorValue
+    from flour.language.flow import Flow
+    from flour.sklearn.importer import Importer
 
 
 class ShortestWay(Op):

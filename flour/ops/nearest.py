@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from flour.check import expect, vector
-from flour.errors import ParameterError
-from flour.op import Arity, Array, Columns, Op
+from flour.core.check import expect, vector
+from flour.core.errors import ParameterError
+from flour.core.op import Arity, Array, Columns, Op
+from flour.core.sparse import Sparse
+from flour.core.types import FLOATS, INTS, Type, Vector, promote
 from flour.ops.binary import Binary
 from flour.ops.elementwise import one
 from flour.ops.reduce import zero
-from flour.sparse import Sparse
-from flour.types import FLOATS, INTS, Type, Vector, promote
 
 if TYPE_CHECKING:
-    from flour.emission import Emitter, Push, RowValue, VectorValue
+    from flour.core.emission import Emitter, Push, RowValue, VectorValue
 
 #: What only an infinity is beyond, as native code writes it.
 LARGEST = "1.7976931348623157e308"

@@ -15,20 +15,20 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from flour import unicode
-from flour.check import expect, text, tokens
-from flour.dictionary import triples
-from flour.errors import ParameterError
-from flour.hashing import murmur3
-from flour.op import Arity, Columns, Op, Table
+from flour.core.check import expect, text, tokens
+from flour.core.errors import ParameterError
+from flour.core.op import Arity, Columns, Op, Table
+from flour.core.sparse import Sparse
+from flour.core.types import Tokens, Type, Vector, dtype_name
 from flour.ops.bases import FloatElementwise
 from flour.ops.text import SLACK, document, looked_up, numbered
-from flour.sparse import Sparse
-from flour.types import Tokens, Type, Vector, dtype_name
+from flour.text import unicode
+from flour.text.dictionary import triples
+from flour.text.hashing import murmur3
 from objectstore import Blob, Strings
 
 if TYPE_CHECKING:
-    from flour.emission import (
+    from flour.core.emission import (
         Emitter,
         Push,
         Room,
@@ -293,7 +293,7 @@ class Runs(Op):
         return (self.within_words,)
 
     def emit(self, e: Emitter, x: Value) -> TokensValue:
-        from flour.emission import TokensValue
+        from flour.core.emission import TokensValue
 
         letters = _letters(e, document(e, x), within_words=self.within_words)
         sizes = range(self.low, self.high + 1)
@@ -306,9 +306,9 @@ class Runs(Op):
 
 # --- native code ----------------------------------------------------------------------------------
 
-#: What hashed columns are counted from (see oven.words_count).
+#: What hashed columns are counted from (see oven.compiler.intrinsics.counts).
 _MIDDLE = 0x80000000
-#: What a list of counts has more than it needs (see oven.words_count).
+#: What a list of counts has more than it needs (see oven.compiler.intrinsics.counts).
 _BATCH = 64
 #: Emits what counts runs of ASCII, from a place on, of some sizes.
 Plain = Callable[[str, str], None]
@@ -316,7 +316,7 @@ Plain = Callable[[str, str], None]
 
 def _letters(e: Emitter, x: TextValue, *, within_words: bool) -> TextValue:
     """The document with its white space as n-grams of characters see it."""
-    from flour.emission import Room
+    from flour.core.emission import Room
 
     growth = x.growth * (2 if within_words else 1)
     made = e.room(Room(growth, SLACK))
@@ -328,7 +328,7 @@ def _letters(e: Emitter, x: TextValue, *, within_words: bool) -> TextValue:
 
 def _characters(letters: TextValue) -> Room:
     """How many there are at most."""
-    from flour.emission import Room
+    from flour.core.emission import Room
 
     return Room(letters.growth, 2)
 
@@ -421,7 +421,7 @@ class _Counts:
 
     def __init__(self, e: Emitter, most: Room, width: int) -> None:
         """For at most so many n-grams of a vocabulary."""
-        from flour.emission import Room
+        from flour.core.emission import Room
 
         self._e, self._width = e, width
         self._most = Room(most.each, most.fixed, min(most.most, width))

@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from flour.check import expect, is_float, vector
-from flour.op import Arity, Columns, Op
+from flour.core.check import expect, is_float, vector
+from flour.core.op import Arity, Columns, Op
+from flour.core.types import Scalar, Type
 from flour.ops.bases import Reduction
 from flour.ops.elementwise import one
 from flour.ops.reduce import zero
-from flour.types import Scalar, Type
 
 if TYPE_CHECKING:
-    from flour.emission import Emitter, RowValue, VectorValue
+    from flour.core.emission import Emitter, RowValue, VectorValue
 
 
 class Proportions(Op):

@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from flour.check import expect
-from flour.errors import InputError, ParameterError
-from flour.op import Array, Columns, Op
-from flour.types import FLOATS, INTS, Scalar, Type, Vector
+from flour.core.check import expect
+from flour.core.errors import InputError, ParameterError
+from flour.core.op import Array, Columns, Op
+from flour.core.types import FLOATS, INTS, Scalar, Type, Vector
 
 if TYPE_CHECKING:
-    from flour.emission import Emitter, RowValue
+    from flour.core.emission import Emitter, RowValue
 
 _SPACE = r"[ \t\n\v\f\r]*"
 _FLOAT = re.compile(
@@ -116,7 +116,7 @@ class ParseNumbers(Op):
             ) from None
 
     def emit(self, e: Emitter, x: RowValue) -> RowValue:
-        from flour.emission import ScalarValue
+        from flour.core.emission import ScalarValue
 
         reader = _read_float if self.dtype in FLOATS else _read_whole
 
@@ -177,7 +177,7 @@ class WriteWhole(Op):
         return _texts(x)
 
     def emit(self, e: Emitter, x: RowValue) -> RowValue:
-        from flour.emission import ScalarValue
+        from flour.core.emission import ScalarValue
 
         width = 1 if isinstance(x, ScalarValue) else x.width
         # Sixteen bytes behind a string may be read.

@@ -8,16 +8,16 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from flour.check import text
-from flour.errors import ParameterError
-from flour.op import Arity, Columns, Op
+from flour.core.check import text
+from flour.core.errors import ParameterError
+from flour.core.op import Arity, Columns, Op
+from flour.core.types import Tokens, Type
 from flour.ops.text import document
-from flour.patterns import automaton, first_is_longest
-from flour.types import Tokens, Type
+from flour.text.patterns import automaton, first_is_longest
 
 if TYPE_CHECKING:
-    from flour.emission import Emitter, TokensValue, Value
-    from flour.patterns import Automaton
+    from flour.core.emission import Emitter, TokensValue, Value
+    from flour.text.patterns import Automaton
 
 _SIZE = (1 << 32) - 1
 
@@ -64,7 +64,7 @@ class CutWords(Op):
         return (len(self.patterns), self.least > 1)
 
     def emit(self, e: Emitter, x: Value) -> TokensValue:
-        from flour.emission import Room, TokensValue
+        from flour.core.emission import Room, TokensValue
 
         source = document(e, x)
         most = Room(source.growth, 1)

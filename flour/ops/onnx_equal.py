@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from flour.op import Columns
+from flour.core.op import Columns
 from flour.ops.pairwise import Pairwise
 
 if TYPE_CHECKING:
-    from flour.emission import Emitter
+    from flour.core.emission import Emitter
 
 
 class SameText(Pairwise):

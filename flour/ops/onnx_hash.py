@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from flour.check import expect
-from flour.errors import ParameterError
-from flour.hashing import murmur3
-from flour.op import Columns, Op
-from flour.types import FLOATS, Scalar, Type, Vector
+from flour.core.check import expect
+from flour.core.errors import ParameterError
+from flour.core.op import Columns, Op
+from flour.core.types import FLOATS, Scalar, Type, Vector
+from flour.text.hashing import murmur3
 
 if TYPE_CHECKING:
-    from flour.emission import Emitter, RowValue
+    from flour.core.emission import Emitter, RowValue
 
 _HALF = (1 << 32) - 1
 _KINDS = ("string", "int32", "uint32", "int64", "uint64", *FLOATS)
@@ -51,7 +51,7 @@ class Murmur(Op):
         return (self.positive,)
 
     def emit(self, e: Emitter, x: RowValue) -> RowValue:
-        from flour.emission import ScalarValue
+        from flour.core.emission import ScalarValue
 
         hashed = _text if x.dtype == "string" else _number
 

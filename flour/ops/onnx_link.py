@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from flour.check import expect, is_float, vector
-from flour.op import Arity, Columns, Op
+from flour.core.check import expect, is_float, vector
+from flour.core.op import Arity, Columns, Op
+from flour.core.types import Type
 from flour.ops.bases import FloatElementwise
 from flour.ops.elementwise import one
 from flour.ops.reduce import ArgMax, zero
-from flour.types import Type
 
 if TYPE_CHECKING:
-    from flour.emission import Emitter, RowValue, ScalarValue, VectorValue
+    from flour.core.emission import Emitter, RowValue, ScalarValue, VectorValue
 
 
 class Logistic(FloatElementwise):
@@ -35,7 +35,7 @@ class Logistic(FloatElementwise):
         return _folded(e, x.expr, x.dtype, "sigmoid_alone")
 
     def emit(self, e: Emitter, x: RowValue) -> RowValue:
-        from flour.emission import ScalarValue
+        from flour.core.emission import ScalarValue
 
         if isinstance(x, ScalarValue):
             return super().emit(e, x)

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from flour.check import expect, text
-from flour.errors import ParameterError
-from flour.op import Columns, Op
+from flour.core.check import expect, text
+from flour.core.errors import ParameterError
+from flour.core.op import Columns, Op
+from flour.core.types import Scalar, Text, Type, Vector
 from flour.ops.text import SLACK, document
-from flour.patterns import automaton, first_is_longest
-from flour.types import Scalar, Text, Type, Vector
+from flour.text.patterns import automaton, first_is_longest
 
 if TYPE_CHECKING:
-    from flour.emission import Emitter, RowValue, TextValue, Value
+    from flour.core.emission import Emitter, RowValue, TextValue, Value
 
 
 class JoinTexts(Op):
@@ -34,7 +34,7 @@ class JoinTexts(Op):
         return made
 
     def emit(self, e: Emitter, x: Value, y: Value) -> TextValue:
-        from flour.emission import Room, TextValue
+        from flour.core.emission import Room, TextValue
 
         first, second = document(e, x), document(e, y)
         growth = first.growth + second.growth
@@ -78,7 +78,7 @@ class MatchesWhole(Op):
         return found is not None and not found.trims and first_is_longest(self.pattern)
 
     def emit(self, e: Emitter, x: RowValue | TextValue) -> RowValue:
-        from flour.emission import Room, ScalarValue, TextValue
+        from flour.core.emission import Room, ScalarValue, TextValue
 
         found = automaton(self.pattern)
         assert found is not None, "only patterns with an automaton are native"

@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from flour.check import expect, is_float
-from flour.errors import ParameterError
+from flour.core.check import expect, is_float
+from flour.core.errors import ParameterError
+from flour.core.types import INTS, Scalar, Type, Vector
 from flour.ops.bases import Elementwise
-from flour.types import INTS, Scalar, Type, Vector
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from flour.emission import Emitter, RowValue
+    from flour.core.emission import Emitter, RowValue
 
 
 class Format(NamedTuple):
@@ -135,7 +135,7 @@ def _through(e: Emitter, word: str, value: str, source: str, target: str) -> str
 
 def _mapped(e: Emitter, x: RowValue, dtype: str, function: Callable[[str], str]) -> RowValue:
     """A function of every element, or of the one number."""
-    from flour.emission import ScalarValue
+    from flour.core.emission import ScalarValue
 
     if isinstance(x, ScalarValue):
         return e.let(function(x.expr), dtype)

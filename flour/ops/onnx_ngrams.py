@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from flour.check import expect, vector
-from flour.errors import ParameterError
-from flour.op import Arity, Array, Columns, Op
-from flour.types import Type, Vector
+from flour.core.check import expect, vector
+from flour.core.errors import ParameterError
+from flour.core.op import Arity, Array, Columns, Op
+from flour.core.types import Type, Vector
 
 if TYPE_CHECKING:
-    from flour.emission import Emitter, RowValue, VectorValue
+    from flour.core.emission import Emitter, RowValue, VectorValue
 
 _NONE = -1
 

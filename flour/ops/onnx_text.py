@@ -10,17 +10,17 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from flour import unicode
-from flour.check import text
-from flour.op import Arity, Columns, Op, Table
+from flour.core.check import text
+from flour.core.op import Arity, Columns, Op, Table
+from flour.core.types import Type, Vector
 from flour.ops.ngrams import LONGEST, check_counts, count_runs, counted
 from flour.ops.text import Lower, TextMap, document
-from flour.types import Type, Vector
+from flour.text import unicode
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from flour.emission import Emitter, Value, VectorValue
+    from flour.core.emission import Emitter, Value, VectorValue
 
 
 class LowerLetters(Lower):

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from flour.check import expect
-from flour.errors import OpaqueFailed, ParameterError
-from flour.op import Array, Arrays, Columns, Op
+from flour.core.check import expect
+from flour.core.errors import OpaqueFailed, ParameterError
+from flour.core.op import Array, Arrays, Columns, Op
+from flour.core.types import DTYPES, Record, Type, Vector, Whole
 from flour.ops.source import row_count
-from flour.types import DTYPES, Record, Type, Vector, Whole
 
 if TYPE_CHECKING:
     from flour.onnx.ort import Held

@@ -11,20 +11,20 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from flour.adapters import adapts
-from flour.check import pairs
-from flour.errors import ParameterError
-from flour.hashing import murmur3
-from flour.op import Arity, Columns, Op, Table
+from flour.core.adapters import adapts
+from flour.core.check import pairs
+from flour.core.errors import ParameterError
+from flour.core.op import Arity, Columns, Op, Table
+from flour.core.types import FLOATS, Pairs, Tokens, Type, Vector
 from flour.ops.ngrams import stacked
 from flour.ops.text import looked_up, numbered
-from flour.types import FLOATS, Pairs, Tokens, Type, Vector
+from flour.text.hashing import murmur3
 
 if TYPE_CHECKING:
-    from flour.emission import Emitter, PairsValue, Push, VectorValue
-    from flour.flow import Flow
-    from flour.sklearn import Importer
-    from flour.sparse import Sparse
+    from flour.core.emission import Emitter, PairsValue, Push, VectorValue
+    from flour.core.sparse import Sparse
+    from flour.language.flow import Flow
+    from flour.sklearn.importer import Importer
 
 #: Half of all hashes are at least this, taken as numbers without a sign.
 _NEGATIVE = 0x80000000
@@ -131,7 +131,7 @@ class _Sums:
 
     def __init__(self, e: Emitter, x: PairsValue, width: int, dtype: str) -> None:
         """For the pairs of a row."""
-        from flour.emission import Room
+        from flour.core.emission import Room
 
         self._e, self._x, self._width, self._dtype = e, x, width, dtype
         self._most = Room(x.most.each, x.most.fixed, min(x.most.most, width))

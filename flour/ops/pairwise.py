@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from flour.check import expect
-from flour.op import Columns, Op
+from flour.core.check import expect
+from flour.core.op import Columns, Op
+from flour.core.types import FLOATS, INTS, Scalar, Type, Vector
 from flour.ops.unary import whole
-from flour.types import FLOATS, INTS, Scalar, Type, Vector
 
 if TYPE_CHECKING:
-    from flour.emission import Emitter, RowValue
+    from flour.core.emission import Emitter, RowValue
 
 
 class Pairwise(Op, abstract=True):
@@ -57,7 +57,7 @@ class Pairwise(Op, abstract=True):
         return made if self.result else whole(made, dtype)
 
     def emit(self, e: Emitter, x: RowValue, y: RowValue) -> RowValue:
-        from flour.emission import ScalarValue
+        from flour.core.emission import ScalarValue
 
         source, dtype = x.dtype, self.result or x.dtype
 

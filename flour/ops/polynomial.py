@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from flour.adapters import adapts
-from flour.check import expect, is_float, vector
-from flour.errors import ParameterError
-from flour.op import Arity, Array, Columns, Op
+from flour.core.adapters import adapts
+from flour.core.check import expect, is_float, vector
+from flour.core.errors import ParameterError
+from flour.core.op import Arity, Array, Columns, Op
+from flour.core.types import Type, Vector
 from flour.ops.elementwise import one
-from flour.types import Type, Vector
 
 if TYPE_CHECKING:
-    from flour.emission import Emitter, RowValue, VectorValue
-    from flour.flow import Flow
-    from flour.sklearn import Importer
+    from flour.core.emission import Emitter, RowValue, VectorValue
+    from flour.language.flow import Flow
+    from flour.sklearn.importer import Importer
 
 
 class Products(Op):

@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 import flour
-from flour.adapters import adapts
-from flour.check import expect, is_float, vector
-from flour.op import Arity, Bound, Columns, Op
+from flour.core.adapters import adapts
+from flour.core.check import expect, is_float, vector
+from flour.core.op import Arity, Bound, Columns, Op
+from flour.core.types import Type, Vector, promote
 from flour.ops.bases import FloatElementwise
 from flour.ops.linear import affine, plain
 from flour.ops.reduce import zero
-from flour.types import Type, Vector, promote
 
 if TYPE_CHECKING:
-    from flour.emission import Emitter, RowValue, ScalarValue, VectorValue
-    from flour.flow import Flow
-    from flour.sklearn import Importer
+    from flour.core.emission import Emitter, RowValue, ScalarValue, VectorValue
+    from flour.language.flow import Flow
+    from flour.sklearn.importer import Importer
 
 
 class ChiWave(FloatElementwise):

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from flour.callables import Function
-from flour.check import text, vector
-from flour.errors import FunctionFailed, ParameterError
-from flour.frames import frame
-from flour.op import Columns, Op
-from flour.types import Text, Tokens, Type, Vector
+from flour.core.callables import Function
+from flour.core.check import text, vector
+from flour.core.errors import FunctionFailed, ParameterError
+from flour.core.op import Columns, Op
+from flour.core.types import Text, Tokens, Type, Vector
+from flour.data.frames import frame
 
 
 class Python(Op, abstract=True):

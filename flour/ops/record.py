@@ -10,15 +10,15 @@ from collections.abc import Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from flour.check import expect
-from flour.errors import TypeMismatch
-from flour.op import Columns, Op
+from flour.core.check import expect
+from flour.core.errors import TypeMismatch
+from flour.core.op import Columns, Op
+from flour.core.sparse import densify
+from flour.core.types import Record, Scalar, Type, Vector
 from flour.ops.source import Field, Pick
-from flour.sparse import densify
-from flour.types import Record, Scalar, Type, Vector
 
 if TYPE_CHECKING:
-    from flour.flow import Flow
+    from flour.language.flow import Flow
 
 
 class Narrow(Op):

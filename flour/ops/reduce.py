@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from flour.check import expect, vector
-from flour.errors import ParameterError
-from flour.op import Arity, Columns
+from flour.core.check import expect, vector
+from flour.core.errors import ParameterError
+from flour.core.op import Arity, Columns
+from flour.core.sparse import Sparse, densify
+from flour.core.types import Scalar, Type
 from flour.ops.bases import Reduction
-from flour.sparse import Sparse, densify
-from flour.types import Scalar, Type
 
 if TYPE_CHECKING:
-    from flour.emission import Emitter, RowValue, VectorValue
+    from flour.core.emission import Emitter, RowValue, VectorValue
 
 
 class Sum(Reduction):

@@ -6,18 +6,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from flour.adapters import adapts
-from flour.check import expect
-from flour.op import Array
+from flour.core.adapters import adapts
+from flour.core.check import expect
+from flour.core.op import Array
+from flour.core.types import FLOATS, Scalar, Type, Vector
 from flour.ops.bases import Elementwise, FloatElementwise
 from flour.ops.elementwise import one
 from flour.ops.reduce import zero
-from flour.types import FLOATS, Scalar, Type, Vector
 
 if TYPE_CHECKING:
-    from flour.emission import Emitter, ScalarValue
-    from flour.flow import Flow
-    from flour.sklearn import Importer
+    from flour.core.emission import Emitter, ScalarValue
+    from flour.language.flow import Flow
+    from flour.sklearn.importer import Importer
 
 
 class Binarize(Elementwise):

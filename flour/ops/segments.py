@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from flour.check import expect, vector
-from flour.errors import ParameterError
-from flour.op import Arity, Columns, Op
+from flour.core.check import expect, vector
+from flour.core.errors import ParameterError
+from flour.core.op import Arity, Columns, Op
+from flour.core.types import FLOATS, Type, Vector
 from flour.ops.unary import whole
-from flour.types import FLOATS, Type, Vector
 
 if TYPE_CHECKING:
-    from flour.emission import At, Emitter, RowValue, VectorValue
+    from flour.core.emission import At, Emitter, RowValue, VectorValue
 
 
 class Segments(Op, abstract=True):

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from flour.check import expect
-from flour.errors import ParameterError, TypeMismatch
-from flour.op import Array, Columns, Op
-from flour.types import Category, Record, Scalar, Type, Vector, promote
+from flour.core.check import expect
+from flour.core.errors import ParameterError, TypeMismatch
+from flour.core.op import Array, Columns, Op
+from flour.core.types import Category, Record, Scalar, Type, Vector, promote
 
 if TYPE_CHECKING:
-    from flour.emission import Emitter, RowValue
+    from flour.core.emission import Emitter, RowValue
 
 
 class Source(Op):

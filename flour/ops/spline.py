@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from flour.adapters import adapts
-from flour.check import expect, fitted, is_float, vector
-from flour.errors import InputError, ParameterError
-from flour.op import Arity, Array, Columns, Op
-from flour.types import Type, Vector
+from flour.core.adapters import adapts
+from flour.core.check import expect, fitted, is_float, vector
+from flour.core.errors import InputError, ParameterError
+from flour.core.op import Arity, Array, Columns, Op
+from flour.core.types import Type, Vector
 
 if TYPE_CHECKING:
-    from flour.emission import Emitter, RowValue, VectorValue
-    from flour.flow import Flow
-    from flour.sklearn import Importer
+    from flour.core.emission import Emitter, RowValue, VectorValue
+    from flour.language.flow import Flow
+    from flour.sklearn.importer import Importer
 
 CONSTANT, LINEAR, CONTINUE, PERIODIC, ERROR = MODES = (
     "constant",

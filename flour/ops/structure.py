@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from flour.check import expect, is_string, numeric
-from flour.errors import ParameterError, TypeMismatch
-from flour.op import Arity, Array, Columns, Op, Table
-from flour.sparse import Sparse, hstack
-from flour.types import INTS, Category, Scalar, Type, Vector, promote
+from flour.core.check import expect, is_string, numeric
+from flour.core.errors import ParameterError, TypeMismatch
+from flour.core.op import Arity, Array, Columns, Op, Table
+from flour.core.sparse import Sparse, hstack
+from flour.core.types import INTS, Category, Scalar, Type, Vector, promote
 
 if TYPE_CHECKING:
-    from flour.emission import Emitter, RowValue, ScalarValue, VectorValue
+    from flour.core.emission import Emitter, RowValue, ScalarValue, VectorValue
 
 
 class Concat(Op):
@@ -137,7 +137,7 @@ class Take(Op):
         return self.table.array[np.clip(x, 0, len(self.table) - 1)]
 
     def emit(self, e: Emitter, x: RowValue) -> RowValue:
-        from flour.emission import ScalarValue
+        from flour.core.emission import ScalarValue
 
         dtype = str(self.table.dtype.name)
         address, last = e.address(self.table), e.size(len(self.table) - 1)

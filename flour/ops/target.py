@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from flour.adapters import ADAPTERS, adapts, public_name
-from flour.op import Array
+from flour.core.adapters import ADAPTERS, adapts, public_name
+from flour.core.op import Array
+from flour.core.types import Vector
 from flour.ops.bases import FloatElementwise
-from flour.types import Vector
 
 if TYPE_CHECKING:
-    from flour.emission import Emitter, ScalarValue
-    from flour.flow import Flow
-    from flour.sklearn import Importer
+    from flour.core.emission import Emitter, ScalarValue
+    from flour.language.flow import Flow
+    from flour.sklearn.importer import Importer
 
 _EPSILON = float(np.spacing(1.0))
 

@@ -1,8 +1,8 @@
 """Documents and words: cleaning, tokenising, dropping.
 
 Native code has them as UTF-8 bytes. What it knows of characters and patterns comes in tables
-(flour.unicode, flour.patterns), so all languages and all patterns share one piece of code. A
-pattern that no automaton can stand for runs as Python.
+(flour.text.unicode, flour.text.patterns), so all languages and all patterns share one piece of
+code. A pattern that no automaton can stand for runs as Python.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from flour import unicode
-from flour.check import text, tokens
-from flour.dictionary import dictionary
-from flour.errors import ParameterError
-from flour.op import Arity, Columns, Op, Table
-from flour.patterns import Automaton, automaton
-from flour.types import Text, Tokens, Type
+from flour.core.check import text, tokens
+from flour.core.errors import ParameterError
+from flour.core.op import Arity, Columns, Op, Table
+from flour.core.types import Text, Tokens, Type
+from flour.text import unicode
+from flour.text.dictionary import dictionary
+from flour.text.patterns import Automaton, automaton
 from objectstore import Blob, Strings
 
 if TYPE_CHECKING:
-    from flour.emission import Emitter, TextValue, TokensValue, Value
+    from flour.core.emission import Emitter, TextValue, TokensValue, Value
 
 #: Words of at least two letters, digits or underscores: what scikit-learn takes for a word.
 WORD = r"(?u)\b\w\w+\b"
@@ -56,7 +56,7 @@ class TextMap(Op, abstract=True):
         raise NotImplementedError(f"{self.name}.mapping")
 
     def emit(self, e: Emitter, x: Value) -> TextValue:
-        from flour.emission import Room, TextValue
+        from flour.core.emission import Room, TextValue
 
         source, table = document(e, x), self.mapping()
         growth = source.growth * table.growth
@@ -75,7 +75,7 @@ _SMALL = 0x2020202020202020
 
 def document(e: Emitter, x: Value) -> TextValue:
     """A document as native code has it; rows without one are refused."""
-    from flour.emission import ScalarValue, TextValue
+    from flour.core.emission import ScalarValue, TextValue
 
     if isinstance(x, TextValue):
         return x
@@ -148,7 +148,7 @@ class Tokenize(Op):
         return (found is not None and found.trims,)
 
     def emit(self, e: Emitter, x: Value) -> TokensValue:
-        from flour.emission import Room, TokensValue
+        from flour.core.emission import Room, TokensValue
 
         source, found = document(e, x), automaton(self.pattern)
         assert found is not None, "only patterns with an automaton are native"
@@ -187,7 +187,7 @@ class Split(Op):
         return [document.split(self.separator) for document in x]
 
     def emit(self, e: Emitter, x: Value) -> TokensValue:
-        from flour.emission import Room, TokensValue
+        from flour.core.emission import Room, TokensValue
 
         source = document(e, x)
         raw = self.separator.encode("utf-8", "surrogatepass")

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from flour.check import expect
+from flour.core.check import expect
+from flour.core.types import FLOATS, INTS, Scalar, Type, Vector
 from flour.ops.bases import Elementwise
 from flour.ops.unary import FloatFunction, ZeroToZero, whole
-from flour.types import FLOATS, INTS, Scalar, Type, Vector
 
 if TYPE_CHECKING:
-    from flour.emission import Emitter, ScalarValue
+    from flour.core.emission import Emitter, ScalarValue
 
 
 class Asin(ZeroToZero):

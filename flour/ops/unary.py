@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from flour.check import expect
+from flour.core.check import expect
+from flour.core.types import FLOATS, Scalar, Type, Vector
 from flour.ops.bases import Elementwise, FloatElementwise
 from flour.ops.elementwise import one
 from flour.ops.reduce import zero
-from flour.types import FLOATS, Scalar, Type, Vector
 
 if TYPE_CHECKING:
-    from flour.emission import Column, Emitter, ScalarValue
+    from flour.core.emission import Column, Emitter, ScalarValue
 
 
 #: Loops over fewer numbers are hardly vector code: the lanes of a register of float32.

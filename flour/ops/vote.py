@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from flour.check import expect, fitted, is_float, vector
-from flour.errors import ParameterError
-from flour.op import Arity, Array, Columns, Op
+from flour.core.check import expect, fitted, is_float, vector
+from flour.core.errors import ParameterError
+from flour.core.op import Arity, Array, Columns, Op
+from flour.core.types import INTS, Scalar, Type, Vector
 from flour.ops.reduce import zero
-from flour.types import INTS, Scalar, Type, Vector
 
 if TYPE_CHECKING:
-    from flour.emission import Emitter, RowValue, VectorValue
+    from flour.core.emission import Emitter, RowValue, VectorValue
 
 
 class Tally(Op):

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from flour.errors import InputError
+from flour.core.errors import InputError
 from oven import Plan
 from runtime.cli import reading
 from runtime.errors import Unfaithful

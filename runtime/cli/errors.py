@@ -1,6 +1,6 @@
 """How the command line ends when something is wrong: error classes and exit codes.
 
-FlourError (flour.errors)
+FlourError (flour.core.errors)
 └── CommandError        what was asked for cannot be done as it was asked
     ├── BadTable            rows in a file are not what the model takes (also an InputError)
     ├── NotInstalled        an optional library is not there
@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from enum import IntEnum
 
-from flour.errors import FlourError, InputError
+from flour.core.errors import FlourError, InputError
 
 
 class Exit(IntEnum):

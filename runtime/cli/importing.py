@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from oven import Plan
     from runtime.cli.comparing import Compared
     from runtime.repository.files import Folder
-    from runtime.repository.found import Model
+    from runtime.repository.listing import Model
 
 DESCRIPTION = """\
 Import a model (ONNX, LightGBM, XGBoost, or a pickled scikit-learn estimator) and save it as a plan:
@@ -108,7 +108,7 @@ def _imported(
 def _compared(
     options: argparse.Namespace, plan: Plan, form: str, source: Any, progress: Progress
 ) -> Compared:
-    from flour.sklearn_originals import original
+    from flour.sklearn.originals import original
     from runtime.cli import reading
     from runtime.cli.comparing import compare_file
 
@@ -125,7 +125,7 @@ def _compared(
 
 def _target(options: argparse.Namespace, model: Model) -> Path:
     """Where the plan goes; nothing that is there is replaced unasked."""
-    from runtime.repository.found import wrong_name
+    from runtime.repository.listing import wrong_name
 
     name = options.name or model.name
     wrong = wrong_name(name, options.version or "1")

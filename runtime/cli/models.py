@@ -11,8 +11,8 @@ from oven import Plan
 from runtime.cli.errors import NotFound
 from runtime.repository import formats, sample
 from runtime.repository.files import Folder, natural, shown
-from runtime.repository.found import FIRST_VERSION, Model
 from runtime.repository.layout_own import ROWS
+from runtime.repository.listing import FIRST_VERSION, Model
 from runtime.repository.staging import Staging
 from runtime.repository.walk import scan
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from flour.types import Record, Scalar, Type, Vector
+from flour.core.types import Record, Scalar, Type, Vector
 from runtime.cli.errors import BadTable, NotFound, NotInstalled
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from runtime.cli.output import Output
 from runtime.cli.progress import Progress
 
 if TYPE_CHECKING:
-    from flour.errors import InputError
+    from flour.core.errors import InputError
     from oven import Plan
     from runtime import Runtime
     from runtime.cli.reading import Block, Options
@@ -102,7 +102,7 @@ def _answers(
     runtime: Runtime, plan: Plan, options: argparse.Namespace, how: Options
 ) -> Iterator[tuple[Block, dict[str, Any]]]:
     """Each block of rows with its columns of answers."""
-    from flour.errors import InputError
+    from flour.core.errors import InputError
     from runtime.cli import reading
 
     waiting: deque[Block] = deque()
@@ -125,7 +125,7 @@ def _answers(
 
 def _located(problem: InputError, plan: Plan, waiting: Sequence[Block]) -> InputError:
     """The error, about a line of the file: several blocks are on their way, and one is to blame."""
-    from flour.errors import InputError
+    from flour.core.errors import InputError
 
     for block in waiting:
         try:

@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
-from flour.errors import InputError
-from flour.types import Record, Type
+from flour.core.errors import InputError
+from flour.core.types import Record, Type
 from runtime.cli.errors import BadTable, NotFound
 from runtime.cli.tables import Schema
 

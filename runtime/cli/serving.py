@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from runtime.cli import common
 from runtime.cli.errors import CommandError, Exit
 from runtime.cli.output import Output
-from runtime.ending import Ending
+from runtime.shutdown import Ending
 
 if TYPE_CHECKING:
     from runtime.http import ServerSettings
@@ -91,7 +91,7 @@ def _alone(settings: ServerSettings, options: argparse.Namespace, out: Output) -
     from objectstore import FileStore
     from runtime import Runtime
     from runtime.http.assembly import assembled
-    from runtime.http.gently import keep_what_is_here, lock_shared
+    from runtime.http.loop_fairness import keep_what_is_here, lock_shared
 
     store = FileStore(options.store) if options.store else None
     with (

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from flour.types import Category, Record, Scalar, Text, Type, Vector
+from flour.core.types import Category, Record, Scalar, Text, Type, Vector
 from runtime.cli.errors import BadTable
 
 Row = Sequence[str]

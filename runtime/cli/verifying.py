@@ -52,7 +52,7 @@ def run(options: argparse.Namespace, out: Output) -> int:
 
 
 def _against(options: argparse.Namespace, opened: Opened) -> tuple[int, tuple[str, ...]]:
-    from flour.sklearn_originals import original
+    from flour.sklearn.originals import original
     from runtime.cli import reading
     from runtime.cli.comparing import compare_file
     from runtime.cli.models import find

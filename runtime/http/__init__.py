@@ -9,7 +9,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from flour.errors import FlourError
+from flour.core.errors import FlourError
 
 if TYPE_CHECKING:
     from runtime.http.server import Server

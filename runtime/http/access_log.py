@@ -23,7 +23,7 @@ from typing import IO
 
 import msgspec
 
-from flour.errors import ParameterError
+from flour.core.errors import ParameterError
 from runtime.http.guards import Client
 from runtime.http.messages import Request, Response
 from runtime.http.problems import log

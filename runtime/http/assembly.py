@@ -10,11 +10,11 @@ from collections.abc import Sequence
 
 from runtime.http.batching import Batched, BatchSettings
 from runtime.http.guards import Crowd, Rates, Tokens
+from runtime.http.interfaces import Answering, Direct, Guard, Peers, Repository
 from runtime.http.result_cache import Cached
-from runtime.http.seams import Answering, Direct, Guard, Peers, Repository
 from runtime.http.server import Server
 from runtime.http.settings import ServerSettings
-from runtime.runtime import Runtime
+from runtime.service.runtime import Runtime
 
 
 def assembled(

@@ -23,9 +23,9 @@ from typing import Any
 
 import numpy as np
 
-from runtime.http.seams import Answering, Ask
-from runtime.inputs import row_count
-from runtime.served import Served
+from runtime.http.interfaces import Answering, InferCall
+from runtime.service.inputs import row_count
+from runtime.service.version import ModelVersion
 from scheduler import DeadlineExceeded
 
 Answers = dict[str, Any]
@@ -48,7 +48,7 @@ class BatchSettings:
     """A block goes when it has so many."""
 
     @classmethod
-    def of(cls, served: Served, usual: BatchSettings) -> BatchSettings:
+    def of(cls, served: ModelVersion, usual: BatchSettings) -> BatchSettings:
         """What holds for a version."""
         noted = {
             name: served.notes[f"batch_{name}"]
@@ -74,7 +74,7 @@ class _Waiting:
 
     __slots__ = ("arrived", "ask", "future", "rows")
 
-    def __init__(self, ask: Ask, rows: int) -> None:
+    def __init__(self, ask: InferCall, rows: int) -> None:
         self.ask, self.rows, self.arrived = ask, rows, monotonic()
         self.future: Future[Answers] = Future()
 
@@ -82,7 +82,7 @@ class _Waiting:
         timeout = self.ask.timeout
         return timeout is not None and now >= self.arrived + timeout
 
-    def rest(self, now: float) -> Ask:
+    def rest(self, now: float) -> InferCall:
         """The same request with what is left of its time."""
         if self.ask.timeout is None:
             return self.ask
@@ -108,7 +108,7 @@ class Batched:
         inner: Answering,
         settings: BatchSettings | None = None,
         *,
-        cost: Callable[[Served, int], float | None] | None = None,
+        cost: Callable[[ModelVersion, int], float | None] | None = None,
     ) -> None:
         """Wrap what answers; `cost` says what so many rows of a version should take, in seconds."""
         self.inner, self._usual = inner, settings or BatchSettings()
@@ -118,7 +118,7 @@ class Batched:
         self._took: dict[str, float] = {}  # by owner: what a block takes, in seconds
         self._requests = self._rows = self._blocks = self._alone = 0
 
-    def answer(self, ask: Ask) -> Future[Answers]:
+    def answer(self, ask: InferCall) -> Future[Answers]:
         """The answers, perhaps together with those of others."""
         settings = BatchSettings.of(ask.served, self._usual)
         key = _key(ask) if settings.wait > 0 and not ask.served.mixes_rows else None
@@ -127,7 +127,7 @@ class Batched:
             return self.inner.answer(ask)
         return self._join(key, _Waiting(ask, rows), settings)
 
-    def _instant(self, served: Served, rows: int) -> bool:
+    def _instant(self, served: ModelVersion, rows: int) -> bool:
         expected = self._cost(served, rows)
         return expected is not None and expected <= INSTANT
 
@@ -149,7 +149,7 @@ class Batched:
             self._send(key)
         return one.future
 
-    def _patience(self, served: Served, settings: BatchSettings) -> float:
+    def _patience(self, served: ModelVersion, settings: BatchSettings) -> float:
         """How long the first of a block waits: less where the work itself takes long."""
         if settings.objective <= 0:
             return settings.wait
@@ -195,7 +195,7 @@ class Batched:
         longest = None if None in timeouts else max(each for each in timeouts if each is not None)
         priorities = [one.ask.priority or 0 for one in ready]
         block = _stacked([one.ask.data for one in ready])
-        whole = Ask(first.served, block, first.outputs, longest, max(priorities))
+        whole = InferCall(first.served, block, first.outputs, longest, max(priorities))
         loop = asyncio.get_running_loop()
         done = partial(self._shared_out, ready, loop, monotonic())
         _after(self.inner, whole, done)
@@ -240,7 +240,7 @@ class Batched:
 _OWNERS = 10_000
 
 
-def _after(inner: Answering, ask: Ask, done: Callable[[Future[Answers]], None]) -> None:
+def _after(inner: Answering, ask: InferCall, done: Callable[[Future[Answers]], None]) -> None:
     """Ask, and say when it is done; an error of asking is an answer too."""
     try:
         coming = inner.answer(ask)
@@ -257,7 +257,7 @@ def _passed_on(future: Future[Answers], done: Future[Answers]) -> None:
         future.set_exception(error)
 
 
-def _key(ask: Ask) -> Hashable | None:
+def _key(ask: InferCall) -> Hashable | None:
     """What requests have in common that can be one block; None for data that cannot be stacked."""
     form = _form(ask.data)
     return None if form is None else (ask.served.owner, ask.served.digest, ask.outputs, form)

@@ -1,7 +1,8 @@
 """One version's codec: from the bytes of a request to the data of a call, and back.
 
 What can be worked out once is: the decoder for requests as most are, the bytes that every answer
-begins with, the tensors that metadata lists. A `Front` belongs to one version and goes with it.
+begins with, the tensors that metadata lists. A `ModelCodec` belongs to one version and goes with
+it.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from flour.types import FLOATS, Category, Scalar, Text, Type, Vector
+from flour.core.types import FLOATS, Category, Scalar, Text, Type, Vector
 from runtime.http import codec_binary, codec_json
 from runtime.http.classification import top_classes
 from runtime.http.codec_json import (
@@ -26,15 +27,15 @@ from runtime.http.codec_json import (
     tensor_head,
 )
 from runtime.http.content import content_type, read, written
-from runtime.http.fitting import Fitting
+from runtime.http.direct_inputs import DirectInputs
+from runtime.http.interfaces import InferCall
 from runtime.http.messages import HEADER_LENGTH, OCTETS, Request, Response
 from runtime.http.problems import HttpError
-from runtime.http.quick import RowReader
-from runtime.http.seams import Ask
+from runtime.http.response_options import NOTHING, OutputOptions, ResponseOptions, response_options
+from runtime.http.row_decoder import RowDecoder
 from runtime.http.signature import TensorSpec, call_data, specs
 from runtime.http.tensors import BYTES, DTYPES, Tensor, datatype_of, objects
-from runtime.http.wishes import NOTHING, OutputWish, Wishes, wishes
-from runtime.served import Served
+from runtime.service.version import ModelVersion
 
 _quick = msgspec.json.Decoder(QuickRequest)
 
@@ -58,7 +59,7 @@ class Counts:
         self.seconds += seconds
 
 
-class Front:
+class ModelCodec:
     """What the front end has worked out for one version."""
 
     __slots__ = (
@@ -76,7 +77,7 @@ class Front:
         *("served", "template", "usual"),
     )
 
-    def __init__(self, served: Served) -> None:
+    def __init__(self, served: ModelVersion) -> None:
         self.served, self.counts = served, Counts()
         self.inputs: tuple[TensorSpec, ...] = specs(served.inputs, inputs=True)
         self.outputs: tuple[TensorSpec, ...] = specs(served.kinds, inputs=False)
@@ -93,10 +94,10 @@ class Front:
         self.quick_type = self.inputs[0].datatype if numbers else ""
         self.quick_width = kind.width if isinstance(kind, Vector) else 0
         #: What reads a row that comes as columns; None where there is none.
-        reader = RowReader(served.inputs if self.template else {})
+        reader = RowDecoder(served.inputs if self.template else {})
         self.rows = reader or None
         #: Which arrays go to the plan's door.
-        self.fitting = Fitting(served)
+        self.fitting = DirectInputs(served)
 
     # --- requests ----------------------------------------------------------------------------
 
@@ -121,7 +122,7 @@ class Front:
             return data, asked.id
         return np.array(data, DTYPES[item.datatype]).reshape(shape), asked.id
 
-    def decode(self, request: Request, default_priority: int) -> tuple[Ask, Wishes]:
+    def decode(self, request: Request, default_priority: int) -> tuple[InferCall, ResponseOptions]:
         """Any request, as a call and what is wished of its answer."""
         header = request.header(HEADER_LENGTH)
         body = request.body
@@ -134,7 +135,7 @@ class Front:
                 return self._raw(body), NOTHING
             asked = codec_json.decode(body[:size])
             tensors = self._tensors(asked, codec_binary.Reader(body, size))
-        wished = wishes(asked, request, default_priority)
+        wished = response_options(asked, request, default_priority)
         data = call_data(self.served.inputs, tensors)
         return self.ask(data, wished), wished
 
@@ -155,7 +156,7 @@ class Front:
         reader.finish()
         return made
 
-    def _raw(self, body: bytes) -> Ask:
+    def _raw(self, body: bytes) -> InferCall:
         """A body that is the one input and nothing else."""
         if len(self.inputs) != 1:
             names = ", ".join(spec.name for spec in self.inputs[:20])
@@ -176,14 +177,14 @@ class Front:
         data = call_data(self.served.inputs, [Tensor(spec.name, spec.datatype, array)])
         return self.ask(data, NOTHING)
 
-    def ask(self, data: Any, wished: Wishes) -> Ask:
+    def ask(self, data: Any, wished: ResponseOptions) -> InferCall:
         """The call for some data."""
         outputs = self.usual
         if wished.outputs is not None:
             outputs = tuple(dict.fromkeys(map(self._source, wished.outputs)))
-        return Ask(self.served, data, outputs, wished.timeout, wished.priority)
+        return InferCall(self.served, data, outputs, wished.timeout, wished.priority)
 
-    def _source(self, wish: OutputWish) -> str:
+    def _source(self, wish: OutputOptions) -> str:
         """The program's output that a tensor comes from."""
         known = {spec.name for spec in self.outputs}
         if wish.name not in known:
@@ -216,11 +217,11 @@ class Front:
         made = dict(zip(self.served.outputs, answers, strict=True))
         return made if self.usual is None else {name: made[name] for name in self.usual}
 
-    def encode(self, answers: Mapping[str, Any], wished: Wishes) -> Response:
+    def encode(self, answers: Mapping[str, Any], wished: ResponseOptions) -> Response:
         """The answer to a block of rows."""
         found = dict(self._arrays(answers))
         wanted = wished.outputs or tuple(
-            OutputWish(spec.name, wished.binary) for spec in self.outputs if spec.name in found
+            OutputOptions(spec.name, wished.binary) for spec in self.outputs if spec.name in found
         )
         heads: list[bytes] = []
         raw: list[bytes | memoryview] = []
@@ -243,7 +244,7 @@ class Front:
         length = ((HEADER_LENGTH, str(len(header))),)
         return Response(b"".join((header, *raw)), content_type=OCTETS, headers=length)
 
-    def _header(self, heads: list[bytes], wished: Wishes) -> bytes:
+    def _header(self, heads: list[bytes], wished: ResponseOptions) -> bytes:
         parts = [self.prefix]
         if wished.id is not None:
             parts += (b',"id":', encode(wished.id))
@@ -259,14 +260,14 @@ class Front:
                 yield before + name, _array(value)
 
 
-def _usual(served: Served) -> tuple[str, ...] | None:
+def _usual(served: ModelVersion) -> tuple[str, ...] | None:
     """The outputs that stand for all, where whoever registered the version has said so."""
     told = served.notes.get("default_outputs")
     names = tuple(name for name in served.kinds if isinstance(told, tuple) and name in told)
     return names if names and len(names) < len(served.kinds) else None
 
 
-def _places(served: Served, names: Sequence[str]) -> tuple[int, ...]:
+def _places(served: ModelVersion, names: Sequence[str]) -> tuple[int, ...]:
     """Where outputs stand among all of them."""
     return tuple(served.outputs.index(name) for name in names)
 
@@ -307,7 +308,7 @@ def _array(value: Any) -> NDArray[Any]:
     return objects([encode(words).decode() for words in value], [len(value)])
 
 
-def _template(served: Served, prefix: bytes, names: Sequence[str]) -> bytes:
+def _template(served: ModelVersion, prefix: bytes, names: Sequence[str]) -> bytes:
     """The answer to one row with places for the id and each of these outputs."""
     tensors = []
     for name in names:

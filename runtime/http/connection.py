@@ -18,8 +18,8 @@ import httptools
 
 from runtime.http import problems
 from runtime.http.headers import spelling
+from runtime.http.interfaces import Observer
 from runtime.http.messages import JSON, Answer, Request, Response
-from runtime.http.seams import Observer
 from runtime.http.settings import ServerSettings
 
 if TYPE_CHECKING:

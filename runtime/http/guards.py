@@ -20,7 +20,7 @@ from pathlib import Path
 from time import monotonic
 from typing import NamedTuple
 
-from flour.errors import ParameterError
+from flour.core.errors import ParameterError
 from runtime.http.messages import Request, Response
 from runtime.http.problems import refusal
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from runtime.http.bodies import Live, Ready, ServerMetadata
 from runtime.http.messages import Answer, Request, Response
 from runtime.http.openapi import document
-from runtime.http.plain_json import json
 from runtime.http.routes import Route
+from runtime.http.typed_json import json
 
 if TYPE_CHECKING:
     from runtime.http.service import Service

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from runtime.http.codec import Front
+from runtime.http.codec import ModelCodec
+from runtime.http.interfaces import InferCall
 from runtime.http.messages import HEADER_LENGTH, TIMEOUT_HEADER, Answer, Request, Response
-from runtime.http.seams import Ask
-from runtime.http.wishes import NOTHING, Wishes
-from runtime.inputs import row_count
+from runtime.http.response_options import NOTHING, ResponseOptions
+from runtime.service.inputs import row_count
 
 if TYPE_CHECKING:
     from runtime.http.service import Service
@@ -33,7 +33,7 @@ def infer(service: Service, request: Request) -> Answer:
     if len(params) > 1:
         name = f"{name}@{params['version']}"
     front = service.runtime.find(name).front
-    if type(front) is not Front:
+    if type(front) is not ModelCodec:
         front = service.front(name)
     request.front = front
     if (front.quick_type or front.rows is not None) and (request.plain or not tells(request)):
@@ -52,7 +52,7 @@ def infer(service: Service, request: Request) -> Answer:
 
 
 def _few(
-    service: Service, front: Front, ask: Ask, request: Request, wished: Wishes
+    service: Service, front: ModelCodec, ask: InferCall, request: Request, wished: ResponseOptions
 ) -> Response | None:
     """The answer to a few rows that were asked for in another way than most."""
     found = front.fitting.look(ask.data)
@@ -75,7 +75,7 @@ def tells(request: Request) -> bool:
     return _LENGTH in request.headers or _TIMEOUT in request.headers
 
 
-def _quick(service: Service, front: Front, request: Request) -> Answer | None:
+def _quick(service: Service, front: ModelCodec, request: Request) -> Answer | None:
     """The short way, for requests as most are; None for others."""
     known = front.quick(request.body)
     if known is None:
@@ -86,7 +86,7 @@ def _quick(service: Service, front: Front, request: Request) -> Answer | None:
     if one and answers is not None:
         front.counts.done(1, perf_counter() - request.started)
         return Response(front.encode_row(answers, name))
-    wished = NOTHING if name is None else Wishes(id=name)
+    wished = NOTHING if name is None else ResponseOptions(id=name)
     if answers is None:
         ask = front.ask(_block(data) if one else data, wished)
         return answered(service, front, ask, request, lambda answers: front.encode(answers, wished))
@@ -95,7 +95,7 @@ def _quick(service: Service, front: Front, request: Request) -> Answer | None:
     return made
 
 
-def quick(service: Service, front: Front, data: Any) -> tuple[Any, ...] | None:
+def quick(service: Service, front: ModelCodec, data: Any) -> tuple[Any, ...] | None:
     """The outputs of a row or a few rows, if they can be had at once; else None."""
     try:
         return service.answering.quick(front.served, data)
@@ -111,7 +111,9 @@ def _block(row: Any) -> Any:
     return [row]
 
 
-def answered(service: Service, front: Front, ask: Ask, request: Request, encode: Encode) -> Answer:
+def answered(
+    service: Service, front: ModelCodec, ask: InferCall, request: Request, encode: Encode
+) -> Answer:
     """The response to a call, at once if its answers are there."""
     try:
         future = service.answering.answer(ask)
@@ -124,7 +126,7 @@ def answered(service: Service, front: Front, ask: Ask, request: Request, encode:
 
 
 async def _awaited(
-    front: Front, future: Future[dict[str, Any]], request: Request, encode: Encode
+    front: ModelCodec, future: Future[dict[str, Any]], request: Request, encode: Encode
 ) -> Response:
     try:
         return _made(front, await asyncio.wrap_future(future), request, encode)
@@ -133,7 +135,7 @@ async def _awaited(
         raise
 
 
-def _made(front: Front, answers: dict[str, Any], request: Request, encode: Encode) -> Response:
+def _made(front: ModelCodec, answers: dict[str, Any], request: Request, encode: Encode) -> Response:
     made = encode(answers)
     front.counts.done(max(1, row_count(answers)), perf_counter() - request.started)
     return made

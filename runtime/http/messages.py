@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Mapping
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from runtime.http.codec import Front
+    from runtime.http.codec import ModelCodec
 
 JSON = "application/json"
 OCTETS = "application/octet-stream"
@@ -47,7 +47,7 @@ class Request:
         #: What the path says, by the names of the route's pattern.
         self.params: Mapping[str, str] = {}
         #: The version that it went to, for those who count; None as long as there is none.
-        self.front: Front | None = None
+        self.front: ModelCodec | None = None
         #: What is traced of it, if it is.
         self.trace: Any = None
 

@@ -11,7 +11,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from runtime.http import metrics_process, metrics_runtime, metrics_triton
-from runtime.http.gently import uncollected
+from runtime.http.loop_fairness import uncollected
 from runtime.http.messages import Answer, Request, Response
 from runtime.http.metrics_data import Family, Snapshot, from_json, merge, to_json
 from runtime.http.metrics_meters import Meters

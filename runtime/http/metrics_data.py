@@ -13,7 +13,7 @@ from typing import Literal
 
 import msgspec
 
-from runtime.http.gently import gently
+from runtime.http.loop_fairness import gently
 
 Labels = tuple[tuple[str, str], ...]
 

@@ -10,7 +10,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Collection
 from typing import NamedTuple
 
-from runtime.http.gently import gently
+from runtime.http.loop_fairness import gently
 from runtime.http.messages import Request, Response
 from runtime.http.metrics_data import BOUNDS, Distribution, Family
 from runtime.http.routes import REMEMBERED

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from objectstore import MemoryStore
 from runtime.http.batching import Batched
-from runtime.http.codec import Counts, Front
-from runtime.http.gently import gently
+from runtime.http.codec import Counts, ModelCodec
+from runtime.http.loop_fairness import gently
 from runtime.http.metrics_data import Family
 from runtime.http.result_cache import Cached
-from runtime.materialise import GroupStats
-from runtime.memory import MemoryStats
-from runtime.stats import RuntimeStats, VersionStats
+from runtime.service.materialise import GroupStats
+from runtime.service.memory import MemoryStats
+from runtime.service.stats import RuntimeStats, VersionStats
 from scheduler import Engine, Latency, PoolStats
 
 if TYPE_CHECKING:
@@ -61,7 +61,9 @@ def _versions(service: Service, versions: Iterable[VersionStats]) -> list[Family
     for each in gently(versions):
         known = (("model", each.name), ("version", each.version))
         served = every.get(f"{each.name}@{each.version}")
-        counts = served.front.counts if served and isinstance(served.front, Front) else Counts()
+        counts = (
+            served.front.counts if served and isinstance(served.front, ModelCodec) else Counts()
+        )
         calls.put(counts.calls, known)
         failed.put(counts.failed, known)
         rows.put(counts.rows, known)

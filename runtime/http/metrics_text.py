@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from itertools import accumulate
 from math import inf, isnan
 
-from runtime.http.gently import gently
+from runtime.http.loop_fairness import gently
 from runtime.http.metrics_data import BOUNDS, Distribution, Family, Labels, Snapshot, Value
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"

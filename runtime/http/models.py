@@ -25,14 +25,14 @@ from runtime.http.bodies import (
     TensorMetadata,
     Unloaded,
 )
-from runtime.http.codec import Front
+from runtime.http.codec import ModelCodec
+from runtime.http.interfaces import ModelState, Repository
 from runtime.http.messages import Answer, Request, Response
-from runtime.http.plain_json import body_of, json
 from runtime.http.problems import HttpError
-from runtime.http.seams import ModelState, Repository
 from runtime.http.signature import TensorSpec
 from runtime.http.tensors import BYTES
-from runtime.stats import VersionStats
+from runtime.http.typed_json import body_of, json
+from runtime.service.stats import VersionStats
 
 if TYPE_CHECKING:
     from runtime.http.service import Service
@@ -41,12 +41,12 @@ _index_request = msgspec.json.Decoder(IndexRequest)
 _repository_request = msgspec.json.Decoder(RepositoryRequest)
 
 
-def _platform(front: Front) -> str:
+def _platform(front: ModelCodec) -> str:
     """What kind of model this is, as the layout it came in calls it."""
     return str(front.served.notes.get("platform", "pretzel"))
 
 
-def _front(service: Service, request: Request) -> Front:
+def _front(service: Service, request: Request) -> ModelCodec:
     return service.front(request.params["model"], request.params.get("version"))
 
 

@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING
 from urllib.parse import parse_qs, quote
 
 from runtime.http import page_html as html
-from runtime.http.gently import gently, uncollected
 from runtime.http.health import server_version
+from runtime.http.interfaces import ModelState
+from runtime.http.loop_fairness import gently, uncollected
 from runtime.http.messages import Answer, Request, Response
 from runtime.http.metrics_data import Distribution, Snapshot
 from runtime.http.page_html import Cell, duration, number, size
 from runtime.http.problems import HttpError
-from runtime.http.seams import ModelState
-from runtime.served import Served
-from runtime.stats import VersionStats
+from runtime.service.stats import VersionStats
+from runtime.service.version import ModelVersion
 
 if TYPE_CHECKING:
     from runtime.http.service import Service
@@ -71,7 +71,7 @@ def _check_on(service: Service) -> None:
 # --- a plan --------------------------------------------------------------------------------------
 
 
-async def _explained(served: Served, step: str) -> Response:
+async def _explained(served: ModelVersion, step: str) -> Response:
     plan = served.plan
     if plan is None:
         raise HttpError(

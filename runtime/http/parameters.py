@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from weakref import WeakKeyDictionary
 
 from objectstore.accounting import report
-from runtime.http.gently import gently
-from runtime.served import Served
+from runtime.http.loop_fairness import gently
+from runtime.service.version import ModelVersion
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,10 +25,10 @@ class Accountant:
     """Adds up what plans in memory hold; what a plan holds is looked up once."""
 
     def __init__(self) -> None:
-        self._known: WeakKeyDictionary[Served, dict[str, int]] = WeakKeyDictionary()
+        self._known: WeakKeyDictionary[ModelVersion, dict[str, int]] = WeakKeyDictionary()
         self._lock = threading.Lock()
 
-    def __call__(self, versions: Mapping[str, Served]) -> Parameters:
+    def __call__(self, versions: Mapping[str, ModelVersion]) -> Parameters:
         """Of these versions, those whose plans are in memory."""
         with self._lock:
             found = {owner: self._held(served) for owner, served in gently(versions.items())}
@@ -39,7 +39,7 @@ class Accountant:
         by_owner = {each.owner: (each.own_bytes, each.shared_bytes) for each in said.owners}
         return Parameters(by_owner, said.unique_bytes, said.held_bytes)
 
-    def _held(self, served: Served) -> dict[str, int] | None:
+    def _held(self, served: ModelVersion) -> dict[str, int] | None:
         """Bytes by digest; None while the plan is dropped."""
         plan = served.plan
         if plan is None:

@@ -1,20 +1,146 @@
-"""Bodies of handlers: values to JSON, JSON to typed values."""
+"""Plain JSON for people: rows in, answers out, without the words of the protocol.
+
+    curl localhost:8000/predict/fraud -d '{"age": 41, "city": "Oslo"}'
+    {"label": "no", "probabilities": {"no": 0.93, "yes": 0.07}}
+
+A row is an object of columns, an array of numbers, or a text, as the model takes it; an array of
+rows gets an array of answers.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Mapping
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
 
 import msgspec
+import numpy as np
 
-from runtime.http.codec_json import decoded
-from runtime.http.messages import Request, Response
+from runtime.http.bodies import Instances, Predictions
+from runtime.http.codec import ModelCodec
+from runtime.http.codec_json import decoded, encode
+from runtime.http.inference import answered, quick, tells
+from runtime.http.messages import Answer, Request, Response
+from runtime.http.problems import HttpError
+from runtime.http.response_options import ResponseOptions, timeout
+from runtime.service.inputs import as_block
+
+if TYPE_CHECKING:
+    from runtime.http.service import Service
+
+_anything = msgspec.json.Decoder()
+_instances = msgspec.json.Decoder(Instances)
 
 
-def json(value: Any, status: int = 200) -> Response:
-    """A value as the body of a response."""
-    return Response(msgspec.json.encode(value), status)
+def predict(service: Service, request: Request) -> Answer:
+    """Answer a row with an object, rows with an array of objects."""
+    front = request.front = service.front(request.params["model"])
+    data = decoded(request.body, _anything, Any)
+    if request.plain or not tells(request):
+        row = quick(service, front, data)
+        if row is not None:  # only a row goes this way: blocks are no arrays yet
+            return _done(front, request, _row(front, front.told(row)))
+    data = _by_input(front, data)
+    _, single = as_block(front.served.inputs, data)
+    wished = ResponseOptions(timeout=timeout({}, request))
+
+    def made(answers: dict[str, Any]) -> Response:
+        if single:
+            return Response(encode(_row(front, answers)))
+        return Response(encode(_rows(front, answers)))
+
+    return answered(service, front, front.ask(data, wished), request, made)
 
 
-def body_of(request: Request, decoder: msgspec.json.Decoder[Any]) -> Any:
-    """The body by a decoder; without one, what an empty object means."""
-    return decoded(request.body or b"{}", decoder, decoder.type)
+def instances(service: Service, request: Request) -> Answer:
+    """The first version of the protocol: `instances` in, `predictions` out."""
+    front = request.front = service.front(request.params["model"])
+    asked: Instances = decoded(request.body, _instances, Instances)
+    if not asked.instances:
+        raise HttpError("there is no instance", where="$.instances")
+    if len(asked.instances) == 1 and (request.plain or not tells(request)):
+        row = quick(service, front, asked.instances[0])
+        if row is not None:
+            made_row = front.told(row)
+            only = [_plain(value) for value in made_row.values()]
+            found = only if len(only) == 1 else [_row(front, made_row)]
+            return _done(front, request, Predictions(found))
+    data = _by_input(front, asked.instances)
+    if as_block(front.served.inputs, data)[1]:
+        raise HttpError(
+            "each instance is a row of its own",
+            where="$.instances[0]",
+            found=type(asked.instances[0]).__name__,
+            hint="a single row is [[1.0, 2.0]], not [1.0, 2.0]",
+        )
+
+    def made(answers: dict[str, Any]) -> Response:
+        if len(answers) == 1:  # as the protocol says it: the values alone
+            return Response(encode(Predictions(_column(next(iter(answers.values()))))))
+        return Response(encode(Predictions(_rows(front, answers))))
+
+    wished = ResponseOptions(timeout=timeout({}, request))
+    return answered(service, front, front.ask(data, wished), request, made)
+
+
+def _done(front: ModelCodec, request: Request, answer: Any) -> Response:
+    """The answer to a row that was over at once."""
+    made = Response(encode(answer))
+    front.counts.done(1, perf_counter() - request.started)
+    return made
+
+
+def _by_input(front: ModelCodec, data: Any) -> Any:
+    """Rows of several inputs as each input's rows."""
+    inputs = front.served.inputs
+    if len(inputs) == 1 or not isinstance(data, list):
+        return data
+    whole = all(isinstance(row, dict) and row.keys() == inputs.keys() for row in data)
+    return {name: [row[name] for row in data] for name in inputs} if whole and data else data
+
+
+def _row(front: ModelCodec, answers: Mapping[str, Any]) -> dict[str, Any]:
+    """The answers to one row, probabilities by class."""
+    namer = _namer(front)
+    return {
+        name: namer(_plain(value)) if name == "probabilities" else _plain(value)
+        for name, value in answers.items()
+    }
+
+
+def _rows(front: ModelCodec, answers: Mapping[str, Any]) -> list[dict[str, Any]]:
+    columns = {name: _column(value) for name, value in answers.items()}
+    if "probabilities" in columns:
+        namer = _namer(front)
+        columns["probabilities"] = [namer(row) for row in columns["probabilities"]]
+    names = list(columns)
+    return [dict(zip(names, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+
+
+def _namer(front: ModelCodec) -> Callable[[Any], Any]:
+    """Puts class labels to the probabilities of a row, where the program has a label for each."""
+    classes = front.served.classes
+    names = [text if isinstance(text, str) else encode(text).decode() for text in classes or ()]
+
+    def named(row: Any) -> Any:
+        fits = isinstance(row, list) and len(row) == len(names)
+        return dict(zip(names, row, strict=True)) if fits else row
+
+    return named
+
+
+def _column(value: Any) -> list[Any]:
+    """An output as a list of rows."""
+    if isinstance(value, Mapping):
+        columns = {name: _column(part) for name, part in value.items()}
+        return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+    made: list[Any] = _plain(value)
+    return made
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {name: _plain(part) for name, part in value.items()}
+    if hasattr(value, "toarray"):
+        value = value.toarray()
+    return value.tolist() if isinstance(value, np.ndarray | np.generic) else value

@@ -12,7 +12,7 @@ from math import ceil
 
 import msgspec
 
-from flour import errors as flour
+from flour.core import errors as flour
 from objectstore.errors import Explained, StoreError
 from runtime import errors as runtime
 from runtime.http.messages import Response

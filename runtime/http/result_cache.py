@@ -16,9 +16,9 @@ from functools import partial
 from threading import Lock
 from typing import Any
 
-from runtime.http.seams import Answering, Ask
-from runtime.results import Results, freeze, key_of
-from runtime.served import Served
+from runtime.http.interfaces import Answering, InferCall
+from runtime.service.results import Results, freeze, key_of
+from runtime.service.version import ModelVersion
 
 #: The note of a version that says how many bytes of answers its endpoint keeps.
 NOTE = "cache_bytes"
@@ -71,7 +71,7 @@ class Cached:
         self._endpoints: dict[str, _Endpoint] = {}
         self._lock = Lock()
 
-    def quick(self, served: Served, data: Any) -> tuple[Any, ...] | None:
+    def quick(self, served: ModelVersion, data: Any) -> tuple[Any, ...] | None:
         """The outputs of a row or a few rows, kept or made at once."""
         budget = self._budget(served)
         key = _key(served, data, None) if budget else None
@@ -85,7 +85,7 @@ class Cached:
                 kept.put(_QUICK, key, found)
         return found
 
-    def answer(self, ask: Ask) -> Future[dict[str, Any]]:
+    def answer(self, ask: InferCall) -> Future[dict[str, Any]]:
         """The answers, kept or to come; what fails is not kept."""
         budget = self._budget(ask.served)
         key = _key(ask.served, ask.data, ask.outputs) if budget else None
@@ -123,7 +123,7 @@ class Cached:
             for name, each in every
         )
 
-    def _budget(self, served: Served) -> int:
+    def _budget(self, served: ModelVersion) -> int:
         noted = served.notes.get(NOTE, self._usual)
         return noted if isinstance(noted, int) else 0
 
@@ -137,7 +137,7 @@ class Cached:
         return found
 
 
-def _key(served: Served, data: Any, outputs: tuple[str, ...] | None) -> Hashable | None:
+def _key(served: ModelVersion, data: Any, outputs: tuple[str, ...] | None) -> Hashable | None:
     # A row of the short way is a plain list; as a block of values it would mean something else.
     shape = type(data).__name__
     digest = key_of(data)

@@ -19,13 +19,13 @@ from typing import Self
 
 import uvloop
 
-from flour.errors import FlourError
+from flour.core.errors import FlourError
 from runtime.http.connection import Connection
+from runtime.http.interfaces import Answering, Guard, Observer, Peers, Repository
 from runtime.http.routes import REMEMBERED, Route
-from runtime.http.seams import Answering, Guard, Observer, Peers, Repository
 from runtime.http.service import Service
 from runtime.http.settings import ServerSettings
-from runtime.runtime import Runtime
+from runtime.service.runtime import Runtime
 
 
 class ServerError(FlourError):

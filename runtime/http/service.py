@@ -10,15 +10,15 @@ from contextlib import suppress
 from time import monotonic
 
 from runtime.http import problems, telemetry
-from runtime.http.codec import Front
+from runtime.http.codec import ModelCodec
 from runtime.http.compression import SOON, pack, unpack
+from runtime.http.interfaces import Alone, Answering, Direct, Guard, Observer, Peers, Repository
 from runtime.http.messages import Answer, Request, Response
 from runtime.http.metrics import Metrics
 from runtime.http.routes import Handler, Route, Router
-from runtime.http.seams import Alone, Answering, Direct, Guard, Observer, Peers, Repository
 from runtime.http.settings import ServerSettings
 from runtime.http.table import ROUTES
-from runtime.runtime import Runtime
+from runtime.service.runtime import Runtime
 
 #: That every model was there counts for so many seconds.
 _READY_SECONDS = 0.5
@@ -134,12 +134,12 @@ class Service:
 
     # --- for handlers ------------------------------------------------------------------------
 
-    def front(self, name: str, version: str | None = None) -> Front:
+    def front(self, name: str, version: str | None = None) -> ModelCodec:
         """What was worked out for the version that an address means, now or before."""
         served = self.runtime.find(name if version is None else f"{name}@{version}")
         front = served.front
-        if isinstance(front, Front):
+        if isinstance(front, ModelCodec):
             return front
-        made = Front(served)
+        made = ModelCodec(served)
         served.front = made
         return made

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from flour.errors import ParameterError
+from flour.core.errors import ParameterError
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from flour.types import Category, Pairs, Record, Scalar, Text, Tokens, Type, Vector
+from flour.core.types import Category, Pairs, Record, Scalar, Text, Tokens, Type, Vector
 from runtime.http.problems import HttpError
 from runtime.http.tensors import BYTES, Tensor, datatype_of
 

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta
 
-from runtime.http import health, models, native
+from runtime.http import health, models, plain_json
 from runtime.http.bodies import (
     IndexEntry,
     IndexRequest,
@@ -123,7 +123,7 @@ ROUTES: tuple[Route, ...] = (
     Route(
         "POST",
         "/predict/{model}",
-        native.predict,
+        plain_json.predict,
         "Plain JSON: a row, or an array of rows",
         body=Any,
         answer=Any,
@@ -134,7 +134,7 @@ ROUTES: tuple[Route, ...] = (
     Route(
         "POST",
         "/v1/models/{model}:predict",
-        native.instances,
+        plain_json.instances,
         "The first version of the protocol",
         body=Instances,
         answer=Predictions,

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from flour.errors import ParameterError
+from flour.core.errors import ParameterError
 from runtime.http.access_log import AccessLog
 from runtime.http.guards import Client, Tokens
 from runtime.http.messages import Request

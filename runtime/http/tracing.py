@@ -19,14 +19,15 @@ from opentelemetry import trace
 from opentelemetry.trace import Span, SpanKind, StatusCode
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-from oven import Plan, timing
-from oven.explain import label
+from oven import Plan
+from oven.explain import timing
+from oven.explain.explain import label
 from runtime.http.health import server_version
+from runtime.http.interfaces import Answering, InferCall
 from runtime.http.messages import Request, Response
 from runtime.http.routes import Router
-from runtime.http.seams import Answering, Ask
-from runtime.inputs import as_block, first_row, refuse_extra
-from runtime.served import Served
+from runtime.service.inputs import as_block, first_row, refuse_extra
+from runtime.service.version import ModelVersion
 
 Answers = dict[str, Any]
 _PARENT = ("traceparent", "tracestate")
@@ -132,7 +133,7 @@ class TracedAnswering:
         self.inner, self._tracing = inner, tracing
         self._threads = ThreadPoolExecutor(1, "pretzel-traced")
 
-    def quick(self, served: Served, data: Any) -> tuple[Any, ...] | None:
+    def quick(self, served: ModelVersion, data: Any) -> tuple[Any, ...] | None:
         """The outputs of a row or a few rows, if they can be had at once."""
         traced = self._tracing.current
         if traced is None:
@@ -145,7 +146,7 @@ class TracedAnswering:
             traced.owner, traced.began, traced.ended = served.owner, began, time.perf_counter()
         return answers
 
-    def answer(self, ask: Ask) -> Future[Answers]:
+    def answer(self, ask: InferCall) -> Future[Answers]:
         """A future of the answers."""
         traced = self._tracing.current
         if traced is None:
@@ -172,7 +173,7 @@ def _ended(traced: Traced, _done: object) -> None:
     traced.ended = time.perf_counter()
 
 
-def _by_stages(plan: Plan, ask: Ask, traced: Traced) -> Answers:
+def _by_stages(plan: Plan, ask: InferCall, traced: Traced) -> Answers:
     """The answers of a call, stage by stage."""
     block, single = as_block(ask.served.inputs, ask.data)
     refuse_extra(ask.served.inputs, block)

@@ -7,9 +7,9 @@ with Runtime() as runtime, Repository("models", runtime) as models:
 
 from __future__ import annotations
 
-from runtime.http.seams import ModelState
+from runtime.http.interfaces import ModelState
 from runtime.repository.errors import RepositoryError
-from runtime.repository.found import Model, Scan, Trouble
+from runtime.repository.listing import Model, Scan, Trouble
 from runtime.repository.repository import Event, Repository
 
 __all__ = ["Event", "Model", "ModelState", "Repository", "RepositoryError", "Scan", "Trouble"]

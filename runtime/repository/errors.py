@@ -1,6 +1,6 @@
 """What can go wrong between a folder and the endpoints it stands for.
 
-FlourError (flour.errors)
+FlourError (flour.core.errors)
 └── RepositoryError      something is wrong with a folder of models
     ├── NoFolder             the folder is not there, or cannot be read
     ├── BadConfig            a configuration file is not what it can be
@@ -16,7 +16,7 @@ FlourError (flour.errors)
 
 from __future__ import annotations
 
-from flour.errors import FlourError
+from flour.core.errors import FlourError
 from runtime.errors import BadRegistration, UnknownEndpoint
 
 

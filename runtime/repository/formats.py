@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import flour
-from flour.flow import Flow
+from flour.language.flow import Flow
 from objectstore.layout import MAGIC
 from runtime.repository.errors import UnsupportedModel, Untrusted
 from runtime.repository.files import Folder, shown
@@ -85,7 +85,7 @@ def check_trust(form: str, where: str, *, trust_pickle: bool) -> None:
 
 def estimator(raw: bytes, where: str) -> Any:
     """The fitted estimator in a pickle that is trusted."""
-    from flour.sklearn_file import read_pickle
+    from flour.sklearn.file import read_pickle
 
     return read_pickle(raw, where)
 

@@ -12,12 +12,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from flour.errors import FlourError
+from flour.core.errors import FlourError
 from runtime.repository import formats
 from runtime.repository.errors import BadConfig, UnsafePath, UnsupportedModel
 from runtime.repository.files import Folder, shown
-from runtime.repository.found import CACHE_BYTES, FIRST_VERSION, Findings, Model
-from runtime.repository.promises import MLServer
+from runtime.repository.io_contract import MLServer
+from runtime.repository.listing import CACHE_BYTES, FIRST_VERSION, Findings, Model
 
 LAYOUT = "mlserver"
 _MOST = 1e6

@@ -14,11 +14,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from flour.errors import FlourError
+from flour.core.errors import FlourError
 from runtime.repository import formats
 from runtime.repository.files import Folder, shown
-from runtime.repository.found import FIRST_VERSION, Findings, Model
-from runtime.repository.promises import Plain
+from runtime.repository.io_contract import Plain
+from runtime.repository.listing import FIRST_VERSION, Findings, Model
 
 LAYOUT = "pretzel"
 ROWS = "verify.jsonl"

@@ -12,14 +12,14 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from flour.errors import FlourError
+from flour.core.errors import FlourError
 from runtime.repository import formats, pbtxt
 from runtime.repository.errors import BadConfig, UnsupportedModel
 from runtime.repository.files import Folder, shown
-from runtime.repository.found import CACHE_BYTES, FIRST_VERSION, Findings, Model
+from runtime.repository.io_contract import INPUT, OUTPUT, Fil, IoContract, Plain
 from runtime.repository.layout_own import ROWS
+from runtime.repository.listing import CACHE_BYTES, FIRST_VERSION, Findings, Model
 from runtime.repository.pbtxt import Message
-from runtime.repository.promises import INPUT, OUTPUT, Fil, Plain, Promise
 
 LAYOUT = "triton"
 CONFIG = "config.pbtxt"
@@ -46,7 +46,7 @@ class Configured:
         if named:
             self.file = _plain_name(named, where)
 
-    def _kind(self) -> tuple[str, str, Promise]:
+    def _kind(self) -> tuple[str, str, IoContract]:
         backend = self._config.text("backend") or self._config.text("platform")
         if backend in _ONNX:
             return formats.ONNX, "model.onnx", Plain()

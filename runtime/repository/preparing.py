@@ -1,7 +1,8 @@
 """From a model's file to a plan that has shown it can be served: the way before it is registered.
 
-`Here` goes it in this process. `Apart` (runtime/repository/apart.py) has another process go it, as
-importers and libraries read files from anywhere: one that crashes there takes nobody with it.
+`Here` goes it in this process. `Apart` (runtime/repository/isolated_import.py) has another process
+go it, as importers and libraries read files from anywhere: one that crashes there takes nobody with
+it.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from objectstore.errors import Explained
 from runtime.repository import sample
 from runtime.repository.errors import NoRoom
 from runtime.repository.files import Folder, shown
-from runtime.repository.found import Model
+from runtime.repository.listing import Model
 from runtime.repository.staging import Staging
 
 #: What says more about this machine at this moment than about a model.

@@ -17,11 +17,11 @@ from typing import Self
 
 from objectstore.errors import Explained
 from runtime.errors import RuntimeClosed, UnknownEndpoint
-from runtime.http.seams import ModelState
-from runtime.repository.apart import Apart, OnLine
+from runtime.http.interfaces import ModelState
 from runtime.repository.errors import NoRoom, NotLoaded, UnknownModel
 from runtime.repository.files import MAX_BYTES, Folder, Print, natural, shown
-from runtime.repository.found import Model, Scan, Trouble, reason_of
+from runtime.repository.isolated_import import IsolatedImporter, OnLine
+from runtime.repository.listing import Model, Scan, Trouble, reason_of
 from runtime.repository.preparing import Here, Preparing
 from runtime.repository.registry import Registry
 from runtime.repository.staging import Staging
@@ -104,7 +104,9 @@ class Repository:
         self._staging = Staging(staging)
         folder, staged = self.folder, self._staging
         self._preparing: Preparing = (
-            Apart(folder, staged, trust_pickle=trust_pickle, exact=exact, on_line=on_line)
+            IsolatedImporter(
+                folder, staged, trust_pickle=trust_pickle, exact=exact, on_line=on_line
+            )
             if apart
             else Here(folder, staged, trust_pickle=trust_pickle, exact=exact)
         )

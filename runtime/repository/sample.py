@@ -14,12 +14,12 @@ from typing import Any
 
 import numpy as np
 
-from flour.errors import FlourError, InputError
-from flour.types import Category, Pairs, Record, Scalar, Text, Tokens, Type, Vector
+from flour.core.errors import FlourError, InputError
+from flour.core.types import Category, Pairs, Record, Scalar, Text, Tokens, Type, Vector
 from oven import Plan
 from runtime.errors import Unfaithful
-from runtime.inputs import as_block
 from runtime.repository.errors import BadConfig
+from runtime.service.inputs import as_block
 from runtime.verify import Mismatch, compare
 
 MAX_ROWS = 10_000

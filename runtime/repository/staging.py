@@ -27,10 +27,10 @@ import oven
 from objectstore.atomic import sweep
 from objectstore.errors import Explained
 from runtime.repository import formats
-from runtime.repository.claims import Claim, claimed, deserted
 from runtime.repository.errors import RepositoryError
 from runtime.repository.files import Folder, shown
-from runtime.repository.found import Model
+from runtime.repository.listing import Model
+from runtime.repository.staging_locks import Claim, claimed, deserted
 
 _FORMAT = b"pretzel staging 1"
 _SUFFIX = ".pretzel"

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from flour.errors import FlourError
+from flour.core.errors import FlourError
 from runtime.repository import layout_mlserver, layout_own, layout_triton
 from runtime.repository.files import Folder
-from runtime.repository.found import Findings, Scan
+from runtime.repository.listing import Findings, Scan
 
 MAX_DEPTH = 8
 """Of folders with MLServer's settings, which may be anywhere."""

@@ -1,6 +1,6 @@
 """What can go wrong between a supervisor and its workers.
 
-FlourError (flour.errors)
+FlourError (flour.core.errors)
 └── WorkersError         something is wrong with the processes that serve a port
     ├── ChannelClosed        the other process has ended
     ├── NotInStep            not every worker has followed a change in time
@@ -10,7 +10,7 @@ FlourError (flour.errors)
 
 from __future__ import annotations
 
-from flour.errors import FlourError
+from flour.core.errors import FlourError
 
 
 class WorkersError(FlourError):

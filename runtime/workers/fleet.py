@@ -18,7 +18,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any, Protocol
 
-from flour.errors import FlourError
+from flour.core.errors import FlourError
 from runtime.errors import UnknownEndpoint
 from runtime.workers.desired import NOTHING, Name, Version
 from runtime.workers.errors import ChannelClosed, NotInStep, Rejected

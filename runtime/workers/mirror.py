@@ -7,9 +7,9 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from flour.errors import FlourError
+from flour.core.errors import FlourError
+from runtime.http.interfaces import ModelState
 from runtime.http.problems import HttpError
-from runtime.http.seams import ModelState
 from runtime.workers.channel import Channel, Refused
 from runtime.workers.errors import ChannelClosed
 

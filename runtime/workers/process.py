@@ -16,14 +16,14 @@ from queue import SimpleQueue
 from shutil import rmtree
 from typing import Any
 
-from flour.errors import FlourError
+from flour.core.errors import FlourError
 from objectstore import FileStore
-from runtime.ending import Ending
 from runtime.http.assembly import assembled
-from runtime.http.gently import keep_what_is_here, lock_shared
+from runtime.http.loop_fairness import keep_what_is_here, lock_shared
 from runtime.http.server import Server
-from runtime.repository.claims import WORKERS
-from runtime.runtime import Runtime
+from runtime.repository.staging_locks import WORKERS
+from runtime.service.runtime import Runtime
+from runtime.shutdown import Ending
 from runtime.workers.channel import Channel
 from runtime.workers.mirror import Mirror, WorkerPeers
 from runtime.workers.options import Options

@@ -10,8 +10,8 @@ from typing import Any
 
 from objectstore.errors import Explained
 from runtime.errors import UnknownEndpoint
-from runtime.repository.found import reason_of
-from runtime.runtime import Runtime
+from runtime.repository.listing import reason_of
+from runtime.service.runtime import Runtime
 from runtime.workers.desired import NOTHING, Name, Version
 from runtime.workers.errors import NotInStep, Rejected
 

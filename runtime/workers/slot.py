@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from flour.errors import FlourError
+from flour.core.errors import FlourError
 from runtime.workers.channel import Channel
 from runtime.workers.errors import ChannelClosed
 from runtime.workers.fleet import Fleet, Member

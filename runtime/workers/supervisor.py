@@ -16,9 +16,9 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Protocol, Self
 
-from flour.errors import FlourError
+from flour.core.errors import FlourError
 from runtime.http.guards import Tokens
-from runtime.http.seams import ModelState
+from runtime.http.interfaces import ModelState
 from runtime.http.server import listen
 from runtime.http.settings import ServerSettings
 from runtime.workers.channel import Channel

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from flour.errors import TypeMismatch
-from flour.flow import source
-from flour.types import Scalar, Type, Vector
+from flour.core.errors import TypeMismatch
+from flour.core.types import Scalar, Type, Vector
+from flour.language.flow import source
 
 RNG = np.random.default_rng(7)
 X, Y, S = RNG.normal(size=(5, 3)), RNG.normal(size=(5, 3)), RNG.normal(size=5)

@@ -12,9 +12,9 @@ import xgboost as xgb
 
 import flour
 import oven
-from flour.errors import DamagedProgram, FlourError
-from flour.lightgbm import from_lightgbm, text_of
-from flour.xgboost import from_xgboost, parse, scores_of
+from flour.boosters.lightgbm import from_lightgbm, text_of
+from flour.boosters.xgboost import from_xgboost, parse, scores_of
+from flour.core.errors import DamagedProgram, FlourError
 from tests.estimators import check
 
 rng = np.random.default_rng(3)

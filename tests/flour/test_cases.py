@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from flour.node import Node, node
-from flour.op import from_data, to_data
+from flour.core.node import Node, node
+from flour.core.op import from_data, to_data
+from flour.core.reference import apply_op
+from flour.core.sparse import Sparse
+from flour.core.types import Category, Record, Scalar, Type, Vector
 from flour.ops.source import Source
-from flour.reference import apply_op
-from flour.sparse import Sparse
-from flour.types import Category, Record, Scalar, Type, Vector
 from tests.cases import CASES, Case
 from tests.columns import assert_close, draw
 

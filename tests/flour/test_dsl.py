@@ -10,8 +10,8 @@ import pytest
 
 import flour
 from flour import Flow
-from flour.errors import NotRectangular, ParameterError, TypeMismatch, WrongDtype
-from flour.node import topological
+from flour.core.errors import NotRectangular, ParameterError, TypeMismatch, WrongDtype
+from flour.core.node import topological
 from flour.ops.structure import Take, TakeText
 
 LINES = [

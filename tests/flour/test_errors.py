@@ -19,8 +19,8 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardScaler
 
 import flour
-from flour import errors
-from flour.errors import FlourError
+from flour.core import errors
+from flour.core.errors import FlourError
 from tests.golden import Golden
 
 X = np.arange(12.0).reshape(4, 3) ** 2

@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import oven
-from flour.errors import ParameterError
-from flour.flow import outputs, source
-from flour.ops import lockstep
-from flour.ops.trees import Trees
-from flour.types import Vector
+from flour.core.errors import ParameterError
+from flour.core.types import Vector
+from flour.language.flow import outputs, source
+from flour.ops.trees import lockstep
+from flour.ops.trees.trees import Trees
 from objectstore import Blob
 from tests import ensembles
 

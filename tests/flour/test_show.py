@@ -15,8 +15,8 @@ from sklearn.preprocessing import StandardScaler
 
 import flour
 from flour import Flow
-from flour.errors import ParameterError
-from flour.show import described, lines
+from flour.core.errors import ParameterError
+from flour.language.show import described, lines
 from objectstore import Blob, Strings
 from tests.golden import Golden
 

@@ -11,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import oven
-from flour.flow import outputs, source
-from flour.ops.alone import alone
-from flour.ops.slices import slices
-from flour.ops.trees import Trees
-from flour.types import Vector
+from flour.core.types import Vector
+from flour.language.flow import outputs, source
+from flour.ops.trees.quickscorer_row import alone
+from flour.ops.trees.slices import slices
+from flour.ops.trees.trees import Trees
 from objectstore import Blob
 from tests import ensembles
 from tests.flour.test_lockstep import near

@@ -14,8 +14,8 @@ from sklearn.datasets import load_svmlight_file
 
 import flour
 import oven
-from flour.errors import DamagedProgram
-from flour.lightgbm import categories_of, parse, text_of
+from flour.boosters.lightgbm import categories_of, parse, text_of
+from flour.core.errors import DamagedProgram
 from tests.house import ROOT
 
 MODELS = ROOT.parent / "shared" / "data" / "models"

@@ -10,12 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import oven
-from flour.flow import outputs, source
-from flour.ops.outline import at_most
-from flour.ops.slices import Slices, slices
-from flour.ops.tiles import SIDE, Tiled, tiles
-from flour.ops.trees import TreeLeaves, Trees
-from flour.types import Vector
+from flour.core.types import Vector
+from flour.language.flow import outputs, source
+from flour.ops.trees.outline import at_most
+from flour.ops.trees.slices import Slices, slices
+from flour.ops.trees.tiles import SIDE, Tiled, tiles
+from flour.ops.trees.trees import TreeLeaves, Trees
 from tests import ensembles
 from tests.flour.test_lockstep import near
 from tests.flour.test_slices import chains

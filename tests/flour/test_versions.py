@@ -16,11 +16,11 @@ from sklearn.ensemble import GradientBoostingRegressor, RandomForestClassifier
 
 import flour
 import oven
-from flour.errors import DamagedProgram, ParameterError
-from flour.flow import Flow
-from flour.op import Parameter, from_data, to_data
-from flour.ops.trees import Trees
-from flour.pieces import PIECE_BYTES, Pieces, in_pieces
+from flour.core.chunked_array import PIECE_BYTES, Pieces, in_pieces
+from flour.core.errors import DamagedProgram, ParameterError
+from flour.core.op import Parameter, from_data, to_data
+from flour.language.flow import Flow
+from flour.ops.trees.trees import Trees
 from objectstore import Blob, FileStore, MemoryStore, Store
 from tests.flour.test_slices import chains
 

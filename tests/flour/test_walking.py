@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 import oven
-from flour.flow import outputs, source
-from flour.ops import lockstep
-from flour.ops.trees import Trees
-from flour.types import Vector
+from flour.core.types import Vector
+from flour.language.flow import outputs, source
+from flour.ops.trees import lockstep
+from flour.ops.trees.trees import Trees
 from objectstore import Blob
 from tests import ensembles
 from tests.flour.test_lockstep import LIBRARIES

@@ -13,8 +13,8 @@ from scipy import sparse
 
 import flour
 import oven
-from flour.errors import DamagedProgram, FlourError, InputError, UnsupportedSetting
-from flour.xgboost import from_xgboost
+from flour.boosters.xgboost import from_xgboost
+from flour.core.errors import DamagedProgram, FlourError, InputError, UnsupportedSetting
 from tests.legacy import binary
 
 rng = np.random.default_rng(5)

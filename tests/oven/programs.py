@@ -10,7 +10,7 @@ import numpy as np
 
 import flour
 from flour import Flow
-from flour.types import Category, Scalar
+from flour.core.types import Category, Scalar
 
 Made = tuple[Flow, Any]
 ROWS = 40

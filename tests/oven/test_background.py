@@ -14,9 +14,10 @@ import pytest
 import flour
 import oven
 from flour import Flow
-from oven import background, cache
+from oven.compiler import cache
 from oven.errors import CompileError
-from oven.plan import Plan
+from oven.plans import background
+from oven.plans.plan import Plan
 from tests.oven.programs import PROGRAMS
 from tests.oven.test_saved import dense, same
 
@@ -154,7 +155,7 @@ def test_a_loaded_plan_can_compile_later(tmp_path: Path, monkeypatch: pytest.Mon
     plan.save(tmp_path / "a.plan")
     hand = ByHand()
     assert oven.load(tmp_path / "a.plan", background=hand).ready, "it is known already"
-    monkeypatch.setattr("oven.recipes.find", lambda _: None)
+    monkeypatch.setattr("oven.plans.image_cache.find", lambda _: None)
     loaded = oven.load(tmp_path / "a.plan", background=hand)
     assert not loaded.ready
     assert set(loaded.run(data)) == set(flow.outputs)

@@ -7,10 +7,10 @@ import pytest
 
 import flour
 import oven
-from flour.flow import Flow
-from flour.op import Array
+from flour.core.op import Array
+from flour.core.types import Scalar
+from flour.language.flow import Flow
 from flour.ops.linear import Linear
-from flour.types import Scalar
 
 pytestmark = pytest.mark.once
 

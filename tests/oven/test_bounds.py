@@ -16,21 +16,21 @@ from typing import Any
 import numpy as np
 import pytest
 
-from flour.errors import FlourError
-from flour.flow import Flow
-from flour.node import Node, node
-from flour.op import Op, Parameter, from_data, to_data
+from flour.core.errors import FlourError
+from flour.core.node import Node, node
+from flour.core.op import Op, Parameter, from_data, to_data
+from flour.core.reference import evaluate
+from flour.core.sparse import densify
+from flour.core.types import Category, Pairs, Record, Scalar, Text, Tokens, Type, Vector
+from flour.language.flow import Flow
 from flour.ops.encode import OneHot
 from flour.ops.source import Source
-from flour.reference import evaluate
-from flour.sparse import densify
-from flour.types import Category, Pairs, Record, Scalar, Text, Tokens, Type, Vector
 from objectstore import Blob, StoreError, Strings
-from oven import vetting
-from oven.limits import check_limits
-from oven.native import vocabulary
-from oven.plan import Plan
-from oven.saved import STUMBLES
+from oven.compiler import source_check
+from oven.compiler.native import vocabulary
+from oven.plans.limits import check_limits
+from oven.plans.plan import Plan
+from oven.plans.saved import STUMBLES
 from tests import checked
 from tests.cases import CASES, Case
 from tests.columns import assert_close, draw
@@ -188,7 +188,7 @@ def accepted(data: Any, parameters: dict[str, Parameter], kinds: Sequence[Type])
 @cache
 def vetted(source: str, name: str) -> None:
     """Let the gate see each text once: most changes are to what the same text reads."""
-    vetting.vet(source, name, vocabulary())
+    source_check.vet(source, name, vocabulary())
 
 
 @pytest.mark.parametrize("case", NATIVE, ids=IDS)

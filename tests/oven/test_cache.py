@@ -16,9 +16,9 @@ import pytest
 
 import flour
 import oven
-from oven import cache, machine, vetting
+from oven.compiler import cache, machine, source_check
+from oven.compiler.native import compile_source, vocabulary
 from oven.errors import CompileError
-from oven.native import compile_source, vocabulary
 
 pytestmark = pytest.mark.once
 
@@ -258,7 +258,7 @@ for width in (3, 4):
     plan = oven.bake(x.add(np.arange(float(width))).multiply([3.0]).sum())
     assert plan.run(np.ones((2, width)))["output"][0] == 3 * sum(range(1, width + 1))
 if MUST_BE_WARM:
-    assert (oven.cache.counters.compiled, oven.cache.counters.rebuilt) == (0, 0)
+    assert (oven.compiler.cache.counters.compiled, oven.compiler.cache.counters.rebuilt) == (0, 0)
 """
 
 
@@ -278,7 +278,7 @@ def test_processes_that_start_together_share_the_cache(folder: Path) -> None:
 DYING = """
 import os, sys
 from pathlib import Path
-from oven import cache
+from oven.compiler import cache
 write = Path.write_bytes
 def half(self, data):
     write(self, data[: len(data) // 2])
@@ -341,12 +341,12 @@ def test_text_that_is_not_arithmetic_is_not_compiled(line: str) -> None:
 )
 def test_more_than_one_plain_function_is_not_compiled(source: str) -> None:
     with pytest.raises(CompileError):
-        vetting.vet(source, "probe", {"open"})
+        source_check.vet(source, "probe", {"open"})
 
 
 def test_what_stages_emit_is_arithmetic() -> None:
     plan = oven.bake(flour.vector("x", 3).subtract([1.0, 2.0, 3.0]).sigmoid())
     for stage in plan.stages:
-        vetting.vet(stage.source, stage.name, vocabulary())
+        source_check.vet(stage.source, stage.name, vocabulary())
         assert compile_source(stage.source, stage.name).code
     np.testing.assert_allclose(plan.run(np.array([[1.0, 2.0, 3.0]]))["output"], 0.5)

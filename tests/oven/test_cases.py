@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 import oven
-from flour.flow import Flow, source
+from flour.core.reference import evaluate
+from flour.core.sparse import Sparse, densify
+from flour.language.flow import Flow, source
 from flour.ops.source import Source
-from flour.reference import evaluate
-from flour.sparse import Sparse, densify
-from oven.plan import Plan
+from oven.plans.plan import Plan
 from tests.cases import CASES, Case
 from tests.columns import assert_close
 from tests.flour.test_cases import columns

@@ -13,9 +13,9 @@ import flour
 import oven
 from flour.ops.onnx_cut import CutWords
 from objectstore import Archive
-from oven import characters, saved
 from oven.errors import DamagedPlan, OtherUnicode
-from oven.plan import Plan
+from oven.plans import characters, saved
+from oven.plans.plan import Plan
 from tests.oven.test_saved import rewritten
 
 pytestmark = pytest.mark.once

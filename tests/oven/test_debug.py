@@ -10,7 +10,7 @@ import pytest
 import flour
 import oven
 from flour import Flow
-from flour.errors import ParameterError
+from flour.core.errors import ParameterError
 from oven import debug
 from tests.oven.programs import PROGRAMS
 
@@ -63,10 +63,10 @@ def test_level_1_tells_where_code_came_from(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("PRETZEL_CACHE", str(tmp_path / "code"))
-    monkeypatch.setattr("oven.cache._addresses", {})
+    monkeypatch.setattr("oven.compiler.cache._addresses", {})
     first = said(1, monkeypatch)
     assert re.search(r"compiled fused_rows_[0-9a-f]{32} in \d+ ms", first)
-    monkeypatch.setattr("oven.cache._addresses", {})
+    monkeypatch.setattr("oven.compiler.cache._addresses", {})
     again = said(1, monkeypatch)
     assert re.search(r"loaded fused_rows_[0-9a-f]{32} from the cache", again)
     assert "compiled" not in again

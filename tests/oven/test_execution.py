@@ -15,8 +15,8 @@ from scipy.sparse import csr_matrix
 import flour
 import oven
 from flour import Flow
-from flour.errors import InputError
-from oven.execution import Execution
+from flour.core.errors import InputError
+from oven.plans.execution import Execution
 
 WORDS = "the cat sat on a mat and saw nothing of that at all".split()  # noqa: SIM905 (shorter)
 

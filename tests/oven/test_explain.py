@@ -10,9 +10,9 @@ import pytest
 
 import flour
 import oven
-from flour.errors import ParameterError
-from oven.explain import FORMS, STEPS, explain
-from oven.timing import measure, sample
+from flour.core.errors import ParameterError
+from oven.explain.explain import FORMS, STEPS, explain
+from oven.explain.timing import measure, sample
 from tests.oven.programs import PROGRAMS
 
 

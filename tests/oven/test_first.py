@@ -9,7 +9,7 @@ import pytest
 
 import flour
 import oven
-from oven import cache
+from oven.compiler import cache
 from tests.house import run_python
 
 LOADED = """
@@ -23,10 +23,10 @@ print(*sys.modules)
 """
 #: Rules and what they are about, compilers, and what finds out versions or starts processes.
 NEEDLESS = {
-    "oven.rewrite",
-    "oven.rules",
-    "oven.native",
-    "flour.ops.trees",
+    "oven.optimise.rewrite",
+    "oven.optimise.rules",
+    "oven.compiler.native",
+    "flour.ops.trees.trees",
     "numba",
     "importlib.metadata",
     "email",
@@ -39,7 +39,7 @@ def test_a_known_plan_needs_the_linker_and_no_rules_or_compilers(tmp_path: Path)
     oven.bake(flour.vector("x", 3).linear([[1.0, 2.0, 3.0]], [0.0]).element(0)).save(path)
     assert oven.load(path).run([[1.0, 1.0, 1.0]])["output"].tolist() == [6.0]
     loaded = set(run_python(LOADED, str(path)).split())
-    assert {"oven.recipe", "llvmlite.binding"} <= loaded
+    assert {"oven.plans.image", "llvmlite.binding"} <= loaded
     assert not loaded & NEEDLESS
 
 

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 import oven
-from flour.flow import source
-from flour.types import Vector
-from oven.door import Call
+from flour.core.types import Vector
+from flour.language.flow import source
+from oven.entry.array_entry import Call
 
 pytestmark = pytest.mark.once
 

@@ -29,9 +29,9 @@ from sklearn.tree import DecisionTreeClassifier
 
 import flour
 import oven
-from flour.types import Type, Vector
-from oven.stages import Stage
-from oven.text import brief, listing
+from flour.core.types import Type, Vector
+from oven.codegen.stages import Stage
+from oven.optimise.summary import brief, listing
 from tests.golden import Golden
 
 pytestmark = pytest.mark.rules

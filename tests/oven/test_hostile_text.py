@@ -16,9 +16,9 @@ from sklearn.pipeline import FeatureUnion, make_pipeline
 
 import flour
 import oven
-from flour.errors import NotDecodable, WrongDtype
-from oven.native_run import LONGEST, room_bytes, thread_bytes
-from oven.plan import Plan
+from flour.core.errors import NotDecodable, WrongDtype
+from oven.plans.plan import Plan
+from oven.run.native_run import LONGEST, room_bytes, thread_bytes
 from runtime import Runtime
 from tests.flour.estimators.test_text import DOCUMENTS, LABELS
 

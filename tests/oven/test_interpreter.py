@@ -10,7 +10,7 @@ import pytest
 from tests.house import run_python
 
 FOUND = """
-from oven.interpreter import addresses
+from oven.entry.interpreter import addresses
 print(addresses() is not None)
 """
 

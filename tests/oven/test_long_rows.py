@@ -12,8 +12,8 @@ import pytest
 from numpy.typing import NDArray
 
 import oven
-from flour.flow import Flow, source
-from flour.types import Vector
+from flour.core.types import Vector
+from flour.language.flow import Flow, source
 
 pytestmark = pytest.mark.once
 
@@ -59,7 +59,7 @@ def test_no_rows_are_no_rows(name: str) -> None:
     assert np.asarray(answer).shape == (0, 3)
 
 
-def stages(flow: Flow) -> list[oven.stages.Stage]:
+def stages(flow: Flow) -> list[oven.codegen.stages.Stage]:
     """The stages of a program."""
     return list(oven.bake(flow).stages)
 

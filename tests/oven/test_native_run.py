@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 import flour
 import oven
 from flour import Flow
-from flour.errors import InputError
+from flour.core.errors import InputError
 from flour.ops.categorise import CategoriseText
-from oven import cache
-from oven.native_form import MAX_TILE
-from oven.native_run import NativeRun, RowsRefused
-from oven.plan import Plan
+from oven.compiler import cache
+from oven.plans.plan import Plan
+from oven.run.native_run import NativeRun, RowsRefused
+from oven.run.run_signature import MAX_TILE
 
 
 def only_run(plan: Plan) -> NativeRun:
@@ -63,7 +63,7 @@ def test_memory_around_the_outputs_is_left_alone(monkeypatch: pytest.MonkeyPatch
         guarded.append(room)
         return room[1:-1]
 
-    monkeypatch.setattr("oven.native_run._empty", empty)
+    monkeypatch.setattr("oven.run.native_run._empty", empty)
     for rows in (1, 3, 500):
         call(plan, np.ones((rows, 3)))
         np.testing.assert_array_equal(guarded[-1][[0, -1]], 77.0)
@@ -71,7 +71,7 @@ def test_memory_around_the_outputs_is_left_alone(monkeypatch: pytest.MonkeyPatch
 
 
 def test_threads_have_scratch_memory_of_their_own() -> None:
-    from oven import native_run
+    from oven.run import native_run
 
     seen: dict[int, int] = {}
     both = threading.Barrier(2)

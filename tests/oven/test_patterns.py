@@ -10,8 +10,8 @@ from collections.abc import Callable
 
 import pytest
 
-from flour.patterns import automaton
-from tests.oven.test_words import finder
+from flour.text.patterns import automaton
+from tests.oven.test_intrinsics import finder
 
 pytestmark = pytest.mark.once
 

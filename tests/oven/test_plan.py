@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 import flour
 import oven
 from flour import Flow
-from flour.errors import (
+from flour.core.errors import (
     FlourError,
     InputError,
     MissingColumn,
@@ -24,8 +24,8 @@ from flour.errors import (
     WrongDtype,
 )
 from objectstore import MemoryStore
-from oven.native_form import MAX_TILE
-from oven.plan import Plan
+from oven.plans.plan import Plan
+from oven.run.run_signature import MAX_TILE
 from tests.oven.programs import PROGRAMS
 from tests.oven.test_saved import same
 

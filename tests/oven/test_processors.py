@@ -6,7 +6,7 @@ import platform
 
 import pytest
 
-from oven import machine
+from oven.compiler import machine
 from tests.house import run_python
 
 pytestmark = pytest.mark.once
@@ -20,15 +20,15 @@ LEVELS = {
 }
 _CODE = """
 import sys
-from oven import machine
+from oven.compiler import machine
 before = machine.fingerprint()
 machine.aim(sys.argv[1], sys.argv[2])
 assert machine.fingerprint() != before
 assert not machine.has("avx512vbmi")
 assert not machine.has("avx512bitalg")
 import oven
-from flour.flow import outputs, source
-from flour.types import Vector
+from flour.language.flow import outputs, source
+from flour.core.types import Vector
 from tests import ensembles
 from tests.flour.test_slices import chains, same
 

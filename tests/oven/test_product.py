@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import oven
-from flour.flow import source
-from flour.product import product
-from flour.types import Vector
+from flour.core.types import Vector
+from flour.language.flow import source
+from flour.ops.product import product
 from objectstore import Blob
-from oven.plan import Plan
+from oven.plans.plan import Plan
 from tests.checked import run as run_checked
 
 # Outputs that fill no vector, one, several, and one more than that, for either float width.

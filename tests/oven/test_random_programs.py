@@ -13,15 +13,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from flour.flow import Flow
-from flour.node import Node
-from flour.op import Columns
-from flour.reference import evaluate
-from flour.sparse import Sparse, densify
-from flour.types import Vector
-from oven.passes import PASSES
-from oven.plan import Plan
-from oven.rewrite import trace
+from flour.core.node import Node
+from flour.core.op import Columns
+from flour.core.reference import evaluate
+from flour.core.sparse import Sparse, densify
+from flour.core.types import Vector
+from flour.language.flow import Flow
+from oven.optimise.passes import PASSES
+from oven.optimise.rewrite import trace
+from oven.plans.plan import Plan
 from tests.columns import assert_close
 from tests.programs import random_program
 from tests.rewrites import rows

@@ -13,20 +13,20 @@ import numpy as np
 import pytest
 
 import oven
-from flour.flow import Flow, outputs
-from flour.node import Node, node
+from flour.core.node import Node, node
+from flour.core.types import Vector
+from flour.language.flow import Flow, outputs
 from flour.ops.elementwise import Add, Cast, Multiply
 from flour.ops.source import Source
 from flour.ops.unary import Abs, Exp, Negate
-from flour.types import Vector
 from oven.errors import RewriteError
-from oven.passes import PASSES, Pass
-from oven.pattern import Facts, Match, chain, hole, match, op, rest
-from oven.rewrite import optimise, substitute, trace
-from oven.rule import APPROXIMATES, BITS, REASSOCIATES, Preserves, Rule
-from oven.rules import RULES
-from oven.text import expression
-from oven.verify import verify
+from oven.optimise.passes import PASSES, Pass
+from oven.optimise.pattern import Facts, Match, chain, hole, match, op, rest
+from oven.optimise.rewrite import optimise, substitute, trace
+from oven.optimise.rule import APPROXIMATES, BITS, REASSOCIATES, Preserves, Rule
+from oven.optimise.rules import RULES
+from oven.optimise.summary import expression
+from oven.optimise.verify import verify
 from tests.rewrites import vector
 
 pytestmark = pytest.mark.rules
@@ -252,7 +252,7 @@ def test_the_trace_says_what_fired_where_and_what_did_not() -> None:
     text = re.sub(r"\.py:\d+", ".py:N", made.text())
     assert text == (
         "== tidy\n"
-        "remove_identity  (oven/rules/remove_identity.py:N)\n"
+        "remove_identity  (oven/optimise/rules/remove_identity.py:N)\n"
         "    AsFloat(x)\n"
         " -> x\n"
         "%0 = x : Vector[2, float64]\n"
@@ -263,7 +263,7 @@ def test_the_trace_says_what_fired_where_and_what_did_not() -> None:
         "== decide (unchanged)\n"
         "== narrow (unchanged)\n"
         "== merge\n"
-        "affine_into_linear  (oven/rules/affine_into_linear.py:N)\n"
+        "affine_into_linear  (oven/optimise/rules/affine_into_linear.py:N)\n"
         "    Linear[1x2, 1](Divide[2](Subtract[2](x)))\n"
         " -> Linear[1x2, 1](x)\n"
         "%0 = x : Vector[2, float64]\n"

@@ -16,14 +16,14 @@ import pytest
 import flour
 import oven
 from flour import Flow
-from flour.errors import FlourError
-from flour.sparse import densify
+from flour.core.errors import FlourError
+from flour.core.sparse import densify
 from objectstore import Archive, ArchiveError, Blob, FileStore, MemoryStore
 from objectstore.archive import write
-from oven.background import Pending
 from oven.errors import DamagedPlan
-from oven.limits import MAX_NODES
-from oven.plan import Plan
+from oven.plans.background import Pending
+from oven.plans.limits import MAX_NODES
+from oven.plans.plan import Plan
 from tests.oven.programs import PROGRAMS
 
 ROOT = Path(__file__).parent.parent.parent
@@ -210,7 +210,7 @@ import sys
 import oven
 for path in sys.argv[1:]:
     oven.load(path)
-print(oven.cache.counters.compiled, "numba" in sys.modules, oven.cache.counters.from_disk > 0)
+print(oven.compiler.cache.counters.compiled, "numba" in sys.modules, oven.compiler.cache.counters.from_disk > 0)
 """
 
 
@@ -240,7 +240,7 @@ oven.load(paths[0])
 start = process_time()
 for path in paths[1:]:
     oven.load(path)
-print((process_time() - start) / (len(paths) - 1), oven.cache.counters.compiled)
+print((process_time() - start) / (len(paths) - 1), oven.compiler.cache.counters.compiled)
 """
 
 

@@ -23,12 +23,12 @@ import numpy as np
 import pytest
 
 import oven
-from flour.coerce import coerce, native_types
-from flour.errors import FlourError
+from flour.core.errors import FlourError
+from flour.data.coerce import coerce, native_types
 from objectstore import Archive, Blob, StoreError, Strings
 from objectstore.archive import write
-from oven.plan import Plan
-from oven.timing import sample
+from oven.explain.timing import sample
+from oven.plans.plan import Plan
 from tests import checked
 from tests.oven.programs import PROGRAMS
 from tests.oven.test_bounds import Never, _changed
@@ -147,7 +147,7 @@ def _first(column: Any) -> Any:
         return {key: _first(value) for key, value in column.items()}
     if isinstance(column, np.ndarray | list):
         return column[:ROWS]
-    from flour.sparse import Sparse
+    from flour.core.sparse import Sparse
 
     return Sparse.of(column.toarray()[:ROWS])
 

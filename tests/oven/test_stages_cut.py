@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 import flour
-from flour.flow import Flow
-from oven.plan import Plan
-from oven.ports import find_ports
-from oven.stages import MOST_LINES, Stage, cut
+from flour.language.flow import Flow
+from oven.codegen.ports import find_ports
+from oven.codegen.stages import MOST_LINES, Stage, cut
+from oven.plans.plan import Plan
 
 pytestmark = pytest.mark.rules
 

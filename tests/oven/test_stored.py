@@ -9,9 +9,9 @@ import pytest
 
 import flour
 import oven
-from flour.sparse import Sparse, densify
-from flour.types import Type, Vector
-from oven import stages
+from flour.core.sparse import Sparse, densify
+from flour.core.types import Type, Vector
+from oven.codegen import stages
 from tests import checked
 from tests.cases import CASES, Case
 from tests.columns import assert_close

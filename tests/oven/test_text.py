@@ -16,7 +16,7 @@ from sklearn.pipeline import FeatureUnion, make_pipeline
 
 import flour
 import oven
-from oven.plan import Plan
+from oven.plans.plan import Plan
 from tests import checked
 from tests.flour.estimators.test_text import DOCUMENTS, SETTINGS
 from tests.oven.test_bounds import emitted

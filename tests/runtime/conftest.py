@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from oven import Plan
-from oven.execution import Execution
+from oven.plans.execution import Execution
 from tests.runtime.plans import shift
 
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 import flour
 import oven
 from flour import Flow
-from flour.types import Type
+from flour.core.types import Type
 from oven import Plan
 
 WIDTH = 4

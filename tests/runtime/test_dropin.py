@@ -23,7 +23,7 @@ from sklearn.tree import DecisionTreeClassifier
 
 import flour
 import runtime
-from flour.errors import FlourError
+from flour.core.errors import FlourError
 from runtime.errors import NotOffered, Unfaithful
 from tests.golden import Golden
 from tests.runtime.plans import documents, shift_flow

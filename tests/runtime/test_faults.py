@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from oven.execution import Execution
-from oven.native_run import RowsRefused
+from oven.plans.execution import Execution
+from oven.run.native_run import RowsRefused
 from runtime import Runtime
 from scheduler import ExecutorDied
 from tests.runtime.conftest import Hold
@@ -98,7 +98,7 @@ def test_an_executor_that_dies(runtime: Runtime, monkeypatch: pytest.MonkeyPatch
 
 def test_rows_that_native_code_refuses(runtime: Runtime, monkeypatch: pytest.MonkeyPatch) -> None:
     """The definition has the last word: here it knows an answer."""
-    from oven.native_run import NativeRun
+    from oven.run.native_run import NativeRun
 
     def refuse(*_: object) -> None:
         raise RowsRefused("not these")
@@ -115,7 +115,7 @@ def test_memory_pressure(runtime: Runtime, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_no_memory_for_the_answers(runtime: Runtime, monkeypatch: pytest.MonkeyPatch) -> None:
-    from oven.native_run import NativeRun
+    from oven.run.native_run import NativeRun
 
     def blank(*_: object) -> None:
         raise MemoryError

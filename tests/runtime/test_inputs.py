@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 import flour
-from flour.errors import FlourError, MissingColumn, WrongDtype
+from flour.core.errors import FlourError, MissingColumn, WrongDtype
 from runtime import Runtime
 from runtime.errors import UnexpectedColumn
 from tests.runtime.plans import record_flow

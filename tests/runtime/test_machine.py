@@ -20,7 +20,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from oven.plan import Plan
+from oven.plans.plan import Plan
 from runtime import Runtime
 from runtime.errors import InService, UnknownEndpoint
 from scheduler import DeadlineExceeded, Overloaded, QueueRules

@@ -13,8 +13,9 @@ import pytest
 import flour
 import oven
 from flour import Flow
-from runtime import Runtime, materialise
-from runtime.materialise import (
+from runtime import Runtime
+from runtime.service import materialise
+from runtime.service.materialise import (
     CANDIDATE_SECONDS,
     DETOUR_SECONDS,
     LOOKS,
@@ -25,8 +26,8 @@ from runtime.materialise import (
     TRIAL_CALLS,
     Way,
 )
-from runtime.recut import cut
-from runtime.results import Results, key_of, size_of
+from runtime.service.results import Results, key_of, size_of
+from runtime.service.split_program import cut
 from tests.runtime.plans import documents, shift, text_flow
 
 TEXTS = documents(12, 4000)

@@ -10,11 +10,11 @@ import pytest
 
 import flour
 import oven
-from flour.errors import FlourError
-from flour.flow import source
-from flour.types import Category, Record, Scalar
+from flour.core.errors import FlourError
+from flour.core.types import Category, Record, Scalar
+from flour.language.flow import source
 from runtime import Runtime
-from runtime.runtime import _is_short
+from runtime.service.runtime import _is_short
 
 ROW = {"age": 31, "city": "Graz", "income": None}
 KIND = Record(

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 import oven
-from flour.errors import InputError
+from flour.core.errors import InputError
 from objectstore import FileStore, MemoryStore
 from runtime import Runtime
 from runtime.errors import (
@@ -300,7 +300,7 @@ def test_work_for_many_rows_goes_to_executors_and_few_stay_here(runtime: Runtime
 
 
 def _plain() -> Any:
-    from runtime.choice import Call
+    from runtime.service.choice import Call
 
     return Call()
 

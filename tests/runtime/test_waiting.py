@@ -15,9 +15,9 @@ import pytest
 
 import oven
 from flour import Flow
-from oven.execution import Execution
+from oven.plans.execution import Execution
 from runtime import Runtime
-from runtime.engines import in_time
+from runtime.service.engines import in_time
 from scheduler import DeadlineExceeded, Overloaded, QueueRules, Settings
 from tests.runtime.conftest import Hold
 from tests.runtime.plans import WIDTH, documents, offset_of, shift, shift_flow, text_flow
@@ -111,7 +111,7 @@ def test_a_call_here_ends_with_its_deadline(
     data = np.zeros((100_000, 4))
     runtime.predict("a", data[:1000], engine="inline")
     monkeypatch.setattr(Execution, "step", step)
-    monkeypatch.setattr("runtime.engines.time.monotonic", lambda: now)
+    monkeypatch.setattr("runtime.service.engines.time.monotonic", lambda: now)
     with pytest.raises(DeadlineExceeded, match="8 of 40 rows were done"):
         in_time(plan, 4, now + 0.03, BLOCK)
     assert begun == [0, 4]
@@ -149,7 +149,7 @@ def test_what_work_costs_is_not_what_waiting_costs(runtime: Runtime) -> None:
     for _ in range(50):
         runtime.predict("a", BLOCK)
         engines.observe(served, len(BLOCK), 1e-3)
-    from runtime.choice import CORES, Call
+    from runtime.service.choice import CORES, Call
 
     idle = engines.choose(served, Call(), len(BLOCK))
     engines._inside.update(object() for _ in range(10 * CORES))
@@ -189,7 +189,9 @@ def test_a_crowded_queue_refuses_before_it_looks(
         hold.wait()
         futures.append(runtime.submit("a", block))
         with monkeypatch.context() as no:
-            no.setattr("runtime.runtime.as_block", lambda *_: pytest.fail("it was looked at"))
+            no.setattr(
+                "runtime.service.runtime.as_block", lambda *_: pytest.fail("it was looked at")
+            )
             with pytest.raises(Overloaded, match="the queue is full") as caught:
                 runtime.submit("a", block)
             assert caught.value.retry_after > 0
@@ -221,12 +223,12 @@ def test_nothing_of_a_version_is_left_when_it_has_gone(runtime: Runtime) -> None
 def test_what_cannot_be_registered_reserves_nothing(
     runtime: Runtime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from runtime.served import Served
+    from runtime.service.version import ModelVersion
 
-    def fail(_: Served) -> None:
+    def fail(_: ModelVersion) -> None:
         raise MemoryError
 
-    monkeypatch.setattr(Served, "open", fail)
+    monkeypatch.setattr(ModelVersion, "open", fail)
     with pytest.raises(MemoryError):
         runtime.register("a", shift(1.0), reserve=True)
     monkeypatch.undo()
@@ -242,7 +244,7 @@ def test_what_blocks_cost_is_learned_from_blocks(runtime: Runtime) -> None:
     served, engines = runtime.find("a"), runtime._engines
     for _ in range(20):
         engines._batch_costs.observe(served.owner, 1, 76e-6)
-    from runtime.choice import Call
+    from runtime.service.choice import Call
 
     call = Call.of(served, engine="batch")
     assert engines.choose(served, call, 100).chunk_rows == 100

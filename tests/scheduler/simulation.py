@@ -12,11 +12,11 @@ from math import inf
 from scheduler.clock import SimulatedClock
 from scheduler.dispatch import Dispatcher
 from scheduler.job import Job
-from scheduler.lane import Lane, Slot
+from scheduler.lane import QueuePair, Slot
 from scheduler.queues import QueueRules
 from scheduler.stages import Stages
 from scheduler.ticket import State
-from scheduler.work import Run, Strand, Work
+from scheduler.work import Run, RunningChunk, RunningJob
 
 JOIN = -1
 
@@ -36,7 +36,7 @@ class Play:
     name: object
     seconds: tuple[float, ...]  # per stage
     fate: dict[tuple[int, int], str] = field(default_factory=dict)  # (chunk, stage) -> raise | die
-    work: Work | None = None
+    work: RunningJob | None = None
     ends: list[State] = field(default_factory=list)
     value: object = None
     started_at: float | None = None
@@ -58,7 +58,7 @@ class Simulation:
         self.core = Dispatcher(executors, rules)
         self.threads: set[Slot] = set()
         self.until: dict[Slot, float] = {}  # executors that run something, and when they are done
-        self.held: set[Strand] = set()  # chunks with a buffer
+        self.held: set[RunningChunk] = set()  # chunks with a buffer
         self.most_held = 0
         self.order: list[object] = []  # names of jobs, in the order in which their chunks started
         self.settled: list[Play] = []
@@ -218,7 +218,7 @@ class Simulation:
             play.started_at = self.now
         self.until[slot] = self.now + play.seconds[run.stage]
 
-    def _settle(self, work: Work) -> None:
+    def _settle(self, work: RunningJob) -> None:
         play = work.ticket
         assert isinstance(play, Play)
         assert work.over is not None
@@ -252,7 +252,7 @@ class Simulation:
             assert waiting == [], "new work started before started work"
 
 
-def _is_booked(lane: Lane) -> bool:
+def _is_booked(lane: QueuePair) -> bool:
     levels = lane.fresh._levels.values()
     by_level, by_key = sum(each.cost for each in levels), sum(sum(e.costs.values()) for e in levels)
     return abs(by_level - lane.fresh.cost) < 1e-3 and abs(by_key - lane.fresh.cost) < 1e-3
@@ -266,11 +266,11 @@ def _never(_: object, __: object) -> object:
     raise AssertionError("stages of a simulation are not called")
 
 
-def _live(lane: Lane) -> list[Strand]:
+def _live(lane: QueuePair) -> list[RunningChunk]:
     """The chunks of which a stage waits in the high queue."""
     runs = [entry[-1] for entry in lane.started._entries]
     return [run.strand for run in runs if run.strand.work.over is None]
 
 
-def _strands(lane: Lane, held: set[Strand]) -> list[Strand]:
+def _strands(lane: QueuePair, held: set[RunningChunk]) -> list[RunningChunk]:
     return [strand for strand in held if strand.work.lane is lane]

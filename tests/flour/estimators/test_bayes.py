@@ -13,7 +13,7 @@ from sklearn import naive_bayes as nb
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from flour.errors import ParameterError
+from flour.core.errors import ParameterError
 from flour.ops.bayes import SpreadDistances, SumOfEntries
 from tests.estimators import check
 from tests.flour.estimators.linear_data import COUNTS, LABELS, POSITIVE, ROWS, THREE, X

@@ -34,7 +34,7 @@ from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 import oven
 from flour import from_sklearn
-from flour.errors import UnsupportedSetting
+from flour.core.errors import UnsupportedSetting
 from tests.boosters import GROWN, LIBRARIES, LIGHT, maker, sample
 from tests.estimators import check
 

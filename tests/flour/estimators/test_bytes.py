@@ -24,8 +24,8 @@ from sklearn.preprocessing import StandardScaler
 
 import flour
 import oven
-from flour.errors import DamagedProgram, NotDecodable, ParameterError, WrongDtype
-from flour.types import Text, from_data, to_data
+from flour.core.errors import DamagedProgram, NotDecodable, ParameterError, WrongDtype
+from flour.core.types import Text, from_data, to_data
 from runtime import Runtime
 from tests.estimators import check
 

@@ -20,7 +20,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC, LinearSVC
 
 import flour
-from flour.errors import FlourError
+from flour.core.errors import FlourError
 from tests.estimators import check
 
 _rng = np.random.default_rng(13)

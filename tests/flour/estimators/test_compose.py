@@ -16,8 +16,8 @@ from sklearn.pipeline import FeatureUnion, Pipeline, make_pipeline
 from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardScaler
 
 import flour
-from flour.errors import MissingColumn, UnfittedEstimator, UnknownEstimator
-from flour.types import Record
+from flour.core.errors import MissingColumn, UnfittedEstimator, UnknownEstimator
+from flour.core.types import Record
 from tests.estimators import check
 
 rng = np.random.default_rng(7)

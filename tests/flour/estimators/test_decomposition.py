@@ -14,7 +14,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 
 import flour
-from flour.errors import UnknownEstimator, UnsupportedSetting
+from flour.core.errors import UnknownEstimator, UnsupportedSetting
 from tests.columns import assert_close
 from tests.estimators import check
 from tests.flour.estimators.linear_data import CSR, POSITIVE, THREE, X

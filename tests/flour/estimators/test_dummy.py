@@ -10,7 +10,7 @@ import pytest
 from sklearn.dummy import DummyClassifier, DummyRegressor
 
 import flour
-from flour.errors import UnsupportedSetting
+from flour.core.errors import UnsupportedSetting
 from tests.estimators import check
 from tests.flour.estimators.linear_data import COLUMN, INDICATOR, LABELS, TARGET, TARGETS, THREE, X
 

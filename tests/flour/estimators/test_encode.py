@@ -25,7 +25,7 @@ from sklearn.preprocessing import (
 
 import flour
 import oven
-from flour.errors import InputError, UnknownEstimator, UnsupportedSetting
+from flour.core.errors import InputError, UnknownEstimator, UnsupportedSetting
 from flour.ops.categorise import hash_of
 from tests.estimators import check
 

@@ -17,7 +17,7 @@ from sklearn.preprocessing import KBinsDiscretizer, PolynomialFeatures, SplineTr
 
 import flour
 import oven
-from flour.errors import InputError, UnsupportedSetting
+from flour.core.errors import InputError, UnsupportedSetting
 from tests.estimators import check
 
 rng = np.random.default_rng(3)

@@ -11,7 +11,7 @@ from sklearn.gaussian_process import kernels as k
 
 import flour
 import oven
-from flour.errors import FlourError
+from flour.core.errors import FlourError
 from tests.estimators import check
 
 _rng = np.random.default_rng(9)

@@ -19,7 +19,7 @@ from sklearn.tree import DecisionTreeRegressor
 
 import flour
 import oven
-from flour.errors import TypeMismatch, UnsupportedSetting
+from flour.core.errors import TypeMismatch, UnsupportedSetting
 from tests.estimators import check
 
 # A few rounds do not converge, and columns without values are part of what is tested.

@@ -13,7 +13,7 @@ from sklearn.metrics.pairwise import rbf_kernel
 from sklearn.semi_supervised import LabelPropagation, LabelSpreading
 
 import flour
-from flour.errors import FlourError
+from flour.core.errors import FlourError
 from tests.estimators import check
 
 _rng = np.random.default_rng(5)

@@ -8,7 +8,7 @@ from scipy.sparse import csr_matrix
 from sklearn.manifold import TSNE, Isomap, LocallyLinearEmbedding
 
 import flour
-from flour.errors import FlourError
+from flour.core.errors import FlourError
 from tests.estimators import check
 
 _rng = np.random.default_rng(17)

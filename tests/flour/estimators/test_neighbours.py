@@ -24,7 +24,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import flour
-from flour.errors import FlourError
+from flour.core.errors import FlourError
 from tests.estimators import check
 
 _rng = np.random.default_rng(7)

@@ -22,8 +22,8 @@ from sklearn.preprocessing import MaxAbsScaler
 
 import flour
 import oven
-from flour.errors import NotNumeric, TypeMismatch, UnsupportedSetting, WrongDtype
-from flour.types import Pairs
+from flour.core.errors import NotNumeric, TypeMismatch, UnsupportedSetting, WrongDtype
+from flour.core.types import Pairs
 from tests.estimators import check
 
 ROWS: list[dict[str, Any]] = [

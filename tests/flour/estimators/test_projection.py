@@ -15,7 +15,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.random_projection import GaussianRandomProjection, SparseRandomProjection
 
 import flour
-from flour.errors import UnsupportedSetting
+from flour.core.errors import UnsupportedSetting
 from tests.estimators import check
 from tests.flour.estimators.linear_data import CSR, POSITIVE, THREE, X
 

@@ -26,7 +26,7 @@ from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
 import flour
 import oven
-from flour.errors import FunctionFailed, PythonRefused, UnsupportedSetting
+from flour.core.errors import FunctionFailed, PythonRefused, UnsupportedSetting
 from runtime import Runtime
 from tests.estimators import library
 from tests.house import run_python
@@ -271,7 +271,7 @@ def test_saved_by_place_and_loaded_with_permission(module: Any, tmp_path: Path) 
     assert again.digest == plan.digest, "what was granted here needs no second permission"
     load = (
         "import sys, oven; sys.path.insert(0, sys.argv[1]); sys.path.insert(0, sys.argv[3])\n"
-        "from flour.errors import PythonRefused\n"
+        "from flour.core.errors import PythonRefused\n"
         "try:\n"
         "    oven.load(sys.argv[2])\n"
         "except PythonRefused as problem:\n"

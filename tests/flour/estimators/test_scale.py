@@ -27,7 +27,7 @@ from sklearn.preprocessing import (
 )
 
 import flour
-from flour.errors import TypeMismatch, UnsupportedSetting
+from flour.core.errors import TypeMismatch, UnsupportedSetting
 from tests.estimators import check
 
 rng = np.random.default_rng(7)

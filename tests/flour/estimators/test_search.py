@@ -21,7 +21,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import flour
-from flour.errors import UnsupportedSetting
+from flour.core.errors import UnsupportedSetting
 from tests.estimators import check
 
 rng = np.random.default_rng(3)

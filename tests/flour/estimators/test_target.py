@@ -20,7 +20,7 @@ from sklearn.preprocessing import (
 )
 
 import flour
-from flour.errors import UnsupportedSetting
+from flour.core.errors import UnsupportedSetting
 from tests.estimators import check
 
 rng = np.random.default_rng(8)

@@ -25,8 +25,8 @@ from sklearn.utils import murmurhash3_32
 
 import flour
 import oven
-from flour.errors import InputError, UnsupportedSetting
-from flour.hashing import murmur3
+from flour.core.errors import InputError, UnsupportedSetting
+from flour.text.hashing import murmur3
 from tests.estimators import check
 
 DOCUMENTS = [

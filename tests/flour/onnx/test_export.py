@@ -39,7 +39,7 @@ from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 import flour
 import runtime
-from flour.errors import UnsupportedSetting
+from flour.core.errors import UnsupportedSetting
 
 RNG = np.random.default_rng(7)
 X = RNG.normal(size=(90, 4))

@@ -17,17 +17,17 @@ from onnx import ModelProto, checker
 from onnx.reference import ReferenceEvaluator
 from onnxruntime.capi.onnxruntime_pybind11_state import NotImplemented as NoKernel
 
-from flour.errors import UnsupportedSetting
-from flour.flow import Flow, source
+from flour.core.errors import UnsupportedSetting
+from flour.core.op import REGISTRY
+from flour.core.reference import apply_op
+from flour.core.sparse import densify
+from flour.core.types import Record, Text, Vector
+from flour.language.flow import Flow, source
 from flour.onnx import import_model
-from flour.onnx.export import FORMS, load
-from flour.onnx.export_refused import WITHOUT
-from flour.op import REGISTRY
+from flour.onnx.export.refused import WITHOUT
+from flour.onnx.export.writer import FORMS, load
 from flour.ops import onnx_ngrams
 from flour.ops.source import Source
-from flour.reference import apply_op
-from flour.sparse import densify
-from flour.types import Record, Text, Vector
 from tests.cases import CASES, Case
 from tests.columns import assert_close
 from tests.flour.test_cases import columns, made

@@ -13,7 +13,7 @@ from onnx import TensorProto, helper, numpy_helper
 import flour
 import runtime
 from flour.onnx import DamagedModel
-from runtime.onnx_errors import InvalidGraph
+from runtime.onnx.errors import InvalidGraph
 from tests.onnx_parts import FLOAT, model, node
 
 X = np.random.default_rng(0).normal(size=(3, 4)).astype(np.float32)

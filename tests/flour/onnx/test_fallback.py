@@ -15,7 +15,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import flour
-from flour.errors import UnknownEstimator
+from flour.core.errors import UnknownEstimator
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(40, 3))

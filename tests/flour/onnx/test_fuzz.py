@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from onnx import ModelProto, TensorProto, helper
 
-from flour.errors import FlourError
+from flour.core.errors import FlourError
 from flour.onnx import from_onnx
 from runtime import InferenceSession
 from tests.onnx_parts import FLOAT, model, node

@@ -12,12 +12,12 @@ import pytest
 from onnx import helper, numpy_helper
 
 import runtime
-from flour.errors import FlourError, OpaqueFailed
+from flour.core.errors import FlourError, OpaqueFailed
 from flour.onnx import from_onnx
 from flour.onnx import proving as proving_module
 from flour.onnx.guards import guard
 from flour.onnx.proving import prove, proving
-from runtime import onnx_backend
+from runtime.onnx import backend
 from tests.onnx_models import ml, model, node
 from tests.onnx_parts import black_in_the_middle
 
@@ -198,7 +198,7 @@ def test_onnxruntime_does_die_of_one() -> None:
         prove(data, "here")
 
 
-@pytest.mark.parametrize("load", [from_onnx, runtime.InferenceSession, onnx_backend.prepare])
+@pytest.mark.parametrize("load", [from_onnx, runtime.InferenceSession, backend.prepare])
 def test_parts_are_proven_where_that_is_asked(
     load: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from onnx import ModelProto, TensorProto, helper, numpy_helper
 
-from flour.errors import FlourError
+from flour.core.errors import FlourError
 from flour.onnx import from_onnx
 from tests.onnx_parts import FLOAT, black_in_the_middle, model, node
 
@@ -274,7 +274,7 @@ import faulthandler, random, resource, sys, warnings
 from pathlib import Path
 faulthandler.enable()
 import numpy as np
-from flour.errors import FlourError
+from flour.core.errors import FlourError
 from flour.onnx import import_model
 resource.setrlimit(resource.RLIMIT_AS, (6 << 30, 6 << 30))
 warnings.simplefilter("ignore")

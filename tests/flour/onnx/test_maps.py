@@ -12,12 +12,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import flour
-from flour.errors import FlourError, NotNumeric, ParameterError, WrongDtype
+from flour.core.errors import FlourError, NotNumeric, ParameterError, WrongDtype
+from flour.core.types import Pairs, from_data, to_data
 from flour.onnx import import_model
 from flour.onnx.errors import NotNative
-from flour.types import Pairs, from_data, to_data
 from runtime import InferenceSession, Runtime
-from runtime.onnx_maps import door_of_maps
+from runtime.onnx.zipmap_input import door_of_maps
 from tests.onnx_models import OPSETS, ml, onnx, wanted
 
 _OFTEN = settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))

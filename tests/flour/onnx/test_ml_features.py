@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from flour.errors import InputError
+from flour.core.errors import InputError
 from flour.onnx import import_model
 from flour.onnx.errors import NotNative
 from tests.onnx_models import ml, model, onnx, same

@@ -13,7 +13,7 @@ from onnx import ModelProto, TensorProto, helper, numpy_helper
 
 import flour
 import oven
-from flour.errors import OpaqueFailed, ParameterError
+from flour.core.errors import OpaqueFailed, ParameterError
 from flour.onnx import import_model
 from flour.onnx.errors import NotNative
 from flour.onnx.model import NodeDef

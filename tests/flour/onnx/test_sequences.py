@@ -13,7 +13,8 @@ from onnx import ModelProto, TensorProto, helper
 
 import flour
 from flour.onnx import NotNative, import_model
-from runtime import InferenceSession, onnx_backend
+from runtime import InferenceSession
+from runtime.onnx import backend
 from tests.onnx_parts import FLOAT, INT64, Port, model, node
 
 RNG = np.random.default_rng(3)
@@ -295,7 +296,7 @@ def test_the_batch_is_scanned_by_the_first_version_of_scan() -> None:
         "start": RNG.normal(size=(4, 2)).astype(np.float32),
         "x": RNG.normal(size=(4, 3, 2)).astype(np.float32),
     }
-    end, all_ = onnx_backend.run_model(proto, feed, native_only=True, compiled=False)
+    end, all_ = backend.run_model(proto, feed, native_only=True, compiled=False)
     sums = feed["start"][:, None] + np.cumsum(feed["x"], axis=1)
     np.testing.assert_allclose(end, sums[:, -1], rtol=1e-5)
     np.testing.assert_allclose(all_, -sums, rtol=1e-5)

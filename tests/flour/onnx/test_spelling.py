@@ -10,11 +10,11 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import oven
-from flour.errors import InputError
-from flour.flow import source
+from flour.core.errors import InputError
+from flour.core.types import INTS, Scalar, Vector
+from flour.language.flow import source
 from flour.onnx import import_model
 from flour.ops.onnx_cast import ParseNumbers, WriteWhole
-from flour.types import INTS, Scalar, Vector
 from tests.onnx_models import ml, model, node, onnxruntime, same, wanted
 
 _TO = {"float32": 1, "int32": 6, "int64": 7, "string": 8, "bool": 9, "float64": 11}

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from onnx import helper
 
-from flour.flow import Flow
+from flour.language.flow import Flow
 from flour.onnx import import_model
 from flour.onnx.attributes import Attributes
 from flour.onnx.reading import LONG, read_model

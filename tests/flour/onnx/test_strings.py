@@ -11,9 +11,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import flour
+from flour.core.types import Scalar
 from flour.onnx import NotNative, import_model
 from flour.onnx.re2 import with_ends
-from flour.types import Scalar
 from tests.onnx_models import model, needs_locale, node, same, wanted
 
 SOME = settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 from onnx.reference.ops.op_cast import cast_to
 
-from flour.errors import FlourError
+from flour.core.errors import FlourError
 from flour.onnx import NotNative, import_model
 from flour.onnx.program import OnnxProgram
 from flour.onnx.tensor import NARROW, carrier

@@ -13,7 +13,7 @@ from sklearn.ensemble import RandomForestClassifier
 
 import flour
 import oven
-from flour.flow import outputs
+from flour.language.flow import outputs
 from tests.house import ROOT
 from tests.oven.bench.contest import Session, race
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from flour.flow import Flow, outputs
-from oven.rewrite import trace
+from flour.language.flow import Flow, outputs
+from oven.optimise.rewrite import trace
 from tests.rewrites import assert_declines, assert_fires, vector
 
 pytestmark = pytest.mark.rules

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 import oven
-from flour.flow import Flow, outputs
-from flour.types import Vector
-from oven.rules.dense_into_trees import WIDEST
+from flour.core.types import Vector
+from flour.language.flow import Flow, outputs
+from oven.optimise.rules.dense_into_trees import WIDEST
 from tests import ensembles
-from tests.oven.test_door import of_run, same_row
+from tests.oven.test_array_entry import of_run, same_row
 from tests.rewrites import assert_declines, assert_means_the_same, traced, vector
 
 pytestmark = pytest.mark.rules

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from flour.flow import Flow, outputs, source
-from flour.types import Category, Record, Scalar
+from flour.core.types import Category, Record, Scalar
+from flour.language.flow import Flow, outputs, source
 from tests.rewrites import assert_declines, assert_fires, vector
 
 pytestmark = pytest.mark.rules

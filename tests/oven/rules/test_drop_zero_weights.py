@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from flour.flow import Flow
-from oven.rewrite import optimise
-from oven.text import expression
+from flour.language.flow import Flow
+from oven.optimise.rewrite import optimise
+from oven.optimise.summary import expression
 from tests.rewrites import assert_declines, assert_fires, vector
 
 pytestmark = pytest.mark.rules

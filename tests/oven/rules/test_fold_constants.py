@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from flour.flow import Flow, outputs, source
+from flour.core.types import Record, Scalar
+from flour.language.flow import Flow, outputs, source
 from flour.ops.source import Fill
-from flour.types import Record, Scalar
 from tests.rewrites import assert_declines, assert_fires, vector
 
 pytestmark = pytest.mark.rules

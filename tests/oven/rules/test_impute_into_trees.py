@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 import flour
 import oven
-from flour.flow import Flow, outputs
-from oven.text import expression
+from flour.language.flow import Flow, outputs
+from oven.optimise.summary import expression
 from tests import ensembles
 from tests.rewrites import assert_declines, assert_means_the_same, traced, vector
 

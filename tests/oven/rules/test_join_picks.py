@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from flour.flow import Flow, source
-from flour.types import Category, Record, Scalar
-from oven.rewrite import optimise
-from oven.text import expression
+from flour.core.types import Category, Record, Scalar
+from flour.language.flow import Flow, source
+from oven.optimise.rewrite import optimise
+from oven.optimise.summary import expression
 from tests.rewrites import assert_declines, assert_fires, vector
 
 pytestmark = pytest.mark.rules

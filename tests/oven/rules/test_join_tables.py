@@ -14,8 +14,8 @@ from sklearn.preprocessing import KBinsDiscretizer, OneHotEncoder, OrdinalEncode
 
 import flour
 import oven
-from flour.flow import Flow
-from oven.plan import Plan
+from flour.language.flow import Flow
+from oven.plans.plan import Plan
 from tests.rewrites import assert_declines, assert_fires, vector
 
 pytestmark = pytest.mark.rules

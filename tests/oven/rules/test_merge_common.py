@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from flour.flow import Flow, outputs
-from oven.passes import PASSES
-from oven.rewrite import trace
+from flour.language.flow import Flow, outputs
+from oven.optimise.passes import PASSES
+from oven.optimise.rewrite import trace
 from tests.rewrites import assert_declines, assert_fires, vector
 
 pytestmark = pytest.mark.rules

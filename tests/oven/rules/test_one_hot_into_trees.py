@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 import flour
 import oven
-from flour.flow import Flow, outputs
+from flour.language.flow import Flow, outputs
 from flour.ops.categorise import Categorise
 from flour.ops.encode import OneHot
-from flour.ops.trees import Trees
-from oven.text import expression
+from flour.ops.trees.trees import Trees
+from oven.optimise.summary import expression
 from tests import ensembles
 from tests.rewrites import assert_declines, assert_means_the_same, traced, vector
 

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from flour.flow import Flow, outputs, source
-from flour.ops.trees import Trees
-from flour.types import Scalar
-from oven.rewrite import trace
+from flour.core.types import Scalar
+from flour.language.flow import Flow, outputs, source
+from flour.ops.trees.trees import Trees
+from oven.optimise.rewrite import trace
 from tests import ensembles
 from tests.rewrites import assert_declines, assert_fires, only, vector
 

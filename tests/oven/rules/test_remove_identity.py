@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import flour
-from flour.flow import Flow, source
-from flour.types import Scalar
+from flour.core.types import Scalar
+from flour.language.flow import Flow, source
 from tests.rewrites import assert_declines, assert_fires, vector
 
 pytestmark = pytest.mark.rules

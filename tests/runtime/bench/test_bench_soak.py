@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 from runtime import Runtime
-from runtime.engines import Answers
+from runtime.service.engines import Answers
 from scheduler import Overloaded
 from tests.runtime.plans import documents, offset_of, shift, text_flow
 

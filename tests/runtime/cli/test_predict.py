@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 import flour
 import oven
-from flour.types import Category, Record, Scalar, Text, Type, Vector
+from flour.core.types import Category, Record, Scalar, Text, Type, Vector
 from runtime.cli import reading
 from runtime.cli.errors import BadTable
 from runtime.cli.progress import bar

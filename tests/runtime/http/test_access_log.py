@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from flour.errors import ParameterError
+from flour.core.errors import ParameterError
 from runtime import Runtime
 from runtime.http import ServerSettings, access_log
 from runtime.http.access_log import AccessLog

@@ -13,14 +13,14 @@ from typing import Any
 
 import pytest
 
-from flour.errors import ParameterError
+from flour.core.errors import ParameterError
 from runtime import Runtime
 from runtime.http import Server, ServerSettings
 from runtime.http.assembly import assembled, guards
 from runtime.http.batching import Batched
+from runtime.http.interfaces import Direct, InferCall
 from runtime.http.result_cache import Cached
-from runtime.http.seams import Ask, Direct
-from runtime.served import Served
+from runtime.service.version import ModelVersion
 from tests.house import until
 from tests.runtime.http.client import Client
 from tests.runtime.plans import shift
@@ -106,12 +106,12 @@ class Slow(Direct):
     def __init__(self, runtime: Runtime) -> None:
         super().__init__(runtime)
         self.quick = self._never
-        self.waiting: list[tuple[Ask, Future[Any]]] = []
+        self.waiting: list[tuple[InferCall, Future[Any]]] = []
 
-    def _never(self, served: Served, data: Any) -> None:
+    def _never(self, served: ModelVersion, data: Any) -> None:
         """Nothing is over at once."""
 
-    def answer(self, ask: Ask) -> Future[dict[str, Any]]:
+    def answer(self, ask: InferCall) -> Future[dict[str, Any]]:
         made: Future[Any] = Future()
         self.waiting.append((ask, made))
         return made

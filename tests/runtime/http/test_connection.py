@@ -16,12 +16,12 @@ import pytest
 from runtime import Runtime
 from runtime.http import Server, ServerSettings
 from runtime.http import connection as module
+from runtime.http.interfaces import Direct, InferCall
 from runtime.http.messages import Request, Response
 from runtime.http.problems import refusal
 from runtime.http.routes import Route
-from runtime.http.seams import Ask, Direct
 from runtime.http.service import Service
-from runtime.served import Served
+from runtime.service.version import ModelVersion
 from tests.house import until
 from tests.runtime.http.client import Client, replies
 from tests.runtime.http.conftest import House
@@ -219,10 +219,10 @@ class Slow(Direct):
         self.futures: list[Future[dict[str, Any]]] = []
         self.quick = self._never
 
-    def _never(self, served: Served, data: Any) -> None:
+    def _never(self, served: ModelVersion, data: Any) -> None:
         return None
 
-    def answer(self, ask: Ask) -> Future[dict[str, Any]]:
+    def answer(self, ask: InferCall) -> Future[dict[str, Any]]:
         future: Future[dict[str, Any]] = Future()
         self.futures.append(future)
 
@@ -423,7 +423,7 @@ def test_what_went_wrong_in_here_is_not_told(
     runtime: Runtime, caplog: pytest.LogCaptureFixture
 ) -> None:
     class Broken(Direct):
-        def quick(self, served: Served, data: Any) -> None:
+        def quick(self, served: ModelVersion, data: Any) -> None:
             raise ZeroDivisionError("secret")
 
     broken = Broken(runtime)

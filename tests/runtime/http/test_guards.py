@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flour.errors import ParameterError
+from flour.core.errors import ParameterError
 from runtime.http import guards
 from runtime.http.guards import Crowd, Rates, Tokens
 from runtime.http.messages import Request

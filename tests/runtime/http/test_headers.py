@@ -13,9 +13,9 @@ import pytest
 from runtime import Runtime
 from runtime.http import Server, ServerSettings
 from runtime.http.headers import spelling
+from runtime.http.interfaces import ModelState
 from runtime.http.messages import Request, Response
 from runtime.http.routes import Route
-from runtime.http.seams import ModelState
 from runtime.http.service import Service
 from tests.house import until
 from tests.runtime.http.client import Client, replies

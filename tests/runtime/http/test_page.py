@@ -15,8 +15,8 @@ import pytest
 import flour
 from runtime import Runtime
 from runtime.http import Server, ServerSettings
+from runtime.http.interfaces import ModelState
 from runtime.http.page_html import duration, number, size
-from runtime.http.seams import ModelState
 from tests.runtime.http.client import Client
 from tests.runtime.http.conftest import filled
 from tests.runtime.http.test_metrics import ROW

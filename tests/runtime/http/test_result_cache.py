@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from flour.errors import InputError
+from flour.core.errors import InputError
 from runtime import Runtime
+from runtime.http.interfaces import Direct, InferCall
 from runtime.http.result_cache import Cached
-from runtime.http.seams import Ask, Direct
 from tests.runtime.plans import shift, text_flow
 
 ROW = [1.0, 2.0, 3.0, 4.0]
@@ -31,7 +31,7 @@ class Counting(Direct):
 
         self.quick = counted
 
-    def answer(self, ask: Ask) -> Future[dict[str, Any]]:
+    def answer(self, ask: InferCall) -> Future[dict[str, Any]]:
         self.count += 1
         return super().answer(ask)
 
@@ -50,7 +50,7 @@ def test_the_same_request_is_answered_once() -> None:
             assert second is not None
             for one, other in zip(first, second, strict=True):
                 np.testing.assert_array_equal(one, other)
-        for ask in (Ask(served, np.array([ROW])), Ask(text, ["some words"])):
+        for ask in (InferCall(served, np.array([ROW])), InferCall(text, ["some words"])):
             first_answers = cached.answer(ask).result(30)
             second_answers = cached.answer(ask).result(30)
             assert first_answers.keys() == second_answers.keys()
@@ -86,12 +86,12 @@ def test_outputs_dtypes_and_nan_make_a_difference() -> None:
         served = runtime.find("m")
         data = np.array([ROW])
         asks = [
-            Ask(served, data),
-            Ask(served, data, outputs=tuple(served.kinds)),
-            Ask(served, data.astype(np.float32)),
-            Ask(served, data * np.nan),
-            Ask(served, -0.0 * data),
-            Ask(served, 0.0 * data),
+            InferCall(served, data),
+            InferCall(served, data, outputs=tuple(served.kinds)),
+            InferCall(served, data.astype(np.float32)),
+            InferCall(served, data * np.nan),
+            InferCall(served, -0.0 * data),
+            InferCall(served, 0.0 * data),
         ]
         for ask in asks:
             cached.answer(ask).result(30)
@@ -121,7 +121,7 @@ def test_errors_are_not_kept() -> None:
         runtime.register("m", shift(1.0, 4))
         inner = Counting(runtime)
         cached = Cached(inner, 1 << 20)
-        ask = Ask(runtime.find("m"), np.ones((1, 7)))
+        ask = InferCall(runtime.find("m"), np.ones((1, 7)))
         for _ in range(2):
             with pytest.raises(InputError):
                 cached.answer(ask).result(30)
@@ -144,7 +144,7 @@ def test_kept_answers_cannot_be_changed() -> None:
     with Runtime(executors=1) as runtime:
         runtime.register("m", shift(1.0, 4))
         cached = Cached(Direct(runtime), 1 << 20)
-        made = cached.answer(Ask(runtime.find("m"), np.array([ROW]))).result(30)
+        made = cached.answer(InferCall(runtime.find("m"), np.array([ROW]))).result(30)
         for value in made.values():
             with pytest.raises(ValueError, match="read-only"):
                 value[:] = 0.0

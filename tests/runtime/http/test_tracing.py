@@ -18,8 +18,8 @@ from opentelemetry.sdk.trace.sampling import ALWAYS_OFF, ParentBased
 from sklearn.preprocessing import OrdinalEncoder
 
 import flour
-from flour.errors import FlourError
-from oven import timing
+from flour.core.errors import FlourError
+from oven.explain import timing
 from runtime import Runtime
 from runtime.http import Server, ServerSettings
 from runtime.http.compression import SOON
@@ -182,7 +182,7 @@ def test_without_the_distribution_it_says_so() -> None:
     code = """
 import sys
 sys.modules["opentelemetry"] = None
-from flour.errors import ParameterError
+from flour.core.errors import ParameterError
 from runtime import Runtime
 from runtime.http import Server, ServerSettings
 with Runtime() as runtime:

@@ -1,4 +1,4 @@
-"""ONNX's own suite pointed at `runtime.onnx_backend`, with onnxruntime beside it.
+"""ONNX's own suite pointed at `runtime.onnx.backend`, with onnxruntime beside it.
 
 The ordinary suite takes every case of the operators in `OFTEN`, which converters of classical
 models write, by the operators' definitions. Under the marker `conformance` all of the suite's
@@ -18,8 +18,8 @@ import onnxruntime
 import pytest
 from onnx import helper, numpy_helper
 
-from runtime import onnx_backend
-from runtime.onnx_errors import Fail, InvalidArgument
+from runtime.onnx import backend
+from runtime.onnx.errors import Fail, InvalidArgument
 from tests.onnx_cases import cases as every_case
 from tests.onnx_cases import difference, native_alone
 
@@ -65,7 +65,7 @@ def problem(case: Any, prepare: Any) -> str:
 
 def ours(*, compiled: bool) -> Any:
     """Our backend, as a function from a model to a function of arrays."""
-    return lambda model: onnx_backend.prepare(model, compiled=compiled).run
+    return lambda model: backend.prepare(model, compiled=compiled).run
 
 
 def theirs(model: Any) -> Any:
@@ -111,7 +111,7 @@ def test_every_case_passes_where_onnxruntime_passes_it() -> None:
 def test_the_suite_itself_takes_the_module_for_a_backend() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        suite = BackendTest(onnx_backend, __name__)  # type: ignore[arg-type]  # a module will do
+        suite = BackendTest(backend, __name__)  # type: ignore[arg-type]  # a module will do
     suite.include("^test_(matmul|softmax_axis_1|argmax_keepdims_example|and_bcast3v1d)_?.*_cpu$")
     ran, result = 0, unittest.TestResult()
     for group in suite.test_cases.values():
@@ -126,33 +126,33 @@ def test_the_suite_itself_takes_the_module_for_a_backend() -> None:
 def test_one_node_and_one_model() -> None:
     add = helper.make_node("Add", ["a", "b"], ["c"])
     a = np.arange(6, dtype=np.float32).reshape(2, 3)
-    (got,) = onnx_backend.run_node(add, [a, a])
+    (got,) = backend.run_node(add, [a, a])
     np.testing.assert_array_equal(got, a + a)
-    (got,) = onnx_backend.run_node(add, [a, a], opset_version=13)
+    (got,) = backend.run_node(add, [a, a], opset_version=13)
     np.testing.assert_array_equal(got, a + a)
     case = cases()["test_add"]
-    (got,) = onnx_backend.run_model(case.model, arrays(case.data_sets[0][0]))
+    (got,) = backend.run_model(case.model, arrays(case.data_sets[0][0]))
     np.testing.assert_array_equal(got, case.data_sets[0][1][0])
 
 
 def test_what_it_supports() -> None:
-    assert onnx_backend.supports_device("CPU")
-    assert not onnx_backend.supports_device("CUDA")
+    assert backend.supports_device("CPU")
+    assert not backend.supports_device("CUDA")
     with pytest.raises(ValueError, match="CUDA"):
-        onnx_backend.prepare(cases()["test_add"].model, "CUDA")
+        backend.prepare(cases()["test_add"].model, "CUDA")
     black = cases()["test_basic_conv_with_padding"].model
-    assert onnx_backend.is_compatible(cases()["test_add"].model, native_only=True)
-    assert onnx_backend.is_compatible(black)
-    assert not onnx_backend.is_compatible(black, native_only=True)
+    assert backend.is_compatible(cases()["test_add"].model, native_only=True)
+    assert backend.is_compatible(black)
+    assert not backend.is_compatible(black, native_only=True)
     with pytest.raises(Fail):
-        onnx_backend.prepare(black, native_only=True)
+        backend.prepare(black, native_only=True)
 
 
 def test_what_the_backend_calls_native_passes() -> None:
-    backend, wrong, alone = onnx_backend.Backend(native_only=True, compiled=False), {}, 0
+    made, wrong, alone = backend.Backend(native_only=True, compiled=False), {}, 0
     for case in filter(native_alone, every_case()):
         alone += 1
-        prepared, names = backend.prepare(case.model), [o.name for o in case.model.graph.output]
+        prepared, names = made.prepare(case.model), [o.name for o in case.model.graph.output]
         for inputs, wanted in case.sets:
             got = prepared.run(list(case.feed(inputs).values()))
             if said := difference(case, dict(zip(names, got, strict=True)), wanted):
@@ -162,13 +162,13 @@ def test_what_the_backend_calls_native_passes() -> None:
 
 
 def test_what_it_does_not_call_native_is_refused() -> None:
-    backend, refused = onnx_backend.Backend(native_only=True, compiled=False), 0
+    made, refused = backend.Backend(native_only=True, compiled=False), 0
     for case in every_case()[::9]:
         if not native_alone(case):
             with pytest.raises(Fail) as caught:
-                backend.prepare(case.model)
+                made.prepare(case.model)
             assert caught.value.found
-            assert not backend.is_compatible(case.model)
+            assert not made.is_compatible(case.model)
             refused += 1
     assert refused > 80
 
@@ -176,7 +176,7 @@ def test_what_it_does_not_call_native_is_refused() -> None:
 def test_a_refusal_names_the_node_and_the_reason() -> None:
     black = cases()["test_basic_conv_with_padding"].model
     with pytest.raises(Fail, match="no native code for this operator") as caught:
-        onnx_backend.Backend(native_only=True).prepare(black)
+        backend.Backend(native_only=True).prepare(black)
     assert "Conv" in str(caught.value)
 
 
@@ -185,26 +185,26 @@ def test_inputs_come_by_name_in_order_or_alone() -> None:
     add = helper.make_node("Add", ["a", "b"], ["c"])
     a = np.array([-1.0, 2.0], np.float32)
     for inputs in (a, [a], {"a": a}):
-        np.testing.assert_array_equal(onnx_backend.run_node(absolute, inputs)[0], np.abs(a))
-    np.testing.assert_array_equal(onnx_backend.run_node(add, {"b": a * 2, "a": a})[0], a * 3)
+        np.testing.assert_array_equal(backend.run_node(absolute, inputs)[0], np.abs(a))
+    np.testing.assert_array_equal(backend.run_node(add, {"b": a * 2, "a": a})[0], a * 3)
     twice = helper.make_node("Add", ["a", "a"], ["c"])
-    np.testing.assert_array_equal(onnx_backend.run_node(twice, [a])[0], a * 2)
+    np.testing.assert_array_equal(backend.run_node(twice, [a])[0], a * 2)
     with pytest.raises(InvalidArgument, match="more inputs"):
-        onnx_backend.run_node(absolute, [a, a])
+        backend.run_node(absolute, [a, a])
     with pytest.raises(InvalidArgument, match="'b'"):
-        onnx_backend.run_node(add, [a])
+        backend.run_node(add, [a])
     with pytest.raises(InvalidArgument, match="more inputs"):
-        onnx_backend.prepare(cases()["test_add"].model).run([a, a, a])
+        backend.prepare(cases()["test_add"].model).run([a, a, a])
 
 
 def test_an_operator_of_another_set_runs_in_its_newest_version() -> None:
     binary = helper.make_node("Binarizer", ["a"], ["c"], domain="ai.onnx.ml", threshold=0.5)
     a = np.array([[0.0, 1.0]], np.float32)
-    np.testing.assert_array_equal(onnx_backend.run_node(binary, a)[0], [[0, 1]])
+    np.testing.assert_array_equal(backend.run_node(binary, a)[0], [[0, 1]])
     labels = helper.make_node(
         *("LabelEncoder", ["a"], ["c"]),
         domain="ai.onnx.ml",
         keys_int64s=[1],
         values_int64s=[7],
     )
-    np.testing.assert_array_equal(onnx_backend.run_node(labels, np.array([1, 2]))[0], [7, -1])
+    np.testing.assert_array_equal(backend.run_node(labels, np.array([1, 2]))[0], [7, -1])

@@ -10,7 +10,8 @@ import pytest
 from numpy.typing import NDArray
 
 import flour
-from runtime import InferenceSession, Runtime, onnx_errors
+from runtime import InferenceSession, Runtime
+from runtime.onnx import errors
 from tests.onnx_models import needs_locale
 
 onnxruntime = pytest.importorskip("onnxruntime")
@@ -156,13 +157,13 @@ def test_what_onnxruntime_refuses_is_refused() -> None:
         {**feed, "city": np.zeros((2, 1), np.float32)},
     ]
     for given in wrong:
-        with pytest.raises(onnx_errors.InvalidArgument):
+        with pytest.raises(errors.InvalidArgument):
             ours.run(None, given)
     with Runtime() as runtime:
         runtime.register("model", flour.from_onnx(columns()))
-        with pytest.raises(flour.errors.FlourError):
+        with pytest.raises(flour.core.errors.FlourError):
             runtime.predict("model", wrong[0])
-        with pytest.raises(flour.errors.FlourError):
+        with pytest.raises(flour.core.errors.FlourError):
             runtime.predict("model", wrong[1])
         flat = {name: column[:, 0] for name, column in feed.items()}
         row = {name: column[0] for name, column in flat.items()}

@@ -17,11 +17,11 @@ from onnx import ModelProto, helper
 from flour.onnx import wire
 from flour.onnx.reading import Raw
 from flour.onnx.registry import onnx_op
-from oven import known as onnx_known
-from oven.known import Kept
-from oven.native_form import Layout
-from oven.native_run import NativeRun
-from runtime.onnx_session import InferenceSession
+from oven.plans import template_lookup as onnx_known
+from oven.plans.template_lookup import SharedModel
+from oven.run.native_run import NativeRun
+from oven.run.run_signature import TableLayout
+from runtime.onnx.session import InferenceSession
 from tests.onnx_parts import FLOAT, STRING, model, node
 
 ML = "ai.onnx.ml"
@@ -140,7 +140,7 @@ def text(idf: Any, weights: Any, bias: Any, words: Sequence[str] = WORDS) -> byt
 
 def known(data: bytes) -> bool:
     """Whether a session of this model comes out of a template."""
-    return isinstance(InferenceSession(data)._program, Kept)
+    return isinstance(InferenceSession(data)._program, SharedModel)
 
 
 def afresh(data: bytes) -> InferenceSession:
@@ -150,7 +150,7 @@ def afresh(data: bytes) -> InferenceSession:
     made = InferenceSession(data)
     onnx_known._families.clear()
     onnx_known._families.update(before)
-    assert not isinstance(made._program, Kept)
+    assert not isinstance(made._program, SharedModel)
     return made
 
 
@@ -161,7 +161,7 @@ def assert_the_same(data: bytes, rows: NDArray[Any]) -> bool:
         assert one.dtype == other.dtype
         assert one.tolist() == other.tolist() if one.dtype == object else True
         assert one.tobytes() == other.tobytes() if one.dtype != object else True
-    if not isinstance(got._program, Kept):
+    if not isinstance(got._program, SharedModel):
         return False
     assert got.plan.stage_kinds == want.plan.stage_kinds
     _assert_equal_tables(got, want)
@@ -185,7 +185,7 @@ def _assert_equal_tables(got: InferenceSession, want: InferenceSession) -> None:
     (run,) = got.plan.steps
     assert isinstance(run, NativeRun)
     plan = want.plan
-    draft = Layout(plan.stages, tuple(plan.optimised.outputs.values())).draft()
+    draft = TableLayout(plan.stages, tuple(plan.optimised.outputs.values())).draft()
     assert len(draft.words) == len(run._table)
     led = {place for place, _ in draft.parameters} | {place for place, *_ in draft.codes}
     for place, word in enumerate(draft.words):
@@ -372,7 +372,7 @@ def test_names_of_graphs_are_none() -> None:
     for name in ("one", "two"):
         InferenceSession(scaled(*PLAIN, name=name))
     session = InferenceSession(scaled(*PLAIN, name="six"))
-    assert isinstance(session._program, Kept)
+    assert isinstance(session._program, SharedModel)
     assert session.get_modelmeta().graph_name == "six"
     assert not known(scaled(*PLAIN, name="of another length"))  # everything lies elsewhere
 
@@ -380,7 +380,7 @@ def test_names_of_graphs_are_none() -> None:
 def test_a_template_is_of_one_way_of_importing() -> None:
     for _ in range(2):
         InferenceSession(scaled(*PLAIN), native_only=True)
-    assert isinstance(InferenceSession(scaled(*PLAIN), native_only=True)._program, Kept)
+    assert isinstance(InferenceSession(scaled(*PLAIN), native_only=True)._program, SharedModel)
     assert not known(scaled(*PLAIN))
 
 
@@ -441,7 +441,7 @@ def test_a_session_goes_on_after_its_model(tmp_path: Any) -> None:
     path.write_bytes(scaled(*PLAIN))
     session = InferenceSession(str(path))
     path.unlink()
-    assert isinstance(session._program, Kept)
+    assert isinstance(session._program, SharedModel)
     assert "Linear" in session.plan.explain("optimised")
     float64 = session.plan.run(ROWS.astype(np.float64))  # a plan of its own, made of the program
     np.testing.assert_allclose(float64["p"], session.run(["p"], {"x": ROWS})[0], atol=1e-6)
@@ -488,16 +488,16 @@ def test_what_is_known_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(onnx_known, "_layouts", onnx_known._Layouts())
     for last in range(3, 18):
         data = scaled(*PLAIN, labels=[0, 1, 10**last])
-        assert onnx_known.met(Raw(data, None), (False, None, "session")) is not None
+        assert onnx_known.look_up(Raw(data, None), (False, None, "session")) is not None
         assert len(onnx_known._families) <= 3
         assert len(onnx_known._layouts.once) <= 3
         assert not any(layout.fits(data) for layout in layouts()), "nothing is kept of the first"
-        assert onnx_known.met(Raw(data, None), (False, None, "session")) is not None
+        assert onnx_known.look_up(Raw(data, None), (False, None, "session")) is not None
         assert any(layout.fits(data) for layout in layouts())
     assert sum(layout.held for layout in layouts()) == onnx_known._layouts.held <= 2000
 
 
-def layouts() -> list[wire.Layout]:
+def layouts() -> list[wire.ModelLayout]:
     """Those that are kept."""
     return [layout for each in onnx_known._layouts.known.values() for layout in each]
 

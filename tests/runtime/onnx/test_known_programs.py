@@ -15,11 +15,12 @@ from numpy.typing import NDArray
 
 import flour
 import oven
-from flour import model_flow, provenance
-from flour.model_flow import ModelFlow
-from oven import known
-from oven.known import Again
-from oven.plan import Plan, digests_in
+from flour.core import provenance
+from flour.tracing import model_flow
+from flour.tracing.model_flow import ModelFlow
+from oven.plans import template_lookup
+from oven.plans.plan import Plan, digests_in
+from oven.plans.template_lookup import TemplateHit
 from runtime import Runtime
 from tests.runtime.onnx.test_known import (
     ASKED,
@@ -40,16 +41,16 @@ __all__ = ["_nothing_known"]
 
 def is_known(flow: flour.Flow) -> bool:
     """Whether a program is of a model that has not been imported."""
-    return isinstance(flow, ModelFlow) and isinstance(flow.model, Again)
+    return isinstance(flow, ModelFlow) and isinstance(flow.model, TemplateHit)
 
 
 def afresh(data: bytes) -> Plan:
     """A plan as if the model were the first of its kind."""
-    before = dict(known._families)
-    known._families.clear()
+    before = dict(template_lookup._families)
+    template_lookup._families.clear()
     made = oven.bake(flour.from_onnx(data))
-    known._families.clear()
-    known._families.update(before)
+    template_lookup._families.clear()
+    template_lookup._families.update(before)
     return made
 
 

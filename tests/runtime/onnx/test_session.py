@@ -28,11 +28,11 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import runtime
-from flour.errors import FlourError
-from oven.door_columns import COLUMN
-from runtime import onnx_errors
-from runtime.onnx_gate import open_gate
-from runtime.onnx_session import InferenceSession
+from flour.core.errors import FlourError
+from oven.entry.columns_entry import COLUMN
+from runtime.onnx import errors
+from runtime.onnx.native_session_run import open_gate
+from runtime.onnx.session import InferenceSession
 from tests.onnx_parts import FLOAT, STRING, black_in_the_middle, model, node
 
 RNG = np.random.default_rng(5)
@@ -105,7 +105,7 @@ def test_bad_feeds_are_invalid_arguments_in_both(feed: dict[str, Any]) -> None:
     ours, theirs = both(classifier([0, 1], zipmap=False))
     with pytest.raises((their.InvalidArgument, ValueError, RuntimeError, TypeError)):
         theirs.run(None, feed)
-    with pytest.raises(onnx_errors.InvalidArgument) as caught:
+    with pytest.raises(errors.InvalidArgument) as caught:
         ours.run(None, feed)
     assert isinstance(caught.value, their.InvalidArgument)
     assert isinstance(caught.value, ValueError | FlourError)
@@ -135,7 +135,7 @@ def test_lists_become_arrays() -> None:
     ],
 )
 def test_what_cannot_be_loaded_has_its_class(source: Any, kind: str) -> None:
-    with pytest.raises(getattr(onnx_errors, kind)) as caught:
+    with pytest.raises(getattr(errors, kind)) as caught:
         InferenceSession(source)
     assert isinstance(caught.value, getattr(their, kind))
     assert isinstance(caught.value, FlourError)
@@ -143,7 +143,7 @@ def test_what_cannot_be_loaded_has_its_class(source: Any, kind: str) -> None:
 
 def test_an_operator_nobody_has_is_refused() -> None:
     made = model([node("Frobnicate", ["x"], ["y"])], [("x", FLOAT, ["N", 4])], [("y", FLOAT, None)])
-    with pytest.raises(onnx_errors.OnnxError, match="Frobnicate") as caught:
+    with pytest.raises(errors.OnnxError, match="Frobnicate") as caught:
         InferenceSession(made)
     assert type(caught.value).__name__ in {"Fail", "InvalidGraph"}
 
@@ -163,7 +163,7 @@ def test_parts_on_onnxruntime_and_shapes_of_several_axes() -> None:
     np.testing.assert_allclose(
         ours.run(None, {"x": X})[0], theirs.run(None, {"x": X})[0], atol=1e-5
     )
-    with pytest.raises(onnx_errors.Fail):
+    with pytest.raises(errors.Fail):
         InferenceSession(made, native_only=True)
     cube = model(
         [node("Transpose", ["x"], ["y"], perm=[0, 2, 1])],
@@ -282,7 +282,7 @@ def test_a_column_of_documents_goes_straight_in() -> None:
         np.testing.assert_allclose(
             session.run(None, {"X": column})[1], want["probabilities"], atol=1e-6
         )
-    with pytest.raises(onnx_errors.InvalidArgument):
+    with pytest.raises(errors.InvalidArgument):
         session.run(None, {"X": np.array(texts)})
 
 
@@ -311,7 +311,7 @@ def test_documents_answer_the_same_whatever_holds_them(documents: list[str]) -> 
 
 @pytest.mark.parametrize("wrong", [[[None]], [[1.5]], [[b"one"]], [["a", "b"]], []], ids=str)
 def test_what_is_no_document_is_refused(wrong: list[Any]) -> None:
-    with pytest.raises(onnx_errors.InvalidArgument):
+    with pytest.raises(errors.InvalidArgument):
         both(texts())[0].run(None, {"X": np.array(wrong, object)})
 
 
@@ -324,16 +324,16 @@ def test_what_is_mostly_black_is_left_to_onnxruntime_as_a_whole() -> None:
     for rows in (X, X[:1]):
         got, want = ours.run(["y"], {"x": rows}), theirs.run(None, {"x": rows})
         np.testing.assert_array_equal(got[0], want[0])
-    with pytest.raises(onnx_errors.InvalidArgument):
+    with pytest.raises(errors.InvalidArgument):
         ours.run(None, {"x": X.astype(np.float64)})
-    with pytest.raises(onnx_errors.InvalidArgument):
+    with pytest.raises(errors.InvalidArgument):
         ours.run(None, {"z": X})
 
 
 @pytest.mark.parametrize("feed", [None, [1], "x", {}, {"x": None}], ids=repr)
 def test_a_feed_that_is_none_is_refused(feed: Any) -> None:
     for data in (classifier([0, 1], zipmap=False), black_in_the_middle().SerializeToString()):
-        with pytest.raises(onnx_errors.InvalidArgument):
+        with pytest.raises(errors.InvalidArgument):
             InferenceSession(data).run(None, feed)
 
 
@@ -381,7 +381,7 @@ def test_run_is_machine_code_and_means_the_same() -> None:
     ]
     wrong += [{"X": X.astype(np.float64)}, {"X": None}]
     for feed in wrong:
-        with pytest.raises(onnx_errors.InvalidArgument):
+        with pytest.raises(errors.InvalidArgument):
             session.run(None, feed)
     with pytest.raises(TypeError):
         session.run()  # type: ignore[call-arg]
@@ -422,7 +422,7 @@ def test_columns_of_different_lengths_are_refused() -> None:
     for ours in (InferenceSession(data), InferenceSession(data, compiled=False)):
         for rows in (1, 2, 4):
             feed = {"a": np.ones((3, 1), np.float32), "b": np.ones((rows, 1), np.float32)}
-            with pytest.raises(onnx_errors.InvalidArgument, match="numbers of rows") as caught:
+            with pytest.raises(errors.InvalidArgument, match="numbers of rows") as caught:
                 ours.run(None, feed)
             assert caught.value.where == "b"
 

@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 
 from runtime import Runtime
-from runtime.repository import Repository, apart, preparing
-from runtime.repository.found import Model
+from runtime.repository import Repository, isolated_import, preparing
+from runtime.repository.listing import Model
 from runtime.repository.staging import Staging
 from tests.house import until
 from tests.runtime.repository.folders import WIDTH, X, age, fil, lgb, mlserver, save_plan, xgb
@@ -57,7 +57,7 @@ def reasons(repository: Repository) -> dict[str, str]:
 def prepared_by(repository: Repository) -> int:
     """The process that prepares."""
     made = repository._preparing
-    assert isinstance(made, apart.Apart)
+    assert isinstance(made, isolated_import.IsolatedImporter)
     assert made._process is not None
     return made._process.pid
 
@@ -92,14 +92,14 @@ def test_a_crash_is_a_reason_and_others_are_served(tmp_path: Path, runtime: Runt
 def test_one_that_takes_too_long_is_given_up(
     tmp_path: Path, runtime: Runtime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    prepare = apart.Apart.prepare
+    prepare = isolated_import.IsolatedImporter.prepare
 
-    def limited(self: apart.Apart, model: Model, known: Path | None) -> Path:
+    def limited(self: isolated_import.IsolatedImporter, model: Model, known: Path | None) -> Path:
         """What is quick may meet with a busy machine."""
         self._limit = 2.0 if model.name == "slow" else 600.0
         return prepare(self, model, known)
 
-    monkeypatch.setattr(apart.Apart, "prepare", limited)
+    monkeypatch.setattr(isolated_import.IsolatedImporter, "prepare", limited)
     trap(tmp_path / "slow.pkl", time.sleep, 600)
     save_plan(tmp_path / "z.pretzel", 1.0)
     with opened(tmp_path, runtime) as repository:
@@ -122,7 +122,7 @@ def test_closing_ends_what_is_on_its_way(tmp_path: Path, runtime: Runtime) -> No
 def test_a_process_that_went_to_rest_is_followed_by_another(
     tmp_path: Path, runtime: Runtime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(apart, "IDLE_SECONDS", 0.5)
+    monkeypatch.setattr(isolated_import, "IDLE_SECONDS", 0.5)
     save_plan(tmp_path / "a.pretzel", 1.0)
     with opened(tmp_path, runtime) as repository:
         repository.load_all()

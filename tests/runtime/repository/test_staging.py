@@ -13,8 +13,8 @@ import pytest
 
 from runtime import Runtime
 from runtime.repository import Repository, staging
-from runtime.repository.claims import Claim, claimed, claims, deserted
 from runtime.repository.staging import SHARED_SECONDS, Staging, remove_deserted
+from runtime.repository.staging_locks import Claim, claimed, claims, deserted
 from tests.house import ROOT
 from tests.runtime.repository.folders import WIDTH, age, save_plan
 

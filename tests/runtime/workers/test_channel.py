@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from flour.errors import ParameterError
+from flour.core.errors import ParameterError
 from runtime.workers.channel import Channel, Refused
 from runtime.workers.errors import ChannelClosed
 from runtime.workers.mirror import WorkerPeers

@@ -14,9 +14,9 @@ import xgboost as xgb
 from sklearn.ensemble import RandomForestClassifier
 
 import flour
-from flour.node import topological
-from flour.ops.lockstep import Table
-from flour.ops.trees import Trees
+from flour.core.node import topological
+from flour.ops.trees.lockstep import Table
+from flour.ops.trees.trees import Trees
 from tests.house import ROOT
 
 ROWS, COLUMNS = 5000, 40

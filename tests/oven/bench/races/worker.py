@@ -32,7 +32,7 @@ def pretzel(model: dict[str, Any]) -> tuple[Predict, Predict]:
     sys.path.insert(0, model["root"])
     import flour
     import oven
-    from flour.flow import outputs
+    from flour.language.flow import outputs
 
     kind = model["kind"]
     if kind == "forest":

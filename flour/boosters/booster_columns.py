@@ -1,0 +1,66 @@
+"""Columns of a data frame as the numbers a booster was trained on.
+
+Trained on a frame, a booster has seen the number of each category, not the category. Which number
+each has is kept with the model; a missing value is NaN, and so is a category that is not there
+(unless that is an error, as it is for XGBoost).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import groupby
+from typing import Any
+
+import numpy as np
+
+from flour.core.errors import DamagedProgram
+from flour.core.types import Record, Scalar, Type, Vector
+from flour.language.flow import Flow
+from flour.ops.categories import Coding, codes_of, pick
+from flour.sklearn.importer import Importer
+
+Categories = Mapping[int, Sequence[Any]]
+
+
+def kinds(width: int, categories: Categories) -> list[Type]:
+    """The type of each column."""
+    return [
+        Scalar("string" if any(isinstance(v, str) for v in categories.get(j, ())) else "float64")
+        for j in range(width)
+    ]
+
+
+def input_type(names: Sequence[str], width: int, categories: Categories, dtype: str) -> Type:
+    """A vector where every column is a number, else a record of the columns by name."""
+    if not categories:
+        return Vector(width, dtype)
+    positional = len(set(names)) != width
+    known = [f"x{j}" for j in range(width)] if positional else [str(name) for name in names]
+    return Record(tuple(zip(known, kinds(width, categories), strict=True)), positional)
+
+
+def coded(x: Flow, categories: Categories, to: Importer, *, strict: bool) -> Flow:
+    """The columns of x in their order, categories as their numbers."""
+    if not categories:
+        return to.matrix(x)
+    width = len(x.type.fields) if isinstance(x.type, Record) else to.matrix(x).type.width  # type: ignore[union-attr]  # a vector
+    if max(categories) >= width:
+        raise DamagedProgram("a column with categories is not there", found=str(max(categories)))
+    parts = []
+    for inside, group in groupby(range(width), lambda j: j in categories):
+        run = list(group)
+        if inside:
+            parts += [_numbered(pick(x, [j]), categories[j], to, strict=strict) for j in run]
+        else:
+            parts.append(to.matrix(pick(x, run)).cast("float64"))
+    return parts[0].concat(*parts[1:])
+
+
+def _numbered(x: Flow, values: Sequence[Any], to: Importer, *, strict: bool) -> Flow:
+    """One column's values as the numbers of their categories."""
+    count = len(values)
+    # What is missing has the number behind the last, which is not in the table.
+    coding = Coding(np.array([*range(count), count, count]), None if strict else -1)
+    codes = codes_of(x, [[*values, None, np.nan]], [coding], to, strict=strict)
+    starts = np.array([0, count], np.int64)
+    return codes.look_up(np.arange(count, dtype=np.float64), starts, np.array([np.nan]))

@@ -1,0 +1,488 @@
+"""Read XGBoost models, from any of its files or a live booster, without the library.
+
+XGBoost computes in float32: inputs are narrowed, `x < threshold` compares float32, and leaf values
+are added up in float32, tree after tree; so do these programs.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from flour.boosters import ubjson, xgboost_binary
+from flour.boosters.booster_columns import Categories, coded, input_type
+from flour.core.errors import DamagedProgram, UnsupportedSetting
+from flour.core.types import Vector
+from flour.language.flow import Flow, outputs, source
+from flour.ops.trees.trees import TreeLeaves, Trees
+from flour.ops.trees.walk import COMPARED, LEFT, RIGHT
+from flour.sklearn.importer import Importer
+
+_MAX_WORDS = 1 << 19  # XGBoost knows categories below 2**24
+Data = Mapping[str, Any]
+
+
+class Model(NamedTuple):
+    """What a model file says, checked as far as reading it goes."""
+
+    width: int
+    columns: int
+    objective: str
+    base: NDArray[np.float32]
+    trees: Sequence[Data]
+    info: NDArray[np.int64]
+    weights: NDArray[np.float32] | None
+    parallel: int
+    #: The weights of a linear booster: a row for each feature, and one that is added always.
+    linear: NDArray[np.float32] | None
+    names: Sequence[str]
+    #: The categories of the columns that had any, in the order of their numbers.
+    categories: Categories
+
+    @property
+    def vector(self) -> bool:
+        """Whether the leaves hold a value for every column."""
+        return bool(self.trees) and _leaf_width(self.trees[0]) > 1
+
+
+def from_xgboost(model: object, *, rounds: int | None = None) -> Flow:
+    """The program of an XGBoost model: a booster, a fitted wrapper, a file, JSON or UBJSON.
+
+    Outputs: `value` is what Booster.predict answers, `scores` its margins, `leaves` the leaf each
+    tree ends in (where there are trees). `rounds` uses only the first boosting rounds
+    (iteration_range). A model trained on a frame with categories takes the frame's own values.
+    """
+    read = parse(model)
+    x = source("X", input_type(read.names, read.width, read.categories, "float32"))
+    scores, leaves = scores_of(read, columns(read, x, Importer()), rounds)
+    made = {"value": converted(read, scores), "scores": flat(scores)}
+    return outputs(**made) if leaves is None else outputs(**made, leaves=leaves)
+
+
+def columns(model: Model, x: Flow, to: Importer) -> Flow:
+    """The columns as the trees number them; XGBoost knows no category it was not trained on."""
+    return coded(x, model.categories, to, strict=True)
+
+
+def parse(model: Any) -> Model:
+    """The facts of a model, whatever it is kept in."""
+    with _reading():
+        return _model(_data(model))
+
+
+@contextmanager
+def _reading() -> Iterator[None]:
+    """Whatever a damaged model makes Python stumble over is an error about the model."""
+    try:
+        # A number that is too big for its kind is infinity, as it is to the library.
+        with np.errstate(over="ignore", invalid="ignore"):
+            yield
+    except (KeyError, TypeError, IndexError, AttributeError, OverflowError) as problem:
+        raise DamagedProgram(
+            "this is not a whole XGBoost model", found=f"{type(problem).__name__}: {problem}"
+        ) from None
+    except ValueError as problem:
+        raise DamagedProgram("this is not an XGBoost model", found=str(problem)[:120]) from None
+
+
+def _data(model: Any) -> Any:
+    inner = model.get_booster() if hasattr(model, "get_booster") else model
+    if hasattr(inner, "save_raw"):
+        return ubjson.loads(bytes(inner.save_raw("ubj")))
+    if isinstance(inner, str) and not inner.lstrip().startswith("{"):
+        inner = Path(inner)
+    raw = inner.read_bytes() if isinstance(inner, Path) else inner
+    if isinstance(raw, str):
+        raw = raw.encode()
+    if not isinstance(raw, bytes | bytearray):
+        raise UnsupportedSetting(
+            "this is not an XGBoost model",
+            found=type(model).__name__,
+            hint="pass a Booster, a fitted XGBModel, a path, or the bytes of a JSON or UBJ model",
+        )
+    return _decode(bytes(raw))
+
+
+def _decode(raw: bytes) -> Any:
+    if raw[:1] != b"{":
+        return xgboost_binary.loads(raw)
+    # UBJSON's first key follows a length; JSON's follows a quotation mark or white space.
+    if raw[1:2] in b'" \t\r\n}':
+        try:
+            return json.loads(raw)
+        except RecursionError:
+            raise ValueError("nested too deeply") from None
+    return ubjson.loads(raw)
+
+
+def _model(data: Any) -> Model:
+    learner = data["learner"]
+    parameters = learner["learner_model_param"]
+    booster = learner["gradient_booster"]
+    classes = int(parameters.get("num_class", 0))
+    targets = int(parameters.get("num_target", 1))
+    columns = max(classes, targets, 1)
+    objective = str(learner["objective"]["name"])
+    width = int(parameters["num_feature"])
+    name = booster["name"]
+    if name not in ("gbtree", "dart", "gblinear"):
+        raise UnsupportedSetting(
+            f"the booster {str(name)[:40]!r} is not known here",
+            hint="train with booster='gbtree', 'dart' or 'gblinear'",
+        )
+    inner = (booster["gbtree"] if name == "dart" else booster)["model"]
+    _check_columns(columns, inner)
+    common: dict[str, Any] = {
+        "width": width,
+        "columns": columns,
+        "objective": objective,
+        "base": _margins(objective, parameters, columns),
+        "names": [str(item) for item in learner.get("feature_names", ())],
+        "categories": _containers(inner.get("cats")),
+    }
+    if name == "gblinear":
+        return Model(**common, **_without_trees(inner["weights"], width, columns))
+    weights = np.array(booster["weight_drop"], np.float32) if name == "dart" else None
+    return Model(**common, **_with_trees(inner, columns, weights), linear=None)
+
+
+def _check_columns(columns: int, inner: Data) -> None:
+    """Every column has weights or trees of its own, or a place in every leaf."""
+    trees = inner.get("trees", ())
+    rows = [trees[0].get(key, ()) for key in ("leaf_weights", "base_weights")] if len(trees) else []
+    most = max(map(len, (trees, inner.get("weights", ()), *rows)))
+    if columns > most:
+        raise ValueError(f"{columns} columns, and values for {most}")
+
+
+def _with_trees(inner: Data, columns: int, weights: NDArray[np.float32] | None) -> dict[str, Any]:
+    info = np.array(inner["tree_info"], np.int64)
+    trees = inner["trees"]
+    if not len(trees) or len(trees) != len(info) or np.any((info < 0) | (info >= columns)):
+        raise ValueError("every tree belongs to one of the classes")
+    if weights is not None and len(weights) != len(trees):
+        raise ValueError("every tree of a DART model has a weight")
+    parallel = int(inner["gbtree_model_param"].get("num_parallel_tree", 1) or 1)
+    return {"trees": trees, "info": info, "weights": weights, "parallel": max(parallel, 1)}
+
+
+def _without_trees(weights: Any, width: int, columns: int) -> dict[str, Any]:
+    table = np.asarray(weights, np.float32)
+    if table.size != (width + 1) * columns:
+        raise ValueError(f"{table.size} weights for {width} features and {columns} columns")
+    table = table.reshape(width + 1, columns)
+    none = np.empty(0, np.int64)
+    return {"trees": (), "info": none, "weights": None, "parallel": 1, "linear": table}
+
+
+def _containers(found: Any) -> dict[int, Sequence[Any]]:
+    """The categories a model was trained on, by column (files since version 3.1 have them)."""
+    made: dict[int, Sequence[Any]] = {}
+    for column, kept in enumerate((found or {}).get("enc", ())):
+        if "offsets" in kept:
+            text = np.asarray(kept["values"], np.int8).tobytes()
+            if not text.isascii():
+                raise UnsupportedSetting(
+                    "XGBoost cuts categories that are not ASCII short when it writes them down",
+                    where=f"the categories of column {column}",
+                    hint="encode the categories as numbers in a step before",
+                )
+            cuts = [int(cut) for cut in kept["offsets"]]
+            values: list[Any] = [text[a:b].decode() for a, b in pairwise(cuts)]
+        else:
+            values = np.asarray(kept["values"]).tolist()
+        if values:
+            made[column] = values
+    return made
+
+
+def _margins(objective: str, parameters: Data, columns: int) -> NDArray[np.float32]:
+    """The starting margins: the base score (one number, or one for each class) before the link."""
+    known = parameters.get("base_margin")
+    parts = str(parameters["base_score"] if known is None else known).strip().strip("[]").split(",")
+    score = np.array([float(part) for part in parts], np.float32)
+    if len(score) not in (1, columns):
+        raise ValueError(f"{len(score)} base scores for {columns} columns")
+    score = np.repeat(score, columns // len(score))
+    if known is not None:
+        return score
+    with np.errstate(all="ignore"):
+        if objective in ("binary:logistic", "reg:logistic"):
+            score = np.clip(score, _NEVER, np.float32(1) - _NEVER)
+            score = -_log(np.float32(1) / score - np.float32(1))
+        elif objective in _EXPONENTIAL:
+            score = _log(score)
+    return score
+
+
+#: Where one class is all there was, the library starts from this probability or one minus it.
+_NEVER = np.float32(1e-6)
+
+
+def _log(x: NDArray[np.float32]) -> NDArray[np.float32]:
+    """The logarithm rounded once, which is closest to what any machine's library answers."""
+    made: NDArray[np.float32] = np.log(x.astype(np.float64)).astype(np.float32)
+    return made
+
+
+# --- the trees -----------------------------------------------------------------------------------
+
+
+def scores_of(
+    model: Model, x: Flow, rounds: int | None = None, *, in_place: bool = False
+) -> tuple[Flow, Flow | None]:
+    """The margins, one column a class, and the leaves; those of `inplace_predict` if asked."""
+    if model.linear is not None:
+        return _weighted(model.linear, model.base, x), None
+    count = len(model.trees)
+    if rounds is not None:
+        per_round = model.parallel * (1 if model.vector else model.columns)
+        count = min(count, rounds * per_round)
+    with _reading():
+        parts = [_tree(tree, model.columns) for tree in model.trees[:count]]
+        table, value, number = _joined(parts, model, in_place=in_place)
+    target = np.zeros(count) if model.vector else model.info[:count]
+    made = Trees(
+        **table,
+        value=value,
+        target=target.astype(np.int32),
+        base=model.base,
+        dtype="float32",
+    )
+    return made(x), TreeLeaves(**table, number=number)(x)
+
+
+def _weighted(weights: NDArray[np.float32], base: NDArray[np.float32], x: Flow) -> Flow:
+    """A linear booster's margins; what is missing adds nothing."""
+    seen = x.cast("float32").to_dense().impute(np.nan, np.zeros(len(weights) - 1, np.float32))
+    # The library adds the first column's base score to every column.
+    return seen.linear(weights[:-1].T, weights[-1] + base[0])
+
+
+def _joined(
+    parts: list[dict[str, Any]], model: Model, *, in_place: bool
+) -> tuple[dict[str, Any], Any, Any]:
+    place = leaf = word = 0
+    roots, shifted = [], []
+    for part in parts:
+        inner = part["feature"] >= 0
+        moved = dict(part)
+        moved["left"] = np.where(inner, part["left"] + place, part["left"] + leaf)
+        moved["right"] = np.where(inner, part["right"] + place, 0)
+        moved["category"] = np.where(part["category"] >= 0, part["category"] + word, -1)
+        roots.append(place)
+        shifted.append(moved)
+        place, leaf = place + len(inner), leaf + int((~inner).sum())
+        word += len(part["words"])
+    table: dict[str, Any] = {
+        key: np.concatenate([part[key] for part in shifted]).astype(kind)
+        for key, kind in _COLUMNS.items()
+    }
+    table |= {"roots": np.array(roots, np.int32), "strict": True, "narrow": True}
+    table |= {"signed": False, "absent": True}
+    if word:
+        table["words"] = np.concatenate([part["words"] for part in parts])
+    else:
+        del table["category"], table["length"]
+    values = [_weighed(part["value"], model, i, in_place=in_place) for i, part in enumerate(parts)]
+    return table, np.concatenate(values), np.concatenate([p["number"] for p in parts])
+
+
+def _weighed(
+    value: NDArray[np.float32], model: Model, tree: int, *, in_place: bool
+) -> NDArray[np.float32]:
+    """What a tree's leaves add: DART gives each tree a weight.
+
+    In place, the library scores each tree from the base score on, which it then takes off again:
+    what rounding leaves of the leaf is weighed.
+    """
+    if model.weights is None:
+        return value
+    if in_place and not model.vector:
+        base = model.base[int(model.info[tree])]
+        value = (value + base) - base
+    made: NDArray[np.float32] = (value * model.weights[tree]).astype(np.float32)
+    return made
+
+
+#: No number of a node, a feature or a category is as big.
+_BEYOND = 2.0**53
+_COLUMNS = {
+    "feature": np.int32,
+    "threshold": np.float64,
+    "left": np.int32,
+    "right": np.int32,
+    "missing": np.uint8,
+    "category": np.int32,
+    "length": np.int32,
+}
+
+
+def _leaf_width(tree: Data) -> int:
+    return max(int(tree["tree_param"].get("size_leaf_vector", 1)), 1)  # it used to be 0 for one
+
+
+def _leaf_values(tree: Data, leaves: Any, right: Any, columns: int) -> NDArray[np.float32]:
+    """The values of these leaves: one number, or one for each column."""
+    if _leaf_width(tree) == 1:
+        key, columns = "split_conditions", 1
+    elif _leaf_width(tree) != columns:
+        raise ValueError(f"leaves of {_leaf_width(tree)} values for {columns} columns")
+    elif "leaf_weights" in tree:  # in order of the leaves, whose right child says which
+        key, leaves = "leaf_weights", right[leaves]
+    else:
+        key = "base_weights"
+    made: NDArray[np.float32] = np.asarray(tree[key], np.float32).reshape(-1, columns)[leaves]
+    return made
+
+
+def _tree(tree: Data, columns: int) -> dict[str, Any]:
+    """One tree's nodes in depth-first order (children behind their parents), checked."""
+    left, right = _ints(tree, "left_children"), _ints(tree, "right_children")
+    order = _depth_first(left, right)
+    new = np.full(len(left), -1, np.int64)
+    new[order] = np.arange(len(order))
+    value = _leaf_values(tree, order[left[order] < 0], right, columns)
+    left, right = left[order], right[order]
+    inner = left >= 0
+    condition = np.asarray(tree["split_conditions"], np.float32)[order]
+    feature = _ints(tree, "split_indices")[order]
+    default = _ints(tree, "default_left")[order] != 0
+    categorical, start, length, words = _categories(tree, order, inner)
+    # A category in the set goes right here, and left in our table: those nodes are mirrored.
+    goes, stays = (np.where(categorical, right, left), np.where(categorical, left, right))
+    default = default ^ categorical
+    return {
+        "feature": np.where(inner, feature, -1),
+        "threshold": np.where(inner & ~categorical, condition, 0.0),
+        "left": np.where(inner, new[goes], np.cumsum(~inner) - 1),
+        "right": np.where(inner, new[stays], 0),
+        "missing": np.where(inner, np.where(default, LEFT, RIGHT), COMPARED),
+        "category": start,
+        "length": length,
+        "words": words,
+        "value": value,
+        "number": order[~inner],
+    }
+
+
+def _ints(tree: Data, key: str) -> NDArray[np.int64]:
+    made = np.asarray(tree[key])
+    if made.dtype.kind == "f" and not np.all(np.abs(made) < _BEYOND):
+        raise ValueError(f"{key} are whole numbers")
+    return made.astype(np.int64)
+
+
+def _depth_first(left: NDArray[np.int64], right: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The nodes reachable from the root; a node met twice is not a tree."""
+    size = len(left)
+    order: list[int] = []
+    seen = bytearray(size)
+    stack = [0]
+    while stack:
+        at = stack.pop()
+        if not 0 <= at < size or seen[at]:
+            raise ValueError(f"node {at} is outside the tree, or met twice")
+        seen[at] = 1
+        order.append(at)
+        if left[at] >= 0:
+            stack += [int(right[at]), int(left[at])]
+    return np.array(order, np.int64)
+
+
+def _categories(tree: Data, order: Any, inner: Any) -> tuple[Any, Any, Any, Any]:
+    """Which nodes test for a set, and the sets as bits."""
+    start = np.full(len(order), -1, np.int64)
+    length = np.zeros(len(order), np.int64)
+    kinds = tree.get("split_type", ())
+    categorical = np.zeros(len(order), bool)
+    words: list[NDArray[np.uint32]] = []
+    if len(kinds) and np.any(np.asarray(kinds)):
+        categorical = (np.asarray(kinds).astype(np.int64)[order] == 1) & inner
+        place = {int(old): i for i, old in enumerate(order)}
+        known = _ints(tree, "categories")
+        spans = (_ints(tree, f"categories_{key}") for key in ("nodes", "segments", "sizes"))
+        used = 0
+        for old, first, size in zip(*spans, strict=True):
+            if int(old) not in place:
+                continue
+            bits = _bits(known[first : first + size])
+            start[place[int(old)]], length[place[int(old)]] = used, len(bits)
+            words.append(bits)
+            used += len(bits)
+        if np.any(categorical & (start < 0)):
+            raise ValueError("a node that tests for categories has none")
+    packed = np.concatenate(words) if words else np.empty(0, np.uint32)
+    return categorical, start, length, packed
+
+
+def _bits(codes: NDArray[np.int64]) -> NDArray[np.uint32]:
+    if np.any((codes < 0) | (codes >= 32 * _MAX_WORDS)):
+        raise ValueError("a category is a whole number below 2**24")
+    words = np.zeros(int(codes.max(initial=0)) // 32 + 1, np.uint32)
+    np.bitwise_or.at(words, codes // 32, (1 << (codes % 32)).astype(np.uint32))
+    return words
+
+
+# --- what the margins mean -----------------------------------------------------------------------
+
+
+_EXPONENTIAL = ("count:poisson", "reg:gamma", "reg:tweedie", "survival:cox", "survival:aft")
+
+
+def converted(model: Model, scores: Flow) -> Flow:
+    """What Booster.predict makes of the margins, by the objective."""
+    name = model.objective
+    link = _LINKS.get(name, _identity if name.startswith("rank:") else None)
+    if link is None:
+        raise UnsupportedSetting(f"the objective {name!r} is not known here")
+    return link(scores)
+
+
+def flat(x: Flow) -> Flow:
+    """One column as one number per row."""
+    kind = x.type
+    return x.element(0) if isinstance(kind, Vector) and kind.width == 1 else x
+
+
+def _identity(x: Flow) -> Flow:
+    return flat(x)
+
+
+def _sigmoid(x: Flow) -> Flow:
+    return flat(x.sigmoid())
+
+
+def _exp(x: Flow) -> Flow:
+    return flat(x.exp())
+
+
+def _above_zero(x: Flow) -> Flow:
+    return flat(x.greater([0.0]).cast("float32"))
+
+
+def _best(x: Flow) -> Flow:
+    return x.arg_max().cast("float32")
+
+
+def _shares(x: Flow) -> Flow:
+    return x.softmax()
+
+
+_LINKS: dict[str, Callable[[Flow], Flow]] = {
+    **dict.fromkeys(("reg:squarederror", "reg:linear", "reg:squaredlogerror"), _identity),
+    **dict.fromkeys(("reg:pseudohubererror", "reg:absoluteerror", "reg:quantileerror"), _identity),
+    **dict.fromkeys(("binary:logistic", "reg:logistic"), _sigmoid),
+    **dict.fromkeys(_EXPONENTIAL, _exp),
+    "binary:logitraw": _identity,
+    "binary:hinge": _above_zero,
+    "multi:softmax": _best,
+    "multi:softprob": _shares,
+}

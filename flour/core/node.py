@@ -1,0 +1,126 @@
+"""Nodes: an operator applied to nodes, interned, so that equal programs are the same object.
+
+The grammar of a program, whole:
+
+    program  := {output name: node}
+    node     := operator(node, ...)          a DAG; the digest covers operator and inputs
+    operator := Name(field=value, ...)       a class of flour.ops, see flour/core/op.py
+    source   := Source(name, type)           an operator without inputs: the program's inputs
+    type     := Scalar | Category | Text | Tokens | Vector | Record | ...         see flour/core/types.py
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from weakref import WeakValueDictionary
+
+from flour.core.errors import TypeMismatch
+from flour.core.op import Op
+from flour.core.types import Type
+from objectstore.digest import combine
+
+
+class Node:
+    """One value of a program. Make it with `node`: equal ones are the same object."""
+
+    __slots__ = ("__weakref__", "digest", "inputs", "op", "type")
+
+    op: Op
+    inputs: tuple[Node, ...]
+    type: Type
+    digest: str
+
+    @staticmethod
+    def standing(op: Op, inputs: tuple[Node, ...], kind: Type) -> Node:
+        """A node that stands for one of this type in a program that is not there: an object apart.
+
+        It belongs to no program, equals no other node, and is never made again.
+        """
+        return _made(op, inputs, kind, "")
+
+    def __setattr__(self, key: str, value: object) -> None:
+        raise AttributeError("nodes are immutable")
+
+    def __repr__(self) -> str:
+        return f"<{self.op.name} {self.digest[:8]}: {self.type}>"
+
+
+_nodes: WeakValueDictionary[str, Node] = WeakValueDictionary()
+_lock = threading.Lock()
+
+
+def node(op: Op, inputs: Sequence[Node]) -> Node:
+    """The node of this operator over these inputs; its type is worked out, or TypeMismatch."""
+    digest = combine(op.digest, *(item.digest for item in inputs))
+    found = _nodes.get(digest)
+    if found is not None:
+        return found
+    made = _made(op, tuple(inputs), _infer(op, inputs), digest)
+    with _lock:
+        return _nodes.setdefault(digest, made)
+
+
+def _made(op: Op, inputs: tuple[Node, ...], kind: Type, digest: str) -> Node:
+    made = Node.__new__(Node)
+    keep = object.__setattr__
+    keep(made, "op", op)
+    keep(made, "inputs", inputs)
+    keep(made, "type", kind)
+    keep(made, "digest", digest)
+    return made
+
+
+def _infer(op: Op, inputs: Sequence[Node]) -> Type:
+    kinds = [item.type for item in inputs]
+    try:
+        return op.infer(*kinds)
+    except TypeMismatch as problem:
+        if problem.found is None:
+            problem.found = ", ".join(f"{item.type} from {item.op.name}" for item in inputs)
+        raise
+    except TypeError as problem:
+        found = ", ".join(map(str, kinds)) or "nothing"
+        raise TypeMismatch(f"{op.name} cannot take {len(kinds)} inputs", found=found) from problem
+
+
+def topological(roots: Iterable[Node]) -> list[Node]:
+    """Every node the roots need, inputs before readers, in a reproducible order."""
+    order: list[Node] = []
+    seen: set[Node] = set()
+    stack: list[tuple[Node, Iterator[Node]]] = []
+    for root in roots:
+        if root in seen:
+            continue
+        seen.add(root)
+        stack.append((root, iter(root.inputs)))
+        while stack:
+            current, rest = stack[-1]
+            for item in rest:  # goes on where it was left
+                if item not in seen:
+                    seen.add(item)
+                    stack.append((item, iter(item.inputs)))
+                    break
+            else:
+                order.append(current)
+                stack.pop()
+    return order
+
+
+def rebuild(roots: Iterable[Node], change: Callable[[Node, tuple[Node, ...]], Node]) -> list[Node]:
+    """The roots with every node passed through `change(node, its rebuilt inputs)`."""
+    roots = list(roots)
+    done: dict[Node, Node] = {}
+    for item in topological(roots):
+        done[item] = change(item, tuple(done[source] for source in item.inputs))
+    return [done[root] for root in roots]
+
+
+def readers(roots: Iterable[Node]) -> dict[Node, list[Node]]:
+    """Who reads each node, in topological order of the readers."""
+    found: dict[Node, list[Node]] = {}
+    for item in topological(roots):
+        found.setdefault(item, [])
+        for source in item.inputs:
+            found[source].append(item)
+    return found

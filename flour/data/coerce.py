@@ -1,0 +1,429 @@
+"""What users hand in, as the columns a program's inputs are typed for; errors say where.
+
+Vector              2-d array, nested lists, frame, scipy sparse matrix
+Record              frame (pandas, polars, Arrow), dict of columns, list of dicts, or, where it
+                    was fitted on a plain array, a 2-d array by position
+Scalar, Category    1-d array or list
+Text                list of str, or of bytes where the input has an encoding
+Pairs               a dict, list of dicts or of lists of (name, number)
+several inputs      {input name: any of these}
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from difflib import get_close_matches
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from flour.core.errors import (
+    InputError,
+    MissingColumn,
+    NotRectangular,
+    WidthMismatch,
+    WrongDtype,
+)
+from flour.core.op import Columns
+from flour.core.sparse import Sparse
+from flour.core.types import (
+    FLOATS,
+    INTS,
+    Category,
+    Pairs,
+    Record,
+    Scalar,
+    Text,
+    Tokens,
+    Type,
+    Vector,
+    Whole,
+)
+from flour.data.coerce_pairs import is_block, pair_rows
+from flour.data.coerce_texts import documents
+from flour.data.coerce_values import as_dtype
+from flour.data.frames import as_column, frame_columns, is_sparse
+from flour.ops.source import row_count
+
+Data = Any
+
+
+def coerce(inputs: Mapping[str, Type], data: Data) -> tuple[dict[str, Columns], int]:
+    """The program's input columns and the number of rows."""
+    columns = {name: _column(part, inputs[name], path) for name, path, part in _split(inputs, data)}
+    counts = {name: row_count(column) for name, column in columns.items()}
+    if len(set(counts.values())) > 1:
+        found = ", ".join(f"{name}: {count}" for name, count in counts.items())
+        raise NotRectangular(
+            "the inputs have different numbers of rows", where="$", found=found, hint=_RAGGED
+        )
+    return columns, next(iter(counts.values()), 0)
+
+
+def native_types(inputs: Mapping[str, Type], data: Data) -> dict[str, Type]:
+    """The inputs' types with the float width and sparsity that this data already has."""
+    if not any(isinstance(kind, Vector | Record | Scalar) for kind in inputs.values()):
+        return dict(inputs)
+    return {
+        **inputs,
+        **{name: _native(inputs[name], part) for name, _, part in _split(inputs, data)},
+    }
+
+
+def _split(inputs: Mapping[str, Type], data: Data) -> list[tuple[str, str, Data]]:
+    """(input name, where it stands in the payload, its data) for every input."""
+    if len(inputs) == 1:
+        name, kind = next(iter(inputs.items()))
+        named = is_named(name, kind, data)
+        return [(name, f"$.{name}", data[name])] if named else [(name, "$", data)]
+    if not isinstance(data, Mapping):
+        raise InputError(
+            "this program has several inputs",
+            where="$",
+            found=type(data).__name__,
+            hint="pass a dict: {" + ", ".join(f"{name!r}: ..." for name in inputs) + "}",
+        )
+    for name in inputs:
+        if name not in data:
+            raise _missing(name, list(map(str, data)), "$")
+    return [(name, f"$.{name}", data[name]) for name in inputs]
+
+
+def is_named(name: str, kind: Type, data: Data) -> bool:
+    """Whether the data of a program's only input stands under the input's name."""
+    if isinstance(kind, Record) or not isinstance(data, Mapping) or set(data) != {name}:
+        return False
+    return not isinstance(kind, Pairs) or is_block(data[name])
+
+
+def _native(kind: Type, data: Data) -> Type:
+    match kind:
+        case Vector(dtype=dtype) if dtype != "string":
+            return kind.having(dtype=_width(dtype, data), sparse=is_sparse(data))
+        case Scalar(dtype=dtype):
+            return Scalar(_width(dtype, data))
+        case Record(fields, positional, unread):
+            columns = _own_columns(kind, data)
+            if columns is None:
+                return kind
+            typed = tuple((n, _native(sub, columns.get(n))) for n, sub in fields)
+            return Record(typed, positional, unread)
+    return kind
+
+
+def _own_columns(kind: Record, data: Data) -> Mapping[str, Data] | None:
+    """The columns that say what types the data has; None where none of it says anything."""
+    columns = frame_columns(data)
+    if columns is not None:
+        return columns
+    if getattr(data, "dtype", None) not in (None, object):
+        return dict.fromkeys(kind.names, data)
+    whole = any(isinstance(sub, Scalar) and sub.dtype in INTS for _, sub in kind.fields)
+    try:  # what is no rectangle is refused by whoever reads it
+        return _by_position(data, kind, "$") if whole else None
+    except InputError:
+        return None
+
+
+def _width(dtype: str, data: Data) -> str:
+    """The float width to compute in: the data's own; what is no float counts as float64.
+
+    Data that does not say (lists) is read in the width the program was written for, and so is
+    float32 of other kinds than numpy's own, which training libraries widen.
+    """
+    if dtype not in FLOATS:  # a sample of whole numbers does not forbid fractions
+        own = getattr(data, "dtype", None)
+        if dtype in INTS and (not isinstance(own, np.dtype) or own.kind == "O"):
+            return dtype if _all_whole(data) else "float64"  # as a frame's column would be
+        name = str(own.name) if isinstance(own, np.dtype) else ""
+        return name if name in FLOATS and dtype != "string" else dtype
+    kinds = _kinds(data)
+    if all(str(kind) in _NARROW for kind in kinds):
+        return dtype
+    numbers = all(isinstance(k, np.dtype) and k.kind in "biuf" and k.isnative for k in kinds)
+    common = np.result_type(*kinds).name if numbers else ""
+    return common if common in FLOATS else "float64"
+
+
+def _all_whole(data: Data) -> bool:
+    """Whether there is neither a hole nor a fraction in what may be a column of whole numbers."""
+    try:
+        column = as_column(data)
+    except ValueError:
+        return True  # which is refused for its lengths
+    if column.dtype.kind not in "fO":
+        return True
+    return not any(_is_hole_or_fraction(value) for value in column.flat)
+
+
+def _is_hole_or_fraction(value: object) -> bool:
+    return value is None or (isinstance(value, float | np.floating) and not value.is_integer())
+
+
+#: Of pandas and polars, of Arrow, of the other byte order.
+_NARROW = ("Float32", "float", ">f4", "<f4")
+
+
+def _kinds(data: Data) -> list[Any]:
+    """The dtypes that an array, a column or a frame (pandas, polars, Arrow) has."""
+    many = getattr(data, "dtypes", None)
+    if many is not None and hasattr(many, "__iter__"):
+        return list(many)
+    schema = getattr(data, "schema", None)
+    if schema is not None and hasattr(schema, "types"):
+        return list(schema.types)
+    own = getattr(data, "dtype", getattr(data, "type", None))
+    return [] if own is None else [own]
+
+
+def _column(data: Data, kind: Type, path: str) -> Columns:  # noqa: PLR0911 (one for each kind)
+    match kind:
+        case Vector():
+            return _vector(data, kind, path)
+        case Record():
+            return _record(data, kind, path)
+        case Scalar(dtype) | Category(dtype):
+            return _values(_flat(data, path), dtype, path)
+        case Text():
+            return _texts(data, kind, path)
+        case Tokens():
+            return _token_rows(data, path)
+        case Pairs():
+            return pair_rows(data, kind, path)
+        case Whole(name):
+            return [_whole(data, name, path)]
+
+
+def _whole(data: Data, name: str, path: str) -> Data:
+    """The value for all rows; sequences and maps are looked at by whoever runs them."""
+    dtype = WHOLE_DTYPES.get(name)
+    return data if dtype is None else as_dtype(_rectangle(data, path), dtype, path)
+
+
+WHOLE_DTYPES = {
+    "tensor(float)": "float32",
+    "tensor(double)": "float64",
+    "tensor(string)": "string",
+    **{f"tensor({name})": name for name in (*INTS, "bool")},
+}
+"""Tensors whose elements columns can have, too."""
+
+
+# --- vectors ----------------------------------------------------------------------------------
+
+
+def _vector(data: Data, kind: Vector, path: str) -> Columns:
+    if is_sparse(data):
+        return _from_sparse(data, kind, path)
+    columns = frame_columns(data)
+    if columns is not None:
+        parts = {
+            name: _values(_flat(values, f"{path}.{name}"), kind.dtype, f"{path}.{name}")
+            for name, values in columns.items()
+        }
+        _same_length(parts, path)
+        data = np.stack(list(parts.values()), axis=1) if parts else np.empty((0, 0))
+    matrix = _rectangle(data, path)
+    if matrix.ndim == 1:
+        raise NotRectangular(
+            f"{_TWO}, got one",
+            where=path,
+            found=f"{len(matrix)} values",
+            hint="one row: x.reshape(1, -1); one column: x.reshape(-1, 1)",
+        )
+    if matrix.ndim != 2:
+        raise NotRectangular(
+            f"{_TWO}, got {matrix.ndim}",
+            where=path,
+            found=f"{type(data).__name__} of shape {matrix.shape}",
+            hint=_ROWS,
+        )
+    _check_width(matrix.shape, kind.width, path)
+    dense = as_dtype(matrix, kind.dtype, path)
+    return Sparse.of(dense) if kind.sparse else dense
+
+
+_TWO = "a block of rows has two dimensions"
+_ROWS = "pass rows of values, as in [[1.0, 2.0], [3.0, 4.0]]"
+
+
+def _check_width(shape: tuple[int, ...], width: int, path: str, names: str = "") -> None:
+    """Every row needs as many values as the program has columns."""
+    if shape[1] != width:
+        raise WidthMismatch(
+            f"expected {width} columns, got {shape[1]}",
+            where=path,
+            found=f"{shape[0]} rows of {shape[1]}",
+            hint=names or "was a column dropped or added after training?",
+        )
+
+
+def _from_sparse(data: Data, kind: Vector, path: str) -> Columns:
+    if len(data.shape) != 2:
+        found = f"a sparse array of shape {data.shape}"
+        raise NotRectangular(_TWO, where=path, found=found, hint=_ROWS)
+    _check_width(data.shape, kind.width, path)
+    made = Sparse.from_scipy(data)
+    typed = made.with_data(as_dtype(made.data, kind.dtype, path))
+    return typed if kind.sparse else typed.toarray()
+
+
+def _rectangle(data: Data, path: str) -> NDArray[Any]:
+    try:
+        return np.asarray(data)
+    except ValueError as problem:
+        raise NotRectangular(
+            "the rows have different lengths", hint=_RAGGED, **_ragged(data, path)
+        ) from problem
+
+
+_RAGGED = "every row needs a value for every column; use None or NaN where one is missing"
+
+
+def _ragged(data: Sequence[Any], path: str) -> dict[str, str]:
+    """Which row is the first whose length differs from row 0, and how long it is."""
+    lengths = [len(row) if isinstance(row, Sequence | np.ndarray) else -1 for row in data]
+    odd = next((i for i, length in enumerate(lengths) if length != lengths[0]), 0)
+    found = f"{lengths[odd]} values, the first row has {lengths[0]}"
+    return {"where": f"{path}[{odd}]", "found": found}
+
+
+# --- records and single columns ----------------------------------------------------------------
+
+
+def _record(data: Data, kind: Record, path: str) -> dict[str, Columns]:
+    columns = frame_columns(data)
+    if columns is None:
+        columns = _by_position(data, kind, path)
+    elif kind.positional and not set(kind.names) <= set(columns):
+        # Fitted without names: a frame's own names say nothing, its columns are taken in order.
+        _check_width((len(next(iter(columns.values()), ())), len(columns)), len(kind.names), path)
+        columns = dict(zip(kind.names, columns.values(), strict=True))
+    made = {}
+    for name, sub in kind.fields:
+        if name in kind.unread:
+            continue  # nobody reads it, whatever it holds
+        if name not in columns:
+            raise _missing(name, list(columns), path)
+        made[name] = _column(columns[name], sub, f"{path}.{name}")
+    _same_length(made, path)
+    return made
+
+
+def _same_length(columns: Mapping[str, Columns], path: str) -> None:
+    lengths = {name: len(column) for name, column in columns.items()}
+    if len(set(lengths.values())) > 1:
+        found = ", ".join(f"{name}: {count}" for name, count in lengths.items())
+        raise NotRectangular(
+            "the columns have different lengths", where=path, found=found, hint=_RAGGED
+        )
+
+
+def _by_position(data: Data, kind: Record, path: str) -> dict[str, Any]:
+    if isinstance(data, Sequence) and data and isinstance(data[0], Mapping):
+        return _from_dicts(data, kind, path)
+    matrix = np.asarray(data, dtype=object) if isinstance(data, Sequence) else np.asarray(data)
+    if matrix.ndim != 2:
+        raise NotRectangular(
+            "expected named columns or rows of two dimensions",
+            where=path,
+            found=f"{type(data).__name__} of {matrix.ndim} dimensions",
+            hint="pass a frame, a dict of columns or a list of dicts",
+        )
+    names = "the columns are " + ", ".join(kind.names)
+    _check_width(matrix.shape, len(kind.fields), path, names)
+    return {name: matrix[:, j] for j, name in enumerate(kind.names)}
+
+
+def _from_dicts(rows: Sequence[Mapping[str, Any]], kind: Record, path: str) -> dict[str, Any]:
+    made: dict[str, list[Any]] = {name: [] for name in kind.names}
+    for i, row in enumerate(rows):
+        if not isinstance(row, Mapping):
+            raise NotRectangular(
+                "the first row has named values, this one has none",
+                where=f"{path}[{i}]",
+                found=type(row).__name__,
+                hint="pass every row as a dict",
+            )
+        for name, values in made.items():
+            if name not in row and name not in kind.unread:
+                raise _missing(name, list(map(str, row)), f"{path}[{i}]")
+            values.append(row.get(name))
+    return {name: _object_array(values) for name, values in made.items()}
+
+
+def _missing(name: str, present: list[str], path: str) -> MissingColumn:
+    close = get_close_matches(name, present, 1)
+    hint = f"did you mean {close[0]!r}?" if close else "columns are found by name, in any order"
+    return MissingColumn(
+        f"there is no column {name!r}",
+        where=path,
+        found=", ".join(present[:20]) or "no columns",
+        hint=hint,
+    )
+
+
+def _flat(data: Data, path: str) -> NDArray[Any]:
+    try:
+        column = as_column(data)
+    except ValueError as problem:
+        raise NotRectangular(
+            "expected one value per row",
+            where=path,
+            found="rows of different lengths",
+            hint=_ONE_EACH,
+        ) from problem
+    if column.ndim == 2 and column.shape[1] == 1:
+        column = column[:, 0]
+    if column.ndim != 1:
+        raise NotRectangular(
+            "expected one value per row",
+            where=path,
+            found=f"{column.ndim} dimensions",
+            hint=_ONE_EACH,
+        )
+    return column
+
+
+_ONE_EACH = "a list, or an array of one dimension"
+
+
+def _values(column: Data, dtype: str, path: str) -> NDArray[Any]:
+    return as_dtype(as_column(column), dtype, path)
+
+
+def _texts(data: Data, kind: Text, path: str) -> NDArray[Any]:
+    if isinstance(data, str | bytes):
+        raise WrongDtype(
+            "expected a list of documents, got one",
+            where=path,
+            found=f"{type(data).__name__} {data[:40]!r}",
+            hint="pass [text] for one row",
+        )
+    return documents(_flat(data, path), kind, path)
+
+
+def _token_rows(data: Data, path: str) -> list[list[str]]:
+    if isinstance(data, str | bytes) or not isinstance(data, Iterable) or is_sparse(data):
+        found = type(data).__name__
+        raise WrongDtype("expected rows of words", where=path, found=found, hint=_WORDS)
+    return [_words(words, f"{path}[{i}]") for i, words in enumerate(data)]
+
+
+def _words(words: Data, path: str) -> list[str]:
+    """One row's words; a document in their place was not cut into words yet."""
+    rows = isinstance(words, Iterable) and not isinstance(words, str)
+    if not rows or not all(isinstance(word, str) for word in words):
+        found = type(words).__name__
+        raise WrongDtype("expected a list of words", where=path, found=found, hint=_WORDS)
+    return list(words)
+
+
+_WORDS = "one list of strings per row; for whole documents start from flour.text() and tokenize()"
+
+
+def _object_array(values: list[Any]) -> NDArray[Any]:
+    made = np.empty(len(values), object)
+    made[:] = values
+    return made

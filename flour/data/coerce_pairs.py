@@ -1,0 +1,158 @@
+"""Rows of any names: mappings, or pairs of a name and a value, as lists of (name, number)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from numbers import Integral, Number
+from typing import Any
+
+import numpy as np
+
+from flour.core.errors import NotNumeric, WrongDtype
+from flour.core.types import Pairs
+from flour.data.frames import is_sparse
+
+Row = list[tuple[str, float]]
+
+
+def pair_rows(data: Any, kind: Pairs, path: str) -> list[Row]:
+    """Every row's names with their numbers; a mapping alone is one row."""
+    rows = [data] if isinstance(data, Mapping) else data
+    if isinstance(rows, str | bytes) or not isinstance(rows, Iterable) or is_sparse(rows):
+        found = type(rows).__name__
+        raise WrongDtype("expected rows of named values", where=path, found=found, hint=_ROWS)
+    return [_row(row, kind, f"{path}[{place}]") for place, row in enumerate(rows)]
+
+
+_ROWS = 'one dict for each row, as in [{"city": "Rome", "age": 3}]'
+
+
+def is_one_row(data: Any) -> bool:
+    """Whether this is a row, and not a block of them."""
+    if isinstance(data, Mapping):
+        return True
+    return isinstance(data, list | tuple) and bool(data) and all(map(_is_pair, data))
+
+
+def is_block(data: Any) -> bool:
+    """Whether a value under an input's name is a row or a block, and not itself a row's value."""
+    if isinstance(data, str | bytes | Number) or not isinstance(data, Iterable):
+        return False
+    return isinstance(data, Mapping) or not all(isinstance(item, str) for item in data) or not data
+
+
+def _is_pair(item: Any) -> bool:
+    return isinstance(item, list | tuple) and len(item) == 2 and isinstance(item[0], str)
+
+
+def _row(row: Any, kind: Pairs, path: str) -> Row:
+    if kind.keys:
+        return _map(row, kind, path)
+    if isinstance(row, Mapping):
+        return [pair for name, value in row.items() for pair in _pairs(name, value, kind, path)]
+    if isinstance(row, str | bytes) or not isinstance(row, Iterable):
+        found = type(row).__name__
+        raise WrongDtype("expected named values", where=path, found=found, hint=_ROWS)
+    made: Row = []
+    for place, item in enumerate(row):
+        if not isinstance(item, list | tuple) or len(item) != 2:
+            found = f"{type(item).__name__} {item!r}"[:60]
+            where = f"{path}[{place}]"
+            raise WrongDtype("expected a name and a value", where=where, found=found, hint=_ROWS)
+        made += _pairs(item[0], item[1], kind, path)
+    return made
+
+
+def _map(row: Any, kind: Pairs, path: str) -> Row:
+    """ONNX's map from strings or whole numbers to numbers."""
+    if type(row) is dict and (found := _plain(row, kind.keys)) is not None:
+        return found
+    given = row.items() if isinstance(row, Mapping) else row
+    if not isinstance(given, Iterable) or not all(map(_is_couple, given)):
+        raise WrongDtype("expected a map", where=path, found=type(row).__name__, hint=_MAPS)
+    return [(_key(key, kind.keys, path), _value(v, f"{path}.{key}")) for key, v in given]
+
+
+def _plain(row: dict[Any, Any], keys: str) -> Row | None:
+    """The map of a dict whose keys and values are Python's own, which takes no look at each."""
+    names: Iterable[str] = row
+    if not _NUMBERS.issuperset(map(type, row.values())):
+        return None
+    if keys == "string":
+        if not _TEXTS.issuperset(map(type, row)):
+            return None
+    elif not _WHOLES.issuperset(map(type, row)) or (row and max(map(abs, row)) >= _MOST):
+        return None
+    else:
+        names = map(str, row)
+    try:
+        return list(zip(names, map(float, row.values()), strict=True))
+    except OverflowError:
+        return None
+
+
+_NUMBERS, _TEXTS, _WHOLES = frozenset((float, int, bool)), frozenset((str,)), frozenset((int,))
+_MAPS = "a dict from the model's keys to numbers"
+
+
+def _is_couple(item: Any) -> bool:
+    return isinstance(item, list | tuple) and len(item) == 2
+
+
+def _key(key: Any, keys: str, path: str) -> str:
+    """A key as a name: whole numbers by their digits, as which JSON has them, too."""
+    if isinstance(key, str) and (keys == "string" or _is_whole(key)):
+        return key
+    if keys == "int64" and isinstance(key, Integral) and -_MOST <= int(key) < _MOST:
+        return str(int(key))
+    found = f"{type(key).__name__} {key!r}"[:60]
+    raise WrongDtype(f"the map's keys are {keys}", where=path, found=found, hint=_MAPS)
+
+
+_MOST = 1 << 63
+
+
+def _is_whole(text: str) -> bool:
+    return _WHOLE.fullmatch(text) is not None and -_MOST <= int(text) < _MOST
+
+
+_WHOLE = re.compile(r"0|-?[1-9][0-9]{0,18}")
+
+
+def _value(value: Any, path: str) -> float:
+    if not isinstance(value, Number | np.bool_):
+        raise _odd(value, path, "expected a number")
+    return _number(value, path)
+
+
+def _pairs(name: Any, value: Any, kind: Pairs, path: str) -> Iterator[tuple[str, float]]:
+    """A name's number, or a one for each string that it has."""
+    if not isinstance(name, str):
+        found = f"{type(name).__name__} {name!r}"[:60]
+        raise WrongDtype("names are strings", where=path, found=found, hint=_ROWS)
+    if isinstance(value, str):
+        yield f"{name}{kind.separator}{value}", 1.0
+    elif isinstance(value, Number):
+        yield name, _number(value, f"{path}.{name}")
+    elif kind.lenient and value is None:
+        yield name, float("nan")
+    elif kind.lenient and isinstance(value, Iterable) and not isinstance(value, Mapping):
+        for item in value:
+            if not isinstance(item, str):
+                raise _odd(item, f"{path}.{name}", "several values of a name are strings")
+            yield f"{name}{kind.separator}{item}", 1.0
+    else:
+        raise _odd(value, f"{path}.{name}", "expected a number or a string")
+
+
+def _number(value: Any, path: str) -> float:
+    try:
+        return float(value)
+    except (TypeError, OverflowError):
+        raise _odd(value, path, "expected a number that a float64 holds") from None
+
+
+def _odd(value: object, path: str, what: str) -> NotNumeric:
+    found = f"{type(value).__name__} {str(value)[:40]!r}"
+    return NotNumeric(what, where=path, found=found, hint="convert it, as before training")

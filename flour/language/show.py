@@ -1,0 +1,182 @@
+"""A program to look at: as lines of text, as a Mermaid diagram, as a page of its own.
+
+    in   x    Vector[3, float64]
+    %1   Subtract(x, operand=[1.0, 2.0, 3.0])    Vector[3, float64]    train.py:12
+    %2   Sum(%1)                                 float64               train.py:13
+    out  output = %2
+
+Every value has a number, in an order in which they can be computed; `in` and `out` say which are
+the program's own. What made a value stands last: the step of an imported model, or file and line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from flour.core.chunked_array import Pieces
+from flour.core.errors import ParameterError
+from flour.core.node import Node
+from flour.core.op import Op
+from flour.core.provenance import Origin, here
+from flour.core.types import Type
+from flour.ops.source import Source
+from objectstore import Blob, Strings
+
+if TYPE_CHECKING:
+    from flour.language.flow import Flow
+
+_FEW = 4
+_LONGEST = 60
+
+
+@dataclass(frozen=True)
+class Line:
+    """One value of a program, in words."""
+
+    node: Node
+    name: str
+    operator: str
+    inputs: tuple[str, ...]
+    parameters: tuple[str, ...]
+    type: str
+    places: tuple[Origin, ...]
+
+    @property
+    def call(self) -> str:
+        """The operator applied to its inputs and parameters."""
+        return f"{self.operator}({', '.join((*self.inputs, *self.parameters))})"
+
+    @property
+    def place(self) -> str:
+        """Where it was made: the step of an imported model, else file and line."""
+        shown = (origin.step or f"{origin.file}:{origin.line}" for origin in self.places)
+        return ", ".join(dict.fromkeys(shown))
+
+
+def show(flow: Flow, form: str = "text") -> str:
+    """The program as "text", "mermaid" or "html"."""
+    if form == "html":
+        from flour.language.show_html import page
+
+        return page(flow)
+    if form not in ("text", "mermaid"):
+        hint = "text, mermaid or html"
+        raise ParameterError(
+            f"a program is not shown as {form!r}", where=str(here()), found=repr(form), hint=hint
+        )
+    return text(flow) if form == "text" else mermaid(flow)
+
+
+def lines(flow: Flow) -> list[Line]:
+    """Every value of the program, inputs first, each before its readers."""
+    order = sorted(flow.nodes(), key=lambda item: not isinstance(item.op, Source))
+    names: dict[Node, str] = {}
+    for item in order:
+        number = len(names) - len(flow.inputs()) + 1
+        names[item] = item.op.label if isinstance(item.op, Source) else f"%{number}"
+    places = flow.origins()
+    return [_line(item, names, places.get(item, ())) for item in order]
+
+
+def _line(item: Node, names: Mapping[Node, str], places: tuple[Origin, ...]) -> Line:
+    source = isinstance(item.op, Source)
+    return Line(
+        item,
+        names[item],
+        "in" if source else item.op.name,
+        tuple(names[each] for each in item.inputs),
+        () if source else parameters(item.op),
+        str(item.type),
+        places,
+    )
+
+
+def parameters(op: Op) -> tuple[str, ...]:
+    """The operator's parameters that differ from their defaults, as `name=value`."""
+    plain = type(op)._defaults  # noqa: SLF001 (what an operator may be made without)
+    return tuple(
+        f"{key}={described(value)}"
+        for key, value in op.fields().items()
+        if key not in plain or plain[key] != value
+    )
+
+
+def described(value: object) -> str:  # noqa: PLR0911 (a case for each kind of parameter)
+    """A parameter in a few characters: its values where there are few, else its shape."""
+    match value:
+        case Blob() | Pieces():
+            if value.array.size <= _FEW:
+                return _short(_numbers(value.array.tolist()))
+            return f"{value.dtype.name}[{'x'.join(map(str, value.shape))}]"
+        case Strings():
+            return _short(str(value.to_list())) if len(value) <= _FEW else f"{len(value)} texts"
+        case tuple():
+            more = [f"{len(value) - _FEW} more"] if len(value) > _FEW else []
+            return _short(f"({', '.join([*map(described, value[:_FEW]), *more])})")
+        case float():
+            return _numbers(value)
+        case _ if isinstance(value, Type):
+            return str(value)
+    return _short(repr(value))
+
+
+def _numbers(value: object) -> str:
+    """Numbers to four digits, which is enough to recognise them."""
+    if isinstance(value, list):
+        return f"[{', '.join(map(_numbers, value))}]"
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def _short(value: str) -> str:
+    return value if len(value) <= _LONGEST else value[: _LONGEST - 3] + "..."
+
+
+# --- text ---------------------------------------------------------------------------------------
+
+
+def text(flow: Flow) -> str:
+    """The program as aligned lines."""
+    rows = [
+        ("in" if line.operator == "in" else line.name, _middle(line), line.type, line.place)
+        for line in lines(flow)
+    ]
+    names = {line.node: line.name for line in lines(flow)}
+    rows += [("out", f"{name} = {names[item]}", "", "") for name, item in flow.outputs.items()]
+    widths = [min(max(len(row[column]) for row in rows), _LONGEST) for column in range(3)]
+    padded = (
+        "  ".join((*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[3]))
+        for row in rows
+    )
+    return "\n".join(row.rstrip() for row in padded) + "\n"
+
+
+def _middle(line: Line) -> str:
+    return line.name if line.operator == "in" else line.call
+
+
+# --- Mermaid --------------------------------------------------------------------------------------
+
+
+def mermaid(flow: Flow) -> str:
+    """The program as a Mermaid flow chart."""
+    shown = lines(flow)
+    keys = {line.node: f"n{place}" for place, line in enumerate(shown)}
+    made = ["flowchart TD"]
+    for line in shown:
+        title = line.name if line.operator == "in" else line.operator
+        parts = [title, *line.parameters, line.type, *([line.place] if line.place else [])]
+        label = "<br/>".join(map(_quoted, parts))
+        shape = f'(["{label}"])' if line.operator == "in" else f'["{label}"]'
+        made.append(f"    {keys[line.node]}{shape}")
+        made += [f"    {keys[each]} --> {keys[line.node]}" for each in line.node.inputs]
+    for place, (name, item) in enumerate(flow.outputs.items()):
+        made += [f'    o{place}(["{_quoted(name)}"])', f"    {keys[item]} --> o{place}"]
+    return "\n".join(made) + "\n"
+
+
+def _quoted(label: str) -> str:
+    """Text that Mermaid takes literally."""
+    named = {"&": "&amp;", '"': "&quot;", "<": "&lt;", ">": "&gt;", "#": "&#35;"}
+    return "".join(named.get(letter, letter) for letter in label)

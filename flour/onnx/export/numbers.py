@@ -1,0 +1,282 @@
+"""The ONNX forms of arithmetic, functions, comparisons, reductions, and of moving columns about."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from flour.core.errors import UnsupportedSetting
+from flour.core.node import Node
+from flour.core.types import Record, Vector
+from flour.onnx.export.writer import Writer, dtype_of, form
+from flour.ops.compare import Comparison
+
+_FUNCTIONS = {
+    **{name: name for name in ("Exp", "Log", "Sqrt", "Sin", "Cos", "Tanh", "Atan", "Atanh")},
+    **{name: name for name in ("Asin", "Acos", "Asinh", "Acosh")},
+    **{name: name for name in ("Reciprocal", "Abs", "Sign", "Relu", "Floor", "Ceil")},
+    "Negate": "Neg",
+    "Rint": "Round",
+    "IsNan": "IsNaN",
+    "Sigmoid": "Sigmoid",
+}
+_OPERATIONS = {"Subtract": "Sub", "Add": "Add", "Multiply": "Mul", "Divide": "Div"}
+_PAIRS = {"Plus": "Add", "Minus": "Sub", "Times": "Mul", "Over": "Div"}
+_COMPARISONS = {
+    "Greater": "Greater",
+    "GreaterEqual": "GreaterOrEqual",
+    "Less": "Less",
+    "LessEqual": "LessOrEqual",
+    "Equal": "Equal",
+    "NotEqual": "Equal",
+}
+_REDUCTIONS = {"Sum": "ReduceSum", "Max": "ReduceMax", "Min": "ReduceMin"}
+
+
+def parameter(out: Writer, item: Node, values: Any, dtype: str) -> str:
+    """A fitted number for each column, or the one for all, as a constant that broadcasts."""
+    flat = np.asarray(values).reshape(-1).astype(dtype)
+    vector = isinstance(item.inputs[0].type, Vector)
+    return out.constant(flat if vector else flat.reshape(-1)[0])
+
+
+def roomy(dtype: str) -> str:
+    """What whole numbers of 32 bits and fewer are computed in, as few runtimes have all of them.
+
+    What wraps around does so when it is cast back.
+    """
+    kind = np.dtype(dtype)
+    return "int64" if kind.kind in "iu" and kind.itemsize < 8 else dtype
+
+
+@form(*_FUNCTIONS)
+def _function(out: Writer, item: Node, x: str) -> str:
+    inner = _computed(item)
+    x = out.cast(x, dtype_of(item.inputs[0].type), inner)
+    if np.dtype(inner).kind not in "fc":  # ONNX has none of these for whole numbers
+        if _FUNCTIONS[item.op.name] in ("Ceil", "Floor", "Round"):
+            return out("Identity", x)
+        if _FUNCTIONS[item.op.name] == "IsNaN":
+            return out("Not", out("Equal", x, x))
+        if item.op.name == "Relu":
+            wide = out("Max", out.cast(x, inner, roomy(inner)), out.constant(0, roomy(inner)))
+            return out.cast(wide, roomy(inner), inner)
+    return out(_FUNCTIONS[item.op.name], x)
+
+
+def _computed(item: Node) -> str:
+    """The dtype an operator computes in: that of its answer, where this is a number."""
+    made = dtype_of(item.type)
+    return dtype_of(item.inputs[0].type) if made == "bool" else made
+
+
+@form("Square")
+def _square(out: Writer, _: Node, x: str) -> str:
+    return out("Mul", x, x)
+
+
+@form("OneMinus")
+def _one_minus(out: Writer, item: Node, x: str) -> str:
+    return out("Sub", out.constant(1, dtype_of(item.type)), x)
+
+
+@form(*_OPERATIONS)
+def _operation(out: Writer, item: Node, x: str) -> str:
+    have, op = dtype_of(item.inputs[0].type), item.op.fields()
+    inner = np.result_type(have, op["operand"].dtype).name if op["wide"] else have
+    fitted = parameter(out, item, op["operand"].array, inner)
+    made = out(_OPERATIONS[item.op.name], out.cast(x, have, inner), fitted)
+    return out.cast(made, inner, dtype_of(item.type))
+
+
+@form(*_PAIRS)
+def _pair(out: Writer, item: Node, *both: str) -> str:
+    wide = any(isinstance(source.type, Vector) for source in item.inputs)
+    sides = []
+    for name, source in zip(both, item.inputs, strict=True):
+        side = out.cast(name, dtype_of(source.type), dtype_of(item.type))
+        sides.append(out.column(side) if wide and not isinstance(source.type, Vector) else side)
+    return out(_PAIRS[item.op.name], *sides)
+
+
+@form(*_COMPARISONS)
+def _comparison(out: Writer, item: Node, x: str) -> str:
+    have = dtype_of(item.inputs[0].type)
+    operand = item.op.fields()["operand"]
+    common = np.result_type(have, operand.dtype).name if isinstance(item.op, Comparison) else have
+    fitted = parameter(out, item, operand.array, common)
+    made = out(_COMPARISONS[item.op.name], out.cast(x, have, common), fitted)
+    return out("Not", made) if item.op.name == "NotEqual" else made
+
+
+@form("Binarize")
+def _binarize(out: Writer, item: Node, x: str) -> str:
+    have = dtype_of(item.inputs[0].type)
+    inner = have if np.dtype(have).kind == "f" else "float64"  # 0.5 is no whole number, and no bool
+    limit = out.constant(item.op.fields()["threshold"], inner)
+    made = out("Greater", out.cast(x, have, inner), limit)
+    return out.cast(made, "bool", have)
+
+
+@form("OneIfTiny")
+def _one_if_tiny(out: Writer, item: Node, x: str) -> str:
+    dtype = dtype_of(item.type)
+    limit = item.op.fields()["epsilons"] * float(np.finfo(dtype).eps)
+    small = out("Less", x, out.constant(limit, dtype))
+    zero = out("Equal", x, out.constant(0, dtype))
+    return out("Where", out("Or", small, zero), out.constant(1, dtype), x)
+
+
+@form("Where")
+def _where(out: Writer, item: Node, *sides: str) -> str:
+    wide = isinstance(item.type, Vector)
+    made = []
+    for place, (name, source) in enumerate(zip(sides, item.inputs, strict=True)):
+        side = out.cast(name, dtype_of(source.type), dtype_of(item.type)) if place else name
+        made.append(out.column(side) if wide and not isinstance(source.type, Vector) else side)
+    return out("Where", *made)
+
+
+@form(
+    "Cast",
+    "AsFloat",
+    "CastLike",
+    "ParseNumbers",
+    "ToDense",
+    "ToSparse",
+    "WriteFloats",
+    "WriteWhole",
+)
+def _cast(out: Writer, item: Node, x: str, *_: str) -> str:
+    return out.cast(x, dtype_of(item.inputs[0].type), dtype_of(item.type))
+
+
+@form("Rounded")
+def _rounded(out: Writer, item: Node, x: str) -> str:
+    """To the narrower type and back; the wider of ours would be rounded twice by some runtimes."""
+    from onnx import TensorProto
+
+    op, have = item.op.fields(), dtype_of(item.inputs[0].type)
+    name = op["format"].upper().replace("_", "")
+    if have != "float32" or name not in TensorProto.DataType.keys():  # noqa: SIM118 (no dict)
+        raise UnsupportedSetting(
+            f"Rounded from {have} to {op['format']} has no ONNX form",
+            hint="from float32 to types of sixteen or eight bits it has one",
+        )
+    narrow = TensorProto.DataType.Value(name)
+    made = out("Cast", x, to=narrow, saturate=int(op["saturate"]))
+    return out("Cast", made, to=TensorProto.FLOAT)
+
+
+@form("Softmax")
+def _softmax(out: Writer, _: Node, x: str) -> str:
+    return out("Softmax", x, axis=1)
+
+
+@form(*_REDUCTIONS)
+def _reduction(out: Writer, item: Node, x: str) -> str:
+    dtype, axis = dtype_of(item.type), out.constant([1], np.int64)
+    inner = roomy(dtype)
+    x = out.cast(x, dtype_of(item.inputs[0].type), inner)
+    made = out.cast(out(_REDUCTIONS[item.op.name], x, axis, keepdims=0), inner, dtype)
+    if item.op.name == "Sum" or np.dtype(dtype).kind != "f":
+        return made
+    return spoilt(out, made, x, dtype)
+
+
+def spoilt(out: Writer, made: str, x: str, dtype: str, axis: int = 1) -> str:
+    """The largest along an axis, NaN if a number is, which ONNX leaves open."""
+    lost = out("Where", out("IsNaN", x), x, out.constant(0, dtype))
+    return out("Add", made, out("ReduceSum", lost, out.constant([axis], np.int64), keepdims=0))
+
+
+@form("Norm")
+def _norm(out: Writer, item: Node, x: str) -> str:
+    kind, axis = item.op.fields()["kind"], out.constant([1], np.int64)
+    if kind == "l2":
+        return out("Sqrt", out("ReduceSum", out("Mul", x, x), axis, keepdims=0))
+    size = out("Abs", x)
+    if kind == "l1":
+        return out("ReduceSum", size, axis, keepdims=0)
+    return spoilt(out, out("ReduceMax", size, axis, keepdims=0), size, dtype_of(item.type))
+
+
+@form("ArgMax", "ArgMin")
+def _arg(out: Writer, item: Node, x: str) -> str:
+    return place_of(out, item.op.name, (x, dtype_of(item.inputs[0].type)), 1, last=False)
+
+
+def place_of(out: Writer, find: str, what: tuple[str, str], axis: int, *, last: bool) -> str:
+    """Where the largest or smallest along an axis is; NaN before all, which ONNX leaves open."""
+    x, dtype = what
+    how: dict[str, Any] = {"axis": axis, "keepdims": 0, "select_last_index": int(last)}
+    if np.dtype(dtype).kind != "f":
+        return out(find, x, **how)
+    lost = out.cast(out("IsNaN", x), "bool", dtype)
+    some = out("ReduceMax", lost, out.constant([axis], np.int64), keepdims=0)
+    places = (out("ArgMax", lost, **how), out(find, x, **how))
+    return out("Where", out.cast(some, dtype, "bool"), *places)
+
+
+@form("Linear")
+def _linear(out: Writer, item: Node, x: str) -> str:
+    dtype, op = dtype_of(item.type), item.op.fields()
+    x = out.cast(x, dtype_of(item.inputs[0].type), dtype)
+    made = out("MatMul", x, out.constant(np.ascontiguousarray(op["weights"].array.T), dtype))
+    bias = op["bias"].array.reshape(-1)
+    return out("Add", made, out.constant(bias, dtype)) if bias.size else made
+
+
+# --- columns ------------------------------------------------------------------------------------
+
+
+@form("Concat")
+def _concat(out: Writer, item: Node, *parts: str) -> str:
+    made = []
+    for name, source in zip(parts, item.inputs, strict=True):
+        part = out.cast(name, dtype_of(source.type), dtype_of(item.type))
+        made.append(part if isinstance(source.type, Vector) else out.column(part))
+    return out("Concat", *made, axis=1)
+
+
+@form("Select")
+def _select(out: Writer, item: Node, x: str) -> str:
+    columns = item.op.fields()["columns"].array
+    return out("Gather", x, out.constant(columns, np.int64), axis=1)
+
+
+@form("Element")
+def _element(out: Writer, item: Node, x: str) -> str:
+    return out("Gather", x, out.constant(item.op.fields()["column"], np.int64), axis=1)
+
+
+@form("AsVector")
+def _as_vector(out: Writer, item: Node, x: str) -> str:
+    return x if isinstance(item.inputs[0].type, Vector) else out.column(x)
+
+
+@form("Field")
+def _field(out: Writer, item: Node, _: str) -> str:
+    return out("Squeeze", item.op.fields()["label"], out.constant([1], np.int64))
+
+
+@form("Pick")
+def _pick(out: Writer, item: Node, _: str) -> str:
+    record, labels = item.inputs[0].type, item.op.fields()["labels"]
+    assert isinstance(record, Record), "columns are picked from records"
+    parts = [out.cast(name, dtype_of(record[name]), dtype_of(item.type)) for name in labels]
+    return out("Concat", *parts, axis=1)
+
+
+@form("Take", "TakeText")
+def _take(out: Writer, item: Node, x: str) -> str:
+    table = item.op.fields()["table"]
+    values = table.array if item.op.name == "Take" else np.array(table.to_list(), object)
+    have = dtype_of(item.inputs[0].type)
+    places = out.cast(x, have, "int64")
+    low, high = out.constant(0, np.int64), out.constant(len(values) - 1, np.int64)
+    return out("Gather", out.constant(values), out("Clip", places, low, high))
+
+
+__all__ = ["parameter", "place_of", "roomy", "spoilt"]

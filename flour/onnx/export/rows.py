@@ -1,0 +1,344 @@
+"""The ONNX forms of what a row's columns say together: shares, votes, runs, places, neighbours."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from flour.core.node import Node
+from flour.core.types import Vector
+from flour.onnx.export.functions import log1p, number
+from flour.onnx.export.numbers import roomy, spoilt
+from flour.onnx.export.writer import Writer, dtype_of, form
+
+
+def _width(item: Node, place: int = 0) -> int:
+    kind = item.inputs[place].type
+    assert isinstance(kind, Vector), "checked by the operator"
+    return kind.width
+
+
+def _have(item: Node, place: int = 0) -> str:
+    return dtype_of(item.inputs[place].type)
+
+
+def total(out: Writer, x: str, axis: int = 1, *, keep: bool = False) -> str:
+    """The sum along an axis."""
+    return out("ReduceSum", x, out.constant([axis], np.int64), keepdims=int(keep))
+
+
+def added_axis(out: Writer, x: str, axis: int) -> str:
+    """x with one more dimension of one."""
+    return out("Unsqueeze", x, out.constant([axis], np.int64))
+
+
+def shaped(out: Writer, x: str, *sizes: int) -> str:
+    """Every row of x in another shape."""
+    return out("Reshape", x, out.constant([0, *sizes], np.int64))
+
+
+def inside(out: Writer, places: str, have: str, size: int) -> str:
+    """Numbers of rows or columns as int64; one outside means the nearest."""
+    places, low = out.cast(places, have, "int64"), out.constant(0, np.int64)
+    return out("Clip", places, low, out.constant(size - 1, np.int64))
+
+
+# --- a row held against its own total -----------------------------------------------------------
+
+
+@form("Share")
+def _share(out: Writer, item: Node, x: str) -> str:
+    dtype, whole = dtype_of(item.type), total(out, x, keep=True)
+    none = out("Equal", whole, number(out, 0, dtype))
+    return out("Div", x, out("Where", none, number(out, 1, dtype), whole))
+
+
+@form("Proportions")
+def _proportions(out: Writer, item: Node, x: str) -> str:
+    dtype, whole = dtype_of(item.type), total(out, x, keep=True)
+    none = out("Equal", whole, number(out, 0, dtype))
+    equal = out("Where", none, number(out, 1, dtype), x)
+    return out("Div", equal, out("Where", none, number(out, _width(item), dtype), whole))
+
+
+def _largest(out: Writer, x: str, dtype: str) -> str:
+    """The largest of a row as a column, NaN if any is NaN, which ONNX leaves open."""
+    top = out("ReduceMax", x, out.constant([1], np.int64), keepdims=0)
+    return added_axis(out, spoilt(out, top, x, dtype), 1)
+
+
+@form("LogSumExp")
+def _log_sum_exp(out: Writer, item: Node, x: str) -> str:
+    dtype, top = dtype_of(item.type), _largest(out, x, dtype_of(item.type))
+    zero = number(out, 0, dtype)
+    largest = out("Equal", x, top)
+    count = total(out, out.cast(largest, "bool", dtype), keep=True)
+    odd = out("Or", out("IsInf", top), out("IsNaN", top))
+    shifted = out("Sub", x, out("Where", odd, zero, top))
+    rest = total(out, out("Where", largest, zero, out("Exp", shifted)), keep=True)
+    none = out("Equal", rest, zero)
+    rest = out("Where", none, rest, out("Div", rest, count))
+    made = out("Add", out("Add", log1p(out, rest, dtype), out("Log", count)), top)
+    return out("Squeeze", made, out.constant([1], np.int64))
+
+
+@form("SoftmaxZero")
+def _softmax_zero(out: Writer, item: Node, x: str) -> str:
+    dtype = dtype_of(item.type)
+    lost, lowest = out("IsNaN", x), number(out, -np.inf, dtype)
+    known = out("Where", lost, lowest, x)
+    top = out("ReduceMax", known, out.constant([1], np.int64), keepdims=1)
+    some = out("Greater", out("Abs", x), number(out, 0.0000001, dtype))
+    zero = number(out, 0, dtype)
+    grown = out("Where", some, out("Exp", out("Sub", x, top)), zero)
+    made = out("Where", some, grown, out("Mul", x, out("Exp", out("Neg", top))))
+    return out("Div", made, total(out, grown, keep=True))
+
+
+@form("FirstLargest")
+def _first_largest(out: Writer, item: Node, x: str) -> str:
+    dtype, lost = dtype_of(item.inputs[0].type), out("IsNaN", x)
+    known = out("Where", lost, number(out, -np.inf, dtype), x)
+    place = out("ArgMax", known, axis=1, keepdims=0)
+    first = out("Gather", lost, out.constant(0, np.int64), axis=1)
+    return out("Where", first, out.constant(0, np.int64), place)
+
+
+# --- votes --------------------------------------------------------------------------------------
+
+
+def _named(out: Writer, x: str, classes: int) -> str:
+    """(rows, columns, classes): whether a column names a class."""
+    return out("Equal", added_axis(out, x, 2), out.constant(np.arange(classes), np.int64))
+
+
+@form("Tally")
+def _tally(out: Writer, item: Node, x: str) -> str:
+    op: Any = item.op
+    hit = _named(out, out.cast(x, _have(item), "int64"), op.classes)
+    sides = (out.constant(side.array[:, None], np.float64) for side in (op.weights, op.against))
+    return total(out, out("Where", hit, *sides))
+
+
+@form("Votes")
+def _votes(out: Writer, item: Node, codes: str, weights: str = "") -> str:
+    classes = item.op.fields()["classes"]
+    hit = _named(out, inside(out, codes, _have(item), classes), classes)
+    one, none = out.constant(1.0), out.constant(0.0)
+    if weights:
+        one = added_axis(out, out.cast(weights, _have(item, 1), "float64"), 2)
+    return total(out, out("Where", hit, one, none))
+
+
+@form("Duels")
+def _duels(out: Writer, item: Node, won: str, confidence: str) -> str:
+    classes = item.op.fields()["classes"]
+    first, second = np.triu_indices(classes, 1)
+    earlier, later = (np.eye(classes)[side] for side in (first, second))
+    names = out.cast(won, _have(item), "float64")
+    votes = [
+        out("MatMul", out.cast(out("Equal", names, out.constant(float(who))), "bool", "float64"), m)
+        for who, m in enumerate((out.constant(earlier), out.constant(later)))
+    ]
+    sure = out.cast(confidence, _have(item, 1), "float64")
+    sums = out("MatMul", sure, out.constant(later - earlier))
+    bound = out("Mul", out.constant(3.0), out("Add", out("Abs", sums), out.constant(1.0)))
+    return out("Add", out("Add", *votes), out("Div", sums, bound))
+
+
+@form("WeightedMedian")
+def _weighted_median(out: Writer, item: Node, x: str) -> str:
+    order = _smallest(out, x, _have(item), _width(item))
+    held = out("Gather", out.constant(item.op.fields()["weights"].array, np.float64), order)
+    held = out("CumSum", held, out.constant(1, np.int64))
+    whole = out("Gather", held, out.constant([_width(item) - 1], np.int64), axis=1)
+    enough = out("GreaterOrEqual", held, out("Mul", whole, out.constant(0.5)))
+    first = out("ArgMax", out.cast(enough, "bool", "int32"), axis=1, keepdims=1)
+    made = out("GatherElements", x, out("GatherElements", order, first, axis=1), axis=1)
+    return out("Squeeze", made, out.constant([1], np.int64))
+
+
+# --- neighbours ---------------------------------------------------------------------------------
+
+
+def _smallest(out: Writer, x: str, dtype: str, count: int, axis: int = 1) -> str:
+    """Where the smallest columns are, ascending, the first of equals first; NaN is beyond all."""
+    if np.dtype(dtype).kind == "f":
+        x = out("Where", out("IsNaN", x), number(out, np.inf, dtype), x)
+    return _top(out, x, count, axis, largest=False)
+
+
+def _top(out: Writer, x: str, count: int, axis: int, *, largest: bool) -> str:
+    k = out.constant([count], np.int64)
+    return out.second("TopK", x, k, axis=axis, largest=int(largest), sorted=1)
+
+
+@form("Nearest")
+def _nearest(out: Writer, item: Node, x: str) -> str:
+    return _smallest(out, x, _have(item), item.op.fields()["count"])
+
+
+@form("Gather", "PickAt")
+def _gather(out: Writer, item: Node, x: str, places: str) -> str:
+    places = inside(out, places, _have(item, 1), _width(item))
+    return out("GatherElements", x, places, axis=1)
+
+
+@form("WeightedRows")
+def _weighted_rows(out: Writer, item: Node, places: str, weights: str = "") -> str:
+    table, dtype = item.op.fields()["table"].array, dtype_of(item.type)
+    places = inside(out, places, _have(item), len(table))
+    rows = out("Gather", out.constant(table, dtype), places)
+    if weights:
+        factor = out.cast(weights, _have(item, 1), dtype)
+        rows = out("Mul", rows, added_axis(out, factor, 2))
+    return total(out, rows)
+
+
+@form("SumOfEntries")
+def _sum_of_entries(out: Writer, item: Node, x: str) -> str:
+    op = item.op.fields()
+    table, starts = op["table"].array, op["starts"].array
+    last = np.diff(np.append(starts, len(table))) - 1
+    x = out.cast(x, _have(item), "int64")
+    x = out("Max", x, out.constant(0, np.int64))
+    places = out("Add", out("Min", x, out.constant(last, np.int64)), out.constant(starts, np.int64))
+    return total(out, out("Gather", out.constant(table), places))
+
+
+@form("ShortestWay")
+def _shortest_way(out: Writer, item: Node, places: str, distances: str) -> str:
+    table, dtype = item.op.fields()["table"].array, dtype_of(item.type)
+    rows = out("Gather", out.constant(table, dtype), inside(out, places, _have(item), len(table)))
+    away = added_axis(out, out.cast(distances, _have(item, 1), dtype), 2)
+    return out("ReduceMin", out("Add", rows, away), out.constant([1], np.int64), keepdims=0)
+
+
+@form("Closeness")
+def _closeness(out: Writer, item: Node, x: str, among: str = "") -> str:
+    dtype = dtype_of(item.type)
+    zero, one = number(out, 0, dtype), number(out, 1, dtype)
+    made = out("Div", one, x)
+    if among:
+        have = _have(item, 1)
+        made = out("Where", out("Equal", among, out.constant(0, have)), zero, made)
+    endless = out.cast(out("IsInf", made), "bool", dtype)
+    some = out("Greater", total(out, endless, keep=True), zero)
+    return out("Where", some, endless, made)
+
+
+# --- columns that are named by other columns ----------------------------------------------------
+
+
+@form("Scatter")
+def _scatter(out: Writer, item: Node, places: str, values: str) -> str:
+    assert isinstance(item.type, Vector), "a vector is made"
+    zeros = out.spread(np.zeros(item.type.width, item.type.dtype), places)
+    places = inside(out, places, _have(item), item.type.width)
+    return out("ScatterElements", zeros, places, values, axis=1)
+
+
+@form("PutAt")
+def _put_at(out: Writer, item: Node, x: str, places: str, updates: str) -> str:
+    places, how = inside(out, places, _have(item, 1), _width(item)), item.op.fields()["reduction"]
+    return out("ScatterElements", x, places, updates, axis=1, reduction=how)
+
+
+@form("Descend")
+def _descend(out: Writer, item: Node, x: str) -> str:
+    """One step of all rows at a time, as deep as the deepest leaf is."""
+    op = item.op.fields()
+    left, right = (op[side].array.astype(np.int64) for side in ("left", "right"))
+    depth = np.ones(len(left), np.int64)
+    for node in range(len(left)):  # children come after their parents
+        for child in (left[node], right[node]):
+            if child >= 0:
+                depth[child] = max(depth[child], depth[node] + 1)
+    zero = out.constant(0, np.int64)
+    place = out.spread(np.zeros(1, np.int64), x)
+    further = out("Greater", x, out.constant(0, _have(item)))
+    for _ in range(int(depth.max(initial=0))):
+        node_ = out("Max", place, zero)
+        goes = out("GatherElements", further, node_, axis=1)
+        ways = (out("Gather", out.constant(side), node_) for side in (right, left))
+        after = out("Where", goes, *ways)
+        place = out("Where", out("Less", place, zero), place, after)
+    made = out("Sub", out.constant(-1, np.int64), place)
+    return out.cast(out("Squeeze", made, out.constant([1], np.int64)), "int64", dtype_of(item.type))
+
+
+# --- runs of columns ----------------------------------------------------------------------------
+
+_RUNS = {
+    "SegmentSum": "ReduceSum",
+    "SegmentProduct": "ReduceProd",
+    "SegmentMax": "ReduceMax",
+    "SegmentMin": "ReduceMin",
+}
+
+
+def _runs(out: Writer, item: Node, x: str, key: str = "length") -> str:
+    """(rows, runs, length)."""
+    length = item.op.fields()[key]
+    return shaped(out, x, _width(item) // length, length)
+
+
+@form(*_RUNS)
+def _segment(out: Writer, item: Node, x: str) -> str:
+    dtype, axis = dtype_of(item.type), out.constant([2], np.int64)
+    inner = roomy(dtype)
+    x = _runs(out, item, out.cast(x, dtype, inner))
+    made = out.cast(out(_RUNS[item.op.name], x, axis, keepdims=0), inner, dtype)
+    if item.op.name in ("SegmentSum", "SegmentProduct") or np.dtype(dtype).kind != "f":
+        return made
+    return spoilt(out, made, x, dtype, 2)
+
+
+@form("SumRuns")
+def _sum_runs(out: Writer, item: Node, x: str) -> str:
+    return total(out, _runs(out, item, x, "run"), 2)
+
+
+@form("SegmentPlace")
+def _segment_place(out: Writer, item: Node, x: str) -> str:
+    op, dtype = item.op.fields(), _have(item)
+    x = _runs(out, item, x)
+    find, worst = ("ArgMin", np.inf) if op["smallest"] else ("ArgMax", -np.inf)
+    how: dict[str, Any] = {"axis": 2, "keepdims": 0, "select_last_index": int(op["last"])}
+    if np.dtype(dtype).kind != "f":
+        return out(find, x, **how)
+    lost = out("IsNaN", x)
+    place = out(find, out("Where", lost, number(out, worst, dtype), x), **how)
+    first = out("Gather", lost, out.constant(0, np.int64), axis=2)
+    return out("Where", first, out.constant(0, np.int64), place)
+
+
+@form("RunningSum")
+def _running_sum(out: Writer, item: Node, x: str) -> str:
+    op = item.op.fields()
+    how: dict[str, Any] = {"exclusive": int(op["without_own"]), "reverse": int(op["backwards"])}
+    dtype = dtype_of(item.type)
+    x = out.cast(_runs(out, item, x), dtype, roomy(dtype))
+    made = out.cast(out("CumSum", x, out.constant(2, np.int64), **how), roomy(dtype), dtype)
+    return shaped(out, made, _width(item))
+
+
+@form("TopPlaces")
+def _top_places(out: Writer, item: Node, x: str) -> str:
+    """Sorted by value, then by whether a number is NaN, which is larger than the largest."""
+    op, dtype = item.op.fields(), _have(item)
+    x, length, largest = _runs(out, item, x), op["length"], not op["smallest"]
+    if np.dtype(dtype).kind == "f":
+        lost = out("IsNaN", x)
+        x = out("Where", lost, number(out, np.inf, dtype), x)
+        order = _top(out, x, length, 2, largest=largest)
+        flags = out("GatherElements", out.cast(lost, "bool", "float32"), order, axis=2)
+        again = _top(out, flags, op["count"], 2, largest=largest)
+        made = out("GatherElements", order, again, axis=2)
+    else:
+        made = _top(out, x, op["count"], 2, largest=largest)
+    return shaped(out, made, _width(item) // length * op["count"])
+
+
+__all__ = ["added_axis", "inside", "shaped", "total"]

@@ -1,0 +1,195 @@
+"""Programs as ONNX models: each operator that has an ONNX form writes it, all others are refused.
+
+A vector is a tensor (rows, width), one value per row a tensor (rows,), a record one input of shape
+(rows, 1) for each column. Sparse vectors are written as dense ones. float64 stays float64.
+
+The forms are in `export_numbers` and `export_models`:
+
+    @form("Softmax")
+    def _softmax(out, item, x):
+        return out("Softmax", x, axis=1)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from flour.core.errors import UnsupportedSetting
+from flour.core.node import Node
+from flour.core.types import Category, Record, Scalar, Text, Type, Vector
+from flour.onnx.export.refused import WITHOUT
+from flour.ops.source import Source
+
+if TYPE_CHECKING:
+    from flour.language.flow import Flow
+
+OPSET, ML_OPSET, IR = 19, 5, 10
+ML = "ai.onnx.ml"
+#: Operator -> (writer, its node, the names of its inputs) -> the name of what it makes.
+FORMS: dict[str, Callable[..., str]] = {}
+_MODULES = ("numbers", "functions", "pairs", "rows", "columns", "distances", "models", "text")
+
+
+def form(*names: str) -> Callable[[Callable[..., str]], Callable[..., str]]:
+    """Register the ONNX form of operators."""
+
+    def register(function: Callable[..., str]) -> Callable[..., str]:
+        for name in names:
+            FORMS[name] = function
+        return function
+
+    return register
+
+
+def load() -> None:
+    """Register every form."""
+    for name in _MODULES:
+        import_module(f"flour.onnx.export_{name}")
+
+
+def to_onnx(flow: Flow) -> bytes:
+    """A serialised ModelProto that computes the program's outputs, by their names."""
+    from onnx import helper
+
+    load()
+    out = Writer()
+    origins = flow.origins()
+    for item in flow.nodes():
+        out.names[item] = _written(out, item, " and ".join(map(str, origins.get(item, ()))))
+    for name, item in flow.outputs.items():
+        out.nodes.append(helper.make_node("Identity", [out.names[item]], [name]))
+    made = [_declared(name, item.type) for name, item in flow.outputs.items()]
+    graph = helper.make_graph(out.nodes, "pretzel", out.inputs, made, out.constants)
+    opsets = [helper.make_opsetid("", OPSET), helper.make_opsetid(ML, ML_OPSET)]
+    others = sorted({node.domain for node in out.nodes} - {"", ML})
+    opsets += [helper.make_opsetid(domain, 1) for domain in others]
+    model = helper.make_model(
+        graph, opset_imports=opsets, ir_version=IR, producer_name="pretzel-runtime"
+    )
+    data: bytes = model.SerializeToString()
+    return data
+
+
+def _written(out: Writer, item: Node, where: str) -> str:
+    if isinstance(item.op, Source):
+        return out.source(item.op.label, item.type)
+    write = FORMS.get(item.op.name)
+    if write is None:
+        raise UnsupportedSetting(
+            f"{item.op.name} has no ONNX form",
+            where=where or item.op.name,
+            found=WITHOUT.get(item.op.name, str(item.type)),
+            hint="export the steps before it, or save the plan as it is",
+        )
+    return write(out, item, *(out.names[source] for source in item.inputs))
+
+
+class Writer:
+    """The model so far: nodes, constants, inputs, and the name of every value."""
+
+    def __init__(self) -> None:
+        self.nodes: list[Any] = []
+        self.constants: list[Any] = []
+        self.inputs: list[Any] = []
+        self.names: dict[Node, str] = {}
+        self._count = 0
+        self._known: dict[tuple[str, tuple[int, ...], bytes], str] = {}
+
+    def __call__(self, op_type: str, *inputs: str, domain: str = "", **attributes: Any) -> str:
+        """One more node; the name of its output."""
+        from onnx import helper
+
+        name = self._fresh(op_type.lower())
+        self.nodes.append(
+            helper.make_node(op_type, list(inputs), [name], name, domain=domain, **attributes)
+        )
+        return name
+
+    def second(self, op_type: str, *inputs: str, **attributes: Any) -> str:
+        """One more node of two outputs; the name of the second."""
+        name = self(op_type, *inputs, **attributes)
+        self.nodes[-1].output.append(f"{name}_places")
+        return f"{name}_places"
+
+    def spread(self, values: Any, like: str) -> str:
+        """The same values for every row of another value."""
+        rows = self("Slice", self("Shape", like), *(self.constant([k], np.int64) for k in (0, 1)))
+        tail = self.constant(np.shape(values), np.int64)
+        return self("Expand", self.constant(values), self("Concat", rows, tail, axis=0))
+
+    def _fresh(self, stem: str) -> str:
+        self._count += 1
+        return f"{stem}_{self._count}"
+
+    def constant(self, values: Any, dtype: Any = None) -> str:
+        """The name of a constant; equal ones are one."""
+        array = np.asarray(values, dtype)
+        texts = array.dtype.kind in "OUS"
+        raw = "\0".join(map(str, array.reshape(-1))).encode() if texts else array.tobytes()
+        key = ("string" if texts else array.dtype.name, array.shape, raw)
+        if key not in self._known:
+            self._known[key] = self._fresh("c")
+            self.constants.append(_tensor(self._known[key], array, texts=texts))
+        return self._known[key]
+
+    def cast(self, x: str, have: str, want: str) -> str:
+        """The value in another dtype, if it is not of that one."""
+        return x if have == want else self("Cast", x, to=element(want))
+
+    def column(self, x: str) -> str:
+        """One value per row as a matrix of one column."""
+        return self("Unsqueeze", x, self.constant([1], np.int64))
+
+    def source(self, label: str, kind: Type) -> str:
+        """An input of the program; a record has one for each column, and no value itself."""
+        if not isinstance(kind, Record):
+            self.inputs.append(_declared(label, kind))
+            return label
+        from onnx import helper
+
+        for name, sub in kind.fields:
+            if name not in kind.unread:
+                shape = [None, 1]
+                self.inputs.append(
+                    helper.make_tensor_value_info(name, element(dtype_of(sub)), shape)
+                )
+        return ""
+
+
+def _tensor(name: str, array: Any, *, texts: bool) -> Any:
+    from onnx import TensorProto, helper, numpy_helper
+
+    if not texts:
+        return numpy_helper.from_array(np.ascontiguousarray(array).reshape(array.shape), name)
+    values = [str(item).encode() for item in array.reshape(-1)]
+    return helper.make_tensor(name, TensorProto.STRING, array.shape, values)  # type: ignore[arg-type]  # strings are bytes
+
+
+def dtype_of(kind: Type) -> str:
+    """The dtype of a column's values in ONNX."""
+    match kind:
+        case Vector(dtype=dtype) | Scalar(dtype=dtype) | Category(dtype=dtype):
+            return dtype
+        case Text():
+            return "string"
+    raise UnsupportedSetting(f"a value of type {kind} has no ONNX form", where="to_onnx")
+
+
+def element(dtype: str) -> int:
+    """The number of a dtype in ONNX."""
+    from onnx import TensorProto, helper
+
+    if dtype == "string":
+        return TensorProto.STRING
+    return helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
+
+
+def _declared(name: str, kind: Type) -> Any:
+    from onnx import helper
+
+    shape: list[Any] = [None, kind.width] if isinstance(kind, Vector) else [None]
+    return helper.make_tensor_value_info(name, element(dtype_of(kind)), shape)

@@ -1,0 +1,332 @@
+"""Ensembles of decision trees as one data-driven operator: no model has code of its own.
+
+Each tree adds its leaf's values to the outputs from column `target` on, in the order of the trees,
+starting from `base`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from flour.core.chunked_array import Long, whole
+from flour.core.errors import ParameterError
+from flour.core.op import Array, Columns
+from flour.core.types import FLOATS, Type, Vector
+from flour.ops.trees.lockstep import LANES, pack
+from flour.ops.trees.quickscorer_row import OneRow, alone
+from flour.ops.trees.slices import ROWS, held_as, slices
+from flour.ops.trees.slicing import Slicing
+from flour.ops.trees.tiles import Tiled, tiles, turned
+from flour.ops.trees.tiling import Tiling
+from flour.ops.trees.walk import Nodes, raw
+from flour.ops.trees.walking import Walks
+from objectstore import Blob
+
+if TYPE_CHECKING:
+    from flour.core.emission import Column, Emitter
+
+
+class Walk(Nodes, abstract=True):
+    """What looks at its input only in the tests, so that thresholds can be pulled back."""
+
+
+class Trees(Walk):
+    """The sum over the trees of the leaf values each row reaches, divided at the end if asked."""
+
+    value: Long
+    #: The first output column each tree adds to.
+    target: Array
+    base: Array
+    #: What the sums are divided by (how many trees there are, for a mean); 0 for nothing.
+    divisor: int = 0
+    #: The float width the sums are made in.
+    dtype: str = "float64"
+
+    def leaf_count(self) -> int:
+        return int(self.value.shape[0])
+
+    def check(self) -> None:
+        if self.dtype not in FLOATS:
+            raise ParameterError(f"leaf values are summed as floats, not as {self.dtype}")
+        if self.value.array.ndim != 2 or not self.base.array.size:
+            raise ParameterError("a leaf has a row of values, an ensemble at least one output")
+        super().check()
+        (target,), last = raw(self.target), len(self.base) - self.value.shape[1]
+        if len(target) != len(self.roots) or target.min() < 0 or target.max() > last:
+            raise ParameterError("a tree adds to an output that is not there")
+
+    def infer(self, x: Type) -> Vector:
+        self._needs(x)
+        return Vector(len(self.base), self.dtype)
+
+    def reference(self, x: Columns) -> Columns:
+        x = self.rows(x)
+        value, base = (part.astype(self.dtype) for part in raw(self.value, self.base))
+        made = np.tile(base, (len(x), 1))
+        span = self.value.shape[1]
+        with self.together():
+            for root, first in zip(self.roots.array, self.target.array, strict=True):
+                made[:, first : first + span] += value[self.walk(x, int(root))]
+        return made / np.dtype(self.dtype).type(self.divisor) if self.divisor else made
+
+    def structure(self) -> tuple[object, ...]:
+        span = self.value.shape[1] == 1
+        return (*super().structure(), self.dtype, self.divisor > 0, span)
+
+    def remark(self) -> str:
+        tiled, held = self._tiled(None), self._held().astype(np.float64)
+        packed = pack(self, held, held_as(self, None), self.alike())
+        made = slices(self) if tiled is None else None
+        small = None if made is None else alone(made, held)
+        together = f"{LANES} walked together"
+        if packed is not None and packed.in_turns:
+            together = "all walked in turns"
+        one = "walked one by one" if packed is None else together
+        said = one if small is None else "all nodes of a tree at once"
+        sliced = None if made is None else made.layout()
+        if tiled is not None:
+            said += f"; from {tiled.least} rows on {ROWS} rows at a time, numbers compared"
+        elif sliced is not None:
+            said += f"; from {sliced.cost.least} rows on {ROWS} rows at a time"
+        held_once = {*_blobs(packed), *_blobs(tiled), *_blobs(sliced), *_blobs(small)}
+        each = sum(blob.array.nbytes for blob in held_once) / len(self.feature)
+        return f"{len(self.roots)} trees, {said}; tables of {each:.1f} bytes a node"
+
+    def kernel(self, e: Emitter, inputs: tuple[Column, ...], out: Column) -> None:
+        (x,) = inputs
+        tiled = self._tiled(x.type)
+        if tiled is not None:
+            blocks = full_blocks(e, tiled.least)
+            tiling = Tiling(e, self, tiled, x)
+            tiling.blocks(blocks, tiling.sums(self, out))
+            self._walks(e, x, out, start=f"{blocks} * {ROWS}")
+            return
+        made = slices(self, x.type)
+        if made is None:
+            self._walks(e, x, out)
+            return
+        sliced = made.layout()
+        blocks = full_blocks(e, sliced.cost.least)
+        Slicing(e, self, sliced, x, out, turned(made, x.type)).blocks(blocks)
+        rest = f"{blocks} * {ROWS}"
+        small = alone(made, self._held().astype(np.float64))
+        if small is None:
+            self._walks(e, x, out, start=rest)
+            return
+        with e.block("if permutes128:"):
+            sums = _Sums(e, self, out)
+            one = OneRow(e, self, sliced, small, x)
+            one.one_by_one(sums.begin_alone, sums.take_alone, sums.end_alone, rest)
+        with e.block("else:"):
+            self._walks(e, x, out, start=rest)
+
+    def _tiled(self, x: Type | None) -> Tiled | None:
+        """The ensemble for blocks that test numbers, if that suits it."""
+        value = self.value.array
+        return (
+            tiles(self, x, value.astype(self.dtype)) if value.shape[1] == len(self.base) else None
+        )
+
+    def _held(self) -> NDArray[Any]:
+        """What a leaf holds: its value, or where its values are."""
+        value = self.value.array
+        leaf = value[:, 0] if value.shape[1] == 1 else np.arange(len(value))
+        return leaf.astype(self.dtype)
+
+    def alike(self) -> NDArray[np.int64]:
+        """For each leaf the first one that holds the same, to the bit."""
+        value = np.ascontiguousarray(self.value.array.astype(self.dtype))
+        kind = f"i{value.itemsize}" if value.shape[1] == 1 else f"V{value[0].nbytes}"
+        bits = value.view(kind).reshape(-1)
+        _, first, which = np.unique(bits, return_index=True, return_inverse=True)
+        return np.asarray(first[which.reshape(-1)], np.int64)
+
+    def ordered(self, order: NDArray[np.int64]) -> Blob:
+        """The leaves' values in this order: flat, as blocks of rows have them, so kept once."""
+        return Blob.of(self.value.array[order].astype(self.dtype).reshape(-1))
+
+    def _walks(self, e: Emitter, x: Column, out: Column, *, start: str = "") -> None:
+        """Few rows walk one by one; a block too (where no start is given), eight at a time."""
+        held = self._held().astype(np.float64)
+        packed = pack(self, held, held_as(self, x.type), self.alike())
+        if packed is None:
+            self._one_by_one(e, x, out, start or "0")
+            return
+        sums = _Sums(e, self, out, packed.order)
+        alone = Walks(e, self, packed, x, block=False)
+        if start:
+            alone.one_by_one(sums.begin_alone, sums.take_alone, sums.end_alone, start)
+            return
+        with e.block(f"if {e.rows} < {LANES}:"):
+            alone.one_by_one(sums.begin_alone, sums.take_alone, sums.end_alone)
+        with e.block("else:"):
+            Walks(e, self, packed, x, block=True).by_the_block(sums.begin, sums.take, sums.end)
+
+    def _one_by_one(self, e: Emitter, x: Column, out: Column, start: str) -> None:
+        """Row after row, tree after tree."""
+        roots, sums = e.address(self.roots), _Sums(e, self, out)
+        value = e.address(whole(self.value), self.dtype)
+        with e.loop(e.rows, start) as i:
+            row = e.var(x.row(i), "r")
+            sums.begin(i)
+            with e.loop(e.size(len(self.roots))) as t:
+                root = f"int64({e.load(roots, t, 'int32', constant=True)})"
+                leaf = self.descend(e, x, row, root)
+                held = leaf
+                if self.value.shape[1] == 1:
+                    held = e.load(value, leaf, self.dtype, constant=True)
+                sums.take(i, t, held)
+            sums.end(i)
+
+
+def full_blocks(e: Emitter, least: int) -> str:
+    """How many blocks there are, the last of them too if it has as many rows as this."""
+    return e.var(f"({e.rows} + {ROWS} - {e.size(least)}) // {ROWS}", "h")
+
+
+def _blobs(tables: Any) -> Iterator[Blob]:
+    """The arrays of tables, and of the tables in them."""
+    if isinstance(tables, Blob):
+        yield tables
+    elif isinstance(tables, tuple):
+        for part in tables:
+            yield from _blobs(part)
+
+
+class _Sums:
+    """Writes how the values of leaves are added up, in the order of the trees."""
+
+    def __init__(
+        self, e: Emitter, op: Trees, out: Column, order: NDArray[np.int64] | None = None
+    ) -> None:
+        self.e, self.op, self.out = e, op, out
+        #: The values in the order in which walks count leaves; nothing where leaves hold them.
+        self.counted = "" if order is None else e.address(op.ordered(order))
+        self.single = len(op.base) == 1
+        self.total = ""
+        self.by = e.number(op.divisor, op.dtype) if op.divisor else ""
+
+    def begin(self, i: str) -> None:
+        """Every output starts from its base."""
+        e, into = self.e, self.out.row(i)
+        with e.loop(self.out.size) as o:
+            e.store(into, o, e.at(self.op.base, o, self.op.dtype), self.op.dtype)
+
+    def value(self, held: str) -> str:
+        """The one value of a leaf."""
+        dtype = self.op.dtype
+        if self.counted:
+            return self.e.load(self.counted, held, dtype, constant=True)
+        return f"{dtype}({held})"
+
+    def take(self, i: str, t: str, held: str) -> None:
+        """Add one tree's leaf: what it holds is its value, or where its values are."""
+        e, op, dtype = self.e, self.op, self.op.dtype
+        into = e.var(self.out.row(i), "w")
+        target = e.address(op.target)
+        first = e.var(f"int64({e.load(target, t, 'int32', constant=True)})", "k")
+        if op.value.shape[1] == 1:
+            e.store(into, first, f"{e.load(into, first, dtype)} + {self.value(held)}", dtype)
+            return
+        value = self.counted or e.address(whole(op.value), dtype)
+        span = e.size(op.value.shape[1])
+        start = e.var(f"int64({held}) * {span}", "k")
+        with e.loop(span) as v:
+            one = e.load(value, f"{start} + {v}", dtype, constant=True)
+            at = f"{first} + {v}"
+            e.store(into, at, f"{e.load(into, at, dtype)} + {one}", dtype)
+
+    def end(self, i: str) -> None:
+        """A mean is divided."""
+        e, into = self.e, self.out.row(i)
+        if self.by:
+            with e.loop(self.out.size) as o:
+                total = e.load(into, o, self.op.dtype)
+                e.store(into, o, f"{total} / {self.by}", self.op.dtype)
+
+    # One output of one row alone is kept in a register: memory would be waited for at every tree.
+
+    def begin_alone(self, i: str) -> None:
+        """The same for one row alone."""
+        if not self.single:
+            self.begin(i)
+            return
+        start = self.e.at(self.op.base, "0", self.op.dtype)
+        self.total = self.e.var(f"{self.op.dtype}({start})", "s")
+
+    def take_alone(self, i: str, t: str, held: str) -> None:
+        """The same for one row alone."""
+        if self.single:
+            self.e.line(f"{self.total} = {self.total} + {self.value(held)}")
+        else:
+            self.take(i, t, held)
+
+    def end_alone(self, i: str) -> None:
+        """The same for one row alone."""
+        if self.single:
+            total = f"{self.total} / {self.by}" if self.by else self.total
+            self.e.store(self.out.row(i), "0", total, self.op.dtype)
+        else:
+            self.end(i)
+
+
+class TreeLeaves(Walk):
+    """The number of the leaf each row reaches, one column per tree."""
+
+    #: The number of each leaf, as the training library counts them.
+    number: Long
+
+    def leaf_count(self) -> int:
+        return len(self.number)
+
+    def infer(self, x: Type) -> Vector:
+        self._needs(x)
+        return Vector(len(self.roots), "int64")
+
+    def reference(self, x: Columns) -> Columns:
+        x = self.rows(x)
+        number = self.number.array.astype(np.int64)
+        with self.together():
+            leaves = [number[self.walk(x, int(root))] for root in self.roots.array]
+        return np.stack(leaves, axis=1)
+
+    def kernel(self, e: Emitter, inputs: tuple[Column, ...], out: Column) -> None:
+        (x,) = inputs
+        start, number = "0", self.number.array.astype(np.int64)
+        tiled = tiles(self, x.type, number)
+        if tiled is not None:
+            blocks = full_blocks(e, tiled.least)
+            tiling = Tiling(e, self, tiled, x)
+            tiling.blocks(blocks, tiling.numbers(out))
+            start = f"{blocks} * {ROWS}"
+        self._walks(e, x, out, start)
+
+    def _walks(self, e: Emitter, x: Column, out: Column, start: str) -> None:
+        """Row after row."""
+        counted = np.arange(len(self.number)).astype(np.float64)
+        packed = pack(self, counted, held_as(self, x.type))
+        if packed is None or packed.order is None:
+            number = e.address(whole(self.number), "int64")
+        else:
+            number = e.address(Blob.of(self.number.array[packed.order].astype(np.int64)))
+
+        def take(i: str, t: str, held: str) -> None:
+            found = e.load(number, f"int64({held})", "int64", constant=True)
+            e.store(out.row(i), t, found, "int64")
+
+        def nothing(i: str) -> None:
+            """There is nothing to do for the whole row."""
+
+        if packed is not None:
+            Walks(e, self, packed, x, block=False).one_by_one(nothing, take, nothing, start)
+            return
+        roots, count = e.address(self.roots), e.size(len(self.roots))
+        with e.loop(e.rows, start) as i:
+            row = e.var(x.row(i), "r")
+            with e.loop(count) as t:
+                root = f"int64({e.load(roots, t, 'int32', constant=True)})"
+                take(i, t, self.descend(e, x, row, root))

@@ -1,0 +1,240 @@
+"""Walking decision trees kept as a table of nodes.
+
+A node is a test `x[feature] <= threshold` (or `<`, or membership in a set of categories); a row
+that passes goes to `left`, else to `right`. At a leaf `feature` is -1 and `left` is the number of
+the leaf. Children stand after their parents, so every walk ends.
+"""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from flour.core.check import expect, vector
+from flour.core.chunked_array import Long, Pieces, assembled, whole
+from flour.core.errors import ParameterError
+from flour.core.op import Arity, Array, Bound, Columns, Op
+from flour.core.sparse import Sparse, densify
+from flour.core.types import Type, Vector
+
+if TYPE_CHECKING:
+    from flour.core.emission import Column, Emitter
+
+#: What `missing` says of a node: NaN is compared like any number (and so fails the test) ...
+COMPARED = 0
+#: ... or is sent left, or right, whatever the test says ...
+LEFT, RIGHT = 1, 2
+#: ... and so are zeros, where this is added to it. Zero is what LightGBM takes for it.
+ZEROS = 4
+ZERO = float(np.float32(1e-35))
+
+
+_TABLES = {
+    **dict.fromkeys(("feature", "left", "right", "roots", "target"), "int32"),
+    **dict.fromkeys(("category", "length"), "int32"),
+    "threshold": "float64",
+    "missing": "uint8",
+    "words": "uint32",
+}
+
+
+class Nodes(Op, abstract=True):
+    """What walking an ensemble needs: the nodes of all trees in one table."""
+
+    method = ""  # a table of nodes is written by importers, not by hand
+    feature: Long
+    threshold: Long
+    left: Long
+    right: Long
+    missing: Long
+    roots: Array
+    #: Where a node's set of categories starts in `words` (-1: it has none) and how many words.
+    category: Long = ()  # type: ignore[assignment]  # canonicalised like any array
+    length: Long = ()  # type: ignore[assignment]  # as above
+    words: Long = ()  # type: ignore[assignment]  # as above
+    #: The test is x < threshold rather than x <= threshold.
+    strict: bool = False
+    #: x is rounded to float32 before the test.
+    narrow: bool = False
+    #: Some nodes take zeros for missing.
+    zeros: bool = False
+    #: Zeros of a sparse vector are missing (what it does not store, XGBoost has not seen).
+    absent: bool = False
+    #: Numbers between -1 and 0 are cut to category 0 (else no negative number is a category).
+    signed: bool = True
+    arity = Arity.AGGREGATE
+    bound = Bound.COMPUTE
+    takes_sparse = True
+
+    def check(self) -> None:
+        self._check_tables()
+        nodes = len(self.feature)
+        shapes = {len(part) for part in (self.threshold, self.left, self.right, self.missing)}
+        if shapes != {nodes} or not nodes or not len(self.roots):
+            raise ParameterError("every node has a feature, a threshold and two ways to go")
+        self._check_walks()
+        self._check_categories()
+
+    def _check_tables(self) -> None:
+        """Native code reads each table in the dtype it is written in."""
+        for key, dtype in _TABLES.items():
+            table = self.fields().get(key)
+            if table is None or not len(table):
+                continue
+            if table.array.ndim != 1 or table.dtype.name != dtype:
+                raise ParameterError(f"{key} is a row of {dtype}", found=repr(table))
+
+    def _check_walks(self) -> None:
+        """Every walk must end at a leaf: native code follows these numbers without looking."""
+        feature, left, right = raw(self.feature, self.left, self.right)
+        place = np.arange(len(feature))
+        inner = feature >= 0
+        for child in (left, right):
+            if np.any(child[inner] <= place[inner]) or np.any(child[inner] >= len(feature)):
+                raise ParameterError("the children of a node stand after it, inside the table")
+        (roots,) = raw(self.roots)
+        if roots.min() < 0 or roots.max() >= len(feature):
+            raise ParameterError("a root is outside the table of nodes")
+        # Following a node that two parents share, or a root that is a child, may never end well.
+        met = np.bincount(np.concatenate([left[inner], right[inner], roots]))
+        if met.max() > 1:
+            raise ParameterError("every node has one parent, or is the root of one tree")
+        leaves = left[~inner]
+        if leaves.size and (leaves.min() < 0 or leaves.max() >= self.leaf_count()):
+            raise ParameterError("a leaf is outside the table of values")
+
+    def _check_categories(self) -> None:
+        if not len(self.words):
+            return
+        start, length = (part.astype(np.int64) for part in raw(self.category, self.length))
+        if start.shape != self.feature.shape or length.shape != start.shape:
+            raise ParameterError("with categories, every node says where its set is")
+        if np.any(length[start >= 0] < 0) or np.any((start + length) > len(self.words)):
+            raise ParameterError("a set of categories is outside its table")
+
+    def leaf_count(self) -> int:
+        """How many leaves `left` may point to."""
+        raise NotImplementedError(f"{self.name}.leaf_count")
+
+    def together(self) -> AbstractContextManager[None]:
+        """Have all long tables whole meanwhile."""
+        return assembled(*(v for v in self.fields().values() if isinstance(v, Pieces)))
+
+    def structure(self) -> tuple[object, ...]:
+        flags = (self.strict, self.narrow, self.zeros, self.absent, self.signed)
+        return (*flags, len(self.words) > 0)
+
+    def _needs(self, x: Type) -> Vector:
+        kind = vector(x, self.name)
+        last = int(raw(self.feature)[0].max())
+        expect(
+            last < kind.width,
+            f"the trees look at column {last}, the input has {kind.width}",
+            "was a column dropped before this step?",
+        )
+        return kind
+
+    # --- the meaning ---------------------------------------------------------------------------
+
+    def rows(self, x: Columns) -> NDArray[Any]:
+        """The rows as the tests see them: dense, NaN where something is missing."""
+        dense = densify(x)
+        if not (self.absent and isinstance(x, Sparse)):
+            return np.asarray(dense)
+        return np.where(dense == 0, np.asarray(np.nan, dense.dtype), dense)
+
+    def walk(self, x: NDArray[Any], root: int) -> NDArray[np.int64]:
+        """The leaf each row reaches in the tree at this root."""
+        feature, left, right = raw(self.feature, self.left, self.right)
+        with np.errstate(over="ignore"):
+            x = x.astype(np.float32 if self.narrow else np.float64).astype(np.float64)
+        at = np.full(len(x), root, np.int64)
+        moving = np.flatnonzero(feature[at] >= 0)
+        while moving.size:
+            here = at[moving]
+            passed = self.passes(x[moving, feature[here]], here)
+            at[moving] = np.where(passed, left[here], right[here])
+            moving = moving[feature[at[moving]] >= 0]
+        leaf: NDArray[np.int64] = left[at].astype(np.int64)
+        return leaf
+
+    def passes(self, value: NDArray[np.float64], at: NDArray[np.int64]) -> Any:
+        """Whether each value goes left at the node of this number."""
+        threshold, missing, category = raw(self.threshold, self.missing, self.category)
+        threshold, missing = threshold[at], missing[at]
+        passed = value < threshold if self.strict else value <= threshold
+        if len(self.words):
+            passed = np.where(category[at] >= 0, self._member(value, at), passed)
+        gone = np.isnan(value) & (missing & 3 != COMPARED)
+        if self.zeros:
+            gone |= (value >= -ZERO) & (value <= ZERO) & (missing >= ZEROS)
+        return np.where(gone, missing & 3 == LEFT, passed)
+
+    def _member(self, value: NDArray[np.float64], at: NDArray[np.int64]) -> Any:
+        """Whether the value, cut to a whole number, is in the node's set."""
+        start = np.maximum(self.category.array[at].astype(np.int64), 0)
+        limit = self.length.array[at].astype(np.int64) * 32
+        inside = ((value > -1) if self.signed else (value >= 0)) & (value < limit) & (limit > 0)
+        code = np.where(inside, value, 0).astype(np.int64)
+        word = self.words.array[np.minimum(start + code // 32, len(self.words) - 1)]
+        return inside & ((word >> (code % 32).astype(np.uint32)) & 1).astype(bool)
+
+    # --- native code ---------------------------------------------------------------------------
+
+    def descend(self, e: Emitter, x: Column, row: str, root: str) -> str:
+        """Emit the walk of one row from a root; the local that ends up holding the leaf."""
+        feature, left, right = (e.address(whole(p)) for p in (self.feature, self.left, self.right))
+        threshold, missing = e.address(whole(self.threshold)), e.address(whole(self.missing))
+        assert isinstance(x.type, Vector)
+        at = e.var(root, "k")
+        look = e.var(e.load(feature, at, "int32", constant=True), "f")
+        with e.block(f"while {look} >= 0:"):
+            loaded = e.load(row, f"int64({look})", x.type.dtype, constant=True)
+            value = e.let(self.seen(loaded, x.type), "float64").expr
+            limit = e.load(threshold, at, "float64", constant=True)
+            passed = e.var(f"{value} {'<' if self.strict else '<='} {limit}", "b")
+            if len(self.words):
+                self._emit_member(e, value, at, passed)
+            self._emit_missing(e, value, e.load(missing, at, "uint8", constant=True), passed)
+            yes, no = (e.load(side, at, "int32", constant=True) for side in (left, right))
+            e.line(f"{at} = int64({yes}) if {passed} else int64({no})")
+            e.line(f"{look} = {e.load(feature, at, 'int32', constant=True)}")
+        return e.let(f"int64({e.load(left, at, 'int32', constant=True)})", "int64").expr
+
+    def _emit_missing(self, e: Emitter, value: str, way: str, passed: str) -> None:
+        zero = f" or ({value} >= -{ZERO} and {value} <= {ZERO})" if self.zeros else ""
+        with e.block(f"if {value} != {value}{zero}:"):
+            way = e.let(f"int64({way})", "int64").expr
+            known = f"{way} % {ZEROS} != {COMPARED}"
+            if self.zeros:
+                known = f"({known}) if {value} != {value} else {way} >= {ZEROS}"
+            with e.block(f"if {known}:"):
+                e.line(f"{passed} = {way} % {ZEROS} == {LEFT}")
+
+    def seen(self, value: str, kind: Vector, dtype: str = "float64") -> str:
+        """A loaded value as the tests see it, in this float width."""
+        made = f"{dtype}(float32({value}))" if self.narrow else f"{dtype}({value})"
+        if not (self.absent and kind.sparse):
+            return made
+        return f"({made} if {value} != 0 else {dtype}(math.nan))"
+
+    def _emit_member(self, e: Emitter, value: str, at: str, passed: str) -> None:
+        tables = (self.category, self.length, self.words)
+        category, length, words = (e.address(whole(p)) for p in tables)
+        start = e.let(f"int64({e.load(category, at, 'int32', constant=True)})", "int64").expr
+        with e.block(f"if {start} >= 0:"):
+            limit = f"32 * int64({e.load(length, at, 'int32', constant=True)})"
+            e.line(f"{passed} = False")
+            least = "> -1.0" if self.signed else ">= 0.0"
+            with e.block(f"if {value} {least} and {value} < float64({limit}) and {limit} > 0:"):
+                code = e.let(f"int64({value})", "int64").expr
+                word = e.load(words, f"{start} + {code} // 32", "uint32", constant=True)
+                e.line(f"{passed} = ((int64({word}) >> ({code} % 32)) & 1) != 0")
+
+
+def raw(*parameters: Long) -> list[Any]:
+    """The arrays of parameters, to compute with."""
+    return [parameter.array for parameter in parameters]

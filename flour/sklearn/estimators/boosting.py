@@ -1,0 +1,173 @@
+"""scikit-learn's gradient boosting, old and histogram-based."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from flour.core import provenance
+from flour.core.adapters import adapts
+from flour.ops.trees.trees import Trees
+from flour.ops.trees.walk import COMPARED, LEFT, RIGHT
+from flour.sklearn.estimators.compose import columns_of
+from flour.sklearn.estimators.forests import table
+
+if TYPE_CHECKING:
+    from flour.language.flow import Flow
+    from flour.sklearn.importer import Importer
+
+
+@adapts("sklearn.ensemble.GradientBoostingClassifier")
+def _boosted_classifier(fit: Any, x: Flow, to: Importer) -> dict[str, Flow]:
+    scores = _boosted(fit, x, to)
+    made = _classifier(fit, scores, to)
+    if scores.type.width > 1:  # type: ignore[union-attr]  # trees make vectors
+        return made
+    # This one decides for the second class from zero on; the others only above zero.
+    first = made["scores"].negate().greater([0.0]).cast("int64")
+    return {**made, "label": first.take(fit.classes_[::-1])}
+
+
+@adapts("sklearn.ensemble.GradientBoostingRegressor")
+def _boosted_regressor(fit: Any, x: Flow, to: Importer) -> dict[str, Flow]:
+    return {"value": _boosted(fit, x, to).element(0)}
+
+
+def _boosted(fit: Any, x: Flow, to: Importer) -> Flow:
+    """The raw predictions: the first guess, then every stage's trees, scaled by the rate."""
+    x = to.floats(x)
+    stages, outputs = fit.estimators_.shape
+    trees = [fit.estimators_[i, k].tree_ for i in range(stages) for k in range(outputs)]
+    rows = [tree.value[tree.children_left < 0].reshape(-1, 1) for tree in trees]
+    base, first = _first_guess(fit, x, outputs, to)
+    made = Trees(
+        **table(trees),
+        value=np.concatenate(rows) * fit.learning_rate,
+        target=np.tile(np.arange(outputs, dtype=np.int32), stages),
+        base=base,
+        narrow=True,
+    )(x)
+    return made if first is None else made + first
+
+
+def _first_guess(
+    fit: Any, x: Flow, outputs: int, to: Importer
+) -> tuple[NDArray[np.float64], Flow | None]:
+    """A constant to start from, or what an estimator of the user's own predicts."""
+    if isinstance(fit.init_, str):
+        return np.zeros(outputs), None
+    if type(fit.init_).__name__ in ("DummyClassifier", "DummyRegressor"):
+        return _constant_guess(fit), None
+    to.need(
+        not hasattr(fit, "classes_"),
+        "a gradient boosting classifier that starts from an estimator of your own",
+        hint="start from init=None or init='zero'",
+    )
+    narrow = x.cast("float32")  # the data has been narrowed for the trees by then
+    return np.zeros(outputs), to.predict(fit.init_, narrow, "init")["value"].as_vector()
+
+
+def _constant_guess(fit: Any) -> NDArray[np.float64]:
+    """The margins of what a dummy says of every row; probabilities are kept off 0 and 1."""
+    row = np.zeros((1, fit.n_features_in_))
+    if not hasattr(fit, "classes_"):
+        return np.asarray(fit._loss.link.link(fit.init_.predict(row).astype(np.float64)))
+    shares = fit.init_.predict_proba(row)
+    if not fit._loss.is_multiclass:
+        shares = shares[:, 1]
+    tiny = np.finfo(np.float64).eps
+    guess = fit._loss.link.link(np.clip(shares, tiny, 1 - tiny, dtype=np.float64))
+    return np.asarray(guess).reshape(-1)
+
+
+def _classifier(fit: Any, scores: Flow, to: Importer) -> dict[str, Flow]:
+    """Labels and probabilities from raw predictions, by the link of the loss."""
+    loss = type(fit._loss).__name__
+    if "Multinomial" in loss:
+        return to.classifier(fit.classes_, scores, scores.softmax())
+    to.need(loss in ("HalfBinomialLoss", "ExponentialLoss"), f"the loss {loss} is not known here")
+    flat = scores.element(0)
+    second = (flat.multiply([2.0]) if loss == "ExponentialLoss" else flat).sigmoid()
+    return to.classifier(fit.classes_, scores, second.one_minus().concat(second))
+
+
+# --- histogram-based ---------------------------------------------------------------------------
+
+
+@adapts("sklearn.ensemble.HistGradientBoostingClassifier")
+def _hist_classifier(fit: Any, x: Flow, to: Importer) -> dict[str, Flow]:
+    return _classifier(fit, _hist(fit, x, to), to)
+
+
+@adapts("sklearn.ensemble.HistGradientBoostingRegressor")
+def _hist_regressor(fit: Any, x: Flow, to: Importer) -> dict[str, Flow]:
+    raw = _hist(fit, x, to).element(0)
+    link = type(fit._loss.link).__name__
+    to.need(link in ("IdentityLink", "LogLink"), f"the link {link} is not known here")
+    return {"value": raw.exp() if link == "LogLink" else raw}
+
+
+def _hist(fit: Any, x: Flow, to: Importer) -> Flow:
+    """The raw predictions: the baseline, then every iteration's trees."""
+    outputs = fit.n_trees_per_iteration_
+    trees = [tree for iteration in fit._predictors for tree in iteration]
+    starts = np.cumsum([0, *(len(tree.nodes) for tree in trees)])
+    leaves = np.cumsum([0, *(int(tree.nodes["is_leaf"].sum()) for tree in trees)])
+    words = np.cumsum([0, *(tree.raw_left_cat_bitsets.size for tree in trees)])
+    parts = [
+        _hist_nodes(tree.nodes, int(starts[i]), int(leaves[i]), int(words[i]))
+        for i, tree in enumerate(trees)
+    ]
+    made = {key: np.concatenate([part[key] for part in parts]) for key in parts[0]}
+    if not words[-1]:
+        del made["category"], made["length"]
+    else:
+        made["words"] = np.concatenate([tree.raw_left_cat_bitsets.ravel() for tree in trees])
+    return Trees(
+        **made,
+        roots=starts[:-1].astype(np.int32),
+        target=np.tile(np.arange(outputs, dtype=np.int32), len(fit._predictors)),
+        base=np.asarray(fit._baseline_prediction, np.float64).reshape(-1),
+    )(_hist_columns(fit, x, to))
+
+
+def _hist_nodes(nodes: Any, start: int, leaf: int, word: int) -> dict[str, NDArray[Any]]:
+    inner = nodes["is_leaf"] == 0
+    categorical = inner & (nodes["is_categorical"] != 0)
+    number = leaf + np.cumsum(~inner) - 1
+    ways = np.where(nodes["missing_go_to_left"] != 0, LEFT, RIGHT)
+    return {
+        "feature": _i4(np.where(inner, nodes["feature_idx"], -1)),
+        "threshold": np.where(inner, nodes["num_threshold"], 0.0),
+        "left": _i4(np.where(inner, nodes["left"].astype(int) + start, number)),
+        "right": _i4(np.where(inner, nodes["right"].astype(int) + start, 0)),
+        "missing": np.where(inner, ways, COMPARED).astype(np.uint8),
+        "value": nodes["value"][~inner][:, None].astype(np.float64),
+        "category": _i4(np.where(categorical, word + 8 * nodes["bitset_idx"].astype(int), -1)),
+        "length": _i4(np.where(categorical, 8, 0)),
+    }
+
+
+def _i4(values: NDArray[Any]) -> NDArray[np.int32]:
+    return values.astype(np.int32)
+
+
+def _hist_columns(fit: Any, x: Flow, to: Importer) -> Flow:
+    """The columns as the trees number them: encoded categories first, then the numbers.
+
+    The encoder answers NaN for a category it has not seen, and NaN goes the way of missing values.
+    """
+    if fit._preprocessor is None:
+        return to.doubles(x)
+    prepare = fit._preprocessor
+    where = prepare._transformer_to_input_indices
+    parts = []
+    if len(where["encoder"]):
+        encoder = prepare.named_transformers_["encoder"]
+        with provenance.step("categories"):
+            parts.append(to.transform(encoder, columns_of(x, where["encoder"]), "encoder"))
+    if len(where["numerical"]):
+        parts.append(to.doubles(columns_of(x, where["numerical"])))
+    return parts[0].concat(*parts[1:])

@@ -1,0 +1,107 @@
+"""Calibrated classifiers: the scores of others, bent into probabilities."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from flour.core.adapters import adapts
+from flour.ops.isotonic import isotonic
+from flour.ops.structure import Concat
+
+if TYPE_CHECKING:
+    from flour.language.flow import Flow
+    from flour.sklearn.importer import Importer
+
+
+@adapts("sklearn.calibration.CalibratedClassifierCV")
+def _calibrated(fit: Any, x: Flow, to: Importer) -> dict[str, Flow]:
+    each = [_member(item, x, to) for item in fit.calibrated_classifiers_]
+    total = each[0]
+    for other in each[1:]:
+        total = total + other
+    mean = total.divide(float(len(each)))
+    return {"label": mean.arg_max().take(fit.classes_), "probabilities": mean}
+
+
+def _member(item: Any, x: Flow, to: Importer) -> Flow:
+    """The probabilities of one classifier and its calibrators."""
+    made = to.predict(item.estimator, x, type(item.estimator).__name__)
+    to.need(
+        "scores" in made or "probabilities" in made,
+        f"{type(item.estimator).__name__} has neither scores nor probabilities to calibrate",
+    )
+    shares = _tempered(item, made) if item.method == "temperature" else _bent(item, made)
+    # The library rounds what is barely above one; nothing is further above it.
+    return shares.clip(-np.inf, 1.0)
+
+
+# --- one curve a class ----------------------------------------------------------------------------
+
+
+def _bent(item: Any, made: dict[str, Flow]) -> Flow:
+    """A sigmoid or an isotonic curve for each class that the classifier knows."""
+    places = np.searchsorted(item.classes, item.estimator.classes_)
+    if len(item.classes) == 2:
+        second = _curve(item.calibrators[0], _second(made))
+        return second.one_minus().concat(second)
+    columns = _columns(item, made)
+    curves = [_curve(c, column) for c, column in zip(item.calibrators, columns, strict=False)]
+    return _in_place(curves, places, len(item.classes)).proportions()
+
+
+def _second(made: dict[str, Flow]) -> Flow:
+    """What a classifier of two classes says of the second."""
+    return made["scores"] if "scores" in made else made["probabilities"].element(1)
+
+
+def _columns(item: Any, made: dict[str, Flow]) -> list[Flow]:
+    """What the classifier says of each class, one flow a calibrator."""
+    if len(item.estimator.classes_) == 2:
+        return [_second(made)]
+    values = made.get("scores", made.get("probabilities"))
+    assert values is not None, "checked by the caller"
+    return [values.element(k) for k in range(len(item.estimator.classes_))]
+
+
+def _curve(calibrator: Any, x: Flow) -> Flow:
+    if hasattr(calibrator, "X_thresholds_"):
+        return isotonic(calibrator, x.cast(str(calibrator.X_thresholds_.dtype.name))).cast(
+            "float64"
+        )
+    slope, offset = float(calibrator.a_), float(calibrator.b_)
+    return x.cast("float64").multiply(slope).add(offset).negate().sigmoid()
+
+
+def _in_place(curves: list[Flow], places: Any, classes: int) -> Flow:
+    """The curves at the numbers of their classes; a class nobody knows gets nothing."""
+    nothing = curves[0].fill([0.0], scalar=True)
+    column = {int(place): curve for place, curve in zip(places, curves, strict=False)}
+    return Concat()(*(column.get(k, nothing) for k in range(classes)))
+
+
+# --- one temperature for all ----------------------------------------------------------------------
+
+
+def _tempered(item: Any, made: dict[str, Flow]) -> Flow:
+    """Softmax at another temperature."""
+    logits = _logits(made)
+    beta = item.calibrators[0].beta_
+    if np.asarray(beta).dtype == np.float64:
+        logits = logits.cast("float64")
+    return logits.multiply(float(beta)).softmax().cast("float64")
+
+
+def _logits(made: dict[str, Flow]) -> Flow:
+    """Scores as they are, probabilities by their logarithm.
+
+    The library tells them apart by looking at all rows at once; scores that happen to look like
+    probabilities in every row are not expected here.
+    """
+    from flour.core.types import Vector
+
+    if "scores" not in made:
+        return made["probabilities"].add(1e-12).log()
+    scores = made["scores"]
+    return scores if isinstance(scores.type, Vector) else scores.negate().concat(scores)

@@ -1,0 +1,125 @@
+"""Pipelines and columns: estimators that only say what runs on what."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from flour.core import provenance
+from flour.core.adapters import adapts
+from flour.core.check import is_string
+from flour.core.types import Record, Text, Vector
+from flour.ops.record import Bundle, Narrow
+
+if TYPE_CHECKING:
+    from flour.language.flow import Flow
+    from flour.sklearn.importer import Importer
+
+
+def passes_through(step: Any) -> bool:
+    """Whether a step leaves its input as it is."""
+    if step is None or (isinstance(step, str) and step == "passthrough"):
+        return True
+    return type(step).__name__ == "FunctionTransformer" and step.func is None
+
+
+@adapts("sklearn.pipeline.Pipeline")
+def _pipeline(fit: Any, x: Flow, to: Importer) -> Flow | dict[str, Flow]:
+    for name, step in fit.steps[:-1]:
+        if not passes_through(step):
+            x = to.transform(step, x, name)
+    name, last = fit.steps[-1]
+    if passes_through(last):
+        return x if isinstance(x.type, Record) and mixed(x) else to.matrix(x)
+    with provenance.step(name):
+        return to.adapt(last, x)
+
+
+@adapts("sklearn.pipeline.FeatureUnion")
+def _feature_union(fit: Any, x: Flow, to: Importer) -> Flow:
+    weights = fit.transformer_weights or {}
+    parts = [
+        _weighted(_child(child, x, to, name), weights.get(name))
+        for name, child in fit.transformer_list
+        if not (isinstance(child, str) and child == "drop")
+    ]
+    to.need(parts, "a FeatureUnion that drops everything has no features")
+    return beside(parts, x, to)
+
+
+@adapts("sklearn.compose.ColumnTransformer")
+def _column_transformer(fit: Any, x: Flow, to: Importer) -> Flow:
+    weights = fit.transformer_weights or {}
+    parts = []
+    for name, child, columns in fit.transformers_:
+        picked = [int(j) for j in fit._transformer_to_input_indices[name]]
+        if (isinstance(child, str) and child == "drop") or not picked:
+            continue
+        part = _column(x, picked[0]) if np.isscalar(columns) else columns_of(x, picked)
+        parts.append(_weighted(_child(child, part, to, name), weights.get(name)))
+    made = beside(parts, x, to)
+    if not isinstance(made.type, Vector) or made.type.dtype == "string":
+        return made
+    return made.to_sparse() if getattr(fit, "sparse_output_", False) else made.to_dense()
+
+
+def _child(child: Any, x: Flow, to: Importer, name: str) -> Flow:
+    """What a transformer makes of its columns; one that only passes them on keeps mixed ones."""
+    return x if passes_through(child) else to.transform(child, x, name)
+
+
+def _weighted(x: Flow, weight: float | None) -> Flow:
+    return x if weight is None else x.as_float().multiply([weight])
+
+
+def _column(x: Flow, number: int) -> Flow:
+    """One column as one value per row: what text vectorisers take."""
+    if isinstance(x.type, Record):
+        return x.field(x.type.names[number])
+    return x.element(number) if isinstance(x.type, Vector) else x
+
+
+def columns_of(x: Flow, numbers: Sequence[int]) -> Flow:
+    """Columns by number, as a vector of a vector, as a record of a record."""
+    if isinstance(x.type, Record):
+        labels = tuple(x.type.names[j] for j in numbers)
+        return x if labels == x.type.names else Narrow(labels)(x)
+    whole = isinstance(x.type, Vector) and list(numbers) == list(range(x.type.width))
+    return x if whole else x.select(list(numbers))
+
+
+def mixed(x: Flow) -> bool:
+    """Whether a record has strings and numbers, which cannot share a vector."""
+    assert isinstance(x.type, Record)
+    kinds = {is_string(kind) or isinstance(kind, Text) for _, kind in x.type.fields}
+    return len(kinds) > 1
+
+
+def beside(parts: Sequence[Flow], x: Flow, to: Importer) -> Flow:
+    """The parts side by side: a vector, or a record where strings stand beside numbers."""
+    pieces: list[Flow] = []
+    for part in parts:
+        if isinstance(part.type, Record) and mixed(part):
+            pieces += [part.field(name) for name in part.type.names]
+        else:
+            pieces.append(to.matrix(part))
+    if not pieces:
+        return x.fill(np.empty(0))
+    strings = [_holds_text(piece) for piece in pieces]
+    if any(strings) and not all(strings):
+        width = sum(p.type.width if isinstance(p.type, Vector) else 1 for p in pieces)
+        return Bundle(tuple(f"x{j}" for j in range(width)))(*pieces)
+    return pieces[0] if len(pieces) == 1 else pieces[0].concat(*pieces[1:])
+
+
+def _holds_text(x: Flow) -> bool:
+    if isinstance(x.type, Vector):
+        return x.type.dtype == "string"
+    return isinstance(x.type, Text) or is_string(x.type)
+
+
+@adapts("sklearn.frozen.FrozenEstimator")
+def _frozen(fit: Any, x: Flow, to: Importer) -> Flow | dict[str, Flow]:
+    return to.adapt(fit.estimator, x)

@@ -1,0 +1,33 @@
+"""Adapters of sklearn.covariance: the distance from the middle of a fitted ellipse."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from flour.core.adapters import adapts, declines
+from flour.sklearn.estimators.linear_models import inliers
+
+if TYPE_CHECKING:
+    from flour.language.flow import Flow
+    from flour.sklearn.importer import Importer
+
+
+@adapts("sklearn.covariance.EllipticEnvelope")
+def _envelope(fit: Any, x: Flow, to: Importer) -> dict[str, Flow]:
+    away = to.doubles(x).subtract(fit.location_)
+    distance = away.linear(fit.get_precision(), []).times(away).sum()
+    # The library takes the root of the squared distance and squares it again.
+    scores = distance.sqrt().square().negate().subtract([fit.offset_])
+    return {"label": inliers(scores, "int64"), "scores": scores}
+
+
+declines(
+    "refused: it estimates a covariance and has nothing to say about rows",
+    *(
+        f"sklearn.covariance.{name}"
+        for name in (
+            *("EmpiricalCovariance", "ShrunkCovariance", "LedoitWolf", "OAS", "MinCovDet"),
+            *("GraphicalLasso", "GraphicalLassoCV"),
+        )
+    ),
+)

@@ -1,0 +1,33 @@
+"""Adapters of sklearn.cross_decomposition: centred, scaled, rotated."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from flour.core.adapters import adapts
+from flour.ops.linear import affine, in_place
+
+if TYPE_CHECKING:
+    from flour.language.flow import Flow
+    from flour.sklearn.importer import Importer
+
+
+@adapts(
+    "sklearn.cross_decomposition.PLSRegression",
+    "sklearn.cross_decomposition.PLSCanonical",
+    "sklearn.cross_decomposition.CCA",
+)
+def _pls(fit: Any, x: Flow, to: Importer) -> dict[str, Flow]:
+    centred = in_place(to.floats(x), lambda x: x.subtract(fit._x_mean))
+    value = affine(centred, fit.coef_, fit.intercept_)
+    scaled = in_place(centred, lambda x: x.divide(fit._x_std))
+    return {
+        "value": value.element(0) if fit._predict_1d else value,
+        "features": scaled.linear(fit.x_rotations_.T, []),
+    }
+
+
+@adapts("sklearn.cross_decomposition.PLSSVD")
+def _pls_svd(fit: Any, x: Flow, to: Importer) -> Flow:
+    scaled = to.doubles(x).subtract(fit._x_mean).divide(fit._x_std)
+    return scaled.linear(fit.x_weights_.T, [])

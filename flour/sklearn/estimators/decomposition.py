@@ -1,0 +1,83 @@
+"""Adapters of sklearn.decomposition whose answer for a row does not depend on other rows."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from flour.core.adapters import adapts, declines
+from flour.ops.linear import in_place
+
+if TYPE_CHECKING:
+    from flour.language.flow import Flow
+    from flour.sklearn.importer import Importer
+
+
+@adapts("sklearn.decomposition.PCA", "sklearn.decomposition.IncrementalPCA")
+def _pca(fit: Any, x: Flow, to: Importer) -> Flow:
+    components = fit.components_
+    made = to.floats(x).linear(components, [])
+    made = _shifted(made, np.reshape(fit.mean_, -1) @ components.T, components)
+    if not fit.whiten:
+        return made
+    scale = np.sqrt(fit.explained_variance_)
+    scale = np.maximum(scale, np.finfo(scale.dtype).eps)
+    if scale.dtype == components.dtype:
+        return made.divide(scale)
+    return in_place(made, lambda x: x.divide(scale))
+
+
+def _shifted(made: Flow, offset: Any, components: Any) -> Flow:
+    """The products less those of the mean, which the library subtracts in place."""
+    if offset.dtype == components.dtype:
+        return made.subtract(offset)
+    return in_place(made, lambda x: x.subtract(offset))
+
+
+@adapts("sklearn.decomposition.TruncatedSVD")
+def _truncated(fit: Any, x: Flow, to: Importer) -> Flow:
+    return to.matrix(x).linear(fit.components_, [])
+
+
+@adapts("sklearn.decomposition.FactorAnalysis")
+def _factors(fit: Any, x: Flow, to: Importer) -> Flow:
+    weights = fit.components_ / fit.noise_variance_
+    covariance = np.linalg.inv(np.eye(len(weights)) + np.dot(weights, fit.components_.T))
+    centred = to.promoted(x, fit.mean_).subtract(fit.mean_)
+    return centred.linear(weights, []).linear(covariance.T, [])
+
+
+@adapts("sklearn.decomposition.FastICA")
+def _independent(fit: Any, x: Flow, to: Importer) -> Flow:
+    x = to.floats(x)
+    if fit.whiten:
+        x = in_place(x, lambda x: x.subtract(fit.mean_))
+    return x.linear(fit.components_, [])
+
+
+@adapts("sklearn.decomposition.SparsePCA", "sklearn.decomposition.MiniBatchSparsePCA")
+def _sparse_pca(fit: Any, x: Flow, to: Importer) -> Flow:
+    centred = to.promoted(x, fit.mean_).subtract(fit.mean_)
+    weights = ridge_weights(fit.components_, fit.ridge_alpha)
+    return centred.cast(str(weights.dtype.name)).linear(weights, [])
+
+
+def ridge_weights(components: Any, alpha: float) -> Any:
+    """What the ridge solution for a row is a product with: solve(C C' + alpha, C)."""
+    outputs, columns = components.shape
+    if outputs <= columns:
+        gram = components @ components.T
+        gram.flat[:: outputs + 1] += alpha
+        return np.linalg.solve(gram, components)
+    gram = components.T @ components
+    gram.flat[:: columns + 1] += alpha
+    return np.linalg.solve(gram, components.T).T
+
+
+declines(
+    "refused: its iterations stop when all rows together have settled, so a row's answer depends "
+    "on the rows it comes with",
+    "sklearn.decomposition.NMF",
+    "sklearn.decomposition.MiniBatchNMF",
+)

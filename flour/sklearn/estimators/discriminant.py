@@ -1,0 +1,53 @@
+"""Adapters of sklearn.discriminant_analysis."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+import flour
+from flour.core.adapters import adapts
+from flour.ops.linear import affine
+from flour.sklearn.estimators.linear_models import both
+
+if TYPE_CHECKING:
+    from flour.language.flow import Flow
+    from flour.sklearn.importer import Importer
+
+
+@adapts("sklearn.discriminant_analysis.LinearDiscriminantAnalysis")
+def _linear(fit: Any, x: Flow, to: Importer) -> dict[str, Flow]:
+    x = to.matrix(x)
+    scores = affine(x, fit.coef_, fit.intercept_)
+    binary = len(fit.classes_) == 2
+    chances = both(scores.sigmoid()) if binary else scores.softmax()
+    made = to.classifier(fit.classes_, scores, chances)
+    if fit.solver == "lsqr":
+        return made
+    if fit.solver == "svd":
+        x = to.promoted(x, fit.xbar_).subtract(fit.xbar_)
+    axes = fit.scalings_[:, : fit._max_components].T
+    return {**made, "features": x.linear(axes, [])}
+
+
+@adapts("sklearn.discriminant_analysis.QuadraticDiscriminantAnalysis")
+def _quadratic(fit: Any, x: Flow, to: Importer) -> dict[str, Flow]:
+    x = to.promoted(x, *fit.means_)
+    facts = zip(fit.means_, fit.rotations_, fit.scalings_, strict=True)
+    parts = [_distance(x, *fact) for fact in facts]
+    spread = np.asarray([np.sum(np.log(s)) for s in fit.scalings_])
+    scores = flour.concat(*parts).add(spread).multiply([-0.5])
+    scores = to.promoted(scores, fit.priors_).add(np.log(fit.priors_))
+    shifted = scores.minus(scores.max())
+    chances = shifted.minus(shifted.exp().sum().log()).exp()
+    label = scores.arg_max().take(fit.classes_)
+    if len(fit.classes_) == 2:
+        scores = scores.element(1).minus(scores.element(0))
+    return {"label": label, "probabilities": chances, "scores": scores}
+
+
+def _distance(x: Flow, mean: Any, rotation: Any, scaling: Any) -> Flow:
+    """How far x is from a class's mean, in the class's own axes."""
+    axes = rotation * scaling ** (-0.5)
+    return x.subtract(mean).linear(axes.T, []).square().sum()

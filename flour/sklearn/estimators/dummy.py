@@ -1,0 +1,60 @@
+"""Adapters of sklearn.dummy: answers that do not look at the input."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from flour.core.adapters import adapts
+from flour.core.types import Record
+
+if TYPE_CHECKING:
+    from flour.language.flow import Flow
+    from flour.sklearn.importer import Importer
+
+
+def _any_column(x: Flow) -> Flow:
+    """Something that has as many rows as the input, numbers or not."""
+    return x.field(x.type.names[0]) if isinstance(x.type, Record) else x
+
+
+@adapts("sklearn.dummy.DummyRegressor")
+def _regressor(fit: Any, x: Flow, _: Importer) -> dict[str, Flow]:
+    values = np.asarray(fit.constant_).reshape(-1)
+    if len(values) != fit.n_outputs_:
+        values = np.repeat(values, fit.n_outputs_)
+    return {"value": _any_column(x).fill(values, scalar=fit.n_outputs_ == 1)}
+
+
+@adapts("sklearn.dummy.DummyClassifier")
+def _classifier(fit: Any, x: Flow, to: Importer) -> dict[str, Flow]:
+    fixed = fit._strategy in ("most_frequent", "prior", "constant")
+    to.need(fixed, f"strategy={fit._strategy!r} draws its answers at random")
+    to.need(not fit.sparse_output_, "sparse labels are not made here", "fit on a dense target")
+    x, several = _any_column(x), fit.n_outputs_ > 1
+    classes, priors = (
+        (fit.classes_, fit.class_prior_) if several else ([fit.classes_], [fit.class_prior_])
+    )
+    constants = np.atleast_1d(fit.constant) if fit._strategy == "constant" else None
+    answers = [
+        classes[k][np.argmax(priors[k])] if constants is None else constants[k]
+        for k in range(fit.n_outputs_)
+    ]
+    made = {"label": _labels(x, np.asarray(answers), several=several)}
+    for k, answer in enumerate(answers):
+        name = f"probabilities_{k}" if several else "probabilities"
+        made[name] = x.fill(_chances(fit, classes[k], priors[k], answer))
+    return made
+
+
+def _labels(x: Flow, answers: Any, *, several: bool) -> Flow:
+    """The answers for every row, looked up so that they may be strings."""
+    places = np.arange(len(answers), dtype=np.int64)
+    return x.fill(places, scalar=not several).take(answers)
+
+
+def _chances(fit: Any, classes: Any, prior: Any, answer: Any) -> Any:
+    if fit._strategy == "prior":
+        return np.asarray(prior, np.float64)
+    return np.asarray(classes == answer, np.float64)

@@ -1,0 +1,228 @@
+"""Committees: voting, stacking, bagging and boosting over any estimators that can be imported."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import reduce
+from operator import add
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from flour.core.adapters import adapts
+from flour.core.types import INTS, Scalar, Vector
+from flour.ops.structure import Take, TakeText
+from flour.sklearn.estimators.compose import beside
+
+if TYPE_CHECKING:
+    from flour.language.flow import Flow
+    from flour.sklearn.importer import Importer
+
+
+def members(fit: Any, x: Flow, to: Importer, *, named: bool = False) -> list[dict[str, Flow]]:
+    """The outputs of every fitted child."""
+    names = [f"estimators_[{i}]" for i in range(len(fit.estimators_))]
+    if named:
+        names = [name for name, child in fit.estimators if not isinstance(child, str)]
+    children = zip(fit.estimators_, names, strict=True)
+    return [to.predict(child, x, name) for child, name in children]
+
+
+def columns(flows: Sequence[Flow], x: Flow, to: Importer) -> Flow:
+    """One value from each child as the columns of a vector."""
+    return beside(flows, x, to)
+
+
+# --- voting -----------------------------------------------------------------------------------
+
+
+@adapts("sklearn.ensemble.VotingClassifier")
+def _voting_classifier(fit: Any, x: Flow, to: Importer) -> dict[str, Flow]:
+    made = members(fit, x, to, named=True)
+    if fit.voting == "soft":
+        each = [child["probabilities"] for child in made]
+        average = _average(each, fit._weights_not_none)
+        found = {"label": average.arg_max().take(fit.classes_), "probabilities": average}
+        # Unflattened, transform answers in three dimensions, which no column has.
+        return {**found, "features": beside(each, x, to)} if fit.flatten_transform else found
+    votes = columns([child["label"] for child in made], x, to)
+    weights = fit._weights_not_none or [1.0] * len(made)
+    counts = votes.tally(weights, np.zeros(len(made)), len(fit.classes_))
+    return {"label": counts.arg_max().take(fit.classes_), "features": votes}
+
+
+@adapts("sklearn.ensemble.VotingRegressor")
+def _voting_regressor(fit: Any, x: Flow, to: Importer) -> dict[str, Flow]:
+    made = members(fit, x, to, named=True)
+    each = columns([child["value"] for child in made], x, to)
+    weights = fit._weights_not_none
+    if weights is None:
+        value = each.as_float().sum() / float(len(made))
+    else:
+        value = each.cast("float64").multiply(weights).sum() / float(np.sum(weights))
+    return {"value": value, "features": each}
+
+
+def _average(flows: Sequence[Flow], weights: Sequence[float] | None) -> Flow:
+    """The mean of vectors in numpy's order: weigh, add one after another, divide once."""
+    if weights is None:
+        return reduce(add, flows) / float(len(flows))
+    weighed = [
+        flow.cast("float64") * float(weight) for flow, weight in zip(flows, weights, strict=True)
+    ]
+    return reduce(add, weighed) / float(np.sum(weights))
+
+
+# --- stacking ---------------------------------------------------------------------------------
+
+
+@adapts("sklearn.ensemble.StackingClassifier")
+def _stacking_classifier(fit: Any, x: Flow, to: Importer) -> dict[str, Flow]:
+    several = isinstance(fit._label_encoder, list)
+    to.need(not several, "a StackingClassifier of several targets is not imported")
+    meta = _meta(fit, x, to)
+    made = to.predict(fit.final_estimator_, meta, "final_estimator_")
+    found = {"label": made["label"].take(fit.classes_), "features": meta}
+    return found | {name: made[name] for name in ("probabilities", "scores") if name in made}
+
+
+@adapts("sklearn.ensemble.StackingRegressor")
+def _stacking_regressor(fit: Any, x: Flow, to: Importer) -> dict[str, Flow]:
+    meta = _meta(fit, x, to)
+    made = to.predict(fit.final_estimator_, meta, "final_estimator_")
+    return {"value": made["value"], "features": meta}
+
+
+def _meta(fit: Any, x: Flow, to: Importer) -> Flow:
+    """What the final estimator sees: the children's answers, and x itself where it passes."""
+    made = members(fit, x, to, named=True)
+    classes = getattr(fit, "classes_", ())
+    parts = [
+        part
+        for child, method in zip(made, fit.stack_method_, strict=True)
+        for part in _answers(child, method, len(classes), to)
+    ]
+    return beside([*parts, to.matrix(x)] if fit.passthrough else parts, x, to)
+
+
+def _answers(made: dict[str, Flow], method: str, classes: int, to: Importer) -> list[Flow]:
+    """The columns that one child contributes."""
+    if method == "predict":
+        found = made["value"] if "value" in made else made["label"]
+        numbers = not isinstance(found.type, Scalar | Vector) or found.type.dtype != "string"
+        to.need(numbers, "a child that stacks string labels is not imported", "encode the labels")
+        return [found]
+    if method == "decision_function":
+        return [made["scores"]]
+    if "probabilities" not in made:
+        several = [flow for name, flow in made.items() if name.startswith("probabilities_")]
+        return [_without_first(flow) for flow in several]
+    return [_without_first(made["probabilities"]) if classes == 2 else made["probabilities"]]
+
+
+def _without_first(probabilities: Flow) -> Flow:
+    kind = probabilities.type
+    assert isinstance(kind, Vector)
+    return probabilities.select(np.arange(1, kind.width))
+
+
+# --- bagging ----------------------------------------------------------------------------------
+
+
+def _bagged(fit: Any, x: Flow, to: Importer) -> list[dict[str, Flow]]:
+    """The outputs of every child on the columns it was given."""
+    x = to.matrix(x)
+    made = []
+    everything = list(range(fit.n_features_in_))
+    for i, (child, features) in enumerate(
+        zip(fit.estimators_, fit.estimators_features_, strict=True)
+    ):
+        part = x if list(features) == everything else x.select(features)
+        made.append(to.predict(child, part, f"estimators_[{i}]"))
+    return made
+
+
+@adapts("sklearn.ensemble.BaggingClassifier")
+def _bagging_classifier(fit: Any, x: Flow, to: Importer) -> dict[str, Flow]:
+    made, count = _bagged(fit, x, to), len(fit.classes_)
+    each = [
+        _of_all_classes(outputs, child, count, x)
+        for outputs, child in zip(made, fit.estimators_, strict=True)
+    ]
+    probabilities = reduce(add, each) / float(fit.n_estimators)
+    found = {
+        "label": probabilities.arg_max().take(fit.classes_),
+        "probabilities": probabilities,
+    }
+    # The library's own decision_function fails where a child never saw one of the classes.
+    complete = all(len(child.classes_) == count for child in fit.estimators_)
+    if hasattr(fit, "decision_function") and complete:
+        scores = reduce(add, [child["scores"] for child in made])
+        found["scores"] = scores / float(fit.n_estimators)
+    return found
+
+
+def _of_all_classes(made: dict[str, Flow], child: Any, count: int, x: Flow) -> Flow:
+    """A child's probabilities in float64, zero for classes it never saw; else its one vote."""
+    if "probabilities" not in made:
+        return made["label"].as_vector().tally([1.0], [0.0], count)
+    seen = made["probabilities"].cast("float64")
+    known = list(child.classes_)
+    if len(known) == count:
+        return seen
+    places = [known.index(c) if c in known else len(known) for c in range(count)]
+    return seen.concat(x.fill([0.0])).select(places)
+
+
+@adapts("sklearn.ensemble.BaggingRegressor")
+def _bagging_regressor(fit: Any, x: Flow, to: Importer) -> dict[str, Flow]:
+    values = [child["value"].as_float() for child in _bagged(fit, x, to)]
+    return {"value": reduce(add, values) / float(fit.n_estimators)}
+
+
+# --- boosting ---------------------------------------------------------------------------------
+
+
+@adapts("sklearn.ensemble.AdaBoostClassifier")
+def _ada_boost_classifier(fit: Any, x: Flow, to: Importer) -> dict[str, Flow]:
+    count = len(fit.classes_)
+    to.need(count > 1, "AdaBoostClassifier of one class is not imported")
+    made = members(fit, x, to)
+    votes = columns([codes(child["label"], fit.classes_, to) for child in made], x, to)
+    weights = np.asarray(fit.estimator_weights_[: len(made)], np.float64)
+    against = -1 / (count - 1) * weights
+    scores = votes.tally(weights, against, count) / float(fit.estimator_weights_.sum())
+    if count > 2:
+        probabilities = (scores / float(count - 1)).softmax()
+        return to.classifier(fit.classes_, scores, probabilities)
+    # The second class's score minus the first's, as the library folds two columns into one.
+    single = scores.element(1) - scores.element(0)
+    halves = (-single).concat(single) / 2.0
+    label = single.greater([0.0]).cast("int64").take(fit.classes_)
+    return {"label": label, "probabilities": halves.softmax(), "scores": single}
+
+
+@adapts("sklearn.ensemble.AdaBoostRegressor")
+def _ada_boost_regressor(fit: Any, x: Flow, to: Importer) -> dict[str, Flow]:
+    made = members(fit, x, to)
+    values = columns([child["value"] for child in made], x, to)
+    return {"value": values.weighted_median(fit.estimator_weights_[: len(made)])}
+
+
+def codes(label: Flow, classes: Any, to: Importer) -> Flow:
+    """The class numbers behind a label: its place in `classes`, whatever the labels are."""
+    op = label.node.op
+    to.need(
+        isinstance(op, Take | TakeText),
+        f"the labels of this child end in {op.name}, not in a table of classes",
+    )
+    assert isinstance(op, Take | TakeText)
+    values = op.table.to_list() if isinstance(op, TakeText) else op.table.array.tolist()
+    known = np.asarray(classes).tolist()
+    places = [known.index(value) for value in values]
+    number = label.input(0)
+    kind = number.type
+    assert isinstance(kind, Scalar | Vector)
+    if places == list(range(len(places))) and kind.dtype in INTS:
+        return number
+    return number.take(np.asarray(places, np.int64))

@@ -1,0 +1,184 @@
+"""scikit-learn's trees and ensembles of them, on the one operator of flour/ops/trees/trees.py."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from flour.core.adapters import adapts
+from flour.ops.trees.trees import TreeLeaves, Trees
+from flour.ops.trees.walk import COMPARED, LEFT, RIGHT
+
+if TYPE_CHECKING:
+    from flour.language.flow import Flow
+    from flour.sklearn.importer import Importer
+
+
+def table(trees: Sequence[Any], columns: Sequence[Any] | None = None) -> dict[str, NDArray[Any]]:
+    """The nodes of fitted `tree_` objects in one table; `columns` renames each tree's features.
+
+    scikit-learn looks at float32 values, and compares them with float64 thresholds.
+    """
+    starts = np.cumsum([0, *(tree.node_count for tree in trees)])
+    leaves = np.cumsum([0, *(tree.n_leaves for tree in trees)])
+    parts = [
+        _nodes(tree, int(start), int(leaf), None if columns is None else columns[i])
+        for i, (tree, start, leaf) in enumerate(zip(trees, starts, leaves, strict=False))
+    ]
+    made = {key: np.concatenate([part[key] for part in parts]) for key in parts[0]}
+    return {**made, "roots": starts[:-1].astype(np.int32)}
+
+
+def _nodes(tree: Any, start: int, leaf: int, columns: Any) -> dict[str, NDArray[Any]]:
+    inner = tree.children_left >= 0
+    feature = np.where(inner, tree.feature, 0)  # a leaf has a mark there, which is no column
+    feature = feature if columns is None else np.asarray(columns)[feature]
+    number = leaf + np.cumsum(~inner) - 1
+    return {
+        "feature": np.where(inner, feature, -1).astype(np.int32),
+        "threshold": np.where(inner, tree.threshold, 0.0),
+        "left": np.where(inner, tree.children_left + start, number).astype(np.int32),
+        "right": np.where(inner, tree.children_right + start, 0).astype(np.int32),
+        "missing": np.where(_learnt(tree), _ways(tree), COMPARED).astype(np.uint8),
+    }
+
+
+def _ways(tree: Any) -> NDArray[Any]:
+    return np.where(np.asarray(tree.missing_go_to_left) != 0, LEFT, RIGHT)
+
+
+def _learnt(tree: Any) -> NDArray[np.bool_]:
+    """Every inner node sends NaN one way or the other."""
+    return np.asarray(tree.children_left >= 0)
+
+
+def _leaf_values(trees: Sequence[Any]) -> NDArray[np.float64]:
+    """The values of all leaves, outputs side by side."""
+    rows = [tree.value[tree.children_left < 0] for tree in trees]
+    return np.concatenate([part.reshape(len(part), -1) for part in rows])
+
+
+def forest(
+    x: Flow, trees: Sequence[Any], *, mean: bool, columns: Sequence[Any] | None = None
+) -> Flow:
+    """The sum or mean of the trees' leaf values, all outputs side by side."""
+    value = _leaf_values(trees)
+    made = Trees(
+        **table(trees, columns),
+        value=value,
+        target=np.zeros(len(trees), np.int32),
+        base=np.zeros(value.shape[1]),
+        narrow=True,
+        divisor=len(trees) if mean else 0,
+    )
+    return made(x)
+
+
+# --- single trees and forests -------------------------------------------------------------------
+
+
+@adapts("sklearn.tree.DecisionTreeClassifier", "sklearn.tree.ExtraTreeClassifier")
+def _tree_classifier(fit: Any, x: Flow, to: Importer) -> dict[str, Flow]:
+    return _votes(fit, forest(to.floats(x), [fit.tree_], mean=False))
+
+
+@adapts("sklearn.ensemble.RandomForestClassifier", "sklearn.ensemble.ExtraTreesClassifier")
+def _forest_classifier(fit: Any, x: Flow, to: Importer) -> dict[str, Flow]:
+    return _votes(fit, forest(to.floats(x), [e.tree_ for e in fit.estimators_], mean=True))
+
+
+def _votes(fit: Any, values: Flow) -> dict[str, Flow]:
+    """Class probabilities, target by target (each tree pads them to the widest target)."""
+    if fit.n_outputs_ == 1:
+        proba = values.select(np.arange(int(fit.n_classes_)))
+        return {"label": proba.arg_max().take(fit.classes_), "probabilities": proba}
+    widest = int(max(fit.n_classes_))
+    parts = [
+        values.select(k * widest + np.arange(int(count))) for k, count in enumerate(fit.n_classes_)
+    ]
+    labels = [
+        part.arg_max().take(classes) for part, classes in zip(parts, fit.classes_, strict=True)
+    ]
+    made = {f"probabilities_{k}": part for k, part in enumerate(parts)}
+    return {"label": labels[0].concat(*labels[1:]), **made}
+
+
+@adapts("sklearn.tree.DecisionTreeRegressor", "sklearn.tree.ExtraTreeRegressor")
+def _tree_regressor(fit: Any, x: Flow, to: Importer) -> dict[str, Flow]:
+    return _value(fit, forest(to.floats(x), [fit.tree_], mean=False))
+
+
+@adapts("sklearn.ensemble.RandomForestRegressor", "sklearn.ensemble.ExtraTreesRegressor")
+def _forest_regressor(fit: Any, x: Flow, to: Importer) -> dict[str, Flow]:
+    return _value(fit, forest(to.floats(x), [e.tree_ for e in fit.estimators_], mean=True))
+
+
+def _value(fit: Any, values: Flow) -> dict[str, Flow]:
+    return {"value": values.element(0) if fit.n_outputs_ == 1 else values}
+
+
+@adapts("sklearn.ensemble.IsolationForest")
+def _isolation_forest(fit: Any, x: Flow, to: Importer) -> dict[str, Flow]:
+    trees = [e.tree_ for e in fit.estimators_]
+    depth = [
+        lengths[tree.children_left < 0] + average[tree.children_left < 0] - 1.0
+        for tree, lengths, average in zip(
+            trees, fit._decision_path_lengths, fit._average_path_length_per_tree, strict=True
+        )
+    ]
+    whole = all(len(columns) == fit.n_features_in_ for columns in fit.estimators_features_)
+    made = Trees(
+        **table(trees, None if whole else fit.estimators_features_),
+        value=np.concatenate(depth)[:, None],
+        target=np.zeros(len(trees), np.int32),
+        base=[0.0],
+        narrow=True,
+    )
+    depths = made(to.floats(x)).element(0)
+    # The anomaly score is 2 ** -(depth / expected depth); one row alone counts as depth 1 of 1.
+    expected = len(trees) * _average_path_length(fit._max_samples)
+    share = depths / expected if expected else depths.multiply([0.0]).add([1.0])
+    scores = share.multiply([-np.log(2.0)]).exp().negate().subtract([fit.offset_])
+    inlier = depths.greater([_deepest_outlier(expected, fit.offset_)]).cast("int64")
+    return {"label": inlier.take(np.array([-1, 1])), "scores": scores}
+
+
+def _deepest_outlier(expected: float, offset: float) -> float:
+    """The largest sum of depths whose score is still below zero.
+
+    The offset is a score of the training data, so rows are often exactly on it: labels hang on the
+    last bit of a power, which only the library's own computation gets right.
+    """
+
+    def outside(depth: float) -> bool:
+        share = np.array([depth / expected if expected else 1.0])
+        return bool((-(2**-share) - offset)[0] < 0)
+
+    if not outside(0.0):
+        return -1.0
+    low, high = np.array([0.0, np.inf]).view(np.int64).tolist()
+    while low + 1 < high:  # positive floats ascend as their bits do
+        middle = (low + high) // 2
+        deeper = outside(float(np.int64(middle).view(np.float64)))
+        low, high = (middle, high) if deeper else (low, middle)
+    return float(np.int64(low).view(np.float64))
+
+
+def _average_path_length(samples: int) -> float:
+    """The mean length of an unsuccessful search in a binary tree of so many samples."""
+    if samples <= 1:
+        return 0.0
+    if samples == 2:
+        return 1.0
+    return float(2.0 * (np.log(samples - 1.0) + np.euler_gamma) - 2.0 * (samples - 1.0) / samples)
+
+
+@adapts("sklearn.ensemble.RandomTreesEmbedding")
+def _embedding(fit: Any, x: Flow, to: Importer) -> Flow:
+    trees = [e.tree_ for e in fit.estimators_]
+    numbers = [np.flatnonzero(tree.children_left < 0) for tree in trees]
+    leaves = TreeLeaves(**table(trees), number=np.concatenate(numbers), narrow=True)
+    return to.transform(fit.one_hot_encoder_, leaves(to.floats(x)), "one_hot_encoder")

@@ -1,0 +1,88 @@
+"""FunctionTransformer: functions of numpy that have an operator of their own."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from flour.core.adapters import adapts
+from flour.core.callables import called
+from flour.core.op import Op
+from flour.core.types import DTYPES
+from flour.ops import unary
+from flour.ops.python import PythonColumns
+
+if TYPE_CHECKING:
+    from flour.language.flow import Flow
+    from flour.sklearn.importer import Importer
+
+#: Functions that make floats of whole numbers.
+_TO_FLOAT: dict[str, type[Op]] = {
+    "exp": unary.Exp,
+    "expm1": unary.Expm1,
+    "log": unary.Log,
+    "log10": unary.Log10,
+    "log1p": unary.Log1p,
+    "log2": unary.Log2,
+    "sqrt": unary.Sqrt,
+    "sin": unary.Sin,
+    "cos": unary.Cos,
+    "tan": unary.Tan,
+    "sinh": unary.Sinh,
+    "cosh": unary.Cosh,
+    "tanh": unary.Tanh,
+    "rint": unary.Rint,
+    "erf": unary.Erf,
+}
+#: Functions that answer in the dtype they get, or in one of their own.
+_ANY: dict[str, type[Op]] = {
+    "absolute": unary.Abs,
+    "fabs": unary.Abs,
+    "negative": unary.Negate,
+    "square": unary.Square,
+    "sign": unary.Sign,
+    "floor": unary.Floor,
+    "ceil": unary.Ceil,
+    "trunc": unary.Trunc,
+    "isnan": unary.IsNan,
+}
+
+
+@adapts("sklearn.preprocessing.FunctionTransformer")
+def _function_transformer(fit: Any, x: Flow, to: Importer) -> Flow:
+    if fit.func is None:
+        return to.matrix(x)
+    x = to.matrix(x)
+    if fit.kw_args:
+        call = partial(fit.func, **fit.kw_args)
+        return _python(call, fit, x, to, "the function is called with arguments of its own")
+    name = fit.func.__name__ if isinstance(fit.func, np.ufunc) else ""
+    if name == "reciprocal":
+        return unary.Reciprocal()(to.floats(x))
+    if name in _TO_FLOAT:
+        return _TO_FLOAT[name]()(to.floats(x))
+    if name in _ANY:
+        return _ANY[name]()(to.floats(x) if name == "fabs" else x)
+    return _python(fit.func, fit, x, to, f"{called(fit.func)} is Python code")
+
+
+def _python(call: Any, fit: Any, x: Flow, to: Importer, what: str) -> Flow:
+    """The function as a Python stage; what it answers is asked of the sample."""
+    known = to.python(call, what, "or " + _HINT)
+    to.need(not to.is_sparse(x), "the function would be handed a sparse matrix")
+    rows = to.rows(x)
+    hint = "pass sample=, a few rows: they show how many columns the function makes"
+    to.need(rows is not None and len(rows), "nobody knows what the function answers", hint)
+    names = tuple(map(str, getattr(fit, "feature_names_in_", ())))
+    made = PythonColumns(known, 0, names=names).answer(rows)
+    fine = made.shape[:1] == rows.shape[:1] and made.ndim == 2 and made.dtype.name in DTYPES
+    found = f"{made.dtype} {made.shape} of {rows.shape} rows"
+    to.need(fine, f"the function answers no rows of numbers: {found}")
+    # The width it was asked in; whole numbers may turn out to have fractions.
+    kept = x.cast(str(rows.dtype)) if rows.dtype.kind == "f" else x
+    return PythonColumns(known, made.shape[1], str(made.dtype.name), names)(kept)
+
+
+_HINT = "use one of numpy's own functions: " + ", ".join(f"np.{n}" for n in (*_TO_FLOAT, *_ANY))

@@ -1,0 +1,115 @@
+"""Imputers and indicators of missing values."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from flour.core.adapters import adapts
+from flour.core.types import Vector
+from flour.ops.categories import pick, text_columns
+from flour.ops.impute import EITHER, NAN, NONE, TEXT, ImputeText, IsMissingText
+from flour.ops.record import Bundle
+
+if TYPE_CHECKING:
+    from flour.language.flow import Flow
+    from flour.sklearn.importer import Importer
+
+
+@adapts("sklearn.impute.SimpleImputer")
+def _simple_imputer(fit: Any, x: Flow, to: Importer) -> Flow:
+    statistics = np.asarray(fit.statistics_)
+    kept = np.arange(len(statistics))
+    if not fit.keep_empty_features:
+        kept = np.flatnonzero([value == value for value in statistics])  # noqa: PLR0124 (no NaN)
+    kinds = text_columns(x)
+    if not any(kinds):
+        source = to.matrix(x)
+        source = source if fit.strategy in ("most_frequent", "constant") else source.as_float()
+        numbers = statistics[kept].astype(np.float64)
+        made = _kept(source, kept).impute(number_marker(fit.missing_values, to), numbers)
+        return with_indicator(fit, made, source, to)
+    to.need(not fit.add_indicator, "indicators beside strings have no common type", _INDICATOR)
+    return _each_kind(fit, x, to, kinds, kept)
+
+
+_INDICATOR = "impute the columns of strings and those of numbers apart"
+
+
+def _kept(x: Flow, columns: Any) -> Flow:
+    whole = isinstance(x.type, Vector) and x.type.width == len(columns)
+    return x if whole else x.select(columns)
+
+
+def _each_kind(fit: Any, x: Flow, to: Importer, kinds: list[bool], kept: Any) -> Flow:
+    """Strings, or strings and numbers: each run of columns of one kind is filled by itself."""
+    pieces: list[Flow] = []
+    start = 0
+    for place in range(1, len(kept) + 1):
+        if place < len(kept) and kinds[kept[place]] == kinds[kept[start]]:
+            continue
+        run = kept[start:place]
+        pieces.append(_filled(fit, pick(x, run), to, run, text=kinds[kept[start]]))
+        start = place
+    if len(pieces) == 1:
+        return pieces[0]
+    return Bundle(tuple(f"x{j}" for j in range(len(kept))))(*pieces)
+
+
+def _filled(fit: Any, x: Flow, to: Importer, columns: Any, *, text: bool) -> Flow:
+    values = [fit.statistics_[j] for j in columns]
+    x = x if isinstance(x.type, Vector) else x.as_vector()
+    if not text:
+        return x.impute(number_marker(fit.missing_values, to), np.array(values, np.float64))
+    fine = all(isinstance(value, str) for value in values)
+    to.need(fine, "a column of strings is filled with something that is no string")
+    marker, marked = text_marker(fit.missing_values, to)
+    return ImputeText(marker=marker, text=marked, values=values)(x)
+
+
+def number_marker(missing: Any, to: Importer) -> float:
+    """The marker of missing numbers: None and pandas' NA arrive as NaN."""
+    if missing is None or type(missing).__name__ == "NAType":
+        return float("nan")
+    to.need(not isinstance(missing, str), f"numbers are never {missing!r}")
+    return float(missing)
+
+
+def text_marker(missing: Any, to: Importer) -> tuple[str, list[str]]:
+    """The marker of missing strings."""
+    if isinstance(missing, str):
+        return TEXT, [missing]
+    if missing is None:
+        return NONE, []
+    if type(missing).__name__ == "NAType":
+        return EITHER, []
+    to.need(missing != missing, f"strings are never {missing!r}")  # noqa: PLR0124 (NaN is fine)
+    return NAN, []
+
+
+def with_indicator(fit: Any, made: Flow, source: Flow, to: Importer) -> Flow:
+    """The imputed columns, and after them where values were missing if the imputer says so."""
+    if not fit.add_indicator:
+        return made
+    marker = number_marker(fit.missing_values, to)
+    flags = _kept(source, fit.indicator_.features_).is_missing(marker)
+    return made.concat(flags)
+
+
+@adapts("sklearn.impute.MissingIndicator")
+def _missing_indicator(fit: Any, x: Flow, to: Importer) -> Flow:
+    to.need(not fit._precomputed, "a precomputed mask is no input of a program")
+    columns, kinds = [int(j) for j in fit.features_], text_columns(x)
+    if not any(kinds):
+        made = _kept(to.matrix(x), columns).is_missing(number_marker(fit.missing_values, to))
+    else:
+        to.need(all(kinds[j] for j in columns), "strings beside numbers are looked at together")
+        part = pick(x, columns)
+        marker, marked = text_marker(fit.missing_values, to)
+        made = IsMissingText(marker=marker, text=marked)(
+            part if isinstance(part.type, Vector) else part.as_vector()
+        )
+    if fit.sparse == "auto":
+        return made
+    return made.to_sparse() if fit.sparse else made.to_dense()

@@ -1,0 +1,63 @@
+"""Linear models in the space of a kernel, and labels that spread through it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from flour.core.adapters import adapts
+from flour.ops.kernel import pairwise_kernel
+from flour.ops.nearest import WeightedRows
+from flour.ops.neighbours import fitted_points, nearest
+
+if TYPE_CHECKING:
+    from flour.language.flow import Flow
+    from flour.sklearn.importer import Importer
+
+
+def _to_training_rows(fit: Any, x: Flow, to: Importer, gamma: float | None) -> Flow:
+    """The kernel between x and the training rows of an estimator with the usual settings."""
+    points = fitted_points(fit.X_fit_, to)
+    how = {"gamma": gamma, "degree": fit.degree, "coef0": fit.coef0}
+    return pairwise_kernel(x, points, fit.kernel, to, **how)
+
+
+@adapts("sklearn.kernel_ridge.KernelRidge")
+def _kernel_ridge(fit: Any, x: Flow, to: Importer) -> dict[str, Flow]:
+    weights = np.atleast_2d(fit.dual_coef_.T)
+    value = _to_training_rows(fit, x, to, fit.gamma).linear(weights, [])
+    return {"value": value.element(0) if fit.dual_coef_.ndim == 1 else value}
+
+
+@adapts("sklearn.decomposition.KernelPCA")
+def _kernel_pca(fit: Any, x: Flow, to: Importer) -> Flow:
+    return kernel_components(fit, _to_training_rows(fit, x, to, fit.gamma_))
+
+
+def kernel_components(fit: Any, kernel: Flow) -> Flow:
+    """The centred kernel, projected on the components of a KernelPCA."""
+    rows = fit._centerer.K_fit_rows_
+    mean = kernel.sum().divide(float(len(rows)))
+    centred = (kernel.subtract(rows, wide=True) - mean).add(fit._centerer.K_fit_all_, wide=True)
+    some = np.flatnonzero(fit.eigenvalues_)
+    scaled = np.zeros_like(fit.eigenvectors_)
+    scaled[:, some] = fit.eigenvectors_[:, some] / np.sqrt(fit.eigenvalues_[some])
+    return centred.linear(scaled.T, [])
+
+
+# --- labels that spread ---------------------------------------------------------------------------
+
+
+@adapts("sklearn.semi_supervised.LabelPropagation", "sklearn.semi_supervised.LabelSpreading")
+def _labels(fit: Any, x: Flow, to: Importer) -> dict[str, Flow]:
+    to.need(not callable(fit.kernel), "a kernel that is a Python function stays Python")
+    if fit.kernel == "knn":
+        places, _ = nearest(fit.nn_fit, x, to, fit.nn_fit.n_neighbors)
+        votes = WeightedRows(fit.label_distributions_)(places)
+    else:
+        points = fitted_points(fit.X_, to)
+        weights = pairwise_kernel(x, points, fit.kernel, to, gamma=fit.gamma)
+        votes = weights.linear(fit.label_distributions_.T, [])
+    shares = votes / votes.sum()
+    return {"label": shares.arg_max().take(fit.classes_), "probabilities": shares}

@@ -1,0 +1,114 @@
+"""Adapters of sklearn.linear_model: all of them are one matrix product and a link."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from flour.core.adapters import adapts
+from flour.ops.linear import affine, plain
+
+if TYPE_CHECKING:
+    from flour.language.flow import Flow
+    from flour.sklearn.importer import Importer
+
+# --- regressors -----------------------------------------------------------------------------------
+
+
+@adapts(
+    *(
+        f"sklearn.linear_model.{name}"
+        for name in (
+            *("LinearRegression", "Ridge", "RidgeCV", "Lasso", "LassoCV", "ElasticNet"),
+            *("ElasticNetCV", "MultiTaskLasso", "MultiTaskLassoCV", "MultiTaskElasticNet"),
+            *("MultiTaskElasticNetCV", "Lars", "LarsCV", "LassoLars", "LassoLarsCV"),
+            *("LassoLarsIC", "OrthogonalMatchingPursuit", "OrthogonalMatchingPursuitCV"),
+            *("BayesianRidge", "ARDRegression", "HuberRegressor", "TheilSenRegressor"),
+            *("QuantileRegressor", "SGDRegressor", "PassiveAggressiveRegressor"),
+        )
+    ),
+    "sklearn.svm.LinearSVR",
+)
+def _regressor(fit: Any, x: Flow, to: Importer) -> dict[str, Flow]:
+    made = affine(to.matrix(x), fit.coef_, fit.intercept_)
+    # One target fitted as a column answers with a column, except for the stochastic models.
+    single = plain(fit.coef_).ndim == 1 or type(fit).__name__.startswith("SGD")
+    return {"value": made.element(0) if single else made}
+
+
+@adapts(
+    "sklearn.linear_model.PoissonRegressor",
+    "sklearn.linear_model.GammaRegressor",
+    "sklearn.linear_model.TweedieRegressor",
+)
+def _generalised(fit: Any, x: Flow, to: Importer) -> dict[str, Flow]:
+    made = affine(to.matrix(x), fit.coef_, fit.intercept_).element(0)
+    link = type(fit._base_loss.link).__name__
+    to.need(link in ("IdentityLink", "LogLink"), f"the link {link} has no inverse here")
+    return {"value": made.exp() if link == "LogLink" else made}
+
+
+@adapts("sklearn.linear_model.RANSACRegressor")
+def _ransac(fit: Any, x: Flow, to: Importer) -> dict[str, Flow]:
+    return to.predict(fit.estimator_, x, "estimator_")
+
+
+# --- classifiers ----------------------------------------------------------------------------------
+
+
+@adapts("sklearn.linear_model.LogisticRegression", "sklearn.linear_model.LogisticRegressionCV")
+def _logistic(fit: Any, x: Flow, to: Importer) -> dict[str, Flow]:
+    scores = affine(to.matrix(x), fit.coef_, fit.intercept_)
+    if len(fit.classes_) > 2:
+        return to.classifier(fit.classes_, scores, scores.softmax())
+    return to.classifier(fit.classes_, scores, both(scores.sigmoid()))
+
+
+@adapts(
+    "sklearn.linear_model.SGDClassifier",
+    "sklearn.linear_model.Perceptron",
+    "sklearn.linear_model.PassiveAggressiveClassifier",
+    "sklearn.svm.LinearSVC",
+)
+def _linear_classifier(fit: Any, x: Flow, to: Importer) -> dict[str, Flow]:
+    scores = affine(to.matrix(x), fit.coef_, fit.intercept_)
+    chances = _chances(scores, fit) if hasattr(fit, "predict_proba") else None
+    return to.classifier(fit.classes_, scores, chances)
+
+
+def _chances(scores: Flow, fit: Any) -> Flow:
+    """Probabilities of independent two-class models, made to add up."""
+    binary = len(fit.classes_) == 2
+    if fit.loss == "log_loss":
+        chances = scores.sigmoid()
+    else:
+        # The second class's chance lands in a float64 array whatever the data.
+        clipped = scores.clip([-1.0], [1.0])
+        chances = (clipped.cast("float64") if binary else clipped) + 1.0
+        chances = chances / 2.0
+    return both(chances) if binary else chances.proportions()
+
+
+@adapts("sklearn.linear_model.RidgeClassifier", "sklearn.linear_model.RidgeClassifierCV")
+def _ridge_classifier(fit: Any, x: Flow, to: Importer) -> dict[str, Flow]:
+    scores = affine(to.matrix(x), fit.coef_, fit.intercept_)
+    if fit._label_binarizer.y_type_.startswith("multilabel"):
+        return {"label": scores.greater([0.0]).cast("int64"), "scores": scores}
+    return to.classifier(fit.classes_, scores)
+
+
+@adapts("sklearn.linear_model.SGDOneClassSVM")
+def _one_class(fit: Any, x: Flow, to: Importer) -> dict[str, Flow]:
+    scores = affine(to.matrix(x), fit.coef_, -fit.offset_).element(0)
+    return {"label": inliers(scores, "int32"), "scores": scores}
+
+
+def both(second: Flow) -> Flow:
+    """The probabilities of two classes, from that of the second."""
+    return second.one_minus().concat(second)
+
+
+def inliers(scores: Flow, dtype: str) -> Flow:
+    """1 where the score is zero or more, else (NaN, from data that overflows) -1."""
+    return scores.greater_equal([0.0]).cast("int64").take(np.array([-1, 1], dtype))

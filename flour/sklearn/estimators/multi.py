@@ -1,0 +1,166 @@
+"""Several targets, chains of targets, and many classes out of two-class estimators."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+
+from flour.core.adapters import adapts
+from flour.core.types import Scalar, Vector
+from flour.sklearn.estimators.compose import beside
+from flour.sklearn.estimators.ensemble import members
+
+if TYPE_CHECKING:
+    from flour.language.flow import Flow
+    from flour.sklearn.importer import Importer
+
+Outputs: TypeAlias = "dict[str, Flow]"
+
+
+# --- several targets --------------------------------------------------------------------------
+
+
+@adapts("sklearn.multioutput.MultiOutputRegressor")
+def _multi_regressor(fit: Any, x: Flow, to: Importer) -> Outputs:
+    return {"value": beside([child["value"] for child in members(fit, x, to)], x, to)}
+
+
+@adapts("sklearn.multioutput.MultiOutputClassifier")
+def _multi_classifier(fit: Any, x: Flow, to: Importer) -> Outputs:
+    made = members(fit, x, to)
+    labels = [child["label"] for child in made]
+    strings = {isinstance(f.type, Scalar | Vector) and f.type.dtype == "string" for f in labels}
+    to.need(len(strings) == 1, "targets of strings and of numbers cannot share one array")
+    found = {"label": beside(labels, x, to)}
+    if all("probabilities" in child for child in made):
+        found |= {f"probabilities_{i}": child["probabilities"] for i, child in enumerate(made)}
+    return found
+
+
+@adapts("sklearn.multioutput.RegressorChain")
+def _regressor_chain(fit: Any, x: Flow, to: Importer) -> Outputs:
+    made = _chain(fit, x, to, lambda child: child["value"])
+    return {"value": _unordered(fit, [child["value"] for child in made])}
+
+
+@adapts("sklearn.multioutput.ClassifierChain")
+def _classifier_chain(fit: Any, x: Flow, to: Importer) -> Outputs:
+    method = getattr(fit, "chain_method_", "predict")
+    outputs = {"predict": "label", "predict_proba": "probabilities", "decision_function": "scores"}
+    to.need(method in outputs, f"a chain by {method} is not imported")
+    made = _chain(fit, x, to, lambda child: _second(child[outputs[method]], to))
+    # The library collects whatever it predicts in float64, labels too.
+    return {
+        name: _unordered(fit, [_second(child[name], to) for child in made])
+        for name in ("label", "probabilities", "scores")
+        if all(name in child for child in made)
+    }
+
+
+def _chain(fit: Any, x: Flow, to: Importer, answer: Callable[[Outputs], Flow]) -> list[Outputs]:
+    """Every child's outputs on x and the answers of the children before it, in chain order."""
+    seen, made = to.doubles(x), []
+    for i, child in enumerate(fit.estimators_):
+        made.append(to.predict(child, seen, f"estimators_[{i}]"))
+        if i + 1 < len(fit.estimators_):
+            seen = seen.concat(answer(made[-1]).cast("float64"))
+    return made
+
+
+def _second(x: Flow, to: Importer) -> Flow:
+    """The column of the positive class where there are two."""
+    if isinstance(x.type, Vector):
+        to.need(x.type.width == 2, "a chain is imported for targets of two classes")
+        return x.element(1)
+    return x
+
+
+def _unordered(fit: Any, flows: list[Flow]) -> Flow:
+    """The children's answers in the order of the targets, as float64."""
+    place = np.argsort(fit.order_)
+    parts = [flows[int(i)].cast("float64") for i in place]
+    return parts[0].concat(*parts[1:]) if len(parts) > 1 else parts[0].as_vector()
+
+
+# --- many classes out of two ------------------------------------------------------------------
+
+
+@adapts("sklearn.multiclass._ConstantPredictor")
+def _constant(fit: Any, x: Flow, _to: Importer) -> Outputs:
+    value = np.asarray(fit.y_).ravel()[:1]
+    share = float(value[0])
+    return {
+        "label": x.fill(value, scalar=True),
+        "scores": x.fill(value, scalar=True),
+        "probabilities": x.fill([1 - share, share]),
+    }
+
+
+def _confidence(made: Outputs) -> Flow:
+    """How much a two-class estimator is for its second class."""
+    if "value" in made:
+        return made["value"]
+    return made["scores"] if "scores" in made else made["probabilities"].element(1)
+
+
+def _limit(made: Outputs) -> list[float]:
+    """Above which confidence the second class wins."""
+    return [0.0] if "scores" in made else [0.5]
+
+
+@adapts("sklearn.multiclass.OneVsRestClassifier")
+def _one_vs_rest(fit: Any, x: Flow, to: Importer) -> Outputs:
+    made = members(fit, x, to)
+    confidence = beside([_confidence(child) for child in made], x, to)
+    if fit.label_binarizer_.y_type_ == "multiclass":
+        label = confidence.arg_max().take(fit.classes_)
+    elif fit.multilabel_:
+        to.need(not fit.label_binarizer_.sparse_input_, "sparse labels are not imported")
+        label = confidence.greater(_limit(made[0])).cast("int64")
+    else:
+        above = confidence.element(0).greater(_limit(made[0]))
+        label = above.cast("int64").take(fit.classes_)
+    found = {"label": label}
+    if hasattr(fit, "predict_proba"):
+        found["probabilities"] = _rest_probabilities(fit, made, x, to)
+    if hasattr(fit, "decision_function"):
+        scores = [child["scores"] for child in made]
+        found["scores"] = scores[0] if len(scores) == 1 else beside(scores, x, to)
+    return found
+
+
+def _rest_probabilities(fit: Any, made: list[Outputs], x: Flow, to: Importer) -> Flow:
+    each = [child["probabilities"].element(1) for child in made]
+    found = each[0].one_minus().concat(each[0]) if len(each) == 1 else beside(each, x, to)
+    return found if fit.multilabel_ else found.as_float().share()
+
+
+@adapts("sklearn.multiclass.OneVsOneClassifier")
+def _one_vs_one(fit: Any, x: Flow, to: Importer) -> Outputs:
+    to.need(fit.pairwise_indices_ is None, "precomputed kernels are not imported")
+    made = members(fit, x, to)
+    won = beside([child["label"] if "label" in child else child["value"] for child in made], x, to)
+    scores = won.duels(beside([_confidence(c) for c in made], x, to), len(fit.classes_))
+    if len(fit.classes_) > 2:
+        return {"label": scores.arg_max().take(fit.classes_), "scores": scores}
+    second = scores.element(1)
+    above = second.greater(_limit(made[0])).cast("int64")
+    return {"label": above.take(fit.classes_), "scores": second}
+
+
+@adapts("sklearn.multiclass.OutputCodeClassifier")
+def _output_code(fit: Any, x: Flow, to: Importer) -> Outputs:
+    made = members(fit, x, to)
+    found = beside([_confidence(child) for child in made], x, to).cast("float64")
+    book = np.asarray(fit.code_book_, np.float64)
+    # The nearest row of the code book: |x|^2 is the same for all of them.
+    distance = found.linear(-2 * book, np.einsum("ij,ij->i", book, book))
+    return {"label": distance.arg_min().take(fit.classes_)}
+
+
+@adapts("sklearn.semi_supervised.SelfTrainingClassifier")
+def _self_training(fit: Any, x: Flow, to: Importer) -> Outputs:
+    made = to.predict(fit.estimator_, x, "estimator_")
+    return {name: flow for name, flow in made.items() if name != "features"}

@@ -1,0 +1,56 @@
+"""Adapters of sklearn.neural_network: layers of products and activations."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from flour.core.adapters import adapts
+from flour.ops.linear import affine
+from flour.sklearn.estimators.linear_models import both
+
+if TYPE_CHECKING:
+    from flour.language.flow import Flow
+    from flour.sklearn.importer import Importer
+
+ACTIVATIONS: dict[str, Callable[[Flow], Flow]] = {
+    "identity": lambda x: x,
+    "relu": lambda x: x.relu(),
+    "tanh": lambda x: x.tanh(),
+    "logistic": lambda x: x.sigmoid(),
+    "softmax": lambda x: x.softmax(),
+    "exp": lambda x: x.exp(),
+}
+
+
+def _forward(fit: Any, x: Flow, to: Importer) -> Flow:
+    """The activations of the last layer."""
+    x = to.matrix(x)
+    names = [fit.activation] * (fit.n_layers_ - 2) + [fit.out_activation_]
+    for weights, bias, name in zip(fit.coefs_, fit.intercepts_, names, strict=True):
+        to.need(name in ACTIVATIONS, f"the activation {name!r} is not known here")
+        x = ACTIVATIONS[name](affine(x, weights.T, bias))
+    return x
+
+
+@adapts("sklearn.neural_network.MLPRegressor")
+def _regressor(fit: Any, x: Flow, to: Importer) -> dict[str, Flow]:
+    made = _forward(fit, x, to)
+    return {"value": made.element(0) if fit.n_outputs_ == 1 else made}
+
+
+@adapts("sklearn.neural_network.MLPClassifier")
+def _classifier(fit: Any, x: Flow, to: Importer) -> dict[str, Flow]:
+    made = _forward(fit, x, to)
+    kind = fit._label_binarizer.y_type_
+    if kind == "multiclass":
+        return {"label": made.arg_max().take(fit.classes_), "probabilities": made}
+    above = made.greater([0.5]).cast("int64")
+    if kind == "multilabel-indicator":
+        return {"label": above, "probabilities": made}
+    return {"label": above.element(0).take(fit.classes_), "probabilities": both(made)}
+
+
+@adapts("sklearn.neural_network.BernoulliRBM")
+def _machine(fit: Any, x: Flow, to: Importer) -> Flow:
+    return affine(to.floats(x), fit.components_, fit.intercept_hidden_).sigmoid()

@@ -1,0 +1,38 @@
+"""Nystroem: kernels with some of the training rows, made orthogonal."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from flour.core.adapters import adapts
+from flour.ops.kernel import pairwise_kernel
+from flour.ops.linear import plain
+
+if TYPE_CHECKING:
+    from flour.language.flow import Flow
+    from flour.sklearn.importer import Importer
+
+#: What each kernel takes of `kernel_params`; the rest is dropped, as the library drops it.
+TAKES = {
+    "chi2": ("gamma",),
+    "rbf": ("gamma",),
+    "laplacian": ("gamma",),
+    "sigmoid": ("gamma", "coef0"),
+    "poly": ("gamma", "degree", "coef0"),
+    "polynomial": ("gamma", "degree", "coef0"),
+}
+
+
+@adapts("sklearn.kernel_approximation.Nystroem")
+def _nystroem(fit: Any, x: Flow, to: Importer) -> Flow:
+    to.need(isinstance(fit.kernel, str), "a kernel that is a Python function stays Python")
+    takes = TAKES.get(fit.kernel, ())
+    given = {**(fit.kernel_params or {})}
+    given |= {name: getattr(fit, name) for name in takes if getattr(fit, name) is not None}
+    settings = {name: value for name, value in given.items() if name in takes}
+    if fit.kernel == "chi2":
+        settings.setdefault("gamma", 1.0)
+    points = np.asarray(plain(fit.components_))
+    return pairwise_kernel(x, points, fit.kernel, to, **settings).linear(fit.normalization_, [])

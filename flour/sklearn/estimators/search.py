@@ -1,0 +1,74 @@
+"""Estimators that searched for other estimators: what is left at serving time is the winner."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from flour.core import provenance
+from flour.core.adapters import adapts
+
+if TYPE_CHECKING:
+    from flour.language.flow import Flow
+    from flour.sklearn.importer import Importer
+
+
+@adapts(
+    "sklearn.model_selection.GridSearchCV",
+    "sklearn.model_selection.RandomizedSearchCV",
+    "sklearn.model_selection.HalvingGridSearchCV",
+    "sklearn.model_selection.HalvingRandomSearchCV",
+)
+def _search(fit: Any, x: Flow, to: Importer) -> Flow | dict[str, Flow]:
+    to.need(fit.refit, "a search with refit=False keeps no estimator", "set refit=True")
+    with provenance.step("best_estimator_"):
+        return to.adapt(fit.best_estimator_, x)
+
+
+@adapts("sklearn.model_selection.FixedThresholdClassifier")
+def _fixed_threshold(fit: Any, x: Flow, to: Importer) -> dict[str, Flow]:
+    child = getattr(fit, "estimator_", fit.estimator)
+    made = to.predict(child, x, "estimator_")
+    scores, method = _confidence(fit, made, child.classes_, fit.pos_label, to)
+    automatic = 0.5 if method == "probabilities" else 0.0
+    threshold = automatic if fit.threshold == "auto" else fit.threshold
+    return _decided(made, scores, threshold, child.classes_, fit.pos_label)
+
+
+@adapts("sklearn.model_selection.TunedThresholdClassifierCV")
+def _tuned_threshold(fit: Any, x: Flow, to: Importer) -> dict[str, Flow]:
+    made = to.predict(fit.estimator_, x, "estimator_")
+    positive = fit._curve_scorer._get_pos_label()
+    scores, _ = _confidence(fit, made, fit.classes_, positive, to)
+    return _decided(made, scores, fit.best_threshold_, fit.classes_, positive)
+
+
+def _confidence(
+    fit: Any, made: dict[str, Flow], classes: Any, positive: Any, to: Importer
+) -> tuple[Flow, str]:
+    """How sure the child is of the positive class, and by which of its outputs."""
+    wanted = {"auto": ("probabilities", "scores"), "predict_proba": ("probabilities",)}
+    names = [n for n in wanted.get(fit.response_method, ("scores",)) if n in made]
+    to.need(names, f"the estimator has no {fit.response_method}")
+    known = positive is None or bool(np.any(classes == positive))
+    to.need(known, f"pos_label={positive!r} is none of the classes", "fit it with one that is")
+    column = 1 if positive is None else int(np.flatnonzero(classes == positive)[0])
+    if names[0] == "probabilities":
+        return made["probabilities"].element(column), names[0]
+    return (made["scores"] if column else -made["scores"]), names[0]
+
+
+def _decided(
+    made: dict[str, Flow], scores: Flow, threshold: float, classes: Any, positive: Any
+) -> dict[str, Flow]:
+    """The child's outputs with the label that the threshold gives."""
+    reached = scores.cast("float64").greater_equal([threshold])
+    order = [0, 1]
+    if positive is not None:
+        order = [
+            int(np.flatnonzero(test)[0]) for test in (classes != positive, classes == positive)
+        ]
+    label = reached.cast("int64").take(np.asarray(classes)[order])
+    kept = {name: flow for name, flow in made.items() if name in ("probabilities", "scores")}
+    return {"label": label, **kept}

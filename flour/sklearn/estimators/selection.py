@@ -1,0 +1,44 @@
+"""Feature selection: the columns that were kept, and what a selector's estimator says of them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from flour.core.adapters import adapts
+
+if TYPE_CHECKING:
+    from flour.language.flow import Flow
+    from flour.sklearn.importer import Importer
+
+
+@adapts(
+    "sklearn.feature_selection.GenericUnivariateSelect",
+    "sklearn.feature_selection.SelectFdr",
+    "sklearn.feature_selection.SelectFpr",
+    "sklearn.feature_selection.SelectFromModel",
+    "sklearn.feature_selection.SelectFwe",
+    "sklearn.feature_selection.SelectKBest",
+    "sklearn.feature_selection.SelectPercentile",
+    "sklearn.feature_selection.SequentialFeatureSelector",
+    "sklearn.feature_selection.VarianceThreshold",
+)
+def _selector(fit: Any, x: Flow, to: Importer) -> Flow:
+    return kept(fit, x, to)
+
+
+@adapts("sklearn.feature_selection.RFE", "sklearn.feature_selection.RFECV")
+def _elimination(fit: Any, x: Flow, to: Importer) -> dict[str, Flow]:
+    features = kept(fit, x, to)
+    made = to.predict(fit.estimator_, features, "estimator_")
+    return {**{k: v for k, v in made.items() if k != "distances"}, "features": features}
+
+
+def kept(fit: Any, x: Flow, to: Importer) -> Flow:
+    """The columns a selector keeps, in their own dtype."""
+    support = np.asarray(fit.get_support())
+    x = to.matrix(x)
+    made = x if support.all() else x.select(np.flatnonzero(support))
+    # Nothing is kept: the library answers with an empty array, also for sparse data.
+    return made if support.any() else made.to_dense()

@@ -1,0 +1,121 @@
+"""scikit-learn's text vectorisers as chains of text operators."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from flour.core.adapters import adapts, declines
+from flour.core.types import Vector
+from flour.ops.python import PythonText, PythonWords
+
+if TYPE_CHECKING:
+    from flour.language.flow import Flow
+    from flour.sklearn.importer import Importer
+
+
+def _document(fit: Any, x: Flow, to: Importer) -> Flow:
+    """The text after the vectoriser's own cleaning."""
+    to.need(fit.input == "content", f"input={fit.input!r} reads files while predicting")
+    if isinstance(x.type, Vector) and x.type.width == 1:
+        x = x.element(0)
+    if callable(fit.analyzer):
+        return x  # which does all there is to do
+    if fit.preprocessor is not None:  # nor is anything else done to the document
+        what = "a preprocessor of your own cannot be translated"
+        return PythonText(to.python(fit.preprocessor, what))(x)
+    if fit.lowercase:
+        x = x.lower()
+    if callable(fit.strip_accents):
+        what = "a function for strip_accents cannot be translated"
+        return PythonText(to.python(fit.strip_accents, what))(x)
+    return x.strip_accents(ascii=fit.strip_accents == "ascii") if fit.strip_accents else x
+
+
+def _words(fit: Any, x: Flow, to: Importer) -> Flow:
+    """The document's words without stop words."""
+    if fit.tokenizer is None:
+        found = x.tokenize(fit.token_pattern)
+    else:
+        what = "a tokenizer of your own cannot be translated"
+        another = "or say it as token_pattern=, a regular expression"
+        found = PythonWords(to.python(fit.tokenizer, what, another))(x)
+    stop = fit.get_stop_words()
+    return found.drop_words(sorted(stop)) if stop else found
+
+
+def _analysed(fit: Any, x: Flow, to: Importer, *, lenient: bool = False) -> Flow:
+    """What an analyzer that is a function finds: each is a feature as it stands."""
+    what = "an analyzer of your own cannot be translated"
+    return PythonWords(to.python(fit.analyzer, what), lenient=lenient)(x)
+
+
+def _counts(fit: Any, x: Flow, to: Importer) -> Flow:
+    """How often each term of the vocabulary occurs."""
+    x = _document(fit, x, to)
+    terms = sorted(fit.vocabulary_, key=fit.vocabulary_.__getitem__)
+    dtype, (low, high) = str(np.dtype(fit.dtype).name), fit.ngram_range
+    if callable(fit.analyzer):
+        known = all(isinstance(term, str) for term in terms)
+        to.need(known, "the analyzer's features are no strings")
+        found = _analysed(fit, x, to, lenient=True).word_ngrams(terms, 1, 1, dtype)
+    elif fit.analyzer == "word":
+        found = _words(fit, x, to).word_ngrams(terms, low, high, dtype)
+    else:
+        found = x.char_ngrams(terms, low, high, within_words=fit.analyzer == "char_wb", dtype=dtype)
+    return found.binarize(0.0) if fit.binary else found
+
+
+def _weighted(fit: Any, x: Flow) -> Flow:
+    """Counts damped, weighed by how rare each term is, and brought to length one."""
+    if fit.sublinear_tf:
+        x = x.damp()
+    if fit.use_idf:
+        x = x.multiply(fit.idf_)
+    return _normalised(x, fit.norm)
+
+
+def _normalised(x: Flow, norm: str | None) -> Flow:
+    """Rows of length one; the library adds up and divides in float64 whatever the features are."""
+    if norm is None:
+        return x
+    size = (x.square() if norm == "l2" else x.abs()).cast("float64").sum()
+    length = size.sqrt() if norm == "l2" else size
+    return (x.cast("float64") / length.one_if_tiny(0.0)).cast_like(x)
+
+
+@adapts("sklearn.feature_extraction.text.CountVectorizer")
+def _count(fit: Any, x: Flow, to: Importer) -> Flow:
+    return _counts(fit, x, to)
+
+
+@adapts("sklearn.feature_extraction.text.TfidfVectorizer")
+def _tfidf(fit: Any, x: Flow, to: Importer) -> Flow:
+    return _weighted(fit._tfidf, _counts(fit, x, to).as_float())
+
+
+@adapts("sklearn.feature_extraction.text.TfidfTransformer")
+def _tfidf_transformer(fit: Any, x: Flow, to: Importer) -> Flow:
+    # The library makes a sparse matrix of whatever it gets.
+    return _weighted(fit, to.floats(x).to_sparse())
+
+
+@adapts("sklearn.feature_extraction.text.HashingVectorizer")
+def _hashing(fit: Any, x: Flow, to: Importer) -> Flow:
+    x, (low, high) = _document(fit, x, to), fit.ngram_range
+    if callable(fit.analyzer):
+        words = _analysed(fit, x, to)
+    elif fit.analyzer == "word":
+        words = _words(fit, x, to).phrases(low, high)
+    else:
+        words = x.runs(low, high, within_words=fit.analyzer == "char_wb")
+    dtype = str(np.dtype(fit.dtype).name)
+    found = words.hashing(fit.n_features, signed=fit.alternate_sign, binary=fit.binary, dtype=dtype)
+    return _normalised(found, fit.norm)
+
+
+declines(
+    "refused: it cuts random pieces out of pictures, one row becomes many",
+    "sklearn.feature_extraction.image.PatchExtractor",
+)

@@ -1,0 +1,159 @@
+"""Estimators without an adapter: through skl2onnx, where it converts them and the answers agree.
+
+The importer comes here with the rows that reach the step, which it has from the sample. What
+skl2onnx makes of the step is imported like any ONNX model, and taken only if it answers these rows
+as the step itself does. Who gives no sample gets no fallback: there would be nothing to hold it to.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from flour.core.errors import FlourError, ImportRefused, UnsupportedSetting
+from flour.core.node import Node, node, rebuild
+from flour.core.types import FLOATS, Vector
+from flour.language.flow import Flow
+from flour.ops.source import Source
+
+#: Relative to the largest answer; converters compute partly in float32.
+TOLERANCE = 1e-6
+_INPUT = "X"
+
+
+def through_onnx(estimator: Any, x: Flow, rows: Any) -> Flow | dict[str, Flow]:
+    """The program of an estimator by way of ONNX, or ImportRefused with the reason."""
+    if not isinstance(x.type, Vector) or x.type.dtype == "string":
+        raise UnsupportedSetting("skl2onnx is asked for steps over numbers only", found=str(x.type))
+    if x.type.sparse or rows.ndim != 2:
+        raise UnsupportedSetting("ONNX has no sparse vectors", found=str(x.type))
+    reasons = []
+    for dtype in (x.type.dtype, *FLOATS[::-1]) if x.type.dtype in FLOATS else FLOATS[::-1]:
+        try:
+            return _agreeing(estimator, x, rows, dtype)
+        except ImportRefused as problem:
+            reasons.append(f"{dtype}: {problem.what} ({problem.found})"[:160])
+    raise UnsupportedSetting("skl2onnx is no way out", found="; ".join(dict.fromkeys(reasons)))
+
+
+def _agreeing(estimator: Any, x: Flow, rows: Any, dtype: str) -> Flow | dict[str, Flow]:
+    from flour.onnx import from_onnx
+
+    program = from_onnx(_converted(estimator, rows.shape[1], dtype))
+    made = {
+        name: grafted(flow, {_INPUT: x.cast(dtype)})
+        for name, flow in _named(estimator, program).items()
+    }
+    _gate(
+        estimator, rows, {n: grafted(f, {}) for n, f in _named(estimator, program).items()}, dtype
+    )
+    return made["features"] if set(made) == {"features"} else made
+
+
+def _converted(estimator: Any, width: int, dtype: str) -> bytes:
+    """What skl2onnx makes of a fitted estimator."""
+    try:
+        from skl2onnx import to_onnx
+        from skl2onnx.common import data_types
+    except ImportError:
+        raise UnsupportedSetting(
+            "skl2onnx is not installed", hint="install pretzel-runtime[onnx]"
+        ) from None
+    kind = data_types.DoubleTensorType if dtype == "float64" else data_types.FloatTensorType
+    options = {id(estimator): {"zipmap": False}} if _has_probabilities(estimator) else None
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            made = to_onnx(
+                estimator, initial_types=[(_INPUT, kind([None, width]))], options=options
+            )
+    except Exception as problem:
+        raise UnsupportedSetting(
+            "skl2onnx does not convert it", found=f"{type(problem).__name__}: {problem}"[:120]
+        ) from problem
+    data: bytes = made.SerializeToString()
+    return data
+
+
+def _has_probabilities(estimator: Any) -> bool:
+    return hasattr(estimator, "predict_proba") and hasattr(estimator, "classes_")
+
+
+def _named(estimator: Any, program: Flow) -> dict[str, Flow]:
+    """The program's outputs as an importer calls them."""
+    found = [program[name] for name in program.outputs]
+    if _has_probabilities(estimator) and len(found) == 2:
+        return {"label": _single(found[0]), "probabilities": found[1]}
+    if hasattr(estimator, "predict"):
+        name = "label" if not _is_regressor(estimator) else "value"
+        return {name: _single(found[0])}
+    return {"features": found[0]}
+
+
+def _is_regressor(estimator: Any) -> bool:
+    from sklearn.base import is_regressor
+
+    return bool(is_regressor(estimator))
+
+
+def _single(flow: Flow) -> Flow:
+    """One answer a row is a number, not a vector of one."""
+    kind = flow.type
+    return flow.element(0) if isinstance(kind, Vector) and kind.width == 1 else flow
+
+
+def grafted(flow: Flow, inputs: Mapping[str, Flow]) -> Flow:
+    """The program with others in the places of its inputs."""
+
+    def change(old: Node, below: tuple[Node, ...]) -> Node:
+        if isinstance(old.op, Source) and old.op.label in inputs:
+            return inputs[old.op.label].node
+        return node(old.op, below)
+
+    (made,) = rebuild(flow.outputs.values(), change)
+    return Flow({"output": made}, flow.origin, (flow, *inputs.values()))
+
+
+METHODS = {
+    "label": "predict",
+    "value": "predict",
+    "probabilities": "predict_proba",
+    "features": "transform",
+}
+
+
+def _gate(estimator: Any, rows: Any, made: Mapping[str, Flow], dtype: str) -> None:
+    """Refuse unless every output answers the rows as the estimator's own method does."""
+    if not len(rows):
+        raise UnsupportedSetting("the sample has no rows to compare answers on")
+    for name, flow in made.items():
+        want = np.asarray(getattr(estimator, METHODS[name])(rows))
+        try:
+            got = np.asarray(flow.reference(rows.astype(dtype))["output"])
+        except FlourError as problem:
+            raise UnsupportedSetting("it does not run", found=str(problem)[:120]) from problem
+        if not _same(got, want):
+            raise UnsupportedSetting(
+                f"what skl2onnx makes of it answers another {name}",
+                found=_difference(got, want),
+            )
+
+
+def _same(got: Any, want: Any) -> bool:
+    if got.shape != want.shape:
+        return False
+    if want.dtype.kind in "OUSb":
+        return bool((got == want).all())
+    largest = np.abs(want[np.isfinite(want)], dtype=np.float64).max(initial=0.0)
+    return bool(np.allclose(got, want, rtol=0, atol=TOLERANCE * largest, equal_nan=True))
+
+
+def _difference(got: Any, want: Any) -> str:
+    if got.shape != want.shape:
+        return f"shape {got.shape} for {want.shape}"
+    if want.dtype.kind in "OUSb":
+        return f"{int((got != want).sum())} of {want.size} differ"
+    return f"differences of up to {np.nanmax(np.abs(got - want.astype(np.float64))):.3g}"

@@ -1,0 +1,300 @@
+"""Walk a fitted scikit-learn estimator and write the program it computes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from flour.core import provenance
+from flour.core.adapters import ADAPTERS, NOT_NATIVE, Adapter, public_name
+from flour.core.callables import Function, function
+from flour.core.errors import (
+    FlourError,
+    ImportRefused,
+    NotRectangular,
+    UnfittedEstimator,
+    UnknownEstimator,
+    UnsupportedSetting,
+)
+from flour.core.sparse import densify
+from flour.core.types import Record, Scalar, Type, Vector
+from flour.language.flow import Flow, outputs, source
+from flour.ops.record import Narrow
+from flour.ops.source import Field, Pick, Source
+from flour.sklearn.inputs import input_type
+
+
+def from_sklearn(estimator: object, sample: object = None, *, allow_python: bool = False) -> Flow:
+    """The program a fitted scikit-learn estimator or pipeline computes.
+
+    Outputs: classifiers `label`, `probabilities`, `scores` (where the estimator has predict_proba
+    and decision_function), regressors `value`, clusterers `label` and `distances`, transformers
+    `features`. `sample` (a few rows) settles the input's dtypes, columns and sparsity; without it
+    they come from what the estimator remembers of its training data. A step without an adapter
+    goes through skl2onnx if that answers the sample as the step does (docs/19-onnxruntime.md).
+    With `allow_python`, functions of your own (an analyzer, that of a FunctionTransformer) are
+    called while predicting, as Python stages; without, they are refused.
+    """
+    importer = Importer(sample, allow_python=allow_python)
+    x = source("X", _input_type(estimator, sample))
+    made = importer.adapt(estimator, x)
+    program = outputs(**made) if isinstance(made, dict) else outputs(features=made)
+    return _without_unread(program)
+
+
+def _input_type(estimator: object, sample: object) -> Type:
+    """The type of the program's input; what is wrong with the sample is said of the sample."""
+    if sample is None:
+        return input_type(estimator)
+    try:
+        return input_type(estimator, sample)
+    except FlourError as problem:
+        problem.where = problem.where or "sample"
+        raise
+    except (AttributeError, IndexError, TypeError, ValueError) as problem:
+        raise NotRectangular(
+            "the sample is no table of rows",
+            where="sample",
+            found=f"{type(sample).__name__}: {problem}"[:120],
+            hint="pass a few rows as they will be predicted, such as X[:5]",
+        ) from problem
+
+
+def _without_unread(program: Flow) -> Flow:
+    """The program whose input says which named columns it never looks at."""
+    kind = program.inputs().get("X")
+    if not isinstance(kind, Record) or kind.positional:
+        return program
+    read: set[str] = set()
+    for item in program.nodes():
+        if any(isinstance(value.op, Source) for value in item.inputs):
+            fields = item.op.fields()
+            read.update(fields.get("labels", ()) or (fields.get("label", ""),))
+            if not isinstance(item.op, Field | Pick | Narrow):
+                return program
+    unread = tuple(name for name in kind.names if name not in read)
+    if not unread or len(unread) == len(kind.names):
+        return program
+    return program.retype(X=Record(kind.fields, unread=unread))
+
+
+_INSTEAD = "replace this step or serve it as a Python stage"
+_ALLOW = "from_sklearn(..., allow_python=True) calls it while predicting, as a Python stage"
+
+
+class Importer:
+    """What an adapter may ask for while it translates an estimator."""
+
+    def __init__(self, sample: object = None, *, allow_python: bool = False) -> None:
+        self._depth = 0
+        self._sample = sample
+        self._allow_python = allow_python
+
+    # --- children ----------------------------------------------------------------------------
+
+    def adapt(self, estimator: Any, x: Flow) -> Flow | dict[str, Flow]:
+        """The program of an estimator: features, or named outputs."""
+        try:
+            adapter = self._adapter(estimator)
+        except UnknownEstimator as problem:
+            return self._fallback(estimator, x, problem)
+        if self._depth > 200:
+            raise UnsupportedSetting("the estimators are nested too deeply", where=self.where())
+        self._depth += 1
+        try:
+            made: Flow | dict[str, Flow] = adapter(estimator, x, self)
+        except UnsupportedSetting as problem:
+            problem.where = _joined(problem.where, self.where()) or _itself(estimator)
+            made = self._fallback(estimator, x, problem)
+        except FlourError as problem:
+            problem.where = _joined(problem.where, self.where()) or _itself(estimator)
+            raise
+        except AttributeError as problem:
+            raise self._unfitted(estimator, problem) from problem
+        except Exception as problem:
+            # A setting the library accepts in fit() and trips over later, or one nobody thought of.
+            raise self._unreadable(estimator, problem) from problem
+        finally:
+            self._depth -= 1
+        return made
+
+    def _fallback(self, estimator: Any, x: Flow, problem: ImportRefused) -> Flow | dict[str, Flow]:
+        """What skl2onnx makes of a step that has no adapter, if the sample says it is right."""
+        hopeless = self._sample is None or not hasattr(estimator, "fit")
+        if hopeless or getattr(problem, "tried", False):
+            raise problem
+        from flour.sklearn.fallback import through_onnx
+
+        try:
+            block = self.matrix(x)
+            rows = np.asarray(densify(block.reference(self._sample)["output"]))
+            return through_onnx(estimator, block, rows)
+        except FlourError as other:
+            said = f"{other.what}: {other.found}" if other.found else other.what
+            problem.found = f"{problem.found}; {said}" if problem.found else said
+            problem.tried = True  # type: ignore[attr-defined]  # not by the steps around it again
+            raise problem from other
+
+    def transform(self, estimator: Any, x: Flow, name: str | None = None) -> Flow:
+        """The features a transformer makes of x; `name` is the step's name for messages."""
+        if estimator is None or (isinstance(estimator, str) and estimator == "passthrough"):
+            return self.matrix(x)
+        with provenance.step(name or type(estimator).__name__):
+            made = self.adapt(estimator, x)
+        if isinstance(made, dict):
+            return self.as_features(estimator, made)
+        return made
+
+    def predict(self, estimator: Any, x: Flow, name: str | None = None) -> dict[str, Flow]:
+        """The named outputs of a predictor on x."""
+        with provenance.step(name or type(estimator).__name__):
+            made = self.adapt(estimator, x)
+        return made if isinstance(made, dict) else {"features": made}
+
+    def as_features(self, estimator: Any, made: dict[str, Flow]) -> Flow:
+        """What `transform` of an estimator that also predicts answers."""
+        for name in ("features", "distances"):
+            if name in made:
+                return made[name]
+        raise UnsupportedSetting(
+            f"{type(estimator).__name__} has no transform here",
+            where=self.where() or None,
+            hint=_INSTEAD,
+        )
+
+    def _adapter(self, estimator: Any) -> Adapter:
+        if isinstance(estimator, type):
+            raise UnfittedEstimator(
+                f"{estimator.__name__} is a class, not a fitted estimator",
+                where=self.where() or _itself(estimator),
+                hint=f"make one and fit it: {estimator.__name__}().fit(X, y)",
+            )
+        load_operators()
+        name = public_name(type(estimator))
+        if name in ADAPTERS:
+            return ADAPTERS[name]
+        reason = NOT_NATIVE.get(name)
+        raise UnknownEstimator(
+            f"{name} cannot be imported" + (f" ({reason})" if reason else ""),
+            where=self.where() or _itself(estimator),
+            hint=f"docs/coverage.md lists what can; {_INSTEAD}",
+        )
+
+    def _unfitted(self, estimator: Any, problem: AttributeError) -> FlourError:
+        name = type(estimator).__name__
+        return UnfittedEstimator(
+            f"{name} is not fitted",
+            where=self.where() or _itself(estimator),
+            found=str(problem)[:120],
+            hint="call fit() before importing it",
+        )
+
+    def _unreadable(self, estimator: Any, problem: Exception) -> FlourError:
+        name = type(estimator).__name__
+        return UnsupportedSetting(
+            f"{name} cannot be imported as it is fitted",
+            where=self.where() or _itself(estimator),
+            found=f"{type(problem).__name__}: {problem}"[:120],
+            hint=f"see that its own methods answer; {_INSTEAD}",
+        )
+
+    # --- refusing ----------------------------------------------------------------------------
+
+    def where(self) -> str:
+        """The step being imported, for messages."""
+        path = provenance.current_step()
+        return f"step '{path}'" if path else ""
+
+    def refuse(self, what: str, hint: str | None = None) -> Any:
+        """Raise UnsupportedSetting: this configuration has no exact translation."""
+        raise UnsupportedSetting(what, where=self.where() or None, hint=hint or _INSTEAD)
+
+    def need(self, fine: object, what: str, hint: str | None = None) -> None:
+        """Refuse unless `fine`."""
+        if not fine:
+            self.refuse(what, hint)
+
+    def python(self, call: Any, what: str, otherwise: str = "") -> Function:
+        """A function of the user's own, where such may be called; `otherwise` is another way."""
+        another = f"; {otherwise}" if otherwise else ""
+        self.need(self._allow_python, what, _ALLOW + another)
+        return function(call)
+
+    def rows(self, x: Flow) -> Any:
+        """What reaches this step of the sample; None without a sample."""
+        return None if self._sample is None else densify(x.reference(self._sample)["output"])
+
+    # --- common conversions ------------------------------------------------------------------
+
+    def matrix(self, x: Flow) -> Flow:
+        """X as one vector: a record's columns side by side, a vector as it is."""
+        if isinstance(x.type, Record):
+            return x.columns(x.type.names)
+        if isinstance(x.type, Scalar):
+            return x.as_vector()
+        return x
+
+    def floats(self, x: Flow) -> Flow:
+        """X as a vector of float32 or float64 (what FLOAT_DTYPES validation makes of it)."""
+        return self.matrix(x).as_float()
+
+    def doubles(self, x: Flow) -> Flow:
+        """X as a vector of float64."""
+        return self.matrix(x).cast("float64")
+
+    def is_sparse(self, x: Flow) -> bool:
+        """Whether x is stored sparsely."""
+        return isinstance(x.type, Vector) and x.type.sparse
+
+    def promoted(self, x: Flow, *arrays: Any) -> Flow:
+        """X in the dtype numpy gives to arithmetic between it and these arrays.
+
+        Only the arrays decide what is done: the program may meet data of another float width.
+        """
+        narrow = np.result_type(np.float32, *(np.asarray(a).dtype for a in arrays)) == np.float32
+        return self.floats(x) if narrow else self.doubles(x)
+
+    # --- outputs -----------------------------------------------------------------------------
+
+    def classifier(
+        self, classes: Any, scores: Flow, probabilities: Flow | None = None
+    ) -> dict[str, Flow]:
+        """The outputs of a classifier that decides by its scores.
+
+        Two classes have one column of scores: above zero is the second class. More have one
+        column each, and the largest wins.
+        """
+        kind = scores.type
+        if isinstance(kind, Vector) and kind.width == 1:
+            scores = scores.element(0)
+            index = scores.greater(0.0).cast("int64")
+        else:
+            index = scores.arg_max()
+        made = {"label": index.take(classes)}
+        if probabilities is not None:
+            made["probabilities"] = probabilities
+        return {**made, "scores": scores}
+
+
+def load_operators() -> None:
+    """Import every operator family, which registers the operators and their adapters."""
+    from flour import ops
+
+    ops.load()
+
+
+def _itself(estimator: Any) -> str:
+    """The place of a problem with what was handed in, not with a step of it."""
+    return f"the estimator itself ({type(estimator).__name__})"
+
+
+def _joined(inner: str | None, outer: str) -> str | None:
+    if not inner or not outer or inner.startswith(outer.rstrip("'")):
+        return inner or outer or None
+    return f"{inner}, {outer}"
+
+
+Children = Sequence[tuple[str, Any]]
+Build = Callable[[Any, Flow, Importer], Any]

@@ -1,0 +1,264 @@
+"""What a fitted estimator says of its own input: columns, dtypes, text or numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import numpy as np
+
+from flour.core.errors import ParameterError, UnfittedEstimator
+from flour.core.types import FLOATS, Pairs, Record, Scalar, Text, Tokens, Type, Vector, dtype_name
+from flour.data.frames import as_column, frame_columns, is_sparse
+
+
+def input_type(estimator: Any, sample: Any = None) -> Type:
+    """The type of X: from the sample's own columns, or from what the estimator remembers."""
+    if sample is not None:
+        return _from_sample(estimator, sample)
+    if takes_text(estimator):
+        return documents(estimator)
+    kind = rows_of_names(estimator)
+    if kind is not None:
+        return kind
+    if type(estimator).__name__ in _ONE_VALUE:
+        return _one_value(estimator)
+    names = getattr(estimator, "feature_names_in_", None)
+    width = len(names) if names is not None else _own_width(estimator)
+    if width is None:
+        width = next((w for w in map(_own_width, _leaves(estimator)) if w is not None), None)
+    if width is None:
+        raise UnfittedEstimator(
+            f"{type(estimator).__name__} does not say how many columns it was fitted on",
+            where=f"the estimator itself ({type(estimator).__name__})",
+            hint="fit it first, or pass sample= with a few rows of its input",
+        )
+    kinds = column_types(estimator, int(width))
+    return _record_or_vector(names, kinds)
+
+
+def takes_text(estimator: Any) -> bool:
+    """Whether the first thing that touches the data is a text vectoriser."""
+    if type(estimator).__name__ in _TEXT:
+        return True
+    return any(takes_text(child) for child in _entry_points(estimator))
+
+
+def documents(estimator: Any) -> Text:
+    """Documents as the vectorisers that see them decode them.
+
+    Where those do not agree there is no one way, and bytes are refused.
+    """
+    found = set(_decodings(estimator))
+    return found.pop() if len(found) == 1 else Text()
+
+
+def _decodings(estimator: Any) -> Iterator[Text]:
+    if type(estimator).__name__ in _TEXT:
+        try:
+            yield Text(estimator.encoding, estimator.decode_error)
+        except ParameterError:
+            yield Text()  # the library finds out when it meets bytes, and so do we
+    for child in _entry_points(estimator):
+        yield from _decodings(child)
+
+
+def rows_of_names(estimator: Any) -> Type | None:
+    """The type of rows of any names, or of words, if that is what touches the data first."""
+    match type(estimator).__name__:
+        case "DictVectorizer":
+            return Pairs(estimator.separator, lenient=True)
+        case "FeatureHasher":
+            return Tokens() if estimator.input_type == "string" else Pairs()
+    found = map(rows_of_names, _entry_points(estimator))
+    return next((kind for kind in found if kind is not None), None)
+
+
+_TEXT = {"CountVectorizer", "TfidfVectorizer", "HashingVectorizer"}
+#: What is fitted on one value a row, not on rows.
+_ONE_VALUE = {"IsotonicRegression", "LabelEncoder", "LabelBinarizer"}
+
+
+def _one_value(estimator: Any) -> Type:
+    """The type of the one value that each row is."""
+    if type(estimator).__name__ == "IsotonicRegression":
+        return Scalar(dtype_name(estimator.X_thresholds_.dtype))
+    return Scalar(_stored(np.asarray(estimator.classes_)))
+
+
+def column_types(estimator: Any, width: int) -> list[Type]:
+    """The type of each input column, as far as the fitted state tells (else float64)."""
+    kinds: list[Type | None] = [None] * width
+    _note(estimator, list(range(width)), kinds)
+    return [kind or Scalar("float64") for kind in kinds]
+
+
+def _note(estimator: Any, columns: list[int], kinds: list[Type | None]) -> None:
+    """Write down what this estimator knows of its input columns."""
+    if hasattr(estimator, "transformers_"):
+        for name, child, picked in estimator.transformers_:
+            where = estimator._transformer_to_input_indices.get(name, [])
+            if not isinstance(child, str) and len(where):
+                text = isinstance(picked, str | int) and takes_text(child)
+                _note_child(child, [columns[i] for i in where], kinds, text=text)
+        return
+    known = _categories(estimator)
+    if known is not None and len(known) == len(columns):
+        for column, dtype in zip(columns, known, strict=True):
+            kinds[column] = kinds[column] or dtype
+        return
+    for child in _entry_points(estimator):
+        _note(child, columns, kinds)
+
+
+def _note_child(child: Any, columns: list[int], kinds: list[Type | None], *, text: bool) -> None:
+    if text:
+        kinds[columns[0]] = _agreed(kinds[columns[0]], documents(child))
+    else:
+        _note(child, columns, kinds)
+
+
+def _agreed(known: Type | None, kind: Text) -> Text:
+    """A column's type, which other vectorisers may read as well."""
+    return kind if known in (None, kind) or not isinstance(known, Text) else Text()
+
+
+def _categories(estimator: Any) -> list[Type] | None:
+    """The column types of an encoder or imputer, from what it learnt."""
+    if hasattr(estimator, "categories_") and type(estimator).__name__ != "CategoricalNB":
+        return [Scalar(_stored(np.asarray(values))) for values in estimator.categories_]
+    frame = _of_frame(estimator)
+    if frame is not None:
+        return frame
+    statistics = getattr(estimator, "statistics_", None)
+    if statistics is not None:
+        return [Scalar("string" if isinstance(v, str) else "float64") for v in statistics]
+    return None
+
+
+def _of_frame(estimator: Any) -> list[Type] | None:
+    """The column types of a booster that was trained on a frame with categories."""
+    module = type(estimator).__module__
+    if module not in ("lightgbm.sklearn", "xgboost.sklearn"):
+        return None
+    if not estimator.__sklearn_is_fitted__():
+        return None  # the prototype of an ensemble's estimators
+    from flour.boosters import lightgbm, xgboost  # which build on the importer
+    from flour.boosters.booster_columns import kinds
+
+    if module == "lightgbm.sklearn" and estimator.booster_.pandas_categorical:
+        head, _ = lightgbm.parse(lightgbm.text_of(estimator))
+        return kinds(int(estimator.n_features_in_), lightgbm.categories_of(head))
+    known = xgboost.parse(estimator).categories if module == "xgboost.sklearn" else {}
+    return kinds(int(estimator.n_features_in_), known) if known else None
+
+
+def _stored(values: Any) -> str:
+    """Categories learnt from an object column may still all be numbers."""
+    if values.dtype.kind == "O":
+        texts = any(isinstance(value, str) for value in values)
+        return "string" if texts or not len(values) else "float64"
+    return "string" if values.dtype.kind == "U" else "float64"
+
+
+def _entry_points(estimator: Any) -> Iterator[Any]:
+    """The children that see the estimator's own input."""
+    if hasattr(estimator, "steps"):
+        first = (s for _, s in estimator.steps if s is not None and not isinstance(s, str))
+        yield from list(first)[:1]
+    for _, child in getattr(estimator, "transformer_list", ()):
+        if not isinstance(child, str):
+            yield child
+    for attribute in (
+        "best_estimator_",
+        "estimator_",
+        "classifier_",
+        "regressor_",
+        "_preprocessor",
+    ):
+        child = getattr(estimator, attribute, None)
+        if child is not None and not isinstance(child, str):
+            yield child
+    children = getattr(estimator, "estimators_", None)
+    if isinstance(children, list):
+        yield from (child for child in children if hasattr(child, "get_params"))
+
+
+def _leaves(estimator: Any) -> Iterable[Any]:
+    for child in _entry_points(estimator):
+        yield child
+        yield from _leaves(child)
+
+
+def _own_width(estimator: Any) -> int | None:
+    """How many columns an estimator was fitted on, from whatever it remembers."""
+    if hasattr(estimator, "n_features_in_"):
+        return int(estimator.n_features_in_)
+    if type(estimator).__name__ == "IsotonicRegression":
+        return 1
+    trained = np.shape(getattr(estimator, "X_train_", ()))  # Gaussian processes
+    return int(trained[1]) if len(trained) == 2 else None
+
+
+# --- from a sample ------------------------------------------------------------------------------
+
+
+def _from_sample(estimator: Any, sample: Any) -> Type:
+    kind = rows_of_names(estimator)
+    if kind is not None:
+        return kind
+    if is_sparse(sample):
+        return Vector(int(sample.shape[1]), _number(sample.dtype), sparse=True)
+    columns = frame_columns(sample)
+    if columns is not None:
+        return _from_frame(estimator, {name: _shown(c) for name, c in columns.items()})
+    values = np.asarray(sample)
+    if values.ndim == 1:
+        return documents(estimator) if takes_text(estimator) else Scalar(_name(values.dtype))
+    if values.dtype.kind in "OU":
+        return _record_or_vector(None, [_kind(values[:, j]) for j in range(values.shape[1])])
+    return Vector(int(values.shape[1]), _number(values.dtype))
+
+
+def _shown(column: Any) -> Any:
+    """A column of the sample; one that may hold missing values is of floats, also if none does."""
+    made = as_column(column)
+    nullable = hasattr(getattr(column, "dtype", None), "na_value") and made.dtype.kind in "biu"
+    return made.astype(np.float64) if nullable else made
+
+
+def _from_frame(estimator: Any, columns: dict[str, Any]) -> Type:
+    """The sample's column types, in the order in which the estimator was fitted."""
+    fitted = getattr(estimator, "feature_names_in_", None)
+    names = list(columns) if fitted is None else [str(name) for name in fitted]
+    known = column_types(estimator, len(names))
+    fields = []
+    for name, guess in zip(names, known, strict=True):
+        told = name not in columns or isinstance(guess, Text)
+        fields.append((name, guess if told else _kind(columns[name])))
+    return Record(tuple(fields))
+
+
+def _kind(column: Any) -> Type:
+    if column.dtype.kind == "O":
+        return Scalar("string" if any(isinstance(v, str) for v in column) else "float64")
+    return Scalar("string" if column.dtype.kind == "U" else _number(column.dtype))
+
+
+def _name(dtype: Any) -> str:
+    return "string" if dtype.kind in "OU" else _number(dtype)
+
+
+def _number(dtype: Any) -> str:
+    name = dtype_name(dtype)
+    return name if name in FLOATS or name in ("int64", "bool", "string") else "float64"
+
+
+def _record_or_vector(names: Any, kinds: list[Type]) -> Type:
+    """A vector where all columns are nameless numbers, else a record."""
+    if names is None and all(kind == Scalar("float64") for kind in kinds):
+        return Vector(len(kinds), "float64")
+    if names is None:
+        fields = tuple((f"x{j}", kind) for j, kind in enumerate(kinds))
+        return Record(fields, positional=True)
+    return Record(tuple((str(n), kind) for n, kind in zip(names, kinds, strict=True)))

@@ -1,0 +1,134 @@
+"""Models as their own libraries answer them: the other side of a verification.
+
+Only an import asks here: it replays rows on the original before a plan may take its place. The
+libraries are imported when their models are asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from flour.core.errors import UnsupportedSetting
+
+#: The method of an estimator behind each output.
+_METHODS = {
+    "label": "predict",
+    "value": "predict",
+    "probabilities": "predict_proba",
+    "scores": "decision_function",
+    "features": "transform",
+    "distances": "transform",
+}
+
+Answers = Callable[[Any], dict[str, Any]]
+
+
+def original(form: str, model: Any) -> Answers:
+    """What a model's own library answers to rows: the outputs that can be compared, by name.
+
+    `model` is a fitted estimator for "sklearn", the bytes of the file for the others.
+    """
+    makers: Mapping[str, Callable[[Any], Answers]] = {
+        "sklearn": _estimator,
+        "lightgbm": _lightgbm,
+        "xgboost": _xgboost,
+        "onnx": _onnx,
+    }
+    if form not in makers:
+        raise UnsupportedSetting(f"there is no original of a model of the format {form!r}")
+    return makers[form](model)
+
+
+def as_frame(data: Any) -> Any:
+    """A dict of columns as the frame that training libraries know; anything else as it is."""
+    if not isinstance(data, Mapping):
+        return data
+    import pandas as pd
+
+    return pd.DataFrame(dict(data))
+
+
+def _estimator(model: Any) -> Answers:
+    named = hasattr(model, "feature_names_in_")
+
+    def answer(rows: Any) -> dict[str, Any]:
+        frame = as_frame(rows)
+        if isinstance(rows, Mapping) and not named:  # it was fitted on a plain array
+            frame = frame.to_numpy()
+        made: dict[str, Any] = {}
+        for output, method in _METHODS.items():
+            if hasattr(model, method):
+                made[output] = getattr(model, method)(frame)
+        return made
+
+    return answer
+
+
+def _lightgbm(raw: bytes) -> Answers:
+    import lightgbm
+
+    booster = lightgbm.Booster(model_str=raw.decode("utf-8", "replace"))
+
+    def answer(rows: Any) -> dict[str, Any]:
+        frame = as_frame(rows)
+        return {
+            "value": np.asarray(booster.predict(frame)),
+            "scores": np.asarray(booster.predict(frame, raw_score=True)),
+        }
+
+    return answer
+
+
+def _xgboost(raw: bytes) -> Answers:
+    import xgboost
+
+    booster = xgboost.Booster(model_file=bytearray(raw))
+    # The library wants names where the model has some; what is compared goes by position.
+    names = booster.feature_names
+
+    def answer(rows: Any) -> dict[str, Any]:
+        frame = as_frame(rows)
+        table = np.asarray(frame, np.float32) if isinstance(frame, np.ndarray) else frame
+        data = xgboost.DMatrix(table, feature_names=names, enable_categorical=True)
+        return {
+            "value": booster.predict(data, strict_shape=False),
+            "scores": booster.predict(data, output_margin=True),
+        }
+
+    return answer
+
+
+def _onnx(raw: bytes) -> Answers:
+    import onnxruntime
+
+    session = onnxruntime.InferenceSession(raw, providers=["CPUExecutionProvider"])
+    inputs = session.get_inputs()
+    outputs = [each.name for each in session.get_outputs()]
+
+    def answer(rows: Any) -> dict[str, Any]:
+        if len(inputs) == 1 and not isinstance(rows, Mapping):
+            rows = {inputs[0].name: rows}
+        given = {each.name: _as_declared(rows[each.name], each.type) for each in inputs}
+        made = session.run(outputs, given)
+        pairs = zip(outputs, made, strict=True)
+        return {name: value for name, value in pairs if isinstance(value, np.ndarray)}
+
+    return answer
+
+
+_ONNX_TYPES = {
+    "tensor(float)": np.float32,
+    "tensor(double)": np.float64,
+    "tensor(int64)": np.int64,
+    "tensor(int32)": np.int32,
+    "tensor(bool)": np.bool_,
+}
+
+
+def _as_declared(values: Any, kind: str) -> Any:
+    """A column as the tensor of rows that the model declares."""
+    made: Any = np.asarray(values, _ONNX_TYPES.get(kind, np.object_))
+    return made[:, None] if made.ndim == 1 else made

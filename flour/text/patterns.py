@@ -1,0 +1,364 @@
+"""Regular expressions as automata that find what Python's `re` finds, or not at all.
+
+Python tries the ways to match in an order and takes the first that succeeds. An automaton keeps
+the places at which it could be as a list in that very order; once a match is in the list, whatever
+comes behind it can only lose. So alternatives and lazy repeats come out as Python has them. What
+automata cannot do, or would do slightly otherwise, has none: look-around, references to groups,
+possessive repeats, patterns that match nothing at all.
+
+What a character is (a word, a space, a letter of either case) is asked of `re` itself, character
+by character, with the pattern's own flags.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from importlib import import_module
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from flour.text import patterns_ahead, unicode
+from objectstore import Blob
+
+_MOST_STATES = 2000
+_MOST_STEPS = 4000
+_MOST_KINDS = 250
+
+
+class Automaton(NamedTuple):
+    """A compiled pattern, as oven.compiler.intrinsics.patterns.text_tokens reads it.
+
+    Of a match, `before` characters are left out; what is left is cut to `inside` characters, or
+    `behind` are left out at its end where `inside` is negative.
+    """
+
+    characters: unicode.Kinds
+    moves: Blob
+    after: Blob
+    #: Which states have a match ahead (see flour.text.patterns_ahead).
+    hopes: Blob
+    kinds: int
+    shortest: int
+    #: Matches are the runs of so many characters of kind 1 or more, if this is not 0.
+    run: int = 0
+    before: int = 0
+    inside: int = -1
+    behind: int = 0
+
+    @property
+    def tables(self) -> tuple[Blob, ...]:
+        """What native code is handed the addresses of, in its order."""
+        return (*self.characters, self.moves, self.after, self.hopes)
+
+    @property
+    def trims(self) -> bool:
+        """Whether a token is less than the match."""
+        return (self.before, self.inside, self.behind) != (0, -1, 0)
+
+
+class _Unlike(Exception):
+    """No automaton does what this pattern does."""
+
+
+@lru_cache(maxsize=64)
+def automaton(pattern: str) -> Automaton | None:
+    """The automaton of a pattern, or None where it has none."""
+    try:
+        return _Compiler(pattern).automaton()
+    except (_Unlike, ImportError, AttributeError, re.error, RecursionError):
+        return None
+
+
+@lru_cache(maxsize=64)
+def first_is_longest(pattern: str) -> bool:
+    """Whether the match that Python takes, which comes first, is always the longest there."""
+    try:
+        first, longest = _Compiler(pattern).both()
+    except (_Unlike, ImportError, AttributeError, re.error, RecursionError):
+        return False
+    pairs = set(zip(first[1].tolist(), longest[1].tolist(), strict=True))
+    waiting = list(pairs)
+    while waiting:
+        left, right = waiting.pop()
+        for one, other in zip(first[0][left].tolist(), longest[0][right].tolist(), strict=True):
+            if (one ^ other) & 1:
+                return False
+            pair = (one >> 1, other >> 1)
+            if pair not in pairs:
+                pairs.add(pair)
+                waiting.append(pair)
+    return True
+
+
+# One step of a pattern: what it is (a character of a set, a boundary, a fork, the end), its set
+# or kind, and where it leads.
+_CHARACTER, _BOUNDARY, _FORK, _END = range(4)
+_Step = tuple[int, Any, int, int]
+# Where a pattern is between two characters: its steps, the likeliest first, and whether the
+# character before was one of a word.
+_State = tuple[tuple[int, ...], bool]
+_Tables = tuple[NDArray[np.int32], NDArray[np.int32]]
+
+
+class _Compiler:
+    """Turns one pattern into steps, and steps into states."""
+
+    def __init__(self, pattern: str) -> None:
+        parser: Any = import_module("re._parser")  # private, so it may be gone
+
+        self.parsed = parser.parse(pattern)
+        self.flags: int = self.parsed.state.flags
+        self.steps: list[_Step] = []
+        self.sets: dict[str, int] = {}
+        self.members: list[NDArray[np.bool_]] = []
+        self.bounded = False
+
+    def automaton(self) -> Automaton:
+        """The whole pattern."""
+        shortest = int(self.parsed.getwidth()[0])
+        if shortest < 1 or self.flags & (re.LOCALE | re.DEBUG):
+            raise _Unlike
+        before, inside, behind = self._group()
+        first = self._sequence(list(self.parsed), self._step(_END))
+        kinds, members, words = self._kinds()
+        moves, after = _states(self.steps, first, members, words)
+        count = members.shape[1]
+        run = shortest if count == 3 and self._is_run(list(self.parsed)) else 0
+        ahead = patterns_ahead.NONE if run else patterns_ahead.hopes(moves)
+        tables = (Blob.of(moves.reshape(-1)), Blob.of(after), ahead)
+        return Automaton(kinds, *tables, count, shortest, run, before, inside, behind)
+
+    def both(self) -> tuple[_Tables, _Tables]:
+        """The moves that find the first way to match, and those that find the longest match."""
+        first = self._sequence(list(self.parsed), self._step(_END))
+        _, members, words = self._kinds()
+        made = [_states(self.steps, first, members, words, longest=how) for how in (False, True)]
+        return made[0], made[1]
+
+    def _is_run(self, items: list[Any]) -> bool:
+        """Whether the pattern takes all there is of one kind of characters, and no less."""
+        kinds = [(str(kind), what) for kind, what in items]
+        if kinds[0] == kinds[-1] and str(kinds[0][1]) == "AT_BOUNDARY":
+            # Boundaries are where runs of words end, but not those of anything else.
+            words = unicode.found(re.compile(r"\w+", self.flags & (re.ASCII | re.UNICODE)))
+            if not np.array_equal(words, self.members[0]):
+                return False
+            kinds = kinds[1:-1]
+        characters = ("LITERAL", "NOT_LITERAL", "IN", "ANY")
+        greedy = kinds[-1][0] == "MAX_REPEAT" and str(kinds[-1][1][1]) == "MAXREPEAT"
+        single = all(kind in (*characters, "MAX_REPEAT") for kind, _ in kinds)
+        inner = [what[2] for kind, what in kinds if kind == "MAX_REPEAT"]
+        plain = all(len(each) == 1 and str(each[0][0]) in characters for each in inner)
+        return greedy and single and plain and len(self.members) == 1
+
+    # --- what a match is cut down to ----------------------------------------------------------
+
+    def _group(self) -> tuple[int, int, int]:
+        """What to leave out before the one group, its size, what to leave out behind it."""
+        if self.parsed.state.groups == 1:
+            return 0, -1, 0
+        items = list(self.parsed)
+        places = [i for i, (kind, what) in enumerate(items) if _is_group(kind, what)]
+        if self.parsed.state.groups != 2 or len(places) != 1:
+            raise _Unlike
+        widths = [self._width(item) for item in items]
+        place = places[0]
+        before, (least, most) = _fixed(widths[:place]), widths[place]
+        if least == most:
+            return before, least, 0
+        return before, -1, _fixed(widths[place + 1 :])
+
+    def _width(self, item: Any) -> tuple[int, int]:
+        found = self._pattern([item]).getwidth()
+        return int(found[0]), int(found[1])
+
+    def _pattern(self, items: list[Any]) -> Any:
+        return type(self.parsed)(self.parsed.state, items)
+
+    # --- from the parsed pattern to steps -----------------------------------------------------
+
+    def _step(self, kind: int, what: Any = None, one: int = -1, other: int = -1) -> int:
+        if len(self.steps) >= _MOST_STEPS:
+            raise _Unlike
+        self.steps.append((kind, what, one, other))
+        return len(self.steps) - 1
+
+    def _sequence(self, items: Any, then: int) -> int:
+        """The first step of items one after the other."""
+        for item in reversed(list(items)):
+            then = self._item(item, then)
+        return then
+
+    def _item(self, item: Any, then: int) -> int:
+        kind, what = str(item[0]), item[1]
+        match kind:
+            case "LITERAL" | "NOT_LITERAL" | "IN" | "ANY":
+                return self._step(_CHARACTER, self._set(item), then)
+            case "AT":
+                return self._boundary(str(what), then)
+            case "SUBPATTERN":
+                _, added, dropped, inner = what
+                if added or dropped:
+                    raise _Unlike
+                return self._sequence(inner, then)
+            case "BRANCH":
+                return self._either([self._sequence(branch, then) for branch in what[1]])
+            case "MAX_REPEAT" | "MIN_REPEAT":
+                return self._repeat(what, then, lazy=kind == "MIN_REPEAT")
+        raise _Unlike
+
+    def _boundary(self, what: str, then: int) -> int:
+        if what not in ("AT_BOUNDARY", "AT_NON_BOUNDARY"):
+            raise _Unlike
+        self.bounded = True
+        return self._step(_BOUNDARY, what == "AT_BOUNDARY", then)
+
+    def _either(self, firsts: list[int]) -> int:
+        made = firsts[-1]
+        for first in reversed(firsts[:-1]):
+            made = self._step(_FORK, None, first, made)
+        return made
+
+    def _repeat(self, what: Any, then: int, *, lazy: bool) -> int:
+        least, most, inner = what
+        if inner.getwidth()[0] < 1:
+            raise _Unlike  # what happens to empty rounds is subtle
+        least, endless = int(least), str(most) == "MAXREPEAT"
+        if endless:
+            fork = self._step(_FORK)
+            body = self._sequence(inner, fork)
+            self.steps[fork] = (_FORK, None, *((then, body) if lazy else (body, then)))
+            then = fork
+        end = then
+        for _ in range(0 if endless else int(most) - least):
+            body = self._sequence(inner, then)
+            then = self._step(_FORK, None, *((end, body) if lazy else (body, end)))
+        for _ in range(least):
+            then = self._sequence(inner, then)
+        return then
+
+    # --- characters ---------------------------------------------------------------------------
+
+    def _set(self, item: Any) -> int:
+        """The number of the set of characters that an item matches."""
+        name = repr(item)
+        if name not in self.sets:
+            self.sets[name] = len(self.members)
+            self.members.append(self._matching(item))
+        return self.sets[name]
+
+    def _matching(self, item: Any) -> NDArray[np.bool_]:
+        from re import _compiler, _constants  # type: ignore[attr-defined]  # as above
+
+        again = (_constants.MAX_REPEAT, (1, _constants.MAXREPEAT, self._pattern([item])))
+        return unicode.found(_compiler.compile(self._pattern([again]), self.flags))
+
+    def _kinds(self) -> tuple[unicode.Kinds, NDArray[np.bool_], NDArray[np.bool_]]:
+        """Characters that are in the same sets are of one kind: (kind of each, sets, words).
+
+        The last kind is the end of a document, which is in no set and no word.
+        """
+        every = list(self.members)
+        if self.bounded:
+            every.append(unicode.found(re.compile(r"\w+", self.flags & (re.ASCII | re.UNICODE))))
+        if len(every) > 60:
+            raise _Unlike
+        marks = np.zeros(unicode.CHARACTERS, np.int64)
+        for place, member in enumerate(every):
+            marks |= member.astype(np.int64) << place
+        different, kind = np.unique(marks, return_inverse=True)
+        if len(different) > _MOST_KINDS:
+            raise _Unlike
+        bits = (different[None, :] >> np.arange(len(every))[:, None]) & 1 == 1
+        bits = np.concatenate([bits, np.zeros((len(every), 1), bool)], axis=1)
+        words = bits[-1] if self.bounded else np.zeros(bits.shape[1], bool)
+        return unicode.kinds(kind.reshape(-1)), bits, words
+
+
+def _is_group(kind: Any, what: Any) -> bool:
+    return str(kind) == "SUBPATTERN" and what[0] == 1
+
+
+def _fixed(widths: list[tuple[int, int]]) -> int:
+    """How many characters these items are together, whatever they match."""
+    if any(least != most for least, most in widths):
+        raise _Unlike
+    return sum(least for least, _ in widths)
+
+
+# --- from steps to states -------------------------------------------------------------------------
+
+
+def _states(
+    steps: list[_Step],
+    first: int,
+    members: NDArray[np.bool_],
+    words: NDArray[np.bool_],
+    *,
+    longest: bool = False,
+) -> _Tables:
+    """The moves of every state, and where to start behind each kind of character."""
+    kinds = members.shape[1]
+    starts: list[_State] = [((first,), bool(word)) for word in words]
+    numbers: dict[_State, int] = {}
+    waiting: list[_State] = []
+
+    def number(state: _State) -> int:
+        if not state[0]:
+            return 0
+        if state not in numbers:
+            if len(numbers) >= _MOST_STATES:
+                raise _Unlike
+            numbers[state] = len(numbers) + 1
+            waiting.append(state)
+        return numbers[state]
+
+    after = [number(state) for state in starts]
+    rows = [[0] * kinds]
+    while len(rows) <= len(numbers):
+        threads, word = waiting[len(rows) - 1]
+        row = []
+        for kind in range(kinds):
+            between = (word, bool(words[kind]))
+            here, matched = _closure(steps, threads, between, longest=longest)
+            ahead = dict.fromkeys(steps[s][2] for s in here if members[steps[s][1], kind])
+            row.append(2 * number((tuple(ahead), bool(words[kind]))) + matched)
+        rows.append(row)
+    return np.array(rows, np.int32), np.array(after, np.int32)
+
+
+def _closure(
+    steps: list[_Step],
+    threads: tuple[int, ...],
+    words: tuple[bool, bool],
+    *,
+    longest: bool = False,
+) -> tuple[list[int], bool]:
+    """The steps that wait for a character, the likeliest first, up to the first that is the end.
+
+    For the longest match, what comes behind the end goes on, too.
+    """
+    found: list[int] = []
+    known: set[int] = set()
+    matched = False
+    stack = list(reversed(threads))
+    while stack:
+        step = stack.pop()
+        if step in known:
+            continue
+        known.add(step)
+        kind, what, one, other = steps[step]
+        if kind == _END:
+            matched = True
+            if not longest:
+                break
+        elif kind == _CHARACTER:
+            found.append(step)
+        elif kind == _FORK:
+            stack += [other, one]
+        elif (words[0] != words[1]) == what:
+            stack.append(one)
+    return found, matched

@@ -1,0 +1,54 @@
+"""From which states of an automaton a match is still to come, as a table.
+
+Read backwards, a document says at each of its places which states have a match ahead. Sets of
+states are numbered as they are met: the automaton of all continuations, from behind. A pattern
+that looks at most so many characters ahead may have as many sets as there are ways to fill them;
+such patterns have no table, nor need one.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from objectstore import Blob
+
+_MOST_SETS = 2000
+_MOST_NUMBERS = 1_000_000
+
+#: No table.
+NONE = Blob.of(np.zeros(1, np.int32))
+
+
+def hopes(moves: NDArray[np.int32]) -> Blob:
+    """The table that oven.compiler.intrinsics.patterns.text_hopeful reads, of the moves of (state,
+    kind).
+
+    A state is hopeful ahead of a character if what was read before is a match, or if the character
+    leads to a state that is hopeful behind it.
+    """
+    states, kinds = moves.shape
+    matched, onward = moves & 1 == 1, moves >> 1
+    sets: list[NDArray[np.bool_]] = [np.zeros(states, bool)]
+    ways: list[list[int]] = []
+    numbers = {sets[0].tobytes(): 0}
+    while len(ways) < len(sets):
+        if len(sets) > _MOST_SETS or len(sets) * (kinds + states) > _MOST_NUMBERS:
+            return NONE
+        ahead = matched | sets[len(ways)][onward]
+        if ways:
+            ahead[:, -1] = False  # nothing follows the end
+        ways.append([_number(np.ascontiguousarray(one), sets, numbers) for one in ahead.T])
+    table = np.concatenate([np.array(ways, np.int32), np.array(sets, np.int32)], axis=1)
+    return Blob.of(np.concatenate([[states], table.reshape(-1)]).astype(np.int32))
+
+
+def _number(
+    members: NDArray[np.bool_], sets: list[NDArray[np.bool_]], numbers: dict[bytes, int]
+) -> int:
+    """The number of a set, which may be a new one."""
+    key = members.tobytes()
+    if key not in numbers:
+        numbers[key] = len(sets)
+        sets.append(members)
+    return numbers[key]

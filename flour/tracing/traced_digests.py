@@ -1,0 +1,108 @@
+"""Digests of a program made of formulas, for other numbers in their place.
+
+    names = Names(flow)         # its parameters that are formulas: names.blobs
+    names.of(arrays)            # the digests of a program with these arrays in their place
+
+A node's digest is one of its operator and its inputs, an operator's one of its parameters. Which
+digests make which is written down once; those that no formula is behind stay as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from numpy.typing import NDArray
+
+from flour.core.chunked_array import Pieces
+from flour.core.op import Op
+from flour.language.flow import Flow
+from flour.ops.source import Source
+from flour.tracing.traced_array import TracedArray
+from objectstore import Blob, Strings
+from objectstore.digest import DIGEST_CHARS, array_digest, combine, strings_digested
+
+#: A text that is hashed: digests in it, and what is between them.
+Text = tuple[str, ...]
+
+
+class Names:
+    """How the digests of a program come about."""
+
+    def __init__(self, flow: Flow) -> None:
+        #: Parameters that depend on numbers.
+        self.blobs: list[Blob] = []
+        self._changing: set[str] = set()
+        #: Each digest that depends on them, and the texts that it is one of.
+        self._made: list[tuple[str, tuple[Text, ...]]] = []
+        nodes = flow.nodes()
+        for item in nodes:
+            self._operator(item.op)
+            self._note(item.digest, [item.op.digest, *(each.digest for each in item.inputs)])
+        self._nodes = tuple(item.digest for item in nodes if not isinstance(item.op, Source))
+        self._outputs = tuple(self._text(f"{k}={v.digest}") for k, v in flow.outputs.items())
+
+    def _operator(self, op: Op) -> None:
+        for value in _values(op):
+            match value:
+                case Op():
+                    self._operator(value)
+                case Blob():
+                    self._blob(value)
+                case Strings():
+                    for part in value.blobs():
+                        self._blob(part)
+                    self._note(value.digest, strings_digested(*(p.digest for p in value.blobs())))
+                case Pieces():
+                    for part in value.parts:
+                        self._blob(part)
+                    self._note(value.digest, ["Pieces", *(part.digest for part in value.parts)])
+        self._note(op.digest, [op.name, *op.digested()])
+
+    def _blob(self, blob: Blob) -> None:
+        array: Any = blob.array
+        if isinstance(array, TracedArray) and blob.digest not in self._changing:
+            self._changing.add(blob.digest)
+            self.blobs.append(blob)
+
+    def _note(self, digest: str, texts: Sequence[str]) -> None:
+        made = tuple(map(self._text, texts))
+        if digest not in self._changing and any(len(text) > 1 for text in made):
+            self._changing.add(digest)
+            self._made.append((digest, made))
+
+    def _text(self, text: str) -> Text:
+        """The text in parts: every other one is a digest that changes."""
+        parts, rest = [""], 0
+        while rest < len(text):
+            found = text[rest : rest + DIGEST_CHARS]
+            if found in self._changing:
+                parts += [found, ""]
+                rest += DIGEST_CHARS
+            else:
+                parts[-1] += text[rest]
+                rest += 1
+        return tuple(parts)
+
+    def of(self, arrays: Sequence[NDArray[Any]]) -> tuple[str, str]:
+        """The program's digest, and those of its nodes, inputs left out, in a row."""
+        now = {
+            blob.digest: array_digest(array) for blob, array in zip(self.blobs, arrays, strict=True)
+        }
+        for digest, texts in self._made:
+            now[digest] = combine(*(_filled(text, now) for text in texts))
+        whole = combine(*(_filled(text, now) for text in self._outputs))
+        # Nodes may be equal with these numbers that were not with others.
+        return whole, "".join(dict.fromkeys(now.get(item, item) for item in self._nodes))
+
+
+def _filled(text: Text, now: dict[str, str]) -> str:
+    return "".join(now[part] if place % 2 else part for place, part in enumerate(text))
+
+
+def _values(op: Op) -> Iterator[object]:
+    for value in op.fields().values():
+        if isinstance(value, tuple):
+            yield from value
+        else:
+            yield value

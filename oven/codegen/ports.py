@@ -1,0 +1,101 @@
+"""How a program's inputs arrive: as few blocks of memory, whatever the columns are called.
+
+A vector input is one block. The columns of a record that the program reads are laid side by side,
+one block for each dtype, so that neither their names nor their number change the code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from flour.core.node import Node, topological
+from flour.core.types import Pairs, Record, Text, Tokens, Type, Vector, Whole
+from flour.ops.source import Field, Pick, Source
+
+
+@dataclass(frozen=True)
+class Port:
+    """One block of the plan's input: an input itself, or columns of a record of one dtype."""
+
+    label: str
+    type: Type
+    fields: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class View:
+    """Where a node's value arrives: a port, or some columns of it."""
+
+    port: Port
+    columns: tuple[int, ...] | None = None
+
+
+def find_ports(roots: Sequence[Node]) -> dict[Node, View]:
+    """Where each input node, and each column picked from a record, arrives."""
+    order = topological(roots)
+    found = {
+        item: View(Port(item.op.label, item.type))
+        for item in order
+        if isinstance(item.op, Source) and not isinstance(item.type, Record)
+    }
+    picked = [item for item in order if _is_column(item)]
+    blocks = _blocks(picked)
+    for item in picked:
+        label, dtype = _source_of(item), dtype_of(item.type)
+        port = blocks[label, dtype]
+        columns = tuple(port.fields.index(name) for name in _names_of(item))
+        whole = isinstance(item.op, Pick) and columns == tuple(range(len(port.fields)))
+        found[item] = View(port, None if whole else columns)
+    return found
+
+
+def _is_column(item: Node) -> bool:
+    if not isinstance(item.op, Field | Pick) or not isinstance(item.inputs[0].op, Source):
+        return False
+    return not isinstance(item.type, Record | Tokens | Pairs | Whole)
+
+
+def _blocks(picked: Sequence[Node]) -> dict[tuple[str, str], Port]:
+    names: dict[tuple[str, str], dict[str, None]] = {}
+    for item in picked:
+        block = names.setdefault((_source_of(item), dtype_of(item.type)), {})
+        block.update(dict.fromkeys(_names_of(item)))
+    return {
+        (label, dtype): Port(label, Vector(len(block), dtype), tuple(block))
+        for (label, dtype), block in names.items()
+    }
+
+
+def _source_of(item: Node) -> str:
+    source = item.inputs[0].op
+    assert isinstance(source, Source)
+    return source.label
+
+
+def dtype_of(kind: Type) -> str:
+    """The dtype of the values of a column, in which strings are documents or categories."""
+    assert not isinstance(kind, Record | Tokens | Pairs | Whole)
+    return "string" if isinstance(kind, Text) else kind.dtype
+
+
+def _names_of(item: Node) -> tuple[str, ...]:
+    return item.op.labels if isinstance(item.op, Pick) else (item.op.fields()["label"],)
+
+
+def pack(port: Port, columns: Mapping[str, Any]) -> Any:
+    """The block of memory of a port, from the program's coerced input columns."""
+    column = columns[port.label]
+    if port.fields:
+        parts = [column[name] for name in port.fields]
+        dtype = port.type.dtype  # type: ignore[union-attr]  # a port of fields is a vector
+        if dtype == "string":
+            return np.stack(parts, axis=1)
+        block = np.empty((len(parts[0]), len(parts)), dtype)
+        for j, part in enumerate(parts):
+            block[:, j] = part
+        return block
+    return column

@@ -1,0 +1,486 @@
+"""Cut a program into stages, and write each one's code.
+
+A stage is one compute-bound operator standing alone over a block of rows (`kernel`), all the
+memory-bound operators that can run in one pass over each row (`fused`), or one operator without
+native code (`python`). Stages run in order; what one leaves for a later one is a column.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import accumulate
+from sys import intern
+
+from flour.core.emission import (
+    Column,
+    PairsValue,
+    Push,
+    Room,
+    ScalarValue,
+    TokensValue,
+    VectorValue,
+)
+from flour.core.emission import Value as Emitted
+from flour.core.node import Node, readers, topological
+from flour.core.op import Op, Parameter
+from flour.core.types import Pairs, Record, Text, Tokens, Type, Vector, Whole
+from flour.ops.source import Source
+from objectstore import Blob
+from oven.codegen.emitter import BYTES, Body, Scope, Slot
+from oven.codegen.ports import Port, View
+
+FUSED, KERNEL, PYTHON = "fused", "kernel", "python"
+#: Sparse vectors up to this width go from stage to stage with their zeros.
+NARROW = 64
+#: Stages of more lines are cut: the time to compile one grows with the square of its size.
+MOST_LINES = 400
+_NEVER = 1 << 40
+_SPARSE = 1 << 10
+#: A cut has to leave both sides smaller than this share of the whole.
+_WORTH = 0.85
+Value = Node | Port
+Views = Mapping[Node, View]
+
+
+@dataclass(frozen=True)
+class Stage:
+    """Operators that run together: what they read, what they leave, and their code."""
+
+    kind: str
+    nodes: tuple[Node, ...]
+    inputs: tuple[Value, ...]
+    outputs: tuple[Node, ...]
+    name: str = ""
+    source: str = ""
+    slots: tuple[Slot, ...] = ()
+    #: Memory for one row whose size depends on the data.
+    rooms: tuple[Room, ...] = ()
+    #: Of each output that leaves as rows of what is stored: how much that is at most, in a row.
+    most: Mapping[Node, Room] = field(default_factory=dict)
+
+    @property
+    def native(self) -> bool:
+        """Whether it is machine code."""
+        return self.kind != PYTHON
+
+    def stores(self, value: Value) -> bool:
+        """Whether its code reads or leaves only what is stored of a column: see `is_wide`."""
+        return self.kind == FUSED and is_wide(value.type)
+
+    @property
+    def title(self) -> str:
+        """The stage in a line: its kind and its operators."""
+        names = [item.op.name for item in self.nodes]
+        more = f" and {len(names) - 8} more" if len(names) > 8 else ""
+        return f"{self.kind} stage of {', '.join(names[:8])}{more}"
+
+    def parameters(self) -> Iterator[Parameter]:
+        """Every array and table its code reads, derived ones included."""
+        return (slot.parameter for slot in self.slots if slot.parameter is not None)
+
+
+def kind_of(item: Node) -> str:
+    """What kind of stage this node belongs in, as far as it alone can tell."""
+    types = [item.type, *(source.type for source in item.inputs)]
+    if any(isinstance(kind, Record | Whole) for kind in types) or isinstance(item.op, Source):
+        return PYTHON
+    strings = _dtype(item.type) == "string" and isinstance(item.type, Vector)
+    if strings and not item.op.makes_strings:
+        return PYTHON
+    inputs = [source.type for source in item.inputs]
+    if item.op.wants_kernel(*inputs):
+        return KERNEL
+    return FUSED if item.op.has_emit() and item.op.runs_native() else PYTHON
+
+
+def place(
+    wanted: Sequence[Node], roots: Collection[Node]
+) -> tuple[dict[Node, str], dict[Node, int]]:
+    """The kind of stage each node belongs in, and how many come before it.
+
+    Documents and words never leave a stage that is native: what makes them is native only where all
+    that read them are, in that very stage.
+    """
+    kinds = {item: kind_of(item) for item in wanted}
+    reading: dict[Node, list[Node]] = {}
+    for item in wanted:
+        for source in item.inputs:
+            reading.setdefault(source, []).append(item)
+    while True:
+        levels: dict[Node, int] = {}
+        for item in wanted:
+            levels[item] = max((_after(s, item, kinds, levels) for s in item.inputs), default=0)
+        leaving = [
+            item
+            for item in wanted
+            if is_text(item.type) and kinds[item] == FUSED
+            if item in roots
+            or any(kinds[r] != FUSED or levels[r] != levels[item] for r in reading[item])
+        ]
+        if not leaving:
+            return kinds, levels
+        kinds |= dict.fromkeys(leaving, PYTHON)
+
+
+def is_wide(kind: Type) -> bool:
+    """Whether it is a sparse vector that native code never makes dense to hand it on.
+
+    Such a column has two entries in a stage's table: where its row pointers are and their size, and
+    where its column numbers and its values are.
+    """
+    return isinstance(kind, Vector) and kind.sparse and kind.width > NARROW
+
+
+def is_text(kind: Type) -> bool:
+    """Whether native code has the value as bytes, not as numbers."""
+    return isinstance(kind, Text | Tokens | Pairs) or _dtype(kind) == "string"
+
+
+def _dtype(kind: Type) -> str:
+    """The dtype of a column as native code reads it."""
+    if isinstance(kind, Record | Whole):
+        return ""
+    return "string" if isinstance(kind, Text | Tokens | Pairs) else kind.dtype
+
+
+def cut(roots: Sequence[Node], views: Views, *, exact: bool = False) -> list[Stage]:
+    """The stages of a program, in an order in which they can run."""
+    wanted = _wanted(roots, views)
+    kinds, levels = place(wanted, set(roots))
+    grouped: dict[tuple[int, int, int], list[Node]] = {}
+    for number, item in enumerate(wanted):
+        # All fused operators of a level are one pass over the row; the others stand alone.
+        rank = (FUSED, KERNEL, PYTHON).index(kinds[item])
+        alone = number if rank else -1
+        grouped.setdefault((levels[item], rank, alone), []).append(item)
+    reading = readers(roots)
+    maker = _Maker(set(roots), reading, views, exact=exact)
+    # Kernels read whole blocks: where they mean some columns of one, a stage copies those.
+    copied = dict.fromkeys(
+        source
+        for item in wanted
+        if kinds[item] == KERNEL
+        for source in item.inputs
+        if source in views and views[source].columns is not None
+    )
+    return [maker.copying(source) for source in copied] + [
+        stage
+        for key in sorted(grouped)
+        for stage in maker.stages(grouped[key], kinds[grouped[key][0]])
+    ]
+
+
+def _wanted(roots: Sequence[Node], views: Views) -> list[Node]:
+    """The nodes to compute, inputs before readers; what arrives at a port is not computed."""
+    needed = set(roots)
+    kept = []
+    for item in reversed(topological(roots)):
+        if item in needed and item not in views:
+            kept.append(item)
+            needed.update(item.inputs)
+    return [item for item in kept[::-1] if not isinstance(item.op, Source)]
+
+
+def _after(source: Node, item: Node, kinds: Mapping[Node, str], levels: Mapping[Node, int]) -> int:
+    """The first level at which `item` can read `source`."""
+    if source not in kinds:
+        return 0
+    together = kinds[source] == kinds[item] == FUSED
+    return levels[source] + (0 if together else 1)
+
+
+class _Maker:
+    """Makes the stages of a program."""
+
+    def __init__(
+        self,
+        roots: Collection[Node],
+        reading: Mapping[Node, list[Node]],
+        views: Views,
+        *,
+        exact: bool,
+    ) -> None:
+        self.roots, self.reading, self.views, self.exact = roots, reading, views, exact
+
+    def stages(self, nodes: Sequence[Node], kind: str) -> Iterator[Stage]:
+        """One stage, or several one after the other where one would take too long to compile."""
+        made = self._stage(nodes, kind)
+        place = self._seam(nodes) if kind == FUSED and _lines(made) > MOST_LINES else None
+        if place is None:
+            yield made
+            return
+        halves = (nodes[:place], nodes[place:])
+        if max(_lines(self._stage(half, kind)) for half in halves) > _lines(made) * _WORTH:
+            yield made  # one operator is most of it, or the columns between the two would be
+            return
+        for half in halves:
+            yield from self.stages(half, kind)
+
+    def copying(self, source: Node) -> Stage:
+        """The stage that copies some columns of a block of the input."""
+        return self._written(Stage(FUSED, (source,), (self.views[source].port,), (source,)))
+
+    def _seam(self, nodes: Sequence[Node]) -> int | None:
+        """Where to cut a large stage: near the middle, where the least has to go across."""
+        costs = self._crossing(nodes)
+        third = len(nodes) // 3
+        inner = range(max(third, 1), max(len(nodes) - third, 2))
+        best = min(inner, key=lambda place: costs.get(place, _NEVER), default=0)
+        if costs.get(best, _NEVER) >= _NEVER:
+            best = min(costs, key=costs.__getitem__, default=0)
+        return best if costs.get(best, _NEVER) < _NEVER else None
+
+    def _crossing(self, nodes: Sequence[Node]) -> dict[int, int]:
+        """For each place between two nodes, how many columns would have to be kept for later."""
+        number = {item: place for place, item in enumerate(nodes)}
+        steps = [0] * (len(nodes) + 1)
+        for item, place in number.items():
+            last = max((number[r] for r in self.reading[item] if r in number), default=place)
+            steps[place + 1] += _keeping(item)
+            steps[last + 1] -= _keeping(item)
+        return dict(enumerate(list(accumulate(steps))[1 : len(nodes)], 1))
+
+    def _stage(self, nodes: Sequence[Node], kind: str) -> Stage:
+        inside = set(nodes)
+        outputs = tuple(
+            n for n in nodes if n in self.roots or any(r not in inside for r in self.reading[n])
+        )
+        inputs: dict[Value, None] = {}
+        for item in nodes:
+            for source in item.inputs:
+                if source not in inside:
+                    view = self.views.get(source)
+                    copied = kind == KERNEL and view is not None and view.columns is not None
+                    inputs[source if view is None or copied else view.port] = None
+        stage = Stage(kind, tuple(nodes), tuple(inputs), outputs)
+        return stage if kind == PYTHON else self._written(stage)
+
+    def _written(self, stage: Stage) -> Stage:
+        """The same stage with its code."""
+        writer = _Writer(stage, self.views, exact=self.exact)
+        body = writer.write()
+        fused = stage.kind == FUSED
+        name = "fused_rows" if fused else "kernel_" + stage.nodes[0].op.name.lower()
+        return replace(
+            stage,
+            name=name,
+            # Plans of one shape come in thousands, and each would keep a text of its own.
+            source=intern(body.text(name)),
+            slots=tuple(body.slots),
+            rooms=tuple(body.rooms),
+            most=writer.most,
+        )
+
+
+def _lines(stage: Stage) -> int:
+    return stage.source.count("\n")
+
+
+def _keeping(item: Node) -> int:
+    """What it costs to keep a value for a later stage: its columns; more than all others if it is
+    a document, which cannot be kept, or sparse, as what reads it runs apart.
+    """
+    if is_text(item.type):
+        return _NEVER
+    if not isinstance(item.type, Vector):
+        return 1
+    return item.type.width * (_SPARSE if is_wide(item.type) else 1)
+
+
+class _Writer:
+    """Writes one native stage."""
+
+    def __init__(self, stage: Stage, views: Views, *, exact: bool) -> None:
+        self.stage, self.views = stage, views
+        ordered = any(stage.stores(item) for item in stage.outputs)
+        self.body = Body(exact=exact, ordered=ordered)
+        self.columns: dict[Value, Column] = {}
+        self.stored: dict[Value, tuple[str, str]] = {}
+        for stem, values in (("x", stage.inputs), ("y", stage.outputs)):
+            for value in values:
+                self.columns[value] = self._column(value, stem)
+        self.most: dict[Node, Room] = {}
+        self.values: dict[Node, Emitted] = {}
+
+    def _column(self, value: Value, stem: str) -> Column:
+        base, stride = self.body.column(stem, "t")
+        if self.stage.stores(value):
+            self.stored[value] = self.body.column("c", "v")
+        kind = value.type
+        width = kind.width if isinstance(kind, Vector) else 1
+        size = "1" if width == 1 else self.body.slot("n", Slot(size=width))
+        return Column(base, stride, kind, size)
+
+    def write(self) -> Body:
+        """The whole stage."""
+        if self.stage.kind == KERNEL:
+            self._kernel(self.stage.nodes[0])
+        else:
+            if self._alike():
+                self._one_long_row()
+            with self.body.block("for i in range(n):"):
+                self._rows()
+        return self.body
+
+    def _alike(self) -> bool:
+        """Whether all there is to do is the same function on every number of one vector."""
+        nodes = self.stage.nodes
+        views = [self.views.get(source) for item in nodes for source in item.inputs]
+        dense = [kind for kind in (v.type for v in self.columns) if isinstance(kind, Vector)]
+        return (
+            len(self.stage.inputs) == 1
+            and all(getattr(item.op, "alike", False) for item in nodes)
+            and all(view is None or view.columns is None for view in views)
+            and len(dense) == len(self.columns)
+            and all(kind.width > 1 and not kind.sparse for kind in dense)
+            # Memory for what several read is as long as one row is.
+            and all(item in self.columns for item in nodes)
+        )
+
+    def _one_long_row(self) -> None:
+        """Rows without gaps are computed as one: loops over few columns are no vector code."""
+        columns = self.columns.values()
+        gapless = (f"{c.stride} == {BYTES[_dtype(c.type)]} * {c.size}" for c in columns)
+        with self.body.block(f"if {' and '.join(gapless)}:"):
+            for column in columns:
+                self.body.line(f"{column.size} = {column.size} * n")
+            self.body.line("n = 1")
+
+    def _kernel(self, item: Node) -> None:
+        inputs = tuple(self.columns[self._value(source)] for source in item.inputs)
+        item.op.kernel(Scope(self.body), inputs, self.columns[item])
+
+    def _value(self, source: Node) -> Value:
+        return source if source in self.columns else self.views[source].port
+
+    def _rows(self) -> None:
+        inside = {item: Scope(self.body) for item in self.stage.nodes}
+        uses = dict.fromkeys(self.stage.nodes, 0)
+        for item in self.stage.nodes:
+            for source in item.inputs:
+                if source in uses:
+                    uses[source] += 1
+        rows = {value: self._row(value) for value in self.columns}
+        for item, scope in inside.items():
+            value = self._made(item, scope, rows)
+            self.values[item] = self._settled(item, value, scope, uses[item], rows)
+
+    def _made(self, item: Node, scope: Scope, rows: Mapping[Value, str]) -> Emitted:
+        """What an operator makes of its inputs; columns of the input are copied."""
+        if item in self.views:
+            return self._input(item, scope, rows)
+        inputs = [self._input(source, scope, rows) for source in item.inputs]
+        if not _reads_sparse(item.op):
+            inputs = [_dense(value, scope) for value in inputs]
+        return item.op.emit(scope, *inputs)
+
+    def _row(self, value: Value) -> str:
+        """A local holding where the current row of a column is."""
+        name = self.body.fresh("r")
+        column = self.columns[value]
+        self.body.line(f"{name} = {column.base} + i * {column.stride}")
+        return name
+
+    def _settled(
+        self, item: Node, value: Emitted, scope: Scope, uses: int, rows: Mapping[Value, str]
+    ) -> Emitted:
+        """Write an output where it belongs; compute what several read only once."""
+        if item in self.columns:
+            assert isinstance(value, ScalarValue | VectorValue), "documents and words stay inside"
+            if item in self.stored:
+                return self._leave(item, value, scope, rows[item], uses)
+            scope.write(value, rows[item])
+            if uses and isinstance(value, VectorValue):
+                return self._stored(item, scope, rows[item], constant=False)
+        elif uses > 1 and isinstance(value, VectorValue) and not _is_stored(value):
+            return scope.keep(value)
+        return value
+
+    def _leave(self, item: Node, value: Emitted, scope: Scope, row: str, uses: int) -> VectorValue:
+        """Write what is stored of a sparse vector behind that of the row before."""
+        assert isinstance(value, VectorValue), "scalars are not sparse"
+        if uses or any(part.at is None and part.most is None for part in value.parts):
+            value = scope.keep(value)
+        loose = any(part.at is not None for part in value.parts)
+        rooms = [part.most for part in value.parts if part.most is not None]
+        fixed = sum(room.fixed for room in rooms) + (value.width if loose else 0)
+        self.most[item] = Room(sum(room.each for room in rooms), fixed, value.width)
+        scope.write_stored(value, row, *self.stored[item])
+        return value
+
+    def _input(self, source: Node, scope: Scope, rows: Mapping[Value, str]) -> Emitted:
+        if source in self.values:
+            return self.values[source]
+        view = self.views.get(source)
+        if view is None:
+            return self._stored(source, scope, rows[source], constant=True)
+        whole = self._stored(view.port, scope, rows[view.port], constant=True)
+        if view.columns is None:
+            return whole
+        assert isinstance(whole, VectorValue)
+        at = scope.indexable(whole)
+        if not isinstance(source.type, Vector):
+            return scope.let(at(scope.size(view.columns[0])), whole.dtype)
+        picked = Blob.of(list(view.columns), "int64")
+        return scope.dense(whole.dtype, len(picked), lambda j: at(scope.at(picked, j)), stored=True)
+
+    def _stored(self, value: Value, scope: Scope, row: str, *, constant: bool) -> Emitted:
+        """A column's value in the current row, read from memory."""
+        column, dtype = self.columns[value], _dtype(value.type)
+        if isinstance(value.type, Tokens):
+            base, slices, count = (scope.let(f"ldc_int64({row}, {k})", "int64").expr for k in "012")
+            return TokensValue(base, slices, count, Room(1, 0), Room(1, 0))
+        if isinstance(value.type, Pairs):
+            base, slices, count, values = (
+                scope.let(f"ldc_int64({row}, {k})", "int64").expr for k in "0123"
+            )
+            return PairsValue(base, slices, count, values, Room(1, 0))
+        if value in self.stored:
+            return _read_stored(scope, column, row, *self.stored[value])
+        if not isinstance(column.type, Vector):
+            return scope.let(scope.load(row, "0", dtype, constant=constant), dtype)
+        return scope.dense(
+            dtype,
+            column.type.width,
+            lambda j: scope.load(row, j, dtype, constant=constant),
+            size=column.size,
+            stored=True,
+        )
+
+
+def _read_stored(scope: Scope, column: Column, row: str, columns: str, values: str) -> VectorValue:
+    """A row of a column of which only what is stored is there."""
+    assert isinstance(column.type, Vector)
+    dtype, width = column.type.dtype, column.type.width
+    start, end = (scope.let(f"ldc_int64({row}, {k})", "int64").expr for k in "01")
+
+    def each(push: Push) -> None:
+        with scope.loop(end, start) as k:
+            j = scope.let(scope.load(columns, k, "int64", constant=True), "int64").expr
+            push(j, scope.let(scope.load(values, k, dtype, constant=True), dtype).expr)
+
+    return scope.sparse(dtype, width, each, size=column.size, most=Room(1, 0, width))
+
+
+def _reads_sparse(op: Op) -> bool:
+    """Whether an operator's code can do with the elements of a vector that are not zero."""
+    return op.takes_sparse or op.keeps_zero or getattr(op, "skips_zeros", False)
+
+
+def _dense(value: Emitted, scope: Scope) -> Emitted:
+    return scope.hold(value) if isinstance(value, VectorValue) and not value.dense else value
+
+
+def _is_stored(value: VectorValue) -> bool:
+    return len(value.parts) == 1 and value.parts[0].stored
+
+
+def row_bytes(kind: Type) -> int:
+    """How many bytes one row of a column takes."""
+    if isinstance(kind, Tokens):
+        return 3 * BYTES["int64"]
+    if isinstance(kind, Pairs):
+        return 4 * BYTES["int64"]
+    width = kind.width if isinstance(kind, Vector) else 1
+    return width * BYTES[_dtype(kind)]

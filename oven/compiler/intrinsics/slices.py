@@ -1,0 +1,437 @@
+"""What emitted code says about trees scored sixty-four rows at a time: see flour.ops.trees.slices.
+
+A set of rows is the bits of one number, so a test of all of them is one comparison of a vector of
+ranks, and following it to the children is two operations on whole numbers. Written as the
+compiler's intermediate language: vectors of 64 have no counterpart in Python's text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from llvmlite import ir
+from numba import types
+from numba.extending import intrinsic
+
+from oven.compiler import machine
+
+ROWS = 64
+_BIT, _WORD, _INT, _DOUBLE = ir.IntType(1), ir.IntType(64), ir.IntType(32), ir.DoubleType()
+_WHOLE = {"uint8": ir.IntType(8), "uint16": ir.IntType(16)}
+_FLOATS = {"float32": ir.FloatType(), "float64": _DOUBLE}
+_BYTE, _SHORT = ir.IntType(8), ir.IntType(16)
+_RANKS = ir.VectorType(_BYTE, ROWS)
+#: Ranks of one byte are below this; 255 is NaN's.
+_MOST_RANKS = 254
+#: The four fields of a node.
+_SLOT, _RANK, _ROWS, _PASSED = range(4)
+#: How many numbers a gather takes.
+_GATHERED = 8
+_EIGHT, _PLACES = ir.VectorType(_DOUBLE, _GATHERED), ir.VectorType(_WORD, _GATHERED)
+
+
+def words() -> dict[str, Any]:
+    """Every word by name."""
+    made = {"rank64": _word(5, _rank), "fails64": _word(4, _fail), "member64": intrinsic(_member64)}
+    made["bytes64"] = intrinsic(_bytes64)
+    for index, kind in _WHOLE.items():
+        made[f"split64_{index}"] = _word(5, _splitting(kind, tested=False))
+        made[f"split64_known_{index}"] = _word(5, _splitting(kind, tested=True))
+        made |= {
+            f"add64_{index}_{value}": _word(4, _adding(kind, held))
+            for value, held in _FLOATS.items()
+        }
+    alone = {f"leaf{width}": intrinsic(_leaf(width)) for width in (32, 64)}
+    # A number, not a function: what depends on it is left out before it costs anything.
+    return made | alone | {"permutes128": int(machine.has("avx512vbmi"))}
+
+
+def _word(count: int, write: Callable[[Any, Sequence[Any]], None]) -> Any:
+    """A word of so many int64 that answers nothing."""
+
+    def word(*arguments: Any) -> Any:
+        def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            write(builder, args)
+            return context.get_dummy_value()
+
+        return types.void(*[types.int64] * count), code
+
+    names = ", ".join(["typingctx", *(f"a{place}" for place in range(count))])
+    # numba asks an intrinsic for the names of its arguments.
+    return intrinsic(eval(f"lambda {names}: word({names})", {"word": word}))  # noqa: S307
+
+
+def _fail(builder: Any, args: Sequence[Any]) -> None:
+    """For each of the nodes, which rows fail its test, at the node's place.
+
+    Arguments: the nodes and their number, the ranks of the rows, where the answers go. A node has
+    sixteen bits for the slot it looks at, for its rank, and for its place.
+    """
+    nodes, count, ranks, fails = args
+
+    def step(k: Any, _: Sequence[Any]) -> Sequence[Any]:
+        place = builder.zext(_field(builder, nodes, k, _ROWS), _WORD)
+        failed = _failed(builder, ranks, nodes, k)
+        _store(builder, fails, place, builder.bitcast(failed, _WORD))
+        return ()
+
+    _loop(builder, count, (), step)
+
+
+def _splitting(index: Any, *, tested: bool) -> Callable[[Any, Sequence[Any]], None]:
+    """Send rows down one tree, and write which leaf each of them reaches.
+
+    Arguments: the tree's inner nodes, in the order of their depth, and their number; the ranks of
+    the rows (or, where those are known, which rows fail each node); room for the rows at each node;
+    where the numbers of the leaves go. The k-th node leaves its rows at 2k + 1 and 2k + 2. A node
+    has sixteen bits for the slot it looks at, for its rank, for where its rows are, and for how
+    many leaves are on its left, which those that fail leave behind.
+    """
+    leaves = ir.VectorType(index, ROWS)
+
+    def write(builder: Any, args: Sequence[Any]) -> None:
+        nodes, count, given, masks, out = args
+        _store(builder, masks, _WORD(0), ir.Constant(_WORD, -1))
+
+        def step(k: Any, before: Sequence[Any]) -> Sequence[Any]:
+            place = _field(builder, nodes, k, _ROWS)
+            here = _load(builder, masks, builder.zext(place, _WORD), _WORD, constant=False)
+            here = builder.bitcast(here, ir.VectorType(_BIT, ROWS))
+            if tested:
+                known = _load(builder, given, k, _WORD, constant=False)
+                failed = builder.bitcast(known, here.type)
+            else:
+                failed = _failed(builder, given, nodes, k)
+            right = builder.and_(here, failed)
+            left = builder.xor(here, right)
+            place = builder.shl(k, _WORD(1))
+            _store(builder, masks, builder.add(place, _WORD(1)), builder.bitcast(left, _WORD))
+            _store(builder, masks, builder.add(place, _WORD(2)), builder.bitcast(right, _WORD))
+            passed = _field(builder, nodes, k, _PASSED, index)
+            (number,) = before
+            return (builder.select(right, builder.add(number, _all(builder, passed)), number),)
+
+        (number,) = _loop(builder, count, (ir.Constant(leaves, [0] * ROWS),), step)
+        builder.store(number, _pointer(builder, out, leaves), align=1)
+
+    return write
+
+
+def _failed(builder: Any, ranks: Any, nodes: Any, k: Any) -> Any:
+    """The rows whose rank is above the node's."""
+    slot = builder.zext(_field(builder, nodes, k, _SLOT), _WORD)
+    where = _pointer(builder, builder.add(ranks, builder.mul(slot, _WORD(ROWS))), _RANKS)
+    limit = _field(builder, nodes, k, _RANK, _BYTE)
+    here = builder.load(where, typ=_RANKS, align=1)
+    return builder.icmp_unsigned(">", here, _all(builder, limit))
+
+
+def _rank(builder: Any, args: Sequence[Any]) -> None:
+    """How many thresholds each of 64 values exceeds, in ranks of one byte.
+
+    Arguments: the values; the thresholds, ascending, padded to one fewer than a power of two with
+    what nothing exceeds; which power (at least four); where the ranks go, and how many times.
+
+    In front of the thresholds stand sixteen pivots: every power's sixteenth of them, which two
+    registers hold. Eight searches side by side, none with a branch. The n-th ranks count the
+    thresholds behind the first 254 n, up to 254. NaN has rank 255, and beside each 64 ranks stand
+    the same with 0 for NaN.
+    """
+    values, thresholds, power, out, times = args
+    chunks = ROWS // _GATHERED
+    known = [_chunk(builder, values, chunk, _EIGHT) for chunk in range(chunks)]
+    pivots = [_chunk(builder, builder.sub(thresholds, _WORD(128)), k, _EIGHT) for k in (0, 1)]
+    rest = builder.sub(power, _WORD(4))
+    far = _all(builder, rest, _GATHERED)
+    start = [builder.shl(_among(builder, pivots, value), far) for value in known]
+
+    def step(k: Any, before: Sequence[Any]) -> Sequence[Any]:
+        half = builder.shl(_WORD(1), builder.sub(builder.sub(rest, _WORD(1)), k))
+        far, last = _all(builder, half, _GATHERED), builder.sub(half, _WORD(1))
+        base = builder.add(thresholds, builder.shl(last, _WORD(3)))
+        found = []
+        for value, place in zip(known, before, strict=True):
+            limit = _gather(builder, base, place, _DOUBLE)
+            above = builder.fcmp_unordered(">", value, limit)
+            found.append(builder.select(above, builder.add(place, far), place))
+        return found
+
+    found = [
+        builder.select(builder.fcmp_unordered("uno", value, value), _same(_PLACES, 0xFFFF), place)
+        for value, place in zip(known, _loop(builder, rest, start, step), strict=True)
+    ]
+    _spread(builder, _joined(builder, found), out, times)
+
+
+def _spread(builder: Any, found: Any, out: Any, times: Any) -> None:
+    """Ranks of two bytes (the last is NaN's) as so many of one."""
+
+    def step(k: Any, _: Sequence[Any]) -> Sequence[Any]:
+        base = _all(builder, builder.trunc(builder.mul(k, _WORD(_MOST_RANKS)), _SHORT))
+        above = builder.icmp_unsigned(">", found, base)
+        over = builder.select(above, builder.sub(found, base), _same(found.type, 0))
+        least = builder.icmp_unsigned("<", over, _same(found.type, _MOST_RANKS))
+        missing = builder.icmp_unsigned("==", found, _same(found.type, 0xFFFF))
+        ranks = builder.trunc(builder.select(least, over, _same(found.type, _MOST_RANKS)), _RANKS)
+        where = builder.add(out, builder.mul(k, _WORD(2 * ROWS)))
+        for nan in (255, 0):
+            made = builder.select(missing, _same(_RANKS, nan), ranks)
+            builder.store(made, _pointer(builder, where, _RANKS), align=1)
+            where = builder.add(where, _WORD(ROWS))
+        return ()
+
+    _loop(builder, times, (), step)
+
+
+def _joined(builder: Any, found: Sequence[Any]) -> Any:
+    """Vectors of whole numbers, one behind the other, as two bytes each."""
+    narrow = ir.VectorType(_SHORT, found[0].type.count)
+    parts = [builder.trunc(part, narrow) for part in found]
+    while len(parts) > 1:
+        count = 2 * parts[0].type.count
+        order = ir.Constant(ir.VectorType(_INT, count), list(range(count)))
+        pairs = zip(parts[::2], parts[1::2], strict=True)
+        parts = [builder.shuffle_vector(low, high, order) for low, high in pairs]
+    return parts[0]
+
+
+def _same(kind: Any, number: int) -> Any:
+    """A constant vector of one number."""
+    return ir.Constant(kind, [number] * kind.count)
+
+
+def _among(builder: Any, pivots: Sequence[Any], value: Any) -> Any:
+    """How many of the sixteen pivots (the last is none) each value exceeds."""
+    place = _same(_PLACES, 0)
+    for half in (8, 4, 2, 1):
+        limit = _chosen(builder, pivots, builder.add(place, _same(_PLACES, half - 1)))
+        above = builder.fcmp_unordered(">", value, limit)
+        place = builder.select(above, builder.add(place, _same(_PLACES, half)), place)
+    return place
+
+
+def _chosen(builder: Any, pivots: Sequence[Any], place: Any) -> Any:
+    """The pivots at these places."""
+    kind = pivots[0].type
+    if machine.has("avx512f"):
+        name = "llvm.x86.avx512.vpermi2var.pd.512"
+        function = _declared(builder, name, [kind, place.type, kind], kind)
+        return builder.call(function, [pivots[0], place, pivots[1]])
+    made = ir.Constant(kind, ir.Undefined)
+    for lane in range(_GATHERED):
+        at = builder.extract_element(place, _INT(lane))
+        low = builder.extract_element(pivots[0], builder.and_(at, _WORD(7)))
+        high = builder.extract_element(pivots[1], builder.and_(at, _WORD(7)))
+        is_low = builder.icmp_signed("<", at, _WORD(8))
+        made = builder.insert_element(made, builder.select(is_low, low, high), _INT(lane))
+    return made
+
+
+def _adding(index: Any, value: Any) -> Callable[[Any, Sequence[Any]], None]:
+    """Add the value of its leaf to each row's sum.
+
+    Arguments: the numbers of the leaves, where the value of the first leaf is, how many values
+    there are from leaf to leaf, the sums.
+    """
+    size = 4 if isinstance(value, ir.FloatType) else 8
+    count = _GATHERED * 8 // size
+    numbers, narrow = ir.VectorType(value, count), ir.VectorType(index, count)
+
+    def write(builder: Any, args: Sequence[Any]) -> None:
+        leaves, values, stride, sums = args
+        far = _all(builder, builder.trunc(stride, _INT), count)
+        for chunk in range(ROWS // count):
+            number = _chunk(builder, leaves, chunk, narrow)
+            place = builder.mul(builder.zext(number, ir.VectorType(_INT, count)), far)
+            held = _gather(builder, values, place, value)
+            where = _pointer(builder, builder.add(sums, _WORD(chunk * 64)), numbers)
+            total = builder.fadd(builder.load(where, typ=numbers, align=size), held)
+            builder.store(total, where, align=size)
+
+    return write
+
+
+def _member64(typingctx: Any, codes: Any, members: Any) -> Any:
+    """Which of 64 codes (bytes below 64, at an address) are among the members."""
+
+    def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        kind = ir.VectorType(ir.IntType(8), ROWS)
+        found = builder.load(_pointer(builder, args[0], kind), typ=kind, align=1)
+        if machine.has("avx512bitalg"):
+            function = _declared(builder, "llvm.x86.avx512.vpshufbitqmb.512", [kind, kind], _BIT)
+            members = builder.bitcast(_all(builder, args[1], ROWS // 8), kind)
+            return builder.bitcast(builder.call(function, [members, found]), _WORD)
+        wide = builder.zext(found, ir.VectorType(_WORD, ROWS))
+        shifted = builder.lshr(_all(builder, args[1]), wide)
+        return builder.bitcast(builder.trunc(shifted, ir.VectorType(_BIT, ROWS)), _WORD)
+
+    return types.uint64(types.int64, types.uint64), code
+
+
+def _bytes64(typingctx: Any, rows: Any, out: Any) -> Any:
+    """A byte for each of 64 rows, at an address: 1 for those that are among the bits."""
+
+    def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        bits = builder.bitcast(args[0], ir.VectorType(_BIT, ROWS))
+        builder.store(builder.zext(bits, _RANKS), _pointer(builder, args[1], _RANKS), align=1)
+        return context.get_dummy_value()
+
+    return types.void(types.uint64, types.int64), code
+
+
+# --- one row -------------------------------------------------------------------------------------
+
+
+def _leaf(width: int) -> Any:
+    """The leaf at which one row leaves a tree of so many nodes.
+
+    Arguments: the slots of the nodes, and behind them their ranks; for each node the leaves that
+    are possible if it fails; the ranks of the row; which nodes fail besides.
+    """
+    whole = types.uint32 if width == 32 else types.uint64
+
+    def word(typingctx: Any, nodes: Any, masks: Any, ranks: Any, failed: Any) -> Any:
+        def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            return _reached(builder, args, width)
+
+        return types.int64(types.int64, types.int64, types.int64, whole), code
+
+    return word
+
+
+def _reached(builder: Any, args: Sequence[Any], width: int) -> Any:
+    nodes, masks, ranks, more = args
+    whole = ir.IntType(width)
+    given = ir.VectorType(_BYTE, width)
+    slots, limits = (_chunk(builder, nodes, k, given) for k in (0, 1))
+    known = _looked_up(builder, ranks, slots)
+    above = builder.icmp_unsigned(">", known, limits)
+    failed = builder.or_(builder.bitcast(above, whole), more)
+    flags = builder.bitcast(failed, ir.VectorType(_BIT, width))
+    count = 512 // width
+    possible = ir.VectorType(whole, count)
+    every = ir.Constant(possible, [-1] * count)
+    left = every
+    for k in range(width // count):
+        order = ir.Constant(ir.VectorType(_INT, count), list(range(k * count, (k + 1) * count)))
+        mine = builder.shuffle_vector(flags, ir.Constant(flags.type, ir.Undefined), order)
+        mask = _chunk(builder, masks, k, possible)
+        left = builder.and_(left, builder.select(mine, mask, every))
+    name = f"llvm.vector.reduce.and.v{count}i{width}"
+    found = builder.call(_declared(builder, name, [possible], whole), [left])
+    leaf = builder.cttz(found, ir.Constant(_BIT, 1))
+    return builder.zext(leaf, _WORD) if width < 64 else leaf
+
+
+def _looked_up(builder: Any, table: Any, places: Any) -> Any:
+    """The bytes at these places of a table of 128."""
+    if not machine.has("avx512vbmi"):
+        return places  # nobody calls it here: see permutes128
+    count = places.type.count
+    order = ir.Constant(ir.VectorType(_INT, ROWS), [k % count for k in range(ROWS)])
+    wide = builder.shuffle_vector(places, ir.Constant(places.type, ir.Undefined), order)
+    low, high = (_chunk(builder, table, k, _RANKS) for k in (0, 1))
+    function = _declared(builder, "llvm.x86.avx512.vpermi2var.qi.512", [_RANKS] * 3, _RANKS)
+    found = builder.call(function, [low, wide, high])
+    order = ir.Constant(ir.VectorType(_INT, count), list(range(count)))
+    return builder.shuffle_vector(found, ir.Constant(_RANKS, ir.Undefined), order)
+
+
+# --- pieces --------------------------------------------------------------------------------------
+
+
+def _loop(
+    builder: Any,
+    count: Any,
+    start: Sequence[Any],
+    step: Callable[[Any, Sequence[Any]], Sequence[Any]],
+) -> Sequence[Any]:
+    """`for k in range(count)`, handing values from turn to turn; what they are in the end."""
+    before = builder.block
+    look, body, end = (builder.append_basic_block(name) for name in ("look", "body", "end"))
+    builder.branch(look)
+    builder.position_at_end(look)
+    k = builder.phi(_WORD)
+    known = [builder.phi(value.type) for value in start]
+    builder.cbranch(builder.icmp_signed("<", k, count), body, end)
+    builder.position_at_end(body)
+    after = [builder.add(k, _WORD(1)), *step(k, known)]
+    last = builder.block
+    builder.branch(look)
+    for phi, first, then in zip([k, *known], [_WORD(0), *start], after, strict=True):
+        phi.add_incoming(first, before)
+        phi.add_incoming(then, last)
+    builder.position_at_end(end)
+    return known
+
+
+def _field(builder: Any, nodes: Any, k: Any, field: int, kind: Any = _SHORT) -> Any:
+    """Sixteen bits of the k-th node, or the lower eight of them."""
+    # From memory, a vector is filled with it in one step.
+    address = builder.add(nodes, builder.add(builder.shl(k, _WORD(3)), _WORD(2 * field)))
+    value = builder.load(_pointer(builder, address, kind), typ=kind, align=1)
+    value.set_metadata("invariant.load", builder.module.add_metadata([]))
+    return value
+
+
+def _pointer(builder: Any, address: Any, kind: Any) -> Any:
+    return builder.inttoptr(address, kind.as_pointer())
+
+
+def _load(builder: Any, base: Any, index: Any, kind: Any, *, constant: bool = True) -> Any:
+    """An element; what is constant nobody writes during the call."""
+    where = builder.gep(_pointer(builder, base, kind), [index], source_etype=kind)
+    value = builder.load(where, typ=kind)
+    if constant:
+        value.set_metadata("invariant.load", builder.module.add_metadata([]))
+    return value
+
+
+def _store(builder: Any, base: Any, index: Any, value: Any) -> None:
+    where = builder.gep(_pointer(builder, base, value.type), [index], source_etype=value.type)
+    builder.store(value, where)
+
+
+def _chunk(builder: Any, base: Any, chunk: int, kind: Any) -> Any:
+    """The vector of this number in a row of them."""
+    size = kind.count * (
+        8
+        if kind.element == _DOUBLE
+        else 4
+        if kind.element == _FLOATS["float32"]
+        else kind.element.width // 8
+    )
+    where = _pointer(builder, builder.add(base, _WORD(chunk * size)), kind)
+    return builder.load(where, typ=kind, align=1)
+
+
+def _all(builder: Any, value: Any, count: int = ROWS) -> Any:
+    """One number in every lane."""
+    kind = ir.VectorType(value.type, count)
+    one = builder.insert_element(ir.Constant(kind, ir.Undefined), value, _INT(0))
+    order = ir.Constant(ir.VectorType(_INT, count), [0] * count)
+    return builder.shuffle_vector(one, ir.Constant(kind, ir.Undefined), order)
+
+
+def _gather(builder: Any, base: Any, place: Any, kind: Any) -> Any:
+    """The elements at these places, lane by lane."""
+    count = place.type.count
+    pointers = ir.VectorType(ir.PointerType(), count)
+    where = builder.gep(_pointer(builder, base, kind), [place], source_etype=kind)
+    where.type = pointers  # as many pointers as there are places, which the builder does not know
+    result, flags = ir.VectorType(kind, count), ir.VectorType(_BIT, count)
+    item, size = ("f64", 8) if isinstance(kind, ir.DoubleType) else ("f32", 4)
+    name = f"llvm.masked.gather.v{count}{item}.v{count}p0"
+    function = _declared(builder, name, [pointers, _INT, flags, result], result)
+    every = ir.Constant(flags, [1] * count)
+    return builder.call(function, [where, _INT(size), every, ir.Constant(result, ir.Undefined)])
+
+
+def _declared(builder: Any, name: str, given: Sequence[Any], result: Any) -> Any:
+    """A function of the compiler itself."""
+    known = builder.module.globals.get(name)
+    if known is not None:
+        return known
+    answer = ir.VectorType(_BIT, ROWS) if result == _BIT else result
+    return ir.Function(builder.module, ir.FunctionType(answer, given), name)

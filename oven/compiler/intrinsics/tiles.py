@@ -1,0 +1,266 @@
+"""What emitted code says about trees whose nodes compare numbers, not ranks: see
+flour.ops.trees.tiles.
+
+A tile is 64 rows turned on their side: for each column 64 numbers in a row, so that one node tests
+all of them with a few vector registers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from llvmlite import ir
+
+from oven.compiler import machine
+from oven.compiler.intrinsics.slices import (
+    _BIT,
+    _DOUBLE,
+    _FLOATS,
+    _INT,
+    _WORD,
+    ROWS,
+    _all,
+    _chunk,
+    _declared,
+    _joined,
+    _load,
+    _loop,
+    _pointer,
+    _same,
+    _spread,
+    _store,
+    _word,
+)
+
+#: So many rows of so many columns are turned at once.
+_SIDE = 8
+#: How many numbers of four bytes are ranked in one register.
+_WIDE = 16
+#: How a tile's numbers are held, for each kind of input, and whether they are narrowed before.
+_TILES = (
+    ("float64", "float32", False),
+    ("float32", "float32", False),
+    ("float64", "float64", False),
+    ("float32", "float64", False),
+    ("float64", "float64", True),
+)
+_BYTES = {"float32": 4, "float64": 8}
+
+
+def words() -> dict[str, Any]:
+    """Every word by name."""
+    turned = {
+        f"turn64_{given}_{held}{'_narrowed' * narrow}": _word(
+            7, _turning(given, held, narrow=narrow)
+        )
+        for given, held, narrow in _TILES
+    }
+    compared = {f"above64_{held}": _word(7, _comparing(held)) for held in _BYTES}
+    return turned | compared | {"rank64_float32": _word(6, _rank), "seen64": _word(3, _seen)}
+
+
+def _turning(given: str, held: str, *, narrow: bool) -> Callable[[Any, Sequence[Any]], None]:
+    """Turn columns of 64 rows on their side, eight columns at a time.
+
+    Arguments: the address of the first row, the bytes from row to row, how many rows there are
+    (behind them the last is read again), the width of a row; the first column of each eight, and
+    how many eights; where they go. Columns behind a row's end are zero.
+    """
+
+    def write(builder: Any, args: Sequence[Any]) -> None:
+        base, stride, there, width, groups, count, out = args
+        last = builder.sub(there, _WORD(1))
+
+        def rows(octet: Any, _: Sequence[Any]) -> Sequence[Any]:
+            first = builder.mul(octet, _WORD(_SIDE))
+            numbers = [builder.add(first, _WORD(row)) for row in range(_SIDE)]
+            known = [
+                builder.select(builder.icmp_signed("<", number, last), number, last)
+                for number in numbers
+            ]
+            places = [builder.add(base, builder.mul(number, stride)) for number in known]
+            into = builder.add(out, builder.mul(first, _WORD(_BYTES[held])))
+
+            def columns(group: Any, _: Sequence[Any]) -> Sequence[Any]:
+                start = _load(builder, groups, group, _WORD)
+                read = [_row(builder, place, start, width, given) for place in places]
+                read = [_as(builder, each, held, narrow=narrow) for each in read]
+                for column, turned in enumerate(_turned(builder, read)):
+                    number = builder.add(builder.mul(group, _WORD(_SIDE)), _WORD(column))
+                    far = builder.mul(number, _WORD(ROWS * _BYTES[held]))
+                    where = _pointer(builder, builder.add(into, far), turned.type)
+                    builder.store(turned, where, align=_BYTES[held])
+                return ()
+
+            _loop(builder, count, (), columns)
+            return ()
+
+        _loop(builder, _WORD(ROWS // _SIDE), (), rows)
+
+    return write
+
+
+def _row(builder: Any, place: Any, start: Any, width: Any, given: str) -> Any:
+    """Eight columns of a row, as far as it has them."""
+    kind = ir.VectorType(_FLOATS[given], _SIDE)
+    flags = ir.VectorType(_BIT, _SIDE)
+    lanes = ir.Constant(ir.VectorType(_WORD, _SIDE), list(range(_SIDE)))
+    inside = builder.icmp_signed("<", lanes, _all(builder, builder.sub(width, start), _SIDE))
+    far = builder.mul(start, _WORD(_BYTES[given]))
+    where = _pointer(builder, builder.add(place, far), kind)
+    name = f"llvm.masked.load.v{_SIDE}f{8 * _BYTES[given]}.p0"
+    function = _declared(builder, name, [ir.PointerType(), _INT, flags, kind], kind)
+    zero = ir.Constant(kind, [0.0] * _SIDE)
+    return builder.call(function, [where, _INT(_BYTES[given]), inside, zero])
+
+
+def _as(builder: Any, value: Any, held: str, *, narrow: bool) -> Any:
+    """The same numbers as a tile holds them."""
+    kind, small = (ir.VectorType(_FLOATS[each], _SIDE) for each in (held, "float32"))
+    if value.type != small and (narrow or kind == small):
+        value = builder.fptrunc(value, small)
+    return value if value.type == kind else builder.fpext(value, kind)
+
+
+def _turned(builder: Any, rows: Sequence[Any]) -> Sequence[Any]:
+    """Eight vectors of eight, columns for rows: blocks of four, two and one change places."""
+    made = list(rows)
+    for far in (4, 2, 1):
+        here = [lane if not lane & far else _SIDE + lane - far for lane in range(_SIDE)]
+        there = [lane + far if not lane & far else _SIDE + lane for lane in range(_SIDE)]
+        for k in range(_SIDE):
+            if not k & far:
+                low, high = made[k], made[k + far]
+                made[k], made[k + far] = (
+                    builder.shuffle_vector(low, high, _order(order)) for order in (here, there)
+                )
+    return made
+
+
+def _order(order: Sequence[int]) -> Any:
+    return ir.Constant(ir.VectorType(_INT, len(order)), list(order))
+
+
+def _comparing(held: str) -> Callable[[Any, Sequence[Any]], None]:
+    """Which of 64 rows fail each node: those whose value is above the node's limit.
+
+    Arguments: the tile; three whole numbers for each of its columns that is looked at (where it is
+    in the tile, and where the nodes end that missing values fail and those they pass), the largest
+    number that is missing like NaN, and how many columns; the limits of the nodes, where each
+    node's answer goes, and where the answers are.
+    """
+    size = _BYTES[held]
+    kind = ir.VectorType(_FLOATS[held], ROWS)
+
+    def write(builder: Any, args: Sequence[Any]) -> None:
+        tile, slots, zeros, count, limits, places, fails = args
+
+        def column(u: Any, before: Sequence[Any]) -> Sequence[Any]:
+            at = builder.mul(u, _WORD(3))
+            where, *ends = (
+                _load(builder, slots, builder.add(at, _WORD(part)), _WORD) for part in range(3)
+            )
+            seen = builder.load(
+                _pointer(builder, builder.add(tile, where), kind), typ=kind, align=size
+            )
+            zero = _all(builder, _load(builder, zeros, u, _FLOATS[held]))
+            seen = _without(builder, seen, zero)
+            (start,) = before
+            for test, end in zip((builder.fcmp_unordered, builder.fcmp_ordered), ends, strict=True):
+
+                def node(k: Any, _: Sequence[Any], test: Any = test, start: Any = start) -> Any:
+                    number = builder.add(start, k)
+                    limit = _all(builder, _load(builder, limits, number, _FLOATS[held]))
+                    failed = builder.bitcast(test(">", seen, limit), _WORD)
+                    place = _load(builder, places, number, _INT)
+                    _store(builder, fails, builder.zext(place, _WORD), failed)
+                    return ()
+
+                _loop(builder, builder.sub(end, start), (), node)
+                start = end
+            return (start,)
+
+        _loop(builder, count, (_WORD(0),), column)
+
+    return write
+
+
+def _without(builder: Any, seen: Any, zero: Any) -> Any:
+    """NaN for what is as near to zero as that."""
+    width, count = 32 if seen.type.element == _FLOATS["float32"] else 64, seen.type.count
+    bits = ir.VectorType(ir.IntType(width), count)
+    whole = builder.and_(builder.bitcast(seen, bits), _same(bits, (1 << (width - 1)) - 1))
+    near = builder.fcmp_ordered("<=", builder.bitcast(whole, seen.type), zero)
+    missing = ir.Constant(seen.type, [float("nan")] * count)
+    return builder.select(near, missing, seen)
+
+
+def _seen(builder: Any, args: Sequence[Any]) -> None:
+    """64 numbers with NaN for those that are missing.
+
+    Arguments: their address, that of the largest number that is missing, where they go.
+    """
+    given, zero, out = args
+    kind = ir.VectorType(_DOUBLE, ROWS)
+    seen = builder.load(_pointer(builder, given, kind), typ=kind, align=8)
+    near = _all(builder, _load(builder, zero, _WORD(0), _DOUBLE))
+    builder.store(_without(builder, seen, near), _pointer(builder, out, kind), align=8)
+
+
+def _rank(builder: Any, args: Sequence[Any]) -> None:
+    """How many thresholds each of 64 values exceeds: as rank64, for numbers of four bytes.
+
+    Arguments: the values, the address of the largest number that is missing; the thresholds, 31
+    and one that nothing exceeds in two registers, and how many times that; where the ranks go, and
+    how many times. A search in registers for each 31, and no load that waits for another.
+    """
+    values, zero, thresholds, parts, out, times = args
+    element = _FLOATS["float32"]
+    kind, places = ir.VectorType(element, _WIDE), ir.VectorType(_INT, _WIDE)
+    near = _all(builder, _load(builder, zero, _WORD(0), element), _WIDE)
+    known = [
+        _without(builder, _chunk(builder, values, chunk, kind), near)
+        for chunk in range(ROWS // _WIDE)
+    ]
+
+    def step(k: Any, before: Sequence[Any]) -> Sequence[Any]:
+        here = builder.add(thresholds, builder.shl(k, _WORD(7)))
+        pivots = [_chunk(builder, here, half, kind) for half in (0, 1)]
+        return [
+            builder.add(place, _among(builder, pivots, value, places))
+            for value, place in zip(known, before, strict=True)
+        ]
+
+    found = _loop(builder, parts, [_same(places, 0)] * len(known), step)
+    found = [
+        builder.select(builder.fcmp_unordered("uno", value, value), _same(places, 0xFFFF), place)
+        for value, place in zip(known, found, strict=True)
+    ]
+    _spread(builder, _joined(builder, found), out, times)
+
+
+def _among(builder: Any, pivots: Sequence[Any], value: Any, places: Any) -> Any:
+    """How many of the 32 pivots (the last is none) each value exceeds."""
+    place = _same(places, 0)
+    for half in (16, 8, 4, 2, 1):
+        limit = _chosen(builder, pivots, builder.add(place, _same(places, half - 1)))
+        above = builder.fcmp_unordered(">", value, limit)
+        place = builder.select(above, builder.add(place, _same(places, half)), place)
+    return place
+
+
+def _chosen(builder: Any, pivots: Sequence[Any], place: Any) -> Any:
+    """The pivots at these places."""
+    kind = pivots[0].type
+    if machine.has("avx512f"):
+        name = "llvm.x86.avx512.vpermi2var.ps.512"
+        function = _declared(builder, name, [kind, place.type, kind], kind)
+        return builder.call(function, [pivots[0], place, pivots[1]])
+    made = ir.Constant(kind, ir.Undefined)
+    for lane in range(_WIDE):
+        at = builder.extract_element(place, _INT(lane))
+        low, high = (builder.extract_element(half, builder.and_(at, _INT(15))) for half in pivots)
+        is_low = builder.icmp_signed("<", at, _INT(16))
+        made = builder.insert_element(made, builder.select(is_low, low, high), _INT(lane))
+    return made

@@ -1,0 +1,237 @@
+"""Object code to callable addresses, with llvmlite alone: serving never imports numba."""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from functools import cache
+from typing import Any, NamedTuple
+
+import llvmlite.binding as llvm
+
+from oven.compiler.object_loader import link
+
+_lock = threading.Lock()
+#: The processor to make code for and its features, if not this one's.
+_aims: list[tuple[str, str]] = []
+_LIBM = [
+    "exp",
+    "expf",
+    "expm1",
+    "expm1f",
+    "log",
+    "logf",
+    "log1p",
+    "log1pf",
+    "log2",
+    "log2f",
+    "log10",
+    "log10f",
+    "sin",
+    "sinf",
+    "cos",
+    "cosf",
+    "tan",
+    "tanf",
+    "sinh",
+    "sinhf",
+    "cosh",
+    "coshf",
+    "tanh",
+    "tanhf",
+    "erf",
+    "erff",
+    "pow",
+    "powf",
+    "floor",
+    "floorf",
+    "ceil",
+    "ceilf",
+    "trunc",
+    "truncf",
+    "fmod",
+    "fmodf",
+    "rint",
+    "rintf",
+    "ldexp",
+    "lgamma",
+    "lgammaf",
+    "memcpy",
+    "memset",
+    "memmove",
+    "memcmp",
+    "atan",
+    "atanf",
+    "asin",
+    "acos",
+    "cbrt",
+    "cbrtf",
+    "nearbyint",
+    "nearbyintf",
+    "round",
+    "roundf",
+    "exp2",
+    "exp2f",
+    "asinh",
+    "asinhf",
+    "fmin",
+    "fmax",
+]
+
+
+@cache
+def target_machine() -> Any:
+    """The machine this process runs on, with everything its CPU can do."""
+    return _machine()
+
+
+def _machine() -> Any:
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    target = llvm.Target.from_default_triple()
+    return target.create_target_machine(
+        cpu=cpu(),
+        features=features(),
+        opt=3,
+        # Absolute 64-bit addresses: the loader's handling of offsets from a global table goes
+        # wrong once several objects are loaded, and sections may land anywhere.
+        reloc="static",
+        codemodel="large",
+        jit=True,
+    )
+
+
+def aim(cpu: str, features: str) -> None:
+    """Make code for a lesser processor than this one; only before any was made."""
+    _aims[:] = [(cpu, features)]
+    for known in (target_machine, vector_bytes, has, fingerprint):
+        known.cache_clear()
+
+
+def cpu() -> str:
+    """The processor code is made for: this one, or what was aimed at."""
+    return _aims[0][0] if _aims else str(llvm.get_host_cpu_name())
+
+
+def features() -> str:
+    """What that processor can do, as the compiler writes it."""
+    return _aims[0][1] if _aims else str(llvm.get_host_cpu_features().flatten())
+
+
+@cache
+def vector_bytes() -> int:
+    """How long this processor's vector registers are."""
+    if has("avx512f"):
+        return 64
+    return 32 if has("avx2") else 16
+
+
+@cache
+def has(feature: str) -> bool:
+    """Whether this processor has a feature, by the compiler's name for it."""
+    return f"+{feature}" in features().split(",")
+
+
+@cache
+def fingerprint() -> str:
+    """What object code depends on besides its source: the CPU and the code generator."""
+    return f"{llvm.get_default_triple()} {cpu()} {features()} {_version()}"
+
+
+def _version() -> str:
+    import llvmlite
+
+    return f"llvmlite {llvmlite.__version__}"
+
+
+class _Loader:
+    """The compiler's loader, for what is not as plain as oven.compiler.object_loader wants it.
+
+    One engine holds all of it; it owns a target machine of its own.
+    """
+
+    def __init__(self) -> None:
+        _know_libm()
+        self._machine = _machine()
+        self._engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), self._machine)
+        self._kept: list[Any] = []
+
+    def load(self, code: bytes, symbol: str) -> int:
+        """Make object code executable and return the address of a function in it."""
+        found = int(self._engine.get_function_address(symbol))
+        if found:
+            return found
+        item = llvm.ObjectFileRef.from_data(code)
+        self._engine.add_object_file(item)
+        self._engine.finalize_object()
+        return int(self._engine.get_function_address(symbol))
+
+
+@cache
+def _loader() -> _Loader:
+    return _Loader()
+
+
+def load(code: bytes, symbol: str) -> int:
+    """The address of a function of this object code."""
+    address = link(code, symbol)
+    if address is None:
+        with _lock:
+            address = _loader().load(code, symbol)
+    if not address:
+        raise LookupError(f"the object code does not define {symbol}")
+    return address
+
+
+@cache
+def _know_libm() -> None:
+    # The interpreter has libm loaded; asking for its file would start a process.
+    process = ctypes.CDLL(None)
+    missing = [name for name in _LIBM if not _know(name, process)]
+    if missing:
+        from ctypes.util import find_library  # it can start processes, and imports what does
+
+        library = ctypes.CDLL(find_library("m"))
+        for name in missing:
+            _know(name, library)
+
+
+# numba's functions return a status and write their result; C wants the result itself.
+_FOR_C = """
+define i64 @{symbol}_for_c({given}) {{
+  %result = alloca i64
+  %error = alloca ptr
+  %status = call i32 @{symbol}(ptr %result, ptr %error, {given})
+  %value = load i64, ptr %result
+  ret i64 %value
+}}
+"""
+
+
+class ForC(NamedTuple):
+    """Object code of a function that C calls."""
+
+    symbol: str
+    code: bytes
+
+
+def callable_by_c(symbol: str, text: str, words: int) -> ForC:
+    """Object code of numba's function `symbol` in this LLVM IR, as C calls it: words to a word."""
+    given = ", ".join(f"i64 %word{place}" for place in range(words))
+    whole = llvm.parse_assembly(text + _FOR_C.format(symbol=symbol, given=given))
+    return ForC(f"{symbol}_for_c", bytes(target_machine().emit_object(whole)))
+
+
+def _know(name: str, library: ctypes.CDLL) -> bool:
+    """Tell the loader where a function is, if this library has it."""
+    function = getattr(library, name, None)
+    if function is not None:
+        llvm.add_symbol(name, ctypes.cast(function, ctypes.c_void_p).value)
+    return function is not None
+
+
+#: numba's calling convention: status = f(&result, &error, params, io, n, scratch).
+_SIGNATURE = (ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, *(ctypes.c_int64,) * 4)
+#: Calls that let other threads run meanwhile, and calls that do not.
+STAGE = ctypes.CFUNCTYPE(*_SIGNATURE)
+BRIEF = ctypes.PYFUNCTYPE(*_SIGNATURE)

@@ -1,0 +1,147 @@
+"""Doors for arrays by name: what a plan's inputs have to be, and the tables of their machine code.
+
+    call = plan.door()
+    labels, probabilities = call({"age": ages, "city": cities})     # (n,) or (n, 1)
+    labels, probabilities = call({"X": rows})                       # (n, k)
+
+It is what callers have who think in columns, or serve ONNX models by their inputs' names. Numbers
+come in the program's own dtype, strings as objects or as numpy's own characters; the machine code
+(oven.entry.columns_code) hands everything else on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from flour.core.node import Node
+from flour.core.types import Category, Scalar, Text, Type, Vector
+from oven.codegen.stages import Stage
+from oven.compiler import cache
+from oven.entry import columns_code as code
+from oven.entry.array_entry import Call, decoding, layout, open_array_entry
+from oven.entry.builtin import NativeTable, made_of
+from oven.entry.lazy_entry import LazyEntry
+from oven.entry.opaque_entry import open_opaque_entry
+from oven.entry.record_entry import open_record_entry
+from oven.entry.row_layout import Reading, Rows, rows_of, rows_table
+from oven.run.native_run import NativeRun
+
+Steps = Sequence[NativeRun | Stage]
+#: Which dimensions an array may have: bits of the table's word RANKS.
+FLAT, COLUMN = 2, 4
+
+
+def open_entry(
+    inputs: Mapping[str, Type], steps: Steps, outputs: Sequence[Node], fallback: Call
+) -> Call:
+    """The door of a plan: whatever it is handed goes in by the shortest way there is for it."""
+    if (part := open_opaque_entry(inputs, steps, outputs, fallback)) is not None:
+        return part
+    opened = partial(_open_plan, inputs, steps, outputs)
+    match [*inputs.values()]:
+        case [Text(encoding) as kind] if encoding:
+            return decoding(kind, fallback, opened)
+    return opened(fallback)
+
+
+def _open_plan(
+    inputs: Mapping[str, Type], steps: Steps, outputs: Sequence[Node], fallback: Call
+) -> Call:
+    found = layout(inputs, steps, outputs)
+
+    def arrays() -> Call:
+        return open_columns_entry(inputs, steps, outputs, fallback) or fallback
+
+    if found is None:
+        made = arrays()
+        return open_record_entry(inputs, steps, outputs, made) or made
+    if not _at_hand(found.kind):
+        return open_array_entry(found, arrays()) or fallback
+    later = LazyEntry(arrays)
+    door = open_array_entry(found, later)
+    if door is None:
+        return fallback
+    later.behind(door)
+    return door
+
+
+def _at_hand(kind: Vector | Text) -> bool:
+    """Whether the code of doors for arrays is in this process, so that making one takes no time."""
+    sources = [code.SOURCE] if isinstance(kind, Text) else [code.SOURCE, code.NAMED_SOURCE]
+    return all(cache.here(cache.key(source)) for source in sources)
+
+
+def open_columns_entry(
+    inputs: Mapping[str, Type],
+    steps: Steps,
+    outputs: Sequence[Node],
+    fallback: Callable[[object], Any],
+    ranks: Mapping[str, int] | None = None,
+) -> Call | None:
+    """The door for arrays by name, if the plan can have one.
+
+    `ranks` says, for who is strict, how many dimensions an input's array has, as FLAT or COLUMN.
+    """
+    columns = columns_of(inputs, steps, outputs, ranks or {})
+    if columns is None:
+        return None
+    door = made_of(code.SOURCE, code.NAME, partial(columns_table, columns, fallback))
+    found = layout(inputs, steps, outputs)
+    if door is None or found is None or not isinstance(found.kind, Vector):
+        return door
+    # The one array is read where it lies, if its rows lie one behind another.
+    straight = open_array_entry(found, door)
+    assert straight is not None, "there can be doors"
+    table = partial(_named_table, next(iter(inputs)), straight, door)
+    return made_of(code.NAMED_SOURCE, code.NAMED, table)
+
+
+def columns_of(
+    inputs: Mapping[str, Type], steps: Steps, outputs: Sequence[Node], ranks: Mapping[str, int]
+) -> Rows | None:
+    """What the arrays are, of a plan that is native code from them to its answers."""
+    return rows_of(inputs, steps, outputs, partial(_reading, ranks))
+
+
+def _reading(ranks: Mapping[str, int], name: str, kind: Type | None) -> Reading | None:
+    """How an array for this type is read; None where there is more to it."""
+    read, width, dtype, allowed = code.SKIP, 1, "object", FLAT | COLUMN
+    match kind:
+        case None:
+            pass
+        case Text():
+            read = code.TEXT
+        case Scalar("string") | Category("string"):
+            read = code.STRING
+        case Scalar(dtype) | Category(dtype):
+            read = code.NUMBER
+        case Vector(width, "string", sparse=False) if width:
+            read, allowed = code.STRING, COLUMN
+        case Vector(width, dtype, sparse=False) if width:
+            read, allowed = code.NUMBER, COLUMN
+        case _:
+            return None
+    made = np.dtype(dtype)  # one of numpy's own, which live as long as it does
+    more = (width, made.itemsize, id(made), ranks.get(name, allowed))
+    return Reading(read, more, width, read in {code.STRING, code.TEXT})
+
+
+def _named_table(
+    name: str, door: Call, fallback: Callable[[object], Any], known: Mapping[str, int]
+) -> NativeTable:
+    words = {**known, "LABEL": id(name), "DOOR": id(door), "FALLBACK": id(fallback)}
+    table = np.array([words[word] for word in code.NAMED_WORDS], np.int64).view(NativeTable)
+    table.kept = (name, door, fallback)
+    return table
+
+
+def columns_table(
+    found: Rows, fallback: Callable[[object], Any], known: Mapping[str, int]
+) -> NativeTable:
+    """The table of the machine code for arrays."""
+    words = {**known, "FALLBACK": id(fallback), "BARE": int(found.bare)}
+    return rows_table(found, code.COLUMN_WORDS, words, (fallback,))

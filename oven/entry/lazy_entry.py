@@ -1,0 +1,51 @@
+"""Doors behind a door that are made when somebody first goes through them.
+
+Most plans are only ever asked in one way. What a plan's door does not take itself, arrays by name
+above all, goes to its fallback, and making one for every plan takes as long as loading it and half
+of its memory. So the fallback of a door can be a promise: whoever calls it first has the real one
+made, and from then on the machine code goes there directly.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+from oven.entry.array_code import WORDS
+from oven.entry.builtin import NativeTable
+
+Call = Callable[[object], Any]
+#: Where a door's table says what takes the rest; the tables of all doors begin alike.
+_FALLBACK = WORDS.index("FALLBACK")
+
+
+class LazyEntry:
+    """A way in that is made when it is first taken."""
+
+    __slots__ = ("__weakref__", "_made", "_make", "_table")
+
+    def __init__(self, make: Callable[[], Call]) -> None:
+        self._make = make
+        self._made: Call | None = None
+        self._table: weakref.ref[NativeTable] | None = None
+
+    def behind(self, door: Any) -> None:
+        """Be replaced in this door's table as soon as there is something to go there."""
+        # Weakly: the table keeps what it names, and a circle would outlive the plan.
+        self._table = weakref.ref(door.__self__)
+
+    def __call__(self, data: object) -> Any:
+        """What the real one answers."""
+        return (self._made or self._settled())(data)
+
+    def _settled(self) -> Call:
+        """The real one; of two threads both may make it, and either is as good."""
+        made = self._make()
+        self._made = made
+        table = None if self._table is None else self._table()
+        if table is not None:
+            # Kept beside this one, which calls may be on their way to.
+            table.kept = (*table.kept, made)
+            table[_FALLBACK] = id(made)
+        return made

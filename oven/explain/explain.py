@@ -1,0 +1,250 @@
+"""What a plan is made of, at every step from the program to machine code.
+
+    logical      the program as it was written
+    optimised    the program after all rules
+    stages       what runs together, what it reads and leaves, where it came from
+    source       the code emitted for each stage
+    llvm         the same as LLVM IR
+    asm          the same as assembly
+    timed        a run, stage by stage: time, rows, bytes
+
+Every step is text, or a page of HTML that needs nothing else. Stages without native code are
+marked black: they run as Python, or on onnxruntime.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+
+from flour.core.errors import ParameterError
+from flour.core.provenance import Origin
+from oven.codegen.ports import Port
+from oven.codegen.stages import Stage, Value
+from oven.explain import timing
+from oven.explain.page import page, preformatted, table
+from oven.plans import characters
+from oven.run.native_run import LONGEST, room_bytes
+
+if TYPE_CHECKING:
+    from flour.core.node import Node
+    from flour.language.flow import Flow
+    from oven.plans.plan import Plan
+
+FORMS = ("text", "html")
+STAGE_COLUMNS = ("stage", "operators", "reads", "leaves", "parameters", "rooms", "from")
+TIMED_COLUMNS = ("stage", "operators", "time", "a row", "share", "rows", "bytes")
+
+
+def explain(plan: Plan, stage: str = "stages", form: str = "text", data: object = None) -> str:
+    """The plan at one step of its way; `data` is what the step "timed" runs on."""
+    if stage not in STEPS:
+        raise ParameterError(
+            f"there is no step {stage!r} to explain", hint="one of " + ", ".join(STEPS)
+        )
+    if form not in FORMS:
+        raise ParameterError(f"there is no form {form!r}", hint="one of " + ", ".join(FORMS))
+    if stage == "timed":
+        return _timed(plan, form, data)
+    return STEPS[stage](plan, form)
+
+
+# --- graphs -------------------------------------------------------------------------------------
+
+
+def _logical(plan: Plan, form: str) -> str:
+    return _graph(plan.flow, form)
+
+
+def _optimised(plan: Plan, form: str) -> str:
+    return _graph(plan.optimised, form)
+
+
+def _graph(flow: Flow, form: str) -> str:
+    return flow.show(form)
+
+
+# --- stages -------------------------------------------------------------------------------------
+
+
+def _stages(plan: Plan, form: str) -> str:
+    rows = [_stage_row(plan, place, stage) for place, stage in enumerate(plan.stages)]
+    head = f"{len(rows)} stages, {sum(not s.native for s in plan.stages)} of them black"
+    if known := characters.version(plan.flow):
+        head += f"; characters of Unicode {known}"
+    if form == "html":
+        return page("Stages", head, table(STAGE_COLUMNS, rows, marked=_black(plan)))
+    lines = [head]
+    for row in rows:
+        lines.append(row[0])
+        facts = zip(STAGE_COLUMNS[1:], row[1:], strict=True)
+        lines += [f"    {key:<10} {text}" for key, text in facts if text]
+    return "\n".join(lines)
+
+
+def _stage_row(plan: Plan, place: int, stage: Stage) -> tuple[str, ...]:
+    parameters = {item.digest: item.nbytes for item in stage.parameters()}
+    for item in () if stage.native else stage.nodes:
+        parameters |= {found.digest: found.nbytes for found in item.op.parameters()}
+    return (
+        label(place, stage),
+        ", ".join(map(_operator, stage.nodes)),
+        "; ".join(map(_value, stage.inputs)),
+        "; ".join(map(_value, stage.outputs)),
+        f"{sum(parameters.values()):,} bytes in {len(parameters)}" if parameters else "",
+        _rooms(stage),
+        "; ".join(origins(plan, stage)),
+    )
+
+
+def _rooms(stage: Stage) -> str:
+    """Memory whose size depends on the data: how it grows, and what it never exceeds."""
+    if not stage.rooms:
+        return ""
+    each, fixed = (sum(room[part] for room in stage.rooms) for part in (0, 1))
+    most = room_bytes(stage.rooms, LONGEST)
+    return f"{each:,} bytes a byte of the longest row and {fixed:,}; at most {most:,}"
+
+
+def _operator(item: Node) -> str:
+    said = item.op.remark()
+    return f"{item.op.name} ({said})" if said else item.op.name
+
+
+def label(place: int, stage: Stage) -> str:
+    """A stage's number and what it is."""
+    return f"{place} {stage.name}" if stage.native else f"{place} {_runner(stage)} (black)"
+
+
+def _runner(stage: Stage) -> str:
+    """Who runs a stage without native code."""
+    return stage.nodes[0].op.runs_on
+
+
+def _value(value: Value) -> str:
+    if not isinstance(value, Port):
+        return f"{value.op.name}: {value.type}"
+    columns = f" [{', '.join(value.fields[:6])}{', ...' * (len(value.fields) > 6)}]"
+    return f"{value.label}{columns if value.fields else ''}: {value.type}"
+
+
+def origins(plan: Plan, stage: Stage) -> list[str]:
+    """The estimators, or the lines, that a stage came from, in the order of the program."""
+    known = plan.optimised.origins()
+    places = sorted({place for item in stage.nodes for place in known.get(item, ())})
+    steps: dict[str, dict[str, None]] = {}
+    for place in places:
+        steps.setdefault(_file_line(place), {})[place.step] = None
+    return [_named(where, list(names)) for where, names in steps.items()]
+
+
+def _file_line(place: Origin) -> str:
+    return f"{place.file}:{place.line}"
+
+
+def _named(where: str, steps: Iterable[str]) -> str:
+    named = [f"'{step}'" for step in steps if step]
+    return f"{', '.join(named)} at {where}" if named else where
+
+
+def _black(plan: Plan) -> set[int]:
+    return {place for place, stage in enumerate(plan.stages) if not stage.native}
+
+
+# --- code ---------------------------------------------------------------------------------------
+
+
+def _source(plan: Plan, form: str) -> str:
+    return _code(plan, form, "Source", lambda stage: stage.source)
+
+
+def _llvm(plan: Plan, form: str) -> str:
+    return _code(plan, form, "LLVM IR", llvm_of)
+
+
+def _asm(plan: Plan, form: str) -> str:
+    return _code(plan, form, "Assembly", assembly_of)
+
+
+def llvm_of(stage: Stage) -> str:
+    """The LLVM IR of a native stage, after optimisation; compiled anew, the cache keeps none."""
+    from oven.compiler.native import compile_source
+
+    return compile_source(stage.source, stage.name).llvm
+
+
+def assembly_of(stage: Stage) -> str:
+    """The assembly of a native stage."""
+    from oven.compiler.native import assembly
+
+    return assembly(llvm_of(stage))
+
+
+def _code(plan: Plan, form: str, title: str, text: Callable[[Stage], str]) -> str:
+    parts = [
+        (label(place, stage), text(stage) if stage.native else _no_code(stage))
+        for place, stage in enumerate(plan.stages)
+    ]
+    if form == "html":
+        return page(title, "", "".join(preformatted(name, code) for name, code in parts))
+    blocks = [f"# --- {name}\n{code.rstrip()}\n" for name, code in parts]
+    return "\n".join(blocks or ["# nothing runs: every output is an input"]).rstrip()
+
+
+def _no_code(stage: Stage) -> str:
+    names = ", ".join(item.op.name for item in stage.nodes)
+    runner = {"python": "as Python"}.get(_runner(stage), f"on {_runner(stage)}")
+    return f"# no native code: {names} runs {runner}"
+
+
+# --- time ---------------------------------------------------------------------------------------
+
+
+def _timed(plan: Plan, form: str, data: object) -> str:
+    run = timing.measure(plan, data)
+    total = sum(one.seconds for one in run.stages) or 1.0
+    rows = [
+        (
+            label(place, one.stage),
+            ", ".join(item.op.name for item in one.stage.nodes),
+            f"{one.seconds * 1e6:,.1f} us",
+            f"{one.seconds * 1e9 / max(run.rows, 1):,.0f} ns",
+            f"{one.seconds / total:.0%}",
+            f"{run.rows:,}",
+            f"{one.bytes:,}",
+        )
+        for place, one in enumerate(run.stages)
+    ]
+    head = (
+        f"{run.rows:,} {run.source} rows: {total * 1e6:,.1f} us in stages one by one, "
+        f"{run.whole * 1e6:,.1f} us as a whole (the best of {timing.REPEATS})"
+    )
+    if form == "html":
+        return page("Time", head, table(TIMED_COLUMNS, rows, marked=_black(plan)))
+    return "\n".join([head, *_aligned([TIMED_COLUMNS, *rows])])
+
+
+def _aligned(rows: list[tuple[str, ...]]) -> list[str]:
+    """Columns side by side; the first two to the left, numbers to the right."""
+    shown = [
+        (row[0], row[1] if len(row[1]) <= 48 else row[1][:45] + "...", *row[2:]) for row in rows
+    ]
+    widths = [max(len(row[j]) for row in shown) for j in range(len(shown[0]))]
+    return [
+        "  ".join(
+            text.ljust(width) if j < 2 else text.rjust(width)
+            for j, (text, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in shown
+    ]
+
+
+STEPS: dict[str, Callable[[Plan, str], str]] = {
+    "logical": _logical,
+    "optimised": _optimised,
+    "stages": _stages,
+    "source": _source,
+    "llvm": _llvm,
+    "asm": _asm,
+    "timed": lambda plan, form: _timed(plan, form, None),
+}

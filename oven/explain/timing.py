@@ -1,0 +1,179 @@
+"""How long each stage of a plan takes: the stages run one by one on the same rows.
+
+`measure` runs them for their times, several times each; `staged` runs them once, for their answers,
+and says when each was at work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from flour.core.reference import public
+from flour.core.sparse import Sparse
+from flour.core.types import (
+    FLOATS,
+    Category,
+    Pairs,
+    Record,
+    Scalar,
+    Text,
+    Tokens,
+    Type,
+    Vector,
+    Whole,
+)
+from flour.data.coerce import WHOLE_DTYPES, coerce
+from oven.codegen.stages import Stage, Value
+from oven.run.native_run import NativeRun, RowsRefused
+
+if TYPE_CHECKING:
+    from oven.plans.plan import Plan
+
+SAMPLE_ROWS = 256
+REPEATS = 7
+_WORDS = ["red", "green", "blue", "a few words", "ein paar W\u00f6rter", ""]
+
+
+@dataclass(frozen=True)
+class StageTime:
+    """One stage's share of a run."""
+
+    stage: Stage
+    seconds: float
+    #: Read and written: columns and parameters.
+    bytes: int
+
+
+@dataclass(frozen=True)
+class Timed:
+    """A run, stage by stage, and as a whole."""
+
+    rows: int
+    #: "given", or "random" where nobody gave any.
+    source: str
+    stages: tuple[StageTime, ...]
+    whole: float
+
+
+def measure(plan: Plan, data: object = None) -> Timed:
+    """Run the plan on these rows, or on random ones; the best time of several for each stage."""
+    plan.wait()
+    if data is None:
+        columns, rows = sample(plan.inputs, SAMPLE_ROWS), SAMPLE_ROWS
+    else:
+        columns, rows = coerce(plan.inputs, data)
+    values: dict[Value, Any] = {}
+    times = tuple(_stage_time(plan, stage, values, columns, rows) for stage in plan.stages)
+    whole = _best(lambda: plan.run_columns(columns, rows))[0]
+    return Timed(rows, "random" if data is None else "given", times, whole)
+
+
+@dataclass(frozen=True)
+class StageSpan:
+    """When one stage was at work, by `time.perf_counter`."""
+
+    stage: Stage
+    began: float
+    ended: float
+
+
+def staged(plan: Plan, data: object) -> tuple[dict[str, Any], int, tuple[StageSpan, ...]]:
+    """The answers of `plan.run`, computed stage by stage; how many rows; when each was at work.
+
+    It takes longer than `run`: stages hand everything on through memory. Rows that native code
+    refuses are answered by definition, and only the stages until then are told.
+    """
+    plan = plan.suited(data).wait()
+    columns, rows = coerce(plan.inputs, data)
+    values: dict[Value, Any] = {}
+    spans: list[StageSpan] = []
+    outputs = plan.optimised.outputs
+    runs = [NativeRun.of([each], each.outputs) if each.native else None for each in plan.stages]
+    try:
+        for stage, run in zip(plan.stages, runs, strict=True):
+            began = perf_counter()
+            if run is None:
+                values |= plan.interpret(stage.nodes[0], values, columns)
+            else:
+                given = {value: plan.native_column(value, values, columns) for value in run.inputs}
+                values |= run.run(given, rows)
+            spans.append(StageSpan(stage, began, perf_counter()))
+        made = {name: plan.output(item, values, columns) for name, item in outputs.items()}
+    except RowsRefused:
+        made = plan.by_definition(columns)
+    answers = {name: public(value, outputs[name].type) for name, value in made.items()}
+    return answers, rows, tuple(spans)
+
+
+def _stage_time(
+    plan: Plan, stage: Stage, values: dict[Value, Any], columns: Mapping[str, Any], rows: int
+) -> StageTime:
+    """Run one stage, whose inputs are in `values`; what it leaves is added to them."""
+    if stage.native:
+        run = NativeRun.of([stage], stage.outputs)
+        given = {value: plan.native_column(value, values, columns) for value in stage.inputs}
+        seconds, made = _best(lambda: run.run(given, rows))
+        read = [*given.values(), *made.values()]
+    else:
+        seconds, made = _best(lambda: plan.interpret(stage.nodes[0], values, columns))
+        read = [values[value] for value in stage.inputs if value in values] + [*made.values()]
+    values |= made
+    parameters = {item.digest: item.nbytes for item in stage.parameters()}
+    return StageTime(stage, seconds, sum(map(_nbytes, read)) + sum(parameters.values()))
+
+
+def _best(call: Callable[[], Any]) -> tuple[float, Any]:
+    best = np.inf
+    for _ in range(REPEATS):
+        start = perf_counter()
+        made = call()
+        best = min(best, perf_counter() - start)
+    return float(best), made
+
+
+def _nbytes(column: Any) -> int:
+    if isinstance(column, Sparse):
+        return int(column.data.nbytes + column.indices.nbytes + column.indptr.nbytes)
+    return int(getattr(column, "nbytes", 0))
+
+
+# --- rows to run on -----------------------------------------------------------------------------
+
+
+def sample(inputs: Mapping[str, Type], rows: int) -> dict[str, Any]:
+    """Random columns of these types, the same ones every time."""
+    rng = np.random.default_rng(0)
+    return {name: _random(rng, kind, rows) for name, kind in inputs.items()}
+
+
+def _random(rng: np.random.Generator, kind: Type, rows: int) -> Any:  # noqa: PLR0911 (one for each kind)
+    match kind:
+        case Record(fields):
+            return {name: _random(rng, sub, rows) for name, sub in fields}
+        case Vector(width, dtype, sparse):
+            made = _values(rng, (rows, width), dtype)
+            return Sparse.of(np.where(rng.random((rows, width)) < 0.1, made, 0)) if sparse else made
+        case Scalar(dtype) | Category(dtype):
+            return _values(rng, (rows,), dtype)
+        case Text():
+            return _values(rng, (rows,), "string")
+        case Whole():
+            return [np.zeros((), WHOLE_DTYPES.get(kind.kind, "float32"))]
+        case Tokens():
+            return [str(words).split() for words in _values(rng, (rows,), "string")]
+        case Pairs():
+            names = [str(words).split() for words in _values(rng, (rows,), "string")]
+            return [[(name, float(place)) for place, name in enumerate(row)] for row in names]
+
+
+def _values(rng: np.random.Generator, shape: tuple[int, ...], dtype: str) -> Any:
+    if dtype == "string":
+        return rng.choice(np.array(_WORDS, object), shape)
+    if dtype in FLOATS:
+        return rng.normal(size=shape).astype(dtype)
+    return rng.integers(0, 2 if dtype == "bool" else 10, shape).astype(dtype)

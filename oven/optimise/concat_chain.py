@@ -1,0 +1,63 @@
+"""The columns of a vector by where they come from: the inputs of a concatenation, or itself."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from flour.core.node import Node, node
+from flour.core.types import Vector
+from flour.ops.storage import ToDense
+from flour.ops.structure import Concat
+from oven.optimise.pattern import Match
+
+
+class Part(NamedTuple):
+    """Some neighbouring columns of a vector, and who computes them for whom."""
+
+    item: Node
+    reader: Node
+    start: int
+    width: int
+
+    @property
+    def columns(self) -> slice:
+        """Where they are in the whole vector."""
+        return slice(self.start, self.start + self.width)
+
+
+def parts(m: Match, x: Node) -> list[Part]:
+    """The parts of what the root reads; a single one if anybody else needs it in one piece."""
+    inner = seams(m, x)
+    if not inner:
+        return [Part(x, m.root, 0, width_of(x))]
+    found: list[Part] = []
+    start = 0
+    for item in inner[-1].inputs:
+        found.append(Part(item, inner[-1], start, width_of(item)))
+        start += found[-1].width
+    return found
+
+
+def seams(m: Match, x: Node) -> list[Node]:
+    """The nodes that only hold the parts together: a concatenation, and what makes it dense."""
+    above = [x] if isinstance(x.op, ToDense) and m.facts.only_for(x, m.root) else []
+    inner = x.inputs[0] if above else x
+    reader = x if above else m.root
+    whole = isinstance(inner.op, Concat) and m.facts.only_for(inner, reader)
+    return [*above, inner] if whole else []
+
+
+def joined(items: Sequence[Node], like: Node) -> Node:
+    """The nodes side by side, stored as `like` is; a single vector is itself."""
+    whole = items[0] if len(items) == 1 else node(Concat(), items)
+    if not isinstance(whole.type, Vector):
+        whole = node(Concat(), items)
+    assert isinstance(whole.type, Vector)
+    assert isinstance(like.type, Vector)
+    return node(ToDense(), [whole]) if whole.type.sparse and not like.type.sparse else whole
+
+
+def width_of(item: Node) -> int:
+    """How many columns a node is."""
+    return item.type.width if isinstance(item.type, Vector) else 1

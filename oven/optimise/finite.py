@@ -1,0 +1,69 @@
+"""What computing a value can bring about besides the value: NaN, infinities, errors.
+
+Rules that treat 0 · x as 0 ask whether x is finite for every row of finite inputs; overflow is
+left out of account, as it needs inputs near the end of the float range. Rules that leave out a
+branch ask whether it can refuse a row.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from flour.core.chunked_array import Pieces
+from flour.core.node import Node, topological
+from flour.core.op import Op
+from flour.core.types import Scalar, Type, Vector
+from flour.ops.binary import CastLike, Minus, Plus, Times
+from flour.ops.categorise import Encoding
+from flour.ops.elementwise import Add, Cast, Clip, Divide, Multiply, OneMinus, Subtract
+from flour.ops.encode import LookUp, OneHot
+from flour.ops.linear import Linear
+from flour.ops.link import Sigmoid, Softmax
+from flour.ops.reduce import Max, Min, Norm, Sum
+from flour.ops.source import Field, Fill, Pick, Source
+from flour.ops.storage import ToDense, ToSparse
+from flour.ops.structure import AsVector, Concat, Element, Select, Take
+from flour.ops.unary import Abs, Negate, Relu, Sign, Square
+from objectstore import Blob
+
+#: Finite in, finite out, as long as their own numbers are finite too.
+_KEEPING: tuple[type[Op], ...] = (
+    *(Source, Field, Pick, Fill, Concat, Select, Element, AsVector, Take, ToDense, ToSparse),
+    *(Subtract, Add, Multiply, Divide, Clip, Cast, CastLike, OneMinus),
+    *(OneHot, LookUp, Plus, Minus, Times, Abs, Negate, Relu, Sign, Square),
+    *(Linear, Sigmoid, Softmax, Sum, Max, Min, Norm),
+)
+
+
+def finite(item: Node) -> bool:
+    """Whether every value of this node is finite whenever the program's inputs are."""
+    found: dict[Node, bool] = {}
+    for each in topological([item]):
+        found[each] = _whole(each.type) or (
+            isinstance(each.op, _KEEPING)
+            and _finite_parameters(each.op)
+            and all(found[source] for source in each.inputs)
+        )
+    return found[item]
+
+
+def may_refuse(item: Node) -> bool:
+    """Whether computing this node can be an error for some rows (a category never seen)."""
+    encoders = (each.op for each in topological([item]) if isinstance(each.op, Encoding))
+    return any(encoder.fields()["strict"] for encoder in encoders)
+
+
+def _whole(kind: Type) -> bool:
+    """Whole numbers and bools are always finite."""
+    return isinstance(kind, Vector | Scalar) and not kind.dtype.startswith("float")
+
+
+def _finite_parameters(op: Op) -> bool:
+    if isinstance(op, Clip):
+        return True  # an infinite limit is no limit
+    for value in op.fields().values():
+        if isinstance(value, Blob | Pieces) and value.dtype.kind == "f":
+            numbers = value.array.astype(np.float64)
+            if not np.all(np.isfinite(numbers)) or (isinstance(op, Divide) and not numbers.all()):
+                return False
+    return True

@@ -1,0 +1,218 @@
+"""Patterns over nodes, built by calling operator classes on holes.
+
+    x = hole("x")
+    op(Linear)(op(Concat)(rest("parts")))     a Linear over a Concat of anything
+    op(Linear)(chain(Subtract, Divide)(x))    a Linear over one or more such steps over anything
+
+What a pattern bound is asked for by name: `m["concat"]` is the node (an operator is called by its
+class in small letters unless `name=` says otherwise), `m.op("linear", Linear)` its operator,
+`m.many("steps")` the nodes of a `chain` (the last applied first) or of a `rest`. `m.facts` knows
+the program around the match: who reads a node, and what is an output.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TypeVar
+
+from flour.core.node import Node, topological
+from flour.core.op import Op
+
+_O = TypeVar("_O", bound=Op)
+
+
+class Facts:
+    """What rules may ask about the program around a match."""
+
+    def __init__(self, roots: Sequence[Node]) -> None:
+        self.outputs = frozenset(roots)
+        self.nodes = topological(roots)
+
+    @cached_property
+    def place(self) -> Mapping[Node, int]:
+        """Where each node stands in the order in which nodes can run."""
+        return {item: place for place, item in enumerate(self.nodes)}
+
+    @cached_property
+    def classes(self) -> frozenset[type[Op]]:
+        """The classes of the operators in the program."""
+        return frozenset(type(item.op) for item in self.nodes)
+
+    @cached_property
+    def _readers(self) -> Mapping[Node, list[Node]]:
+        found: dict[Node, list[Node]] = {item: [] for item in self.nodes}
+        for item in self.nodes:
+            for source in item.inputs:
+                found[source].append(item)
+        return found
+
+    def readers(self, item: Node) -> Sequence[Node]:
+        """The nodes that read this one, once for every time they do."""
+        return self._readers.get(item, ())
+
+    def is_output(self, item: Node) -> bool:
+        """Whether the caller sees this node."""
+        return item in self.outputs
+
+    def sole_reader(self, item: Node) -> Node | None:
+        """The only place that needs this node, if there is only one."""
+        readers = self._readers.get(item, ())
+        return readers[0] if len(readers) == 1 and item not in self.outputs else None
+
+    def only_for(self, item: Node, reader: Node) -> bool:
+        """Whether nothing but `reader` needs it."""
+        return self.sole_reader(item) is reader
+
+    def only_for_any(self, item: Node, reader: Node, *kinds: type[Op]) -> bool:
+        """Whether nothing but `reader` and operators of these kinds needs it."""
+        return not self.is_output(item) and all(
+            other is reader or isinstance(other.op, kinds) for other in self.readers(item)
+        )
+
+
+@dataclass
+class Match:
+    """A pattern that fitted: the nodes by name, and the program around them."""
+
+    root: Node
+    facts: Facts
+    nodes: dict[str, Node] = field(default_factory=dict)
+    lists: dict[str, tuple[Node, ...]] = field(default_factory=dict)
+    #: The nodes that the replacement stands for, the root first: those whose operators the
+    #: pattern named, and those a rule says it has looked through with `take`.
+    inside: list[Node] = field(default_factory=list)
+
+    def __getitem__(self, name: str) -> Node:
+        return self.nodes[name]
+
+    def many(self, name: str) -> tuple[Node, ...]:
+        """The nodes of a chain or a rest."""
+        return self.lists[name]
+
+    def op(self, name: str, kind: type[_O]) -> _O:
+        """The operator of a node, which the pattern has made sure is of this kind."""
+        found = self.nodes[name].op
+        assert isinstance(found, kind), f"{name} is a {found.name}"
+        return found
+
+    def ops(self, name: str) -> tuple[Op, ...]:
+        """The operators of a chain, the last applied first."""
+        return tuple(item.op for item in self.lists[name])
+
+    def take(self, *items: Node) -> None:
+        """These nodes belong to the match too: what replaces it does their work."""
+        self.inside.extend(items)
+
+    @property
+    def holes(self) -> tuple[Node, ...]:
+        """What the matched nodes read from outside the match."""
+        inside = set(self.inside)
+        found = (source for item in self.inside for source in item.inputs)
+        return tuple(dict.fromkeys(source for source in found if source not in inside))
+
+    def alone(self) -> bool:
+        """Whether nothing else needs any node of the match below its root."""
+        inside = set(self.inside)
+        return all(
+            not self.facts.is_output(item)
+            and all(reader in inside for reader in self.facts.readers(item))
+            for item in self.inside[1:]
+        )
+
+
+class Pattern:
+    """Something a node can fit."""
+
+    #: The classes of the root's operator, or none if any will do.
+    roots: tuple[type[Op], ...]
+
+    def fits(self, item: Node, match: Match) -> bool:
+        """Whether the node fits; binds names in the match on the way."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class Hole(Pattern):
+    """Any node."""
+
+    name: str
+    roots = ()
+
+    def fits(self, item: Node, match: Match) -> bool:
+        """Any node does, but one name means one node."""
+        return match.nodes.setdefault(self.name, item) is item
+
+
+@dataclass(frozen=True)
+class Rest:
+    """All the inputs of a node from here on."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class Applied(Pattern):
+    """An operator of one of some classes, over inputs that fit."""
+
+    roots: tuple[type[Op], ...]
+    name: str
+    inputs: tuple[Pattern | Rest, ...]
+
+    def fits(self, item: Node, match: Match) -> bool:
+        """Operator first, then the inputs from left to right."""
+        if not isinstance(item.op, self.roots):
+            return False
+        if match.nodes.setdefault(self.name, item) is not item:
+            return False
+        match.inside.append(item)
+        return self._inputs_fit(item, match)
+
+    def _inputs_fit(self, item: Node, match: Match) -> bool:
+        for place, wanted in enumerate(self.inputs):
+            if isinstance(wanted, Rest):
+                match.lists[wanted.name] = item.inputs[place:]
+                return True
+            if place >= len(item.inputs) or not wanted.fits(item.inputs[place], match):
+                return False
+        return len(self.inputs) == len(item.inputs)
+
+
+@dataclass(frozen=True)
+class Chained(Pattern):
+    """One or more operators of some classes, each the only input of the next: as many as fit."""
+
+    roots: tuple[type[Op], ...]
+    name: str
+    inner: Pattern
+
+    def fits(self, item: Node, match: Match) -> bool:
+        """Walk down as far as the classes go."""
+        steps: list[Node] = []
+        while isinstance(item.op, self.roots) and len(item.inputs) == 1:
+            steps.append(item)
+            item = item.inputs[0]
+        match.lists[self.name] = tuple(steps)
+        match.inside.extend(steps)
+        return bool(steps) and self.inner.fits(item, match)
+
+
+hole, rest = Hole, Rest
+
+
+def op(*classes: type[Op], name: str = "") -> Callable[..., Applied]:
+    """An operator of one of these classes; call it on the patterns of its inputs."""
+    called = name or classes[0].name.lower()
+    return lambda *inputs: Applied(classes, called, inputs)
+
+
+def chain(*classes: type[Op], name: str = "steps") -> Callable[[Pattern], Chained]:
+    """One or more consecutive operators of these classes; call it on the pattern below them."""
+    return lambda inner: Chained(classes, name, inner)
+
+
+def match(pattern: Pattern, item: Node, facts: Facts) -> Match | None:
+    """How the pattern fits at this node, or None."""
+    found = Match(item, facts)
+    return found if pattern.fits(item, found) else None

@@ -1,0 +1,358 @@
+"""The one driver of all rewriting: order, fix-point, verification, trace and switches.
+
+A pass applies its rules in sweeps until nothing changes. A sweep looks at every node, inputs
+first, and collects the matches that do not overlap; then the program is rebuilt once with all of
+them replaced. `PRETZEL_WITHOUT=name,...` leaves out rules or passes, `all` leaves out every rule.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from time import perf_counter
+from typing import NamedTuple
+
+from flour.core.node import Node, node, topological
+from flour.core.op import Op
+from flour.core.provenance import Origin
+from flour.language.flow import Flow, with_origins
+from objectstore.digest import combine
+from oven.errors import RewriteError
+from oven.optimise.passes import PASSES, Pass
+from oven.optimise.pattern import Facts, Match
+from oven.optimise.rule import BITS, REASSOCIATES, Rule
+from oven.optimise.summary import expression, listing
+from oven.optimise.verify import same_type, verify
+
+#: No sane set of rules needs more sweeps over a program, or makes it this much larger.
+MOST_SWEEPS = 200
+MOST_GROWTH = 10
+
+Outputs = Mapping[str, Node]
+
+
+def optimise(flow: Flow, *, exact: bool) -> Flow:
+    """The program after all rules that apply."""
+    return trace(flow, exact=exact).flow
+
+
+def trace(
+    flow: Flow,
+    exact: bool = False,  # noqa: FBT001, FBT002 (the second half of every question about a bake)
+    *,
+    passes: Sequence[Pass] = PASSES,
+) -> RewriteTrace:
+    """The program after all rules that apply, and how it came to that."""
+    without = switched_off(passes)
+    allowed = (BITS,) if exact else (BITS, REASSOCIATES)
+    outputs: Outputs = flow.outputs
+    facts = Facts(tuple(outputs.values()))
+    done: list[PassTrace] = []
+    for one in passes:
+        rules = [
+            rule
+            for rule in one.rules
+            if rule.preserves in allowed and not {rule.name, one.name, "all"} & without
+        ]
+        run = _Run(one.name, rules, outputs, facts)
+        made = run.to_rest()
+        outputs, facts = made.after, run.facts
+        done.append(made)
+    firings = [firing for made in done for firing in made.firings]
+    if not firings:
+        return RewriteTrace(flow, tuple(done))
+    origins = _origins(flow, outputs, [sweep for made in done for sweep in made.sweeps])
+    return RewriteTrace(with_origins(outputs, origins), tuple(done))
+
+
+def switched_off(passes: Sequence[Pass] = PASSES) -> set[str]:
+    """The names in PRETZEL_WITHOUT; one that means nothing is an error, not a silence."""
+    names = {name.strip() for name in os.environ.get("PRETZEL_WITHOUT", "").split(",")} - {""}
+    known = {"all"} | {one.name for one in passes} | {r.name for one in passes for r in one.rules}
+    if passes is PASSES and (unknown := sorted(names - known)):
+        raise RewriteError(
+            f"PRETZEL_WITHOUT names no rule or pass: {', '.join(unknown)}",
+            hint="known are " + ", ".join(sorted(known)),
+        )
+    return names
+
+
+# --- what happened ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Firing:
+    """One rule applied at one place."""
+
+    rule: Rule
+    match: Match
+    after: Node
+
+    @property
+    def before_text(self) -> str:
+        """The nodes that matched, as one line."""
+        return expression(self.match.root, self.match.holes)
+
+    @property
+    def after_text(self) -> str:
+        """What they became."""
+        return expression(self.after, self.match.holes)
+
+    def text(self) -> str:
+        """Rule, file and line, before and after."""
+        return (
+            f"{self.rule.name}  ({self.rule.place})\n    {self.before_text}\n -> {self.after_text}"
+        )
+
+
+class Sweep(NamedTuple):
+    """The rules applied at once, and what became of every node."""
+
+    firings: Sequence[Firing]
+    moved: Mapping[Node, Node]
+
+
+@dataclass
+class Tally:
+    """How often a rule was tried in a pass, how often it applied, and how long that took."""
+
+    tries: int = 0
+    hits: int = 0
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True)
+class PassTrace:
+    """One pass over one program."""
+
+    name: str
+    before: Outputs
+    after: Outputs
+    sweeps: tuple[Sweep, ...]
+    tallies: Mapping[Rule, Tally]
+    seconds: float
+
+    @property
+    def firings(self) -> tuple[Firing, ...]:
+        """Every application of a rule, in order."""
+        return tuple(firing for sweep in self.sweeps for firing in sweep.firings)
+
+    @property
+    def changed(self) -> bool:
+        """Whether it did anything."""
+        return bool(self.sweeps)
+
+    def text(self) -> str:
+        """The firings and the program after them, or "(unchanged)"."""
+        head = f"== {self.name}"
+        if not self.changed:
+            return f"{head} (unchanged)"
+        return "\n".join([head, *(firing.text() for firing in self.firings), listing(self.after)])
+
+
+@dataclass(frozen=True)
+class RewriteTrace:
+    """The optimised program and every pass on the way to it."""
+
+    flow: Flow
+    passes: tuple[PassTrace, ...]
+
+    @property
+    def firings(self) -> tuple[Firing, ...]:
+        """Every application of a rule, in order."""
+        return tuple(firing for one in self.passes for firing in one.firings)
+
+    @property
+    def fired(self) -> set[str]:
+        """The names of the rules that applied."""
+        return {firing.rule.name for firing in self.firings}
+
+    def text(self) -> str:
+        """Every pass in order: what fired, and what the program became."""
+        return "\n".join(one.text() for one in self.passes)
+
+    def table(self) -> str:
+        """hits / tries, time, file and line of every rule that was tried, the slowest first."""
+        total: dict[Rule, Tally] = {}
+        for one in self.passes:
+            for rule, tally in one.tallies.items():
+                into = total.setdefault(rule, Tally())
+                into.tries += tally.tries
+                into.hits += tally.hits
+                into.seconds += tally.seconds
+        rows = sorted(total.items(), key=lambda row: -row[1].seconds)
+        return "\n".join(
+            f"{t.hits:5} / {t.tries:<6} {t.seconds * 1e3:8.3f} ms  {rule.name}  {rule.place}"
+            for rule, t in rows
+        )
+
+
+# --- one pass ------------------------------------------------------------------------------------
+
+
+class _Run:
+    """One pass being applied to one program."""
+
+    def __init__(self, name: str, rules: Sequence[Rule], outputs: Outputs, facts: Facts) -> None:
+        self.name, self.before, self.outputs = name, outputs, outputs
+        #: What is known of the program as it is now; passes that change nothing hand it on.
+        self.facts = facts
+        self._size = len(facts.nodes)
+        self.tallies = {rule: Tally() for rule in rules}
+        self._rules = tuple(rules)
+        self._sweeps: list[Sweep] = []
+
+    def to_rest(self) -> PassTrace:
+        """Sweep until nothing changes, then check what came out."""
+        started = perf_counter()
+        seen: set[str] = set()
+        while any(map(self._rules_for, self.facts.classes)) and (found := self._sweep()):
+            seen.add(_digest(self.outputs))
+            was, self.outputs = self.outputs, self._rebuilt(found)
+            self.facts = Facts(tuple(self.outputs.values()))
+            self._check_progress(was, seen)
+        if self._sweeps:
+            verify(self.before, self.outputs, f"pass {self.name}")
+        return PassTrace(
+            self.name,
+            self.before,
+            self.outputs,
+            tuple(self._sweeps),
+            self.tallies,
+            perf_counter() - started,
+        )
+
+    def _sweep(self) -> list[Firing]:
+        """The rules that apply now, at places that do not overlap."""
+        facts = self.facts
+        replaced: set[Node] = set()
+        found: list[Firing] = []
+        for item in facts.nodes:
+            firing = self._first(item, facts)
+            # Several may look through the same nodes, but not through what another replaces.
+            if firing is not None and replaced.isdisjoint(firing.match.inside):
+                replaced.add(item)
+                self.tallies[firing.rule].hits += 1
+                found.append(firing)
+        return found
+
+    def _first(self, item: Node, facts: Facts) -> Firing | None:
+        for rule in self._rules_for(type(item.op)):
+            tally = self.tallies[rule]
+            started = perf_counter()
+            made = rule.try_at(item, facts)
+            tally.seconds += perf_counter() - started
+            tally.tries += 1
+            if made is not None:
+                if item.type != made[1].type:
+                    same_type(item, made[1], f"rule {rule.name} ({rule.place})")
+                return Firing(rule, *made)
+        return None
+
+    def _rules_for(self, kind: type[Op]) -> Sequence[Rule]:
+        """The rules whose pattern can start at an operator of this class, in order."""
+        return _starting(self._rules, kind)  # type: ignore[arg-type]  # classes can be hashed
+
+    def _rebuilt(self, found: list[Firing]) -> Outputs:
+        moved = substitute(
+            self.outputs.values(), {firing.match.root: firing.after for firing in found}, self.name
+        )
+        self._sweeps.append(Sweep(found, moved))
+        return {name: moved[item] for name, item in self.outputs.items()}
+
+    def _check_progress(self, was: Outputs, seen: set[str]) -> None:
+        digest = _digest(self.outputs)
+        limit = MOST_GROWTH * self._size + 100
+        small = len(self.facts.nodes) <= limit
+        if digest not in seen and len(self._sweeps) <= MOST_SWEEPS and small:
+            return
+        what = "has seen this program before" if digest in seen else "does not come to rest"
+        rules = ", ".join(
+            sorted({firing.rule.name for sweep in self._sweeps for firing in sweep.firings})
+        )
+        raise RewriteError(
+            f"pass {self.name} {what}: {rules}",
+            found=f"{listing(was)}\n  became\n{listing(self.outputs)}",
+            hint="this is a bug in a rule; PRETZEL_WITHOUT can switch it off",
+        )
+
+
+@lru_cache(4096)
+def _starting(rules: tuple[Rule, ...], kind: type[Op]) -> tuple[Rule, ...]:
+    """Those of the rules whose pattern can start at an operator of this class."""
+    return tuple(
+        rule for rule in rules if not rule.pattern.roots or issubclass(kind, rule.pattern.roots)
+    )
+
+
+def _digest(outputs: Outputs) -> str:
+    return combine(*(item.digest for item in outputs.values()))
+
+
+def substitute(
+    roots: Iterable[Node], instead: Mapping[Node, Node], who: str = "a rule"
+) -> dict[Node, Node]:
+    """Every node the roots need, with what it is once nodes are replaced by others.
+
+    A replacement may read nodes that are replaced themselves, but never what it replaces.
+    """
+    done: dict[Node, Node] = {}
+    waiting: set[Node] = set()
+    stack = list(roots)
+    while stack:
+        item = stack[-1]
+        if item in done:
+            stack.pop()
+            continue
+        needed = (instead[item],) if item in instead else item.inputs
+        missing = [source for source in needed if source not in done]
+        if not missing:
+            done[item] = _moved(item, instead, done)
+            continue
+        if item in waiting:
+            raise RewriteError(f"{who} replaced {item.op.name} by something that reads it")
+        waiting.add(item)
+        stack += missing
+    return done
+
+
+def _moved(item: Node, instead: Mapping[Node, Node], done: Mapping[Node, Node]) -> Node:
+    if item in instead:
+        return done[instead[item]]
+    inputs = tuple(done[source] for source in item.inputs)
+    return item if inputs == item.inputs else node(item.op, inputs)
+
+
+# --- where things come from -----------------------------------------------------------------------
+
+
+def _origins(
+    flow: Flow, outputs: Outputs, sweeps: Iterable[Sweep]
+) -> dict[Node, tuple[Origin, ...]]:
+    """Where every node of the optimised program comes from.
+
+    What a rule makes comes from wherever the nodes it matched came from.
+    """
+    found = {item: dict.fromkeys(places) for item, places in flow.origins().items()}
+    for firings, moved in sweeps:
+        for firing in firings:
+            _inherit(firing, found)
+        for old, new in moved.items():
+            if old is not new and old in found and old.op == new.op:
+                found.setdefault(new, {}).update(found[old])
+    kept = topological(outputs.values())
+    return {item: tuple(sorted(found[item])) for item in kept if item in found}
+
+
+def _inherit(firing: Firing, found: dict[Node, dict[Origin, None]]) -> None:
+    places = [place for item in firing.match.inside for place in found.get(item, ())]
+    known = set(firing.match.facts.nodes)
+    stack = [firing.after]
+    while stack:
+        item = stack.pop()
+        if item not in known:
+            known.add(item)
+            found.setdefault(item, {}).update(dict.fromkeys(places))
+            stack += item.inputs

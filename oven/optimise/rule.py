@@ -1,0 +1,73 @@
+"""A rule: one named rewrite, and what it keeps of the numbers."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+
+from flour.core.node import Node
+from oven.optimise.pattern import Facts, Match, Pattern, match
+
+_HOUSE = Path(__file__).parent.parent
+
+
+class Preserves(Enum):
+    """What stays of the numbers when a rule fires."""
+
+    #: Every bit of every answer, NaN and infinities included.
+    BITS = "bits"
+    #: The function of real numbers. Finite answers move by rounding; what becomes of NaN,
+    #: infinities and overflow may differ where the rule's "Numerics" says so.
+    REASSOCIATES = "reassociates"
+    #: Neither; never used unless asked for.
+    APPROXIMATES = "approximates"
+
+
+BITS, REASSOCIATES, APPROXIMATES = Preserves
+
+
+def always(_: Match) -> bool:
+    """The guard of a rule that needs none."""
+    return True
+
+
+@dataclass(frozen=True, eq=False)  # a rule is itself and no other, which is quick to look up
+class Rule:
+    """Where `pattern` fits and `guard` agrees, the root becomes what `build` makes.
+
+    `build` may answer None too: what it found while building speaks against it.
+    """
+
+    pattern: Pattern
+    build: Callable[[Match], Node | None]
+    preserves: Preserves
+    guard: Callable[[Match], bool] = always
+    #: The name of the rule's file, unless given.
+    name: str = ""
+
+    def __post_init__(self) -> None:
+        if not self.name:
+            object.__setattr__(self, "name", self.build.__module__.rpartition(".")[2])
+
+    @property
+    def place(self) -> str:
+        """File and line of what it builds."""
+        path = Path(inspect.getfile(self.build))
+        shown = path.relative_to(_HOUSE) if path.is_relative_to(_HOUSE) else Path(path.name)
+        return f"{shown.as_posix()}:{self.build.__code__.co_firstlineno}"
+
+    @property
+    def doc(self) -> str:
+        """Why, unless, numerics: the docstring of the rule's file."""
+        return inspect.getdoc(inspect.getmodule(self.build)) or ""
+
+    def try_at(self, item: Node, facts: Facts) -> tuple[Match, Node] | None:
+        """The match and the replacement, if the rule applies at this node and changes it."""
+        found = match(self.pattern, item, facts)
+        if found is None or not self.guard(found):
+            return None
+        made = self.build(found)
+        return None if made is None or made is item else (found, made)

@@ -1,0 +1,104 @@
+"""linear((x - m) / s), linear(x * a + b), ...  →  linear(x) with other weights and bias
+
+Why      a scaler ahead of a linear model is one multiplication per column that its weights can
+         do, and one subtraction per column that its bias can do. Scaled columns that stand beside
+         others in a concatenation are folded too.
+Unless   somebody but linear models reads the scaled columns; they are rounded to a narrower float
+         than the model computes in, which is part of the meaning; a number is zero, infinite or
+         close to it; or leaving out an offset would cost digits: x - m is exact where x is close
+         to m, and the folded sum must cancel w·m against w·x, so Σ|w·m| may be at most 256
+         times (in float32 4 times) the scale of the answer, which is known only where the
+         difference is scaled. An offset behind the factor cancels likewise.
+Numerics the dot product is re-associated: |Δ| ≤ n · ε · Σ(|w·a·x| + |w·a·m|).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from flour.core.node import Node, node
+from flour.ops.elementwise import Add, Subtract
+from flour.ops.linear import Linear
+from objectstore import Blob
+from oven.optimise.affine import HUGE, MOST_CANCELLATION, STEPS, Affine, Numbers, compose, dtype_of
+from oven.optimise.concat_chain import Part, joined, parts, seams
+from oven.optimise.pattern import Match, hole, op
+from oven.optimise.rule import REASSOCIATES, Rule
+
+
+class Scaled(NamedTuple):
+    """What is below the scaling steps of a part, and what they do; None for no steps."""
+
+    below: Node
+    scale: Affine | None
+    moves: bool = False
+
+
+def _scaled(m: Match, part: Part, weights: Numbers, bias: Numbers) -> Scaled:
+    """A part without its scaling steps, if its weights can do what they do."""
+    steps: list[Node] = []
+    item, reader = part.item, part.reader
+    while isinstance(item.op, STEPS) and m.facts.only_for_any(item, reader, Linear):
+        steps.append(item)
+        item, reader = item.inputs[0], item
+    if not steps or dtype_of(item) != dtype_of(m["linear"]):
+        return Scaled(part.item, None)
+    scale = compose((step.op for step in reversed(steps)), dtype_of(item))
+    mine = weights[:, part.columns]
+    if not scale.sane or not _accurate(scale, mine, bias, dtype_of(item)) or not _fine(scale, mine):
+        return Scaled(part.item, None)
+    m.take(*steps)
+    return Scaled(item, scale, any(isinstance(step.op, Add | Subtract) for step in steps))
+
+
+def _accurate(scale: Affine, weights: Numbers, bias: Numbers, dtype: str) -> bool:
+    """Whether the answer's own scale is not much smaller than what cancels in it."""
+    if scale.centre.any() and np.all(scale.factor == 1):
+        return False  # nothing says how far x is from the centre
+    # An offset behind the factor (as in x * a + b) cancels like one ahead of it.
+    lost = np.abs(weights) @ _wide(np.abs(scale.offset), weights)
+    own = np.sqrt(np.square(weights).sum(axis=1))
+    if len(bias):
+        own = own + np.abs(bias)
+    return bool(np.all(lost <= MOST_CANCELLATION[dtype] * own))
+
+
+def _fine(scale: Affine, weights: Numbers) -> bool:
+    """Whether every weight stays a normal number, and is zero only where it was."""
+    with np.errstate(all="ignore"):
+        size = np.abs(weights * scale.factor)
+    return bool(np.all(size < HUGE) and np.all((size > 1 / HUGE) | (weights == 0)))
+
+
+def _wide(numbers: Numbers, weights: Numbers) -> Numbers:
+    return np.broadcast_to(numbers, weights.shape[1:])
+
+
+def _build(m: Match) -> Node | None:
+    linear = m.op("linear", Linear)
+    weights = linear.weights.array.astype(np.float64)
+    bias = linear.bias.array.astype(np.float64)
+    if not np.all(np.isfinite(weights)):
+        return None
+    every = parts(m, m["x"])
+    found = [(part, _scaled(m, part, weights, bias)) for part in every]
+    if all(scaled.scale is None for _, scaled in found):
+        return None
+    m.take(*seams(m, m["x"]))
+    moved, moves = np.zeros(len(weights)), False
+    for part, (_, scale, shifts) in found:
+        if scale is not None:
+            mine = weights[:, part.columns]
+            moved = moved + mine @ _wide(scale.offset, mine)
+            weights[:, part.columns] = mine * scale.factor
+            moves = moves or shifts
+    if moves or len(bias):
+        bias = bias + moved if len(bias) else moved
+    dtype = dtype_of(m["linear"])
+    made = Linear(Blob.of(weights, dtype), Blob.of(bias, dtype))
+    return node(made, [joined([scaled.below for _, scaled in found], m["x"])])
+
+
+RULE = Rule(pattern=op(Linear)(hole("x")), build=_build, preserves=REASSOCIATES)

@@ -1,0 +1,45 @@
+"""trees(x, stored sparsely)  →  trees(to_dense(x))
+
+Why      trees look at columns by number, so they read rows with their zeros anyway. Where those are
+         written by the code that makes x, the row goes from one native stage to the next; a wide
+         sparse vector would leave native code in between, to be made dense by Python.
+Unless   x is wider than 4,096 columns, and a row no longer stays in cache; it comes from outside
+         just as it is; the zeros it does not store are missing to the trees; or somebody else wants
+         it as it is stored.
+Numerics none: the same numbers are compared.
+"""
+
+from __future__ import annotations
+
+from flour.core.node import Node, node
+from flour.core.types import Vector
+from flour.ops.source import Source
+from flour.ops.storage import ToDense
+from flour.ops.trees.linear_trees import LinearTrees
+from flour.ops.trees.trees import TreeLeaves, Trees
+from flour.ops.trees.walk import Nodes
+from oven.optimise.pattern import Match, hole, op
+from oven.optimise.rule import BITS, Rule
+
+WIDEST = 4096
+
+
+def _guard(m: Match) -> bool:
+    kind, walk = m["x"].type, m.op("trees", Nodes)
+    stored = isinstance(kind, Vector) and kind.sparse and kind.width <= WIDEST
+    return stored and not walk.absent and not isinstance(m["x"].op, Source) and _only_dense(m)
+
+
+def _only_dense(m: Match) -> bool:
+    """Whether all that need x read it with its zeros."""
+    x = m["x"]
+    readers = m.facts.readers(x)
+    return not m.facts.is_output(x) and all(isinstance(r.op, Nodes | ToDense) for r in readers)
+
+
+def _build(m: Match) -> Node:
+    return node(m.root.op, [node(ToDense(), [m["x"]])])
+
+
+_TREES = op(Trees, TreeLeaves, LinearTrees, name="trees")
+RULE = Rule(pattern=_TREES(hole("x")), guard=_guard, build=_build, preserves=BITS)

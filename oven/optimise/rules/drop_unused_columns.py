@@ -1,0 +1,200 @@
+"""Columns picked from something  →  something of the picked columns only
+
+Why      feature selection comes last and pays for all that came before. Pushed down to the
+         sources, a column nobody uses is never read, and a branch nobody uses is never run.
+Unless   what is picked from has other readers than picks, or is computed and picked from more
+         often than it has columns: then computing it once is cheaper; or the picks jump to and
+         fro between the parts of a concatenation, which would cut it into many small ones; or a
+         branch would go that can refuse a row (a strict encoder), and its refusals with it.
+Numerics none: the same operations on fewer columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import groupby
+
+import numpy as np
+
+from flour.core.node import Node, node
+from flour.core.types import Scalar, Type, Vector
+from flour.ops.bases import Elementwise
+from flour.ops.binary import Binary
+from flour.ops.elementwise import Cast
+from flour.ops.source import Field, Pick
+from flour.ops.storage import ToDense, ToSparse
+from flour.ops.structure import AsVector, Concat, Element, Select
+from oven.optimise.concat_chain import width_of
+from oven.optimise.finite import may_refuse
+from oven.optimise.pattern import Match, hole, op
+from oven.optimise.rule import BITS, Rule
+
+Columns = Sequence[int]
+
+
+def _picked(item: Node) -> list[int]:
+    """The columns a Select or an Element picks."""
+    if isinstance(item.op, Element):
+        return [item.op.column]
+    assert isinstance(item.op, Select)
+    return [int(column) for column in item.op.columns.array]
+
+
+def pick(x: Node, columns: Columns) -> Node:
+    """These columns of a vector, itself if they are all of them in order."""
+    assert isinstance(x.type, Vector)
+    whole = list(columns) == list(range(x.type.width))
+    return x if whole else node(Select(np.asarray(columns, np.int64)), [x])
+
+
+def _only_picked_from(m: Match, *, computed: bool) -> bool:
+    x = m["x"]
+    readers = m.facts.readers(x)
+    if m.facts.is_output(x) or not all(isinstance(r.op, Select | Element) for r in readers):
+        return False
+    assert isinstance(x.type, Vector)
+    return not computed or sum(len(_picked(r)) for r in readers) <= x.type.width
+
+
+# --- what is picked from, class by class: columns -> node of exactly these, or None --------------
+
+
+def _from_select(m: Match, x: Node, columns: Columns) -> Node | None:
+    inner = m.op("x", Select).columns.array
+    return pick(x.inputs[0], [int(inner[column]) for column in columns])
+
+
+def _from_elementwise(m: Match, x: Node, columns: Columns) -> Node | None:
+    step = m.op("x", Elementwise)
+    by_column = type(step).infer is Elementwise.infer
+    if not by_column or not _only_picked_from(m, computed=True):
+        return None
+    return node(step.on_columns(np.asarray(columns)), [pick(x.inputs[0], columns)])
+
+
+def _from_binary(m: Match, x: Node, columns: Columns) -> Node | None:
+    if not _only_picked_from(m, computed=True):
+        return None
+    sides = [pick(s, columns) if isinstance(s.type, Vector) else s for s in x.inputs]
+    return node(x.op, sides)
+
+
+def _from_concat(m: Match, x: Node, columns: Columns) -> Node | None:
+    if not _only_picked_from(m, computed=False):
+        return None
+    starts = np.cumsum([0, *(width_of(part) for part in x.inputs)])
+    where = np.searchsorted(starts, np.asarray(columns), side="right") - 1
+    runs = [list(run) for _, run in groupby(zip(where, columns, strict=True), lambda w: w[0])]
+    dropped = set(range(len(x.inputs))) - set(where.tolist())
+    if any(may_refuse(x.inputs[each]) for each in dropped):
+        return None
+    if len(runs) > len(x.inputs):
+        return None
+    parts = [
+        _part(x.inputs[run[0][0]], [int(column - starts[run[0][0]]) for _, column in run])
+        for run in runs
+    ]
+    return parts[0] if len(parts) == 1 else node(Concat(), parts)
+
+
+def _part(part: Node, columns: Columns) -> Node:
+    if isinstance(part.type, Vector):
+        return pick(part, columns)
+    return part if len(columns) == 1 else node(Concat(), [part] * len(columns))
+
+
+def _from_pick(m: Match, x: Node, columns: Columns) -> Node | None:
+    labels = m.op("x", Pick).labels
+    return node(Pick(tuple(labels[column] for column in columns)), x.inputs)
+
+
+def _from_dense(m: Match, x: Node, columns: Columns) -> Node | None:
+    # Elsewhere a pick would only change places with what makes all columns dense.
+    inner = x.inputs[0]
+    if not isinstance(inner.op, Concat) or not _only_picked_from(m, computed=False):
+        return None
+    return node(ToDense(), [node(Select(np.asarray(columns, np.int64)), [inner])])
+
+
+_FROM: tuple[tuple[type, Callable[[Match, Node, Columns], Node | None]], ...] = (
+    (Select, _from_select),
+    (Concat, _from_concat),
+    (Pick, _from_pick),
+    (ToDense, _from_dense),
+    (Binary, _from_binary),
+    (Elementwise, _from_elementwise),
+)
+
+
+def _build(m: Match) -> Node | None:
+    x, columns = m["x"], _picked(m.root)
+    if not columns:
+        return None
+    m.take(x)
+    if isinstance(m.root.op, Element):
+        return _one(m, x, columns[0])
+    for kind, narrowed in _FROM:
+        if isinstance(x.op, kind):
+            made = narrowed(m, x, columns)
+            return None if made is None else _as(made, m.root.type)
+    return None
+
+
+def _as(made: Node, kind: Type) -> Node | None:
+    """The node in the dtype and storage of what it replaces, which other parts may have caused."""
+    assert isinstance(kind, Vector)
+    if not isinstance(made.type, Vector):
+        made = node(AsVector(), [made])
+    assert isinstance(made.type, Vector)
+    if made.type.dtype != kind.dtype:
+        if "string" in (made.type.dtype, kind.dtype):
+            return None
+        made = node(Cast(kind.dtype), [made])
+    if kind.sparse and not (isinstance(made.type, Vector) and made.type.sparse):
+        made = node(ToSparse(), [made])
+    return made if made.type == kind else None
+
+
+def _one(m: Match, x: Node, column: int) -> Node | None:
+    """One column as a scalar: of a vector of scalars it is that scalar."""
+    made: Node | None = None
+    match x.op:
+        case AsVector():
+            made = x.inputs[0]
+        case Select(columns=columns):
+            made = node(Element(int(columns.array[column])), x.inputs)
+        case Pick(labels=labels):
+            made = node(Field(labels[column]), x.inputs)
+        case Concat():
+            made = _element_of_concat(m, x, column)
+        case Binary() if _only_picked_from(m, computed=True):
+            sides = [
+                node(Element(column), [s]) if isinstance(s.type, Vector) else s for s in x.inputs
+            ]
+            made = node(x.op, sides)
+        case Elementwise() if _only_picked_from(m, computed=True):
+            if type(x.op).infer is Elementwise.infer:
+                inner = node(Element(column), x.inputs)
+                made = node(x.op.on_columns(np.array([column])), [inner])
+    return None if made is None else _scalar(made, m.root.type)
+
+
+def _element_of_concat(m: Match, x: Node, column: int) -> Node | None:
+    if not _only_picked_from(m, computed=False) or may_refuse(x):
+        return None
+    for part in x.inputs:
+        width = width_of(part)
+        if column < width:
+            return node(Element(column), [part]) if isinstance(part.type, Vector) else part
+        column -= width
+    return None
+
+
+def _scalar(made: Node, kind: Type) -> Node | None:
+    assert isinstance(kind, Scalar)
+    if isinstance(made.type, Scalar) and made.type != kind and kind.dtype != "string":
+        made = node(Cast(kind.dtype), [made])
+    return made if made.type == kind else None
+
+
+RULE = Rule(pattern=op(Select, Element, name="pick")(hole("x")), build=_build, preserves=BITS)

@@ -1,0 +1,84 @@
+"""f(constant, constant, ...)  →  constant;   constant(f(x))  →  constant(x)
+
+Why      what is the same for every row is computed once, when the plan is baked; and a constant
+         asks its input only how many rows there are, so whatever computes that input is dead.
+Unless   the operator sums floats, where one row and many may differ in the last bit; or it is
+         not one dense block of numbers; or what the constant reads is not computed anyway,
+         or can refuse a row (a strict encoder).
+Numerics none: the constant is the reference's own answer.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from flour.core.errors import FlourError
+from flour.core.node import Node, node
+from flour.core.op import Arity, Op
+from flour.core.reference import apply_op
+from flour.core.types import Category, Scalar, Type, Vector
+from flour.ops.source import Field, Fill, Pick, Source
+from oven.optimise.finite import may_refuse
+from oven.optimise.pattern import Applied, Facts, Match, Rest
+from oven.optimise.rule import BITS, Rule
+
+
+def _guard(m: Match) -> bool:
+    item = m.root
+    if not item.inputs:
+        return False
+    return isinstance(item.op, Fill) or (
+        all(isinstance(source.op, Fill) for source in item.inputs)
+        and item.op.arity is not Arity.AGGREGATE
+        and _dense(item.type)
+    )
+
+
+def _dense(kind: Type) -> bool:
+    if isinstance(kind, Vector):
+        return not kind.sparse and kind.dtype != "string"
+    return isinstance(kind, Scalar) and kind.dtype != "string"
+
+
+def _build(m: Match) -> Node | None:
+    item = m.root
+    if isinstance(item.op, Fill):
+        return _nearer(item, m.facts)
+    columns = [source.op.reference(np.zeros(1)) for source in item.inputs]
+    try:
+        with np.errstate(all="ignore"):
+            value = apply_op(item, columns)
+    except FlourError:
+        return None
+    scalar = isinstance(item.type, Scalar)
+    made = node(Fill(np.asarray(value).reshape(-1), scalar), item.inputs[0].inputs)
+    return made if made.type == item.type else None
+
+
+def _nearer(item: Node, facts: Facts) -> Node | None:
+    """The same constant, reading what is there before anything is computed."""
+    below = item.inputs[0]
+    if _is_given(below) or may_refuse(below):
+        return None
+    place = facts.place[below]
+    given = next((each for each in facts.nodes if _is_given(each)), None)
+    if given is None or facts.place[given] > place:
+        return None
+    return node(item.op, [given])
+
+
+def _is_given(item: Node) -> bool:
+    """Whether the value is an input of the program, or a column of one, in one block of memory."""
+    if not isinstance(item.type, Vector | Scalar | Category):
+        return False
+    if isinstance(item.op, Source):
+        return True
+    return isinstance(item.op, Field | Pick) and isinstance(item.inputs[0].op, Source)
+
+
+RULE = Rule(
+    pattern=Applied((Op,), "step", (Rest("inputs"),)),
+    guard=_guard,
+    build=_build,
+    preserves=BITS,
+)

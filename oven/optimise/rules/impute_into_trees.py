@@ -1,0 +1,75 @@
+"""trees(x, or a value where x is NaN)  →  trees that send NaN where the value goes
+
+Why      a test of a number that is known beforehand has an answer that is known beforehand: the
+         imputer vanishes into the way each node sends what is missing.
+Unless   somebody else reads the imputed columns; the marker is a number, not NaN; a node takes
+         zeros for missing too (they would go the new way with NaN), or the zeros a sparse vector
+         does not store are missing.
+Numerics none: nothing is computed but the tests of the imputed values, once, at baking.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from flour.core.node import Node, node
+from flour.core.types import Vector
+from flour.ops.impute import Impute
+from flour.ops.trees.trees import Walk
+from flour.ops.trees.walk import LEFT, RIGHT, ZEROS
+from objectstore import Blob
+from oven.optimise.affine import Numbers, dtype_of, is_float
+from oven.optimise.concat_chain import Part, joined, parts, seams
+from oven.optimise.pattern import Match, hole, op
+from oven.optimise.rule import BITS, Rule
+
+
+def _imputed(m: Match, part: Part) -> Impute | None:
+    """What imputes a part, if it is seen by nobody else and says what NaN becomes."""
+    item = part.item
+    if not (isinstance(item.op, Impute) and m.facts.only_for(item, part.reader)):
+        return None
+    fine = np.isnan(item.op.marker) and is_float(item.inputs[0].type) and part.width
+    return item.op if fine and not np.any(np.isnan(item.op.values.array)) else None
+
+
+def _guard(m: Match) -> bool:
+    kind, walk = m["x"].type, m.op("trees", Walk)
+    stored = isinstance(kind, Vector) and not kind.sparse
+    return stored and not (walk.zeros and bool(np.any(walk.missing.array.astype(int) >= ZEROS)))
+
+
+def _ways(walk: Walk, part: Part, values: Numbers) -> tuple[np.ndarray, np.ndarray]:
+    """The nodes that look at a part, and the way each sends its column's value."""
+    feature = walk.feature.array.astype(np.int64)
+    columns = part.columns
+    nodes = np.flatnonzero((feature >= columns.start) & (feature < columns.stop))
+    seen = np.broadcast_to(values, (part.width,))[feature[nodes] - columns.start]
+    with np.errstate(over="ignore"):
+        seen = seen.astype(np.float32 if walk.narrow else np.float64).astype(np.float64)
+    return nodes, np.where(walk.passes(seen, nodes), LEFT, RIGHT)
+
+
+def _build(m: Match) -> Node | None:
+    walk = m.op("trees", Walk)
+    missing = walk.missing.array.copy()
+    items: list[Node] = []
+    fired = False
+    for part in parts(m, m["x"]):
+        imputed = _imputed(m, part)
+        if imputed is None:
+            items.append(part.item)
+            continue
+        values = imputed.values.array.reshape(-1).astype(dtype_of(part.item)).astype(np.float64)
+        nodes, ways = _ways(walk, part, values)
+        missing[nodes] = ways
+        items.append(part.item.inputs[0])
+        m.take(part.item)
+        fired = True
+    if not fired:
+        return None
+    m.take(*seams(m, m["x"]))
+    return node(walk.replace(missing=Blob.of(missing)), [joined(items, m["x"])])
+
+
+RULE = Rule(pattern=op(Walk, name="trees")(hole("x")), guard=_guard, build=_build, preserves=BITS)

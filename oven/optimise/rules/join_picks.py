@@ -1,0 +1,73 @@
+"""concat(x[a], x[b], ...)  →  x[a and b],   of a vector or of a record
+
+Why      columns that were taken apart to be prepared apart often are not, once their scalers have
+         gone into the weights; then nothing remains of taking them apart.
+Unless   they do not stand next to each other or come from different places; or picking from
+         sparse columns, which costs more than it saves; or columns of a record differ in dtype.
+Numerics none: the same columns in the same order.
+"""
+
+from __future__ import annotations
+
+from itertools import groupby
+
+import numpy as np
+
+from flour.core.node import Node, node
+from flour.core.types import Record, Scalar, Vector
+from flour.ops.source import Field, Pick
+from flour.ops.structure import Concat, Element, Select
+from oven.optimise.concat_chain import joined
+from oven.optimise.pattern import Match, op, rest
+from oven.optimise.rule import BITS, Rule
+
+
+def place(part: Node) -> object:
+    """Where a part is picked from, equal for neighbours that can become one; else the part."""
+    if isinstance(part.op, Select | Element):
+        kind = part.inputs[0].type
+        return part if isinstance(kind, Vector) and kind.sparse else ("vector", part.inputs[0])
+    if isinstance(part.op, Pick | Field) and isinstance(part.type, Vector | Scalar):
+        kinds = {_field_type(part, label) for label in _labels(part)}
+        return ("record", part.inputs[0], kinds.pop()) if len(kinds) == 1 else part
+    return part
+
+
+def _field_type(part: Node, label: str) -> object:
+    record = part.inputs[0].type
+    assert isinstance(record, Record)
+    return record[label]
+
+
+def _labels(part: Node) -> tuple[str, ...]:
+    return part.op.labels if isinstance(part.op, Pick) else (str(part.op.fields()["label"]),)
+
+
+def _columns(part: Node) -> list[int]:
+    if isinstance(part.op, Element):
+        return [part.op.column]
+    return [int(column) for column in part.op.fields()["columns"].array]
+
+
+def _one(run: list[Node]) -> list[Node]:
+    first = run[0]
+    if len(run) == 1 or not isinstance(first.op, Select | Element | Pick | Field):
+        return run
+    if isinstance(first.op, Pick | Field):
+        labels = tuple(label for part in run for label in _labels(part))
+        return [node(Pick(labels), first.inputs)]
+    columns = [column for part in run for column in _columns(part)]
+    return [node(Select(np.asarray(columns, np.int64)), first.inputs)]
+
+
+def _build(m: Match) -> Node | None:
+    runs = [list(run) for _, run in groupby(m.root.inputs, place)]
+    items = [item for run in runs for item in _one(run)]
+    if len(items) == len(m.root.inputs):
+        return None
+    m.take(*(item for run in runs if len(run) > 1 for item in run))
+    made = joined(items, m.root)
+    return made if made.type == m.root.type else None
+
+
+RULE = Rule(pattern=op(Concat)(rest("parts")), build=_build, preserves=BITS)

@@ -1,0 +1,282 @@
+"""trees(one_hot(codes), others)  →  trees(codes, others): categories tested by their codes
+
+Why      a test of a one-hot column asks whether the code is that column's, or is not: a set of one
+         category. So the ones and zeros are never made, and a column of codes is read once where
+         every category had a column of its own. Tests that pass all codes up to one, or from one
+         on, become thresholds.
+Unless   somebody else reads the one-hot columns; the codes are not known to be what an encoder or
+         bins give, or reach 1,024 and more, for which blocks of rows have no sets; some codes
+         below zero pass and others do not; or zeros that are not stored are missing, beside columns
+         that are no floats or too many.
+Numerics none: each test of the ones and zeros is made for every code at baking, by the definition
+         of the nodes. A node that passes the codes outside its set changes its children's places.
+         Where zeros are missing, codes are not; other columns say NaN for their zeros.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from flour.core.node import Node, node
+from flour.core.types import FLOATS, Vector
+from flour.ops.binary import CastLike
+from flour.ops.elementwise import Cast
+from flour.ops.encode import OneHot
+from flour.ops.impute import Impute
+from flour.ops.storage import ToDense, ToSparse
+from flour.ops.trees.trees import Walk
+from flour.ops.trees.walk import RIGHT, raw
+from objectstore import Blob
+from oven.optimise.affine import dtype_of
+from oven.optimise.concat_chain import Part, joined, parts, seams, width_of
+from oven.optimise.encoder_codes import Codes, codes_of
+from oven.optimise.into_trees import chain, sent_left
+from oven.optimise.pattern import Match, hole, op
+from oven.optimise.rule import BITS, Rule
+from oven.optimise.rules.dense_into_trees import WIDEST
+from oven.optimise.thresholds import Flags, Floats
+
+#: Blocks of rows look up sets of codes below this (flour.ops.trees.slices).
+MOST = 1024
+_BITS = 32
+Indices = NDArray[np.int64]
+
+
+class Hot(NamedTuple):
+    """One-hot columns, what is made of them before the trees, and the codes they come from."""
+
+    op: OneHot
+    dtypes: tuple[str, ...]
+    chain: tuple[Node, ...]
+    codes: list[Codes]
+
+    @property
+    def below(self) -> Node:
+        """The codes."""
+        return self.chain[-1].inputs[0]
+
+    def seen(self, column: int) -> tuple[int, Codes, Floats]:
+        """Whose column of codes it is, what codes there are, and what stands there for each."""
+        starts = self.op.starts.array
+        source = int(np.searchsorted(starts, column, side="right")) - 1
+        codes = self.codes[source]
+        ones: Floats = (codes == column - starts[source]).astype(self.op.dtype)
+        for dtype in self.dtypes:
+            ones = ones.astype(dtype)
+        return source, codes, ones
+
+
+def _hot(m: Match, part: Part) -> Hot | None:
+    """What makes a part of one-hot columns, if only trees read them."""
+    found = chain(m, part, OneHot, lambda item: isinstance(item.op, _ASIDE))
+    if not found:
+        return None
+    made, codes = found[-1].op, codes_of(found[-1].inputs[0])
+    assert isinstance(made, OneHot), "the chain ends with it"
+    if codes is None or not all(_small(each) for each in codes):
+        return None
+    casts = [dtype_of(item) for item in reversed(found) if isinstance(item.op, _CASTS)]
+    return Hot(made, tuple(casts), tuple(found), codes)
+
+
+#: What may stand between one-hot columns and trees.
+_CASTS = (Cast, CastLike)
+_ASIDE = (*_CASTS, ToDense, ToSparse)
+
+
+def _small(codes: Codes) -> bool:
+    return bool(codes.size) and codes[0] > -MOST and codes[-1] < MOST
+
+
+class _Tables:
+    """The fields of the trees that change."""
+
+    def __init__(self, walk: Walk, dtypes: Sequence[str], *, absent: bool) -> None:
+        self.walk, self.dtypes, self.absent = walk, dtypes, absent
+        # Whole for as long as this is: `passes` looks at them column by column.
+        self.kept = raw(walk.threshold, walk.missing, walk.category, walk.words)
+        self.feature = walk.feature.array.astype(np.int64)
+        self.asked = np.where(self.feature >= 0, self.feature, -1)
+        self.order = np.argsort(self.asked, kind="stable")
+        self.sorted = self.asked[self.order]
+        self.threshold = walk.threshold.array.astype(np.float64)
+        self.left, self.right = walk.left.array.copy(), walk.right.array.copy()
+        self.missing = walk.missing.array.copy()
+        self.category, self.length = _sets(walk)
+        self.words = [walk.words.array.astype(np.uint32)]
+        self.size = len(walk.words)
+        self.places: dict[tuple[int, ...], int] = {}
+
+    def asking(self, column: int) -> Indices:
+        """The nodes that look at a column."""
+        return self.order[slice(*np.searchsorted(self.sorted, [column, column + 1]))]
+
+    def move(self, part: Part, start: int) -> None:
+        """A part's columns are now from `start` on."""
+        inside = (self.asked >= part.start) & (self.asked < part.start + part.width)
+        self.feature[inside] = self.asked[inside] - part.start + start
+
+    def decode(self, part: Part, hot: Hot, start: int) -> bool:
+        """Ask for codes, from column `start` on, where one-hot columns were looked at."""
+        for column in range(part.width):
+            nodes = self.asking(part.start + column)
+            if not nodes.size:
+                continue
+            source, codes, ones = hot.seen(column)
+            values, which = np.unique(ones, return_inverse=True)
+            patterns, mine = np.unique(self._passes(values, nodes), axis=0, return_inverse=True)
+            self.feature[nodes] = start + source
+            for number, passes in enumerate(patterns[:, which.reshape(-1)]):
+                if not self._decide(nodes[mine.reshape(-1) == number], codes, passes):
+                    return False
+        return True
+
+    def _passes(self, seen: Floats, nodes: Indices) -> NDArray[np.bool_]:
+        """For each node, which of these numbers it sends left."""
+        for dtype in self.dtypes:
+            seen = seen.astype(dtype)
+        if self.absent:
+            seen = np.where(seen == 0, np.nan, seen)
+        return sent_left(self.walk, seen, nodes)
+
+    def _decide(self, nodes: Indices, codes: Codes, passes: Flags) -> bool:
+        """Let these nodes pass these of the codes."""
+        self.missing[nodes] = RIGHT  # what has a code is not missing
+        if passes[-1] and not passes.all():
+            self._turn(nodes)
+            passes = ~passes
+        count = int(passes.sum())
+        if np.all(passes[:count]):
+            self._compare(nodes, codes, count)
+            return True
+        members = codes[passes]
+        if members[0] < 0:
+            return False
+        self.category[nodes] = self._place(members)
+        self.length[nodes] = members[-1] // _BITS + 1
+        return True
+
+    def _turn(self, nodes: Indices) -> None:
+        left = self.left[nodes]
+        self.left[nodes], self.right[nodes] = self.right[nodes], left
+
+    def _compare(self, nodes: Indices, codes: Codes, count: int) -> None:
+        """The first of the codes pass: a threshold says so."""
+        ends = np.concatenate([[codes[0] - 1], codes, [codes[-1] + 1]])
+        self.threshold[nodes] = ends[count + self.walk.strict]
+        self.category[nodes] = -1
+        self.length[nodes] = 0
+
+    def _place(self, members: Codes) -> int:
+        """Where the words of a set are."""
+        key = tuple(members.tolist())
+        if key not in self.places:
+            made = np.zeros(int(members[-1]) // _BITS + 1, np.uint32)
+            np.bitwise_or.at(made, members // _BITS, np.uint32(1) << (members % _BITS).astype("u4"))
+            self.places[key] = self.size
+            self.words.append(made)
+            self.size += len(made)
+        return self.places[key]
+
+    def trees(self) -> Walk:
+        """The trees with these tables."""
+        changed: dict[str, NDArray[Any]] = {
+            "feature": self.feature.astype(np.int32),
+            "threshold": self.threshold,
+            "left": self.left,
+            "right": self.right,
+            "missing": self.missing,
+        }
+        if self.size:
+            sets = {"category": self.category, "length": self.length}
+            changed |= sets | {"words": np.concatenate(self.words)}
+        absent = self.walk.absent and not self.absent
+        return self.walk.replace(
+            **{key: Blob.of(value) for key, value in changed.items()}, absent=absent
+        )
+
+
+def _sets(walk: Walk) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Where each node's set is, and how long."""
+    if len(walk.words):
+        return walk.category.array.copy(), walk.length.array.copy()
+    return np.full(len(walk.feature), -1, np.int32), np.zeros(len(walk.feature), np.int32)
+
+
+class _Input(NamedTuple):
+    """What the trees read: parts, and the casts of all of them together."""
+
+    whole: Node
+    dtypes: tuple[str, ...]
+    found: list[tuple[Part, Hot | None]]
+    gone: list[Node]
+
+
+def _read(m: Match) -> _Input:
+    """Take what the trees read apart, looking through casts."""
+    x, reader = m["x"], m.root
+    casts: list[Node] = []
+    while isinstance(x.op, _CASTS) and m.facts.only_for_any(x, reader, Walk):
+        casts.append(x)
+        reader, x = x, x.inputs[0]
+    above = Match(reader, m.facts)
+    found = [(part, _hot(m, part)) for part in parts(above, x)]
+    gone = [item for _, hot in found if hot is not None for item in hot.chain]
+    dtypes = (dtype_of(x), *(dtype_of(item) for item in reversed(casts)))
+    return _Input(x, dtypes, found, [*casts, *gone, *seams(above, x)] if gone else [])
+
+
+def _items(read: _Input, tables: _Tables) -> Iterator[Node | None]:
+    """What the trees read now, part after part; None where a part cannot be."""
+    start, alone = 0, all(hot is not None for _, hot in read.found)
+    for part, hot in read.found:
+        if hot is None:
+            tables.move(part, start)
+            start += part.width
+            yield _shown(part.item, read, tables)
+            continue
+        fine = tables.decode(part, hot, start)
+        start += len(hot.codes)
+        # Beside floats, codes are floats of their width: the others must not become wider.
+        wide = read.dtypes[-1] in FLOATS and not alone
+        code = _cast(hot.below, read.dtypes) if wide else hot.below
+        yield code if fine else None
+
+
+def _shown(item: Node, read: _Input, tables: _Tables) -> Node | None:
+    """What is no one-hot part, NaN where a zero is missing."""
+    if not tables.absent:
+        return _cast(item, read.dtypes) if len(read.dtypes) > 1 else item
+    width = width_of(item)
+    if read.dtypes[-1] not in FLOATS or width > WIDEST:
+        return None
+    sparse = isinstance(item.type, Vector) and item.type.sparse
+    made = _cast(node(ToDense(), [item]) if sparse else item, read.dtypes)
+    return node(Impute(0.0, np.full(width, np.nan)), [made])
+
+
+def _cast(item: Node, dtypes: Sequence[str]) -> Node:
+    """The node in each of these dtypes, one after the other."""
+    for dtype in dtypes:
+        item = item if dtype_of(item) == dtype else node(Cast(dtype), [item])
+    return item
+
+
+def _build(m: Match) -> Node | None:
+    walk, kind, read = m.op("trees", Walk), m["x"].type, _read(m)
+    assert isinstance(kind, Vector)
+    if not read.gone:
+        return None
+    tables = _Tables(walk, read.dtypes, absent=walk.absent and kind.sparse)
+    items = list(_items(read, tables))
+    if any(item is None for item in items):
+        return None
+    m.take(*read.gone)
+    return node(tables.trees(), [joined([item for item in items if item is not None], m["x"])])
+
+
+RULE = Rule(pattern=op(Walk, name="trees")(hole("x")), build=_build, preserves=BITS)

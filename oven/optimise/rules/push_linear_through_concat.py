@@ -1,0 +1,101 @@
+"""linear(concat(a, b, c))  →  linear(concat(a, c)) + linear(b)
+
+Why      each branch is scored where it is produced. Constants become part of the bias; a
+         normalised branch is divided once, after its sum; dense columns beside sparse ones get
+         the dense kernel. Two pipelines that share a branch and its weights share that score.
+Unless   no branch gains by it: columns side by side cost nothing in a fused stage, so ordinary
+         dense branches stay together; or something else reads the concatenation; or branches
+         work in a narrower float than the whole.
+Numerics the dot product is re-associated: |Δ| ≤ n · ε · Σ|wᵢxᵢ|.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from flour.core.node import Node, node
+from flour.core.types import FLOATS, Scalar, Vector
+from flour.ops.binary import Over, Plus
+from flour.ops.linear import Linear
+from flour.ops.source import Fill
+from objectstore import Blob
+from oven.optimise.affine import Numbers, dtype_of
+from oven.optimise.concat_chain import Part, joined, parts, seams
+from oven.optimise.pattern import Match, hole, op
+from oven.optimise.rule import REASSOCIATES, Rule
+
+#: So many dense columns are worth a kernel of their own.
+MANY = 8
+
+
+def _constant(part: Part) -> bool:
+    return isinstance(part.item.op, Fill)
+
+
+def _normalised(m: Match, part: Part) -> bool:
+    """Whether the part is divided as a whole, and dividing its sums instead is less work."""
+    item, outs = part.item, m.op("linear", Linear).weights.shape[0]
+    divided = isinstance(item.op, Over) and isinstance(item.inputs[1].type, Scalar)
+    return divided and outs < part.width and m.facts.only_for(item, part.reader)
+
+
+def _sparse(part: Part) -> bool:
+    return isinstance(part.item.type, Vector) and part.item.type.sparse
+
+
+def _groups(m: Match, every: list[Part]) -> list[list[Part]]:
+    """The parts by who is to be scored with whom; constants apart from all."""
+    rest = [part for part in every if not _constant(part)]
+    apart = [part for part in rest if _normalised(m, part)]
+    rest = [part for part in rest if part not in apart]
+    dense = [part for part in rest if not _sparse(part)]
+    outs = m.op("linear", Linear).weights.shape[0]
+    mixed = len(dense) < len(rest) and outs > 1 and sum(part.width for part in dense) >= MANY
+    if mixed:
+        rest = [part for part in rest if _sparse(part)]
+    # The first group gets the bias: plain sums first, which start from it for nothing.
+    return [*([dense] if mixed else []), *([rest] if rest else []), *([part] for part in apart)]
+
+
+def _guard(m: Match) -> bool:
+    # One float width all the way: sums in a narrower one would round differently.
+    dtype = dtype_of(m["linear"])
+    every = (m["x"], *(part.item for part in parts(m, m["x"])))
+    return dtype in FLOATS and all(dtype_of(item) == dtype for item in every)
+
+
+def _build(m: Match) -> Node | None:
+    linear, dtype = m.op("linear", Linear), dtype_of(m["linear"])
+    weights = linear.weights.array
+    every = parts(m, m["x"])
+    groups = _groups(m, every)
+    constants = [part for part in every if _constant(part)]
+    if not groups or (len(groups) == 1 and not constants):
+        return None
+    bias = _with_constants(linear, constants)
+    if bias is None:
+        return None
+    m.take(*seams(m, m["x"]))
+    total: Node | None = None
+    like = seams(m, m["x"])[-1]  # sparse branches may stay sparse, whatever the whole was
+    for group in groups:
+        mine = np.concatenate([weights[:, part.columns] for part in group], axis=1)
+        scored = Linear(Blob.of(mine, dtype), Blob.of(bias, dtype))
+        made = node(scored, [joined([part.item for part in group], like)])
+        total, bias = made if total is None else node(Plus(), [total, made]), bias[:0]
+    return total
+
+
+def _with_constants(linear: Linear, constants: list[Part]) -> Numbers | None:
+    """The bias and what the constants add to it, if that is finite."""
+    bias = linear.bias.array.astype(np.float64)
+    for part in constants:
+        assert isinstance(part.item.op, Fill)
+        weights = linear.weights.array[:, part.columns].astype(np.float64)
+        with np.errstate(all="ignore"):
+            added = weights @ part.item.op.values.array.astype(np.float64)
+        bias = bias + added if len(bias) else added
+    return bias if np.all(np.isfinite(bias)) else None
+
+
+RULE = Rule(pattern=op(Linear)(hole("x")), guard=_guard, build=_build, preserves=REASSOCIATES)

@@ -1,0 +1,221 @@
+"""A plan at work on one block of rows, chunk by chunk: what the batch engine runs.
+
+    work = plan.begin(data)                 the columns are checked here
+    chunk = work.chunk(start, stop)
+    for step in range(work.steps):          in this order for a chunk, chunks in any
+        work.step(step, chunk, memory)
+    answers = work.finish()
+
+Outputs that native code makes are whole arrays from the start, and each chunk fills its rows of
+them; nothing is copied when the last one is done. Chunks share nothing else, so threads may work
+on different ones at the same time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from flour.core.op import Columns
+from flour.core.reference import public
+from flour.core.sparse import Sparse
+from flour.data.coerce import coerce
+from oven.codegen.ports import Port
+from oven.codegen.stages import Stage, Value
+from oven.run.native_run import NativeRun, RowsRefused
+
+if TYPE_CHECKING:
+    from oven.plans.plan import Plan
+
+
+class Chunk:
+    """Some rows of an execution, and what its steps have made of them so far."""
+
+    __slots__ = ("columns", "start", "stop", "values")
+
+    def __init__(self, start: int, stop: int, columns: Columns) -> None:
+        self.start, self.stop, self.columns = start, stop, columns
+        self.values: dict[Value, Any] = {}
+
+
+class Execution:
+    """One block of rows on its way through a plan."""
+
+    def __init__(self, plan: Plan, data: object) -> None:
+        #: The rows as native code reads them, where machine code could lay them out.
+        self._laid, self._data = plan.laid(data), data
+        self._plan = plan if self._laid else plan.suited(data)
+        self._columns: dict[str, Columns] | None = None
+        self.rows = self._laid.rows if self._laid else self._coerced()
+        self._outputs = self._plan.leaves
+        self._steps: Sequence[NativeRun | Stage] = self._plan.steps
+        wanted = set(self._outputs.values())
+        self._made: dict[Value, NDArray[Any]] = {
+            item: step.blank(item, self.rows)
+            for step in self._steps
+            if isinstance(step, NativeRun)
+            for item in step.outputs
+            if item in wanted and item not in step.stored
+        }
+        self._parts: dict[str, list[tuple[int, Columns]]] = {
+            name: [] for name, item in self._outputs.items() if item not in self._made
+        }
+        self._refused: dict[str, Columns] | None = None
+        self._bound = self._bind()
+
+    @property
+    def columns(self) -> dict[str, Columns]:
+        """The input columns; of rows that were laid out nobody asks for them, as a rule."""
+        if self._columns is None:
+            self._coerced()
+        assert self._columns is not None, "they have just been made"
+        return self._columns
+
+    def _coerced(self) -> int:
+        """Make the input columns; how many rows they have."""
+        self._columns, rows = coerce(self._plan.inputs, self._data)
+        return rows
+
+    @property
+    def steps(self) -> int:
+        """How many steps a chunk goes through; one at least."""
+        return max(1, len(self._steps))
+
+    @property
+    def memory_bytes(self) -> int:
+        """How much memory to work in a chunk's steps have to be given."""
+        return self._plan.memory_bytes
+
+    @property
+    def uncut(self) -> bool:
+        """Whether all rows have to go in one chunk, as their answers depend on each other."""
+        return self._plan.mixes_rows
+
+    def _bind(self) -> Callable[[int, int, Any], None] | None:
+        """The short way of a plan that is one native run from its input to its answers."""
+        if len(self._steps) != 1 or self._parts or not self.rows:
+            return None
+        step = self._steps[0]
+        if not isinstance(step, NativeRun):
+            return None
+        if self._laid is not None:
+            return step.bound(self._laid.columns, self._made)
+        if any(map(_is_packed, step.inputs)):
+            return None
+        columns = self.columns
+        given = {value: self._plan.native_column(value, {}, columns) for value in step.inputs}
+        return step.bound(given, self._made)
+
+    def chunk(self, start: int, stop: int) -> Chunk:
+        """These rows, to be taken through the steps."""
+        whole = start == 0 and stop == self.rows
+        assert whole or not self._plan.mixes_rows, "these rows depend on each other"
+        if self._laid is not None:
+            return Chunk(start, stop, {})
+        return Chunk(start, stop, self.columns if whole else _cut(self.columns, start, stop))
+
+    def step(self, number: int, chunk: Chunk, memory: object = None) -> None:
+        """Take a chunk through one step; the last one leaves its rows of the answer.
+
+        `memory` is a writable buffer of `plan.memory_bytes` for native code.
+        """
+        if number < len(self._steps):
+            step = self._steps[number]
+            if isinstance(step, NativeRun):
+                self._native(step, chunk, memory)
+            else:
+                chunk.values |= self._plan.interpret(step.nodes[0], chunk.values, chunk.columns)
+        if number == self.steps - 1:
+            self._leave(chunk)
+
+    def _native(self, step: NativeRun, chunk: Chunk, memory: object) -> None:
+        plan, values, columns = self._plan, chunk.values, chunk.columns
+        if self._bound is not None:
+            try:
+                self._bound(chunk.start, chunk.stop - chunk.start, memory)
+            except RowsRefused:
+                self._refused = plan.by_definition(self.columns)
+            return
+        given: dict[Value, Any]
+        if self._laid is not None:
+            given = {v: self._laid.columns[v][chunk.start : chunk.stop] for v in step.inputs}
+        else:
+            given = {value: plan.native_column(value, values, columns) for value in step.inputs}
+        into: dict[Value, NDArray[Any]] = {
+            item: self._made[item][chunk.start : chunk.stop]
+            for item in step.outputs
+            if item in self._made
+        }
+        try:
+            values |= step.run(given, chunk.stop - chunk.start, into, memory)
+        except RowsRefused:
+            # The definition says what is wrong with which row, or knows an answer after all.
+            self._refused = plan.by_definition(self.columns)
+            values |= dict.fromkeys(step.outputs)
+
+    def _leave(self, chunk: Chunk) -> None:
+        """Keep the outputs that are not in their place yet."""
+        if self._refused is None:
+            for name, parts in self._parts.items():
+                value = self._plan.output(self._outputs[name], chunk.values, chunk.columns)
+                parts.append((chunk.start, value))
+
+    def finish(self) -> dict[str, Any]:
+        """Every output, once all chunks have been through all steps."""
+        return {name: public(self._value(name), item.type) for name, item in self._outputs.items()}
+
+    def _value(self, name: str) -> Columns:
+        if self._refused is not None:
+            return self._refused[name]
+        item = self._outputs[name]
+        if item in self._made:
+            columns = {} if self._laid is not None else self.columns
+            return self._plan.output(item, self._made, columns)
+        parts = [part for _, part in sorted(self._parts[name], key=_start)]
+        return _joined(parts)
+
+
+def _is_packed(value: Value) -> bool:
+    """Whether it has to be put together from columns, better by the executors than by callers."""
+    return not isinstance(value, Port) or bool(value.fields)
+
+
+def _start(part: tuple[int, Columns]) -> int:
+    return part[0]
+
+
+def _cut(columns: Columns, start: int, stop: int) -> Columns:
+    """The same columns with some of their rows."""
+    if isinstance(columns, Mapping):
+        return {name: _cut(column, start, stop) for name, column in columns.items()}
+    if isinstance(columns, Sparse):
+        first, last = columns.indptr[start], columns.indptr[stop]
+        pointers = columns.indptr[start : stop + 1] - first
+        shape = (stop - start, columns.shape[1])
+        return Sparse(columns.data[first:last], columns.indices[first:last], pointers, shape)
+    return columns[start:stop]
+
+
+def _joined(parts: Sequence[Columns]) -> Columns:
+    """Columns one below the other."""
+    first = parts[0]
+    if len(parts) == 1:
+        return first
+    if isinstance(first, Mapping):
+        return {name: _joined([part[name] for part in parts]) for name in first}
+    if isinstance(first, Sparse):
+        return _stacked(parts)
+    if isinstance(first, np.ndarray):
+        return np.concatenate(parts)
+    return [row for part in parts for row in part]
+
+
+def _stacked(parts: Sequence[Sparse]) -> Sparse:
+    counts = np.concatenate([np.diff(part.indptr) for part in parts])
+    pointers = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+    data = np.concatenate([part.data for part in parts])
+    indices = np.concatenate([part.indices for part in parts])
+    return Sparse(data, indices, pointers, (sum(map(len, parts)), parts[0].shape[1]))

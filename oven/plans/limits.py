@@ -1,0 +1,60 @@
+"""What a plan from a file may ask of the machine that loads it.
+
+A program written here is as large as its author wants. One from a file is held to these limits, so
+that nobody can make a server run out of memory with a few bytes that describe something huge: far
+above what fitted pipelines need, far below what hurts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from flour.core.types import Vector
+from oven.codegen.ports import Port
+from oven.codegen.stages import Stage, Value, row_bytes
+from oven.errors import DamagedPlan
+
+MAX_NODES = 1 << 16
+"""Of both programs together; a bagging of a hundred pipelines has some thousand."""
+
+MAX_ROW_BYTES = 1 << 27
+"""Of one value in one row, where it is dense: 16 million float64."""
+
+MAX_SCRATCH_BYTES = 1 << 30
+"""Of the memory in which a thread computes one row (or block) of a stage."""
+
+
+def check_limits(stages: Iterable[Stage]) -> None:
+    """Raise DamagedPlan if running these stages would take absurd amounts of memory."""
+    for stage in stages:
+        for value in (*stage.inputs, *stage.outputs):
+            _check_row(value, stage)
+        scratch = sum(slot.scratch or 0 for slot in stage.slots)
+        if scratch > MAX_SCRATCH_BYTES:
+            raise DamagedPlan(
+                "a stage needs too much memory",
+                where=stage.title,
+                found=f"{scratch:,} bytes of scratch, at most {MAX_SCRATCH_BYTES:,} are allowed",
+            )
+
+
+def _check_row(value: Value, stage: Stage) -> None:
+    kind = value.type
+    if not isinstance(kind, Vector) or not _dense(value, stage):
+        return
+    if row_bytes(kind) > MAX_ROW_BYTES:
+        raise DamagedPlan(
+            "a vector is too wide",
+            where=stage.title,
+            found=f"{kind}: {row_bytes(kind):,} bytes a row, at most {MAX_ROW_BYTES:,} are allowed",
+        )
+
+
+def _dense(value: Value, stage: Stage) -> bool:
+    """Whether the stage has the value with its zeros."""
+    assert isinstance(value.type, Vector)
+    if stage.stores(value):
+        return False
+    if not value.type.sparse or stage.native or isinstance(value, Port):
+        return True
+    return not stage.nodes[0].op.takes_sparse

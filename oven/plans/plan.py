@@ -1,0 +1,504 @@
+"""Plan: a program baked into stages, frozen, ready to run any number of times from any thread."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from flour.core.node import Node
+from flour.core.op import Columns, Parameter
+from flour.core.reference import apply_op, evaluate, public
+from flour.core.sparse import Sparse
+from flour.core.types import Text, Type, Vector
+from flour.data.coerce import coerce, native_types
+from flour.language.flow import Flow
+from flour.ops.source import Source
+from flour.ops.structure import TakeText
+from oven.codegen.ports import Port, find_ports, pack
+from oven.codegen.stages import PYTHON, Stage, Value, cut
+from oven.compiler import cache
+from oven.entry.array_entry import Call, around
+from oven.entry.columns_entry import open_columns_entry, open_entry
+from oven.entry.row_packing import PackedRows, PackRows, open_row_packing
+from oven.plans.background import Pending
+from oven.plans.skeleton import classes
+from oven.run.native_run import NativeRun, RowsRefused
+
+if TYPE_CHECKING:
+    from objectstore import Store
+    from oven.plans.execution import Execution
+    from oven.plans.skeleton import RestoredPlan
+
+Steps = tuple[NativeRun | Stage, ...]
+#: Putting a label into an array takes as long as touching so many bytes.
+LABEL_WORK = 1 << 10
+
+
+class Plan:
+    """Native code for a program: a pure function from named columns to named columns."""
+
+    def __init__(
+        self,
+        flow: Flow,
+        optimised: Flow,
+        *,
+        exact: bool = False,
+        background: bool | Executor = False,
+        check: Callable[[Sequence[Stage]], None] | None = None,
+    ) -> None:
+        self._programs: tuple[Flow, Flow] | None = (flow, optimised)
+        self._inputs, self._leaves = flow.inputs(), dict(optimised.outputs)
+        self.exact = exact
+        self._stages: tuple[Stage, ...] | None = self._cut()
+        if check is not None:  # before anything is compiled for them
+            check(self._stages)
+        self._mixes_rows = any(item.op.mixes_rows() for item in optimised.nodes())
+        self._recalled: RestoredPlan | None = None
+        self._begin(background, check)
+        self._bound: Pending[Steps] = Pending(self._steps, background)
+
+    def _begin(
+        self,
+        background: bool | Executor,  # noqa: FBT001 (as above)
+        check: Callable[[Sequence[Stage]], None] | None,
+    ) -> None:
+        self._background, self._check = background, check
+        self._roots, self._names = tuple(self._leaves.values()), tuple(self._leaves)
+        self._reads_documents = [type(kind) for kind in self._inputs.values()] == [Text]
+        self._variants: dict[tuple[Type, ...], Plan] = {}
+        self._by_dtype: dict[str | None, Plan | None] = {}
+        self._call: Call | None = None
+        self._lay: PackRows | None = None
+
+    @staticmethod
+    def again(
+        found: RestoredPlan,
+        read: Callable[[], tuple[Flow, Flow]],
+        check: Callable[[Sequence[Stage]], None],
+        *,
+        background: bool | Executor = False,
+    ) -> Plan:
+        """A plan that has been loaded before; `read` makes its programs when they are wanted."""
+        plan = Plan.__new__(Plan)
+        plan._recall(found, read)  # noqa: SLF001 (this is the class)
+        plan._begin(background, check)  # noqa: SLF001 (as above)
+        return plan
+
+    def _recall(self, found: RestoredPlan, read: Callable[[], tuple[Flow, Flow]]) -> None:
+        facts = found.facts
+        self._programs, self._stages, self._read = None, None, read
+        self._inputs, self._leaves = facts.inputs, facts.leaves
+        self.exact, self._mixes_rows = facts.exact, facts.mixes_rows
+        self._recalled = found
+        self._bound = Pending(lambda: (found.run,), background=False)
+
+    _read: Callable[[], tuple[Flow, Flow]]
+
+    def _both(self) -> tuple[Flow, Flow]:
+        if self._programs is None:
+            self._programs = self._read()
+        return self._programs
+
+    @property
+    def unfolded(self) -> bool:
+        """Whether its program is in memory: that of a plan loaded again is made when wanted."""
+        return self._programs is not None
+
+    @property
+    def flow(self) -> Flow:
+        """The program as it was written."""
+        return self._both()[0]
+
+    @property
+    def optimised(self) -> Flow:
+        """The program that runs."""
+        return self._both()[1]
+
+    @property
+    def stages(self) -> tuple[Stage, ...]:
+        """What runs together."""
+        if self._stages is None:
+            self._stages = self._cut()
+        return self._stages
+
+    def _cut(self) -> tuple[Stage, ...]:
+        roots = tuple(self.optimised.outputs.values())
+        return tuple(cut(roots, find_ports(roots), exact=self.exact))
+
+    @property
+    def leaves(self) -> Mapping[str, Node]:
+        """What each output is in the values that steps leave, or made of."""
+        return self._leaves
+
+    @property
+    def digest(self) -> str:
+        """Equal programs have equal digests."""
+        found = self._recalled
+        return self.flow.digest if found is None or not found.digest else found.digest
+
+    @property
+    def classes(self) -> tuple[Any, ...] | None:
+        """What stands for each column of the probabilities, where the plan looks labels up."""
+        found = self._recalled
+        if found is None:
+            return classes(self.flow.outputs.get("label"))
+        return found.facts.classes
+
+    @property
+    def node_digests(self) -> str:
+        """What the values of the program are known by, its inputs left out: see `digests_in`.
+
+        One after the other, as many texts of their own would take three times as much.
+        """
+        found = self._recalled
+        if found is not None and found.digest:
+            return found.nodes
+        inside = self.flow.nodes()
+        return "".join(item.digest for item in inside if not isinstance(item.op, Source))
+
+    @property
+    def stage_kinds(self) -> list[tuple[str, str | None]]:
+        """The kind of each stage, and the name of its machine code."""
+        if self._recalled is not None:
+            return list(self._recalled.facts.stages)
+        return [
+            (stage.kind, cache.key(stage.source) if stage.native else None) for stage in self.stages
+        ]
+
+    def resident(self) -> frozenset[Parameter]:
+        """The parameters that are in memory for it, small ones of its own table apart."""
+        found = self._recalled
+        if found is not None and not self.unfolded:
+            return frozenset(found.run.kept)
+        return self.parameters()
+
+    @property
+    def inputs(self) -> dict[str, Type]:
+        """The named inputs and their types."""
+        return self._inputs
+
+    @property
+    def outputs(self) -> dict[str, Type]:
+        """The named outputs and their types."""
+        return {name: item.type for name, item in self._leaves.items()}
+
+    @property
+    def ready(self) -> bool:
+        """Whether the native code is there; an error in compiling it is raised here."""
+        return self._bound.here is not None
+
+    @property
+    def mixes_rows(self) -> bool:
+        """Whether answers depend on other rows: blocks are then neither cut nor put together."""
+        return self._mixes_rows
+
+    def release(self) -> None:
+        """Give back memory that operators hold only to run faster; they take it again."""
+        for item in self.optimised.nodes() if self.unfolded else ():
+            item.op.release()
+
+    @property
+    def steps(self) -> Steps:
+        """What runs, in order: native calls, and operators without native code."""
+        return self._bound.wait()
+
+    def wait(self, timeout: float | None = None) -> Plan:
+        """This plan, as soon as its native code is there; TimeoutError if that takes longer."""
+        self._bound.wait(timeout)
+        return self
+
+    def _steps(self) -> Steps:
+        """Native stages that follow each other become one native call."""
+        steps: list[NativeRun | Stage] = []
+        pending: list[Stage] = []
+        for place, stage in enumerate(self.stages):
+            if stage.kind == PYTHON:
+                self._close(pending, place, steps)
+                steps.append(stage)
+            else:
+                if any(made.stores(item) for made in pending for item in made.outputs):
+                    self._close(pending, place, steps)
+                pending.append(stage)
+        self._close(pending, len(self.stages), steps)
+        return tuple(steps)
+
+    def _close(self, pending: list[Stage], end: int, steps: list[NativeRun | Stage]) -> None:
+        if pending:
+            later = {value for stage in self.stages[end:] for value in stage.inputs}
+            steps.append(NativeRun.of(pending, later | set(self._roots)))
+            pending.clear()
+
+    # --- running -----------------------------------------------------------------------------
+
+    def run(self, data: object) -> dict[str, Any]:
+        """Every output for a block of rows.
+
+        Data of another float width or sparsity than the program was made for runs on a plan of its
+        own, as the training library would compute in that width; it is baked when first met.
+        """
+        if _is_block(data) or (self._reads_documents and _is_documents(data)):
+            call = self._call or self._open()
+            return dict(zip(self._names, call(data)))  # noqa: B905 (checking would cost as much)
+        return self._answer(data)
+
+    def door(self, look: Callable[[object], None] | None = None) -> Call:
+        """A function from a row, or a block of rows, to the outputs as a tuple: see
+        oven.entry.array_entry.
+
+        The fastest way in: for plans that are native throughout it is machine code. It stays good
+        without the plan. `look` is shown what machine code does not take, and may raise an error.
+        """
+        self.wait()
+        if look is None:
+            return self._opened(self._answer)
+
+        def answer(data: object) -> dict[str, Any]:
+            look(data)
+            return self._answer(data)
+
+        return self._opened(answer)
+
+    def column_door(
+        self, ranks: Mapping[str, int], otherwise: Callable[[object], Any]
+    ) -> Call | None:
+        """A door that only takes a dict of arrays with these dimensions; None if there is none.
+
+        `ranks` says, by name, whether an array is FLAT or a COLUMN (see oven.entry.columns_entry).
+        What it does not take, it hands to `otherwise`, whose answer it gives back.
+        """
+        return open_columns_entry(self.inputs, self.wait().steps, self._roots, otherwise, ranks)
+
+    def laid(self, data: object) -> PackedRows | None:
+        """Arrays by name, or documents, as rows for native code; None for all other data."""
+        if self._lay is None:
+            self._lay = open_row_packing(self.inputs, self.steps, self._roots)
+        return self._lay(data)
+
+    def _open(self) -> Call:
+        """The plan's own door, kept once the code is there; it must not keep the plan alive."""
+        known = weakref.WeakMethod(self._answer)
+
+        def answer(data: object) -> dict[str, Any]:
+            method = known()
+            assert method is not None, "only the plan calls its own door"
+            return method(data)
+
+        call = self._opened(answer)
+        if self.ready:
+            self._call = call
+        return call
+
+    def _opened(self, answer: Callable[[object], Mapping[str, Any]]) -> Call:
+        slow = around(answer, self.inputs.values())
+        steps = self._bound.here
+        if not steps:
+            return slow
+        return open_entry(self.inputs, steps, self._roots, slow)
+
+    def begin(self, data: object) -> Execution:
+        """A run over this data that can be done in chunks, by several threads."""
+        from oven.plans.execution import Execution
+
+        self.wait()
+        return Execution(self, data)
+
+    @property
+    def memory_bytes(self) -> int:
+        """The memory native code needs to work in, whatever the number of rows."""
+        runs = [step for step in self.steps if isinstance(step, NativeRun)]
+        return max((run.memory_bytes for run in runs), default=0)
+
+    @property
+    def row_work(self) -> int | None:
+        """About how many bytes a row makes native code touch; None where there is other code."""
+        runs = [step for step in self.steps if isinstance(step, NativeRun)]
+        return sum(run.row_work for run in runs) if len(runs) == len(self.steps) else None
+
+    @property
+    def door_work(self) -> int | None:
+        """What a row costs by the door, in bytes; None where it is not machine code alone.
+
+        Labels are a stage of Python, which the door does itself.
+        """
+        runs = [step for step in self.steps if isinstance(step, NativeRun)]
+        rest = [step for step in self.steps if not isinstance(step, NativeRun)]
+        labels = [item for step in rest for item in step.nodes]
+        if len(runs) != 1 or not all(isinstance(item.op, TakeText) for item in labels):
+            return None
+        return runs[0].row_work + LABEL_WORK * len(labels)
+
+    def settled(self, data: object) -> bool:
+        """Whether the native code for the data's own types is there: nobody waits for it."""
+        name = _dtype(data)
+        if name in self._by_dtype:
+            return (self._by_dtype[name] or self).ready
+        kinds = native_types(self.inputs, data)
+        own = kinds == self.inputs
+        if own and name is not None:
+            self._by_dtype[name] = None
+        plan = self if own else self._variants.get(tuple(kinds.values()))
+        return plan is not None and plan.ready
+
+    def suited(self, data: object) -> Plan:
+        """The plan for the data's own types: this one or a variant."""
+        return self._suited(data) or self
+
+    def _answer(self, data: object) -> dict[str, Any]:
+        """Every output, whatever the data is."""
+        found = self._suited(data)
+        return self._run(data) if found is None else found.run(data)
+
+    def _suited(self, data: object) -> Plan | None:
+        """The variant for the data's own types; None for this plan."""
+        name = _dtype(data)
+        if name in self._by_dtype:
+            return self._by_dtype[name]
+        kinds = native_types(self.inputs, data)
+        found = None if kinds == self.inputs else self.variant(kinds)
+        if name is not None:
+            self._by_dtype[name] = found
+        return found
+
+    @property
+    def variants(self) -> tuple[Plan, ...]:
+        """The plans made so far for data of other float widths or sparsity."""
+        return tuple(self._variants.values())
+
+    def variant(self, kinds: Mapping[str, Type]) -> Plan:
+        """The plan of the same program over other input types."""
+        key = tuple(kinds.values())
+        if key not in self._variants:
+            from oven.bake import bake
+
+            made = bake(self.flow.retype(**kinds), exact=self.exact, background=self._background)
+            if self._check is not None:
+                self._check(made.stages)
+            self._variants[key] = made
+        return self._variants[key]
+
+    def _run(self, data: object) -> dict[str, Any]:
+        columns, rows = coerce(self.inputs, data)
+        made = self.run_columns(columns, rows)
+        return {name: public(value, self._leaves[name].type) for name, value in made.items()}
+
+    def run_columns(self, columns: Columns, rows: int) -> dict[str, Columns]:
+        """Every output for columns that already are what the inputs' types say."""
+        steps = self._bound.here
+        if steps is None:  # still compiling
+            return self.by_definition(columns)
+        try:
+            return self._by_steps(steps, columns, rows)
+        except RowsRefused:
+            return self.by_definition(columns)  # which says what is wrong, and where
+
+    def by_definition(self, columns: Columns) -> dict[str, Columns]:
+        """Every output from the operators' definitions, which say which row is wrong."""
+        roots = self.optimised.outputs.values()
+        known = evaluate(roots, columns, self.optimised.origins())
+        return {name: known[item] for name, item in self.optimised.outputs.items()}
+
+    def _by_steps(self, steps: Steps, columns: Columns, rows: int) -> dict[str, Columns]:
+        values: dict[Value, Any] = {}
+        for step in steps:
+            if isinstance(step, NativeRun):
+                given = {value: self.native_column(value, values, columns) for value in step.inputs}
+                values |= step.run(given, rows)
+            else:
+                values |= self.interpret(step.nodes[0], values, columns)
+        return {name: self.output(item, values, columns) for name, item in self._leaves.items()}
+
+    def native_column(self, value: Value, values: Mapping[Value, Any], columns: Columns) -> Any:
+        """A column for native code."""
+        return pack(value, columns) if isinstance(value, Port) else values[value]
+
+    def interpret(
+        self, item: Node, values: Mapping[Value, Any], columns: Columns
+    ) -> dict[Value, Any]:
+        """The value of a node without native code, from its definition."""
+        inputs = [self._value(source, values, columns) for source in item.inputs]
+        with np.errstate(all="ignore"):
+            return {item: apply_op(item, inputs)}
+
+    def _value(self, item: Node, values: Mapping[Value, Any], columns: Columns) -> Any:
+        """The value of any node that is an input, was picked from one, or has been computed."""
+        if item in values:
+            return values[item]
+        if isinstance(item.op, Source):
+            return columns[item.op.label]
+        return apply_op(item, [self._value(source, values, columns) for source in item.inputs])
+
+    def output(self, item: Node, values: Mapping[Value, Any], columns: Columns) -> Any:
+        """An output from the values that have been computed, stored as its type says."""
+        value = self._value(item, values, columns)
+        if isinstance(item.type, Vector) and item.type.sparse and not isinstance(value, Sparse):
+            return Sparse.of(value)
+        return value
+
+    # --- looking and keeping -------------------------------------------------------------------
+
+    def explain(self, stage: str = "stages", form: str = "text", data: object = None) -> str:
+        """The program at any point of its way: see docs/80-debugging.md."""
+        from oven.explain.explain import explain
+
+        return explain(self, stage, form, data)
+
+    def save(self, path: str | Path, *, durable: bool = True) -> None:
+        """Write the plan as data: a manifest and blobs, no code."""
+        from oven.plans.saved import save
+
+        save(self, path, durable=durable)
+
+    def parameters(self) -> frozenset[Parameter]:
+        """Every array and table the plan refers to: as written, optimised, and derived for code."""
+        return frozenset(self._parameters())
+
+    def _parameters(self) -> Iterator[Parameter]:
+        for flow in (self.optimised, self.flow):
+            for item in flow.nodes():
+                yield from item.op.parameters()
+        for stage in self.stages:
+            yield from stage.parameters()
+
+    def put_into(self, store: Store, owner: str) -> None:
+        """Let `owner` hold this plan's parameters in a store, which then accounts for them."""
+        store.hold(owner, self.parameters())
+
+    def __repr__(self) -> str:
+        kinds = ", ".join(kind for kind, _ in self.stage_kinds)
+        return f"Plan({', '.join(self.outputs)}: {kinds})"
+
+
+def digests_in(joined: str) -> Iterator[str]:
+    """Digests that stand one after the other."""
+    return (joined[start : start + 32] for start in range(0, len(joined), 32))
+
+
+def _is_block(data: Any) -> bool:
+    """Whether this is a block for certain, of a kind that doors take."""
+    kind = type(data)
+    if kind is np.ndarray:
+        return bool(data.ndim == 2)
+    if kind is list:
+        return bool(data) and type(data[0]) is dict
+    if kind is not dict or not data:
+        return False
+    first = next(iter(data.values()))
+    return type(first) is list or (type(first) is np.ndarray and first.ndim > 0)
+
+
+def _is_documents(data: Any) -> bool:
+    """Whether this is a block of documents, of a kind that doors take."""
+    if type(data) is list:
+        return bool(data) and type(data[0]) is str
+    return type(data) is np.ndarray and data.ndim == 1 and data.dtype == object
+
+
+def _dtype(data: object) -> str | None:
+    """What an array's types are known by; None for data that has to be looked at."""
+    plain = type(data) is np.ndarray and data.dtype.kind in "biuf"
+    return data.dtype.str if plain else None  # type: ignore[attr-defined]  # it is an array

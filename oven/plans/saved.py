@@ -1,0 +1,413 @@
+"""Plans as data: one file with a manifest and parameters; no pickle, no code, no Python names.
+
+    format      the version of this layout
+    exact       whether the plan was baked with rules that keep every bit only
+    nodes       [[operator, [index of each input]], ...]     inputs before readers
+    optimised   [[output name, index], ...]                  what runs
+    flow        [[output name, index], ...]                  the program as it was written
+    origins     [[index, [[file, line, step], ...]], ...]    where nodes come from
+    derived     [digest, ...]                                parameters made for native code
+    unicode     the version whose characters the program knows; absent where it reads no text
+
+Operators and types are written by `flour.core.op.to_data` and `flour.core.types.to_data`;
+parameters are blobs of the container (see objectstore.archive), named by digest and mapped, not
+copied.
+
+A file may come from anybody. Every node is made again through its operator's own checks and type
+rule, so what loads is a program that could have been written by hand; code is emitted from it and
+found in the code cache. Anything else is an error before any of it runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Executor
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeGuard, TypeVar
+
+from flour import ops
+from flour.core.callables import allowing
+from flour.core.errors import FlourError, PythonRefused
+from flour.core.node import Node, node, topological
+from flour.core.op import Parameter, from_data, to_data
+from flour.core.provenance import Origin
+from flour.language.flow import Flow, with_origins
+from objectstore import Archive, BadDigest, Blob, MissingBlob, StoreError
+from objectstore.archive import array_at, opened, write
+from objectstore.mapping import AT_ONCE, read_only, release, settle
+from oven import debug
+from oven.errors import CompileError, DamagedPlan
+from oven.plans import characters, image, image_cache
+from oven.plans.limits import MAX_NODES, check_limits
+from oven.plans.plan import Plan
+from oven.run.native_run import NativeRun
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from objectstore import Store
+    from objectstore.layout import ArrayRecord
+
+T = TypeVar("T")
+
+FORMAT = 1
+"""Of the manifest. Another one has another meaning and is refused."""
+
+DERIVED_BYTES = 4096
+"""Parameters made for native code travel along from this size on: smaller ones are made faster."""
+
+PRACTICE_BYTES = 64 << 20
+"""A row that touches more would take milliseconds: its plan is loaded without trying one."""
+
+SHORT_ORIGIN = 256
+"""Characters: places in source that plans have in common are kept once for all of them."""
+
+_LONG_VERSION = 20
+
+STUMBLES = (
+    *(TypeError, ValueError, LookupError, ArithmeticError, AttributeError),
+    *(AssertionError, NotImplementedError, RecursionError),
+)
+"""What an operator raises that trips over parameters or inputs it was never written for."""
+
+KEYS = {"derived", "exact", "flow", "format", "nodes", "optimised", "origins"}
+MORE_KEYS = {"unicode"}
+
+
+def save(plan: Plan, path: str | Path, *, durable: bool = True) -> None:
+    """Write the plan; a file that is there is replaced in one step."""
+    derived = _derived(plan)
+    manifest = describe(plan) | {"derived": sorted(derived)}
+    if len(manifest["nodes"]) > MAX_NODES:
+        raise DamagedPlan(
+            "this plan is too large to be saved",
+            found=f"{len(manifest['nodes']):,} nodes, at most {MAX_NODES:,} are allowed",
+        )
+    named = {item.digest: item for flow in _flows(plan) for item in _parameters(flow)}
+    write(path, manifest, named | derived, durable=durable)
+    _remember(plan, path)
+
+
+def _remember(plan: Plan, path: str | Path) -> None:
+    """Whoever loads this file on this machine need not find out again what is known here."""
+    if not plan.ready:
+        return
+    try:
+        check_limits(plan.stages)
+        buffer = read_only(path)
+    except (DamagedPlan, OSError, StoreError):
+        return  # it can be saved; what is wrong with it is said when it is loaded
+    _keep(plan, Archive(buffer, str(path)), image_cache.find(buffer))
+
+
+def _keep(plan: Plan, archive: Archive, found: tuple[bytes, bytes | None] | None) -> None:
+    """Write a plan's recipe, unless there is one; not of a plan whose loading has to warn."""
+    here = archive.manifest.get("unicode") in (None, characters.VERSION)
+    if found is not None and found[1] is None and here:
+        made = image.write(plan, archive)
+        if made is not None:
+            image_cache.keep(found[0], made)
+
+
+def load(
+    path: str | Path,
+    *,
+    store: Store | None = None,
+    background: bool | Executor = False,
+    allow_python: bool = False,
+) -> Plan:
+    """The plan in a file, checked; its parameters are views into it.
+
+    With a `store`, parameters live there instead: those it has already are not read again, and
+    all plans and processes that use the store share one copy. `background` is that of `oven.bake`.
+    A plan with Python stages names functions; `allow_python` imports their modules and runs them.
+    """
+    buffer = opened(path)
+    try:
+        with allowing(allow_python):
+            plan = _loaded(buffer, str(path), store, background=background)
+    finally:
+        release(buffer)  # verifying has read all of it, a row reads a part
+    if not plan.unfolded:
+        _settle(plan, buffer)
+    return plan
+
+
+def _settle(plan: Plan, buffer: NDArray[np.uint8]) -> None:
+    """Have what single rows read of the file in memory before the first one waits for it.
+
+    Documents may need any part of their dictionaries. A row of numbers reads a part of what there
+    is for blocks, and about the same part as any other row does.
+    """
+    read = (item.array for item in plan.resident() if isinstance(item, Blob))
+    (run,) = plan.steps  # as of all plans that are loaded again
+    assert isinstance(run, NativeRun), "only native code is loaded again"
+    brief = run.form.plain and run.row_work <= PRACTICE_BYTES
+    if settle(buffer, read, AT_ONCE if brief else None):
+        run.practise()
+
+
+def _loaded(
+    buffer: NDArray[np.uint8], where: str, store: Store | None, *, background: bool | Executor
+) -> Plan:
+    """The plan in these bytes: as it is known, or made again."""
+    found = None if debug.asked() else image_cache.find(buffer)
+    if found is not None and found[1] is not None:
+        plan = _again(found[1], buffer, where, store, background=background)
+        if plan is not None:
+            return plan
+    with Archive(buffer, where) as archive:
+        reader = _Reader(archive.manifest, _finder(archive, store), where)
+        plan = reader.checked(lambda: reader.plan(background=background))
+        if background is False:
+            _keep(plan, archive, found)
+    characters.compare(reader.manifest.get("unicode"), where)
+    if debug.asked():
+        debug.report(plan, None)
+    return plan
+
+
+def _again(
+    known: bytes,
+    buffer: NDArray[np.uint8],
+    where: str,
+    store: Store | None,
+    *,
+    background: bool | Executor,
+) -> Plan | None:
+    """The plan of a file that has been loaded before; None where more than that is needed."""
+
+    def find(record: ArrayRecord) -> Blob:
+        if store is None:
+            return array_at(buffer, record, where)
+        if record.digest not in store:
+            store.put(array_at(buffer, record, where))
+        there = store.get(record.digest)
+        assert isinstance(there, Blob), "digests of arrays name arrays"
+        return there
+
+    def read() -> tuple[Flow, Flow]:
+        with Archive(buffer, where) as archive:
+            reader = _Reader(archive.manifest, _finder(archive, store), where)
+            return reader.checked(reader.programs)
+
+    try:
+        made = image.read(known, find)
+    except (LookupError, StoreError):
+        return None  # the code has gone, or the file is damaged, which is then found out
+    return Plan.again(made, read, check_limits, background=background)
+
+
+def describe(plan: Plan) -> dict[str, Any]:
+    """The manifest of a plan, but for its derived parameters."""
+    places: dict[Node, int] = {}
+    for flow in _flows(plan):
+        for item in flow.nodes():
+            places.setdefault(item, len(places))
+    nodes = [[to_data(item.op), [places[source] for source in item.inputs]] for item in places]
+    known = characters.version(*_flows(plan))
+    return {
+        "format": FORMAT,
+        "exact": plan.exact,
+        "nodes": nodes,
+        "optimised": _outputs_data(plan.optimised, places),
+        "flow": _outputs_data(plan.flow, places),
+        "origins": _origins_data(plan, places),
+        **({"unicode": known} if known else {}),
+    }
+
+
+def _flows(plan: Plan) -> tuple[Flow, Flow]:
+    """What runs comes first, so that its nodes are the first of the file."""
+    return plan.optimised, plan.flow
+
+
+def _parameters(flow: Flow) -> list[Parameter]:
+    return [parameter for item in flow.nodes() for parameter in item.op.parameters()]
+
+
+def _derived(plan: Plan) -> dict[str, Parameter]:
+    """What native code reads that no operator names, where it is worth its place in the file."""
+    read = {item.digest: item for stage in plan.stages for item in stage.parameters()}
+    named = {item.digest for flow in _flows(plan) for item in _parameters(flow)}
+    return {
+        digest: item
+        for digest, item in read.items()
+        if digest not in named and item.nbytes >= DERIVED_BYTES
+    }
+
+
+def _outputs_data(flow: Flow, places: Mapping[Node, int]) -> list[list[Any]]:
+    return [[name, places[item]] for name, item in flow.outputs.items()]
+
+
+def _origins_data(plan: Plan, places: Mapping[Node, int]) -> list[list[Any]]:
+    found: dict[int, dict[Origin, None]] = {}
+    for flow in _flows(plan):
+        for item, origins in flow.origins().items():
+            if item in places:
+                found.setdefault(places[item], {}).update(dict.fromkeys(origins))
+    return [[place, [list(origin) for origin in found[place]]] for place in sorted(found)]
+
+
+# --- reading ----------------------------------------------------------------------------------
+
+Find = Callable[[str], Parameter]
+
+
+def _finder(archive: Archive, store: Store | None) -> Find:
+    """Where parameters are: in the file, or in the store, which is given what it lacks."""
+    if store is None:
+        return archive.get
+    chosen = store
+
+    def find(digest: str) -> Parameter:
+        if digest not in chosen:
+            chosen.put(archive.get(digest))
+        return chosen.get(digest)
+
+    return find
+
+
+class _Reader:
+    """A manifest that becomes a plan; nothing in it is believed."""
+
+    def __init__(self, manifest: Mapping[str, Any], find: Find, where: str) -> None:
+        self.manifest, self.find, self.where = manifest, find, where
+
+    def checked(self, make: Callable[[], T]) -> T:
+        """What `make` makes; whatever goes wrong is the file's fault and said to be."""
+        ops.load()
+        try:
+            return make()
+        except (CompileError, DamagedPlan, PythonRefused):
+            raise
+        except (FlourError, MissingBlob, BadDigest) as problem:
+            raise self.damaged(problem.what, problem.found) from problem
+        except STUMBLES as problem:
+            raise self.damaged("this program makes no sense", str(problem)) from problem
+
+    def programs(self) -> tuple[Flow, Flow]:
+        """The program as it was written, and what runs."""
+        self._check_keys()
+        nodes = self._nodes()
+        origins = self._origins(nodes)
+        optimised = _with_its_own(self._outputs("optimised", nodes), origins)
+        flow = _with_its_own(self._outputs("flow", nodes), origins)
+        self._check_same(flow, optimised)
+        return flow, optimised
+
+    def plan(self, *, background: bool | Executor) -> Plan:
+        """The plan, after all checks."""
+        self._check_keys()
+        # Held until the plan has its own: what code needs is then found here, not made a second
+        # time.
+        derived = [self.find(digest) for digest in self._derived()]
+        flow, optimised = self.programs()
+        plan = Plan(
+            flow,
+            optimised,
+            exact=self.manifest["exact"],
+            background=background,
+            check=check_limits,
+        )
+        del derived
+        return plan
+
+    def damaged(self, what: str, found: str | None = None) -> DamagedPlan:
+        """The error that says so, and where."""
+        return DamagedPlan(what, where=self.where, found=found[:200] if found else None)
+
+    def _check_keys(self) -> None:
+        form = self.manifest.get("format")
+        if form != FORMAT or isinstance(form, bool):
+            raise DamagedPlan(
+                "this is not a plan this release can read",
+                where=self.where,
+                found=f"format {form!r:.40}, this release reads format {FORMAT}",
+                hint="save it again with this release, or update",
+            )
+        keys = self.manifest.keys()
+        if keys - MORE_KEYS != KEYS or not isinstance(self.manifest["exact"], bool):
+            raise self.damaged("the manifest is not that of a plan", ", ".join(keys))
+        known = self.manifest.get("unicode", "")
+        if not isinstance(known, str) or len(known) > _LONG_VERSION:
+            raise self.damaged("this is no version of Unicode", repr(known)[:80])
+
+    def _list(self, key: str, most: int = MAX_NODES) -> list[Any]:
+        found = self.manifest[key]
+        if not isinstance(found, list) or len(found) > most:
+            raise self.damaged(f"{key} is no list, or too long", repr(found)[:80])
+        return found
+
+    def _derived(self) -> list[str]:
+        found = self._list("derived")
+        if not all(isinstance(item, str) for item in found):
+            raise self.damaged("derived parameters are named by digest", repr(found)[:80])
+        return found
+
+    def _nodes(self) -> list[Node]:
+        made: list[Node] = []
+        for item in self._list("nodes"):
+            match item:
+                case [op, list(inputs)] if all(_is_index(i, len(made)) for i in inputs):
+                    made.append(node(from_data(op, self.find), [made[i] for i in inputs]))
+                case _:
+                    raise self.damaged(f"node {len(made)} is not a node", repr(item)[:80])
+        return made
+
+    def _outputs(self, key: str, nodes: Sequence[Node]) -> dict[str, Node]:
+        found: dict[str, Node] = {}
+        for item in self._list(key):
+            match item:
+                case [str(name), place] if _is_index(place, len(nodes)) and name not in found:
+                    found[name] = nodes[place]
+                case _:
+                    raise self.damaged(f"{key} has something that is no output", repr(item)[:80])
+        return found
+
+    def _origins(self, nodes: Sequence[Node]) -> dict[Node, tuple[Origin, ...]]:
+        found: dict[Node, tuple[Origin, ...]] = {}
+        for item in self._list("origins"):
+            match item:
+                case [place, list(origins)] if _is_index(place, len(nodes)):
+                    found[nodes[place]] = tuple(map(self._origin, origins))
+                case _:
+                    raise self.damaged("this is not an origin", repr(item)[:80])
+        return found
+
+    def _origin(self, data: object) -> Origin:
+        match data:
+            case [str(file), int(line), str(step)] if not isinstance(line, bool):
+                # What is kept for the next plans is short: a file may come from anybody.
+                short = len(file) + len(step) <= SHORT_ORIGIN
+                return _origin(file, line, step) if short else Origin(file, line, step)
+        raise self.damaged("this is not an origin", repr(data)[:80])
+
+    def _check_same(self, flow: Flow, optimised: Flow) -> None:
+        """What runs must answer what was written: same names, same types, no other inputs."""
+        if flow.types != optimised.types or list(flow.outputs) != list(optimised.outputs):
+            raise self.damaged("the optimised program has other outputs", repr(optimised))
+        known = flow.inputs()
+        if any(known.get(name) != kind for name, kind in optimised.inputs().items()):
+            raise self.damaged("the optimised program has other inputs", repr(optimised.inputs()))
+
+
+def _with_its_own(outputs: Mapping[str, Node], origins: Mapping[Node, tuple[Origin, ...]]) -> Flow:
+    """A program that knows where its own nodes come from."""
+    inside = topological(outputs.values())
+    return with_origins(outputs, {item: origins[item] for item in inside if item in origins})
+
+
+@lru_cache(4096)  # plans come from few lines of few programs
+def _origin(file: str, line: int, step: str) -> Origin:
+    return Origin(file, line, step)
+
+
+def _is_index(value: object, end: int) -> TypeGuard[int]:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < end
+
+
+__all__ = ["DERIVED_BYTES", "FORMAT", "STUMBLES", "describe", "load", "save"]

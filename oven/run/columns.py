@@ -1,0 +1,75 @@
+"""Columns as native code reads and leaves them: blocks of memory and their addresses."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from flour.core.sparse import Sparse
+from flour.core.types import Pairs, Tokens, Type, Vector
+from oven.codegen import string_cells
+from oven.codegen.stages import Value, is_text
+
+
+def given(column: Any, value: Value, *, stored: bool) -> NDArray[Any] | Sparse:
+    """A column for native code: its rows, or what is stored of them.
+
+    Rows may be apart, but what belongs to one lies side by side.
+    """
+    kind = value.type
+    if isinstance(kind, Tokens):
+        return string_cells.word_cells(column)
+    if isinstance(kind, Pairs):
+        return string_cells.pair_cells(column)
+    if is_text(kind):
+        return column if isinstance(column, string_cells.Cells) else string_cells.cells(column)
+    dtype = kind.dtype  # type: ignore[union-attr]  # native columns have a dtype
+    if stored:
+        return _stored(column, dtype)
+    made: NDArray[Any] = column.toarray() if isinstance(column, Sparse) else column
+    if made.dtype != dtype or (made.ndim == 2 and made.strides[1] != made.itemsize):
+        return np.ascontiguousarray(made, dtype)
+    return made
+
+
+def _stored(column: Any, dtype: str) -> Sparse:
+    found = column if isinstance(column, Sparse) else Sparse.of(column)
+    data = np.ascontiguousarray(found.data, dtype)
+    indices, indptr = (
+        np.ascontiguousarray(part, np.int64) for part in (found.indices, found.indptr)
+    )
+    return Sparse(data, indices, indptr, found.shape)
+
+
+def words(column: NDArray[Any] | Sparse) -> list[int]:
+    """A column's entries in the table of columns: addresses and distances from row to row."""
+    if isinstance(column, Sparse):
+        parts = (column.indices.ctypes.data, column.data.ctypes.data)
+        return [column.indptr.ctypes.data, 8, *parts]
+    return [column.ctypes.data, column.strides[0] if column.ndim else 0]
+
+
+def lengths(column: NDArray[Any] | Sparse, kind: Type) -> NDArray[np.int64]:
+    """How long each row is: bytes of text, or how many numbers are stored."""
+    if isinstance(column, Sparse):
+        return np.diff(column.indptr)
+    return string_cells.lengths(column, words=isinstance(kind, Tokens | Pairs))
+
+
+def unfilled(kind: Type, rows: int, most: int) -> Sparse:
+    """Room for what `rows` rows store, `most` numbers in all; native code fills it."""
+    assert isinstance(kind, Vector)
+    pointers = np.zeros(rows + 1, np.int64)
+    return Sparse(
+        np.empty(most, kind.dtype), np.empty(most, np.int64), pointers, (rows, kind.width)
+    )
+
+
+def settled(column: Sparse) -> Sparse:
+    """The same rows without the room that was not needed."""
+    count = int(column.indptr[-1])
+    return Sparse(
+        column.data[:count].copy(), column.indices[:count].copy(), column.indptr, column.shape
+    )

@@ -1,0 +1,228 @@
+"""What a native run is apart from its parameters, and the words that lead its code to them.
+
+A `RunSignature` says which columns a run reads and leaves and how much memory it works in. Plans of
+one structure have equal forms. `TableDraft` is a run's table before it has a place in memory:
+
+    [program (see oven.compiler.driver) | a parameter table for each stage]
+
+in which some words are addresses: of code, of other words, of parameters.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from flour.core.emission import Room
+from flour.core.node import Node
+from objectstore import Blob
+from oven.codegen.emitter import Slot
+from oven.codegen.ports import Port
+from oven.codegen.stages import Stage, Value, is_text, is_wide, row_bytes
+from oven.compiler import driver
+
+#: Rows a tile: enough to amortise a stage's call, few enough that its columns stay in cache.
+#: Between 24 and 960 rows it makes a few per cent of difference (measured on a CPU with 48 KiB of
+#: first-level and 1 MiB of second-level cache a core).
+TILE_BYTES = 128 * 1024
+#: Trees are passed 64 rows at a time, matrix products take 4, 6 or 8.
+MAX_TILE = 192
+#: Where parameters fill the near cache, a tile may be as large: they are read once for each.
+_FAR_BYTES = 1 << 20
+#: Matrix products work on 4, 6 or 8 rows at once; a tile should leave none over.
+_TILE_STEP = 24
+#: Rows wider than this would not stay in any cache.
+_WIDE = 64 * 1024
+_ALIGN = 64
+#: What a row of a wide sparse vector is taken to store.
+_STORED_BYTES = 1024
+WORD = 8
+
+
+class RunSignature:
+    """Columns and memory of a run."""
+
+    def __init__(
+        self,
+        read: Sequence[tuple[Value, bool]],
+        outputs: Sequence[Node],
+        stored: Mapping[Value, Room],
+        rooms: Sequence[Sequence[Room]],
+        tile: int,
+        scratch_bytes: int,
+    ) -> None:
+        #: What the stages read from outside: columns, or what is stored of them.
+        self.read = tuple(read)
+        #: What the caller provides and receives.
+        self.inputs = tuple(dict.fromkeys(value for value, _ in read))
+        self.outputs = tuple(outputs)
+        #: Outputs of which only what is stored leaves, and how much that is at most in a row.
+        self.stored = dict(stored)
+        #: Of each stage, memory whose size depends on the data.
+        self.rooms = tuple(map(tuple, rooms))
+        self.tile, self.scratch_bytes = tile, scratch_bytes
+        texts = any(is_text(value.type) for value, _ in self.read)
+        sparse = any(is_stored for _, is_stored in self.read)
+        #: Whether no memory depends on the data.
+        self.plain = not (any(self.rooms) or self.stored or texts or sparse)
+        self.numeric: tuple[tuple[Value, np.dtype[np.generic]], ...] = ()
+        if self.plain:
+            self.numeric = tuple(
+                (value, np.dtype(value.type.dtype))  # type: ignore[union-attr]  # numbers have one
+                for value, _ in self.read
+            )
+        self.io: type[ctypes.Array[ctypes.c_int64]] = ctypes.c_int64 * (
+            2 * (len(self.numeric) + len(self.outputs)) + 2
+        )
+
+
+class TableDraft(NamedTuple):
+    """A run's table, and which of its words are addresses."""
+
+    words: list[int]
+    #: Words that are addresses of functions: which, by source and name.
+    codes: list[tuple[int, str, str]]
+    #: Words that are addresses of other words, given by their distance from the first in bytes.
+    inner: list[int]
+    #: Words that are addresses of parameters.
+    parameters: list[tuple[int, Blob]]
+    #: About how many bytes a row makes the code touch, which says how long a row takes.
+    row_work: int
+
+
+class TableLayout:
+    """Decides a run's form, where its buffers are in scratch memory, and writes its table."""
+
+    def __init__(self, stages: Sequence[Stage], wanted: Iterable[Value]) -> None:
+        self.stages = tuple(stages)
+        made = {item for stage in stages for item in stage.outputs}
+        read = dict.fromkeys(
+            (value, stage.stores(value))
+            for stage in stages
+            for value in stage.inputs
+            if value not in made
+        )
+        outside = set(wanted)
+        outputs = [item for stage in stages for item in stage.outputs if item in outside]
+        stored: dict[Value, Room] = {
+            item: stage.most[item]
+            for stage in stages
+            for item in stage.outputs
+            if stage.stores(item)
+        }
+        inner = self._wire_all(tuple(read), outputs, stored)
+        touched = [*inner, *dict.fromkeys(value for value, _ in read), *outputs]
+        self._row = sum(map(_row_work, touched))
+        tile = _tile_rows(self._row, sum(map(_table_bytes, self.stages)))
+        self._row_scratch = self._place(inner, tile, stored)
+        scratch = self._row_scratch + max(_scratch(stage.slots) for stage in stages)
+        rooms = [stage.rooms for stage in stages]
+        self.form = RunSignature(tuple(read), outputs, stored, rooms, tile, scratch)
+
+    def _wire_all(
+        self,
+        read: Sequence[tuple[Value, bool]],
+        outputs: Sequence[Node],
+        stored: Mapping[Value, Room],
+    ) -> list[Node]:
+        """Give external columns their entries in the io table; what is left stays inside."""
+        self._wires: dict[tuple[Value, bool], list[driver.Wire]] = {}
+        self._entries = 0
+        for value, is_stored in read:
+            self._wire(value, stored=is_stored)
+        for item in outputs:
+            self._wire(item, stored=item in stored)
+        outer = {*(value for value, _ in read), *outputs}
+        return [item for stage in self.stages for item in stage.outputs if item not in outer]
+
+    def _wire(self, value: Value, *, stored: bool) -> None:
+        wires = [driver.Wire(0, self._entries, 0)]
+        if stored:
+            wires.append(driver.Wire(2, self._entries + 1, 0))
+        self._wires[value, stored] = wires
+        self._entries += len(wires)
+
+    def _place(self, inner: Sequence[Node], tile: int, stored: Mapping[Value, Room]) -> int:
+        """Lay a tile's buffers behind a stage's io table; where they end."""
+        columns = 1 + max(
+            sum(1 + stage.stores(value) for value in (*stage.inputs, *stage.outputs))
+            for stage in self.stages
+        )
+        size = aligned(16 * columns)
+        for item in inner:
+            assert item not in stored, "what is stored is read by another run"
+            self._wires[item, False] = [driver.Wire(1, size, row_bytes(item.type))]
+            size += aligned(tile * row_bytes(item.type))
+        return size
+
+    def draft(self) -> TableDraft:
+        """The run's table."""
+        made = TableDraft([len(self.stages), self.form.tile], [], [], [], self._row)
+        holes = [self._program(made, stage) for stage in self.stages]
+        work = self._row
+        for hole, stage in zip(holes, self.stages, strict=True):
+            made.words[hole] = WORD * len(made.words)
+            work += self._parameters(made, stage)
+        return made._replace(row_work=work)
+
+    def _program(self, made: TableDraft, stage: Stage) -> int:
+        """A stage's part of the program; which word is for its parameter table."""
+        values = (*stage.inputs, *stage.outputs)
+        columns = [wire for v in values for wire in self._wires[v, stage.stores(v)]]
+        if stage.rooms:
+            columns.append(driver.Wire(2, self._entries, 0))
+        place = len(made.words)
+        made.codes.append((place, stage.source, stage.name))
+        made.inner.append(place + 1)
+        made.words.extend([0, 0, len(columns)])
+        made.words.extend(number for wire in columns for number in wire)
+        return place + 1
+
+    def _parameters(self, made: TableDraft, stage: Stage) -> int:
+        """A stage's parameter table; how many bytes a row touches of what it leads to."""
+        offset, work = self._row_scratch, 0
+        for slot in stage.slots:
+            word = slot.size or 0
+            if slot.parameter is not None:
+                assert isinstance(slot.parameter, Blob), "code reads arrays, never string tables"
+                made.parameters.append((len(made.words), slot.parameter))
+                # A document looks a few things up in large tables, and that is in TEXT_BYTES.
+                work += 0 if stage.rooms else slot.parameter.nbytes
+            elif slot.number is not None:
+                word = int(np.float64(slot.number).view(np.int64))
+            elif slot.scratch is not None:
+                word = offset
+                offset += aligned(slot.scratch)
+            made.words.append(word)
+        return work
+
+
+def aligned(size: int) -> int:
+    """The next multiple of a cache line."""
+    return -(-size // _ALIGN) * _ALIGN
+
+
+def _table_bytes(stage: Stage) -> int:
+    """How many bytes of parameters a stage goes through for its rows: of dictionaries it is few."""
+    return 0 if stage.rooms else sum(item.nbytes for item in {*stage.parameters()})
+
+
+def _tile_rows(row_bytes: int, table_bytes: int) -> int:
+    budget = min(max(TILE_BYTES, table_bytes), _FAR_BYTES)
+    rows = min(MAX_TILE, budget // max(row_bytes, 1))
+    if rows >= _TILE_STEP:
+        return rows - rows % _TILE_STEP
+    return _TILE_STEP if row_bytes <= _WIDE else 4
+
+
+def _scratch(slots: Sequence[Slot]) -> int:
+    return sum(aligned(slot.scratch) for slot in slots if slot.scratch is not None)
+
+
+def _row_work(value: Value) -> int:
+    """About how many bytes of a column a row touches."""
+    assert isinstance(value, Node | Port)
+    return _STORED_BYTES if is_wide(value.type) else row_bytes(value.type)

@@ -1,0 +1,144 @@
+"""Where other parts join the front end, each as what is expected of it.
+
+repository   models as a folder: what the repository routes ask                 Repository
+answering    what lies between a decoded request and the engines               Answering
+guards       look at every request first, and may answer it: tokens, limits    Guard
+observers    see every request with its answer: counters, logs                 Observer
+peers        the other processes that serve the same port                      Peers
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from runtime.http.messages import Request, Response
+from runtime.service.runtime import Runtime
+from runtime.service.version import ModelVersion
+
+Answers = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class ModelState:
+    """One line of the repository's index."""
+
+    name: str
+    version: str = ""
+    state: str = "READY"
+    """READY, UNAVAILABLE, LOADING or UNLOADING."""
+    reason: str = ""
+    wanted: bool = True
+    """Whether it should be in service: not, where it was unloaded on purpose."""
+
+
+class Repository(Protocol):
+    """Models by name that can be loaded and unloaded. Calls come from threads, several at once.
+
+    `load` and `unload` raise errors of flour.core.errors for what the client can mend,
+    UnknownEndpoint for names that are not there; the model in service stays when a load fails.
+    """
+
+    def index(self) -> Sequence[ModelState]:
+        """Every model that is known, loaded or not."""
+        ...
+
+    def load(self, name: str) -> object:
+        """Load or reload a model; it is in service when this returns."""
+        ...
+
+    def unload(self, name: str) -> object:
+        """Take a model out of service."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class InferCall:
+    """A call as it was decoded: which version, with what, and what is wished."""
+
+    served: ModelVersion
+    data: Any
+    outputs: tuple[str, ...] | None = None
+    timeout: float | None = None
+    priority: int | None = None
+
+
+class Answering(Protocol):
+    """From a decoded call to its answers, on the event loop's thread: neither call may block."""
+
+    def quick(self, served: ModelVersion, data: Any) -> tuple[Any, ...] | None:
+        """The outputs of a row or a few rows, if they can be had at once; else None."""
+        ...
+
+    def answer(self, ask: InferCall) -> Future[dict[str, Any]]:
+        """A future of the answers; cancelling it gives the call up."""
+        ...
+
+
+class Direct:
+    """Calls go to the runtime as they are."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+        self.quick = runtime.quick
+
+    def answer(self, ask: InferCall) -> Future[dict[str, Any]]:
+        """What the runtime makes of it."""
+        return self._runtime.submit(
+            ask.served,
+            ask.data,
+            outputs=ask.outputs,
+            timeout=ask.timeout,
+            priority=ask.priority,
+        )
+
+
+class Guard(Protocol):
+    """Looks at a request before anything is done for it."""
+
+    def __call__(self, request: Request) -> Response | None:
+        """An answer that ends the request here, or None to let it in."""
+        ...
+
+
+class Observer(Protocol):
+    """Sees a request with its answer, after that was handed to the system."""
+
+    def __call__(self, request: Request, response: Response, seconds: float) -> None:
+        """Note it; this runs on the event loop's thread."""
+        ...
+
+
+class Peers(Protocol):
+    """The other worker processes of this port; from any thread."""
+
+    number: int
+    """Which of them this one is, from 0."""
+    count: int
+    """How many there should be, this one included."""
+
+    def offer(self, kind: str, provider: Callable[[], object]) -> None:
+        """Answer others who ask for a snapshot of this kind; what `provider` returns is JSON.
+
+        It is called on a thread of its own, and should take milliseconds at most.
+        """
+        ...
+
+    async def snapshot(self, kind: str, timeout: float = 0.2) -> dict[int, Any]:  # noqa: ASYNC109
+        """What the others answer, by their number; who takes longer, or ends, is left out."""
+        ...
+
+
+class Alone:
+    """The peers of a process that has none."""
+
+    number, count = 0, 1
+
+    def offer(self, kind: str, provider: Callable[[], object]) -> None:
+        """Nobody will ask."""
+
+    async def snapshot(self, kind: str, timeout: float = 0.2) -> dict[int, Any]:  # noqa: ASYNC109
+        """Nobody answers."""
+        return {}

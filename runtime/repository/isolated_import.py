@@ -1,0 +1,240 @@
+"""Models are prepared in a process of their own, so that nothing in a file can end the server.
+
+An importer may be brought down by what it reads: a crash in a library, memory without end, a loop.
+The process that does the work is started when there is something to do, does one thing after the
+other, goes when it had nothing to do for a while, and takes with it the libraries it has loaded.
+What ends it, or takes it too long, is the reason why that model is not served.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, BinaryIO, cast
+
+from runtime.repository.errors import Crashed, NoRoom, RepositoryError
+from runtime.repository.files import Folder, shown
+from runtime.repository.listing import Model
+from runtime.repository.staging import Staging
+
+OnLine = Callable[[str], object]
+"""Is told a line that the other process has printed, on a thread of its own."""
+#: One model may take so long, and no longer.
+LIMIT_SECONDS = 600.0
+#: A process without work ends after so long.
+IDLE_SECONDS = 20.0
+
+#: A new interpreter that finds modules where this one does.
+_PROGRAM = (
+    "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
+    "from runtime.repository.isolated_import_process import main; main(sys.argv[2])"
+)
+_CLASSES: dict[str, type[RepositoryError]] = {"NoRoom": NoRoom}
+
+
+@dataclass(frozen=True, slots=True)
+class Orders:
+    """What the process is told when it starts."""
+
+    root: str
+    staging: str
+    max_bytes: int
+    trust_pickle: bool
+    exact: bool
+    idle_seconds: float
+
+
+class IsolatedImporter:
+    """Prepares in another process. One thread at a time asks; any may close."""
+
+    def __init__(
+        self,
+        folder: Folder,
+        staging: Staging,
+        *,
+        trust_pickle: bool,
+        exact: bool,
+        on_line: OnLine | None = None,
+    ) -> None:
+        self._on_line = on_line  # without one, what it prints goes where this process' errors go
+        self._orders = Orders(
+            str(folder.root),
+            str(staging.directory),
+            folder.max_bytes,
+            trust_pickle,
+            exact,
+            IDLE_SECONDS,
+        )
+        self._staging, self._limit = staging, LIMIT_SECONDS
+        self._process: subprocess.Popen[bytes] | None = None
+        self._heard: threading.Thread | None = None
+        self._lock = threading.Lock()  # of the process, between who asks and who closes
+        self._asking = self._closed = False
+
+    def prepare(self, model: Model, known: Path | None) -> Path:
+        """The file of the model's plan, which answers as it should."""
+        asked = _request(model, known)
+        answer = self._ask(asked, model)
+        if answer is None:  # it went to rest just then
+            answer = self._ask(asked, model)
+        if answer is None:
+            raise _crashed(model, "ended without an answer")
+        if "staged" in answer:
+            return self._staging.directory / Path(answer["staged"]).name
+        kind = _CLASSES.get(answer.pop("kind", ""), RepositoryError)
+        raise kind(answer.pop("what"), **answer)
+
+    def _ask(self, asked: bytes, model: Model) -> dict[str, Any] | None:
+        """The answer to a request; None where the process had ended in good order."""
+        process, line = self._running(), b""
+        try:
+            with suppress(BrokenPipeError):
+                cast("BinaryIO", process.stdin).write(asked)
+                line = _line(cast("BinaryIO", process.stdout), self._limit)
+        finally:
+            if not line.endswith(b"\n"):  # it has ended, or has to
+                process.kill()
+                process.wait()
+                if self._heard is not None:  # its last words come before the reason
+                    self._heard.join(1.0)
+            self._asked()
+        if line.endswith(b"\n"):
+            found: dict[str, Any] = json.loads(line)
+            return found
+        if self._closed:
+            raise _crashed(model, "the server ends")
+        if process.returncode == 0:
+            return None
+        raise _crashed(model, _ending(process.returncode, late=line == _LATE, limit=self._limit))
+
+    def _running(self) -> subprocess.Popen[bytes]:
+        with self._lock:
+            if self._closed:
+                raise RepositoryError("nothing is prepared any more: the server ends")
+            if self._process is None or self._process.poll() is not None:
+                self._let_go()
+                self._process = self._start()
+            self._asking = True
+            return self._process
+
+    def _asked(self) -> None:
+        with self._lock:
+            self._asking = False
+            if self._closed:
+                self._let_go()
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        found = json.dumps([each or os.getcwd() for each in sys.path])  # noqa: PTH109 (a string)
+        process = subprocess.Popen(  # noqa: S603 (our own program)
+            [sys.executable, "-c", _PROGRAM, found, json.dumps(asdict(self._orders))],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=None if self._on_line is None else subprocess.PIPE,
+            bufsize=0,
+        )
+        if self._on_line is not None:
+            heard = process.stderr, self._on_line
+            self._heard = threading.Thread(target=_hear, args=heard, daemon=True)
+            self._heard.start()
+        return process
+
+    def _let_go(self) -> None:
+        process, self._process = self._process, None
+        if process is not None:
+            cast("BinaryIO", process.stdin).close()
+            cast("BinaryIO", process.stdout).close()
+
+    def close(self) -> None:
+        """End the process, whatever it does; what it does is not served."""
+        with self._lock:
+            self._closed = True
+            if self._process is not None:
+                self._process.kill()
+                self._process.wait()
+            if not self._asking:  # or whoever asks lets go
+                self._let_go()
+
+    def __del__(self) -> None:
+        """Whoever has forgotten to close it leaves no process behind."""
+        process = getattr(self, "_process", None)
+        if process is not None:
+            process.kill()
+            process.wait()
+            self._let_go()
+
+
+def _hear(stream: BinaryIO, on_line: OnLine) -> None:
+    """Hand on what the process prints, until it has ended."""
+    with stream, suppress(OSError):
+        pieces = b""
+        while piece := stream.read(1 << 16):
+            *lines, pieces = (pieces + piece).split(b"\n")
+            if len(pieces) > _LONGEST:  # a line without an end
+                lines, pieces = [*lines, pieces], b""
+            for line in lines:
+                on_line(line.decode("utf-8", "replace"))
+        if pieces:
+            on_line(pieces.decode("utf-8", "replace"))
+
+
+_LATE = b"late"
+_LONGEST = 1 << 16
+
+
+def _line(stream: BinaryIO, seconds: float) -> bytes:
+    """What comes up to the end of a line; less where the other side ends, `_LATE` after so long."""
+    end, found = time.monotonic() + seconds, b""
+    poll = select.poll()
+    poll.register(stream, select.POLLIN | select.POLLHUP)
+    while not found.endswith(b"\n"):
+        if not poll.poll(max(0.0, end - time.monotonic()) * 1000):
+            return _LATE
+        piece = stream.read(1 << 16)
+        if not piece:
+            return found.rstrip(b"\n")
+        found += piece
+    return found
+
+
+def _request(model: Model, known: Path | None) -> bytes:
+    facts = {
+        "name": model.name,
+        "version": model.version,
+        "layout": model.layout,
+        "path": str(model.path),
+        "form": model.form,
+        "promise": {"kind": type(model.promise).__name__, **asdict(model.promise)},
+        "rows": None if model.rows is None else str(model.rows),
+    }
+    asked = {"model": facts, "known": None if known is None else known.name}
+    return json.dumps(asked).encode() + b"\n"
+
+
+def _ending(code: int, *, late: bool, limit: float) -> str:
+    if late:
+        return f"not done after {limit:g} s"
+    if code > 0:
+        return f"code {code}"
+    try:
+        return signal.Signals(-code).name
+    except ValueError:
+        return f"signal {-code}"
+
+
+def _crashed(model: Model, found: str) -> Crashed:
+    return Crashed(
+        "the process that prepared this model has ended",
+        where=shown(model.path),
+        found=found,
+        hint="standard error may say more; SIGKILL may mean that memory was short",
+    )

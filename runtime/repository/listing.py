@@ -1,0 +1,125 @@
+"""What stands in a folder: models that could be served, and what is wrong with the rest."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from flour.core.errors import FlourError
+from runtime.repository.errors import RepositoryError
+from runtime.repository.files import Print, natural, shown
+from runtime.repository.io_contract import IoContract, Plain
+
+_NAME = re.compile(r"[^@\s/\\\x00-\x1f\x7f\ud800-\udfff]{1,200}")
+CACHE_BYTES = 1 << 20
+"""What is kept of a model's answers, where its configuration says that they are kept."""
+FIRST_VERSION = "1"
+"""Of a model whose layout names none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """A model in the folder: where its file is, and what its layout promises."""
+
+    name: str
+    version: str
+    layout: str
+    path: Path
+    form: str
+    promise: IoContract = field(default_factory=Plain)
+    rows: Path | None = None
+    """Rows with the answers they should get, checked before the model is served."""
+    stamp: tuple[Print, ...] = ()
+    """Changes when any of the files does."""
+    notes: Mapping[str, object] = field(default_factory=dict, hash=False)
+    """What its configuration says of serving it, as `Runtime.register` takes it."""
+
+    @property
+    def address(self) -> str:
+        """Name and version, as requests have them."""
+        return f"{self.name}@{self.version}"
+
+
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """Something in the folder that looks like a model and cannot be served."""
+
+    name: str
+    version: str
+    where: str
+    reason: str
+    stamp: tuple[Print, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """All that stands in the folder."""
+
+    models: tuple[Model, ...]
+    troubles: tuple[Trouble, ...]
+
+
+class Findings:
+    """What a walk through the folder has found so far."""
+
+    def __init__(self) -> None:
+        self._models: dict[tuple[str, str], Model] = {}
+        self._troubles: list[Trouble] = []
+
+    def add(self, model: Model) -> None:
+        """A model; of two with one name and version, the first one counts."""
+        wrong = wrong_name(model.name, model.version)
+        first = self._models.get((model.name, model.version))
+        if wrong:
+            self.trouble(model.name, model.version, model.path, wrong)
+        elif first is not None:
+            reason = f"{model.address} is also {shown(first.path)}; this one is left out"
+            self.trouble(model.name, model.version, model.path, reason)
+        else:
+            self._models[model.name, model.version] = model
+
+    def trouble(
+        self,
+        name: str,
+        version: str,
+        where: Path,
+        problem: FlourError | str,
+        stamp: tuple[Print, ...] = (),
+    ) -> None:
+        """Something that cannot be served, and why."""
+        reason = problem if isinstance(problem, str) else reason_of(problem)
+        self._troubles.append(Trouble(shown(name), shown(version), shown(where), reason, stamp))
+
+    def scan(self) -> Scan:
+        """All of it, in the order of names and versions."""
+        models = sorted(
+            self._models.values(), key=lambda one: (natural(one.name), natural(one.version))
+        )
+        return Scan(tuple(models), tuple(self._troubles))
+
+
+def wrong_name(name: str, version: str) -> str:
+    """Why an endpoint cannot have this name or version; empty if it can."""
+    for label, text in (("name", name), ("version", version)):
+        if not _NAME.fullmatch(text):
+            return (
+                f"{shown(text)!r} is no {label} of an endpoint: up to 200 characters of UTF-8, "
+                "without spaces, slashes and '@'"
+            )
+    return ""
+
+
+def reason_of(problem: BaseException) -> str:
+    """An error in one line, for an index and a log."""
+    if isinstance(problem, FlourError):
+        parts = (problem.what, problem.where, problem.found)
+        return "; ".join(part for part in parts if part)
+    return f"{type(problem).__name__}: {problem}"[:300]
+
+
+def placed(problem: RepositoryError, where: Path) -> RepositoryError:
+    """The error, with its place if it has none."""
+    problem.where = problem.where or shown(where)
+    return problem

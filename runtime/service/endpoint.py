@@ -1,0 +1,161 @@
+"""Endpoints: from a name, or a name and a version, to what answers, through one table.
+
+The table is the one place that is asked. A request looks its address up once and keeps what it
+found, so a switch is one assignment: a request sees the version before or the one after it.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from threading import RLock
+
+from runtime.errors import AlreadyTaken, BadRegistration, InService, UnknownEndpoint
+from runtime.service.version import ModelVersion
+
+_NAME = re.compile(r"[^@\s]{1,200}")
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """A name, its versions in the order they came, and the one that answers."""
+
+    name: str
+    current: str
+    versions: tuple[str, ...]
+
+
+class Endpoints:
+    """The table. Readers use `routes` without a lock; writers take turns."""
+
+    def __init__(self) -> None:
+        #: "name" (the version in service) and "name@version" to what answers.
+        self.routes: dict[str, ModelVersion] = {}
+        self._versions: dict[str, dict[str, ModelVersion]] = {}
+        self._numbers: dict[str, int] = {}
+        self._claimed: set[str] = set()
+        self.lock = RLock()
+
+    def next_version(self, name: str) -> str:
+        """The first number that was not given yet."""
+        with self.lock:
+            number = self._numbers.get(name, 0) + 1
+            while str(number) in self._versions.get(name, {}):
+                number += 1
+            self._numbers[name] = number
+            return str(number)
+
+    def check(self, name: str, version: str, *, replace: bool = False) -> None:
+        """Raise unless this name and version can be registered."""
+        for label, text in (("name", name), ("version", version)):
+            if not _NAME.fullmatch(text):
+                raise BadRegistration(
+                    f"this is no {label} of an endpoint",
+                    found=repr(text)[:80],
+                    hint="up to 200 characters, without spaces and '@'",
+                )
+        taken = version in self._versions.get(name, {}) and not replace
+        if taken or f"{name}@{version}" in self._claimed:
+            raise AlreadyTaken(
+                "this version is registered already",
+                where=f"{name}@{version}",
+                hint="give it another version, or unregister this one first",
+            )
+
+    def claim(self, served: ModelVersion, *, replace: bool = False) -> ModelVersion | None:
+        """Take a version's address for it, until it is added or given up; who has it so far."""
+        with self.lock:
+            self.check(served.name, served.version, replace=replace)
+            self._claimed.add(served.owner)
+            return self.routes.get(served.owner)
+
+    def disclaim(self, served: ModelVersion) -> None:
+        """Give a claimed address up."""
+        with self.lock:
+            self._claimed.discard(served.owner)
+
+    def add(self, served: ModelVersion, *, activate: bool) -> None:
+        """Put a version in the table; the first one of a name always goes into service.
+
+        One that takes another's address takes its service, too.
+        """
+        with self.lock:
+            self._claimed.discard(served.owner)
+            versions = self._versions.setdefault(served.name, {})
+            former = self.routes.get(served.owner)
+            follows = former is not None and self.routes.get(served.name) is former
+            versions[served.version] = served
+            self.routes[served.owner] = served
+            if activate or follows or len(versions) == 1:
+                self.routes[served.name] = served
+
+    def switch(self, name: str, version: str) -> None:
+        """Let another version answer from the next request on."""
+        with self.lock:
+            self.routes[name] = self.find(name, version)
+
+    def remove(self, name: str, version: str | None = None) -> list[ModelVersion]:
+        """Take a version out, or the whole endpoint; what was taken out."""
+        with self.lock:
+            served = self.find(name, version)
+            versions = self._versions[name]
+            if version is not None and len(versions) > 1 and self.routes[name] is served:
+                raise InService(
+                    "this version answers the endpoint's requests",
+                    where=served.owner,
+                    found="also registered: " + ", ".join(v for v in versions if v != version),
+                    hint=f"switch({name!r}, another version) first, or unregister the whole name",
+                )
+            gone = list(versions.values()) if version is None else [served]
+            for each in gone:
+                del versions[each.version], self.routes[each.owner]
+            if not versions:
+                del self._versions[name], self.routes[name]
+            return gone
+
+    def find(self, name: str, version: str | None = None) -> ModelVersion:
+        """What answers under this address, or UnknownEndpoint."""
+        address = name if version is None else f"{name}@{version}"
+        found = self.routes.get(address)
+        if found is None:
+            raise self._unknown(name, version)
+        return found
+
+    def _unknown(self, name: str, version: str | None) -> UnknownEndpoint:
+        from difflib import get_close_matches
+
+        with self.lock:
+            versions = list(self._versions.get(str(name).split("@")[0], {}))
+            names = list(self._versions)
+        if versions:
+            return UnknownEndpoint(
+                f"endpoint {name!r} has no version {version!r}",
+                found="versions: " + ", ".join(versions[-20:]),
+            )
+        close = get_close_matches(str(name), names, 1)
+        return UnknownEndpoint(
+            f"nothing is registered as {name!r}",
+            found=f"{len(names)} endpoints",
+            hint=f"did you mean {close[0]!r}?" if close else "register it first",
+        )
+
+    def clear(self) -> list[ModelVersion]:
+        """Take everything out."""
+        with self.lock:
+            gone = self.all()
+            self._versions.clear()
+            self.routes.clear()
+            return gone
+
+    def all(self) -> list[ModelVersion]:
+        """Every version, in the order of their endpoints."""
+        with self.lock:
+            return [each for versions in self._versions.values() for each in versions.values()]
+
+    def list(self) -> tuple[Endpoint, ...]:
+        """Every endpoint."""
+        with self.lock:
+            return tuple(
+                Endpoint(name, self.routes[name].version, tuple(versions))
+                for name, versions in self._versions.items()
+            )

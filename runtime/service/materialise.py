@@ -1,0 +1,441 @@
+"""Sub-plan materialisation: what several plans compute from the same input is computed once.
+
+Versions whose programs begin alike form a group. Their common first part becomes a plan of its
+own, whose recent results are kept by the input's digest; the rest of each becomes another. That
+costs something: looking the input up, and what fusing across the cut would have saved. So it is
+tried for some calls, measured, and used only where it pays; from time to time it is tried again.
+
+    off ──► trial ──► on ──► (no gain any more) ──► off
+
+All of a group switch together, as what one has put there another one finds; but single rows apart
+from blocks, as a row has a way of a microsecond that blocks have not.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+import weakref
+from collections.abc import Callable, Mapping, Sized
+from concurrent.futures import Future
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+import oven
+from flour.core.errors import FlourError
+from flour.core.node import Node
+from flour.core.reference import public
+from flour.core.sparse import densify
+from flour.core.types import Text, Vector
+from flour.data.coerce import coerce
+from flour.ops.source import Source
+from oven import Plan
+from oven.entry.array_entry import Call as Door
+from oven.plans.background import shared as background
+from oven.plans.plan import digests_in
+from runtime.service.results import Results, freeze, key_of
+from runtime.service.split_program import Cut, cut
+from runtime.service.version import SAMPLE, ModelVersion
+
+OFF, TRIAL, ON = "off", "trial", "on"
+#: Calls that take less have nothing to gain: looking an input up takes some 3 us.
+CANDIDATE_SECONDS = 20e-6
+#: What a single row (or few documents) pays besides, as it does not go by the shortest way:
+#: measured, and rounded up.
+DETOUR_SECONDS = 8e-6
+#: Making a plan's two parts takes so long, or as long as it has lately: calls have to have taken
+#: several times as much before that is worth a try.
+BUILD_SECONDS = 2.5e-3
+BUILD_TIMES = 4
+TRIAL_CALLS = 96  # a quarter of them the ordinary way, to compare
+#: A trial may cost several times what its calls would; between two there are so many times as many.
+TRIAL_SHARE = 64
+LOOKS = 4  # before a trial: one alone may have met with cold caches
+REVIEW_CALLS = 256
+CHECK_CALLS = 64  # one in so many goes the ordinary way, as that may have become faster
+REST_CALLS = 4096  # after a trial that failed; doubled each time
+MOST_REST = 1 << 20
+GAIN = 0.9  # of the ordinary time: less is not worth the memory
+
+
+@dataclass(frozen=True, slots=True)
+class GroupStats:
+    """What versions with a common first part made of it."""
+
+    members: tuple[str, ...]
+    mode: str
+    """The one of both below that is further: "off", "trial" or "on"."""
+    row_mode: str
+    block_mode: str
+    """Whether the common part is used for single rows, and for blocks."""
+    hits: int
+    misses: int
+    whole_seconds: float
+    prefix_seconds: float
+    suffix_seconds: float
+    """Of a call the ordinary way, of the common part, of the rest with the look-up.
+
+    Of rows or of blocks: of what was looked up more often.
+    """
+
+    @property
+    def hit_rate(self) -> float:
+        """The share of look-ups that found something."""
+        return self.hits / max(1, self.hits + self.misses)
+
+
+class _Mean:
+    """A mean that follows: plain at first, then weighing new values by a sixteenth.
+
+    So many values at the beginning are left out.
+    """
+
+    __slots__ = ("count", "value")
+
+    def __init__(self, without: int = 0) -> None:
+        self.value, self.count = 0.0, -without
+
+    def add(self, value: float) -> None:
+        self.count += 1
+        if self.count <= 0:
+            return
+        # An interruption is not a cost.
+        value = min(value, 4 * self.value) if self.count > 4 and self.value else value
+        self.value += (value - self.value) / min(self.count, 16)
+
+
+class Way:
+    """Calls of one size on a group: how they go now, and how that has worked out.
+
+    Approximate under threads.
+    """
+
+    def __init__(self, members: Sized, changed: Callable[[], None] = lambda: None) -> None:
+        self._members, self._changed = members, changed
+        self.mode = OFF
+        self.calls = self.hits = self.misses = 0
+        self._recent = [0, 0]  # hits and look-ups since the last review
+        self.whole, self.first, self.rest = _Mean(), _Mean(), _Mean()
+        self._pause = 0
+        #: What a call pays for going by the common part, and the clock in it does not see.
+        self.detour = 0.0
+
+    def next(self) -> bool:
+        """Whether the next call goes by the common part."""
+        self.calls += 1
+        calls = self.calls
+        if self.mode is ON:
+            if calls >= REVIEW_CALLS:
+                self._review()
+            return bool(calls % CHECK_CALLS)
+        if self.mode is TRIAL:
+            if calls >= TRIAL_CALLS * max(1, len(self._members)):
+                self._review()
+            return bool(calls & 3)
+        return False
+
+    def looked(self, *, hit: bool) -> None:
+        """Count a look-up."""
+        self.hits += hit
+        self.misses += not hit
+        self._recent[0] += hit
+        self._recent[1] += 1
+
+    def _review(self) -> None:
+        """Compare what calls take now with what they took the ordinary way."""
+        hits, looks = self._recent
+        if self.mode is TRIAL:  # nothing could be found at its beginning
+            hits = min(looks, round(hits * 1.25))
+        cost = self.rest.value + (1 - hits / max(1, looks)) * self.first.value
+        if looks and cost + self.detour < GAIN * self.whole.value:
+            self._restart(ON)
+            self._pause = REST_CALLS
+        else:
+            self._restart(OFF)
+            trial = TRIAL_CALLS * max(1, len(self._members))
+            self._pause = min(max(REST_CALLS, TRIAL_SHARE * trial, 2 * self._pause), MOST_REST)
+
+    def _restart(self, mode: str) -> None:
+        self.mode, self.calls, self._recent = mode, 0, [0, 0]
+        self._changed()
+
+    def passed(self, calls: int, seconds: float) -> None:
+        """So many calls have gone, one of them in so many seconds; a trial is due now and then.
+
+        What takes no longer than the look-up is never tried: the trial alone would slow it down.
+        """
+        if self.mode is not OFF:
+            return
+        self.calls += calls
+        self.whole.add(seconds)
+        if self.whole.count < LOOKS:
+            return
+        if self.calls >= self._pause and self.whole.value >= CANDIDATE_SECONDS + self.detour:
+            self._restart(TRIAL)
+
+
+class Group:
+    """Versions that begin alike. Single rows and blocks are measured and decided apart."""
+
+    def __init__(self, number: int, prefix: Plan, *, dense: bool = False) -> None:
+        self.number, self.prefix, self.dense = number, prefix, dense
+        self.members: dict[str, weakref.ref[ModelVersion]] = {}
+        self.rows, self.blocks = (Way(self.members, self.route) for _ in range(2))
+        self.rows.detour = DETOUR_SECONDS
+        if [type(kind) for kind in prefix.inputs.values()] == [Text]:
+            self.blocks.detour = DETOUR_SECONDS  # few documents have the shortest way, too
+
+    def way(self, rows: int) -> Way:
+        """How calls with so many rows go."""
+        return self.rows if rows == 1 else self.blocks
+
+    @property
+    def mode(self) -> str:
+        """The one of both that is further."""
+        return max(self.rows.mode, self.blocks.mode, key=(OFF, TRIAL, ON).index)
+
+    def route(self) -> None:
+        """Open the shortest way for what shares nothing now, shut it for what does."""
+        for reference in tuple(self.members.values()):
+            served = reference()
+            if served is not None:
+                served.open()
+
+
+class Shared:
+    """A version as a member of a group: the group's first part, and its own rest."""
+
+    def __init__(self, group: Group, suffix: Plan, results: Results) -> None:
+        self.group, self._suffix, self._results = group, suffix, results
+        outputs = suffix.optimised.outputs.values()
+        self._passed_on = any(isinstance(item.op, Source) for item in outputs)
+        kinds = list(suffix.inputs.items())
+        native = suffix.row_work is not None and group.prefix.row_work is not None
+        # What others do to this machine meanwhile is no reason for either way.
+        self._clock = time.thread_time if native else time.perf_counter
+        self._door: Door | None = None
+        if len(kinds) == 1 and isinstance(kinds[0][1], Vector) and not kinds[0][1].sparse:
+            self._label, self._door = kinds[0][0], suffix.door()
+
+    def run(self, plan: Plan, door: Door | None, rows: int, block: object) -> dict[str, Any]:
+        """Every output, the common part from memory where it is there.
+
+        A single row that goes the ordinary way has `door` opened to it, as it has without a group.
+        """
+        way = self.group.way(rows)
+        if not way.next():
+            run = plan.run if door is None or rows > 1 else partial(_by_door, plan, door)
+            if way.mode is OFF:
+                return run(block)
+            start = self._clock()
+            answers = run(block)
+            way.whole.add(self._clock() - start)
+            return answers
+        start = self._clock()
+        key = key_of(block)
+        if key is None or plan.suited(block) is not plan:
+            return plan.run(block)
+        values = self._results.get(self.group.number, key)
+        way.looked(hit=values is not None)
+        spent = 0.0
+        if values is None:
+            before = self._clock()
+            values = self._first(block)
+            spent = self._clock() - before
+            way.first.add(spent)
+            self._results.put(self.group.number, key, values)
+        answers = self._rest(*values)
+        way.rest.add(self._clock() - start - spent)
+        return answers
+
+    def _first(self, block: object) -> tuple[Mapping[str, Any], int]:
+        columns, rows = coerce(self.group.prefix.inputs, block)
+        made = self.group.prefix.run_columns(columns, rows)
+        if self.group.dense:
+            made = {name: densify(value) for name, value in made.items()}
+        freeze(made)
+        return made, rows
+
+    def _rest(self, columns: Mapping[str, Any], rows: int) -> dict[str, Any]:
+        suffix = self._suffix
+        if self._door is not None and not self._passed_on:
+            found = self._door(columns[self._label])
+            return dict(zip(suffix.optimised.outputs, found, strict=True))
+        made = suffix.run_columns(columns, rows)
+        kinds = suffix.optimised.outputs
+        answers = {name: public(value, kinds[name].type) for name, value in made.items()}
+        if self._passed_on:  # callers may write to what they get
+            answers = {name: _own(value) for name, value in answers.items()}
+        return answers
+
+
+def _promises(served: ModelVersion, plan: Plan, prefix: Plan, seconds: float) -> bool:
+    """Whether the common part takes long enough of a call of so many seconds to be looked up."""
+    if served.grows or prefix.row_work is None or not plan.row_work:
+        return True  # nobody knows before it is tried
+    return seconds * prefix.row_work / plan.row_work >= CANDIDATE_SECONDS
+
+
+def _by_door(plan: Plan, door: Door, block: object) -> dict[str, Any]:
+    return dict(zip(plan.outputs, door(block), strict=True))
+
+
+def _own(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {name: _own(column) for name, column in value.items()}
+    return np.array(value) if isinstance(value, np.ndarray) else value.copy()
+
+
+class Materialiser:
+    """Finds what registered versions have in common, and lets them share it."""
+
+    def __init__(self, budget: int) -> None:
+        self.results = Results(budget)
+        self._lock = threading.Lock()
+        self._nodes: dict[str, int] = {}  # in how many versions
+        self._members: dict[ModelVersion, str] = {}
+        self._groups: dict[str, Group] = {}
+        self._numbers = 0
+        self._looked_at: dict[ModelVersion, int] = {}  # when, in registrations
+        #: Seconds that calls of one row, and of more, took so far; less again with each quick one.
+        self._spent: dict[ModelVersion, list[float]] = {}
+        self._building_takes = _Mean(without=1)  # the first one pays for what is imported
+        self._registrations = 0
+        self._building: set[Future[None]] = set()
+
+    def join(self, served: ModelVersion, plan: Plan) -> None:
+        """A version was registered."""
+        if not self.results.budget:
+            return
+        found = plan.node_digests
+        with self._lock:
+            self._registrations += 1
+            self._members[served] = found
+            for digest in digests_in(found):
+                self._nodes[digest] = self._nodes.get(digest, 0) + 1
+
+    def leave(self, served: ModelVersion) -> None:
+        """A version was unregistered: nobody else may share with it any more."""
+        with self._lock:
+            for digest in digests_in(self._members.pop(served, "")):
+                self._nodes[digest] -= 1
+                if not self._nodes[digest]:
+                    del self._nodes[digest]
+        self.part(served)
+
+    def part(self, served: ModelVersion) -> None:
+        """A version leaves its group, because it goes or its plan is dropped for memory."""
+        with self._lock:
+            self._looked_at.pop(served, None)
+            self._spent.pop(served, None)
+            one, served.shared = served.shared, None
+            if one is None:
+                return
+            group = one.group
+            group.members.pop(served.owner, None)
+            if group.members:
+                return
+            self._groups = {key: each for key, each in self._groups.items() if each is not group}
+        self.results.drop(group.number)
+
+    def consider(
+        self, served: ModelVersion, seconds: float, rows: int = 1, calls: int = SAMPLE
+    ) -> None:
+        """One of so many calls took so long; look, in the background, what it could share."""
+        one = served.shared
+        if one is not None:
+            one.group.way(rows).passed(calls, seconds)
+            return
+        if self._building or self._looked_at.get(served) == self._registrations:
+            return  # one after the other: what the first one takes is what the next must be worth
+        if not self._is_worth(served, seconds, rows, calls):
+            return
+        with self._lock:
+            plan = served.plan
+            known = served in self._members and served.shared is None
+            if plan is None or not known or self._looked_at.get(served) == self._registrations:
+                return
+            self._looked_at[served] = self._registrations
+        building = background().submit(self._build, served, plan, seconds)
+        self._building.add(building)
+        building.add_done_callback(self._building.discard)
+
+    def _is_worth(self, served: ModelVersion, seconds: float, rows: int, calls: int) -> bool:
+        """Whether calls that are slow enough have taken as long as making two parts would."""
+        one = rows == 1
+        with self._lock:
+            if served not in self._members:  # it went while this call was on its way
+                return False
+            spent = self._spent.setdefault(served, [0.0, 0.0])
+        if seconds < CANDIDATE_SECONDS + one * DETOUR_SECONDS:
+            spent[one] /= 2
+            return False
+        spent[one] += calls * seconds
+        return spent[one] >= BUILD_TIMES * max(BUILD_SECONDS, self._building_takes.value)
+
+    def settle(self, timeout: float | None = None) -> None:
+        """Wait until nothing is being built; for tests and for whoever has just registered."""
+        for building in tuple(self._building):
+            building.result(timeout)
+
+    def _is_shared(self, item: Node) -> bool:
+        return self._nodes.get(item.digest, 0) > 1
+
+    def _build(self, served: ModelVersion, plan: Plan, seconds: float) -> None:
+        start = time.thread_time()
+        found = cut(plan.flow, self._is_shared)
+        if found is None:
+            return
+        try:
+            group = self._group(found, exact=plan.exact)
+            if not _promises(served, plan, group.prefix, seconds):
+                return
+            suffix = oven.bake(found.suffix, exact=plan.exact)
+        except FlourError:
+            return  # a part that cannot be baked alone: the plan goes on as it is
+        finally:
+            self._building_takes.add(time.thread_time() - start)
+        with self._lock:
+            if served not in self._members or served.plan is not plan:
+                return
+            group = self._groups.setdefault(self._key(found, exact=plan.exact), group)
+            group.members[served.owner] = weakref.ref(served)
+            served.shared = Shared(group, suffix, self.results)
+        group.route()
+
+    def _key(self, found: Cut, *, exact: bool) -> str:
+        return f"{found.key} {exact}"
+
+    def _group(self, found: Cut, *, exact: bool) -> Group:
+        key = self._key(found, exact=exact)
+        with self._lock:
+            known = self._groups.get(key)
+        if known is not None:
+            return known
+        prefix = oven.bake(found.prefix, exact=exact)
+        with self._lock:
+            self._numbers += 1
+            return self._groups.setdefault(key, Group(self._numbers, prefix, dense=found.dense))
+
+    def stats(self) -> tuple[GroupStats, ...]:
+        """What each group does."""
+        with self._lock:
+            groups = [group for group in self._groups.values() if group.members]
+            return tuple(
+                GroupStats(
+                    members=tuple(sorted(group.members)),
+                    mode=group.mode,
+                    row_mode=group.rows.mode,
+                    block_mode=group.blocks.mode,
+                    hits=group.rows.hits + group.blocks.hits,
+                    misses=group.rows.misses + group.blocks.misses,
+                    whole_seconds=way.whole.value,
+                    prefix_seconds=way.first.value,
+                    suffix_seconds=way.rest.value,
+                )
+                for group in groups
+                for way in [max(group.rows, group.blocks, key=lambda way: way.hits + way.misses)]
+            )

@@ -1,0 +1,376 @@
+"""The door answers as `Plan.run` does, for every kind of row and block, and leaks nothing."""
+
+from __future__ import annotations
+
+import gc
+import pickle
+import sys
+import threading
+import weakref
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import pytest
+
+import oven
+from flour.core.errors import FlourError
+from flour.core.types import Scalar, Vector
+from flour.language.flow import Flow, outputs, source
+from oven.entry import array_entry, builtin
+from oven.plans.plan import Plan
+
+WIDTH = 5
+rng = np.random.default_rng(7)
+
+
+def scores(dtype: str = "float64") -> Flow:
+    """Three scores of five columns."""
+    weights, bias = rng.normal(size=(3, WIDTH)).astype(dtype), rng.normal(size=3).astype(dtype)
+    return source("x", Vector(WIDTH, dtype)).linear(weights, bias)
+
+
+def classifier(labels: list[Any], dtype: str = "float64") -> Flow:
+    """Labels, probabilities and one score: a string or a number, a vector, a number."""
+    from flour.ops.structure import take
+
+    made = scores(dtype)
+    label = take(labels)(made.arg_max())
+    return outputs(label=label, probabilities=made.softmax(), top=made.max())
+
+
+def many_types() -> Flow:
+    """One number of every dtype that a column can have, and a vector of some."""
+    x = source("x", Vector(WIDTH)).clip([-100.0], [100.0])
+    one = x.element(2)
+    kinds = ("float64", "float32", "int64", "int32", "int16", "int8", "bool")
+    unsigned = ("uint64", "uint32", "uint16", "uint8")
+    positive = one.clip([0.0], [200.0])
+    made = {kind: one.cast(kind) for kind in kinds[1:]}
+    made |= {kind: positive.cast(kind) for kind in unsigned}
+    vectors = {f"many_{kind}": x.cast(kind) for kind in kinds[1:]}
+    return outputs(float64=one, **made, **vectors)
+
+
+PROGRAMS = {
+    "numbers": lambda: classifier([10, -20, 30]),
+    "strings": lambda: classifier(["yes", "no", "né"]),
+    "float32": lambda: classifier([1, 2, 3], "float32"),
+    "vector": scores,
+    "types": many_types,
+}
+
+
+@pytest.fixture(params=PROGRAMS, scope="module")
+def plan(request: pytest.FixtureRequest) -> Plan:
+    """A plan of each kind."""
+    make: Callable[[], Flow] = PROGRAMS[request.param]
+    return oven.bake(make())
+
+
+def of_run(plan: Plan, block: Any) -> tuple[Any, ...]:
+    """What the plan says of a block, past its door."""
+    return tuple(plan._answer(block).values())
+
+
+def same(got: tuple[Any, ...], want: tuple[Any, ...]) -> None:
+    """Equal values, dtypes and shapes."""
+    assert len(got) == len(want)
+    for mine, theirs in zip(got, want, strict=True):
+        assert type(mine) is type(theirs)
+        if isinstance(mine, np.ndarray):
+            assert mine.dtype == theirs.dtype
+            assert mine.flags.writeable
+            assert mine.flags.c_contiguous
+        np.testing.assert_array_equal(mine, theirs)
+
+
+def same_row(got: tuple[Any, ...], want: tuple[Any, ...]) -> None:
+    """The same values as row 0 of a block's answers."""
+    same(got, tuple(array_entry._only(value) for value in want))
+
+
+def data(plan: Plan, rows: int, seed: int = 0) -> Any:
+    """A block in the plan's own dtype."""
+    (kind,) = plan.inputs.values()
+    assert isinstance(kind, Vector)
+    return np.random.default_rng(seed).normal(size=(rows, WIDTH)).astype(kind.dtype)
+
+
+def test_it_is_machine_code(plan: Plan) -> None:
+    assert type(plan.door()).__name__ == "builtin_function_or_method"
+
+
+@pytest.mark.parametrize("rows", [0, 1, 2, 7, 3000])
+def test_a_block_answers_as_run_does(plan: Plan, rows: int) -> None:
+    block = data(plan, rows)
+    same(plan.door()(block), of_run(plan, block))
+    same(tuple(plan.run(block).values()), of_run(plan, block))
+
+
+def test_arrays_out_of_a_pickle_go_the_same_way(plan: Plan) -> None:
+    """They have a dtype of their own; one of the other byte order is another."""
+    shown: list[object] = []
+    block, call = data(plan, 7), plan.door(shown.append)
+    want = of_run(plan, block)
+    copy = pickle.loads(pickle.dumps(block))
+    assert copy.dtype is not block.dtype
+    same(call(copy), want)
+    same_row(call(copy[0]), tuple(value[:1] for value in want))
+    assert not shown
+    same(call(block.astype(block.dtype.newbyteorder())), want)
+    assert len(shown) == 1
+
+
+def test_a_row_answers_as_a_block_of_one(plan: Plan) -> None:
+    call, block = plan.door(), data(plan, 20)
+    for row in block:
+        want = of_run(plan, row[None])
+        same_row(call(row), want)
+        same_row(call(row.tolist()), want)
+        same_row(call(tuple(row.tolist())), want)
+
+
+def test_rows_of_whole_numbers_and_missing_values() -> None:
+    plan = oven.bake(scores())
+    call = plan.door()
+    rows: list[list[Any]] = [[1, -1, 0, 2**53 + 1, -(2**62)], [1.5, None, -1, 0, 1]]
+    rows += [[True, 1.0, 2, 3, np.float64(4)], [np.nan, np.inf, -np.inf, -0.0, 5e-324]]
+    rows += [[2**63, 1, 2, 3, 4.0], [10**300, 1, 2, 3, 4.0]]
+    for row in rows:
+        block = np.array([[np.nan if v is None else float(v) for v in row]])
+        same_row(call(row), of_run(plan, block))
+        same_row(call(tuple(row)), of_run(plan, block))
+
+
+class Child(np.ndarray[Any, Any]):
+    """A subclass, which may mean something else by everything."""
+
+
+def layouts(block: Any) -> dict[str, Any]:
+    """The same numbers in other layouts and dtypes."""
+    padded = np.zeros((2 * len(block), 3 * WIDTH), block.dtype)
+    padded[::2, ::3] = block
+    raw = np.zeros(block.nbytes + 1, np.uint8)
+    unaligned = raw[1:].view(block.dtype).reshape(block.shape)
+    unaligned[:] = block
+    read_only = block.copy()
+    read_only.flags.writeable = False
+    wide = np.zeros((len(block), WIDTH + 4), block.dtype)
+    wide[:, 2 : 2 + WIDTH] = block
+    return {
+        "strided": padded[::2, ::3],
+        "rows apart": wide[:, 2 : 2 + WIDTH],
+        "fortran": np.asfortranarray(block),
+        "backwards": block[::-1, ::-1].copy()[::-1, ::-1],
+        "rows backwards": block[::-1].copy()[::-1],
+        "unaligned": unaligned,
+        "read-only": read_only,
+        "subclass": block.view(Child),
+        "swapped": block.astype(block.dtype.newbyteorder()),
+        "list": block.tolist(),
+    }
+
+
+def test_any_layout_gives_the_same_answers(plan: Plan) -> None:
+    call, block = plan.door(), data(plan, 9)
+    want, one = of_run(plan, block), of_run(plan, block[:1])
+    for name, other in layouts(block).items():
+        print(name)  # noqa: T201 (shown when the test fails)
+        same(call(other), want)
+        same_row(call(other[0]), one)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32", "float16", "int64", "uint8", "bool"])
+def test_any_dtype_gives_the_answers_of_its_own_width(plan: Plan, dtype: str) -> None:
+    block = data(plan, 9).astype(dtype)
+    call = plan.door()
+    same(call(block), of_run(plan, block))
+    same_row(call(block[0]), of_run(plan, block[:1]))
+
+
+WRONG = {
+    "narrow": np.zeros((2, WIDTH - 1)),
+    "wide": np.zeros((2, WIDTH + 1)),
+    "narrow row": np.zeros(WIDTH - 1),
+    "short list": [1.0] * (WIDTH - 1),
+    "empty list": [],
+    "empty array": np.zeros(0),
+    "words": ["a"] * WIDTH,
+    "list of a word": [1.0, 2.0, 3.0, 4.0, "a"],
+    "objects": [object()] * WIDTH,
+    "ragged": [[1.0] * WIDTH, [1.0]],
+    "deep": np.zeros((2, WIDTH, 1)),
+    "number": np.float64(1.0),
+    "nothing": None,
+    "no dimensions": np.array(1.0),
+    "complex": np.zeros((2, WIDTH), complex),
+    "dates": np.zeros((2, WIDTH), "datetime64[s]"),
+}
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+def test_wrong_data_is_an_error(wrong: str) -> None:
+    call = oven.bake(scores()).door()
+    for _ in range(3):
+        with pytest.raises(FlourError):
+            call(WRONG[wrong])
+    same_row(call(np.zeros(WIDTH)), tuple(call(np.zeros((1, WIDTH)))))
+
+
+def test_plans_that_machine_code_cannot_enter() -> None:
+    x = source("x", Vector(WIDTH))
+    one = x.element(0)
+    several = outputs(sum=x.sum(), also=source("y", Scalar("float64")))
+    twice = outputs(first=one, second=one)
+    whole = outputs(same=x, sum=x.sum())
+    for flow in (several, twice, whole):
+        assert type(oven.bake(flow).door()).__name__ == "function"
+    row = np.arange(float(WIDTH))
+    assert oven.bake(twice).door()(row) == (0.0, 0.0)
+    vector, total = oven.bake(whole).door()(row)
+    assert (vector.tolist(), total) == (row.tolist(), 10.0)
+    assert oven.bake(several).door()({"x": row[None], "y": [3.0]})[1].tolist() == [3.0]
+
+
+def test_where_there_are_no_doors_python_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(builtin, "addresses", lambda: None)
+    plan = oven.bake(classifier(["a", "b", "c"]))
+    block = data(plan, 4)
+    same(plan.door()(block), of_run(plan, block))
+    same_row(plan.door()(block[0]), of_run(plan, block[:1]))
+    same(tuple(plan.run(block).values()), of_run(plan, block))
+
+
+# --- threads and lifetimes ----------------------------------------------------------------------
+
+
+def test_threads_share_a_door(plan: Plan) -> None:
+    call = plan.door()
+    blocks = [data(plan, rows, seed) for seed, rows in enumerate([1, 3, 40, 5000] * 4)]
+    wanted = [of_run(plan, block) for block in blocks]
+
+    def work(start: int) -> None:
+        for turn in range(60):
+            place = (start + turn) % len(blocks)
+            same(call(blocks[place]), wanted[place])
+            same_row(call(blocks[place][0]), wanted[place])
+
+    with ThreadPoolExecutor(8) as threads:
+        for done in [threads.submit(work, start) for start in range(16)]:
+            done.result()
+
+
+def test_big_blocks_let_other_threads_run() -> None:
+    plan = oven.bake(scores())
+    call, block = plan.door(), data(plan, 500_000)
+    call(block)
+    start, turns = threading.Event(), []
+
+    def other() -> None:
+        start.wait()
+        turns.append("ran")
+
+    thread = threading.Thread(target=other)
+    thread.start()
+    # While one thread keeps the lock, no other gets it before the interval is over.
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(60)
+    try:
+        start.set()
+        for _ in range(100):  # a busy machine may give the other thread no core for a while
+            if not turns:
+                call(block)
+        assert turns == ["ran"]
+    finally:
+        sys.setswitchinterval(interval)
+        thread.join()
+
+
+def test_a_garbage_collection_inside_may_use_the_door() -> None:
+    plan = oven.bake(classifier(["a", "b", "c"]))
+    call, block = plan.door(), data(plan, 3)
+    rows = [call(row) for row in block]
+    inside: list[Any] = []
+
+    def again(phase: str, _: object) -> None:
+        if phase == "start" and len(inside) < 500:
+            inside.append(call(block[2]))
+
+    before = gc.get_threshold()
+    gc.callbacks.append(again)
+    gc.set_threshold(1)
+    try:
+        for _ in range(300):
+            got = call(block[0])
+            np.testing.assert_array_equal(got[1], rows[0][1])
+            assert (got[0], got[2]) == (rows[0][0], rows[0][2])
+    finally:
+        gc.set_threshold(*before)
+        gc.callbacks.remove(again)
+    assert inside
+    for got in inside:
+        np.testing.assert_array_equal(got[1], rows[2][1])
+
+
+def counts(things: list[Any]) -> list[int]:
+    """Reference counts, where objects are counted at all (some are immortal)."""
+    return [sys.getrefcount(thing) for thing in things]
+
+
+def test_nothing_leaks() -> None:
+    plan = oven.bake(classifier(["first label", "second label", "third label"]))
+    call, block = plan.door(), data(plan, 10)
+    row, items = block[0], block[0].tolist()
+    wrong = [*items[:-1], "x"]
+    labels = sorted({*map(str, call(block)[0]), call(row)[0]})
+    things = [row, items, wrong, block, np.dtype(float), np.dtype(object), *labels, *items]
+    blocks = sys.getallocatedblocks()
+    before = counts(things)
+    for _ in range(100_000):
+        call(row)
+        call(items)
+    for _ in range(5_000):
+        call(block)
+        call(block[:0])
+    for _ in range(200):
+        with pytest.raises(FlourError):
+            call(wrong)
+    gc.collect()
+    assert max(np.abs(np.subtract(counts(things), before))) <= 2
+    assert sys.getallocatedblocks() - blocks < 2_000
+
+
+def test_a_door_outlives_its_plan() -> None:
+    call = oven.bake(classifier(["a", "b", "c"])).door()
+    gc.collect()
+    noise = [np.random.default_rng(1).normal(size=100) for _ in range(1000)]
+    block = np.random.default_rng(2).normal(size=(5, WIDTH))
+    label, probabilities, _ = call(block)
+    assert len(noise) == 1000
+    np.testing.assert_allclose(probabilities.sum(axis=1), 1)
+    assert set(label) <= {"a", "b", "c"}
+    assert call(block[0].astype("float32"))[0] == label[0]
+
+
+def test_a_plan_that_was_run_is_freed_at_once() -> None:
+    plan = oven.bake(scores())
+    plan.run(np.zeros((2, WIDTH)))
+    plan.run(np.zeros((2, WIDTH)))
+    gc.collect()
+    gc.disable()
+    try:
+        gone = weakref.ref(plan)
+        del plan
+        assert gone() is None
+    finally:
+        gc.enable()
+
+
+def test_a_door_is_freed() -> None:
+    call = oven.bake(scores()).door()
+    gone = weakref.ref(call.__self__)  # type: ignore[attr-defined]  # a built-in has its self
+    del call
+    gc.collect()
+    assert gone() is None

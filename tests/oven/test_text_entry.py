@@ -1,0 +1,169 @@
+"""The door for documents answers as `Plan.run` does, whatever comes in, and leaks nothing."""
+
+from __future__ import annotations
+
+import gc
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+
+import flour
+import oven
+from flour.core.errors import FlourError
+from flour.core.types import Record, Text
+from flour.language.flow import Flow, source
+from flour.ops.structure import take
+from oven.plans.plan import Plan
+from tests.oven.test_array_entry import of_run, same, same_row
+
+WORDS = ["bad", "bad bad", "good", "good day", "é", "한국"]
+DOCUMENTS = [
+    *[
+        "",
+        "bad",
+        "Good DAY",
+        "bad bad bad good day é",
+        "é한국 한국",
+        "nul \0 bad\0",
+        "\U0001f600 bad",
+    ],
+    *["İstanbul ΣΑΣ", "x" * 5000 + " bad", "good day " * 700, "\n\t bad \u2003 good", "é" * 3000],
+]
+
+
+def program(x: Flow) -> Flow:
+    """A label that is a string, a number, a vector."""
+    counts = x.lower().tokenize(r"\w+").word_ngrams(WORDS, 1, 2)
+    weights = np.random.default_rng(0).normal(size=(3, len(WORDS)))
+    scores = counts.linear(weights, [0.0, 0.5, 0.1])
+    label = take(["yes", "no", "né"])(scores.arg_max())
+    return flour.outputs(label=label, scores=scores, best=scores.max())
+
+
+@cache
+def plan() -> Plan:
+    """A plan over documents."""
+    return oven.bake(program(flour.text("review")))
+
+
+@cache
+def of_column() -> Plan:
+    """A plan over one column of documents."""
+    return oven.bake(program(source("X", Record((("review", Text()),))).field("review")))
+
+
+def test_it_is_machine_code() -> None:
+    for made in (plan(), of_column()):
+        assert type(made.door()).__name__ == "builtin_function_or_method"
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=range(len(DOCUMENTS)))
+def test_a_document_is_a_row(document: str) -> None:
+    want = of_run(plan(), [document])
+    same_row(plan().door()(document), want)
+    same_row(plan().door()({"review": document}), want)
+    same_row(of_column().door()({"review": document}), want)
+
+
+@pytest.mark.parametrize("count", [1, 2, len(DOCUMENTS)])
+def test_several_documents_are_a_block(count: int) -> None:
+    some = DOCUMENTS[:count]
+    want, call = of_run(plan(), some), plan().door()
+    array = np.array([*some, None], object)[:-1]
+    frozen = np.array(some)
+    for block in (some, tuple(some), array, array.repeat(2)[::2], frozen, {"review": some}):
+        same(call(block), want)
+    same(of_column().door()({"review": some}), of_run(of_column(), {"review": some}))
+
+
+def test_many_documents_are_worked_on_without_the_lock() -> None:
+    many = DOCUMENTS * 40
+    same(plan().door()(many), of_run(plan(), many))
+
+
+class Own(str):
+    """A string that may mean something else by everything."""
+
+    __slots__ = ()
+
+
+WRONG: list[Any] = [None, 1, 1.5, b"bad", [None], ["bad", None], [["bad"], ["good"]], [1, "x"], []]
+WRONG += [{"other": "bad"}, {}, {"review": None}, {"review": ["bad", 3]}, np.empty(2, object)]
+WRONG += ["half \ud800", ["bad", "\udfff"], Own("bad"), [Own("bad"), "good"], np.array(["a", "b"])]
+WRONG += [{"review": "bad", "more": "x"}, np.array("bad", object), np.array([["bad"]], object)]
+
+
+def answer(call: Any, data: Any) -> Any:
+    """What a call says, or what it complains of."""
+    try:
+        return [np.asarray(part).tolist() for part in call(data)]
+    except (FlourError, UnicodeError) as problem:
+        return str(problem)
+
+
+@pytest.mark.parametrize("made", [plan, of_column], ids=["document", "column"])
+@pytest.mark.parametrize("place", range(len(WRONG)))
+def test_anything_else_is_answered_by_python(made: Any, place: int) -> None:
+    """By the same words as without machine code."""
+    from oven.entry.array_entry import around
+
+    bare = around(made()._answer, made().inputs.values())
+    assert answer(made().door(), WRONG[place]) == answer(bare, WRONG[place])
+    assert made().door()({"review": "bad"})[0] in {"yes", "no", "né"}  # it goes on working
+
+
+def test_nothing_is_leaked() -> None:
+    call, given = plan().door(), ["bad é", "good " * 2000, "half \ud800", None]
+    blocks = [["bad é", "good"], ("bad",), np.array(["bad", "good"], object), ["bad", None]]
+    held = [*given, *blocks, [str(i) for i in range(3)]]
+    for item in held:
+        answer(call, item)  # what is made once is made
+    before = [sys.getrefcount(item) for item in held if item is not None]
+    for _ in range(50):
+        for item in held:
+            answer(call, item)
+            answer(call, {"review": item})
+    gc.collect()
+    assert [sys.getrefcount(item) for item in held if item is not None] == before
+
+
+def test_threads_do_not_meet() -> None:
+    call = plan().door()
+    want = [of_run(plan(), [document]) for document in DOCUMENTS]
+
+    def work(turn: int) -> None:
+        for document, rows in zip(DOCUMENTS, want, strict=True):
+            same_row(call(document), rows)
+        same(call(DOCUMENTS[turn % 3 :] * 5), of_run(plan(), DOCUMENTS[turn % 3 :] * 5))
+
+    with ThreadPoolExecutor(4) as threads:
+        list(threads.map(work, range(24)))
+
+
+class Spiteful:
+    """Empties a list as soon as the collector looks at it."""
+
+    def __init__(self, victim: list[Any]) -> None:
+        self.victim, self.me = victim, self
+
+    def __del__(self) -> None:
+        self.victim.clear()
+
+
+def test_a_list_may_shrink_while_the_answers_are_made() -> None:
+    call = plan().door()
+    before = gc.get_threshold()
+    try:
+        for turn in range(300):
+            victim = ["bad"] * 3
+            Spiteful(victim)
+            gc.set_threshold(1 + turn % 7)
+            answer(call, victim)
+            gc.set_threshold(*before)
+    finally:
+        gc.set_threshold(*before)
+        gc.collect()

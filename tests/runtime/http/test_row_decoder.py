@@ -1,0 +1,245 @@
+"""The short way of a row means what the long way means, to the byte."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+import flour
+from flour.core.types import Category, Scalar, Type
+from flour.language.flow import source
+from runtime import Runtime
+from runtime.http.assembly import assembled
+from runtime.http.codec import ModelCodec
+from runtime.http.messages import Request, Response
+from runtime.http.service import Service
+from runtime.http.settings import ServerSettings
+from tests.runtime.http.conftest import filled, tensor
+
+KINDS = {"city": "BYTES", "age": "INT64", "income": "FP64", "member": "BOOL"}
+FULL: dict[str, Any] = {"city": "Graz", "age": 41, "income": 0.5, "member": True}
+
+Ask = Callable[..., Response]
+
+
+def people() -> flour.Flow:
+    """A row of every kind of value that comes the short way."""
+    kinds: dict[str, Type] = {
+        "city": Category(),
+        "age": Scalar("int64"),
+        "income": Scalar(),
+        "member": Scalar("bool"),
+    }
+    row = flour.record("row", kinds)
+    return flour.outputs(
+        where=row.field("city"),
+        years=row.field("age"),
+        paid=row.columns(["income"]).multiply([2.0]),
+        member=row.field("member"),
+    )
+
+
+@pytest.fixture(scope="module")
+def ask() -> Iterator[Ask]:
+    """Put a request to a service, without a socket."""
+    with Runtime(executors=1, result_bytes=0) as runtime:  # what is shared goes another way
+        filled(runtime)
+        runtime.register("mixed", people())
+        runtime.register("some", people(), notes={"default_outputs": ("paid", "where")})
+        left, right = source("left", Scalar()), source("right", Scalar())
+        runtime.register("sum", flour.outputs(sum=left.as_vector().plus(right.as_vector())))
+        for endpoint in runtime.endpoints():
+            plan = runtime.find(endpoint.name).plan
+            assert plan is not None
+            plan.wait()
+        app: Service = assembled(runtime, ServerSettings(port=0)).service
+
+        def asked(
+            path: str, body: object, *, plain: bool = True, known: dict[bytes, bytes] | None = None
+        ) -> Response:
+            raw = body if isinstance(body, bytes) else json.dumps(body).encode()
+            late = {} if plain else {b"x-request-timeout-ms": b"60000"}
+            request = Request("POST", path, "", {**late, **(known or {})}, raw)
+            request.plain = plain and known is None
+            made = app.respond(request)
+            if isinstance(made, Response):
+                return made
+
+            async def wait() -> Response:
+                return await made
+
+            return asyncio.run(wait())
+
+        yield asked
+
+
+VALUES = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(-5, 5),
+    st.sampled_from([2**53, 2**53 + 1, 2**63 - 1, 2**63, -(2**63), 10**30, 10**400]),
+    st.floats(allow_nan=False, allow_infinity=False),
+    st.text(max_size=6),
+)
+FITTING = {
+    "BYTES": st.one_of(st.text(max_size=6), st.none()),
+    "INT64": st.one_of(st.integers(-(2**63), 2**63 - 1)),
+    "FP64": st.one_of(st.floats(allow_nan=False), st.integers(-(2**60), 2**60), st.none()),
+    "BOOL": st.booleans(),
+}
+ROWS = st.fixed_dictionaries(
+    {name: st.one_of(FITTING[kind], FITTING[kind], VALUES) for name, kind in KINDS.items()}
+)
+LIMITS = settings(
+    max_examples=120, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+
+
+def inputs(row: dict[str, Any], shape: list[int]) -> list[dict[str, Any]]:
+    return [tensor(name, KINDS[name], shape, [value]) for name, value in row.items()]
+
+
+def same(one: Response, other: Response) -> None:
+    assert (one.status, one.body) == (other.status, other.body)
+
+
+@LIMITS
+@given(ROWS, st.sampled_from([[1], [1, 1]]), st.sampled_from(["mixed", "some"]))
+@example({"city": None, "age": 1, "income": None, "member": True}, [1], "mixed")
+@example({"city": "", "age": -(2**63), "income": 2**53 + 1, "member": False}, [1], "some")
+def test_columns_of_one_row(ask: Ask, row: dict[str, Any], shape: list[int], name: str) -> None:
+    path, body = f"/v2/models/{name}/infer", {"inputs": inputs(row, shape), "id": "7"}
+    same(ask(path, body), ask(path, body | {"parameters": {"nobody": "cares"}}))
+
+
+@LIMITS
+@given(ROWS, st.sampled_from(["mixed", "some"]))
+def test_plain_rows(ask: Ask, row: dict[str, Any], name: str) -> None:
+    quick = ask(f"/predict/{name}", row)
+    slow = ask(f"/predict/{name}", row, plain=False)
+    assert quick.status == slow.status
+    if slow.status == 200:
+        assert quick.body == slow.body
+    first = ask(f"/v1/models/{name}:predict", {"instances": [row]})
+    assert first.status == slow.status
+    if slow.status == 200:
+        assert json.loads(first.body) == {"predictions": [json.loads(slow.body)]}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda i: i.pop(),
+        lambda i: i.append(dict(i[0])),
+        lambda i: i.append(tensor("more", "FP64", [1], [1.0])),
+        lambda i: i[0].update(datatype="FP64"),
+        lambda i: i[0].update(shape=[2]),
+        lambda i: i[0].update(shape=[1, 1, 1]),
+        lambda i: i[0].update(data=["a", "b"]),
+        lambda i: i[0].update(data=[["a"]]),
+        lambda i: i[1].update(datatype="INT32"),
+        lambda i: i[2].update(datatype="FP32"),
+        lambda i: i[0].update(parameters={"content_type": "base64"}, data=["YQ=="]),
+        lambda i: i.reverse(),
+        lambda i: i.clear(),
+    ],
+)
+def test_whatever_is_different_goes_the_long_way(ask: Ask, change: Callable[[Any], Any]) -> None:
+    made = inputs({"city": "a", "age": 3, "income": 0.5, "member": True}, [1])
+    change(made)
+    path, body = "/v2/models/mixed/infer", {"inputs": made}
+    same(ask(path, body), ask(path, body | {"parameters": {"nobody": "cares"}}))
+
+
+@pytest.mark.parametrize("text", ["word001 word002", "", "\N{SNOWMAN}", None, 3])
+def test_texts(ask: Ask, text: object) -> None:
+    for shape in ([1], [1, 1]):
+        body = {"inputs": [tensor("any", "BYTES", shape, [text])]}
+        path = "/v2/models/text/infer"
+        same(ask(path, body), ask(path, body | {"parameters": {"nobody": "cares"}}))
+    quick, slow = ask("/predict/text", text), ask("/predict/text", text, plain=False)
+    assert (quick.status, quick.body) == (slow.status, slow.body)
+
+
+def test_numbers_and_several_inputs(ask: Ask) -> None:
+    row = np.arange(4.0).tolist()
+    for path, body in (("/predict/iris", row), ("/predict/sum", {"left": 1, "right": 2.5})):
+        same(ask(path, body), ask(path, body, plain=False))
+    one = ask("/v1/models/iris:predict", {"instances": [row]})
+    two = ask("/v1/models/iris:predict", {"instances": [row, row]})
+    assert json.loads(one.body)["predictions"] * 2 == json.loads(two.body)["predictions"]
+    both = [tensor("left", "FP64", [1], [1]), tensor("right", "FP64", [1], [2.5])]
+    assert b'"data":[3.5]' in ask("/v2/models/sum/infer", {"inputs": both}).body
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/v2/models/mixed/infer", {"inputs": inputs(FULL, [1])}),
+        ("/v2/models/some/infer", {"inputs": inputs(FULL | {"income": None}, [1, 1])}),
+        ("/v2/models/text/infer", {"inputs": [tensor("x", "BYTES", [1], ["word001"])]}),
+        ("/predict/mixed", FULL),
+        ("/predict/text", "word001"),
+        ("/predict/iris", [1.0, 2.0, 3.0, 4.0]),
+        ("/v1/models/some:predict", {"instances": [FULL]}),
+    ],
+)
+def test_rows_do_go_the_short_way(
+    ask: Ask, path: str, body: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def long_way(*_: object) -> None:
+        raise AssertionError("this is the long way")
+
+    monkeypatch.setattr(ModelCodec, "decode", long_way)
+    monkeypatch.setattr(ModelCodec, "ask", long_way)
+    for _ in range(5):
+        assert ask(path, body).status == 200
+
+
+@pytest.mark.parametrize("rows", [1, 2, 40])
+@pytest.mark.parametrize(
+    "wishes",
+    [
+        {},
+        {"id": "7", "parameters": {"binary_data_output": True}},
+        {"outputs": [{"name": "probabilities", "parameters": {"classification": 2}}]},
+        {"outputs": [{"name": "scores", "parameters": {"binary_data": True}}, {"name": "label"}]},
+    ],
+)
+@pytest.mark.parametrize("datatype", ["FP64", "FP32"])
+def test_raw_tensors(ask: Ask, rows: int, wishes: dict[str, Any], datatype: str) -> None:
+    dtype = np.float64 if datatype == "FP64" else np.float32
+    raw = np.random.default_rng(rows).normal(size=(rows, 4)).astype(dtype)
+    item: dict[str, Any] = {"name": "x", "datatype": datatype, "shape": [rows, 4]}
+    item["parameters"] = {"binary_data_size": raw.nbytes}
+    head = json.dumps({"inputs": [item], **wishes}).encode()
+    known = {b"inference-header-content-length": str(len(head)).encode()}
+    path, body = "/v2/models/iris/infer", head + raw.tobytes()
+    quick, slow = (ask(path, body, plain=plain, known=known) for plain in (True, False))
+    same(quick, slow)
+    assert quick.status == 200
+    assert quick.headers == slow.headers
+
+
+def test_a_raw_row_of_every_kind_of_output(ask: Ask) -> None:
+    """One row goes by the way of rows, and is answered as the block it came as."""
+    raw = np.array([[3, -4]], np.int64)
+    item: dict[str, Any] = {"name": "x", "datatype": "INT64", "shape": [1, 2]}
+    for path, rows, datatype in (
+        ("/v2/models/whole/infer", raw, "INT64"),
+        ("/v2/models/shift/infer", np.arange(4.0)[None], "FP64"),
+        ("/v2/models/iris/infer", np.arange(4.0)[None], "FP64"),
+    ):
+        item |= {"datatype": datatype, "shape": list(rows.shape)}
+        item["parameters"] = {"binary_data_size": rows.nbytes}
+        head = json.dumps({"inputs": [item]}).encode()
+        known = {b"inference-header-content-length": str(len(head)).encode()}
+        body = head + rows.tobytes()
+        same(*(ask(path, body, plain=plain, known=known) for plain in (True, False)))
