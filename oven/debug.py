@@ -8,7 +8,7 @@
 
 A level shows all below it. PRETZEL_DUMP=directory writes every one of these as files, one directory
 for each plan and one file for each step, numbered in order, so that two runs can be compared.
-Everything goes through one door, `say`, to standard error.
+Everything goes through one entry, `say`, to standard error.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def say(at: int, text: str) -> None:
 @contextmanager
 def captured() -> Iterator[list[str]]:
     """What is said meanwhile, instead of showing it."""
-    global _sink  # noqa: PLW0603 (the one door is a variable so that tests can stand behind it)
+    global _sink  # noqa: PLW0603 (the one entry is a variable so that tests can stand behind it)
     said: list[str] = []
     before, _sink = _sink, said.append
     try:

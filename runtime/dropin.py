@@ -89,7 +89,7 @@ class Compiled:
             name: oven.bake(flow[name], exact=exact) if len(self.outputs) > 1 else self.plan
             for name in self.outputs
         }
-        self._doors = {name: plan.door() for name, plan in self._parts.items()}
+        self._entries = {name: plan.entry() for name, plan in self._parts.items()}
         kinds = list(flow.inputs().values())
         # Training libraries want at least one row of numbers; texts may be none.
         self._wants_rows = estimator is not None and isinstance(kinds[0], Vector | Record)
@@ -149,7 +149,7 @@ class Compiled:
         if type(X) is np.ndarray and X.ndim == 2 and len(X):
             if not self._nan_allowed:
                 refuse_non_finite(X)
-            return self._doors[name](X)[0]
+            return self._entries[name](X)[0]
         return self._checked(self._parts[name], X)[name]
 
     def _checked(self, plan: oven.Plan, X: Any) -> dict[str, Any]:

@@ -77,7 +77,7 @@ def verify_forms(
 
     Without a `tolerance`, numbers may differ in the last places of their width.
     """
-    typed, entry = plan.suited(rows), plan.suited(rows).door()
+    typed, entry = plan.for_dtypes(rows), plan.for_dtypes(rows).entry()
     for form, place, data in _forms(plan.inputs, rows):
         made = dict(zip(typed.outputs, entry(data), strict=True))
         for name, value in made.items():

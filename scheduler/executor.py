@@ -105,7 +105,7 @@ class Executor:
         if len(strand.stages.first) == 1:
             strand.buffer, strand.pool = self._pool.acquire(room), self._pool
             return
-        with strand.door:
+        with strand.entry:
             if strand.pool is None:
                 strand.buffer, strand.pool = self._pool.acquire(room), self._pool
 

@@ -67,7 +67,7 @@ class RunningChunk:
     __slots__ = (
         "buffer",
         "chunk",
-        "door",
+        "entry",
         "index",
         "left",
         "pool",
@@ -88,7 +88,7 @@ class RunningChunk:
         self.value: object = None
         self.spent = 0.0
         # Several first stages may want the buffer at once; most have one and need no lock.
-        self.door = threading.Lock() if len(stages.first) > 1 else _OPEN
+        self.entry = threading.Lock() if len(stages.first) > 1 else _OPEN
         self.buffer: object = None
         self.pool: BufferPool | None = None
 

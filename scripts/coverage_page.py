@@ -15,7 +15,7 @@ from typing import NamedTuple
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from flour.core.adapters import ADAPTERS, NOT_NATIVE, public_name
-from flour.ops import load
+from flour.sklearn.estimators import load
 
 NATIVE, PLANNED, REFUSED = "native", "planned", "refused"
 #: What takes documents or words.

@@ -14,7 +14,7 @@ _SIZE = {"float32": 4, "float64": 8, "uint8": 1, "uint16": 2}
 
 
 class Tiles:
-    """What oven.compiler.intrinsics.tiles and oven.compiler.intrinsics.sums say, one row after the other."""
+    """What the intrinsics `tiles` and `sums` say, one row after the other."""
 
     def __init__(self, memory: Memory) -> None:
         self._memory = memory

@@ -43,7 +43,7 @@ def assert_fires(
     made = found.flow.outputs[output or next(iter(found.flow.outputs))]
     assert expression(made) == after, expression(made)
     assert {firing.rule.name for firing in found.firings} == {rule}
-    assert f"{rule}  (oven/rules/{rule}.py:" in found.text()
+    assert f"{rule}  (oven/optimise/rules/{rule}.py:" in found.text()
     assert " -> " in found.text()
     assert_means_the_same(flow, found.flow, rule, odd)
     return found.flow

@@ -18,11 +18,10 @@ LONGEST_FUNCTION = 60
 MOST_ENVIRONMENT_VARIABLES = 10
 
 # Only importers may know a training library or read a pickle, and only when they are called.
-IMPORTERS = ("flour/sklearn*.py", "flour/sklearn/*", "flour/onnx*.py", "flour/onnx/*")
+IMPORTERS = ("flour/sklearn/*", "flour/onnx/*")
 # Where users' data frames, sparse matrices and tables come in.
 COERCION = (
-    "flour/coerce*.py",
-    "flour/data/frames.py",
+    "flour/data/*",
     "flour/core/sparse.py",
     "runtime/cli/parquet.py",
 )
@@ -303,11 +302,7 @@ def test_every_operator_has_a_row_of_cases() -> None:
 
 def _operators() -> set[str]:
     """Return the classes of the registry that the project itself defines."""
-    importlib.import_module("flour")
-    for path in files("flour/ops"):
-        importlib.import_module(
-            f"flour.ops.{path.stem}" if path.stem != "__init__" else "flour.ops"
-        )
+    importlib.import_module("flour.ops").load()
     registry = importlib.import_module("flour.core.op").REGISTRY
     return {each.__name__ for each in registry.values() if each.__module__.startswith("flour.")}
 

@@ -1,6 +1,6 @@
 """What a patient programmer would write: one C function for the LIN workload, by ctypes.
 
-The floor of what is possible from Python without a door of one's own: the call itself counts.
+The floor of what is possible from Python without an entry of one's own: the call itself counts.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """Ours: saved plans in one runtime.
 
 Options (for ablations): `store` false keeps a copy of every parameter for every plan, `results`
-is the budget of materialisation in bytes, `rules` false bakes without rewrite rules, `doors` false
-takes the way in that is written in Python, and `pools` false gets scratch memory anew for each
-call there (doors have theirs for good). `executors` says how many there are, where an experiment
-gives everybody so many threads to answer with.
+is the budget of materialisation in bytes, `rules` false bakes without rewrite rules, `entries`
+false takes the way in that is written in Python, and `pools` false gets scratch memory anew for
+each call there (entries have theirs for good). `executors` says how many there are, where an
+experiment gives everybody so many threads to answer with.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ class Pretzel(Contestant):
             os.environ["PRETZEL_WITHOUT"] = "all"
         if not self.options.get("store", True):
             _keep_copies()
-        if not self.options.get("doors", True):
-            _keep_doors_shut()
+        if not self.options.get("entries", True):
+            _keep_entries_shut()
         if not self.options.get("pools", True):
             _forget_memory()
         budget = self.options.get("results")
@@ -156,7 +156,7 @@ def _keep_copies() -> None:
     interning.Interned.find = lambda *_: None  # type: ignore[method-assign]
 
 
-def _keep_doors_shut() -> None:
+def _keep_entries_shut() -> None:
     """As on an interpreter for which there are none: calls go in by Python's code."""
     patch("oven.entry.builtin.addresses", lambda: None).start()
 

@@ -1,8 +1,8 @@
 """What does each mechanism bring? Ours with one switched off at a time.
 
 No code cache (stages are compiled in the process that loads them), no object store (every plan has
-its own copies), no rewrite rules, no materialisation of common first parts, no doors (calls go in
-by Python's code), and no pooling: doors cannot be without their memory, so this is to be held
+its own copies), no rewrite rules, no materialisation of common first parts, no entries (calls go in
+by Python's code), and no pooling: entries cannot be without their memory, so this is to be held
 against the variant without them; scratch memory is got anew for each call.
 """
 
@@ -41,8 +41,8 @@ VARIANTS = (
     Variant("no object store", {"store": False}),
     Variant("no rules", {"rules": False}),
     Variant("no materialisation", {"results": 0}),
-    Variant("no doors", {"doors": False}),
-    Variant("no doors, no pooling", {"doors": False, "pools": False}),
+    Variant("no entries", {"entries": False}),
+    Variant("no entries, no pooling", {"entries": False, "pools": False}),
 )
 
 

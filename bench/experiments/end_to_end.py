@@ -33,7 +33,7 @@ CONNECTIONS = (1, 16)
 _PATIENCE = 60.0
 
 
-class Door(NamedTuple):
+class Entry(NamedTuple):
     """Where a server listens."""
 
     port: int
@@ -51,7 +51,7 @@ def run(session: Session) -> None:
     # Shares of the time that is left.
     for names, shares in ((together, (0.4, 0.7)), (apart, (0.5, 1.0))):
         with ExitStack() as stack:
-            ports: dict[str, Door] = {}
+            ports: dict[str, Entry] = {}
             for name in names:
                 session.progress.step(f"servers: {name} starts")
                 try:
@@ -63,32 +63,32 @@ def run(session: Session) -> None:
                 _race(session, workload, ports, connections, session.rounds(share))
 
 
-def _ready(name: str, workload: Saved, stack: ExitStack) -> Door:
+def _ready(name: str, workload: Saved, stack: ExitStack) -> Entry:
     """A server that answers as it should, and stands still; one that does not is ended at once."""
     with ExitStack() as own:
-        door = _started(name, workload, own)
-        _check(name, workload, door)
-        _stop(door)
+        entry = _started(name, workload, own)
+        _check(name, workload, entry)
+        _stop(entry)
         stack.push(own.pop_all())
-    return door
+    return entry
 
 
-def _stop(door: Door) -> None:
+def _stop(entry: Entry) -> None:
     """Let a server stand still until its turn; it may have ended meanwhile."""
-    if door.process is not None:
+    if entry.process is not None:
         with suppress(ProcessLookupError):
-            os.killpg(door.process, signal.SIGSTOP)
+            os.killpg(entry.process, signal.SIGSTOP)
 
 
-def _go_on(door: Door) -> None:
-    if door.process is not None:
-        os.killpg(door.process, signal.SIGCONT)
+def _go_on(entry: Entry) -> None:
+    if entry.process is not None:
+        os.killpg(entry.process, signal.SIGCONT)
 
 
 def _race(
     session: Session,
     workload: Saved,
-    ports: dict[str, Door],
+    ports: dict[str, Entry],
     connections: int,
     numbers: Iterable[int],
 ) -> None:
@@ -96,20 +96,20 @@ def _race(
     rounds: dict[str, list[Outcome]] = defaultdict(list)
     seconds = max(2 * session.plan.seconds, 0.2)
     for _ in numbers:
-        for name, door in list(ports.items()):
+        for name, entry in list(ports.items()):
             session.progress.step(f"servers, {connections} connections: {name}")
             ask = SERVERS[name].request
             requests = [ask(n % workload.count, rows[n].tolist()) for n in range(64)]
             try:
-                _go_on(door)
+                _go_on(entry)
                 for time_spent in (seconds / 2, seconds):  # the first lets it get warm again
-                    found = race(door.port, requests, connections, time_spent, door.before)
+                    found = race(entry.port, requests, connections, time_spent, entry.before)
                 rounds[name].append(found)
             except (ConnectionError, OSError) as problem:
                 session.absent("end_to_end", name, f"{connections} connections: {problem}")
                 del ports[name]
             finally:  # whoever failed would go on beside the others
-                _stop(door)
+                _stop(entry)
     for name, outcomes in rounds.items():
         where, by = ("end_to_end", "lin", name), outcomes[0].by
         rate = spread([each.rate for each in outcomes])
@@ -119,7 +119,7 @@ def _race(
             session.record(*where, metric, unit="ms", x=connections, note=by, **values)
 
 
-def _started(name: str, workload: Saved, stack: ExitStack) -> Door:
+def _started(name: str, workload: Saved, stack: ExitStack) -> Entry:
     """Start a server and wait until it listens."""
     kind = SERVERS[name]
     python = environments.python(kind.environment)
@@ -143,9 +143,9 @@ def _started(name: str, workload: Saved, stack: ExitStack) -> Door:
         if process.poll() is not None:
             raise Absent(f"it ended with {process.returncode}; see server-{name}.log")
         if kind.enclosed and enclosed.listens(process.pid, port):
-            return Door(port, before=enclosed.entering(process.pid))
+            return Entry(port, before=enclosed.entering(process.pid))
         if not kind.enclosed and _listens(port):
-            return Door(port, process.pid)
+            return Entry(port, process.pid)
         time.sleep(0.05)
     raise Absent(f"it did not listen within {_PATIENCE:.0f} s")
 
@@ -183,16 +183,16 @@ def _end(process: subprocess.Popen[bytes]) -> None:
             continue
 
 
-def _check(name: str, workload: Saved, door: Door) -> None:
+def _check(name: str, workload: Saved, entry: Entry) -> None:
     """Whether the first answer is scikit-learn's; the echo knows no better."""
     end = time.monotonic() + _PATIENCE / 4
     request = SERVERS[name].request(0, workload.inputs.data[0].tolist())
     while True:
         try:
-            if door.before:
-                found = enclosed.answer(door.before, door.port, request)[-1]
+            if entry.before:
+                found = enclosed.answer(entry.before, entry.port, request)[-1]
             else:
-                found = client.answer(door.port, request)[-1]
+                found = client.answer(entry.port, request)[-1]
             break
         except ConnectionError:
             if time.monotonic() > end:

@@ -16,7 +16,7 @@ Row = list[str]
 def goals(figures: Figures) -> Table:
     """One row for each goal; of a run without figures for any of them, none."""
     rows = [*_latency(figures), *_memory(figures), _loading(figures), *_cold(figures)]
-    rows += [*_throughput(figures), *_load(figures), *_scale(figures), *_doors(figures)]
+    rows += [*_throughput(figures), *_load(figures), *_scale(figures), *_entries(figures)]
     if all(row[-1] == "not measured" for row in rows):
         rows = []
     text = (
@@ -149,7 +149,7 @@ def _scale(figures: Figures) -> list[Row]:
     ]
 
 
-def _doors(figures: Figures) -> list[Row]:
+def _entries(figures: Figures) -> list[Row]:
     """Over HTTP: by how much the slower of one and sixteen connections beats each server."""
     rows = []
     for who, title, wanted in (

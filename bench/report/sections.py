@@ -136,7 +136,7 @@ def _reserved(figures: Figures) -> list[Table]:
     return [tables.plain(figures, title, "", Asked("reservation", "ac"))]
 
 
-def _doors(figures: Figures) -> list[Table]:
+def _entries(figures: Figures) -> list[Table]:
     return [
         tables.curve(
             figures,
@@ -212,7 +212,7 @@ _PARTS: tuple[tuple[str, str, Callable[[Figures], list[Table]], tuple[str, ...]]
     ("Mechanisms", _WORTH, _ablations, ("ablations",)),
     ("Load", _OVERLOAD, _loaded, ("load-", "waits-")),
     ("Reservation", _RESERVED, _reserved, ("reservation",)),
-    ("HTTP", _NETWORK, _doors, ("http",)),
+    ("HTTP", _NETWORK, _entries, ("http",)),
     ("Thousands", _TENANTS, _thousands, ("scale-",)),
     ("Who took part", "", _apart, ()),
 )

@@ -1,1 +1,1 @@
-"""TODO-face"""
+"""LightGBM and XGBoost models, read from their own files."""

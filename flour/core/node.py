@@ -6,7 +6,7 @@ The grammar of a program, whole:
     node     := operator(node, ...)          a DAG; the digest covers operator and inputs
     operator := Name(field=value, ...)       a class of flour.ops, see flour/core/op.py
     source   := Source(name, type)           an operator without inputs: the program's inputs
-    type     := Scalar | Category | Text | Tokens | Vector | Record | ...         see flour/core/types.py
+    type     := Scalar | Category | Text | Tokens | Vector | ...    see flour/core/types.py
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Node:
     digest: str
 
     @staticmethod
-    def standing(op: Op, inputs: tuple[Node, ...], kind: Type) -> Node:
+    def placeholder(op: Op, inputs: tuple[Node, ...], kind: Type) -> Node:
         """A node that stands for one of this type in a program that is not there: an object apart.
 
         It belongs to no program, equals no other node, and is never made again.

@@ -11,7 +11,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
-_OURS = str(Path(__file__).parent) + os.sep
+_OURS = str(Path(__file__).parent.parent) + os.sep
 _step: ContextVar[tuple[str, ...]] = ContextVar("pretzel_step", default=())
 _place: ContextVar[Origin | None] = ContextVar("pretzel_place", default=None)
 

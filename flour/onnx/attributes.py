@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from flour.text.dictionary import differ, hashes
+from flour.strings.dictionary import differ, hashes
 from flour.tracing.replay import Called
 from flour.tracing.traced_array import noted
 from objectstore import Blob, Strings

@@ -19,7 +19,7 @@ from flour.onnx.registry import onnx_op
 from flour.onnx.tensor import Tensor, broadcast
 from flour.onnx.text_words import document
 from flour.ops.onnx_match import JoinTexts, MatchesWhole
-from flour.text.patterns import automaton, first_is_longest
+from flour.strings.patterns import automaton, first_is_longest
 
 if TYPE_CHECKING:
     from flour.onnx.registry import Call

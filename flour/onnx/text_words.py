@@ -20,7 +20,7 @@ from flour.onnx.words import MANY, Words
 from flour.ops.onnx_cut import CutWords, cuts_natively
 from flour.ops.onnx_text import LowerLetters, UpperLetters
 from flour.ops.structure import AsVector
-from flour.text.patterns import Automaton, automaton, first_is_longest
+from flour.strings.patterns import Automaton, automaton, first_is_longest
 
 if TYPE_CHECKING:
     from flour.language.flow import Flow

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 from functools import cache
 from importlib import import_module
-from pkgutil import iter_modules
+from pkgutil import walk_packages
 from types import ModuleType
 
 
 @cache
 def load() -> tuple[ModuleType, ...]:
     """Every operator family, imported (which registers the operators and their adapters)."""
-    return tuple(import_module(f"{__name__}.{found.name}") for found in iter_modules(__path__))
+    found = [item.name for item in walk_packages(__path__, f"{__name__}.")]
+    return tuple(import_module(name) for name in found)
 
 
 def __getattr__(name: str) -> object:

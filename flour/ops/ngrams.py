@@ -22,9 +22,9 @@ from flour.core.sparse import Sparse
 from flour.core.types import Tokens, Type, Vector, dtype_name
 from flour.ops.bases import FloatElementwise
 from flour.ops.text import SLACK, document, looked_up, numbered
-from flour.text import unicode
-from flour.text.dictionary import triples
-from flour.text.hashing import murmur3
+from flour.strings import unicode
+from flour.strings.dictionary import triples
+from flour.strings.hashing import murmur3
 from objectstore import Blob, Strings
 
 if TYPE_CHECKING:

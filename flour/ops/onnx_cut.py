@@ -13,11 +13,11 @@ from flour.core.errors import ParameterError
 from flour.core.op import Arity, Columns, Op
 from flour.core.types import Tokens, Type
 from flour.ops.text import document
-from flour.text.patterns import automaton, first_is_longest
+from flour.strings.patterns import automaton, first_is_longest
 
 if TYPE_CHECKING:
     from flour.core.emission import Emitter, TokensValue, Value
-    from flour.text.patterns import Automaton
+    from flour.strings.patterns import Automaton
 
 _SIZE = (1 << 32) - 1
 

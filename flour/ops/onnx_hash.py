@@ -10,7 +10,7 @@ from flour.core.check import expect
 from flour.core.errors import ParameterError
 from flour.core.op import Columns, Op
 from flour.core.types import FLOATS, Scalar, Type, Vector
-from flour.text.hashing import murmur3
+from flour.strings.hashing import murmur3
 
 if TYPE_CHECKING:
     from flour.core.emission import Emitter, RowValue

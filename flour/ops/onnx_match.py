@@ -12,7 +12,7 @@ from flour.core.errors import ParameterError
 from flour.core.op import Columns, Op
 from flour.core.types import Scalar, Text, Type, Vector
 from flour.ops.text import SLACK, document
-from flour.text.patterns import automaton, first_is_longest
+from flour.strings.patterns import automaton, first_is_longest
 
 if TYPE_CHECKING:
     from flour.core.emission import Emitter, RowValue, TextValue, Value

@@ -15,7 +15,7 @@ from flour.core.op import Arity, Columns, Op, Table
 from flour.core.types import Type, Vector
 from flour.ops.ngrams import LONGEST, check_counts, count_runs, counted
 from flour.ops.text import Lower, TextMap, document
-from flour.text import unicode
+from flour.strings import unicode
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

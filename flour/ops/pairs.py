@@ -18,7 +18,7 @@ from flour.core.op import Arity, Columns, Op, Table
 from flour.core.types import FLOATS, Pairs, Tokens, Type, Vector
 from flour.ops.ngrams import stacked
 from flour.ops.text import looked_up, numbered
-from flour.text.hashing import murmur3
+from flour.strings.hashing import murmur3
 
 if TYPE_CHECKING:
     from flour.core.emission import Emitter, PairsValue, Push, VectorValue

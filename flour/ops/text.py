@@ -1,7 +1,7 @@
 """Documents and words: cleaning, tokenising, dropping.
 
 Native code has them as UTF-8 bytes. What it knows of characters and patterns comes in tables
-(flour.text.unicode, flour.text.patterns), so all languages and all patterns share one piece of
+(flour.strings.unicode, flour.strings.patterns), so all languages and all patterns share one piece of
 code. A pattern that no automaton can stand for runs as Python.
 """
 
@@ -19,9 +19,9 @@ from flour.core.check import text, tokens
 from flour.core.errors import ParameterError
 from flour.core.op import Arity, Columns, Op, Table
 from flour.core.types import Text, Tokens, Type
-from flour.text import unicode
-from flour.text.dictionary import dictionary
-from flour.text.patterns import Automaton, automaton
+from flour.strings import unicode
+from flour.strings.dictionary import dictionary
+from flour.strings.patterns import Automaton, automaton
 from objectstore import Blob, Strings
 
 if TYPE_CHECKING:

@@ -1,1 +1,1 @@
-"""TODO-face"""
+"""Fitted scikit-learn estimators as programs."""

@@ -279,10 +279,10 @@ class Importer:
 
 
 def load_operators() -> None:
-    """Import every operator family, which registers the operators and their adapters."""
-    from flour import ops
+    """Import every adapter, which registers it, and the operators."""
+    from flour.sklearn import estimators
 
-    ops.load()
+    estimators.load()
 
 
 def _itself(estimator: Any) -> str:

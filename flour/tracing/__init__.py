@@ -1,1 +1,1 @@
-"""TODO-face"""
+"""Programs of arrays that remember how they were computed, so that others can take their place."""

@@ -1,1 +1,1 @@
-"""TODO-face"""
+"""From an optimised program to the source of its stages."""

@@ -77,8 +77,9 @@ def _source_of(item: Node) -> str:
 
 
 def dtype_of(kind: Type) -> str:
-    """The dtype of the values of a column, in which strings are documents or categories."""
-    assert not isinstance(kind, Record | Tokens | Pairs | Whole)
+    """The dtype of a column's values, strings for documents; empty for what has several or none."""
+    if isinstance(kind, Record | Tokens | Pairs | Whole):
+        return ""
     return "string" if isinstance(kind, Text) else kind.dtype
 
 

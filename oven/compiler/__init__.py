@@ -1,1 +1,1 @@
-"""TODO-face"""
+"""From source to machine code: intrinsics, numba and LLVM, object code, the code cache."""

@@ -111,16 +111,17 @@ def _numba() -> str:
 def _vocabulary() -> str:
     """The words of emitted code are compiled with it, so their text is part of every key."""
     here = Path(__file__).parent
-    names = ("native.py", "native_words.py", "functions.py", "functions_tanh.py")
-    texts = [here / name for name in names]
-    return combine(*(path.read_bytes() for path in (*texts, *sorted(here.glob("words_*.py")))))
+    texts = [here / name for name in ("native.py", "functions.py", "functions_tanh.py")]
+    intrinsics = sorted((here / "intrinsics").glob("*.py"))
+    return combine(*(path.read_bytes() for path in (*texts, *intrinsics)))
 
 
 @cache
 def _text_words() -> str:
     """The words for text are part of the keys of only those sources that use them."""
-    names = ("native_words.py", "words_text.py", "words_patterns.py", "words_count.py")
-    return combine(*(Path(__file__).with_name(name).read_bytes() for name in names))
+    here = Path(__file__).parent / "intrinsics"
+    names = ("more.py", "text.py", "patterns.py", "counts.py")
+    return combine(*((here / name).read_bytes() for name in names))
 
 
 def address(source: str, name: str) -> int:

@@ -1,7 +1,7 @@
 """A look at emitted code before it is compiled: only arithmetic over addresses, nothing else.
 
 Operators write code as text, and some of the text comes from static parameters, which may come
-from a file. Their checks keep nonsense out; this is the second lock on the same door: text that
+from a file. Their checks keep nonsense out; this is the second lock on the same entry: text that
 is anything but one function in the vocabulary of native code is never handed to a compiler.
 """
 

@@ -1,15 +1,15 @@
-"""The door: a plan as one function that Python calls directly, in machine code.
+"""The entry: a plan as one function that Python calls directly, in machine code.
 
-`door(self, argument)` is what Python's C interface calls a METH_O function. `self` is an int64
-array, the door's table; the argument is a row or a block of rows. Arrays, lists and floats are
+`entry(self, argument)` is what Python's C interface calls a METH_O function. `self` is an int64
+array, the entry's table; the argument is a row or a block of rows. Arrays, lists and floats are
 read where CPython and numpy keep them (oven.entry.array_entry checks that they do so before it
-opens a door), outputs are made and filled, and all stages run, without one step of interpreted
+opens an entry), outputs are made and filled, and all stages run, without one step of interpreted
 code. Whatever is not exactly what the plan was made for goes to a Python function in the table.
 
-Making an object may run the garbage collector, and that may run anybody's code, this door
-included. So all containers are made first, and scratch memory, which all doors share, is used only
-after that: from there to the end no other Python code can run. A big block gets scratch memory of
-its own, and runs without the interpreter's lock.
+Making an object may run the garbage collector, and that may run anybody's code, this entry
+included. So all containers are made first, and scratch memory, which all entries share, is used
+only after that: from there to the end no other Python code can run. A big block gets scratch memory
+of its own, and runs without the interpreter's lock.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ WORDS = (
     "TEXTS",
     "FIRST",
 )
-#: What the table of a door that reads texts says besides of memory and work: how long a text it
+#: What the table of an entry that reads texts says besides of memory and work: how long a text it
 #: takes, how much there is at hand, what a row costs, and rooms.
 MEMORY_WORDS = (
     *("LONGEST", "SHARED_BYTES", "ROW_WORK", "BYTE_WORK", "RELEASE_WORK"),
@@ -105,7 +105,7 @@ ROOMS = """\
 """
 #: Look at the argument: how many dimensions and rows it has, and where they are.
 _LOOK = """\
-def door(self, argument):
+def entry(self, argument):
     table = ld_int64(self, 2)
     width = ldc_int64(table, WIDTH)
     kind = ld_int64(argument, 1)
@@ -292,7 +292,7 @@ SCALARS
         c_call_1(ldc_int64(table, FREE), owned)
     return made
 """
-NAME = "door"
+NAME = "entry"
 #: Which bits of a dtype's fourth word are its kind, its letter, its byte order and its number in
 #: numpy's table; the others are flags. The structure is public.
 SAME_DTYPE = ~0xFF000000
@@ -315,7 +315,7 @@ def _scalars() -> str:
 
 
 def source(*parts: str, words: Sequence[str] = WORDS) -> str:
-    """A door's whole text: its words as numbers, then the parts of its body."""
+    """An entry's whole text: its words as numbers, then the parts of its body."""
     numbers = {name: place for place, name in enumerate(words)}
     numbers |= {name: place for place, name in enumerate(OUTPUT_WORDS)}
     numbers |= {"FIRST": len(words) - 1, "OUTPUT_SIZE": len(OUTPUT_WORDS)}

@@ -1,6 +1,6 @@
-"""The door of a plan: one call from a row, or a block of rows, to the answers.
+"""The entry of a plan: one call from a row, or a block of rows, to the answers.
 
-    call = plan.door()
+    call = plan.entry()
     label, probabilities = call(row)         # numbers (or str), and an array for a vector
     labels, probabilities = call(block)      # arrays
 
@@ -8,7 +8,7 @@ The outputs come as a tuple, in the order of `plan.outputs`. A row is a numpy ve
 tuple of numbers; of a plan that reads documents it is a `str` (or bytes, where the input has an
 encoding), and a list of them is a block. Where
 the plan is all native code and reads one vector of floats (oven.entry.array_code) or one document
-(oven.entry.text_code), its door is a function of machine code, and costs a fifth of a microsecond
+(oven.entry.text_code), its entry is a function of machine code, and costs a fifth of a microsecond
 besides the plan's own work. Everything else (data of another type or layout, frames, plans with
 Python stages) goes through `Plan.run` and gives the same answers.
 """
@@ -46,7 +46,7 @@ class Output(NamedTuple):
 
 
 class EntryLayout(NamedTuple):
-    """What a door needs to know of a plan."""
+    """What an entry needs to know of a plan."""
 
     run: NativeRun
     kind: Vector | Text
@@ -59,7 +59,7 @@ class EntryLayout(NamedTuple):
 def layout(
     inputs: Mapping[str, Type], steps: Sequence[NativeRun | Stage], outputs: Sequence[Node]
 ) -> EntryLayout | None:
-    """The door a plan can have: one native call over floats or documents, labels looked up."""
+    """The entry a plan can have: one native call over floats or documents, labels looked up."""
     if len(inputs) != 1 or not steps or not isinstance(steps[0], NativeRun):
         return None
     run = steps[0]
@@ -108,7 +108,7 @@ def leaves_all(run: NativeRun, outputs: Sequence[Output]) -> bool:
 
 
 def open_array_entry(found: EntryLayout, fallback: Call) -> Call | None:
-    """The door as a built-in function, or None where this interpreter can have none."""
+    """The entry as a built-in function, or None where this interpreter can have none."""
     code = text_code if isinstance(found.kind, Text) else array_code
     return made_of(code.SOURCE, code.NAME, partial(_table, found, fallback))
 
@@ -138,12 +138,12 @@ def table_of(
     outputs: Sequence[Output],
     kept: tuple[Any, ...],
 ) -> NativeTable:
-    """A door's table: its words in order, all but the last, then what is to be said of outputs.
+    """An entry's table: its words in order, all but the last, then what is to be said of outputs.
 
     It holds on to `kept`, which is what the words speak of.
     """
     texts = sum(item.names is not None for item in outputs)
-    words = {**words, "RUN": run.entry[0], "PROGRAM": run.entry[1]}
+    words = {**words, "RUN": run.addresses[0], "PROGRAM": run.addresses[1]}
     words |= {"OUTPUTS": len(outputs), "TEXTS": texts}
     numbers = [words[name] for name in names[:-1]]
     columns = {item: place for place, item in enumerate((*run.inputs, *run.outputs))}
@@ -161,13 +161,13 @@ _SHORT = 4096
 
 
 def _text_words(found: EntryLayout, size: int) -> tuple[dict[str, int], NDArray[np.int64]]:
-    """What the table of a door for documents has besides, and the sizes of its rooms."""
+    """What the table of an entry for documents has besides, and the sizes of its rooms."""
     words, rooms = room_words(found.run, size)
     return words | {"LABEL": id(found.label), "BARE": int(found.bare)}, rooms
 
 
 def room_words(run: NativeRun, size: int) -> tuple[dict[str, int], NDArray[np.int64]]:
-    """What a door's table says of memory that depends on documents, `size` bytes aside."""
+    """What an entry's table says of memory that depends on documents, `size` bytes aside."""
     sizes = [
         [*room, place == len(each) - 1]
         for each in run.form.rooms
@@ -182,7 +182,7 @@ def room_words(run: NativeRun, size: int) -> tuple[dict[str, int], NDArray[np.in
 
 
 def output_words(item: Output, column: int) -> list[int]:
-    """What a door's table says of an output that is this column, all but where its shelf is."""
+    """What an entry's table says of an output that is this column, all but where its shelf is."""
     kind = item.node.type
     assert isinstance(kind, Scalar | Category | Vector)
     dtype = np.dtype(object if item.names is not None else kind.dtype)
@@ -203,15 +203,15 @@ def aligned(size: int) -> int:
 _scratch: list[NDArray[np.uint8]] = []
 #: How much of it has been written to: pages come when they are.
 _written = [0]
-#: Doors keep the scratch memory they were made with, so it begins larger than most need, and grows
-#: to twice as much: what nobody writes to costs nothing.
+#: Entries keep the scratch memory they were made with, so it begins larger than most need, and
+#: grows to twice as much: what nobody writes to costs nothing.
 _LEAST_SCRATCH = 1 << 20
 #: So much of it is there before the first call, which would wait for it otherwise.
 _SCRATCH_AT_ONCE = 256 << 10
 
 
 def shared_scratch(size: int) -> NDArray[np.uint8]:
-    """Memory for calls that keep the interpreter's lock: one for all doors, as big as any needs."""
+    """Memory for calls that keep the interpreter's lock: one for all, as big as any needs."""
     if not _scratch or len(_scratch[-1]) < size:
         most = max(aligned(size), _LEAST_SCRATCH, *(2 * len(known) for known in _scratch))
         raw = np.empty(most + 64, np.uint8)
@@ -241,17 +241,17 @@ def around(run: Callable[[object], Mapping[str, Any]], kinds: Iterable[Type] = (
 
 
 def decoding(kind: Text, slow: Call, opened: Callable[[Call], Call]) -> Call:
-    """The door that `opened` makes; one row of bytes is decoded, and then takes it as a str."""
-    door: weakref.ref[Call] | None = None  # the door holds what is called here
+    """The entry that `opened` makes; one row of bytes is decoded, and then takes it as a str."""
+    entry: weakref.ref[Call] | None = None  # the entry holds what is called here
 
     def call(data: object) -> Answers:
-        made = door() if door is not None and type(data) is bytes else None
+        made = entry() if entry is not None and type(data) is bytes else None
         if made is None:
             return slow(data)
         return made(document(data, kind, "$"))
 
     found = opened(call)
-    door = weakref.ref(found)
+    entry = weakref.ref(found)
     return found
 
 

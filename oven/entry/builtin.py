@@ -36,7 +36,7 @@ class Style(NamedTuple):
 
 
 #: One argument: METH_O.
-ONE = Style(b"door", b"Answers for a row or a block of rows.", 8, 2)
+ONE = Style(b"entry", b"Answers for a row or a block of rows.", 8, 2)
 #: Any arguments, by position and by name: METH_FASTCALL and METH_KEYWORDS.
 _ANY = 0x82
 

@@ -1,13 +1,13 @@
-"""Doors for arrays by the name of an input or a column: their machine code (see
+"""Entries for arrays by the name of an input or a column: their machine code (see
 oven.entry.array_code).
 
-`columns_door` takes a dict with an array for every input, or for every column of a record: numbers
+`columns_entry` takes a dict with an array for every input, or for every column of a record: numbers
 in the program's own dtype, strings as objects or as numpy's own characters. An array has one value
 a row, (n,) or (n, 1), or a row of them, (n, k). The array of a plan's one input may come without
 the dict. All arrays are laid out as rows, as oven.entry.record_code does it for single values, and
 strings are copied as UTF-8, which is written here for numpy's characters of four bytes.
 
-`named_door` takes a dict of one array and hands that to the door for vectors: nothing is copied.
+`named_entry` takes a dict of one array and hands that to the entry for vectors: nothing is copied.
 
 Whatever is not exactly that goes to Python: other dtypes, other keys, missing rows, byte orders.
 """
@@ -33,7 +33,7 @@ SKIP, NUMBER, STRING, TEXT = range(4)
 #: to be there, how many values it has a row, the bytes of each, its dtype, and how many dimensions
 #: its array may have (bit 1 for one, bit 2 for two).
 FIELD_WORDS = ("READ", "OFFSET", "NEEDED", "ACROSS", "BYTES", "FIELD_DTYPE", "RANKS")
-#: The table's words, in order: those of all doors, and more.
+#: The table's words, in order: those of all entries, and more.
 COLUMN_WORDS = (
     *WORDS[:-1],
     "STR_TYPE",
@@ -49,10 +49,10 @@ COLUMN_WORDS = (
     *MEMORY_WORDS,
     "FIRST",
 )
-NAME = "columns_door"
+NAME = "columns_entry"
 
 _START = """\
-def columns_door(self, argument):
+def columns_entry(self, argument):
     table = ld_int64(self, 2)
     size, pair = stack_words(1), stack_words(3)
 """
@@ -306,15 +306,15 @@ _END = """    st_int64(made_at, 0, 0)
 _LAID = _ARRAYS + _LOOK + _FILL + REFUSE + FALL_BACK + CONVERT + _TEXTS + _COPY + _END
 LAY_SOURCE = source(_constants() + _LAY + _LOOK, _ASK, _LAID, words=COLUMN_WORDS)
 
-#: The words of `named_door`'s table.
+#: The words of `named_entry`'s table.
 NAMED_WORDS = (
-    *("ARRAY_TYPE", "DICT_TYPE", "LABEL", "DOOR", "FALLBACK"),
+    *("ARRAY_TYPE", "DICT_TYPE", "LABEL", "ENTRY", "FALLBACK"),
     *("DICT_SIZE", "DICT_GET", "ERROR_CLEAR", "INCREASE", "DECREASE", "CALL"),
 )
-NAMED = "named_door"
+NAMED = "named_entry"
 # The array is held: once the interpreter's lock is let go, another thread may empty the dict.
 _NAMED = """\
-def named_door(self, argument):
+def named_entry(self, argument):
     table = ld_int64(self, 2)
     item, right = 0, False
     if ld_int64(argument, 1) == ldc_int64(table, DICT_TYPE):
@@ -328,7 +328,7 @@ def named_door(self, argument):
     if not right:
         return c_call_2(ldc_int64(table, CALL), ldc_int64(table, FALLBACK), argument)
     c_call_1(ldc_int64(table, INCREASE), item)
-    made = c_call_2(ldc_int64(table, CALL), ldc_int64(table, DOOR), item)
+    made = c_call_2(ldc_int64(table, CALL), ldc_int64(table, ENTRY), item)
     c_call_1(ldc_int64(table, DECREASE), item)
     return made
 """

@@ -1,6 +1,7 @@
-"""Doors for arrays by name: what a plan's inputs have to be, and the tables of their machine code.
+"""Entries for arrays by name: what a plan's inputs have to be, and the tables of their machine
+code.
 
-    call = plan.door()
+    call = plan.entry()
     labels, probabilities = call({"age": ages, "city": cities})     # (n,) or (n, 1)
     labels, probabilities = call({"X": rows})                       # (n, k)
 
@@ -38,7 +39,7 @@ FLAT, COLUMN = 2, 4
 def open_entry(
     inputs: Mapping[str, Type], steps: Steps, outputs: Sequence[Node], fallback: Call
 ) -> Call:
-    """The door of a plan: whatever it is handed goes in by the shortest way there is for it."""
+    """The entry of a plan: whatever it is handed goes in by the shortest way there is for it."""
     if (part := open_opaque_entry(inputs, steps, outputs, fallback)) is not None:
         return part
     opened = partial(_open_plan, inputs, steps, outputs)
@@ -62,15 +63,15 @@ def _open_plan(
     if not _at_hand(found.kind):
         return open_array_entry(found, arrays()) or fallback
     later = LazyEntry(arrays)
-    door = open_array_entry(found, later)
-    if door is None:
+    entry = open_array_entry(found, later)
+    if entry is None:
         return fallback
-    later.behind(door)
-    return door
+    later.behind(entry)
+    return entry
 
 
 def _at_hand(kind: Vector | Text) -> bool:
-    """Whether the code of doors for arrays is in this process, so that making one takes no time."""
+    """Whether the code of entries for arrays is in this process: making one takes no time."""
     sources = [code.SOURCE] if isinstance(kind, Text) else [code.SOURCE, code.NAMED_SOURCE]
     return all(cache.here(cache.key(source)) for source in sources)
 
@@ -82,21 +83,21 @@ def open_columns_entry(
     fallback: Callable[[object], Any],
     ranks: Mapping[str, int] | None = None,
 ) -> Call | None:
-    """The door for arrays by name, if the plan can have one.
+    """The entry for arrays by name, if the plan can have one.
 
     `ranks` says, for who is strict, how many dimensions an input's array has, as FLAT or COLUMN.
     """
     columns = columns_of(inputs, steps, outputs, ranks or {})
     if columns is None:
         return None
-    door = made_of(code.SOURCE, code.NAME, partial(columns_table, columns, fallback))
+    entry = made_of(code.SOURCE, code.NAME, partial(columns_table, columns, fallback))
     found = layout(inputs, steps, outputs)
-    if door is None or found is None or not isinstance(found.kind, Vector):
-        return door
+    if entry is None or found is None or not isinstance(found.kind, Vector):
+        return entry
     # The one array is read where it lies, if its rows lie one behind another.
-    straight = open_array_entry(found, door)
-    assert straight is not None, "there can be doors"
-    table = partial(_named_table, next(iter(inputs)), straight, door)
+    straight = open_array_entry(found, entry)
+    assert straight is not None, "there can be entries"
+    table = partial(_named_table, next(iter(inputs)), straight, entry)
     return made_of(code.NAMED_SOURCE, code.NAMED, table)
 
 
@@ -131,11 +132,11 @@ def _reading(ranks: Mapping[str, int], name: str, kind: Type | None) -> Reading 
 
 
 def _named_table(
-    name: str, door: Call, fallback: Callable[[object], Any], known: Mapping[str, int]
+    name: str, entry: Call, fallback: Callable[[object], Any], known: Mapping[str, int]
 ) -> NativeTable:
-    words = {**known, "LABEL": id(name), "DOOR": id(door), "FALLBACK": id(fallback)}
+    words = {**known, "LABEL": id(name), "ENTRY": id(entry), "FALLBACK": id(fallback)}
     table = np.array([words[word] for word in code.NAMED_WORDS], np.int64).view(NativeTable)
-    table.kept = (name, door, fallback)
+    table.kept = (name, entry, fallback)
     return table
 
 

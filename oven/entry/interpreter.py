@@ -3,7 +3,7 @@
 The layouts are those of CPython 3.11 to 3.13 and of numpy's C interface, both of which every
 compiled extension module relies on. They are looked at on live objects before they are trusted:
 on an interpreter that differs (free-threaded, debugging, another implementation) there are no
-doors, and plans run through Python.
+entries, and plans run through Python.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ _ARRAY_TYPE, _NEW_ARRAY = 2, 184
 
 @cache
 def addresses() -> Mapping[str, int] | None:
-    """The words of a door's table that all plans share; None where there can be no doors."""
+    """The words of an entry's table that all plans share; None where there can be no entries."""
     if sys.implementation.name != "cpython" or sys.version_info >= (3, 14):
         return None
     if sysconfig.get_config_var("Py_GIL_DISABLED") or object.__basicsize__ != 16:
@@ -109,7 +109,7 @@ def slots(kind: type, names: Sequence[str]) -> list[int] | None:
 
 
 def _as_expected() -> bool:
-    """Whether live objects look as the door's code reads them."""
+    """Whether live objects look as the entry's code reads them."""
     arrays = _array_as_expected() and _characters_as_expected()
     return arrays and _list_as_expected() and _numbers_as_expected() and _texts_as_expected()
 

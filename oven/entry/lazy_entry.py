@@ -1,8 +1,8 @@
-"""Doors behind a door that are made when somebody first goes through them.
+"""Entries behind an entry that are made when somebody first goes through them.
 
-Most plans are only ever asked in one way. What a plan's door does not take itself, arrays by name
+Most plans are only ever asked in one way. What a plan's entry does not take itself, arrays by name
 above all, goes to its fallback, and making one for every plan takes as long as loading it and half
-of its memory. So the fallback of a door can be a promise: whoever calls it first has the real one
+of its memory. So the fallback of an entry can be a promise: whoever calls it first has the real one
 made, and from then on the machine code goes there directly.
 """
 
@@ -16,7 +16,7 @@ from oven.entry.array_code import WORDS
 from oven.entry.builtin import NativeTable
 
 Call = Callable[[object], Any]
-#: Where a door's table says what takes the rest; the tables of all doors begin alike.
+#: Where an entry's table says what takes the rest; the tables of all entries begin alike.
 _FALLBACK = WORDS.index("FALLBACK")
 
 
@@ -30,10 +30,10 @@ class LazyEntry:
         self._made: Call | None = None
         self._table: weakref.ref[NativeTable] | None = None
 
-    def behind(self, door: Any) -> None:
-        """Be replaced in this door's table as soon as there is something to go there."""
+    def behind(self, entry: Any) -> None:
+        """Be replaced in this entry's table as soon as there is something to go there."""
         # Weakly: the table keeps what it names, and a circle would outlive the plan.
-        self._table = weakref.ref(door.__self__)
+        self._table = weakref.ref(entry.__self__)
 
     def __call__(self, data: object) -> Any:
         """What the real one answers."""

@@ -1,4 +1,4 @@
-"""The door of a plan that is one part of a model, which onnxruntime runs.
+"""The entry of a plan that is one part of a model, which onnxruntime runs.
 
 Such a plan has nothing to do but to hand arrays over and answers back. The general way, with a
 stage among others in mind, takes several times as long as a small part itself.
@@ -38,7 +38,7 @@ def open_opaque_entry(
     outputs: Sequence[Node],
     fallback: Call,
 ) -> Call | None:
-    """The door over arrays by name, or over the one array; None where there is more to the plan."""
+    """The entry over arrays by name, or over the one array; None if the plan does more."""
     item = _alone(outputs)
     if item is None or len(steps) > 1 + len(outputs):
         return None

@@ -1,4 +1,4 @@
-"""The door of a plan that reads records: its machine code (see oven.entry.array_code).
+"""The entry of a plan that reads records: its machine code (see oven.entry.array_code).
 
 The argument is a row by name (a dict), a row by position (a list or tuple), or a block of few rows:
 a list of such rows, or a dict of lists. Values may be Python's own numbers, strings and None, and
@@ -7,7 +7,7 @@ of the same hash that is equal), or are looked up in an index; all of it runs no
 the second look at the argument to the end nothing changes.
 
 A row's cells lie side by side, and all blocks of columns that the stages read are cut from the same
-rows. Scratch memory, behind the words that all doors have: rows, numbers of strings, documents,
+rows. Scratch memory, behind the words that all entries have: rows, numbers of strings, documents,
 rooms (memory whose size depends on the longest document). Whatever coercion would have to think
 about (numbers beyond 2**53 where they may be rounded twice, subclasses, other keys) goes to Python.
 """
@@ -24,7 +24,7 @@ SKIP, FLOAT64, FLOAT32, STRING, TEXT, WHOLE = range(6)
 FIELD_WORDS = ("READ", "OFFSET", "NEEDED", "BYTES", "LOW", "HIGH")
 #: Values that ports want in another dtype: how many, and where it says from where to where.
 CONVERSION_WORDS = ("CONVERSIONS", "CONVERSION_TABLE")
-#: The table's words, in order: those of all doors, and more.
+#: The table's words, in order: those of all entries, and more.
 RECORD_WORDS = (
     *WORDS[:-1],
     # What the argument and its values may be.
@@ -61,12 +61,12 @@ RECORD_WORDS = (
     *MEMORY_WORDS,
     "FIRST",
 )
-NAME = "record_door"
+NAME = "record_entry"
 #: What the argument is.
 _FORMS = ("NOTHING", "ROW_BY_NAME", "COLUMNS", "ROWS_BY_NAME", "LISTED", "LISTS")
 
 _START = """\
-def record_door(self, argument):
+def record_entry(self, argument):
     table = ld_int64(self, 2)
     size, pair = stack_words(1), stack_words(3)
     if ld_int64(argument, 1) == ldc_int64(table, ARRAY_TYPE):

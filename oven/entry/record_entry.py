@@ -1,13 +1,13 @@
-"""The door of a plan that reads records: what of them it takes, and its table.
+"""The entry of a plan that reads records: what of them it takes, and its table.
 
-    call = plan.door()
+    call = plan.entry()
     label, probabilities = call({"age": 31, "city": "Graz"})        # a row, by name
     label, probabilities = call([31, "Graz"])                       # by position
     labels, probabilities = call([{"age": 31, "city": "Graz"}])     # a block; also a dict of lists
 
 The machine code (oven.entry.record_code) checks and converts every value as flour.data.coerce does,
 into the rows that the stages read, and runs them. What it would have to think about goes to Python,
-with the same answers and the errors. Arrays go through the door for vectors, where the plan has
+with the same answers and the errors. Arrays go through the entry for vectors, where the plan has
 one.
 """
 
@@ -35,7 +35,7 @@ def open_record_entry(
     outputs: Sequence[Node],
     fallback: Call,
 ) -> Call | None:
-    """The door of a plan over records, or over several single columns, if it can have one."""
+    """The entry of a plan over records, or over several single columns, if it can have one."""
     found = rows_of(inputs, steps, outputs, _reading)
     if found is None or (len(inputs) == 1 and not found.listed):
         return None
@@ -67,7 +67,7 @@ _READS = {"string": code.STRING, "float64": code.FLOAT64, "float32": code.FLOAT3
 
 
 def _arrays(found: Rows, fallback: Call) -> Call | None:
-    """The door for rows of float64, where a record's columns are just that."""
+    """The entry for rows of float64, where a record's columns are just that."""
     (port, *more), fields = found.run.inputs, tuple(found.fields.values())
     if more or not found.listed or found.run.rooms or not isinstance(port, Port):
         return None

@@ -1,6 +1,6 @@
-"""Rows as doors lay them out: where each value goes, and what a door's table says of it.
+"""Rows as entries lay them out: where each value goes, and what an entry's table says of it.
 
-Doors for records (oven.entry.record_entry) and for arrays by name (oven.entry.columns_entry) read
+Entries for records (oven.entry.record_entry) and for arrays by name (oven.entry.columns_entry) read
 different things into the same rows. In a row lie the columns of each port that the stages read, one
 port behind the other from a multiple of 16 bytes on. What no stage reads is looked at all the same,
 and goes to the end of the row.
@@ -39,10 +39,10 @@ _CELL = 16
 
 
 class Reading(NamedTuple):
-    """How a door reads one value of a row, or several of one name side by side."""
+    """How an entry reads one value of a row, or several of one name side by side."""
 
     read: int
-    #: What the door's table says of it besides.
+    #: What the entry's table says of it besides.
     more: tuple[int, ...]
     width: int = 1
     text: bool = False
@@ -174,7 +174,7 @@ def _places(
 def rows_table(
     found: Rows, names: Sequence[str], words: Mapping[str, int], kept: tuple[Any, ...] = ()
 ) -> NativeTable:
-    """The table of a door for these rows; words of other doors say nothing in it."""
+    """The table of an entry for these rows; words of other entries say nothing in it."""
     run = found.run
     cells = aligned(16 * (1 + len(run.inputs) + len(found.outputs)))
     stages = cells + aligned(8 * len(found.outputs))

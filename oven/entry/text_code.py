@@ -1,11 +1,11 @@
-"""The door of a plan that reads one document a row: its machine code (see oven.entry.array_code).
+"""The entry of a plan that reads one document a row: its machine code (see oven.entry.array_code).
 
 The argument is a document, or a list, tuple or array of them, or a dict with one of these under
 the one name the plan reads. Documents are copied, with room behind them to read on, into scratch
 memory; their cells follow the rules of oven.codegen.string_cells. Python itself knows each string's
 UTF-8: for ASCII it is the string, for others it is made once and stays with the string.
 
-Scratch memory, behind the words that all doors have: cells, documents, rooms (memory whose size
+Scratch memory, behind the words that all entries have: cells, documents, rooms (memory whose size
 depends on the longest document), numbers of strings. Whatever is no document, half a pair of
 surrogates among its characters, and documents of many megabytes go to Python.
 """
@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from oven.entry.array_code import MAKE, MEMORY_WORDS, ROOMS, RUN, WORDS, source
 
-#: The table's words, in order: those of all doors, and more.
+#: The table's words, in order: those of all entries, and more.
 TEXT_WORDS = (
     *WORDS[:-1],
     # What the argument may be: a name under which it comes, and whether it may come without.
@@ -31,10 +31,10 @@ TEXT_WORDS = (
     *MEMORY_WORDS,
     "FIRST",
 )
-NAME = "text_door"
+NAME = "text_entry"
 
 _START = """\
-def text_door(self, argument):
+def text_entry(self, argument):
     table = ld_int64(self, 2)
 """
 # Where the documents are. This is done again once all containers are made, as making one may run

@@ -88,7 +88,7 @@ def staged(plan: Plan, data: object) -> tuple[dict[str, Any], int, tuple[StageSp
     It takes longer than `run`: stages hand everything on through memory. Rows that native code
     refuses are answered by definition, and only the stages until then are told.
     """
-    plan = plan.suited(data).wait()
+    plan = plan.for_dtypes(data).wait()
     columns, rows = coerce(plan.inputs, data)
     values: dict[Value, Any] = {}
     spans: list[StageSpan] = []

@@ -1,1 +1,1 @@
-"""TODO-face"""
+"""Rewriting programs: patterns, rules, passes, and the driver that applies them."""

@@ -11,7 +11,7 @@ from pathlib import Path
 from flour.core.node import Node
 from oven.optimise.pattern import Facts, Match, Pattern, match
 
-_HOUSE = Path(__file__).parent.parent
+_HOUSE = Path(__file__).parent.parent.parent
 
 
 class Preserves(Enum):

@@ -46,8 +46,8 @@ class Execution:
 
     def __init__(self, plan: Plan, data: object) -> None:
         #: The rows as native code reads them, where machine code could lay them out.
-        self._laid, self._data = plan.laid(data), data
-        self._plan = plan if self._laid else plan.suited(data)
+        self._laid, self._data = plan.pack_rows(data), data
+        self._plan = plan if self._laid else plan.for_dtypes(data)
         self._columns: dict[str, Columns] | None = None
         self.rows = self._laid.rows if self._laid else self._coerced()
         self._outputs = self._plan.leaves

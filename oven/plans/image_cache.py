@@ -119,10 +119,11 @@ def _release() -> blake2b:
 
 
 def _sources() -> Iterator[str]:
-    here = Path(__file__).parent
     above = [Path(str(package.__file__)).parent for package in (flour, objectstore)]
-    for folder in (here, *above, above[0] / "ops"):
-        with os.scandir(folder) as entries:
-            found = sorted((item.name, item.stat()) for item in entries if item.name[-3:] == ".py")
-        yield folder.name
-        yield from (f"{name} {known.st_size} {known.st_mtime_ns}" for name, known in found)
+    for top in (Path(__file__).parent.parent, *above):
+        for folder, inner, names in os.walk(top):
+            inner.sort()
+            for name in sorted(name for name in names if name.endswith(".py")):
+                path = Path(folder, name)
+                known = path.stat()
+                yield f"{path.relative_to(top)} {known.st_size} {known.st_mtime_ns}"

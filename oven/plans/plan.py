@@ -73,10 +73,10 @@ class Plan:
         self._variants: dict[tuple[Type, ...], Plan] = {}
         self._by_dtype: dict[str | None, Plan | None] = {}
         self._call: Call | None = None
-        self._lay: PackRows | None = None
+        self._pack: PackRows | None = None
 
     @staticmethod
-    def again(
+    def restore(
         found: RestoredPlan,
         read: Callable[[], tuple[Flow, Flow]],
         check: Callable[[Sequence[Stage]], None],
@@ -246,7 +246,7 @@ class Plan:
             return dict(zip(self._names, call(data)))  # noqa: B905 (checking would cost as much)
         return self._answer(data)
 
-    def door(self, look: Callable[[object], None] | None = None) -> Call:
+    def entry(self, look: Callable[[object], None] | None = None) -> Call:
         """A function from a row, or a block of rows, to the outputs as a tuple: see
         oven.entry.array_entry.
 
@@ -263,29 +263,29 @@ class Plan:
 
         return self._opened(answer)
 
-    def column_door(
+    def column_entry(
         self, ranks: Mapping[str, int], otherwise: Callable[[object], Any]
     ) -> Call | None:
-        """A door that only takes a dict of arrays with these dimensions; None if there is none.
+        """An entry that only takes a dict of arrays with these dimensions; None if there is none.
 
         `ranks` says, by name, whether an array is FLAT or a COLUMN (see oven.entry.columns_entry).
         What it does not take, it hands to `otherwise`, whose answer it gives back.
         """
         return open_columns_entry(self.inputs, self.wait().steps, self._roots, otherwise, ranks)
 
-    def laid(self, data: object) -> PackedRows | None:
+    def pack_rows(self, data: object) -> PackedRows | None:
         """Arrays by name, or documents, as rows for native code; None for all other data."""
-        if self._lay is None:
-            self._lay = open_row_packing(self.inputs, self.steps, self._roots)
-        return self._lay(data)
+        if self._pack is None:
+            self._pack = open_row_packing(self.inputs, self.steps, self._roots)
+        return self._pack(data)
 
     def _open(self) -> Call:
-        """The plan's own door, kept once the code is there; it must not keep the plan alive."""
+        """The plan's own entry, kept once the code is there; it must not keep the plan alive."""
         known = weakref.WeakMethod(self._answer)
 
         def answer(data: object) -> dict[str, Any]:
             method = known()
-            assert method is not None, "only the plan calls its own door"
+            assert method is not None, "only the plan calls its own entry"
             return method(data)
 
         call = self._opened(answer)
@@ -320,10 +320,10 @@ class Plan:
         return sum(run.row_work for run in runs) if len(runs) == len(self.steps) else None
 
     @property
-    def door_work(self) -> int | None:
-        """What a row costs by the door, in bytes; None where it is not machine code alone.
+    def entry_work(self) -> int | None:
+        """What a row costs by the entry, in bytes; None where it is not machine code alone.
 
-        Labels are a stage of Python, which the door does itself.
+        Labels are a stage of Python, which the entry does itself.
         """
         runs = [step for step in self.steps if isinstance(step, NativeRun)]
         rest = [step for step in self.steps if not isinstance(step, NativeRun)]
@@ -332,7 +332,7 @@ class Plan:
             return None
         return runs[0].row_work + LABEL_WORK * len(labels)
 
-    def settled(self, data: object) -> bool:
+    def is_compiled_for(self, data: object) -> bool:
         """Whether the native code for the data's own types is there: nobody waits for it."""
         name = _dtype(data)
         if name in self._by_dtype:
@@ -344,16 +344,16 @@ class Plan:
         plan = self if own else self._variants.get(tuple(kinds.values()))
         return plan is not None and plan.ready
 
-    def suited(self, data: object) -> Plan:
+    def for_dtypes(self, data: object) -> Plan:
         """The plan for the data's own types: this one or a variant."""
-        return self._suited(data) or self
+        return self._for_dtypes(data) or self
 
     def _answer(self, data: object) -> dict[str, Any]:
         """Every output, whatever the data is."""
-        found = self._suited(data)
+        found = self._for_dtypes(data)
         return self._run(data) if found is None else found.run(data)
 
-    def _suited(self, data: object) -> Plan | None:
+    def _for_dtypes(self, data: object) -> Plan | None:
         """The variant for the data's own types; None for this plan."""
         name = _dtype(data)
         if name in self._by_dtype:
@@ -479,7 +479,7 @@ def digests_in(joined: str) -> Iterator[str]:
 
 
 def _is_block(data: Any) -> bool:
-    """Whether this is a block for certain, of a kind that doors take."""
+    """Whether this is a block for certain, of a kind that entries take."""
     kind = type(data)
     if kind is np.ndarray:
         return bool(data.ndim == 2)
@@ -492,7 +492,7 @@ def _is_block(data: Any) -> bool:
 
 
 def _is_documents(data: Any) -> bool:
-    """Whether this is a block of documents, of a kind that doors take."""
+    """Whether this is a block of documents, of a kind that entries take."""
     if type(data) is list:
         return bool(data) and type(data[0]) is str
     return type(data) is np.ndarray and data.ndim == 1 and data.dtype == object

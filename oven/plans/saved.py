@@ -197,7 +197,7 @@ def _again(
         made = image.read(known, find)
     except (LookupError, StoreError):
         return None  # the code has gone, or the file is damaged, which is then found out
-    return Plan.again(made, read, check_limits, background=background)
+    return Plan.restore(made, read, check_limits, background=background)
 
 
 def describe(plan: Plan) -> dict[str, Any]:

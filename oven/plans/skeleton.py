@@ -251,11 +251,11 @@ def _code(key: str, name: str) -> int:
 
 
 def _column(kind: Type) -> Node:
-    return Node.standing(_Made(), (), kind)
+    return Node.placeholder(_Made(), (), kind)
 
 
 def _output(column: Node, texts: Sequence[str] | None, kind: object) -> Node:
-    return column if texts is None else Node.standing(TakeText(texts), (column,), _type(kind))
+    return column if texts is None else Node.placeholder(TakeText(texts), (column,), _type(kind))
 
 
 def classes(label: Node | None) -> tuple[Any, ...] | None:

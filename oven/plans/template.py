@@ -1,7 +1,7 @@
 """Plans of which only numbers differ: one is baked with formulas for its numbers, others are made.
 
     template = Template(flow, trace)    # a program of formulas: see flour.tracing.traced_array
-    found = template.make(weights)      # what `Plan.again` takes; None where it does not hold
+    found = template.make(weights)      # what `Plan.restore` takes; None where it does not hold
 
 A template is a shape (see oven.plans.skeleton) with a computation for each parameter that
 depends on the numbers. The computation asks again whatever was asked of numbers while the program

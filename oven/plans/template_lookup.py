@@ -63,7 +63,7 @@ class TemplateHit(NamedTuple):
             made = flow()
             return made, optimise(made, exact=False)
 
-        return Plan.again(self.found, programs, lambda _: None, background=background)
+        return Plan.restore(self.found, programs, lambda _: None, background=background)
 
 
 class _Family:
@@ -97,7 +97,7 @@ class TemplateLookup:
     def __init__(self, data: bytes, layout: ModelLayout, ways: Ways, family: _Family) -> None:
         self._data, self._layout, self._ways, self._family = data, layout, ways, family
 
-    def again(self) -> TemplateHit | None:
+    def hit(self) -> TemplateHit | None:
         """The plan of the model, if a template is for it."""
         weights = self._layout.weights(self._data) if self._family.templates else None
         if weights is None:
@@ -111,16 +111,16 @@ class TemplateLookup:
 
     def flow(self, place: provenance.Origin) -> ModelFlow | None:
         """Its program, to be made when somebody looks at it, if a template is for the model."""
-        again = self.again()
-        if again is None:
+        hit = self.hit()
+        if hit is None:
             return None
-        model = again.model
+        model = hit.model
 
         def made() -> Flow:
             with provenance.at(place):
                 return model.program().flow
 
-        return ModelFlow(again, made)
+        return ModelFlow(hit, made)
 
     def learn(self, plan: Plan, shaped: Callable[[Flow], Flow], facts: Callable[[], Any]) -> None:
         """Keep what came of importing the model, if others like it are to be expected.

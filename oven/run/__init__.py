@@ -1,1 +1,1 @@
-"""TODO-face"""
+"""Native stages bound to their parameters, and the columns they read and leave."""

@@ -64,7 +64,7 @@ class NativeRun:
         self.kept = kept
         self._table, self._borrowed = table, borrowed
         address, self._brief, self._call = _driver()
-        self.entry = (address, table.ctypes.data)
+        self.addresses = (address, table.ctypes.data)
 
     @staticmethod
     def of(stages: Sequence[Stage], wanted: Iterable[Value]) -> NativeRun:
@@ -224,7 +224,7 @@ class NativeRun:
             assert len(memory) >= self.memory_bytes, "whoever gives memory gives enough"
         assert memory.size
         if work < RELEASE_BYTES:
-            self._brief(start - 16, start - 8, self.entry[1], io, rows, start)
+            self._brief(start - 16, start - 8, self.addresses[1], io, rows, start)
         else:
             self._let_go(io, rows, start)
         if ctypes.c_int64.from_address(start - 16).value:
@@ -233,7 +233,7 @@ class NativeRun:
     def _let_go(self, io: int, rows: int, start: int) -> None:
         """Run the code without the lock, which whoever has it is told to give back."""
         place = gil_yield.PLACE.byte
-        aside = _ASIDE(*self.entry, gil_yield.WORD + place)
+        aside = _ASIDE(*self.addresses, gil_yield.WORD + place)
         self._call(start - 16, start - 8, ctypes.addressof(aside), io, rows, start)
         gil_yield.BYTES[place] = 0
 

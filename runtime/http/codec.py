@@ -96,7 +96,7 @@ class ModelCodec:
         #: What reads a row that comes as columns; None where there is none.
         reader = RowDecoder(served.inputs if self.template else {})
         self.rows = reader or None
-        #: Which arrays go to the plan's door.
+        #: Which arrays go to the plan's entry.
         self.fitting = DirectInputs(served)
 
     # --- requests ----------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Arrays of a request that a plan's door takes as they are: rows, few rows, columns by name.
+"""Arrays of a request that a plan's entry takes as they are: rows, few rows, columns by name.
 
 What fits may be over in a microsecond, and is asked for on the event loop. Data of types that the
 plan was not made for may have to wait for a compiler; it fits only once the code for it is there.
@@ -35,7 +35,7 @@ class DirectInputs:
         self._columns = {} if self._text or isinstance(only, Vector) else _columns(served, only)
 
     def look(self, data: Any) -> tuple[Any, int] | None:
-        """The data for the door, and how many rows it is: 0 for a row of its own.
+        """The data for the entry, and how many rows it is: 0 for a row of its own.
 
         None for what does not fit.
         """
@@ -53,7 +53,7 @@ class DirectInputs:
         if data.dtype == self._numbers:
             return (data[0], 0) if len(data) == 1 else (data, len(data))
         plan = self._served.plan
-        return (data, len(data)) if plan is not None and plan.settled(data) else None
+        return (data, len(data)) if plan is not None and plan.is_compiled_for(data) else None
 
     def _rows(self, data: dict[str, Any]) -> int:
         """How many rows columns have; 0 unless they have the right types and one length."""

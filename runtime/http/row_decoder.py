@@ -2,8 +2,8 @@
 
     {"inputs": [{"name": "age", "shape": [1], "datatype": "FP64", "data": [41]}, ...]}
 
-becomes {"age": 41.0, ...}, which a plan's door takes as it is. Whatever is not exactly of this form
-goes the long way, which means the same and says what is wrong.
+becomes {"age": 41.0, ...}, which a plan's entry takes as it is. Whatever is not exactly of this
+form goes the long way, which means the same and says what is wrong.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """`InferenceSession.run` as machine code, for what most calls are: all outputs, for a dict.
 
-The plan's door answers in half a microsecond, and what Python needs to come to it would be as much
-again. The gate takes `run(None, feed)` to the door and makes a list of its answers; whatever else
-the call says, and whatever the door does not answer, goes to the method written in Python.
+The plan's entry answers in half a microsecond, and what Python needs to come to it would be as much
+again. The gate takes `run(None, feed)` to the entry and makes a list of its answers; whatever else
+the call says, and whatever the entry does not answer, goes to the method written in Python.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ import numpy as np
 from oven.entry.builtin import ONE, Method, NativeTable, any_arguments, made_of
 
 _WORDS = (
-    *("DOOR", "OWN", "GENERAL", "NONE", "DICT_TYPE", "TUPLE_TYPE", "CALL_ANY"),
+    *("ENTRY", "OWN", "GENERAL", "NONE", "DICT_TYPE", "TUPLE_TYPE", "CALL_ANY"),
     *("LIST_NEW", "ERROR_CLEAR", "DECREASE", "CALL", "ORDER", "SIZE"),
 )
 _NAME = "session_gate"
-# A tuple fresh from the door is nobody else's: its answers move to the list, and it goes.
+# A tuple fresh from the entry is nobody else's: its answers move to the list, and it goes.
 _CODE = """\
 def session_gate(self, arguments, count, names):
     table = ld_int64(self, 2)
@@ -31,7 +31,7 @@ def session_gate(self, arguments, count, names):
         known = ld_int64(arguments, 0) == ldc_int64(table, NONE)
         known = known and ld_int64(feed, 1) == ldc_int64(table, DICT_TYPE)
         if known:
-            made = c_call_2(ldc_int64(table, DOOR), ldc_int64(table, OWN), feed)
+            made = c_call_2(ldc_int64(table, ENTRY), ldc_int64(table, OWN), feed)
     if made != 0:
         known = ld_int64(made, 1) == ldc_int64(table, TUPLE_TYPE) and ld_int64(made, 0) == 1
         if known:
@@ -70,23 +70,28 @@ _STYLE = any_arguments(
 Run = Callable[..., list[Any]]
 
 
-#: Of an output: where it is in the door's answer, and what makes ONNX's value of it, if anything.
+#: Of an output: where it is in the entry's answer, and what makes ONNX's value of it, if anything.
 Order = Sequence[tuple[int, Callable[[Any], Any] | None]]
 
 
-def open_gate(door: BuiltinFunctionType, general: Run, order: Order) -> Run | None:
-    """`run` by way of this door, or None where this interpreter can have no such function.
+def open_gate(entry: BuiltinFunctionType, general: Run, order: Order) -> Run | None:
+    """`run` by way of this entry, or None where this interpreter can have no such function.
 
-    What the door answers in a tuple is the answer, in this order; an error of its, or anything
+    What the entry answers in a tuple is the answer, in this order; an error of its, or anything
     else, is `general`'s business.
     """
     places = np.array([[place, id(shape) if shape else 0] for place, shape in order], np.int64)
 
     def fill(known: Mapping[str, int]) -> NativeTable:
-        words = {**known, "DOOR": _code_of(door), "OWN": id(door.__self__), "GENERAL": id(general)}
+        words = {
+            **known,
+            "ENTRY": _code_of(entry),
+            "OWN": id(entry.__self__),
+            "GENERAL": id(general),
+        }
         words |= {"ORDER": places.ctypes.data, "SIZE": len(order)}
         table = np.array([words[word] for word in _WORDS], np.int64).view(NativeTable)
-        table.kept = (door, general, order, places)
+        table.kept = (entry, general, order, places)
         return table
 
     return made_of(_SOURCE, _NAME, fill, _STYLE)
@@ -102,8 +107,8 @@ class _Function(ctypes.Structure):
     )
 
 
-def _code_of(door: BuiltinFunctionType) -> int:
-    """Where the machine code of a door is: calling it there saves Python's looking for it."""
-    method = _Function.from_address(id(door)).method.contents
-    assert method.flags == ONE.flags, "doors take one argument"
+def _code_of(entry: BuiltinFunctionType) -> int:
+    """Where the machine code of an entry is: calling it there saves Python's looking for it."""
+    method = _Function.from_address(id(entry)).method.contents
+    assert method.flags == ONE.flags, "entries take one argument"
     return int(method.function)

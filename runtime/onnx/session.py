@@ -39,7 +39,7 @@ from oven.entry.zipmap import zipmap
 from oven.plans.template_lookup import SharedModel, TemplateHit, look_up
 from runtime.onnx.errors import InvalidArgument, NoSuchFile, error, translated
 from runtime.onnx.native_session_run import Order, open_gate
-from runtime.onnx.zipmap_input import door_of_maps
+from runtime.onnx.zipmap_input import entry_of_maps
 
 Feed = Mapping[str, Any]
 #: Ways of onnxruntime's session to run a model that ours does not have.
@@ -105,7 +105,7 @@ class InferenceSession:
         try:
             given = raw(path_or_bytes)
             known = look_up(given, (native_only, rows, "session")) if compiled else None
-            again = None if known is None else known.again()
+            again = None if known is None else known.hit()
             if again is not None:
                 self._recall(again)
                 return
@@ -142,7 +142,7 @@ class InferenceSession:
         }
         #: Of each output: where it is in what the shortest way answers.
         self._places: Mapping[str, int] = {name: k for k, name in enumerate(self._names)}
-        #: How the plan's own door is to read arrays, where it is the shortest way.
+        #: How the plan's own entry is to read arrays, where it is the shortest way.
         self._ranks: Mapping[str, int] | None = None
         self._short = None if self._plan is None else self._shortest(self._plan)
         self._count = len(self._inputs)
@@ -179,7 +179,7 @@ class InferenceSession:
         self._names, self._count = tuple(facts.places), len(facts.inputs)
         self._checks, self._shapers, self._places = facts.checks, facts.shapers, facts.places
         self._order, self._ranks = facts.order, facts.ranks
-        self._short = plan.column_door(facts.ranks, _one_listed(plan, self._inputs[0].name))
+        self._short = plan.column_entry(facts.ranks, _one_listed(plan, self._inputs[0].name))
         if isinstance(self._short, BuiltinFunctionType):
             self._open_gate(self._short, facts.gate)
 
@@ -224,19 +224,19 @@ class InferenceSession:
             raise translated(problem) from problem
         return [_labelled(self._shapers.get(name), found[name]) for name in names]
 
-    def _open_gate(self, door: BuiltinFunctionType, order: Order) -> None:
+    def _open_gate(self, entry: BuiltinFunctionType, order: Order) -> None:
         """Let machine code stand in for `run`, unless somebody's own means something else."""
         if type(self).run is not InferenceSession.run:
             return
         # The general way is that of a twin without a gate, so that nothing refers to itself.
         twin = object.__new__(type(self))
         vars(twin).update(vars(self))
-        made = open_gate(door, twin.run, order)
+        made = open_gate(entry, twin.run, order)
         if made is not None:
             vars(self)["run"] = made
 
     def _shortest(self, plan: oven.Plan) -> Callable[[Feed], Sequence[Any] | None] | None:
-        """Straight through the plan's door, where its rows are the model's; or to onnxruntime."""
+        """Straight through the plan's entry, where its rows are the model's; or to onnxruntime."""
         if isinstance(self.program, WholeProgram):
             return _as_whole(plan, self._names)
         entries, places = self.program.inputs, {name: k for k, name in enumerate(plan.outputs)}
@@ -251,7 +251,7 @@ class InferenceSession:
             return _of_maps(plan, self.program.flow, *maps)
         ranks = {entry.port.name: COLUMN if entry.tensor.rank == 2 else FLAT for entry in entries}
         self._ranks = ranks
-        return plan.column_door(ranks, _one_listed(plan, entries[0].port.name))
+        return plan.column_entry(ranks, _one_listed(plan, entries[0].port.name))
 
     def _picked(self, made: Sequence[Any], names: Sequence[str]) -> list[Any]:
         """Some of all the outputs."""
@@ -372,7 +372,7 @@ def _names_of(inputs: Mapping[str, Type]) -> set[str]:
 
 
 def _one_listed(plan: oven.Plan, name: str) -> Callable[[object], Sequence[Any] | None]:
-    """What the door does not take: of that, one document in lists is short, too."""
+    """What the entry does not take: of that, one document in lists is short, too."""
     if list(map(type, plan.inputs.values())) != [Text]:
         return lambda _: None
 
@@ -388,10 +388,10 @@ def _one_listed(plan: oven.Plan, name: str) -> Callable[[object], Sequence[Any] 
 
 def _of_maps(plan: oven.Plan, flow: Flow, name: str) -> Callable[[Feed], Sequence[Any] | None]:
     """Straight to the plan for a map alone, if possible to one that reads it as a row."""
-    door = door_of_maps(flow)
+    entry = entry_of_maps(flow)
 
     def run(feed: Feed) -> Sequence[Any] | None:
-        made = None if door is None else door(feed)
+        made = None if entry is None else entry(feed)
         if made is not None:
             return made
         row = feed.get(name)

@@ -20,7 +20,7 @@ from flour.ops.pairs import NamedValues
 from flour.ops.source import Source
 from oven.entry.columns_entry import COLUMN
 
-Door = Callable[[Mapping[str, Any]], "Sequence[Any] | None"]
+Entry = Callable[[Mapping[str, Any]], "Sequence[Any] | None"]
 #: A longer row of zeros takes longer than the general way.
 _WIDEST = 4096
 #: Numbers that no float32 holds are left to the general way, and so is NaN.
@@ -28,7 +28,7 @@ _MOST = 3e38
 _NUMBERS = frozenset((float, int, bool))
 
 
-def door_of_maps(flow: Flow) -> Door | None:
+def entry_of_maps(flow: Flow) -> Entry | None:
     """What answers a feed of one map of Python's own numbers; None for what it does not take."""
     found = _reader(flow)
     if found is None:
@@ -43,10 +43,10 @@ def door_of_maps(flow: Flow) -> Door | None:
     if [item.type for item in made] != list(flow.types.values()):
         return None
     plan = oven.bake(Flow(dict(zip(flow.outputs, made, strict=True)), None, (flow,)))
-    run = plan.column_door({name: COLUMN}, lambda _: None)
+    run = plan.column_entry({name: COLUMN}, lambda _: None)
     texts = op.vocabulary.to_list()
     places = {(text if keys == "string" else int(text)): k for k, text in enumerate(texts)}
-    return _door(run, name, places, np.dtype(op.dtype)) if run is not None else None
+    return _entry(run, name, places, np.dtype(op.dtype)) if run is not None else None
 
 
 def _reader(flow: Flow) -> tuple[Node, str, str] | None:
@@ -74,12 +74,12 @@ def _replacing(reader: Node, row: Node) -> Callable[[Node, tuple[Node, ...]], No
     return change
 
 
-def _door(run: Door, name: str, places: Mapping[Any, int], dtype: Any) -> Door:
+def _entry(run: Entry, name: str, places: Mapping[Any, int], dtype: Any) -> Entry:
     kinds = frozenset(map(type, places))
     width = len(places)
     at = places.get
 
-    def door(feed: Mapping[str, Any]) -> Sequence[Any] | None:
+    def entry(feed: Mapping[str, Any]) -> Sequence[Any] | None:
         given = feed.get(name)
         if type(given) is not dict:
             return None
@@ -95,4 +95,4 @@ def _door(run: Door, name: str, places: Mapping[Any, int], dtype: Any) -> Door:
                 flat[place] = value
         return run({name: row})
 
-    return door
+    return entry

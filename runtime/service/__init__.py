@@ -1,1 +1,1 @@
-"""TODO-face"""
+"""The runtime: plans by name and version, two engines, memory, what plans share."""

@@ -33,7 +33,7 @@ from flour.core.types import Text, Vector
 from flour.data.coerce import coerce
 from flour.ops.source import Source
 from oven import Plan
-from oven.entry.array_entry import Call as Door
+from oven.entry.array_entry import Call as Entry
 from oven.plans.background import shared as background
 from oven.plans.plan import digests_in
 from runtime.service.results import Results, freeze, key_of
@@ -216,18 +216,18 @@ class Shared:
         native = suffix.row_work is not None and group.prefix.row_work is not None
         # What others do to this machine meanwhile is no reason for either way.
         self._clock = time.thread_time if native else time.perf_counter
-        self._door: Door | None = None
+        self._entry: Entry | None = None
         if len(kinds) == 1 and isinstance(kinds[0][1], Vector) and not kinds[0][1].sparse:
-            self._label, self._door = kinds[0][0], suffix.door()
+            self._label, self._entry = kinds[0][0], suffix.entry()
 
-    def run(self, plan: Plan, door: Door | None, rows: int, block: object) -> dict[str, Any]:
+    def run(self, plan: Plan, entry: Entry | None, rows: int, block: object) -> dict[str, Any]:
         """Every output, the common part from memory where it is there.
 
-        A single row that goes the ordinary way has `door` opened to it, as it has without a group.
+        A single row that goes the ordinary way has `entry` opened to it, as it has without a group.
         """
         way = self.group.way(rows)
         if not way.next():
-            run = plan.run if door is None or rows > 1 else partial(_by_door, plan, door)
+            run = plan.run if entry is None or rows > 1 else partial(_by_entry, plan, entry)
             if way.mode is OFF:
                 return run(block)
             start = self._clock()
@@ -236,7 +236,7 @@ class Shared:
             return answers
         start = self._clock()
         key = key_of(block)
-        if key is None or plan.suited(block) is not plan:
+        if key is None or plan.for_dtypes(block) is not plan:
             return plan.run(block)
         values = self._results.get(self.group.number, key)
         way.looked(hit=values is not None)
@@ -261,8 +261,8 @@ class Shared:
 
     def _rest(self, columns: Mapping[str, Any], rows: int) -> dict[str, Any]:
         suffix = self._suffix
-        if self._door is not None and not self._passed_on:
-            found = self._door(columns[self._label])
+        if self._entry is not None and not self._passed_on:
+            found = self._entry(columns[self._label])
             return dict(zip(suffix.optimised.outputs, found, strict=True))
         made = suffix.run_columns(columns, rows)
         kinds = suffix.optimised.outputs
@@ -279,8 +279,8 @@ def _promises(served: ModelVersion, plan: Plan, prefix: Plan, seconds: float) ->
     return seconds * prefix.row_work / plan.row_work >= CANDIDATE_SECONDS
 
 
-def _by_door(plan: Plan, door: Door, block: object) -> dict[str, Any]:
-    return dict(zip(plan.outputs, door(block), strict=True))
+def _by_entry(plan: Plan, entry: Entry, block: object) -> dict[str, Any]:
+    return dict(zip(plan.outputs, entry(block), strict=True))
 
 
 def _own(value: Any) -> Any:

@@ -1,12 +1,12 @@
 """The gate of a runtime: `predict` as machine code, for what most calls are.
 
 `runtime.predict(name, row)` finds the endpoint in the table of routes, sees that the row may go by
-the shortest way, calls the plan's door, counts the call and puts the answers into a dict. Written
-in Python that takes several times as long as the door of a small model, so it is written for the
-compiler: a function that reads the runtime's own objects where CPython keeps them, as doors do (see
-oven.entry.array_entry). Whatever is not a row (or a block of few rows, or few documents) for a door
-of machine code is handed to `Runtime.predict` as it came; that method means the same and is the
-definition. A runtime's gate opens when its first such door does.
+the shortest way, calls the plan's entry, counts the call and puts the answers into a dict. Written
+in Python that takes several times as long as the entry of a small model, so it is written for the
+compiler: a function that reads the runtime's own objects where CPython keeps them, as entries do
+(see oven.entry.array_entry). Whatever is not a row (or a block of few rows, or few documents) for
+an entry of machine code is handed to `Runtime.predict` as it came; that method means the same and
+is the definition. A runtime's gate opens when its first such entry does.
 """
 
 from __future__ import annotations
@@ -167,7 +167,7 @@ def open_native_predict(
     """`predict` over these routes, or None where this interpreter can have no such function.
 
     `general(...)` is called for whatever the gate does not do itself, and for one call in so many
-    `timed(served, door, row)`.
+    `timed(served, entry, row)`.
     """
     places = slots(ModelVersion, _SLOTS)
     if places is None:

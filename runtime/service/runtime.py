@@ -23,7 +23,7 @@ from objectstore import MemoryStore, Store
 from oven import Plan
 from oven.compiler import cache
 from oven.compiler.gil_yield import WAITING, yield_gil
-from oven.entry.array_entry import Call as Door
+from oven.entry.array_entry import Call as Entry
 from oven.run.native_run import thread_bytes
 from runtime.errors import BadRegistration, RuntimeClosed
 from runtime.service import batches
@@ -102,7 +102,7 @@ def _has_width(data: Any) -> bool:
 def _is_here(served: ModelVersion, block: Any) -> bool:
     """Whether a call need wait for no file and no compiler."""
     plan = served.plan
-    return plan is not None and plan.settled(block)
+    return plan is not None and plan.is_compiled_for(block)
 
 
 class Runtime:
@@ -222,7 +222,7 @@ class Runtime:
         self._materialiser.join(served, plan)
 
     def _open_gate(self, served: ModelVersion) -> None:
-        """Let machine code stand in for `predict`, once there is a door of that kind."""
+        """Let machine code stand in for `predict`, once there is an entry of that kind."""
         if self._gated or type(served.call) is not BuiltinFunctionType:
             return
         self._gated = True
@@ -295,7 +295,7 @@ class Runtime:
             return self._answer(served, data, ANY)
         return self._answer(served, data, Call.of(served, outputs, timeout, priority, engine))
 
-    def _timed(self, served: ModelVersion, call: Door, data: Any) -> Answers:
+    def _timed(self, served: ModelVersion, call: Entry, data: Any) -> Answers:
         """A call by the shortest way, with a look at the clock and at what is due."""
         start = served.clock()
         answers = dict(zip(served.outputs, call(data), strict=True))
@@ -421,7 +421,7 @@ class Runtime:
     def _at_once(self, served: ModelVersion, data: Any) -> Answers | None:
         """The answers by the shortest way for callers that must not be held up, or None.
 
-        Data that the door refuses is None, too: it takes the long way, which says what is wrong.
+        Data that the entry refuses is None, too: it takes the long way, which says what is wrong.
         """
         call = served.call
         if call is None or not served.soon:
@@ -492,7 +492,7 @@ class Runtime:
     ) -> Answers:
         plan, shared = self._memory.take(served), served.shared
         rows = 1 if single else max(row_count(block), 1)
-        run = plan.run if shared is None else partial(shared.run, plan, served.door, rows)
+        run = plan.run if shared is None else partial(shared.run, plan, served.entry, rows)
         if call.deadline is not None and rows > few and plan.ready:
             run = partial(in_time, plan, few, call.deadline)
         sampled = not served.tick() & (INLINE_SAMPLE - 1)

@@ -74,8 +74,8 @@ class ModelVersion:
             "direct",
         ),
         *(
-            "door",
-            "door_work",
+            "entry",
+            "entry_work",
             "few",
             "first",
             "front",
@@ -111,8 +111,8 @@ class ModelVersion:
         #: Where the plan can be had again: the file it came from, or one it was written to.
         self.path: Path | None = None
         self.plan: Plan | None = plan  # None while it is dropped for memory
-        self.door: Call | None = None
-        self.call: Call | None = None  # the door, while single rows may take the shortest way
+        self.entry: Call | None = None
+        self.call: Call | None = None  # the entry, while single rows may take the shortest way
         self.reserved = reserved
         #: What whoever registered it wants front ends to know; see Runtime.register.
         self.notes: Mapping[str, object] = {}
@@ -127,7 +127,7 @@ class ModelVersion:
         self.few = 0  # blocks of up to so many rows may, too
         self.characters = 0  # and blocks of documents of up to so many, with DOCUMENT for each
         self.row_work: int | None = None  # bytes that a row touches, where that is known
-        self.door_work: int | None = None  # the same of the door, where that is machine code
+        self.entry_work: int | None = None  # the same of the entry, where that is machine code
         self.retired = False  # whether it was unregistered
         kinds = list(self.inputs.values())
         self.vector = len(kinds) == 1 and isinstance(kinds[0], Vector | Record)
@@ -166,28 +166,28 @@ class ModelVersion:
         if plan is None or sharing or not self.direct or not plan.ready:
             self.call = None
             return
-        if self.door is None:
-            self.door, self.row_work = plan.door(partial(_look, self.inputs)), plan.row_work
-            native = isinstance(self.door, BuiltinFunctionType)
-            self.door_work = plan.door_work if native else None
+        if self.entry is None:
+            self.entry, self.row_work = plan.entry(partial(_look, self.inputs)), plan.row_work
+            native = isinstance(self.entry, BuiltinFunctionType)
+            self.entry_work = plan.entry_work if native else None
             self.few = self._least()
-            self.soon = self.door_work is not None and self.door_work < FEW_BYTES
-        self.call = self.door
+            self.soon = self.entry_work is not None and self.entry_work < FEW_BYTES
+        self.call = self.entry
 
     def _least(self) -> int:
         """How many rows are few, whatever they take."""
-        if self.door_work is None or not self.vector:
+        if self.entry_work is None or not self.vector:
             return 0
-        return FEW_BYTES // max(self.door_work, 1)
+        return FEW_BYTES // max(self.entry_work, 1)
 
     def took(self, rows: int, seconds: float) -> None:
         """Learn from a call how many rows are few: a row may touch little of what there is."""
-        if self.vector and self.door_work is not None and _FARTHER * rows >= self.few:
+        if self.vector and self.entry_work is not None and _FARTHER * rows >= self.few:
             self.few = max(self._least(), _soon(rows, seconds))
 
     def read(self, documents: Any, seconds: float) -> None:
         """Learn from a call how many characters are few: documents vary in length."""
-        if not self.text or self.door_work is None or self._shares_blocks():
+        if not self.text or self.entry_work is None or self._shares_blocks():
             return
         size = characters([documents] if type(documents) is str else documents)
         if _FARTHER * size >= self.characters and size:
@@ -207,7 +207,7 @@ class ModelVersion:
         """Let the plan go; calls on their way keep what they have taken."""
         with self.lock:
             plan = self.plan
-            self.call = self.door = self.plan = None
+            self.call = self.entry = self.plan = None
         if plan is not None:
             plan.release()
 

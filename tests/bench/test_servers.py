@@ -100,18 +100,18 @@ def test_a_server_that_fails_stands_still_while_others_have_their_turns(
         return Outcome(1.0, 1.0, 1.0, "nobody")
 
     monkeypatch.setattr(end_to_end, "race", race)
-    doors = {name: end_to_end.Door(port, servers[port].pid) for port, name in enumerate(_TWO)}
+    entries = {name: end_to_end.Entry(port, servers[port].pid) for port, name in enumerate(_TWO)}
     session, workload = _Reports(), _Saved(0.5)
     try:
-        for door in doors.values():
-            end_to_end._stop(door)
-        end_to_end._race(session, workload, doors, 1, range(2))  # type: ignore[arg-type]  # as much as is used
+        for entry in entries.values():
+            end_to_end._stop(entry)
+        end_to_end._race(session, workload, entries, 1, range(2))  # type: ignore[arg-type]  # as much as is used
     finally:
         for server in servers:
             end_to_end._end(server)
     assert session.gone == ["pretzel: 1 connections: it hung up"]
     assert session.known == {"echo"}
-    end_to_end._stop(end_to_end.Door(0, servers[0].pid))  # there is nothing to stop any more
+    end_to_end._stop(end_to_end.Entry(0, servers[0].pid))  # there is nothing to stop any more
 
 
 _TWO = ("pretzel", "echo")
@@ -148,8 +148,8 @@ def test_a_wrong_answer_is_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("bench.client.answer", lambda *_: [0.25, 0.75])
     workload = _Saved(0.5)
     with pytest.raises(Absent, match=r"answers 0\.75 where scikit-learn says 0\.5"):
-        end_to_end._check("pretzel", workload, end_to_end.Door(1))  # type: ignore[arg-type]  # as much as is read
-    end_to_end._check("echo", workload, end_to_end.Door(1))  # type: ignore[arg-type]  # it knows no better
+        end_to_end._check("pretzel", workload, end_to_end.Entry(1))  # type: ignore[arg-type]  # as much as is read
+    end_to_end._check("echo", workload, end_to_end.Entry(1))  # type: ignore[arg-type]  # it knows no better
 
 
 class _Saved:

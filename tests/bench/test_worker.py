@@ -190,7 +190,7 @@ def test_a_real_process(small: Small) -> None:
 def test_what_is_switched_off_answers_the_same(small: Small) -> None:
     workload = small("ac")
     folder, numbers = str(workload.folder), list(range(workload.count))
-    with Member("pretzel", options={"doors": False, "pools": False, "store": False}) as member:
+    with Member("pretzel", options={"entries": False, "pools": False, "store": False}) as member:
         member.ask("prepare", folder=folder, count=workload.count)
         member.ask("load", folder=folder, numbers=numbers, count=workload.count)
         found = member.ask("check")

@@ -1,4 +1,4 @@
-"""The door answers as `Plan.run` does, for every kind of row and block, and leaks nothing."""
+"""The entry answers as `Plan.run` does, for every kind of row and block, and leaks nothing."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def plan(request: pytest.FixtureRequest) -> Plan:
 
 
 def of_run(plan: Plan, block: Any) -> tuple[Any, ...]:
-    """What the plan says of a block, past its door."""
+    """What the plan says of a block, past its entry."""
     return tuple(plan._answer(block).values())
 
 
@@ -99,20 +99,20 @@ def data(plan: Plan, rows: int, seed: int = 0) -> Any:
 
 
 def test_it_is_machine_code(plan: Plan) -> None:
-    assert type(plan.door()).__name__ == "builtin_function_or_method"
+    assert type(plan.entry()).__name__ == "builtin_function_or_method"
 
 
 @pytest.mark.parametrize("rows", [0, 1, 2, 7, 3000])
 def test_a_block_answers_as_run_does(plan: Plan, rows: int) -> None:
     block = data(plan, rows)
-    same(plan.door()(block), of_run(plan, block))
+    same(plan.entry()(block), of_run(plan, block))
     same(tuple(plan.run(block).values()), of_run(plan, block))
 
 
 def test_arrays_out_of_a_pickle_go_the_same_way(plan: Plan) -> None:
     """They have a dtype of their own; one of the other byte order is another."""
     shown: list[object] = []
-    block, call = data(plan, 7), plan.door(shown.append)
+    block, call = data(plan, 7), plan.entry(shown.append)
     want = of_run(plan, block)
     copy = pickle.loads(pickle.dumps(block))
     assert copy.dtype is not block.dtype
@@ -124,7 +124,7 @@ def test_arrays_out_of_a_pickle_go_the_same_way(plan: Plan) -> None:
 
 
 def test_a_row_answers_as_a_block_of_one(plan: Plan) -> None:
-    call, block = plan.door(), data(plan, 20)
+    call, block = plan.entry(), data(plan, 20)
     for row in block:
         want = of_run(plan, row[None])
         same_row(call(row), want)
@@ -134,7 +134,7 @@ def test_a_row_answers_as_a_block_of_one(plan: Plan) -> None:
 
 def test_rows_of_whole_numbers_and_missing_values() -> None:
     plan = oven.bake(scores())
-    call = plan.door()
+    call = plan.entry()
     rows: list[list[Any]] = [[1, -1, 0, 2**53 + 1, -(2**62)], [1.5, None, -1, 0, 1]]
     rows += [[True, 1.0, 2, 3, np.float64(4)], [np.nan, np.inf, -np.inf, -0.0, 5e-324]]
     rows += [[2**63, 1, 2, 3, 4.0], [10**300, 1, 2, 3, 4.0]]
@@ -174,7 +174,7 @@ def layouts(block: Any) -> dict[str, Any]:
 
 
 def test_any_layout_gives_the_same_answers(plan: Plan) -> None:
-    call, block = plan.door(), data(plan, 9)
+    call, block = plan.entry(), data(plan, 9)
     want, one = of_run(plan, block), of_run(plan, block[:1])
     for name, other in layouts(block).items():
         print(name)  # noqa: T201 (shown when the test fails)
@@ -185,7 +185,7 @@ def test_any_layout_gives_the_same_answers(plan: Plan) -> None:
 @pytest.mark.parametrize("dtype", ["float64", "float32", "float16", "int64", "uint8", "bool"])
 def test_any_dtype_gives_the_answers_of_its_own_width(plan: Plan, dtype: str) -> None:
     block = data(plan, 9).astype(dtype)
-    call = plan.door()
+    call = plan.entry()
     same(call(block), of_run(plan, block))
     same_row(call(block[0]), of_run(plan, block[:1]))
 
@@ -212,7 +212,7 @@ WRONG = {
 
 @pytest.mark.parametrize("wrong", WRONG)
 def test_wrong_data_is_an_error(wrong: str) -> None:
-    call = oven.bake(scores()).door()
+    call = oven.bake(scores()).entry()
     for _ in range(3):
         with pytest.raises(FlourError):
             call(WRONG[wrong])
@@ -226,28 +226,28 @@ def test_plans_that_machine_code_cannot_enter() -> None:
     twice = outputs(first=one, second=one)
     whole = outputs(same=x, sum=x.sum())
     for flow in (several, twice, whole):
-        assert type(oven.bake(flow).door()).__name__ == "function"
+        assert type(oven.bake(flow).entry()).__name__ == "function"
     row = np.arange(float(WIDTH))
-    assert oven.bake(twice).door()(row) == (0.0, 0.0)
-    vector, total = oven.bake(whole).door()(row)
+    assert oven.bake(twice).entry()(row) == (0.0, 0.0)
+    vector, total = oven.bake(whole).entry()(row)
     assert (vector.tolist(), total) == (row.tolist(), 10.0)
-    assert oven.bake(several).door()({"x": row[None], "y": [3.0]})[1].tolist() == [3.0]
+    assert oven.bake(several).entry()({"x": row[None], "y": [3.0]})[1].tolist() == [3.0]
 
 
-def test_where_there_are_no_doors_python_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_there_are_no_entries_python_answers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(builtin, "addresses", lambda: None)
     plan = oven.bake(classifier(["a", "b", "c"]))
     block = data(plan, 4)
-    same(plan.door()(block), of_run(plan, block))
-    same_row(plan.door()(block[0]), of_run(plan, block[:1]))
+    same(plan.entry()(block), of_run(plan, block))
+    same_row(plan.entry()(block[0]), of_run(plan, block[:1]))
     same(tuple(plan.run(block).values()), of_run(plan, block))
 
 
 # --- threads and lifetimes ----------------------------------------------------------------------
 
 
-def test_threads_share_a_door(plan: Plan) -> None:
-    call = plan.door()
+def test_threads_share_a_entry(plan: Plan) -> None:
+    call = plan.entry()
     blocks = [data(plan, rows, seed) for seed, rows in enumerate([1, 3, 40, 5000] * 4)]
     wanted = [of_run(plan, block) for block in blocks]
 
@@ -264,7 +264,7 @@ def test_threads_share_a_door(plan: Plan) -> None:
 
 def test_big_blocks_let_other_threads_run() -> None:
     plan = oven.bake(scores())
-    call, block = plan.door(), data(plan, 500_000)
+    call, block = plan.entry(), data(plan, 500_000)
     call(block)
     start, turns = threading.Event(), []
 
@@ -288,9 +288,9 @@ def test_big_blocks_let_other_threads_run() -> None:
         thread.join()
 
 
-def test_a_garbage_collection_inside_may_use_the_door() -> None:
+def test_a_garbage_collection_inside_may_use_the_entry() -> None:
     plan = oven.bake(classifier(["a", "b", "c"]))
-    call, block = plan.door(), data(plan, 3)
+    call, block = plan.entry(), data(plan, 3)
     rows = [call(row) for row in block]
     inside: list[Any] = []
 
@@ -321,7 +321,7 @@ def counts(things: list[Any]) -> list[int]:
 
 def test_nothing_leaks() -> None:
     plan = oven.bake(classifier(["first label", "second label", "third label"]))
-    call, block = plan.door(), data(plan, 10)
+    call, block = plan.entry(), data(plan, 10)
     row, items = block[0], block[0].tolist()
     wrong = [*items[:-1], "x"]
     labels = sorted({*map(str, call(block)[0]), call(row)[0]})
@@ -342,8 +342,8 @@ def test_nothing_leaks() -> None:
     assert sys.getallocatedblocks() - blocks < 2_000
 
 
-def test_a_door_outlives_its_plan() -> None:
-    call = oven.bake(classifier(["a", "b", "c"])).door()
+def test_a_entry_outlives_its_plan() -> None:
+    call = oven.bake(classifier(["a", "b", "c"])).entry()
     gc.collect()
     noise = [np.random.default_rng(1).normal(size=100) for _ in range(1000)]
     block = np.random.default_rng(2).normal(size=(5, WIDTH))
@@ -368,8 +368,8 @@ def test_a_plan_that_was_run_is_freed_at_once() -> None:
         gc.enable()
 
 
-def test_a_door_is_freed() -> None:
-    call = oven.bake(scores()).door()
+def test_a_entry_is_freed() -> None:
+    call = oven.bake(scores()).entry()
     gone = weakref.ref(call.__self__)  # type: ignore[attr-defined]  # a built-in has its self
     del call
     gc.collect()

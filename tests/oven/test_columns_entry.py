@@ -1,4 +1,4 @@
-"""Doors for arrays by name answer as coercion and `Plan.run` do, whatever the arrays are."""
+"""Entries for arrays by name answer as coercion and `Plan.run` do, whatever the arrays are."""
 
 from __future__ import annotations
 
@@ -94,9 +94,9 @@ def objects(arrays: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
 
 
 def taken(made: Plan, data: Any) -> Any:
-    """What the door itself answers; it must not hand the data on."""
+    """What the entry itself answers; it must not hand the data on."""
     ranks: dict[str, int] = {}
-    call = made.column_door(ranks, lambda _: pytest.fail("handed on"))
+    call = made.column_entry(ranks, lambda _: pytest.fail("handed on"))
     assert call is not None
     got = answer(call, data)
     assert got == agree(made, data)
@@ -232,7 +232,7 @@ def test_columns_that_nobody_reads() -> None:
 def test_who_is_strict_says_so() -> None:
     handed: list[Any] = []
     ranks = {"x": COLUMN, "more": COLUMN, "words": COLUMN, "text": COLUMN, "y": FLAT}
-    call: Any = of_vectors().column_door(ranks, handed.append)
+    call: Any = of_vectors().column_entry(ranks, handed.append)
     arrays = vectors(2)
     assert call(arrays) is None
     assert handed == [arrays]
@@ -248,7 +248,7 @@ def test_large_blocks() -> None:
 
 
 def test_nothing_is_leaked() -> None:
-    call, other = plan().door(), of_one(Vector(3, "float32")).door()
+    call, other = plan().entry(), of_one(Vector(3, "float32")).entry()
     rows = np.ones((2, 3), "float32")
     held: list[Any] = [columns(3), objects(columns(3)), {**columns(3), "age": np.zeros(2)}]
     watched = [part for item in held for part in (item, *item.values())] + [rows]
@@ -265,7 +265,7 @@ def test_nothing_is_leaked() -> None:
 
 
 def test_threads_do_not_meet() -> None:
-    call = of_vectors().door()
+    call = of_vectors().entry()
     blocks = [vectors(rows) for rows in (1, 2, 50, 3000)]
     want = [answer(call, block) for block in blocks]
 
@@ -279,7 +279,7 @@ def test_threads_do_not_meet() -> None:
 
 def test_the_dict_may_be_emptied_meanwhile() -> None:
     """Making the answers may run the collector, and that anybody's code."""
-    calls = (plan().door(), of_one(Vector(3, "float32")).door())
+    calls = (plan().entry(), of_one(Vector(3, "float32")).entry())
     before = gc.get_threshold()
     try:
         for turn in range(200):

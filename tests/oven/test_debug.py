@@ -75,7 +75,7 @@ def test_level_1_tells_where_code_came_from(
 @pytest.mark.rules
 def test_level_3_names_rule_file_and_line(monkeypatch: pytest.MonkeyPatch) -> None:
     text = said(3, monkeypatch)
-    assert re.search(r"oven/rules/\w+\.py:\d+", text)
+    assert re.search(r"oven/optimise/rules/\w+\.py:\d+", text)
     assert "(unchanged)" in text
 
 

@@ -92,7 +92,7 @@ def test_data_of_another_width_runs_on_the_variant() -> None:
     narrow = data.astype(np.float32)
     work = plan.begin(narrow)
     with ThreadPoolExecutor(1) as threads:
-        through(work, [0, 3, 140], threads, plan.suited(narrow).memory_bytes)
+        through(work, [0, 3, 140], threads, plan.for_dtypes(narrow).memory_bytes)
     agree(work.finish(), plan.run(narrow))
 
 

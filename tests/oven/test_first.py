@@ -17,7 +17,7 @@ import sys
 import numpy as np
 import oven
 plan = oven.load(sys.argv[1])
-assert plan.door()(np.ones(3)) == (6.0,), plan.door()(np.ones(3))
+assert plan.entry()(np.ones(3)) == (6.0,), plan.entry()(np.ones(3))
 assert not plan.unfolded
 print(*sys.modules)
 """

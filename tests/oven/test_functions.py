@@ -35,7 +35,7 @@ def exp(values: NDArray[Any], width: int = 16) -> NDArray[Any]:
     """e to these powers in native code; a width of 16 is vector code, of 1 is not."""
     key = values.dtype.name, width
     if key not in _calls:
-        _calls[key] = oven.bake(source("x", Vector(width, values.dtype.name)).exp()).door()
+        _calls[key] = oven.bake(source("x", Vector(width, values.dtype.name)).exp()).entry()
     padded = np.resize(values, (-(-len(values) // width), width))
     (made,) = _calls[key](padded)
     flat: NDArray[Any] = np.asarray(made).reshape(-1)[: len(values)]
@@ -117,7 +117,7 @@ def native(name: str, values: NDArray[Any], width: int = 16) -> NDArray[Any]:
     key = f"{name} {values.dtype.name}", width
     if key not in _calls:
         kind = Vector(width, values.dtype.name)
-        _calls[key] = oven.bake(getattr(source("x", kind), name)()).door()
+        _calls[key] = oven.bake(getattr(source("x", kind), name)()).entry()
     (made,) = _calls[key](np.resize(values, (-(-len(values) // width), width)))
     flat: NDArray[Any] = np.asarray(made).reshape(-1)[: len(values)]
     return flat

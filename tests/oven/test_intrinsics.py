@@ -16,11 +16,11 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from flour.core.errors import ParameterError
-from flour.text import unicode
-from flour.text.dictionary import dictionary, hashes
-from flour.text.hashing import murmur3
-from flour.text.patterns import automaton
-from flour.text.unicode import everything
+from flour.strings import unicode
+from flour.strings.dictionary import dictionary, hashes
+from flour.strings.hashing import murmur3
+from flour.strings.patterns import automaton
+from flour.strings.unicode import everything
 from objectstore import Blob, Strings
 from oven.compiler import native
 from tests import checked
@@ -206,7 +206,7 @@ def test_a_million_entries_take_little_room() -> None:
 
 
 def test_texts_made_to_collide_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    from flour.text import dictionary as module
+    from flour.strings import dictionary as module
 
     alike = Strings.of([f"text {i}" for i in range(500)])
     same = np.zeros(500, np.int64)

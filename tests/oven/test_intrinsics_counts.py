@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from flour.text.dictionary import dictionary, triples
-from flour.text.patterns import automaton
+from flour.strings.dictionary import dictionary, triples
+from flour.strings.patterns import automaton
 from objectstore import Strings
 from tests.oven.test_intrinsics import WORDS, at, encoded
 

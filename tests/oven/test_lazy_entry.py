@@ -1,4 +1,4 @@
-"""Doors behind doors: made when somebody first goes through them, and never again."""
+"""Entries behind entries: made when somebody first goes through them, and never again."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ ROWS = np.arange(12.0).reshape(4, 3)
 
 @pytest.fixture
 def made(monkeypatch: pytest.MonkeyPatch) -> list[object]:
-    """What is noted whenever doors for arrays are made, by a process that has their code."""
-    _door(0.0)
+    """What is noted whenever entries for arrays are made, by a process that has their code."""
+    _entry(0.0)
     noted: list[object] = []
     known = columns_entry.open_columns_entry
 
@@ -34,56 +34,56 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[object]:
     return noted
 
 
-def _door(bias: float) -> Any:
-    return oven.bake(flour.vector("x", 3).linear([[1.0, 2.0, 3.0]], [bias]).element(0)).door()
+def _entry(bias: float) -> Any:
+    return oven.bake(flour.vector("x", 3).linear([[1.0, 2.0, 3.0]], [bias]).element(0)).entry()
 
 
-def test_arrays_by_name_have_a_door_made_when_they_first_come(made: list[object]) -> None:
-    door = _door(1.0)
+def test_arrays_by_name_have_a_entry_made_when_they_first_come(made: list[object]) -> None:
+    entry = _entry(1.0)
     want = ROWS @ [1.0, 2.0, 3.0] + 1.0
-    assert door(ROWS[1]) == (want[1],)
-    np.testing.assert_array_equal(door(ROWS)[0], want)
+    assert entry(ROWS[1]) == (want[1],)
+    np.testing.assert_array_equal(entry(ROWS)[0], want)
     assert not made
     for _ in range(3):
-        np.testing.assert_array_equal(door({"x": ROWS})[0], want)
-    np.testing.assert_array_equal(door(ROWS.astype(np.float64).tolist())[0], want)
+        np.testing.assert_array_equal(entry({"x": ROWS})[0], want)
+    np.testing.assert_array_equal(entry(ROWS.astype(np.float64).tolist())[0], want)
     assert len(made) == 1
 
 
 def test_afterwards_machine_code_goes_there_directly(
     made: list[object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    door = _door(2.0)
-    door({"x": ROWS})
+    entry = _entry(2.0)
+    entry({"x": ROWS})
 
     def never(*_: object) -> None:
         raise AssertionError("the promise is called again")
 
     monkeypatch.setattr(LazyEntry, "__call__", never)
-    np.testing.assert_array_equal(door({"x": ROWS})[0], ROWS @ [1.0, 2.0, 3.0] + 2.0)
+    np.testing.assert_array_equal(entry({"x": ROWS})[0], ROWS @ [1.0, 2.0, 3.0] + 2.0)
     assert len(made) == 1
 
 
 def test_documents_by_name_have_theirs_later_too(made: list[object]) -> None:
-    documents.plan().door()({"review": np.array(["bad"])})  # the code is there now
+    documents.plan().entry()({"review": np.array(["bad"])})  # the code is there now
     made.clear()
-    door = oven.bake(documents.program(flour.text("review"))).door()
-    want = door(["good day", "bad bad"])
+    entry = oven.bake(documents.program(flour.text("review"))).entry()
+    want = entry(["good day", "bad bad"])
     assert not made
     for _ in range(2):
-        found = door({"review": np.array(["good day", "bad bad"])})
+        found = entry({"review": np.array(["good day", "bad bad"])})
         for one, other in zip(found, want, strict=True):
             np.testing.assert_array_equal(one, other)
     assert len(made) == 1
 
 
-def test_nothing_outlives_the_door(made: list[object]) -> None:
+def test_nothing_outlives_the_entry(made: list[object]) -> None:
     gc.disable()
     try:
-        door = _door(3.0)
-        door({"x": ROWS})
-        table = weakref.ref(door.__self__)
-        del door
+        entry = _entry(3.0)
+        entry({"x": ROWS})
+        table = weakref.ref(entry.__self__)
+        del entry
         made.clear()
         assert table() is None
     finally:
@@ -91,14 +91,14 @@ def test_nothing_outlives_the_door(made: list[object]) -> None:
 
 
 def test_threads_that_come_at_once_all_get_their_answers(made: list[object]) -> None:
-    door = _door(4.0)
+    entry = _entry(4.0)
     want = (ROWS @ [1.0, 2.0, 3.0] + 4.0).tolist()
     ready = threading.Barrier(8)
     found: list[list[float]] = []
 
     def ask() -> None:
         ready.wait()
-        found.extend(door({"x": ROWS})[0].tolist() for _ in range(50))
+        found.extend(entry({"x": ROWS})[0].tolist() for _ in range(50))
 
     threads = [threading.Thread(target=ask) for _ in range(8)]
     for one in threads:

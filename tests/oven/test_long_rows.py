@@ -37,7 +37,7 @@ def numbers(rows: int, width: int, dtype: str) -> NDArray[Any]:
 @pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_rows_have_the_same_bits_with_and_without_gaps(name: str, width: int, dtype: str) -> None:
-    run = made(name, width, dtype).door()
+    run = made(name, width, dtype).entry()
     rows = numbers(23, width, dtype)
     (together,) = run(rows)
     alone = np.concatenate([np.asarray(run(rows[i : i + 1])[0]) for i in range(len(rows))])
@@ -55,7 +55,7 @@ def test_rows_have_the_same_bits_with_and_without_gaps(name: str, width: int, dt
 
 @pytest.mark.parametrize("name", ["exp", "tanh"])
 def test_no_rows_are_no_rows(name: str) -> None:
-    (answer,) = made(name, 3, "float32").door()(np.empty((0, 3), np.float32))
+    (answer,) = made(name, 3, "float32").entry()(np.empty((0, 3), np.float32))
     assert np.asarray(answer).shape == (0, 3)
 
 

@@ -132,13 +132,13 @@ def test_the_definition_says_what_was_refused(place: int) -> None:
     np.testing.assert_array_equal(plan.run(["blue"])["output"], [0])
 
 
-def test_a_door_passes_refusals_on() -> None:
+def test_a_entry_passes_refusals_on() -> None:
     from sklearn.preprocessing import OneHotEncoder
 
     fit = OneHotEncoder(handle_unknown="error").fit([[1.0, 5.0], [2.0, 6.0]])
     plan = oven.bake(flour.from_sklearn(fit))
     known, unknown = np.array([[1.0, 6.0]]), np.array([[1.0, 6.0], [3.0, 5.0]])
-    for ask in (plan.run, plan.door()):
+    for ask in (plan.run, plan.entry()):
         ask(known)
         with pytest.raises(InputError, match=r"3\.0"):
             ask(unknown)

@@ -49,7 +49,7 @@ def parts(plan: Plan) -> list[Opaque]:
 
 def refused(*_: object) -> Any:
     """Stands where the long way begins."""
-    raise AssertionError("this goes in by the door")
+    raise AssertionError("this goes in by the entry")
 
 
 @pytest.mark.rules
@@ -68,7 +68,7 @@ def test_arithmetic_around_a_part_goes_with_it() -> None:
 @pytest.mark.rules
 def test_arrays_are_handed_over(monkeypatch: pytest.MonkeyPatch) -> None:
     plan = flour.from_onnx(black_in_the_middle()).plan()
-    call = plan.door(refused)
+    call = plan.entry(refused)
     want = plan.run(ROWS)["y"]
     monkeypatch.setattr(Plan, "_answer", refused)
     for data in (ROWS, {"x": ROWS}):
@@ -78,7 +78,7 @@ def test_arrays_are_handed_over(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_what_is_no_such_array_goes_the_long_way() -> None:
     plan = flour.from_onnx(black_in_the_middle()).plan()
-    call = plan.door()
+    call = plan.entry()
     one = plan.run(ROWS[:1])["y"]
     np.testing.assert_array_equal(call(ROWS[0])[0], one[0])
     np.testing.assert_array_equal(call(ROWS[0].tolist())[0], one[0])
@@ -95,7 +95,7 @@ def test_several_arrays_and_answers() -> None:
     assert len(parts(plan)) == 1
     feed = {"a": ROWS, "b": ROWS[::-1].copy()}
     want = theirs(made, **feed)
-    for found in (plan.run(feed), dict(zip(plan.outputs, plan.door()(feed), strict=True))):
+    for found in (plan.run(feed), dict(zip(plan.outputs, plan.entry()(feed), strict=True))):
         assert {name: value.shape for name, value in found.items()} == {"y": (6, 4), "z": (6,)}
         for name, value in found.items():
             np.testing.assert_allclose(value, want[name], rtol=1e-6)

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import pytest
 
-from flour.text.patterns import automaton
+from flour.strings.patterns import automaton
 from tests.oven.test_intrinsics import finder
 
 pytestmark = pytest.mark.once

@@ -254,7 +254,7 @@ def test_the_first_row_of_a_known_plan_waits_for_no_page(
     assert not loaded.unfolded
     there = resident_bytes(path)
     assert most == 0 or 0 < there < path.stat().st_size
-    (answer,) = loaded.door()(np.eye(_COLUMNS)[0])
+    (answer,) = loaded.entry()(np.eye(_COLUMNS)[0])
     np.testing.assert_array_equal(answer, table[:, 0])
     if most or there:  # kernels before 5.14 bring nothing unless it is read
         assert resident_bytes(path) == there

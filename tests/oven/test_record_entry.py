@@ -1,4 +1,4 @@
-"""The door for records answers as coercion and `Plan.run` do, whatever the values are."""
+"""The entry for records answers as coercion and `Plan.run` do, whatever the values are."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ PLANS = {"record": plan, "floats": of_floats, "text": of_text, "columns": of_col
 
 @pytest.mark.parametrize("name", PLANS)
 def test_it_is_machine_code(name: str) -> None:
-    assert type(PLANS[name]().door()).__name__ == "builtin_function_or_method"
+    assert type(PLANS[name]().entry()).__name__ == "builtin_function_or_method"
 
 
 def answer(call: Any, data: Any) -> Any:
@@ -121,8 +121,8 @@ def bits(part: Any) -> Any:
 
 @pytest.mark.filterwarnings("ignore:overflow encountered in cast")
 def agree(made: Plan, data: Any) -> Any:
-    """The door and the way around it say the same."""
-    got = answer(made.door(), data)
+    """The entry and the way around it say the same."""
+    got = answer(made.entry(), data)
     assert got == answer(around(made._answer, made.inputs.values()), data), data
     return got
 
@@ -251,7 +251,7 @@ def test_names_are_known_by_what_they_say() -> None:
 def test_columns_that_nobody_reads_may_be_missing() -> None:
     kind = Record((("a", Scalar("float64")), ("b", Scalar("float64"))), unread=("b",))
     made = oven.bake(source("x", kind).field("a") + 1.0)
-    assert type(made.door()).__name__ == "builtin_function_or_method"
+    assert type(made.entry()).__name__ == "builtin_function_or_method"
     for row in ({"a": 1}, {"a": 1, "b": "x"}, {"b": 1}, {"a": 1, "c": 2}, {"a": 2, "b": [1]}):
         agree(made, row)
         agree(made, [row])
@@ -291,7 +291,7 @@ def test_large_blocks() -> None:
 
 
 def test_nothing_is_leaked() -> None:
-    call = plan().door()
+    call = plan().entry()
     held: list[Any] = [ORDINARY, list(ORDINARY.values()), [ORDINARY], {**ORDINARY, "age": "x"}]
     held += ["Łódź groß", [{**ORDINARY, "city": "Łódź groß"}], {**ORDINARY, "id": 2**70}]
     for item in held:
@@ -307,7 +307,7 @@ def test_nothing_is_leaked() -> None:
 
 
 def test_threads_do_not_meet() -> None:
-    call = plan().door()
+    call = plan().entry()
     rows = [{**ORDINARY, "age": float(i), "city": "Łódź" * (i % 3)} for i in range(20)]
     want = [answer(call, row) for row in rows]
 
@@ -332,7 +332,7 @@ class Spiteful:
 
 @pytest.mark.parametrize("many", [False, True])
 def test_a_row_may_change_while_the_answers_are_made(many: bool) -> None:  # noqa: FBT001
-    call, before = plan().door(), gc.get_threshold()
+    call, before = plan().entry(), gc.get_threshold()
     try:
         for turn in range(300):
             row = dict(ORDINARY)

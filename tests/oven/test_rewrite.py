@@ -52,7 +52,7 @@ def test_every_rule_is_a_file_and_has_a_test_of_its_name() -> None:
     files = {path.stem for path in RULE_FILES.glob("*.py")} - {"__init__"}
     tests = {path.stem.removeprefix("test_") for path in TEST_FILES.glob("test_*.py")}
     assert set(RULES) == files == tests
-    assert all(rule.place.startswith(f"oven/rules/{name}.py:") for name, rule in RULES.items())
+    assert all(rule.place.startswith(f"oven/optimise/rules/{name}.py:") for name, rule in RULES.items())
 
 
 def test_every_rule_is_in_a_pass() -> None:
@@ -278,7 +278,7 @@ def test_the_trace_says_what_fired_where_and_what_did_not() -> None:
 def test_the_table_counts_tries_and_hits() -> None:
     table = trace(scaled_model()).table()
     (line,) = (line for line in table.splitlines() if "affine_into_linear" in line)
-    assert re.match(r"    1 / \d+ +\d+\.\d{3} ms  affine_into_linear  oven/rules/", line)
+    assert re.match(r"    1 / \d+ +\d+\.\d{3} ms  affine_into_linear  oven/optimise/rules/", line)
     assert len(table.splitlines()) == len(RULES)
 
 

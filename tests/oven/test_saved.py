@@ -208,9 +208,10 @@ def test_a_store_keeps_one_copy_for_all_plans_loaded_into_it(tmp_path: Path) -> 
 COUNT = """
 import sys
 import oven
+from oven.compiler.cache import counters
 for path in sys.argv[1:]:
     oven.load(path)
-print(oven.compiler.cache.counters.compiled, "numba" in sys.modules, oven.compiler.cache.counters.from_disk > 0)
+print(counters.compiled, "numba" in sys.modules, counters.from_disk > 0)
 """
 
 

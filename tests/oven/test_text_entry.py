@@ -1,4 +1,4 @@
-"""The door for documents answers as `Plan.run` does, whatever comes in, and leaks nothing."""
+"""The entry for documents answers as `Plan.run` does, whatever comes in, and leaks nothing."""
 
 from __future__ import annotations
 
@@ -58,31 +58,31 @@ def of_column() -> Plan:
 
 def test_it_is_machine_code() -> None:
     for made in (plan(), of_column()):
-        assert type(made.door()).__name__ == "builtin_function_or_method"
+        assert type(made.entry()).__name__ == "builtin_function_or_method"
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=range(len(DOCUMENTS)))
 def test_a_document_is_a_row(document: str) -> None:
     want = of_run(plan(), [document])
-    same_row(plan().door()(document), want)
-    same_row(plan().door()({"review": document}), want)
-    same_row(of_column().door()({"review": document}), want)
+    same_row(plan().entry()(document), want)
+    same_row(plan().entry()({"review": document}), want)
+    same_row(of_column().entry()({"review": document}), want)
 
 
 @pytest.mark.parametrize("count", [1, 2, len(DOCUMENTS)])
 def test_several_documents_are_a_block(count: int) -> None:
     some = DOCUMENTS[:count]
-    want, call = of_run(plan(), some), plan().door()
+    want, call = of_run(plan(), some), plan().entry()
     array = np.array([*some, None], object)[:-1]
     frozen = np.array(some)
     for block in (some, tuple(some), array, array.repeat(2)[::2], frozen, {"review": some}):
         same(call(block), want)
-    same(of_column().door()({"review": some}), of_run(of_column(), {"review": some}))
+    same(of_column().entry()({"review": some}), of_run(of_column(), {"review": some}))
 
 
 def test_many_documents_are_worked_on_without_the_lock() -> None:
     many = DOCUMENTS * 40
-    same(plan().door()(many), of_run(plan(), many))
+    same(plan().entry()(many), of_run(plan(), many))
 
 
 class Own(str):
@@ -112,12 +112,12 @@ def test_anything_else_is_answered_by_python(made: Any, place: int) -> None:
     from oven.entry.array_entry import around
 
     bare = around(made()._answer, made().inputs.values())
-    assert answer(made().door(), WRONG[place]) == answer(bare, WRONG[place])
-    assert made().door()({"review": "bad"})[0] in {"yes", "no", "né"}  # it goes on working
+    assert answer(made().entry(), WRONG[place]) == answer(bare, WRONG[place])
+    assert made().entry()({"review": "bad"})[0] in {"yes", "no", "né"}  # it goes on working
 
 
 def test_nothing_is_leaked() -> None:
-    call, given = plan().door(), ["bad é", "good " * 2000, "half \ud800", None]
+    call, given = plan().entry(), ["bad é", "good " * 2000, "half \ud800", None]
     blocks = [["bad é", "good"], ("bad",), np.array(["bad", "good"], object), ["bad", None]]
     held = [*given, *blocks, [str(i) for i in range(3)]]
     for item in held:
@@ -132,7 +132,7 @@ def test_nothing_is_leaked() -> None:
 
 
 def test_threads_do_not_meet() -> None:
-    call = plan().door()
+    call = plan().entry()
     want = [of_run(plan(), [document]) for document in DOCUMENTS]
 
     def work(turn: int) -> None:
@@ -155,7 +155,7 @@ class Spiteful:
 
 
 def test_a_list_may_shrink_while_the_answers_are_made() -> None:
-    call = plan().door()
+    call = plan().entry()
     before = gc.get_threshold()
     try:
         for turn in range(300):

@@ -110,14 +110,14 @@ def same(got: Any, want: Any, about: str) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_in_process(kind: str, dtypes: tuple[str, ...]) -> None:
     made = case(kind, dtypes)
-    want, entry = made.want, made.plan.door()
+    want, entry = made.want, made.plan.entry()
     compiled = runtime.compile(made.original, made.frame)
     with Runtime(executors=1) as served:
         served.register("m", made.plan)
         for form, data in blocks(made.frame):
             same(made.plan.flow.reference(data)["value"], want, f"reference, {form}")
             same(made.plan.run(data)["value"], want, f"plan.run, {form}")
-            same(entry(data)[0], want, f"plan.door, {form}")
+            same(entry(data)[0], want, f"plan.entry, {form}")
             same(compiled.predict(data), want, f"compile, {form}")
             same(served.predict("m", data)["value"], want, f"predict, {form}")
             same(served.predict("m", data, engine="batch")["value"], want, f"batch, {form}")
@@ -129,7 +129,7 @@ def test_in_process(kind: str, dtypes: tuple[str, ...]) -> None:
         for row in (0, 6):
             for form, data in single_rows(made.frame, row):
                 one = want[row : row + 1]
-                same(entry(data)[0], one, f"plan.door, {form}")
+                same(entry(data)[0], one, f"plan.entry, {form}")
                 same(served.predict("m", data)["value"], one, f"predict, {form}")
                 same(served.submit("m", data).result()["value"], one, f"submit, {form}")
                 answer = asyncio.run(served.apredict("m", data))
@@ -148,9 +148,9 @@ def test_a_hole_or_a_fraction_in_a_column_of_whole_numbers(value: object) -> Non
     want = original.predict(frame.astype(float))
     for form, data in blocks(frame):
         same(plan.run(data)["value"], want, f"plan.run, {form}")
-        same(plan.door()(data)[0], want, f"plan.door, {form}")
+        same(plan.entry()(data)[0], want, f"plan.entry, {form}")
     for form, row in single_rows(frame, 3):
-        same(plan.door()(row)[0], want[3:4], form)
+        same(plan.entry()(row)[0], want[3:4], form)
 
 
 # --- over HTTP, and from files --------------------------------------------------------------------

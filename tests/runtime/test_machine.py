@@ -265,7 +265,7 @@ class RuntimeMachine(RuleBasedStateMachine):
         resident = {each.owner for each in self.runtime._endpoints.all() if each.plan is not None}
         assert resident == {each.owner for each in memory._residents}
         assert set(self.runtime.store.holdings()) >= resident
-        open_ones = [each for each in self.runtime._endpoints.all() if each.call or each.door]
+        open_ones = [each for each in self.runtime._endpoints.all() if each.call or each.entry]
         assert {each.owner for each in open_ones} <= resident
 
     def _check_nothing_is_left(self) -> None:

@@ -273,7 +273,7 @@ def test_a_trial_in_which_nothing_can_be_looked_up_ends() -> None:
     assert way.mode == OFF
 
 
-def test_the_way_around_the_door_is_a_cost() -> None:
+def test_the_way_around_the_entry_is_a_cost() -> None:
     """What is not lost by blocks is lost by rows: they had the shortest way."""
     modes = []
     for detour in (0.0, 20e-6):
@@ -298,7 +298,7 @@ def test_rows_keep_their_way_when_blocks_share() -> None:
         for n in range(3):
             served = runtime._find(f"t{n}")
             assert served.shared is not None
-            assert served.call is served.door is not None
+            assert served.call is served.entry is not None
         (group,) = runtime.stats().groups
         assert (group.row_mode, group.block_mode) == (OFF, ON)
         looks = group.hits + group.misses
@@ -309,7 +309,7 @@ def test_rows_keep_their_way_when_blocks_share() -> None:
 
 
 def test_long_rows_share_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whose first part takes far longer than the door saves."""
+    """Whose first part takes far longer than the entry saves."""
     monkeypatch.setattr(materialise, "TRIAL_SHARE", 1)
     monkeypatch.setattr(materialise, "REST_CALLS", 1)
     texts = documents(6, 20_000)

@@ -277,13 +277,13 @@ def test_few_documents_take_the_shortest_way(runtime: Runtime) -> None:
     assert outcome(runtime.predict, "text", ["word001", 7]) == wanted
 
 
-def test_blocks_of_documents_go_in_by_the_plans_door(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_blocks_of_documents_go_in_by_the_plans_entry(monkeypatch: pytest.MonkeyPatch) -> None:
     """Machine code lays documents out; coercing them takes longer than a small model's answer."""
     plan = oven.bake(text_flow(1))
     texts: list[Any] = documents(5)
     want = plan.run(tuple(texts))["score"]
     with monkeypatch.context() as no:
-        no.setattr("oven.plans.plan.coerce", lambda *_: pytest.fail("not by the door"))
+        no.setattr("oven.plans.plan.coerce", lambda *_: pytest.fail("not by the entry"))
         for block in (texts, np.array(texts, object)):
             np.testing.assert_array_equal(plan.run(block)["score"], want)
     for odd in ([*texts, None], [texts[0], 7], [texts[0].encode()], []):

@@ -45,12 +45,12 @@ def form_of(data: Any) -> str:
 def test_a_form_that_is_answered_otherwise_is_named(
     monkeypatch: pytest.MonkeyPatch, form: str
 ) -> None:
-    whole = Plan.door
+    whole = Plan.entry
 
-    def door(self: Plan, look: Any = None) -> Any:
+    def entry(self: Plan, look: Any = None) -> Any:
         answer = whole(self, look)
         return lambda data: tuple(part + (form_of(data) == form) for part in answer(data))
 
-    monkeypatch.setattr(Plan, "door", door)
+    monkeypatch.setattr(Plan, "entry", entry)
     with pytest.raises(Unfaithful, match=f"otherwise when rows come as {form}\\s"):
         verify(plan(), ORIGINAL, FRAME)

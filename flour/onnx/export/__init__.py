@@ -1,1 +1,1 @@
-"""TODO-face"""
+"""Programs as ONNX models, form by form."""

@@ -18,7 +18,7 @@ from flour.onnx.errors import NotNative
 from flour.onnx.export.writer import Writer, dtype_of, form
 from flour.onnx.text_words import MICROSOFT, automaton_of, of_expression, separable
 from flour.ops.text import Tokenize
-from flour.text.patterns import automaton
+from flour.strings.patterns import automaton
 
 _PAD = "\x00pad"
 _PREFIX = re.compile(r"\(\?[au]\)")

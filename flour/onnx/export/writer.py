@@ -48,7 +48,7 @@ def form(*names: str) -> Callable[[Callable[..., str]], Callable[..., str]]:
 def load() -> None:
     """Register every form."""
     for name in _MODULES:
-        import_module(f"flour.onnx.export_{name}")
+        import_module(f"flour.onnx.export.{name}")
 
 
 def to_onnx(flow: Flow) -> bytes:

@@ -1,4 +1,4 @@
-"""Writes walks over packed nodes (flour.ops.trees.lockstep): of one row, or of eight rows at once."""
+"""Writes walks over packed nodes (flour.ops.trees.lockstep): of one row, or eight at once."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""TODO-face"""
+"""What emitted source may call besides arithmetic and memory: text, counts, trees."""

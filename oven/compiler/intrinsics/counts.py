@@ -47,7 +47,7 @@ BATCH = 64
 
 
 def text_hash(where: int, size: int) -> int:
-    """The hash of some bytes; flour.text.dictionary computes the same.
+    """The hash of some bytes; flour.strings.dictionary computes the same.
 
     Twenty-four bytes are always stirred in, as how many there are could not be guessed, and none of
     them waits for another.
@@ -354,7 +354,7 @@ def text_triples(
     found: int,
     cleared: int,
 ) -> int:
-    """Count some runs of up to three characters of ASCII; see flour.text.dictionary.triples.
+    """Count some runs of up to three characters of ASCII; see flour.strings.dictionary.triples.
 
     They are no bytes to hash but a number of up to three digits, one for each character.
     """

@@ -190,7 +190,7 @@ def _fetch(typingctx: Any, where: Any) -> Any:
 
 
 def more_words(words: dict[str, Any], options: dict[str, Any]) -> dict[str, Any]:
-    """The functions of oven.compiler.intrinsics.text and of what goes on from there, over the words so far."""
+    """The intrinsics for text and counts, over those so far."""
     texts = {**vars(text), **vars(patterns), **vars(counts)}
     made = {name: getattr(math, name) for name in _RARE}
     made |= {"fmod": np.fmod, "wrap_add": _wrapping("add"), "wrap_mul": _wrapping("mul")}

@@ -1,5 +1,5 @@
 """The words of native code for token patterns: the matches of an automaton (see
-flour.text.patterns).
+flour.strings.patterns).
 
 They go on where oven.compiler.intrinsics.text ends, and work the same way.
 
@@ -38,7 +38,7 @@ def text_tokens(
     kinds: int,
     least: int,
 ) -> int:
-    """A list of all matches of an automaton (see flour.text.patterns); how many there are.
+    """A list of all matches of an automaton (see flour.strings.patterns); how many there are.
 
     `moves` has a number for each state and kind of character: twice the next state (0: none), plus
     1 if what was read before this character is a match. The last kind is the end of the document.

@@ -154,7 +154,7 @@ def text_code(where: int, place: int) -> int:
 
 
 def text_kind(code: int, index: int, blocks: int) -> int:
-    """What kind of character this is, out of a table of bytes (see flour.text.unicode)."""
+    """What kind of character this is, out of a table of bytes (see flour.strings.unicode)."""
     return int64(ldc_uint8(blocks, ldc_uint16(index, code >> 8) * 256 + (code & 255)))
 
 

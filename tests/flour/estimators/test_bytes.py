@@ -116,7 +116,7 @@ def test_blocks(served: tuple[Any, oven.Plan, Runtime], kind: Any) -> None:
     names = list(plan.outputs)
     for got in (
         plan.run(block)["probabilities"],
-        plan.door()(block)[names.index("probabilities")],
+        plan.entry()(block)[names.index("probabilities")],
         runtime.predict("m", block)["probabilities"],
     ):
         np.testing.assert_allclose(got, want, rtol=1e-12)
@@ -126,24 +126,24 @@ def test_one_row(served: tuple[Any, oven.Plan, Runtime]) -> None:
     model, plan, runtime = served
     raw = DOCUMENTS[0].encode("cp1252")
     want, place = model.predict_proba(DOCUMENTS[:1])[0], list(plan.outputs).index("probabilities")
-    doors = plan.door(), plan.door(lambda _: None)
+    entries = plan.entry(), plan.entry(lambda _: None)
     for data in (raw, np.bytes_(raw), {"X": raw}):
-        for door in doors:
-            np.testing.assert_allclose(door(data)[place], want, rtol=1e-12)
+        for entry in entries:
+            np.testing.assert_allclose(entry(data)[place], want, rtol=1e-12)
         got = runtime.predict("m", data)["probabilities"]
         np.testing.assert_allclose(got, want, rtol=1e-12)
 
 
-def test_a_row_that_cannot_be_decoded_is_named_at_every_door(
+def test_a_row_that_cannot_be_decoded_is_named_at_every_entry(
     served: tuple[Any, oven.Plan, Runtime],
 ) -> None:
     _, plan, runtime = served
     bad = b"und\x81efined"
-    calls = plan.door(), plan.run, lambda data: runtime.predict("m", data)
+    calls = plan.entry(), plan.run, lambda data: runtime.predict("m", data)
     for call in calls:
         with pytest.raises(NotDecodable, match=r"\$\[1\]\n.*81 at byte 3 of 10"):
             call([b"fine", bad])
-    for call in (plan.door(), calls[2]):
+    for call in (plan.entry(), calls[2]):
         with pytest.raises(NotDecodable, match="81 at byte 3 of 10"):
             call(bad)
     assert runtime.predict("m", b"fine")["label"] in (0, 1), "it goes on"

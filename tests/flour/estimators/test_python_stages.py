@@ -225,7 +225,7 @@ def test_a_function_that_fails(document: str, said: str) -> None:
         plan = oven.bake(flour.from_sklearn(made, allow_python=True))
     with Runtime() as runtime:
         runtime.register("m", plan)
-        for call in (plan.run, plan.door(), partial(runtime.predict, "m")):
+        for call in (plan.run, plan.entry(), partial(runtime.predict, "m")):
             with pytest.raises(FunctionFailed, match=said) as caught:
                 call(["fine", document])
             assert "failing" in str(caught.value)

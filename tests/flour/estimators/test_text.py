@@ -26,7 +26,7 @@ from sklearn.utils import murmurhash3_32
 import flour
 import oven
 from flour.core.errors import InputError, UnsupportedSetting
-from flour.text.hashing import murmur3
+from flour.strings.hashing import murmur3
 from tests.estimators import check
 
 DOCUMENTS = [

@@ -17,7 +17,7 @@ from flour.core.types import Pairs, from_data, to_data
 from flour.onnx import import_model
 from flour.onnx.errors import NotNative
 from runtime import InferenceSession, Runtime
-from runtime.onnx.zipmap_input import door_of_maps
+from runtime.onnx.zipmap_input import entry_of_maps
 from tests.onnx_models import OPSETS, ml, onnx, wanted
 
 _OFTEN = settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
@@ -97,15 +97,15 @@ def _session(keys: str) -> InferenceSession:
 
 def test_a_map_is_laid_out_as_a_row_where_one_operator_reads_it() -> None:
     flow = flour.from_onnx(_vectors("string"), native_only=True)
-    door = door_of_maps(flow)
-    assert door is not None
-    made = door({"X": {"a": 1.5, "é": 2, "other": 1e300}})
+    entry = entry_of_maps(flow)
+    assert entry is not None
+    made = entry({"X": {"a": 1.5, "é": 2, "other": 1e300}})
     assert made is not None
     assert made[0].tolist() == [[1.5, 0, 2, 0, 1.5]]
     for row in ({"a": 1e300}, {"a": float("nan")}, {"a": "x"}, {1: 1.0}, {"a": np.float32(1)}, 5):
-        assert door({"X": row}) is None
+        assert entry({"X": row}) is None
     both = flour.pairs("X").named_values(["a"]).to_dense()
-    assert door_of_maps(both) is None, "rows that are more than maps have no such way"
+    assert entry_of_maps(both) is None, "rows that are more than maps have no such way"
 
 
 @pytest.mark.parametrize(("cast", "out"), [("TO_FLOAT", "float32"), ("TO_INT64", "int64")])

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from flour.onnx.errors import NotNative
 from flour.onnx.re2 import outside, translated
-from flour.text.patterns import automaton, first_is_longest
+from flour.strings.patterns import automaton, first_is_longest
 from tests.onnx_models import model, node, wanted
 
 _OFTEN = settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))

@@ -13,7 +13,7 @@ from flour.onnx import import_model
 from flour.onnx.errors import NotNative
 from flour.onnx.text_words import MICROSOFT
 from flour.ops.onnx_text import LetterNgrams
-from flour.text import unicode
+from flour.strings import unicode
 from tests.onnx_models import answered, model, needs_locale, node, same, wanted
 
 _OFTEN = settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))

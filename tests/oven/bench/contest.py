@@ -131,7 +131,7 @@ class Verdict(NamedTuple):
 def contest(
     call: Callable[[Any], object], c: Callable[[Any], object], model: Any, block: NDArray[Any]
 ) -> Verdict:
-    """Race a plan's door with C over a block, with onnxruntime over the block and single rows."""
+    """Race a plan's entry with C over a block, with onnxruntime over the block and single rows."""
     session, narrow = Session(model, block), block.astype(np.float32)
     many = race({"ours": (call, [block]), "c": (c, [None]), "onnx": (session.run, [narrow])}, 80)
     rows = [row.copy() for row in block[:256]]

@@ -40,7 +40,7 @@ def fitted(block: Any) -> Pipeline:
 def test_mixed_columns(benchmark: Any) -> None:
     block = data()
     model = fitted(block)
-    call = oven.bake(flour.from_sklearn(model)).door()
+    call = oven.bake(flour.from_sklearn(model)).entry()
     imputer, scaler = model[0].named_transformers_["n"]
     logistic = model[1]
     label, score = np.empty(BLOCK, np.int64), np.empty(BLOCK)

@@ -21,7 +21,7 @@ def test_network(benchmark: Any) -> None:
     data = rng.normal(size=(BLOCK, 40))
     target = np.digitize(data[:, :4].sum(axis=1), [-1, 1])
     model = MLPClassifier((32, 8), max_iter=20).fit(data[:500], target[:500])
-    call = oven.bake(flour.from_sklearn(model)).door()
+    call = oven.bake(flour.from_sklearn(model)).entry()
     layers = zip(model.coefs_, model.intercepts_, strict=True)
     parameters = [np.ascontiguousarray(value) for value in chain.from_iterable(layers)]
     label, probabilities = np.empty(BLOCK, np.int64), np.empty((BLOCK, 3))

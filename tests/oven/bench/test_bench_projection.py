@@ -21,7 +21,7 @@ def test_projection_and_regression(benchmark: Any, *, exact: bool) -> None:
     rng = np.random.default_rng(0)
     data = rng.normal(size=(BLOCK, 40))
     model = make_pipeline(PCA(20), LinearRegression()).fit(data[:500], data[:500, :3].sum(axis=1))
-    call = oven.bake(flour.from_sklearn(model), exact=exact).door()
+    call = oven.bake(flour.from_sklearn(model), exact=exact).entry()
     pca, linear = model[0], model[1]
     value = np.empty(BLOCK)
     components = pca.components_.T.copy()

@@ -22,7 +22,7 @@ def test_scaler_and_logistic(benchmark: Any, *, exact: bool) -> None:
     data = rng.normal(3, 2, size=(BLOCK, 20))
     target = (data[:, 0] + rng.normal(size=BLOCK) > 3).astype(int)
     model = make_pipeline(StandardScaler(), LogisticRegression()).fit(data[:500], target[:500])
-    call = oven.bake(flour.from_sklearn(model), exact=exact).door()
+    call = oven.bake(flour.from_sklearn(model), exact=exact).entry()
     scaler, logistic = model[0], model[1]
     label, score = np.empty(BLOCK, np.int64), np.empty(BLOCK)
     probabilities = np.empty((BLOCK, 2))

@@ -191,7 +191,7 @@ def in_parts(found: Any, model: Any) -> Callable[[Any], Any]:
 def test_sentiment(benchmark: Any, name: str) -> None:
     texts = documents(name)
     model = fitted(texts[: ROWS // 2])
-    call = oven.bake(flour.from_sklearn(model)).door()
+    call = oven.bake(flour.from_sklearn(model)).entry()
     want = model.predict_proba(texts)
     np.testing.assert_allclose(call(texts)[1], want, rtol=1e-9)
     single = texts[ROWS // 2 : ROWS // 2 + 256]

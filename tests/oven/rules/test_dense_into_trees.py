@@ -86,8 +86,8 @@ def leaves_of_trees() -> Flow:
 def test_a_plan_of_wide_leaves_is_one_native_call(exact: bool) -> None:  # noqa: FBT001
     plan = oven.bake(leaves_of_trees(), exact=exact)
     assert len(plan.steps) == 1
-    assert type(plan.door()).__name__ == "builtin_function_or_method"
+    assert type(plan.entry()).__name__ == "builtin_function_or_method"
     rows = np.random.default_rng(0).normal(size=(300, 6))
     want = oven.bake(leaves_of_trees(), exact=exact).by_definition({"x": rows})["output"]
     np.testing.assert_array_equal(plan.run(rows)["output"], want)
-    same_row(plan.door()(rows[0]), of_run(plan, rows[:1]))
+    same_row(plan.entry()(rows[0]), of_run(plan, rows[:1]))

@@ -282,7 +282,7 @@ def labels(raw: bytes) -> list[str]:
 
 
 @pytest.mark.parametrize("count", [1, 2, 50])
-def test_what_fits_goes_to_the_door(
+def test_what_fits_goes_to_the_entry(
     house: House, count: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Raw rows, columns and a text are answered without a queue, by plans with labels, too."""
@@ -301,7 +301,7 @@ def test_what_fits_goes_to_the_door(
 
 
 def test_columns_that_do_not_fit_are_told_so(house: House) -> None:
-    """Columns of two lengths, and of other types, mean what they did: the door sees none."""
+    """Columns of two lengths, and of other types, mean what they did: the entry sees none."""
     number = raw_tensor("age", "FP64", [2], 16)
     short = raw_tensor("income", "FP64", [1], 8)
     city = raw_tensor("city", "BYTES", [2], 10)

@@ -193,7 +193,7 @@ def test_a_session_is_a_plan_that_a_runtime_can_serve() -> None:
 
 
 def test_answers_belong_to_the_caller_alone() -> None:
-    """The list is filled with what the door made, which nothing else refers to."""
+    """The list is filled with what the entry made, which nothing else refers to."""
     session = InferenceSession(classifier([0, 1], zipmap=False))
     assert type(session.run).__name__ == "builtin_function_or_method"
     for _ in range(1000):
@@ -214,8 +214,8 @@ def test_answers_belong_to_the_caller_alone() -> None:
 def test_a_gate_orders_and_shapes_answers() -> None:
     """What becomes of an answer is the session's to say; what goes wrong goes the long way."""
     session = InferenceSession(classifier([0, 1], zipmap=False))
-    door, feed = session.plan.column_door({"X": COLUMN}, lambda _: None), {"X": X[:2]}
-    assert isinstance(door, BuiltinFunctionType)
+    entry, feed = session.plan.column_entry({"X": COLUMN}, lambda _: None), {"X": X[:2]}
+    assert isinstance(entry, BuiltinFunctionType)
     label, probabilities = session.run(None, feed)
 
     def general(*_: object) -> list[Any]:
@@ -224,8 +224,8 @@ def test_a_gate_orders_and_shapes_answers() -> None:
     def broken(_: object) -> Any:
         raise ValueError("not today")
 
-    swapped = open_gate(door, general, [(1, np.ndarray.tolist), (0, None)])
-    failing = open_gate(door, general, [(0, len), (1, broken)])
+    swapped = open_gate(entry, general, [(1, np.ndarray.tolist), (0, None)])
+    failing = open_gate(entry, general, [(0, len), (1, broken)])
     assert swapped is not None
     assert failing is not None
     for _ in range(100):

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from flour.text import patterns_ahead, unicode
+from flour.strings import patterns_ahead, unicode
 from objectstore import Blob
 
 _MOST_STATES = 2000
@@ -38,7 +38,7 @@ class Automaton(NamedTuple):
     characters: unicode.Kinds
     moves: Blob
     after: Blob
-    #: Which states have a match ahead (see flour.text.patterns_ahead).
+    #: Which states have a match ahead (see flour.strings.patterns_ahead).
     hopes: Blob
     kinds: int
     shortest: int

@@ -1,0 +1,1 @@
+"""What operators on text need: automata, dictionaries, tables of characters, hashes."""
