@@ -119,11 +119,13 @@ def _own_columns(kind: Record, data: Data) -> Mapping[str, Data] | None:
         return columns
     if getattr(data, "dtype", None) not in (None, object):
         return dict.fromkeys(kind.names, data)
-    whole = any(isinstance(sub, Scalar) and sub.dtype in INTS for _, sub in kind.fields)
-    try:  # what is no rectangle is refused by whoever reads it
-        return _by_position(data, kind, "$") if whole else None
-    except InputError:
+    if not any(isinstance(sub, Scalar) and sub.dtype in INTS for _, sub in kind.fields):
         return None
+    try:
+        columns = _by_position(data, kind, "$")
+    except InputError:
+        return None  # what is no rectangle is refused by whoever reads it
+    return columns if hasattr(data, "dtype") else {n: list(c) for n, c in columns.items()}
 
 
 def _width(dtype: str, data: Data) -> str:
