@@ -100,7 +100,7 @@ DATA: dict[str, tuple[type[FlourError], Callable[[], Any]]] = {
     "no document": (errors.WrongDtype, run(flour.text().lower(), ["a document", None])),
     "documents for words": (errors.WrongDtype, run(flour.tokens().phrases(), ["a document"])),
     "too large a number": (errors.WrongDtype, run(flour.scalar("n", "int8"), [1, 300])),
-    "no whole number": (errors.WrongDtype, run(flour.scalar("n", "int64"), [1, np.nan])),
+    "no whole number": (errors.WrongDtype, run(flour.category("n", "int64"), [1, np.nan])),
     "neither true nor false": (errors.WrongDtype, run(flour.scalar("n", "bool"), [1, 2])),
     "a matrix for one number a row": (errors.NotRectangular, run(flour.scalar("n"), X)),
     "one-dimensional and sparse": (errors.NotRectangular, run(fitted(), sparse.coo_array(X[0]))),
@@ -134,7 +134,7 @@ DATA: dict[str, tuple[type[FlourError], Callable[[], Any]]] = {
         run(flour.csv({"n": flour.Scalar("int8")}), ["1", "300"]),
     ),
     "an open quote": (errors.NotRectangular, run(flour.csv({"a": flour.Text()}), ['"a'])),
-    "fractions for whole numbers": (errors.WrongDtype, run(flour.scalar("n", "int64"), [1, 2.5])),
+    "fractions for whole numbers": (errors.WrongDtype, run(flour.category("n", "int64"), [1, 2.5])),
 }
 
 IMPORTS: dict[str, tuple[type[FlourError], Callable[[], Any]]] = {
