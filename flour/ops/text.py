@@ -1,8 +1,8 @@
 """Documents and words: cleaning, tokenising, dropping.
 
 Native code has them as UTF-8 bytes. What it knows of characters and patterns comes in tables
-(flour.strings.unicode, flour.strings.patterns), so all languages and all patterns share one piece of
-code. A pattern that no automaton can stand for runs as Python.
+(flour.strings.unicode, flour.strings.patterns), so all languages and all patterns share one piece
+of code. A pattern that no automaton can stand for runs as Python.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ from oven.optimise.verify import verify
 from tests.rewrites import vector
 
 pytestmark = pytest.mark.rules
-RULE_FILES = Path(inspect.getfile(oven)).parent / "rules"
+RULE_FILES = Path(inspect.getfile(oven)).parent / "optimise" / "rules"
 TEST_FILES = Path(__file__).parent / "rules"
 
 
@@ -52,7 +52,9 @@ def test_every_rule_is_a_file_and_has_a_test_of_its_name() -> None:
     files = {path.stem for path in RULE_FILES.glob("*.py")} - {"__init__"}
     tests = {path.stem.removeprefix("test_") for path in TEST_FILES.glob("test_*.py")}
     assert set(RULES) == files == tests
-    assert all(rule.place.startswith(f"oven/optimise/rules/{name}.py:") for name, rule in RULES.items())
+    assert all(
+        rule.place.startswith(f"oven/optimise/rules/{name}.py:") for name, rule in RULES.items()
+    )
 
 
 def test_every_rule_is_in_a_pass() -> None:
