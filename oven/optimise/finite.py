@@ -1,8 +1,8 @@
 """What computing a value can bring about besides the value: NaN, infinities, errors.
 
-Rules that treat 0 · x as 0 ask whether x is finite for every row of finite inputs; overflow is
-left out of account, as it needs inputs near the end of the float range. Rules that leave out a
-branch ask whether it can refuse a row.
+Rules that treat 0 · x as 0 ask whether x is finite whatever the inputs are: an input of floats may
+be NaN or infinite. Overflow is left out of account, as it needs inputs near the end of the float
+range. Rules that leave out a branch ask whether it can refuse a row.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from flour.ops.encode import LookUp, OneHot
 from flour.ops.linear import Linear
 from flour.ops.link import Sigmoid, Softmax
 from flour.ops.reduce import Max, Min, Norm, Sum
-from flour.ops.source import Field, Fill, Pick, Source
+from flour.ops.source import Fill
 from flour.ops.storage import ToDense, ToSparse
 from flour.ops.structure import AsVector, Concat, Element, Select, Take
 from flour.ops.unary import Abs, Negate, Relu, Sign, Square
@@ -28,7 +28,7 @@ from objectstore import Blob
 
 #: Finite in, finite out, as long as their own numbers are finite too.
 _KEEPING: tuple[type[Op], ...] = (
-    *(Source, Field, Pick, Fill, Concat, Select, Element, AsVector, Take, ToDense, ToSparse),
+    *(Fill, Concat, Select, Element, AsVector, Take, ToDense, ToSparse),
     *(Subtract, Add, Multiply, Divide, Clip, Cast, CastLike, OneMinus),
     *(OneHot, LookUp, Plus, Minus, Times, Abs, Negate, Relu, Sign, Square),
     *(Linear, Sigmoid, Softmax, Sum, Max, Min, Norm),
@@ -36,7 +36,7 @@ _KEEPING: tuple[type[Op], ...] = (
 
 
 def finite(item: Node) -> bool:
-    """Whether every value of this node is finite whenever the program's inputs are."""
+    """Whether every value of this node is finite, whatever the program's inputs are."""
     found: dict[Node, bool] = {}
     for each in topological([item]):
         found[each] = _whole(each.type) or (

@@ -3,12 +3,12 @@
 Why      a sparse model (an L1 penalty, a selection) uses few of the columns that are prepared
          for it; what is not used need not be computed, and drop_unused_columns carries the news
          to the sources.
-Unless   such a column can be NaN or infinite for finite inputs (0 · NaN is NaN), or can refuse a
-         row (an encoder that is strict about unknown categories); or picking the others costs
-         more than it saves: parts of a concatenation go as a whole, within a dense part more
-         than half must be unused, within a sparse part nothing is picked.
-Numerics 0 · x is taken to be 0: an input that is NaN or infinite no longer makes the answer NaN
-         through a column of weight zero. Finite answers keep their bits up to the order of sums.
+Unless   such a column can be NaN or infinite, as an input of floats can (0 · NaN is NaN, and so is
+         the original's answer), or can refuse a row (an encoder that is strict about unknown
+         categories); or picking the others costs more than it saves: parts of a concatenation go
+         as a whole, within a dense part more than half must be unused, within a sparse part
+         nothing is picked.
+Numerics Answers keep their bits up to the order of sums.
 """
 
 from __future__ import annotations
