@@ -162,7 +162,7 @@ def _rows(name: str, dtype: str, few: tuple[int, ...], many: tuple[int, ...]) ->
 
 def _probe(part: Part, rows: int) -> dict[str, tuple[str, tuple[int, ...]]]:
     """The dtypes and shapes of the answers for so many rows, as onnxruntime works them out."""
-    session = ort.session(part.proto(rows), part.place)
+    session = _session_for(part, rows)
     found = {item.name: (item.type, item.shape) for item in session.get_outputs()}
     if any(not _is_static(shape) for _, shape in found.values()):
         found = _tried(part, session, rows)
@@ -175,6 +175,15 @@ def _probe(part: Part, rows: int) -> dict[str, tuple[str, tuple[int, ...]]]:
             what = "onnxruntime works out a negative length"
             raise OpaqueFailed(what, where=part.place, found=f"{name}: {shape}")
     return made
+
+
+def _session_for(part: Part, rows: int) -> Any:
+    """A session of the part for so many rows; Unrowed where only other numbers of rows fit."""
+    try:
+        return ort.session(part.proto(rows), part.place)
+    except OpaqueFailed:
+        ort.session(part.proto(None), part.place)  # an error of its own if no number of rows fits
+        raise Unrowed(f"its constants do not fit {rows} rows") from None
 
 
 def _is_static(shape: Any) -> bool:
