@@ -6,17 +6,20 @@
 | Record | by name, others are left out; by position where the model was fitted without names |
 | Text, Scalar, Category | the column of the input's name, or the only one |
 
-An empty cell is a missing value: NaN for numbers, None for strings. Every mistake says which cell:
-file, line, column.
+An empty cell is a missing value: NaN for numbers and strings, as pandas reads it for the frames
+that models are trained on. A column of whole numbers with a missing value or a fraction is one of
+floats, as in such a frame. Every mistake says which cell: file, line, column.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from flour.core.types import Category, Record, Scalar, Text, Type, Vector
 from runtime.cli.errors import BadTable
@@ -42,6 +45,8 @@ class Column:
                 return np.array(texts, np.dtype(self.dtype))
             except ValueError:  # a missing value, or something that is no number
                 pass
+        if self.dtype.startswith(("int", "uint")) and (floats := _floats(texts)) is not None:
+            return floats
         values = [self._cell(text, place, where) for place, text in enumerate(texts)]
         if self.dtype == "string":
             made = np.empty(len(values), np.object_)
@@ -66,7 +71,7 @@ Where = Callable[[int, int, str], str]
 
 def _reader(dtype: str) -> Callable[[str], Any]:
     if dtype == "string":
-        return lambda text: text or None
+        return lambda text: text or math.nan
     if dtype == "bool":
         return _boolean
     if dtype.startswith("float"):
@@ -80,6 +85,16 @@ def _number(text: str) -> float:
     if word in ("true", "false"):  # as frames write columns of booleans, which models take for 1, 0
         return float(word == "true")
     return float(word) if word else float("nan")
+
+
+def _floats(texts: Sequence[str]) -> NDArray[np.float64] | None:
+    """Numbers of which some are missing or have a fraction; None where all are whole."""
+    if all(text.strip().lstrip("+-").isdecimal() for text in texts):
+        return None
+    try:
+        return np.array([_number(text) for text in texts], np.float64)
+    except ValueError:
+        return None  # the cell that is no number is told when it is read as a whole one
 
 
 def _boolean(text: str) -> bool:
@@ -180,7 +195,7 @@ class Schema:
                 names = [column.name for column in self.columns]
                 return dict(zip(names, made, strict=True))
             case Text():
-                return ["" if text is None else text for text in made[0]]
+                return [text if isinstance(text, str) else "" for text in made[0]]
         return made[0]
 
     def looks_like_header(self, first: Row) -> bool:
