@@ -26,7 +26,8 @@ class Elementwise(Op, abstract=True):
 
     #: The dtype of the result, or None for that of the input.
     result: ClassVar[str | None] = None
-    #: Every column is computed alike, so rows without gaps may be computed as one long row.
+    #: The function is the same for every column, so rows that lie one after the other in memory may
+    #: be computed as one long row.
     alike: ClassVar[bool] = False
 
     def infer(self, x: Type) -> Type:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 class ShortestWay(Op):
     """The way to each column of a table by the best of some rows: their distance plus the table's.
 
-    `places` picks rows of the table, and a number outside it means its nearest row.
+    `places` picks rows of the table; a number outside it picks its nearest row.
     """
 
     table: Array
@@ -146,13 +146,15 @@ def _ridge(e: Emitter, matrix: str, k: str, reg: str) -> None:
 def _factor(e: Emitter, matrix: str, k: str) -> None:
     """Cholesky's factor, in place of the lower half."""
     with e.loop(k) as i, e.loop(f"{i} + 1") as j:
-        place = f"{i} * {k} + {j}"
-        total = e.var(e.load(matrix, place, "float64"))
+        index = f"{i} * {k} + {j}"
+        total = e.var(e.load(matrix, index, "float64"))
         with e.loop(j) as c:
             left, right = (e.load(matrix, f"{r} * {k} + {c}", "float64") for r in (i, j))
             e.line(f"{total} = {total} - {left} * {right}")
-        own = e.load(matrix, f"{j} * {k} + {j}", "float64")
-        e.store(matrix, place, f"(sqrt({total}) if {i} == {j} else {total} / {own})", "float64")
+        diagonal = e.load(matrix, f"{j} * {k} + {j}", "float64")
+        e.store(
+            matrix, index, f"(sqrt({total}) if {i} == {j} else {total} / {diagonal})", "float64"
+        )
 
 
 def _solve(e: Emitter, matrix: str, weights: str, k: str) -> str:
@@ -194,7 +196,7 @@ def _isomap(fit: Any, x: Flow, to: Importer) -> Flow:
     to.need(not to.is_sparse(x), "Isomap of sparse rows is not native")
     places, near = nearest(fit.nbrs_, x, to, fit.nbrs_.n_neighbors)
     ways = places.shortest_way(near, np.asarray(fit.dist_matrix_))
-    # The library writes the ways down in the data's own float width, and goes on in float64.
+    # The library stores the path lengths in the data's own float width, and goes on in float64.
     kernel = ways.cast_like(to.floats(x)).square().multiply(-0.5)
     wide = fit.kernel_pca_.X_fit_.dtype != np.float32
     return kernel_components(fit.kernel_pca_, kernel.cast("float64") if wide else kernel)
