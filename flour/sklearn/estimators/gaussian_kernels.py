@@ -1,7 +1,7 @@
 """The kernels of Gaussian processes, with training points, as programs.
 
-A kernel is either a flow with one number a training point or, where it is the same for all rows
-and points (constants, white noise), just that number.
+A kernel is either a flow with one number per training point or, where it is the same for all rows
+and points (constants, white noise), that number.
 """
 
 from __future__ import annotations
@@ -21,14 +21,20 @@ if TYPE_CHECKING:
 
 def covariance(kernel: Any, x: Flow, points: Any, to: Importer) -> Flow:
     """The covariance of x with every training point."""
-    made = _walk(kernel, x, points, to)
-    return made if not isinstance(made, float) else x.fill(np.full(len(points), made))
+    kernel_value = _walk(kernel, x, points, to)
+    return (
+        kernel_value
+        if not isinstance(kernel_value, float)
+        else x.fill(np.full(len(points), kernel_value))
+    )
 
 
 def variance(kernel: Any, x: Flow, to: Importer) -> Flow:
     """The prior variance at x."""
-    made = _own(kernel, x, to)
-    return made if not isinstance(made, float) else x.fill([made], scalar=True)
+    kernel_value = _own(kernel, x, to)
+    return (
+        kernel_value if not isinstance(kernel_value, float) else x.fill([kernel_value], scalar=True)
+    )
 
 
 def _walk(kernel: Any, x: Flow, points: Any, to: Importer) -> Flow | float:
