@@ -319,9 +319,9 @@ def _ways(kind: Any, threshold: Any, categorical: Any) -> NDArray[np.uint8]:
     missing = (kind >> _MISSING_SHIFT) & 3
     default = np.where((kind & _DEFAULT_LEFT) != 0, LEFT, RIGHT)
     as_zero = np.where(threshold >= 0, LEFT, RIGHT)
-    way = np.where(missing == _MISSING_NAN, default, as_zero)
-    way = np.where(missing == _MISSING_ZERO, default + ZEROS, way)
-    return np.where(categorical, RIGHT, way).astype(np.uint8)
+    direction = np.where(missing == _MISSING_NAN, default, as_zero)
+    direction = np.where(missing == _MISSING_ZERO, default + ZEROS, direction)
+    return np.where(categorical, RIGHT, direction).astype(np.uint8)
 
 
 def _sets(fields: Fields, categorical: Any, threshold: Any, word: int) -> tuple[Any, Any, Any]:

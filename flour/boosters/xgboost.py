@@ -263,9 +263,9 @@ def scores_of(
 
 def _weighted(weights: NDArray[np.float32], base: NDArray[np.float32], x: Flow) -> Flow:
     """A linear booster's margins; missing values add nothing."""
-    seen = x.cast("float32").to_dense().impute(np.nan, np.zeros(len(weights) - 1, np.float32))
+    columns = x.cast("float32").to_dense().impute(np.nan, np.zeros(len(weights) - 1, np.float32))
     # The library adds the first column's base score to every column.
-    return seen.linear(weights[:-1].T, weights[-1] + base[0])
+    return columns.linear(weights[:-1].T, weights[-1] + base[0])
 
 
 def _joined(
@@ -388,13 +388,13 @@ def _depth_first(left: NDArray[np.int64], right: NDArray[np.int64]) -> NDArray[n
     """The nodes reachable from the root; a node met twice is not a tree."""
     size = len(left)
     order: list[int] = []
-    seen = bytearray(size)
+    visited = bytearray(size)
     stack = [0]
     while stack:
         at = stack.pop()
-        if not 0 <= at < size or seen[at]:
+        if not 0 <= at < size or visited[at]:
             raise ValueError(f"node {at} is outside the tree, or met twice")
-        seen[at] = 1
+        visited[at] = 1
         order.append(at)
         if left[at] >= 0:
             stack += [int(right[at]), int(left[at])]

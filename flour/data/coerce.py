@@ -286,9 +286,9 @@ _RAGGED = "every row needs a value for every column; use None or NaN where one i
 def _ragged(data: Sequence[Any], path: str) -> dict[str, str]:
     """The first row whose length differs from that of row 0, and its length."""
     lengths = [len(row) if isinstance(row, Sequence | np.ndarray) else -1 for row in data]
-    odd = next((i for i, length in enumerate(lengths) if length != lengths[0]), 0)
-    found = f"{lengths[odd]} values, the first row has {lengths[0]}"
-    return {"where": f"{path}[{odd}]", "found": found}
+    first = next((i for i, length in enumerate(lengths) if length != lengths[0]), 0)
+    found = f"{lengths[first]} values, the first row has {lengths[0]}"
+    return {"where": f"{path}[{first}]", "found": found}
 
 
 # --- records and single columns ----------------------------------------------------------------

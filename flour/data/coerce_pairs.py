@@ -17,7 +17,7 @@ Row = list[tuple[str, float]]
 
 
 def pair_rows(data: Any, kind: Pairs, path: str) -> list[Row]:
-    """Every row's names with their numbers; a mapping alone is one row."""
+    """Every row's names with their numbers; a single mapping is one row."""
     rows = [data] if isinstance(data, Mapping) else data
     if isinstance(rows, str | bytes) or not isinstance(rows, Iterable) or is_sparse(rows):
         found = type(rows).__name__

@@ -1,4 +1,4 @@
-"""Documents as the str that programs read: rows of bytes are decoded as their input says."""
+"""Documents as the str that programs read: bytes are decoded by the encoding of their input."""
 
 from __future__ import annotations
 

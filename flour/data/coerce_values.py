@@ -33,9 +33,9 @@ def _whole(values: NDArray[Any], dtype: str, path: str) -> None:
     bad = ~((np.floor(values) == values) & (values >= low) & (values <= high))
     if bad.any():
         where = tuple(int(i) for i in np.argwhere(bad)[0])
-        spot = path + "".join(f"[{i}]" for i in where)
+        location = path + "".join(f"[{i}]" for i in where)
         found = str(values[where])
-        raise WrongDtype(f"expected {dtype}", where=spot, found=found, hint=_CONVERT)
+        raise WrongDtype(f"expected {dtype}", where=location, found=found, hint=_CONVERT)
 
 
 _CONVERT = "convert it before predicting, as before training"
@@ -52,10 +52,10 @@ def _numbers(values: NDArray[Any], path: str) -> NDArray[Any]:
         elif _is_missing(value):
             numbers[where] = np.nan
         else:
-            spot = path + "".join(f"[{i}]" for i in where)
+            location = path + "".join(f"[{i}]" for i in where)
             raise NotNumeric(
                 "expected numbers",
-                where=spot,
+                where=location,
                 found=f"{type(value).__name__} {str(value)[:40]!r}",
                 hint="encode strings, or convert the column with astype(float)",
             )
@@ -66,10 +66,10 @@ def _number(value: Any, where: tuple[int, ...], path: str) -> float:
     try:
         return float(value)
     except OverflowError:
-        spot = path + "".join(f"[{i}]" for i in where)
+        location = path + "".join(f"[{i}]" for i in where)
         found = f"a whole number of {len(str(abs(value)))} digits"
         raise WrongDtype(
-            "this is more than a float64 holds", where=spot, found=found, hint=_CONVERT
+            "this is more than a float64 holds", where=location, found=found, hint=_CONVERT
         ) from None
 
 
@@ -87,9 +87,9 @@ def _strings(values: NDArray[Any], path: str) -> NDArray[Any]:
         if isinstance(value, str) or value is None:
             continue
         if not _is_missing(value):
-            spot = path + "".join(f"[{i}]" for i in where)
+            location = path + "".join(f"[{i}]" for i in where)
             found = f"{type(value).__name__} {value!r}"[:60]
-            raise WrongDtype("expected a string", where=spot, found=found, hint=_AS_STRINGS)
+            raise WrongDtype("expected a string", where=location, found=found, hint=_AS_STRINGS)
         strings[where] = np.nan
     return strings
 

@@ -322,7 +322,7 @@ class Fluent(Numbers):
     def ranks(
         self, quantiles: ArrayLike, ranks: ArrayLike, margin: float = 0.0, *, sparse: bool = False
     ) -> Flow:
-        """Where each number stands among its column's quantiles, from 0 to 1.
+        """The rank of each number among its column's quantiles, from 0 to 1.
 
         Between two quantiles the rank is interpolated from below and from above, and the mean
         counts (they differ where quantiles repeat). Numbers within `margin` of an end, or beyond it,
@@ -415,7 +415,7 @@ class Fluent(Numbers):
     def sum_of_entries(self, table: ArrayLike, starts: ArrayLike) -> Flow:
         """The sum over columns of a table's row, picked by that column's whole number.
 
-        The tables of all columns are stacked in `table`; `starts` says at which row each begins. A
+        The tables of all columns are stacked in `table`; `starts` has the first row of each. A
         number outside its table picks the nearest end of the table.
         """
         return self._apply("SumOfEntries", (), table=table, starts=starts)

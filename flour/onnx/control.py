@@ -69,12 +69,12 @@ def _either(call: Call, condition: Tensor, yes: Tensor, no: Tensor) -> Tensor:
 def _loop(call: Call) -> tuple[Tensor, ...]:
     body, rounds = _graph(call, "body"), _rounds(call)
     state = [item for item in call.inputs[2:] if item is not None]
-    going = Tensor.constant(np.array(call.optional(1) is None or _true(call[1])))
+    condition = Tensor.constant(np.array(call.optional(1) is None or _true(call[1])))
     scans: list[list[Tensor]] = [[] for _ in body.outputs[1 + len(state) :]]
     for number in range(rounds):
-        if not _true(going):
+        if not _true(condition):
             break
-        going, *results = call.body(body, Tensor.constant(np.int64(number)), going, *state)
+        condition, *results = call.body(body, Tensor.constant(np.int64(number)), condition, *state)
         state = results[: len(state)]
         for collected, item in zip(scans, results[len(state) :], strict=True):
             collected.append(item)

@@ -96,9 +96,9 @@ def _split(node: Any, attributes: dict[str, Any], where: str) -> None:
         raise _refusal(node, "num_outputs", parts.i, f"{len(node.output)}", where)
 
 
-def _transform(node: Any, found: dict[str, Any], where: str) -> None:
+def _transform(node: Any, attributes: dict[str, Any], where: str) -> None:
     """The axis is an input or absent; an empty name would be read as an input."""
-    del found
+    del attributes
     if list(node.input[2:3]) == [""]:
         raise _refusal(node, "axis", "an input without a name", "an input or nothing", where)
 
@@ -107,20 +107,20 @@ def _trees(node: Any, attributes: dict[str, Any], where: str) -> None:
     """No test leads back to a node above it: walking such a tree would not end."""
     ids, owner = _ints(attributes, "nodes_nodeids"), _ints(attributes, "nodes_treeids")
     modes = list(attributes["nodes_modes"].strings) if "nodes_modes" in attributes else []
-    ways = [_ints(attributes, f"nodes_{way}nodeids") for way in ("true", "false")]
-    if {len(part) for part in (owner, modes, *ways)} != {len(ids)}:
+    branches = [_ints(attributes, f"nodes_{branch}nodeids") for branch in ("true", "false")]
+    if {len(part) for part in (owner, modes, *branches)} != {len(ids)}:
         return  # onnxruntime itself refuses it
     index_of = {key: k for k, key in enumerate(zip(owner, ids, strict=True))}
     inner = [k for k, mode in enumerate(modes) if mode != b"LEAF"]
-    edges = [(k, index_of.get((owner[k], way[k]), -1)) for k in inner for way in ways]
+    edges = [(k, index_of.get((owner[k], branch[k]), -1)) for k in inner for branch in branches]
     _no_cycle(node, edges, len(ids), where)
 
 
 def _forest(node: Any, attributes: dict[str, Any], where: str) -> None:
     """The same for the operator with separate leaves."""
     count, edges = len(_ints(attributes, "nodes_featureids")), []
-    for way in ("true", "false"):
-        to, leaf = (_ints(attributes, f"nodes_{way}{what}") for what in ("nodeids", "leafs"))
+    for branch in ("true", "false"):
+        to, leaf = (_ints(attributes, f"nodes_{branch}{what}") for what in ("nodeids", "leafs"))
         pairs = enumerate(zip(to, leaf, strict=False))
         edges += [(k, end) for k, (end, is_leaf) in pairs if not is_leaf]
     _no_cycle(node, [edge for edge in edges if edge[0] < count], count, where)

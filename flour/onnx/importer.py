@@ -256,13 +256,13 @@ class Importer:
         if not self.native_only:
             self._try_among(node)
             return
-        lost = [name for name in self._reads(node) if name in self.absent]
+        missing = [name for name in self._reads(node) if name in self.absent]
         try:
-            if lost:
-                raise NotNative(f"reads '{lost[0]}', which is not native")
+            if missing:
+                raise NotNative(f"reads '{missing[0]}', which is not native")
             self.apply(node)
         except NotNative as problem:
-            if not lost:
+            if not missing:
                 self.refused.append((node, problem.what))
             self.absent.update(dict.fromkeys(filter(None, node.outputs), problem.what))
 
@@ -276,8 +276,8 @@ class Importer:
             adapter_of(node.domain, node.op_type, self._opset(node))
             tried = self._pending.tried(self._reads(node), around)
             self.values = around.new_child(tried.tensors)
-            if lost := [name for name in self._reads(node) if name not in self.values]:
-                raise NotNative(f"reads '{lost[0]}', which is no tensor of rows")
+            if missing := [name for name in self._reads(node) if name not in self.values]:
+                raise NotNative(f"reads '{missing[0]}', which is no tensor of rows")
             self.apply(node)
         except NotNative as problem:
             self.values = around
@@ -355,9 +355,9 @@ class Importer:
 
     def _inside(self, node: NodeDef) -> None:
         try:
-            lost = next((name for name in self._reads(node) if name in self.absent), None)
-            if lost is not None and lost not in self.values:
-                raise NotNative(f"reads '{lost}', which is not native")
+            missing = next((name for name in self._reads(node) if name in self.absent), None)
+            if missing is not None and missing not in self.values:
+                raise NotNative(f"reads '{missing}', which is not native")
             self.apply(node)
         except NotNative as problem:
             raise NotNative(f"{node.place}: {problem.what}") from None

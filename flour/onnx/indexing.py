@@ -48,8 +48,8 @@ def scaled(call: Call, indices: Tensor, stride: int, base: Any, axis: int | None
     """indices * stride + base, broadcast."""
     start = Tensor.constant(np.asarray(base, np.int64), axis)
     step = Tensor.constant(np.array(stride, np.int64))
-    far = indices if stride == 1 else _whole(call, indices, step, times=True)
-    return _whole(call, far, start, times=False)
+    offsets = indices if stride == 1 else _whole(call, indices, step, times=True)
+    return _whole(call, offsets, start, times=False)
 
 
 def _whole(call: Call, left: Tensor, right: Tensor, *, times: bool) -> Tensor:

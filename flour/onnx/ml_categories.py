@@ -36,23 +36,23 @@ def key_index(
         raise NotNative(f"{count:,} keys for each of {width:,} values")
     flow = call.flow(item)
     codes, starts = np.arange(count), np.arange(width + 1) * count
-    lost = np.full(width, count)
+    unknown = np.full(width, count)
     if item.dtype == "string":
         texts = [*map(str, keys)]
         none, missing = (_first(texts, text, width) for text in (NONE_TEXT, NAN_TEXT))
-        texts, every = texts * width, np.tile(codes, width)
-        return flow.categorise_text(texts, every, starts, none, missing, lost, strict=strict)
+        texts, all_codes = texts * width, np.tile(codes, width)
+        return flow.categorise_text(texts, all_codes, starts, none, missing, unknown, strict=strict)
     values = np.asarray(keys)
     none = np.flatnonzero(values != values) if nan else codes[:0]  # noqa: PLR0124 (NaN)
-    kept = values == values  # noqa: PLR0124 (the definition of NaN)
-    distinct, first = np.unique(values[kept], return_index=True)
-    places, size = codes[kept][first], len(distinct)
+    valid = values == values  # noqa: PLR0124 (the definition of NaN)
+    distinct, first = np.unique(values[valid], return_index=True)
+    places, size = codes[valid][first], len(distinct)
     return flow.categorise(
         np.tile(distinct, width),
         np.tile(places, width),
         np.arange(width + 1) * size,
         np.full(width, none[0] if none.size else count),
-        lost,
+        unknown,
         strict=strict,
     )
 

@@ -37,8 +37,10 @@ def forest_of_nodes(call: Call, kind: str, dtype: str) -> Forest:
     trees, ids = _whole(call, "nodes_treeids"), _whole(call, "nodes_nodeids")
     modes = [*map(_CODES.get, names := call.attribute("nodes_modes", ()))]
     feature, split = _whole(call, "nodes_featureids"), _floats(call, "nodes_values")
-    ways = [_whole(call, f"nodes_{way}nodeids") for way in ("true", "false")]
-    if not len(ids) or {len(part) for part in (trees, modes, feature, split, *ways)} != {len(ids)}:
+    branches = [_whole(call, f"nodes_{branch}nodeids") for branch in ("true", "false")]
+    if not len(ids) or {len(part) for part in (trees, modes, feature, split, *branches)} != {
+        len(ids)
+    }:
         raise _damaged("has lists of different lengths", [len(ids), len(modes), len(split)])
     numbers = _NodeNumbers(trees, ids)
     if None in modes:
@@ -50,9 +52,9 @@ def forest_of_nodes(call: Call, kind: str, dtype: str) -> Forest:
     nodes[mode == _LEAF] = -1 - nodes[mode == _LEAF]
     tracks = _whole(call, "nodes_missing_value_tracks_true")
     tracks = tracks if len(tracks) == len(ids) else np.zeros(len(ids))
-    yes, no = (np.zeros(len(ids), np.int64) for _ in ways)
-    for children, way in zip((yes, no), ways, strict=True):
-        children[inner] = nodes[numbers.of(trees[inner], way[inner], _NOWHERE)]
+    yes, no = (np.zeros(len(ids), np.int64) for _ in branches)
+    for children, branch in zip((yes, no), branches, strict=True):
+        children[inner] = nodes[numbers.of(trees[inner], branch[inner], _NOWHERE)]
     starts = [0, *(np.flatnonzero(trees[1:] != trees[:-1]) + 1).tolist()]
     return Forest(
         feature,
@@ -124,7 +126,7 @@ def forest_of_tensors(call: Call, dtype: str) -> Forest:
     targets, weights = _whole(call, "leaf_targetids"), _tensor(call, "leaf_weights")
     if {len(split), len(modes)} != {len(feature)} or len(targets) != len(weights):
         raise _damaged("has lists of different lengths", [len(feature), len(split), len(modes)])
-    yes, no = (_way(call, way, len(feature), len(targets)) for way in ("true", "false"))
+    yes, no = (_way(call, branch, len(feature), len(targets)) for branch in ("true", "false"))
     roots = _whole(call, "tree_roots")
     if not len(roots) or roots.min() < 0 or roots.max() >= len(feature):
         raise _damaged("has a root that is not there", roots.tolist()[:8])
@@ -153,9 +155,9 @@ def _tensor(call: Call, name: str) -> Any:
     return np.asarray(call.attribute(name, ()), np.float64).reshape(-1)
 
 
-def _way(call: Call, way: str, nodes: int, leaves: int) -> Any:
+def _way(call: Call, branch: str, nodes: int, leaves: int) -> Any:
     """The end of a test's branch: the number of a node, or -1 - the number of a leaf."""
-    ids, leaf = _whole(call, f"nodes_{way}nodeids"), _whole(call, f"nodes_{way}leafs")
+    ids, leaf = _whole(call, f"nodes_{branch}nodeids"), _whole(call, f"nodes_{branch}leafs")
     if len(ids) != nodes or len(leaf) != nodes:
         raise _damaged("has lists of different lengths", [nodes, len(ids), len(leaf)])
     limit = np.where(leaf != 0, leaves, nodes)
@@ -189,10 +191,10 @@ def _unshared(forest: Forest) -> Forest:
     """Every leaf gets a number of its own: two tests may lead to one."""
     yes, no, roots = forest.yes.copy(), forest.no.copy(), np.array(forest.roots, np.int64)
     leaves, count = [], 0
-    for ways in (yes, no, roots):
-        is_leaf = ways < 0
-        leaves.append(-1 - ways[is_leaf])
-        ways[is_leaf] = -1 - np.arange(count, count + len(leaves[-1]))
+    for branches in (yes, no, roots):
+        is_leaf = branches < 0
+        leaves.append(-1 - branches[is_leaf])
+        branches[is_leaf] = -1 - np.arange(count, count + len(leaves[-1]))
         count += len(leaves[-1])
     order = np.concatenate(leaves)
     changed = {

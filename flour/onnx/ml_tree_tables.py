@@ -139,10 +139,10 @@ def _tests(
     for at in np.flatnonzero(mode >= EQ).tolist():
         unequal = mode[at] == NEQ
         values = forest.members.get(int(nodes[at]), (float(split[at]),))
-        gone = bool(tracks[at]) and not unequal
-        column = width + lookup.column(int(feature[at]), values, missing=gone)
-        ways = (yes[at], no[at]) if unequal else (no[at], yes[at])
-        row = (column, 0.5, *ways, COMPARED)
+        missing = bool(tracks[at]) and not unequal
+        column = width + lookup.column(int(feature[at]), values, missing=missing)
+        branches = (yes[at], no[at]) if unequal else (no[at], yes[at])
+        row = (column, 0.5, *branches, COMPARED)
         for each, value in zip(columns.values(), row, strict=True):
             each[at] = value
     return columns

@@ -160,8 +160,8 @@ def _regressor(call: Call) -> Tensor:
     forest = forest_of_nodes(call, "target", _wide(x))
     targets = int(call.attribute("n_targets", 1))
     trees = Ensemble.of(forest, targets, x.width)
-    way, link = str(call.attribute("aggregate_function", "SUM")), link_name(call)
-    answer = partial(_regressed, trees, way, _base(call), link)
+    aggregate, link = str(call.attribute("aggregate_function", "SUM")), link_name(call)
+    answer = partial(_regressed, trees, aggregate, _base(call), link)
     return x.table(x.map(lambda row: answer(row).cast("float32")), targets)
 
 
@@ -172,14 +172,14 @@ def _ensemble(call: Call) -> Tensor:
         raise NotNative(f"trees over {x.dtype}")
     targets = int(call.attribute("n_targets", 1))
     trees = Ensemble.of(forest_of_tensors(call, x.dtype), targets, x.width)
-    way = ("AVERAGE", "SUM", "MIN", "MAX")[int(call.attribute("aggregate_function", 1))]
+    aggregate = ("AVERAGE", "SUM", "MIN", "MAX")[int(call.attribute("aggregate_function", 1))]
     link = _TARGETS[int(call.attribute("post_transform", 0))]
-    return x.table(x.map(partial(_regressed, trees, way, (), link)), targets)
+    return x.table(x.map(partial(_regressed, trees, aggregate, (), link)), targets)
 
 
-def _regressed(trees: Ensemble, way: str, base: Sequence[float], link: str, x: Flow) -> Flow:
+def _regressed(trees: Ensemble, aggregate: str, base: Sequence[float], link: str, x: Flow) -> Flow:
     """One row's targets: aggregated, plus their base, linked."""
-    score = _aggregated(trees, way, x)
+    score = _aggregated(trees, aggregate, x)
     if len(base) == trees.targets:
         score = _based(trees, score, base, x)
     if trees.targets == 1 and link != "PROBIT":
@@ -198,24 +198,24 @@ def _based(trees: Ensemble, score: Flow, base: Sequence[float], x: Flow) -> Flow
     return spoken.where(_plus(score, base, dtype), score)
 
 
-def _aggregated(trees: Ensemble, way: str, x: Flow) -> Flow:
-    if way in ("SUM", "AVERAGE"):
-        divisor = len(trees.forest.roots) if way == "AVERAGE" else 0
+def _aggregated(trees: Ensemble, aggregate: str, x: Flow) -> Flow:
+    if aggregate in ("SUM", "AVERAGE"):
+        divisor = len(trees.forest.roots) if aggregate == "AVERAGE" else 0
         return trees.sums(x, trees.weights, divisor)
-    if way not in ("MIN", "MAX"):
-        raise DamagedModel(f"trees are not aggregated by {way!r}")
-    return _extreme(trees, way, x)
+    if aggregate not in ("MIN", "MAX"):
+        raise DamagedModel(f"trees are not aggregated by {aggregate!r}")
+    return _extreme(trees, aggregate, x)
 
 
-def _extreme(trees: Ensemble, way: str, x: Flow) -> Flow:
+def _extreme(trees: Ensemble, aggregate: str, x: Flow) -> Flow:
     """The smallest or largest weight of all trees, target by target; 0 for a target without any."""
     leaves, dtype = trees.leaves(x), trees.forest.dtype
-    limit = np.inf if way == "MIN" else -np.inf
+    limit = np.inf if aggregate == "MIN" else -np.inf
     values = np.where(trees.scored, trees.weights, limit).astype(dtype)
     outs = []
     for target in range(trees.targets):
         per_tree = leaves.take(values[:, target])
-        best = per_tree.min() if way == "MIN" else per_tree.max()
+        best = per_tree.min() if aggregate == "MIN" else per_tree.max()
         if not trees.always[target]:
             nothing = best.fill(np.zeros(1, dtype), scalar=True)
             best = best.equal(np.array(limit, dtype)).where(nothing, best)

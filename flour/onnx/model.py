@@ -1,6 +1,6 @@
 """An ONNX model as plain frozen data: nodes, constants, ports. Nothing behind this is protobuf.
 
-`flour.onnx.reading` makes these from files; adapters and the importer know only them.
+`flour.onnx.reading` makes these from files; adapters and the importer use only these.
 """
 
 from __future__ import annotations

@@ -81,10 +81,10 @@ class Held:
         return session(data, op.place)
 
 
-def session(data: bytes, place: str) -> Any:
+def session(data: bytes, where: str) -> Any:
     """An onnxruntime session over a model, or OpaqueFailed."""
     ort = runtime()
-    _survivable(data, place)
+    _survivable(data, where)
     options = ort.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     options.log_severity_level = _FATAL
@@ -93,17 +93,17 @@ def session(data: bytes, place: str) -> Any:
     try:
         return ort.InferenceSession(data, options, **how)
     except Exception as problem:
-        raise failure("onnxruntime cannot load", problem, place) from problem
+        raise failure("onnxruntime cannot load", problem, where) from problem
 
 
-def _survivable(data: bytes, place: str) -> None:
+def _survivable(data: bytes, where: str) -> None:
     """Raise OpaqueFailed for a model known, or found under `proving`, to end the process."""
     from google.protobuf.message import DecodeError
     from onnx import ModelProto
 
     with suppress(DecodeError):  # onnxruntime's own message is better
-        guard(ModelProto.FromString(data), place)
-    prove(data, place)
+        guard(ModelProto.FromString(data), where)
+    prove(data, where)
 
 
 @cache
@@ -124,11 +124,11 @@ def runtime() -> Any:
     return onnxruntime
 
 
-def failure(what: str, problem: Exception, place: str) -> OpaqueFailed:
+def failure(what: str, problem: Exception, where: str) -> OpaqueFailed:
     """An exception of onnxruntime as an error of ours."""
     error = OpaqueFailed(
         f"{what} a part of the model that has no native code",
-        where=place or None,
+        where=where or None,
         found=f"{type(problem).__name__}: {_message(problem)}",
         hint="onnxruntime itself refuses it; run the part alone to look closer",
     )
@@ -145,7 +145,7 @@ def _message(problem: Exception) -> str:
 # --- models are data ----------------------------------------------------------------------------
 
 
-def check(data: bytes, reads: set[str], leaves: set[str], place: str) -> None:
+def check(data: bytes, reads: set[str], leaves: set[str], where: str) -> None:
     """Raise OpaqueFailed unless the model needs only its own content and these inputs."""
     import onnx
 
@@ -153,12 +153,12 @@ def check(data: bytes, reads: set[str], leaves: set[str], place: str) -> None:
     try:
         model.ParseFromString(data)
     except Exception as problem:
-        raise failure("protobuf cannot read", problem, place) from problem
+        raise failure("protobuf cannot read", problem, where) from problem
     names = {item.name for item in model.graph.input}, {item.name for item in model.graph.output}
     if names[0] - _initialised(model.graph) != reads or not leaves <= names[1]:
         raise OpaqueFailed(
             "a part of the model is not what the program says it is",
-            where=place or None,
+            where=where or None,
             found=f"inputs {', '.join(sorted(names[0]))[:120]}",
             hint="the file is damaged; import the model again",
         )
@@ -167,7 +167,7 @@ def check(data: bytes, reads: set[str], leaves: set[str], place: str) -> None:
         if tensor.data_location == onnx.TensorProto.EXTERNAL or tensor.external_data:
             raise OpaqueFailed(
                 "a part of the model refers to another file",
-                where=place or None,
+                where=where or None,
                 found=f"tensor {tensor.name!r}",
                 hint="nothing outside the plan is read",
             )

@@ -193,16 +193,16 @@ def _diagonal(item: Tensor, term: str) -> tuple[Tensor, str]:
 
 def _summed(call: Call, item: Tensor, labels: str, kept: set[str]) -> tuple[Tensor, str]:
     """The tensor summed over the labels that are not read further on."""
-    gone = tuple(axis for axis, label in enumerate(labels) if label not in kept)
-    if not gone:
+    axes = tuple(axis for axis, label in enumerate(labels) if label not in kept)
+    if not axes:
         return item, labels
-    if item.axis in gone:
+    if item.axis in axes:
         raise NotNative("a sum over all rows")
 
     def function(x: Flow, length: int) -> Flow:
         return SegmentSum(length)(x)
 
-    result = reduced(call, item, gone, function, 0, keep=False)
+    result = reduced(call, item, axes, function, 0, keep=False)
     return result, "".join(label for label in labels if label in kept)
 
 

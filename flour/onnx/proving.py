@@ -63,12 +63,12 @@ def proving(*, on: bool = True) -> Iterator[None]:
         _ON.reset(token)
 
 
-def prove(data: bytes, place: str) -> None:
+def prove(data: bytes, where: str) -> None:
     """Raise OpaqueFailed if a process would not survive this model; only under `proving`."""
     if _ON.get() and (ending := _death(data)):
         raise OpaqueFailed(
             "onnxruntime does not survive a part of the model",
-            where=place or None,
+            where=where or None,
             found=ending,
             hint="the model is damaged, or meant to do this; it is not run",
         )

@@ -175,14 +175,14 @@ def _fits_in_place(proto: Any) -> None:
     while waiting:  # no function waits for itself for ever: each is entered once
         name = waiting[-1]
         calls = list(_called(bodies[name]))
-        unknown = [who for who in calls if who in bodies and who not in sizes]
+        unknown = [owner for owner in calls if owner in bodies and owner not in sizes]
         if name not in sizes and unknown:
             sizes[name] = 0  # until it is known; circles are found by who puts functions in place
             waiting += unknown
             continue
         waiting.pop()
-        sizes[name] = min(sum(max(1, sizes.get(who, 1)) for who in calls), MAX_NODES + 1)
-    total = sum(sizes.get(who, 1) for who in _called(proto.graph))
+        sizes[name] = min(sum(max(1, sizes.get(owner, 1)) for owner in calls), MAX_NODES + 1)
+    total = sum(sizes.get(owner, 1) for owner in _called(proto.graph))
     if total > MAX_NODES:
         raise DamagedModel(
             "the model's functions stand for too many nodes",
@@ -247,7 +247,9 @@ class _Reader:
             raise DamagedModel("the graph is too large", where=str(proto.name), found=found)
         constants = self._constants(proto)
         if not depth:
-            constants |= {who[1]: it for who, it in self._formulas.items() if who[0] == "tensor"}
+            constants |= {
+                owner[1]: it for owner, it in self._formulas.items() if owner[0] == "tensor"
+            }
         inputs = tuple(port_of(item) for item in proto.input if item.name not in constants)
         _unique([port.name for port in inputs], "inputs")
         own = set(constants) | {port.name for port in inputs}
@@ -264,9 +266,9 @@ class _Reader:
     def _with_formulas(self, node: NodeDef, index: int) -> NodeDef:
         """A node with formulas instead of its lists of floats."""
         own = {
-            who[2]: FloatList(it) if isinstance(it, TracedArray) else it
-            for who, it in self._formulas.items()
-            if who[:2] == ("node", index)
+            owner[2]: FloatList(it) if isinstance(it, TracedArray) else it
+            for owner, it in self._formulas.items()
+            if owner[:2] == ("node", index)
         }
         if not own:
             return node

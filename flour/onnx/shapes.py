@@ -97,11 +97,11 @@ def _squeeze(call: Call) -> Tensor:
         if item.axis is not None:
             raise NotNative("all dimensions of one go, which may be the rows")
         axes = tuple(i for i, size in enumerate(item.shape) if size == 1)
-    gone = {positive(axis, item.rank) for axis in axes}
-    if item.axis in gone or any(item.shape[axis] != 1 for axis in gone):
+    dropped = {positive(axis, item.rank) for axis in axes}
+    if item.axis in dropped or any(item.shape[axis] != 1 for axis in dropped):
         raise NotNative("only dimensions of one go")
-    shape = [size for i, size in enumerate(item.shape) if i not in gone]
-    axis = None if item.axis is None else item.axis - sum(g < item.axis for g in gone)
+    shape = [size for i, size in enumerate(item.shape) if i not in dropped]
+    axis = None if item.axis is None else item.axis - sum(g < item.axis for g in dropped)
     return item.shaped(shape, axis)
 
 
@@ -245,14 +245,14 @@ def _range(size: int, start: int, end: int, step: int) -> Places:
 def _expand(call: Call) -> Tensor:
     item = call[0]
     lengths = list(call.symbolic(1, "the new shape").reshape(-1))
-    rows = [place for place, size in enumerate(lengths) if isinstance(size, Rows)]
+    rows = [rows_at for rows_at, size in enumerate(lengths) if isinstance(size, Rows)]
     rank = max(len(lengths), item.rank)
     at = None if item.axis is None else item.axis + rank - item.rank
     if rows:
-        place = rows[0] + rank - len(lengths)
-        if len(rows) > 1 or at not in (None, place):
+        rows_at = rows[0] + rank - len(lengths)
+        if len(rows) > 1 or at not in (None, rows_at):
             raise NotNative("a shape in which more than one length is open")
-        at = place
+        at = rows_at
     sizes = [size.times if isinstance(size, Rows) else int(size) for size in lengths]
     if item.axis is not None and not rows and len(sizes) > rank - 1 - at and sizes[at - rank] != 1:  # type: ignore[operator]  # at is set with the axis
         raise NotNative("rows are repeated")

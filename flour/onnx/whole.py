@@ -85,8 +85,8 @@ def whole(model: object, definition: ModelDef, large: int = SHARED_BYTES) -> Who
     constants = definition.graph.constants
     weights = {n: a for n, a in constants.items() if is_large(a) and a.nbytes >= large}
     data = _standing_alone(model, definition, weights)
-    place = "the whole model"
-    session = ort.session(data, place)
+    where = "the whole model"
+    session = ort.session(data, where)
     inputs = [item for item in session.get_inputs() if item.name not in weights]
     outputs = {
         item.name: item for item in session.get_outputs()
@@ -98,7 +98,7 @@ def whole(model: object, definition: ModelDef, large: int = SHARED_BYTES) -> Who
         reads=tuple(Wire(item.name, item.type) for item in inputs),
         leaves=tuple(Wire(item.name, item.type) for item in outputs),
         layout="whole",
-        place=place,
+        place=where,
     )
     return WholeProgram(definition, _flow(op), (), (), static=True)
 

@@ -75,7 +75,7 @@ class SpreadDistances(Op):
 class SumOfEntries(Op):
     """The sum over columns of a table's row, picked by that column's whole number.
 
-    The tables of all columns are stacked in `table`; `starts` says at which row each begins. A
+    The tables of all columns are stacked in `table`; `starts` has the first row of each. A
     number outside its table picks the nearest end of the table.
     """
 

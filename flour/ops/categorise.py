@@ -107,8 +107,8 @@ class Categorise(Encoding):
         nan = x != x  # noqa: PLR0124 (the definition of NaN)
         result[nan] = self.missing.array[j]
         if self.strict:
-            lost = (~hit & ~nan) | (nan & (result == UNKNOWN))
-            _complain(x, lost, j)
+            unknown = (~hit & ~nan) | (nan & (result == UNKNOWN))
+            _complain(x, unknown, j)
         return result
 
     def structure(self) -> tuple[object, ...]:
@@ -175,9 +175,9 @@ def _settled(e: Emitter, code: str, *, strict: bool) -> str:
     return code
 
 
-def _complain(x: NDArray[Any], lost: NDArray[np.bool_], j: int) -> None:
-    if lost.any():
-        row = int(np.argmax(lost))
+def _complain(x: NDArray[Any], unknown: NDArray[np.bool_], j: int) -> None:
+    if unknown.any():
+        row = int(np.argmax(unknown))
         value = x[row].item() if hasattr(x[row], "item") else x[row]
         raise InputError(
             f"{value!r} is not a category that was seen in training",

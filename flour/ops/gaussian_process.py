@@ -108,5 +108,5 @@ def _classifier(fit: Any, x: Flow, to: Importer) -> dict[str, Flow]:
     outputs = to.predict(fit.base_estimator_, x)
     one_vs_one = fit.n_classes_ > 2 and fit.multi_class == "one_vs_one"
     # With one-vs-one the library has no probabilities; it has scores in neither case.
-    kept = ("label",) if one_vs_one else ("label", "probabilities")
-    return {name: outputs[name] for name in kept}
+    names = ("label",) if one_vs_one else ("label", "probabilities")
+    return {name: outputs[name] for name in names}

@@ -61,9 +61,9 @@ class ImputeNearest(Op):
     def _distances(self, row: NDArray[Any]) -> NDArray[Any]:
         points: Any = self.points.array
         both = ~np.isnan(points) & ~np.isnan(row)
-        apart = np.where(both, points - row, 0.0)
+        differences = np.where(both, points - row, 0.0)
         counts = both.sum(axis=1)
-        squares = (apart * apart).sum(axis=1) / np.maximum(counts, 1) * len(row)
+        squares = (differences * differences).sum(axis=1) / np.maximum(counts, 1) * len(row)
         return np.where(counts == 0, np.nan, np.sqrt(squares))
 
     def _value(self, distances: NDArray[Any], j: int) -> Any:
@@ -74,8 +74,8 @@ class ImputeNearest(Op):
         near = usable[np.argsort(distances[usable], kind="stable")[: self.count]]
         weights = np.ones(len(near))
         if self.closeness:
-            far = distances[near]
-            weights = (far == 0).astype(float) if (far == 0).any() else 1 / far
+            nearest = distances[near]
+            weights = (nearest == 0).astype(float) if (nearest == 0).any() else 1 / nearest
         return (weights * column[near]).sum() / weights.sum()
 
     # --- native code -------------------------------------------------------------------------
@@ -143,12 +143,12 @@ class ImputeNearest(Op):
             e.line(f"{mean} = {total} / {weights}")
         return mean
 
-    def _weight(self, e: Emitter, far: str, nearest: str) -> str:
+    def _weight(self, e: Emitter, distance: str, nearest: str) -> str:
         if not self.closeness:
             return "1.0"
-        far = e.let(far, "float64").expr
-        same = f"(1.0 if {far} == 0.0 else 0.0)"
-        return e.let(f"{same} if {nearest} == 0.0 else 1.0 / {far}", "float64").expr
+        distance = e.let(distance, "float64").expr
+        same = f"(1.0 if {distance} == 0.0 else 0.0)"
+        return e.let(f"{same} if {nearest} == 0.0 else 1.0 / {distance}", "float64").expr
 
     def _entry(self, e: Emitter, points: str, p: str, width: str, j: str) -> str:
         return e.load(points, f"({p}) * {width} + {j}", "float64", constant=True)
@@ -222,14 +222,14 @@ class ImputeInTurn(Op):
 
     def emit(self, e: Emitter, x: VectorValue, filled: VectorValue) -> RowValue:
         at, dtype = e.indexable(x), filled.dtype
-        out, seen = e.scratch(dtype, filled.width), e.var("0")
+        out, present = e.scratch(dtype, filled.width), e.var("0")
         first = e.indexable(filled)
         with e.loop(x.size) as j:
             value = e.let(at(j), x.dtype).expr
             with e.block(f"if {value} == {value}:"):
-                e.line(f"{seen} += 1")
+                e.line(f"{present} += 1")
             e.store(out, j, first(j), dtype)
-        with e.block(f"if {seen} > 0:"), e.loop(e.size(len(self.biases))) as s:
+        with e.block(f"if {present} > 0:"), e.loop(e.size(len(self.biases))) as s:
             self._step(e, s, (at, x.dtype), (out, dtype, x.size))
         return e.dense(
             dtype, filled.width, lambda j: e.load(out, j, dtype), size=x.size, stored=True

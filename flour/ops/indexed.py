@@ -1,4 +1,4 @@
-"""Columns read and written where other columns say, and products of two computed matrices."""
+"""Columns read and written at computed indices, and products of two computed matrices."""
 
 from __future__ import annotations
 

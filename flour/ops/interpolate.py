@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Ranks(Op):
-    """Where each number stands among its column's quantiles, from 0 to 1.
+    """The rank of each number among its column's quantiles, from 0 to 1.
 
     Between two quantiles the rank is interpolated from below and from above, and the mean
     counts (they differ where quantiles repeat). Numbers within `margin` of an end, or beyond it,
@@ -170,8 +170,8 @@ class NormalQuantile(FloatElementwise):
         p = x.astype(np.float64)
         q = p - 0.5
         middle = q * _ratio(_MIDDLE, 0.180625 - q * q)
-        away = np.sqrt(-np.log(np.where(q <= 0, p, 1 - p)))
-        outer = np.where(away <= 5, _ratio(_SIDE, away - 1.6), _ratio(_TAIL, away - 5))
+        r = np.sqrt(-np.log(np.where(q <= 0, p, 1 - p)))
+        outer = np.where(r <= 5, _ratio(_SIDE, r - 1.6), _ratio(_TAIL, r - 5))
         quantile = np.where(np.abs(q) <= 0.425, middle, np.copysign(outer, q))
         quantile = np.where((p == 0) | (p == 1), np.copysign(np.inf, q), quantile)
         return np.where((p < 0) | (p > 1) | np.isnan(p), np.nan, quantile).astype(x.dtype)

@@ -122,8 +122,8 @@ def _turned(fit: Any, x: Flow, to: Importer, roots: list[Any]) -> Flow:
     weights = np.concatenate([root.T for root in roots])
     offsets = [mean @ root for mean, root in zip(fit.means_, roots, strict=True)]
     wide = to.promoted(x, fit.means_, fit.precisions_cholesky_)
-    away = wide.linear(weights, -np.concatenate(offsets)).square()
-    return away.sum_runs(fit.means_.shape[1]).cast_like(to.floats(x))
+    squares = wide.linear(weights, -np.concatenate(offsets)).square()
+    return squares.sum_runs(fit.means_.shape[1]).cast_like(to.floats(x))
 
 
 def _full(fit: Any, x: Flow, to: Importer) -> Flow:

@@ -125,8 +125,8 @@ class WeightedRows(Op):
         return Vector(self.table.shape[1], self._dtype(factors.dtype))
 
     def _dtype(self, *others: str) -> str:
-        own = str(self.table.dtype.name)
-        dtype = promote(own if own in FLOATS else "float64", *others)
+        table_dtype = str(self.table.dtype.name)
+        dtype = promote(table_dtype if table_dtype in FLOATS else "float64", *others)
         return dtype if dtype in FLOATS else "float64"
 
     def reference(self, places: Columns, weights: Columns | None = None) -> Columns:

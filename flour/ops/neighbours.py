@@ -1,4 +1,4 @@
-"""Estimators that ask the nearest training points: neighbours, centroids, local outliers.
+"""Estimators over the nearest training points: neighbours, centroids, local outliers.
 
 A program measures every training point (brute force), whichever structure the library searches; the
 result is the same. Ties are broken by position, see flour/ops/nearest.py.
@@ -80,8 +80,8 @@ def _euclidean(fit: Any, x: Flow, to: Importer, points: Any) -> Reach:
     On float32 training data brute force chooses in float64 and reports distances in float32.
     """
     if fit._fit_method != "brute" or fit.effective_metric_ != "euclidean":
-        every = to.doubles(x).distances(points, "sqeuclidean")
-        return Reach(every, every, squared=True)
+        squared = to.doubles(x).distances(points, "sqeuclidean")
+        return Reach(squared, squared, squared=True)
     wide = to.floats(x).squared_distances(points.astype(np.float64))
     return Reach(wide, to.floats(x).squared_distances(points), squared=True)
 
@@ -196,8 +196,8 @@ def _within(fit: Any, x: Flow, to: Importer) -> tuple[Flow, Flow]:
 
 def _radius_weights(fit: Any, x: Flow, to: Importer) -> tuple[Flow, Flow]:
     """The weight of every training point, zero outside the radius, and the number inside."""
-    inside, away = _within(fit, x, to)
-    return inside if _uniform(fit, to) else Closeness()(away, inside), inside.sum()
+    inside, distances = _within(fit, x, to)
+    return inside if _uniform(fit, to) else Closeness()(distances, inside), inside.sum()
 
 
 @adapts("sklearn.neighbors.RadiusNeighborsRegressor")
@@ -247,8 +247,8 @@ def _radius_target(
 
 @adapts("sklearn.neighbors.RadiusNeighborsTransformer")
 def _radius_transformer(fit: Any, x: Flow, to: Importer) -> Flow:
-    inside, away = _within(fit, x, to)
-    return (inside * away if fit.mode == "distance" else inside).to_sparse()
+    inside, distances = _within(fit, x, to)
+    return (inside * distances if fit.mode == "distance" else inside).to_sparse()
 
 
 # --- outliers and centroids -----------------------------------------------------------------------
@@ -286,24 +286,24 @@ def _nearest_centroid(fit: Any, x: Flow, to: Importer) -> dict[str, Flow]:
 def _centroid_scores(fit: Any, x: Flow) -> Flow:
     """Minus the squared distance in units of the spread within classes, and the prior."""
     spread = np.where(fit.within_class_std_dev_ == 0, 1.0, fit.within_class_std_dev_)
-    away = x.divide(spread).squared_distances(fit.centroids_ / spread).sqrt()
-    return away.square().negate().add(2.0 * np.log(fit.class_prior_))
+    distances = x.divide(spread).squared_distances(fit.centroids_ / spread).sqrt()
+    return distances.square().negate().add(2.0 * np.log(fit.class_prior_))
 
 
 def _centroid_label(fit: Any, x: Flow) -> Flow:
     if np.isclose(fit.class_prior_, 1 / len(fit.classes_)).all():
         near = fit.metric == "euclidean"
-        away = (
+        distances = (
             x.squared_distances(fit.centroids_)
             if near
             else x.distances(fit.centroids_, "manhattan")
         )
-        return away.arg_min().take(fit.classes_)
+        return distances.arg_min().take(fit.classes_)
     if fit.metric == "euclidean":
         return _centroid_scores(fit, x).arg_max().take(fit.classes_)
     spread = np.where(fit.within_class_std_dev_ == 0, 1.0, fit.within_class_std_dev_)
-    away = x.divide(spread).distances(fit.centroids_ / spread, "manhattan")
-    scores = away.square().negate().add(2.0 * np.log(fit.class_prior_))
+    distances = x.divide(spread).distances(fit.centroids_ / spread, "manhattan")
+    scores = distances.square().negate().add(2.0 * np.log(fit.class_prior_))
     return scores.arg_max().take(fit.classes_)
 
 

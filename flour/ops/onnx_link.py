@@ -100,10 +100,10 @@ class SoftmaxZero(Op):
     def reference(self, x: Columns) -> Columns:
         kind = x.dtype.type
         top = np.fmax.reduce(x, axis=1, keepdims=True)
-        some = (x > kind(_NOTHING)) | (x < kind(-_NOTHING))
+        nonzero = (x > kind(_NOTHING)) | (x < kind(-_NOTHING))
         with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
-            grown = np.where(some, np.exp(x - top), kind(0))
-            exponentials = np.where(some, grown, x * np.exp(-top))
+            grown = np.where(nonzero, np.exp(x - top), kind(0))
+            exponentials = np.where(nonzero, grown, x * np.exp(-top))
             return exponentials / grown.sum(axis=1, keepdims=True)
 
     def emit(self, e: Emitter, x: VectorValue) -> RowValue:

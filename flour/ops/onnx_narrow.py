@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Format(NamedTuple):
-    """A narrow kind of float: bits behind the point, the least exponent, the largest number."""
+    """A narrow kind of float: bits of the fraction, the smallest exponent, the largest number."""
 
     digits: int
     least: int
@@ -146,7 +146,7 @@ ROUNDINGS = {"up": 0x7FFFFF, "nearest": 0x400000, "down": 0}
 
 
 class Exponent(Elementwise):
-    """The power of two that ONNX's float8 of exponents alone makes of x, as float32.
+    """x rounded to a power of two, as ONNX's float8 without a fraction holds it, in float32.
 
     Signs are dropped, the least power (2**-127) stands for zero, NaN for infinities. A number that
     rounds up beyond the largest power becomes that power with `saturate`, else NaN.

@@ -81,7 +81,7 @@ class Opaque(Op):
     _held: ClassVar[Held | None] = None
 
     def check(self) -> None:
-        """The fields fit together; the model itself is looked at before it is first run."""
+        """Check that the fields fit together; the model itself is checked before its first run."""
         if self.model.dtype != np.uint8 or len(self.model.shape) != 1 or self.layout not in LAYOUTS:
             raise ParameterError("a model is bytes, in one of the layouts", hint=", ".join(LAYOUTS))
         object.__setattr__(self, "inputs", _wires(self.reads))
@@ -218,8 +218,8 @@ def _join(column: Any, wire: Wire, rows: int) -> Any:
     """The rows' tensors joined along the wire's axis."""
     if not wire.axis:
         return np.ascontiguousarray(column).reshape(wire.joined(rows))
-    apart = np.asarray(column).reshape(rows, *wire.shape)
-    return np.ascontiguousarray(np.moveaxis(apart, 0, wire.axis)).reshape(wire.joined(rows))
+    tensors = np.asarray(column).reshape(rows, *wire.shape)
+    return np.ascontiguousarray(np.moveaxis(tensors, 0, wire.axis)).reshape(wire.joined(rows))
 
 
 def _storage(wire: Wire) -> Any:

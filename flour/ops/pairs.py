@@ -96,8 +96,8 @@ class HashedValues(Op):
             with e.block(f"if text_surrogate({where}, {size}):"):
                 e.line("return 1")
             code = e.let(f"text_murmur({where}, {size})", "int64").expr
-            away = f"(4294967296 - {code} if {code} >= {_NEGATIVE} else {code})"
-            column = e.let(f"{away} % {width}", "int64").expr
+            magnitude = f"(4294967296 - {code} if {code} >= {_NEGATIVE} else {code})"
+            column = e.let(f"{magnitude} % {width}", "int64").expr
             turned = f"(-{value} if {code} >= {_NEGATIVE} and {signed} != 0 else {value})"
             sums.add(column, e.let(turned, self.dtype).expr)
         return sums.vector()
@@ -191,8 +191,10 @@ def _dtype(fit: Any, to: Importer) -> str:
 @adapts("sklearn.feature_extraction.DictVectorizer")
 def _dict_vectorizer(fit: Any, x: Flow, to: Importer) -> Flow:
     names = sorted(fit.vocabulary_, key=fit.vocabulary_.__getitem__)
-    odd = next((name for name in names if not isinstance(name, str)), None)
-    to.need(odd is None, f"the feature {odd!r} is no string", "fit it on rows whose keys are str")
+    other = next((name for name in names if not isinstance(name, str)), None)
+    to.need(
+        other is None, f"the feature {other!r} is no string", "fit it on rows whose keys are str"
+    )
     _rows_of(x, to, "DictVectorizer", Pairs(fit.separator, lenient=True))
     values = x.named_values(names, _dtype(fit, to))
     return values if fit.sparse else values.to_dense()

@@ -116,7 +116,7 @@ class PythonColumns(Python):
         return Vector(self.width, self.dtype)
 
     def mixes_rows(self) -> bool:
-        """The function may look at several rows at once, so this is assumed."""
+        """True: the function may look at several rows at once."""
         return True
 
     def reference(self, x: Columns) -> Columns:

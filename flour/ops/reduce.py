@@ -67,10 +67,10 @@ class Min(Reduction):
 
 
 def _extreme(e: Emitter, x: VectorValue, function: str) -> RowValue:
-    held = e.indexable(x)
-    best = e.var(held("0"))
+    at = e.indexable(x)
+    best = e.var(at("0"))
     with e.loop(x.size, "1") as j:
-        e.line(f"{best} = {function}({best}, {held(j)})")
+        e.line(f"{best} = {function}({best}, {at(j)})")
     return e.let(best, x.dtype)
 
 

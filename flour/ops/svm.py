@@ -53,16 +53,16 @@ class CouplePairs(Op):
     def reference(self, x: Columns) -> Columns:
         k = self.classes
         matrix = _quadratic(x, k)
-        p, going = np.full((len(x), k), 1.0 / k), np.ones(len(x), bool)
+        p, active = np.full((len(x), k), 1.0 / k), np.ones(len(x), bool)
         for _ in range(self._steps):
             slopes, value = _slopes(matrix, p)
             # NaN is no error: pairs of unknown probability are left at equal shares.
             error = np.fmax.reduce(np.abs(slopes - value[:, None]), axis=1, initial=0)
-            going &= ~(error < self._enough)
-            if not going.any():
+            active &= ~(error < self._enough)
+            if not active.any():
                 break
             moved = _sweep(matrix, p.copy(), slopes, value)
-            p = np.where(going[:, None], moved, p)
+            p = np.where(active[:, None], moved, p)
         return p
 
     def emit(self, e: Emitter, x: VectorValue) -> RowValue:
@@ -107,10 +107,10 @@ def _slopes(matrix: Any, p: Any) -> tuple[Any, Any]:
 def _sweep(matrix: Any, p: Any, slopes: Any, value: Any) -> Any:
     """One step along every class in turn."""
     for t in range(p.shape[1]):
-        own = matrix[:, t, t]
-        step = (-slopes[:, t] + value) / own
+        diagonal = matrix[:, t, t]
+        step = (-slopes[:, t] + value) / diagonal
         p[:, t] += step
-        value = (value + step * (step * own + 2 * slopes[:, t])) / (1 + step) / (1 + step)
+        value = (value + step * (step * diagonal + 2 * slopes[:, t])) / (1 + step) / (1 + step)
         slopes = (slopes + step[:, None] * matrix[:, t]) / (1 + step)[:, None]
         p /= (1 + step)[:, None]
     return p

@@ -104,10 +104,10 @@ class StripAccents(TextMap):
     def one(self, document: str) -> str:
         if document.isascii():
             return document
-        apart = unicodedata.normalize("NFKD", document)
+        decomposed = unicodedata.normalize("NFKD", document)
         if self.ascii:
-            return apart.encode("ascii", "ignore").decode("ascii")
-        return "".join(letter for letter in apart if not unicodedata.combining(letter))
+            return decomposed.encode("ascii", "ignore").decode("ascii")
+        return "".join(letter for letter in decomposed if not unicodedata.combining(letter))
 
     def mapping(self) -> unicode.Mapping:
         return unicode.without_accents(only_ascii=self.ascii)

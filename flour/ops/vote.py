@@ -126,18 +126,18 @@ def _ascending(e: Emitter, x: VectorValue) -> str:
     """The address of the column numbers in ascending order of their values, NaN last."""
     at, order = e.indexable(x), e.scratch("int64", x.width)
     with e.loop(x.size) as j:
-        value, spot = e.let(at(j), x.dtype).expr, e.var(j)
-        going = e.var("1")
-        with e.block(f"while {spot} > 0 and {going} == 1:"):
-            before = e.let(e.load(order, f"{spot} - 1", "int64"), "int64").expr
+        value, position = e.let(at(j), x.dtype).expr, e.var(j)
+        searching = e.var("1")
+        with e.block(f"while {position} > 0 and {searching} == 1:"):
+            before = e.let(e.load(order, f"{position} - 1", "int64"), "int64").expr
             other = e.let(at(before), x.dtype).expr
             later = f"{other} > {value} or ({other} != {other} and {value} == {value})"
             with e.block(f"if {later}:"):
-                e.store(order, spot, before, "int64")
-                e.line(f"{spot} = {spot} - 1")
+                e.store(order, position, before, "int64")
+                e.line(f"{position} = {position} - 1")
             with e.block("else:"):
-                e.line(f"{going} = 0")
-        e.store(order, spot, j, "int64")
+                e.line(f"{searching} = 0")
+        e.store(order, position, j, "int64")
     return order
 
 

@@ -135,17 +135,17 @@ def _built_triples(texts: Strings) -> Triples:
     starts, sizes = texts.offsets[:-1], np.diff(texts.offsets)
     short = np.flatnonzero((sizes > 0) & (sizes < 4))
     positions = starts[short, None] + np.arange(-3, 0) + sizes[short, None]
-    there = positions >= starts[short, None]
-    codes = np.where(there, texts.data[np.maximum(positions, 0)] if len(short) else 0, 0)
+    inside = positions >= starts[short, None]
+    codes = np.where(inside, texts.data[np.maximum(positions, 0)] if len(short) else 0, 0)
     plain = (codes < 128).all(axis=1)
-    short, codes, there = short[plain], codes[plain], there[plain]
-    used = np.unique(codes[there])
+    short, codes, inside = short[plain], codes[plain], inside[plain]
+    used = np.unique(codes[inside])
     radix = len(used) + 2
     if radix**3 // 4 > _TRIPLE_BYTES * len(short):
         return _NO_TRIPLES
     letters = np.ones(128, np.uint8)
     letters[used] = np.arange(2, radix)
-    digits = np.where(there, letters[codes], 0).astype(np.int64)
+    digits = np.where(inside, letters[codes], 0).astype(np.int64)
     index = (digits[:, 0] * radix + digits[:, 1]) * radix + digits[:, 2]
     # Of equal texts the last counts, as in a Python dict.
     different, last = np.unique(index[::-1], return_index=True)

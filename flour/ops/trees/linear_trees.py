@@ -76,15 +76,15 @@ class LinearTrees(Nodes):
         )
         start, end = starts[leaf].astype(np.int64), starts[leaf + 1].astype(np.int64)
         sums: NDArray[np.float64] = constant[leaf].astype(np.float64)
-        lost = np.zeros(len(leaf), bool)
+        missing = np.zeros(len(leaf), bool)
         for k in range(int((end - start).max(initial=0))):
             rows = np.flatnonzero(start + k < end)
             term = start[rows] + k
             read = x[rows, column[term]]
-            lost[rows] |= np.isnan(read)
+            missing[rows] |= np.isnan(read)
             with np.errstate(all="ignore"):
                 sums[rows] += slope[term] * read
-        return np.where(lost, value[leaf], sums)
+        return np.where(missing, value[leaf], sums)
 
     def kernel(self, e: Emitter, inputs: tuple[Column, ...], out: Column) -> None:
         (x,) = inputs

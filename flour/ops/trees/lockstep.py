@@ -117,12 +117,12 @@ def guessed_step(nodes: int) -> float:
 
 
 def pack(
-    op: Nodes, leaf: NDArray[Any], held: str = "", same: NDArray[np.int64] | None = None
+    op: Nodes, leaf: NDArray[Any], tested_as: str = "", same: NDArray[np.int64] | None = None
 ) -> Packed | None:
     """The nodes packed, the leaf of number k holding leaf[k]; None where that cannot be done.
 
-    They take half of the bytes where numbers are tested (held) as float32. `same` gives for each
-    leaf the first leaf with the same content.
+    They take half of the bytes where numbers are tested as float32 (`tested_as`). `same` gives for
+    each leaf the first leaf with the same content.
     """
     table = NodeTable(op)
     if table.mostly_slots or np.any(np.isnan(leaf)):
@@ -130,7 +130,7 @@ def pack(
     threshold = table.thresholds()
     if threshold is None:
         return None
-    small = table.compact(threshold, same) if held == "float32" else None
+    small = table.compact(threshold, same) if tested_as == "float32" else None
     return small or table.packed(table.first_words(leaf, threshold))
 
 

@@ -40,7 +40,7 @@ class RowTables(NamedTuple):
     #: For each node the leaves that remain possible if it fails.
     masks: Blob
     #: The content of each leaf, tree after tree.
-    held: Blob
+    content: Blob
     #: For each tested column of categories, the first of its rows of masks; the masks give the
     #: nodes of each tree that fail for each category, then for unknown ones, then for missing ones.
     rows: Blob
@@ -48,8 +48,8 @@ class RowTables(NamedTuple):
     width: int
 
 
-def row_tables(sliced: Slices, held: NDArray[Any]) -> RowTables | None:
-    """The ensemble for one row (leaf number k holds held[k]), or None where it does not suit."""
+def row_tables(sliced: Slices, content: NDArray[Any]) -> RowTables | None:
+    """The ensemble for one row (leaf number k holds content[k]), or None where it does not suit."""
     width = 32 if int(sliced.leaves[sliced.table.roots].max()) <= 32 else 64
     blocks = sliced.set_blocks()
     rows = 64 * blocks + 2
@@ -75,7 +75,7 @@ def row_tables(sliced: Slices, held: NDArray[Any]) -> RowTables | None:
     return RowTables(
         nodes=Blob.of(nodes.reshape(-1)),
         masks=Blob.of(masks.astype(kind).reshape(-1)),
-        held=Blob.of(held[table.left[sliced.outline.leaf_order()]]),
+        content=Blob.of(content[table.left[sliced.outline.leaf_order()]]),
         rows=Blob.of(np.cumsum(rows) - rows if rows.size else np.zeros(1, np.int64)),
         fails=Blob.of(_fails(sliced, blocks).astype(kind).reshape(-1)),
         width=width,
@@ -94,12 +94,12 @@ def _fails(sliced: Slices, blocks: NDArray[np.int64]) -> NDArray[np.uint64]:
     passes = sliced.members(nodes, int(blocks.max()))
     parts = []
     for slot in range(len(used)):
-        mine = which == slot
+        of_slot = which == slot
         table = np.zeros((64 * int(blocks[slot]) + 2, trees), np.uint64)
-        failing = np.ones((mine.sum(), len(table)), bool)
-        failing[:, : len(table) - 2] = ~passes[mine, : len(table) - 2]
+        failing = np.ones((of_slot.sum(), len(table)), bool)
+        failing[:, : len(table) - 2] = ~passes[of_slot, : len(table) - 2]
         failing[:, -1] = not goes_left[slot]
-        at, value = sliced.tree[nodes[mine]], bit[mine]
+        at, value = sliced.tree[nodes[of_slot]], bit[of_slot]
         for code in range(len(table)):
             chosen = failing[:, code]
             np.bitwise_or.at(table[code], at[chosen], value[chosen])
@@ -126,7 +126,7 @@ class OneRow:
         """Row after row, tree after tree: `take` gets the content of each tree's leaf."""
         e, tables = self.e, self.tables
         kind, size = f"uint{tables.width}", tables.width // 8
-        offset, held = e.address(self.sliced.offset), e.address(tables.held)
+        offset, content = e.address(self.sliced.offset), e.address(tables.content)
         nodes, masks, fails = (
             e.address(part) for part in (tables.nodes, tables.masks, tables.fails)
         )
@@ -144,7 +144,7 @@ class OneRow:
                 mask = f"{masks} + {t} * {tables.width * size}"
                 leaf = e.var(f"leaf{tables.width}({node}, {mask}, {self.ranks}, {failed})", "k")
                 index = f"{e.load(offset, t, 'int64', constant=True)} + {leaf}"
-                take(i, t, e.load(held, index, "float64", constant=True))
+                take(i, t, e.load(content, index, "float64", constant=True))
             end(i)
 
     def _look(self, row: str) -> None:
@@ -152,7 +152,7 @@ class OneRow:
         e, tests = self.e, self.sliced.tests
         threshold = e.address(self.sliced.threshold)
         with e.loop(self.tests) as u:
-            value, gone = self._value(tests, u, row)
+            value, missing = self._value(tests, u, row)
             facts = ("start", "power", "share", "shares")
             start, power, share, shares = (
                 e.var(e.load(e.address(getattr(tests, key)), u, "int64", constant=True), "h")
@@ -164,10 +164,10 @@ class OneRow:
                 limit = e.load(f"({threshold} + {start})", f"{rank} + {half} - 1", "float64")
                 e.line(f"{rank} = {rank} if {value} <= {limit} else {rank} + {half}")
             with e.loop(shares) as s:
-                mine = e.var(f"min(max({rank} - 254 * {s}, 0), 254)", "k")
+                share_rank = e.var(f"min(max({rank} - 254 * {s}, 0), 254)", "k")
                 index = e.var(f"({share} >> 6) + 2 * {s}", "h")
-                e.store(self.ranks, index, f"255 if {gone} else {mine}", "uint8")
-                e.store(self.ranks, f"{index} + 1", f"0 if {gone} else {mine}", "uint8")
+                e.store(self.ranks, index, f"255 if {missing} else {share_rank}", "uint8")
+                e.store(self.ranks, f"{index} + 1", f"0 if {missing} else {share_rank}", "uint8")
         if self.with_sets:
             self._categories(row)
 
@@ -175,12 +175,12 @@ class OneRow:
         e, members = self.e, self.sliced.members
         blocks, rows = e.address(members.blocks), e.address(self.tables.rows)
         with e.loop(self.columns) as u:
-            value, gone = self._value(members, u, row)
+            value, missing = self._value(members, u, row)
             count = e.var(f"64 * {e.load(blocks, u, 'int64', constant=True)}", "h")
             least = "> -1.0" if self.op.signed else ">= 0.0"
             inside = f"{value} {least} and {value} < float64({count})"
             code = e.var(f"int64({value}) if {inside} else {count}", "k")
-            e.line(f"{code} = {count} + 1 if {gone} else {code}")
+            e.line(f"{code} = {count} + 1 if {missing} else {code}")
             first = e.load(rows, u, "int64", constant=True)
             e.store(self.starts, u, f"({first} + {code}) * {self.trees}", "int64")
 
@@ -191,8 +191,8 @@ class OneRow:
         column = f"int64({e.load(e.address(slots.column), u, 'int32', constant=True)})"
         loaded = e.let(e.load(row, column, kind.dtype, constant=True), kind.dtype).expr
         value = e.let(self.op.seen(loaded, kind), "float64").expr
-        gone = f"{value} != {value}"
+        missing = f"{value} != {value}"
         if self.op.zeros:
             zero = e.load(e.address(slots.zero), u, "float64", constant=True)
-            gone = f"({gone}) or abs({value}) <= {zero}"
-        return value, e.let(f"({gone})", "bool").expr
+            missing = f"({missing}) or abs({value}) <= {zero}"
+        return value, e.let(f"({missing})", "bool").expr

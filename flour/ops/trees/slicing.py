@@ -50,35 +50,35 @@ class Slicing:
         e = self.e
         with e.loop(count) as block:
             first = e.var(f"{block} * {ROWS}", "h")
-            there = e.var(f"min({ROWS}, {e.rows} - {first})", "h")
-            self._look(first, there)
+            row_count = e.var(f"min({ROWS}, {e.rows} - {first})", "h")
+            self._look(first, row_count)
             with e.loop(self.out.size) as o, e.loop(str(ROWS)) as row:
                 start = e.at(self.op.base, o, self.op.dtype)
                 e.store(self.sums, f"{o} * {ROWS} + {row}", start, self.op.dtype)
             with e.loop(self.trees) as t:
                 self._tree(t)
                 self._add(t)
-            self._write(first, there)
+            self._write(first, row_count)
 
     # --- what the rows hold ----------------------------------------------------------------------
 
-    def _look(self, first: str, there: str) -> None:
+    def _look(self, first: str, row_count: str) -> None:
         """The ranks of the values, and the categories."""
         tables = self.tables
         if self.turned is None:
-            self._look_at_each(first, there)
+            self._look_at_each(first, row_count)
         else:
-            self._turn(self.turned, first, there)
+            self._turn(self.turned, first, row_count)
         if self.with_sets:
-            self._categories(first, there)
+            self._categories(first, row_count)
         if tables.shared:
             self._shared()
 
-    def _turn(self, turned: Turned, first: str, there: str) -> None:
+    def _turn(self, turned: Turned, first: str, row_count: str) -> None:
         """The ranks of transposed columns, all at once."""
         e, tests = self.e, self.tables.tests
         held = f"{turned.dtype}{'_narrowed' * turned.narrowed}"
-        e.line(turn(e, self.x, turned.groups, held, first, there, self.tile))
+        e.line(turn(e, self.x, turned.groups, held, first, row_count, self.tile))
         size = _BYTES[turned.dtype]
         with e.loop(self.tests) as u:
             offset = e.load(e.address(turned.place), u, "int64", constant=True)
@@ -96,14 +96,14 @@ class Slicing:
                 e.line(f"seen64({values}, {zero}, {self.seen})")
                 e.line(f"rank64({self.seen}, {thresholds}, {ranks})")
 
-    def _look_at_each(self, first: str, there: str) -> None:
+    def _look_at_each(self, first: str, row_count: str) -> None:
         """The ranks of values that are no floats, column after column."""
         e, tables = self.e, self.tables
         threshold = e.address(tables.threshold)
         with e.loop(self.tests) as u:
             with e.loop(str(ROWS)) as row:
-                value, gone = self._value(tables.tests, u, first, there, row)
-                e.store(self.seen, row, f"(math.nan if {gone} else {value})", "float64")
+                value, missing = self._value(tables.tests, u, first, row_count, row)
+                e.store(self.seen, row, f"(math.nan if {missing} else {value})", "float64")
             facts = ("start", "power", "share", "shares")
             start, power, share, shares = (self._fact(tables.tests, key, u) for key in facts)
             where = f"{threshold} + {start}, {power}, {self.ranks} + {share}, {shares}"
@@ -114,22 +114,22 @@ class Slicing:
         return loaded(self.e, getattr(slots, key), u)
 
     def _value(
-        self, slots: Slots | Members, u: str, first: str, there: str, row: str
+        self, slots: Slots | Members, u: str, first: str, row_count: str, row: str
     ) -> tuple[str, str]:
         """A row's value in a slot's column, and whether it is taken for missing."""
         e, kind = self.e, self.x.type
         assert isinstance(kind, Vector)
         column = f"int64({e.load(e.address(slots.column), u, 'int32', constant=True)})"
-        where = e.var(self.x.row(f"({first} + min({row}, {there} - 1))"), "r")
+        where = e.var(self.x.row(f"({first} + min({row}, {row_count} - 1))"), "r")
         loaded = e.let(e.load(where, column, kind.dtype, constant=True), kind.dtype).expr
         value = e.let(self.op.seen(loaded, kind), "float64").expr
-        gone = f"{value} != {value}"
+        missing = f"{value} != {value}"
         if self.op.zeros:
             zero = e.load(e.address(slots.zero), u, "float64", constant=True)
-            gone = f"({gone}) or abs({value}) <= {zero}"
-        return value, e.let(f"({gone})", "bool").expr
+            missing = f"({missing}) or abs({value}) <= {zero}"
+        return value, e.let(f"({missing})", "bool").expr
 
-    def _categories(self, first: str, there: str) -> None:
+    def _categories(self, first: str, row_count: str) -> None:
         """For each slot the last six bits of each code, and the rows of every 64 categories.
 
         Behind those stand the rows that belong to every set (missing, and missing goes left).
@@ -142,13 +142,13 @@ class Slicing:
             with e.loop(f"{blocks} + 1") as b:
                 e.store(self.members, f"{start} + {b}", "uint64(0)", "uint64")
             with e.loop(str(ROWS)) as row:
-                value, gone = self._value(members, u, first, there, row)
+                value, missing = self._value(members, u, first, row_count, row)
                 least = "> -1.0" if self.op.signed else ">= 0.0"
                 inside = f"{value} {least} and {value} < float64(64 * {blocks})"
-                code = e.var(f"int64({value}) if not {gone} and {inside} else 0", "k")
+                code = e.var(f"int64({value}) if not {missing} and {inside} else 0", "k")
                 e.store(self.codes, f"{u} * {ROWS} + {row}", f"{code} & 63", "uint8")
-                index = e.var(f"{start} + ({blocks} if {gone} else {code} >> 6)", "k")
-                counted = f"(({always}) if {gone} else ({inside}))"
+                index = e.var(f"{start} + ({blocks} if {missing} else {code} >> 6)", "k")
+                counted = f"(({always}) if {missing} else ({inside}))"
                 bit = f"(uint64(1 if {counted} else 0) << uint64({row}))"
                 rows = e.load(self.members, index, "uint64")
                 e.store(self.members, index, f"{rows} | {bit}", "uint64")
@@ -231,11 +231,11 @@ class Slicing:
             sums = f"{self.sums} + ({first} + {v}) * {ROWS * size}"
             e.line(f"{intrinsic}({self.leaves}, {leaf_values}, {span}, {sums})")
 
-    def _write(self, first: str, there: str) -> None:
+    def _write(self, first: str, row_count: str) -> None:
         """The sums of the rows that are there."""
         e, op = self.e, self.op
         by = e.number(op.divisor, op.dtype) if op.divisor else ""
-        with e.loop(there) as row:
+        with e.loop(row_count) as row:
             into = e.var(self.out.row(f"({first} + {row})"), "w")
             with e.loop(self.out.size) as o:
                 total = e.load(self.sums, f"{o} * {ROWS} + {row}", op.dtype)
@@ -254,9 +254,11 @@ def loaded(e: Emitter, table: Blob, u: str) -> str:
     return e.var(e.load(e.address(table), u, "int64", constant=True), "h")
 
 
-def turn(e: Emitter, x: Column, groups: Blob, held: str, first: str, there: str, tile: str) -> str:
+def turn(
+    e: Emitter, x: Column, groups: Blob, held: str, first: str, row_count: str, tile: str
+) -> str:
     """Emit the transposition of columns of 64 rows."""
     kind: Any = x.type
-    rows = f"{x.row(first)}, {x.stride}, {there}, {x.size}"
+    rows = f"{x.row(first)}, {x.stride}, {row_count}, {x.size}"
     arguments = f"{rows}, {e.address(groups)}, {e.size(len(groups.array))}, {tile}"
     return f"turn64_{kind.dtype}_{held}({arguments})"

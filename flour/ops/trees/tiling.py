@@ -37,16 +37,16 @@ class Tiling:
         e = self.e
         with e.loop(count) as block:
             first = e.var(f"{block} * {ROWS}", "h")
-            there = e.var(f"min({ROWS}, {e.rows} - {first})", "h")
-            self._test(first, there)
+            row_count = e.var(f"min({ROWS}, {e.rows} - {first})", "h")
+            self._test(first, row_count)
             with e.loop(self.trees) as t:
                 self._tree(t)
-            finish(first, there)
+            finish(first, row_count)
 
-    def _test(self, first: str, there: str) -> None:
+    def _test(self, first: str, row_count: str) -> None:
         """Transpose the columns, and compute the rows that fail each node."""
         e, tables = self.e, self.tables
-        e.line(turn(e, self.x, tables.groups, tables.dtype, first, there, self.tile))
+        e.line(turn(e, self.x, tables.groups, tables.dtype, first, row_count, self.tile))
         count = e.size(len(tables.zeros.array))
         columns = f"{e.address(tables.slots)}, {e.address(tables.zeros)}, {count}"
         nodes = f"{e.address(tables.limits)}, {e.address(tables.places)}, {self.fails}"
@@ -68,18 +68,18 @@ class Tiling:
         single = len(op.base) == 1
         totals = e.scratch(op.dtype, ROWS) if single else ""
 
-        def finish(first: str, there: str) -> None:
+        def finish(first: str, row_count: str) -> None:
             trees = f"{self.leaves}, {self.trees}, {e.address(tables.offset)}"
             values, base = e.address(tables.value), e.address(op.base, op.dtype)
             by = e.address(Blob.of([float(op.divisor or 1)]), op.dtype)
             if not single:
-                rows = f"{out.row(first)}, {out.stride}, {there}"
+                rows = f"{out.row(first)}, {out.stride}, {row_count}"
                 arguments = f"{trees}, {values}, {out.size}, {base}, {by}, {rows}"
                 e.line(f"sum64_{tables.leaf}_{op.dtype}({arguments})")
                 return
             variant = "few" if tables.few else tables.leaf
             e.line(f"total64_{variant}_{op.dtype}({trees}, {values}, {base}, {by}, {totals})")
-            with e.loop(there) as row:
+            with e.loop(row_count) as row:
                 total = e.load(totals, row, op.dtype)
                 e.store(out.row(f"({first} + {row})"), "0", total, op.dtype)
 
@@ -89,11 +89,11 @@ class Tiling:
         """The numbers of the leaves, a column for each tree."""
         e, tables = self.e, self.tables
 
-        def finish(first: str, there: str) -> None:
+        def finish(first: str, row_count: str) -> None:
             values = e.address(tables.value)
             with e.loop(self.trees) as t:
                 start = e.var(e.load(e.address(tables.offset), t, "int64", constant=True), "h")
-                with e.loop(there) as row:
+                with e.loop(row_count) as row:
                     leaf = f"int64({e.load(self.leaves, f'{t} * {ROWS} + {row}', tables.leaf)})"
                     number = e.load(values, f"{start} + {leaf}", "int64", constant=True)
                     e.store(out.row(f"({first} + {row})"), t, number, "int64")

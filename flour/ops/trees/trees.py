@@ -78,10 +78,10 @@ class Trees(Walk):
         return (*super().structure(), self.dtype, self.divisor > 0, span)
 
     def remark(self) -> str:
-        tiled, held = self._tiled(None), self._held().astype(np.float64)
-        packed = pack(self, held, held_as(self, None), self.alike())
+        tiled, content = self._tiled(None), self._held().astype(np.float64)
+        packed = pack(self, content, held_as(self, None), self.alike())
         ranked = slices(self) if tiled is None else None
-        small = None if ranked is None else row_tables(ranked, held)
+        small = None if ranked is None else row_tables(ranked, content)
         together = f"{LANES} walked together"
         if packed is not None and packed.in_turns:
             together = "all walked in turns"
@@ -151,8 +151,8 @@ class Trees(Walk):
 
     def _walks(self, e: Emitter, x: Column, out: Column, *, start: str = "") -> None:
         """Walk the rows: few one by one, a block (without a start) eight at a time."""
-        held = self._held().astype(np.float64)
-        packed = pack(self, held, held_as(self, x.type), self.alike())
+        content = self._held().astype(np.float64)
+        packed = pack(self, content, held_as(self, x.type), self.alike())
         if packed is None:
             self._one_by_one(e, x, out, start or "0")
             return
@@ -176,10 +176,10 @@ class Trees(Walk):
             with e.loop(e.size(len(self.roots))) as t:
                 root = f"int64({e.load(roots, t, 'int32', constant=True)})"
                 leaf = self.descend(e, x, row, root)
-                held = leaf
+                content = leaf
                 if self.value.shape[1] == 1:
-                    held = e.load(value, leaf, self.dtype, constant=True)
-                sums.take(i, t, held)
+                    content = e.load(value, leaf, self.dtype, constant=True)
+                sums.take(i, t, content)
             sums.end(i)
 
 
@@ -216,25 +216,25 @@ class _Sums:
         with e.loop(self.out.size) as o:
             e.store(into, o, e.at(self.op.base, o, self.op.dtype), self.op.dtype)
 
-    def value(self, held: str) -> str:
+    def value(self, content: str) -> str:
         """The one value of a leaf."""
         dtype = self.op.dtype
         if self.counted:
-            return self.e.load(self.counted, held, dtype, constant=True)
-        return f"{dtype}({held})"
+            return self.e.load(self.counted, content, dtype, constant=True)
+        return f"{dtype}({content})"
 
-    def take(self, i: str, t: str, held: str) -> None:
+    def take(self, i: str, t: str, content: str) -> None:
         """Add one tree's leaf, whose content is its value or the position of its values."""
         e, op, dtype = self.e, self.op, self.op.dtype
         into = e.var(self.out.row(i), "w")
         target = e.address(op.target)
         first = e.var(f"int64({e.load(target, t, 'int32', constant=True)})", "k")
         if op.value.shape[1] == 1:
-            e.store(into, first, f"{e.load(into, first, dtype)} + {self.value(held)}", dtype)
+            e.store(into, first, f"{e.load(into, first, dtype)} + {self.value(content)}", dtype)
             return
         value = self.counted or e.address(whole(op.value), dtype)
         span = e.size(op.value.shape[1])
-        start = e.var(f"int64({held}) * {span}", "k")
+        start = e.var(f"int64({content}) * {span}", "k")
         with e.loop(span) as v:
             one = e.load(value, f"{start} + {v}", dtype, constant=True)
             at = f"{first} + {v}"
@@ -258,12 +258,12 @@ class _Sums:
         start = self.e.at(self.op.base, "0", self.op.dtype)
         self.total = self.e.var(f"{self.op.dtype}({start})", "s")
 
-    def take_alone(self, i: str, t: str, held: str) -> None:
+    def take_alone(self, i: str, t: str, content: str) -> None:
         """The same for one row alone."""
         if self.single:
-            self.e.line(f"{self.total} = {self.total} + {self.value(held)}")
+            self.e.line(f"{self.total} = {self.total} + {self.value(content)}")
         else:
-            self.take(i, t, held)
+            self.take(i, t, content)
 
     def end_alone(self, i: str) -> None:
         """The same for one row alone."""
@@ -314,8 +314,8 @@ class TreeLeaves(Walk):
         else:
             number = e.address(Blob.of(self.number.array[packed.order].astype(np.int64)))
 
-        def take(i: str, t: str, held: str) -> None:
-            leaf = e.load(number, f"int64({held})", "int64", constant=True)
+        def take(i: str, t: str, content: str) -> None:
+            leaf = e.load(number, f"int64({content})", "int64", constant=True)
             e.store(out.row(i), t, leaf, "int64")
 
         def nothing(i: str) -> None:

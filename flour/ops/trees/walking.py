@@ -65,11 +65,11 @@ class Walks:
         if self.codes:
             e.store(self.codes, start, "0", "int64")
         with e.loop(self.count) as u:
-            value, gone = self._value(row, self.column, self.zero, u)
-            content = f"({self._of(self.fill, u)} if {gone} else {value})"
+            value, missing = self._value(row, self.column, self.zero, u)
+            content = f"({self._of(self.fill, u)} if {missing} else {value})"
             e.store(self.slots, f"{start} + {u} + 1", content, self.dtype)
             if self.codes:
-                self._code(f"{start} + {u} + 1", u, value, gone)
+                self._code(f"{start} + {u} + 1", u, value, missing)
         if self.shared is not None:
             self._look_up(self.shared, row, start)
         if self.coded is not None:
@@ -82,10 +82,10 @@ class Walks:
         column = f"int64({e.load(columns, u, 'int32', constant=True)})"
         loaded = e.load(row, column, kind.dtype, constant=True)
         value = e.let(self.op.seen(loaded, kind, self.dtype), self.dtype).expr
-        gone = f"{value} != {value}"
+        missing = f"{value} != {value}"
         if self.op.zeros:
-            gone = f"({gone}) or abs({value}) <= {self._of(zeros, u)}"
-        return value, e.let(f"({gone})", "bool").expr
+            missing = f"({missing}) or abs({value}) <= {self._of(zeros, u)}"
+        return value, e.let(f"({missing})", "bool").expr
 
     def _look_up(self, sets: Shared, row: str, start: str) -> None:
         """Fill the slots of sets: minus infinity for members, which passes, NaN for others."""
@@ -94,17 +94,17 @@ class Walks:
         first, limit = e.address(sets.start), e.address(sets.limit)
         least = "> -1.0" if self.op.signed else ">= 0.0"
         with e.loop(e.size(len(sets.column))) as u:
-            value, gone = self._value(row, column, zero, u)
-            kept = e.var("math.nan", "v")
-            with e.block(f"if {gone}:"):
-                e.line(f"{kept} = {self._of(fill, u)}")
+            value, missing = self._value(row, column, zero, u)
+            content = e.var("math.nan", "v")
+            with e.block(f"if {missing}:"):
+                e.line(f"{content} = {self._of(fill, u)}")
             with e.block(f"elif {value} {least} and {value} < {self._of(limit, u)}:"):
                 code = e.let(f"int64({value})", "int64").expr
                 where = f"{e.load(first, u, 'int64', constant=True)} + {code} // 32"
                 word = e.load(self.words, where, "uint32", constant=True)
                 with e.block(f"if (int64({word}) >> ({code} % 32)) & 1 != 0:"):
-                    e.line(f"{kept} = -math.inf")
-            e.store(self.slots, f"{start} + {self.count} + 1 + {u}", kept, self.dtype)
+                    e.line(f"{content} = -math.inf")
+            e.store(self.slots, f"{start} + {self.count} + 1 + {u}", content, self.dtype)
 
     def _look_at_codes(self, codes: Coded, row: str, start: str) -> None:
         """Fill the slots of codes: NaN for a value that is no category, as no node tests for it."""
@@ -112,21 +112,21 @@ class Walks:
         column, zero = e.address(codes.column), e.address(codes.zero)
         least = "> -1.0" if self.op.signed else ">= 0.0"
         with e.loop(e.size(len(codes.column))) as u:
-            value, gone = self._value(row, column, zero, u)
-            kept = e.var("math.nan", "v")
-            with e.block(f"if not ({gone}) and {value} {least} and {value} < {float(MANY)}:"):
-                e.line(f"{kept} = float64(int64({value}))")
-            e.store(self.slots, f"{start} + {self.count} + 1 + {u}", kept, self.dtype)
+            value, missing = self._value(row, column, zero, u)
+            content = e.var("math.nan", "v")
+            with e.block(f"if not ({missing}) and {value} {least} and {value} < {float(MANY)}:"):
+                e.line(f"{content} = float64(int64({value}))")
+            e.store(self.slots, f"{start} + {self.count} + 1 + {u}", content, self.dtype)
 
     def _of(self, table: str, u: str) -> str:
         return self.e.load(table, u, "float64", constant=True)
 
-    def _code(self, where: str, u: str, value: str, gone: str) -> None:
+    def _code(self, where: str, u: str, value: str, missing: str) -> None:
         """The slot's value as the number of a category."""
         e = self.e
         code = e.var(e.load(self.code, u, "int64", constant=True), "k")
         least = "> -1.0" if self.op.signed else ">= 0.0"
-        with e.block(f"if {code} != 0 and not {gone}:"):
+        with e.block(f"if {code} != 0 and not {missing}:"):
             inside = f"{value} {least} and {value} < {float(BEYOND)}"
             e.line(f"{code} = int64({value}) if {inside} else {BEYOND}")
         e.store(self.codes, where, code, "int64")

@@ -94,7 +94,7 @@ def _tempered(item: Any, outputs: dict[str, Flow]) -> Flow:
 
 
 def _logits(outputs: dict[str, Flow]) -> Flow:
-    """Scores as they are, probabilities by their logarithm.
+    """Scores unchanged, probabilities by their logarithm.
 
     The library tells them apart by looking at all rows at once; scores that happen to look like
     probabilities in every row are not expected here.

@@ -1,4 +1,4 @@
-"""Adapters of sklearn.dummy: answers that do not look at the input."""
+"""Adapters of sklearn.dummy: answers that do not depend on the input."""
 
 from __future__ import annotations
 

@@ -83,7 +83,7 @@ def _chances(scores: Flow, fit: Any) -> Flow:
     if fit.loss == "log_loss":
         chances = scores.sigmoid()
     else:
-        # The second class's chance lands in a float64 array whatever the data.
+        # The second class's probability goes into a float64 array for data of any dtype.
         clipped = scores.clip([-1.0], [1.0])
         chances = (clipped.cast("float64") if binary else clipped) + 1.0
         chances = chances / 2.0

@@ -67,11 +67,11 @@ def _classifier_chain(fit: Any, x: Flow, to: Importer) -> Outputs:
 
 def _chain(fit: Any, x: Flow, to: Importer, answer: Callable[[Outputs], Flow]) -> list[Outputs]:
     """Every child's outputs on x and the answers of the children before it, in chain order."""
-    seen, children = to.doubles(x), []
+    inputs, children = to.doubles(x), []
     for i, child in enumerate(fit.estimators_):
-        children.append(to.predict(child, seen, f"estimators_[{i}]"))
+        children.append(to.predict(child, inputs, f"estimators_[{i}]"))
         if i + 1 < len(fit.estimators_):
-            seen = seen.concat(answer(children[-1]).cast("float64"))
+            inputs = inputs.concat(answer(children[-1]).cast("float64"))
     return children
 
 
