@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
-import numpy as np
-
 from flour.core.check import expect, numeric, vector
-from flour.core.errors import ParameterError
 from flour.core.op import Arity, Columns, Op
 from flour.core.sparse import Sparse
 from flour.core.types import FLOATS, Scalar, Type, Vector
@@ -125,10 +122,3 @@ class Reduction(Op, abstract=True):
 
     def reference(self, x: Columns) -> Columns:
         return self.compute(x)
-
-
-def per_column(value: Any, width: int, what: str) -> None:
-    """Raise unless there is one value, or one for each column."""
-    size = np.size(value)
-    if size not in (1, width):
-        raise ParameterError(f"{what} has {size} values for {width} columns")
