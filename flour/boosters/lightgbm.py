@@ -239,44 +239,50 @@ def _table(trees: list[Fields]) -> tuple[dict[str, Any], NDArray[Any], NDArray[A
     """All trees as one table: nodes, leaf values, leaf numbers."""
     nodes: list[dict[str, NDArray[Any]]] = []
     roots, values, numbers, words = [], [], [], []
-    first = leaf = word = 0
+    first_node = first_leaf = first_word = 0
     for fields in trees:
-        tree, value, bits = _tree(fields, first, leaf, word)
-        roots.append(first)
+        tree, value, bits = _tree(fields, first_node, first_leaf, first_word)
+        roots.append(first_node)
         nodes.append(tree)
         values.append(value)
         numbers.append(np.arange(len(value)))
         words.append(bits)
-        first, leaf, word = first + len(tree["feature"]), leaf + len(value), word + len(bits)
+        first_node, first_leaf, first_word = (
+            first_node + len(tree["feature"]),
+            first_leaf + len(value),
+            first_word + len(bits),
+        )
     table: dict[str, Any] = {key: np.concatenate([n[key] for n in nodes]) for key in nodes[0]}
     table["roots"] = np.array(roots, np.int32)
     table["zeros"] = bool(np.any(table["missing"] >= ZEROS))
-    if word:
+    if first_word:
         table["words"] = np.concatenate(words)
     else:
         del table["category"], table["length"]
     return table, np.concatenate(values), np.concatenate(numbers)
 
 
-def _tree(fields: Fields, first: int, leaf: int, word: int) -> tuple[Any, Any, Any]:
+def _tree(
+    fields: Fields, first_node: int, first_leaf: int, first_word: int
+) -> tuple[Any, Any, Any]:
     """One tree's nodes, leaves behind the tests, its leaf values and its sets of categories."""
     leaves = _whole(fields, "num_leaves")
     if not 1 <= leaves <= _MAX_LEAVES:
         raise _damaged(fields, "num_leaves", "a count of leaves")
     value = _numbers(fields, "leaf_value", leaves)
     if leaves == 1:
-        return _leaf_nodes(leaf, 1), value, np.empty(0, np.uint32)
-    tests, bits = _tests(fields, leaves - 1, first, word)
-    ends = _leaf_nodes(leaf, leaves)
+        return _leaf_nodes(first_leaf, 1), value, np.empty(0, np.uint32)
+    tests, bits = _tests(fields, leaves - 1, first_node, first_word)
+    ends = _leaf_nodes(first_leaf, leaves)
     return {key: np.concatenate([tests[key], ends[key]]) for key in tests}, value, bits
 
 
-def _leaf_nodes(leaf: int, count: int) -> dict[str, NDArray[Any]]:
+def _leaf_nodes(first_leaf: int, count: int) -> dict[str, NDArray[Any]]:
     zeros = np.zeros(count, np.int32)
     return {
         "feature": np.full(count, -1, np.int32),
         "threshold": np.zeros(count),
-        "left": (leaf + np.arange(count)).astype(np.int32),
+        "left": (first_leaf + np.arange(count)).astype(np.int32),
         "right": zeros,
         "missing": np.full(count, COMPARED, np.uint8),
         "category": np.full(count, -1, np.int32),
@@ -284,7 +290,9 @@ def _leaf_nodes(leaf: int, count: int) -> dict[str, NDArray[Any]]:
     }
 
 
-def _tests(fields: Fields, count: int, first: int, word: int) -> tuple[Any, NDArray[Any]]:
+def _tests(
+    fields: Fields, count: int, first_node: int, first_word: int
+) -> tuple[Any, NDArray[Any]]:
     """The inner nodes of a tree; a negative child is the leaf of that complement."""
     kind = _numbers(fields, "decision_type", count, "int64")
     threshold = _numbers(fields, "threshold", count)
@@ -292,9 +300,9 @@ def _tests(fields: Fields, count: int, first: int, word: int) -> tuple[Any, NDAr
     children = [_numbers(fields, key, count, "int64") for key in ("left_child", "right_child")]
     if np.any(feature < 0) or any(np.any((c >= count) | (c < -count - 1)) for c in children):
         raise _damaged(fields, "left_child", "the numbers of nodes and leaves")
-    left, right = (np.where(c >= 0, first + c, first + count + ~c) for c in children)
+    left, right = (np.where(c >= 0, first_node + c, first_node + count + ~c) for c in children)
     categorical = (kind & _CATEGORICAL) != 0
-    start, length, bits = _sets(fields, categorical, threshold, word)
+    start, length, bits = _sets(fields, categorical, threshold, first_word)
     return {
         "feature": feature.astype(np.int32),
         "threshold": np.where(categorical, 0.0, _beside_zero(threshold)),
@@ -324,7 +332,9 @@ def _ways(kind: Any, threshold: Any, categorical: Any) -> NDArray[np.uint8]:
     return np.where(categorical, RIGHT, direction).astype(np.uint8)
 
 
-def _sets(fields: Fields, categorical: Any, threshold: Any, word: int) -> tuple[Any, Any, Any]:
+def _sets(
+    fields: Fields, categorical: Any, threshold: Any, first_word: int
+) -> tuple[Any, Any, Any]:
     """The position of each node's set of categories; its threshold is the number of the set."""
     written = fields.get("num_cat") or "0"
     count = int(written) if written.isdecimal() and len(written) < _DIGITS else -1
@@ -341,7 +351,7 @@ def _sets(fields: Fields, categorical: Any, threshold: Any, word: int) -> tuple[
     if np.any((number < 0) | (number >= count)):
         raise _damaged(fields, "threshold", "the numbers of sets")
     which = number.astype(np.int64)
-    start = np.where(categorical, word + bounds[which], -1).astype(np.int32)
+    start = np.where(categorical, first_word + bounds[which], -1).astype(np.int32)
     length = np.where(categorical, bounds[which + 1] - bounds[which], 0).astype(np.int32)
     return start, length, bits
 

@@ -271,25 +271,25 @@ def _weighted(weights: NDArray[np.float32], base: NDArray[np.float32], x: Flow) 
 def _joined(
     parts: list[dict[str, Any]], model: Model, *, in_place: bool
 ) -> tuple[dict[str, Any], Any, Any]:
-    first = leaf = word = 0
+    first_node = first_leaf = first_word = 0
     roots, shifted = [], []
     for part in parts:
         inner = part["feature"] >= 0
         moved = dict(part)
-        moved["left"] = np.where(inner, part["left"] + first, part["left"] + leaf)
-        moved["right"] = np.where(inner, part["right"] + first, 0)
-        moved["category"] = np.where(part["category"] >= 0, part["category"] + word, -1)
-        roots.append(first)
+        moved["left"] = np.where(inner, part["left"] + first_node, part["left"] + first_leaf)
+        moved["right"] = np.where(inner, part["right"] + first_node, 0)
+        moved["category"] = np.where(part["category"] >= 0, part["category"] + first_word, -1)
+        roots.append(first_node)
         shifted.append(moved)
-        first, leaf = first + len(inner), leaf + int((~inner).sum())
-        word += len(part["words"])
+        first_node, first_leaf = first_node + len(inner), first_leaf + int((~inner).sum())
+        first_word += len(part["words"])
     table: dict[str, Any] = {
         key: np.concatenate([part[key] for part in shifted]).astype(kind)
         for key, kind in _COLUMNS.items()
     }
     table |= {"roots": np.array(roots, np.int32), "strict": True, "narrow": True}
     table |= {"signed": False, "absent": True}
-    if word:
+    if first_word:
         table["words"] = np.concatenate([part["words"] for part in parts])
     else:
         del table["category"], table["length"]

@@ -178,7 +178,7 @@ def _unrolled(
 
 def _part(item: Tensor, number: int) -> Tensor:
     """One entry along the first dimension."""
-    return item.picked(item.places()[number], None if item.axis is None else item.axis - 1)
+    return item.picked(item.flat_indices()[number], None if item.axis is None else item.axis - 1)
 
 
 @onnx_op("Scan", since=8)

@@ -320,7 +320,7 @@ class Importer:
             item.size for item in results if item is not None and not _among(item, inputs)
         )
         if self._total_size > MAX_MADE:
-            raise NotNative("values and tables of places would fill the memory")
+            raise NotNative("values and index tables would fill the memory")
         for name, item in zip(node.outputs, results, strict=False):
             if name and item is not None:
                 self.values[name] = folded(item) if is_constant else item

@@ -85,7 +85,9 @@ def _gather(call: Call) -> Tensor:
     before, after = item.shape[:along], item.shape[along + 1 :]
     if not item.shape[along]:
         raise NotNative("values are picked where there are none")
-    base = np.reshape(item.places().take(0, axis=along), (*before, *(1,) * indices.rank, *after))
+    base = np.reshape(
+        item.flat_indices().take(0, axis=along), (*before, *(1,) * indices.rank, *after)
+    )
     wide = indices.shaped((*(1,) * len(before), *indices.shape, *(1,) * len(after)), axis)
     return looked_up(call, item, scaled(call, wide, strides(item.shape)[along], base, axis))
 
@@ -137,7 +139,7 @@ def _nd_indices(call: Call, item: Tensor, indices: Tensor, batch: int = 0) -> Te
     base = base + np.arange(prod(rest)).reshape((1,) * len(outer) + rest)
     total = Tensor.constant(base, indices.axis)
     for number in range(count):
-        one = indices.picked(indices.places()[..., number], indices.axis)
+        one = indices.picked(indices.flat_indices()[..., number], indices.axis)
         wide = wrapped(call, one, item.shape[batch + number])
         wide = wide.shaped(outer + (1,) * len(rest), indices.axis)
         step = scaled(call, wide, steps[batch + number], 0, None)
@@ -183,10 +185,10 @@ def _compress(call: Call) -> Tensor:
     if call.attribute("axis") is None:
         if item.axis is not None:
             raise NotNative("values of all rows in one list")
-        return item.picked(item.places().reshape(-1)[keep], None)
+        return item.picked(item.flat_indices().reshape(-1)[keep], None)
     along = positive(call.attribute("axis"), item.rank)
     off_rows(item, along, "values are picked")
-    return item.picked(item.places().take(keep, axis=along), item.axis)
+    return item.picked(item.flat_indices().take(keep, axis=along), item.axis)
 
 
 @onnx_op("NonZero", since=9)
@@ -252,7 +254,7 @@ def _top(call: Call) -> tuple[Tensor, Tensor]:
     count = int(call.constant(1, "k").reshape(-1)[0]) if k else int(call.attribute("k"))
     length = item.shape[along]
     order = [i for i in range(item.rank) if i != along] + [along]
-    ends = item.picked(item.places().transpose(order), None)
+    ends = item.picked(item.flat_indices().transpose(order), None)
     runs = item.size // length
     flow = TopPlaces(length, count, not call.flag("largest"))(call.flow(ends))
     outer = [size for i, size in enumerate(item.shape) if i != along]
@@ -260,7 +262,7 @@ def _top(call: Call) -> tuple[Tensor, Tensor]:
     starts = np.repeat(np.arange(runs) * length, count).reshape(*outer, count)
     values = looked_up(call, ends, scaled(call, indices, 1, starts, None))
     back = np.argsort(order)
-    table = values.places().transpose(tuple(back))
+    table = values.flat_indices().transpose(tuple(back))
     return values.picked(table, item.axis), indices.picked(table, item.axis)
 
 
@@ -279,9 +281,9 @@ def _running(call: Call, kind: type[RunningSum]) -> Tensor:
     along = positive(int(call.constant(1, "the axis").reshape(-1)[0]), item.rank)
     off_rows(item, along, "values are added up")
     order = [i for i in range(item.rank) if i != along] + [along]
-    ends = item.picked(item.places().transpose(order), None)
+    ends = item.picked(item.flat_indices().transpose(order), None)
     flags = [bool(call.attribute(name, 0)) for name in ("exclusive", "reverse")]
     flow = kind(item.shape[along], *flags)(call.flow(ends))
     sums = Tensor.of(flow, [item.shape[i] for i in order], None)
     back = tuple(np.argsort(order))
-    return sums.picked(sums.places().transpose(back), item.axis)
+    return sums.picked(sums.flat_indices().transpose(back), item.axis)

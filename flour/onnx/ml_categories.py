@@ -46,10 +46,10 @@ def key_index(
     none = np.flatnonzero(values != values) if nan else codes[:0]  # noqa: PLR0124 (NaN)
     valid = values == values  # noqa: PLR0124 (the definition of NaN)
     distinct, first = np.unique(values[valid], return_index=True)
-    places, size = codes[valid][first], len(distinct)
+    positions, size = codes[valid][first], len(distinct)
     return flow.categorise(
         np.tile(distinct, width),
-        np.tile(places, width),
+        np.tile(positions, width),
         np.arange(width + 1) * size,
         np.full(width, none[0] if none.size else count),
         unknown,

@@ -65,8 +65,8 @@ def matrix(call: Call, index: int = 0) -> Matrix:
     flow = call.flow(item)
     if count == 1:
         return Matrix((flow,), width, item.dtype, item.axis)
-    places = np.arange(item.size).reshape(count, width)
-    return Matrix(tuple(flow.select(row) for row in places), width, item.dtype, item.axis)
+    indices = np.arange(item.size).reshape(count, width)
+    return Matrix(tuple(flow.select(row) for row in indices), width, item.dtype, item.axis)
 
 
 def joined(flows: Sequence[Flow]) -> Flow:

@@ -116,11 +116,11 @@ def _columns(call: Call, index: int, sizes: tuple[int, ...]) -> Flow:
 def _array_feature_extractor(call: Call) -> Tensor:
     x, indices = call[0], call[1]
     if indices.known:
-        return _fixed_features(x, call.constant(1, "the places").reshape(-1))
+        return _fixed_features(x, call.constant(1, "the indices").reshape(-1))
     if not x.known or not 0 < x.size <= MOST_ROWS * x.shape[-1]:
-        raise NotNative("places that depend on the data pick from values that do, too")
+        raise NotNative("indices that depend on the data pick from values that do, too")
     if indices.axis is not None and prod(indices.shape[: indices.axis]) != 1:
-        raise NotNative("places whose rows do not lie behind one another")
+        raise NotNative("indices whose rows are not one after another")
     # Tables looked up for every row: the results lie along the last axis, as the indices did.
     tables = np.asarray(x.value).reshape(-1, x.shape[-1])
     flow = call.flow(indices)
@@ -137,7 +137,7 @@ def _fixed_features(x: Tensor, indices: Any) -> Tensor:
         raise NotNative("features are picked along the axis of the rows")
     if indices.size and not 0 <= indices.min() <= indices.max() < width:
         raise NotNative(f"place {int(indices.max())} of {width} features")
-    table = x.places()[..., indices.astype(np.int64)]
+    table = x.flat_indices()[..., indices.astype(np.int64)]
     return x.picked(table.reshape(1, -1) if x.rank == 1 else table, x.axis)
 
 

@@ -54,19 +54,20 @@ class Forest:
 class Lookup:
     """Columns that hold whether a feature is one of some values: added behind the features."""
 
-    places: dict[tuple[int, tuple[float, ...], bool], int] = field(default_factory=dict)
+    #: The number of each column, by its feature, its values and whether NaN is among them.
+    numbers: dict[tuple[int, tuple[float, ...], bool], int] = field(default_factory=dict)
 
     def column(self, feature: int, values: Sequence[float], *, missing: bool) -> int:
         """The number of such a column among the added ones."""
         key = (feature, tuple(sorted({float(value) for value in values})), missing)
-        return self.places.setdefault(key, len(self.places))
+        return self.numbers.setdefault(key, len(self.numbers))
 
     def parameters(self, dtype: str) -> dict[str, NDArray[Any]]:
         """The parameters of the `Categorise` that fills the columns."""
-        runs = [values for _, values, _ in self.places]
+        runs = [values for _, values, _ in self.numbers]
         flat = np.array([value for run in runs for value in run], dtype)
         ends = np.cumsum([0, *map(len, runs)]).astype(np.int64)
-        missing = np.array([gone for *_, gone in self.places], np.int64)
+        missing = np.array([with_missing for *_, with_missing in self.numbers], np.int64)
         ones = np.ones(len(flat), np.int64)
         nothing = np.zeros(len(runs), np.int64)
         return {
@@ -79,7 +80,7 @@ class Lookup:
 
     def features(self) -> list[int]:
         """The feature that each column is computed from."""
-        return [feature for feature, *_ in self.places]
+        return [feature for feature, *_ in self.numbers]
 
 
 def tables(forest: Forest, width: int) -> tuple[dict[str, NDArray[Any]], Lookup]:

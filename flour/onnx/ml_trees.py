@@ -64,7 +64,7 @@ class Ensemble:
 
     def inputs(self, x: Flow) -> Flow:
         """The features, followed by the columns that are looked up."""
-        if not self.lookup.places:
+        if not self.lookup.numbers:
             return x
         picked = x.select(self.lookup.features())
         codes = picked.categorise(**self.lookup.parameters(self.forest.dtype))

@@ -188,7 +188,7 @@ def _diagonal(item: Tensor, term: str) -> tuple[Tensor, str]:
     if item.axis is not None:
         raise NotNative("a diagonal across rows")
     numbers = [[labels.index(label) for label in part] for part in (term, labels)]
-    return item.picked(np.einsum(item.places(), *numbers), None), labels
+    return item.picked(np.einsum(item.flat_indices(), *numbers), None), labels
 
 
 def _summed(call: Call, item: Tensor, labels: str, kept: set[str]) -> tuple[Tensor, str]:

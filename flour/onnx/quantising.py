@@ -44,8 +44,8 @@ def _fitted(call: Call, item: Tensor, x: Tensor) -> Tensor:
         return item.shaped([item.size if k == axis else 1 for k in range(x.rank)], None)
     if x.axis == axis:
         raise NotNative("blocks of several rows")
-    places = np.repeat(item.places(), block, axis).take(range(x.shape[axis]), axis)
-    return item.picked(places, None)
+    indices = np.repeat(item.flat_indices(), block, axis).take(range(x.shape[axis]), axis)
+    return item.picked(indices, None)
 
 
 def _step(call: Call, method: str, left: Tensor, right: Tensor) -> Tensor:

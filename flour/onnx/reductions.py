@@ -66,7 +66,7 @@ def reduced_axes(call: Call, item: Tensor, axes: tuple[int, ...] | None) -> tupl
 def runs(item: Tensor, axes: tuple[int, ...]) -> tuple[Tensor, int]:
     """The values with these axes last, flat, and the length of each run over them."""
     order = [i for i in range(item.rank) if i not in axes] + list(axes)
-    table = item.places().transpose(order).reshape(-1)
+    table = item.flat_indices().transpose(order).reshape(-1)
     return item.picked(table, None), prod(item.shape[axis] for axis in axes)
 
 
@@ -299,5 +299,5 @@ def _hardmax(call: Call) -> Tensor:
     hot = together(call, [best, kinds], lambda x, y: Same()(x, y).cast(item.dtype))
     order = [i for i in range(item.rank) if i not in axes] + list(axes)
     sizes = [item.shape[i] for i in order]
-    back: Any = hot.places().reshape(sizes).transpose(tuple(np.argsort(order)))
+    back: Any = hot.flat_indices().reshape(sizes).transpose(tuple(np.argsort(order)))
     return hot.picked(back, item.axis)

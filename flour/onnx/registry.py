@@ -152,8 +152,8 @@ class Call:
         assert item.value is not None
         if not item.size:
             raise NotNative("an empty tensor of strings")
-        places = Fill(np.arange(item.size))(self.anchor)
-        return TakeText(item.value.reshape(-1).tolist())(places)
+        indices = Fill(np.arange(item.size))(self.anchor)
+        return TakeText(item.value.reshape(-1).tolist())(indices)
 
     def body(self, graph: GraphDef, *inputs: Tensor) -> tuple[Tensor, ...]:
         """The outputs of an inner graph for these inputs; it sees the names around it."""

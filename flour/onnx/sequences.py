@@ -82,7 +82,7 @@ def _split(call: Call) -> Tensor:
     length = item.shape[along]
     whole = call.optional(1) is not None
     ends = _ends(call, length) if whole else range(1, length + 1)
-    parts = np.split(item.places(), list(ends)[:-1], axis=along) if len(ends) else []
+    parts = np.split(item.flat_indices(), list(ends)[:-1], axis=along) if len(ends) else []
     axis = item.axis
     if not whole and not call.flag("keepdims"):
         parts = [part.squeeze(along) for part in parts]

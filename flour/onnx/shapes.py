@@ -17,7 +17,7 @@ from flour.onnx.registry import Call, onnx_op
 from flour.onnx.tensor import Rows, Tensor, positive, sizes_fit
 from flour.onnx.words import Stacked
 
-Places = NDArray[np.int64]
+Indices = NDArray[np.int64]
 
 
 def off_rows(item: Tensor, axis: int, what: str) -> None:
@@ -125,7 +125,7 @@ def _transpose(call: Call) -> Tensor:
 def transposed(item: Tensor, order: Sequence[int]) -> Tensor:
     """The tensor with its axes in another order."""
     axis = None if item.axis is None else list(order).index(item.axis)
-    return item.picked(item.places().transpose(tuple(order)), axis)
+    return item.picked(item.flat_indices().transpose(tuple(order)), axis)
 
 
 # --- lengths as values ----------------------------------------------------------------------------
@@ -187,7 +187,7 @@ def joined(call: Call, items: Sequence[Tensor], along: int) -> Tensor:
     full = [item for item in items if item.size]
     starts = np.cumsum([0, *(item.size for item in full)])
     table = np.concatenate(
-        [item.places() + start for item, start in zip(full, starts, strict=False)], axis=along
+        [item.flat_indices() + start for item, start in zip(full, starts, strict=False)], axis=along
     )
     flows = [call.flow(item) for item in full]
     both = Tensor.of(flows[0] if len(flows) == 1 else concat(*flows), [int(starts[-1])], None)
@@ -200,8 +200,8 @@ def _split(call: Call) -> tuple[Tensor, ...]:
     along = positive(call.attribute("axis", 0), item.rank)
     off_rows(item, along, "values are split")
     sizes = call.integers(1, "split") or _even(item.shape[along], call.outputs)
-    places = np.split(item.places(), np.cumsum(sizes)[:-1], axis=along)
-    return tuple(item.picked(part, item.axis) for part in places)
+    tables = np.split(item.flat_indices(), np.cumsum(sizes)[:-1], axis=along)
+    return tuple(item.picked(part, item.axis) for part in tables)
 
 
 def _even(length: int, parts: int) -> tuple[int, ...]:
@@ -216,18 +216,18 @@ def _slice(call: Call) -> Tensor:
     starts, ends = call.integers(1, "starts") or (), call.integers(2, "ends") or ()
     axes = call.integers(3, "axes") if len(call.inputs) > 3 else call.attribute("axes")
     steps = call.integers(4, "steps") if len(call.inputs) > 4 else None
-    places = item.places()
+    indices = item.flat_indices()
     for i, axis in enumerate(axes if axes is not None else range(len(starts))):
         step = steps[i] if steps else 1
         at = positive(axis, item.rank)
         if at == item.axis and starts[i] == 0 and ends[i] >= 2**31 - 1 and step == 1:
             continue
         off_rows(item, at, "some values are picked")
-        places = places.take(_range(item.shape[at], starts[i], ends[i], step), axis=at)
-    return item.picked(places, item.axis)
+        indices = indices.take(_range(item.shape[at], starts[i], ends[i], step), axis=at)
+    return item.picked(indices, item.axis)
 
 
-def _range(size: int, start: int, end: int, step: int) -> Places:
+def _range(size: int, start: int, end: int, step: int) -> Indices:
     """The indices of a slice; bounds beyond either end are cut to that end."""
     if not step:
         raise NotNative("a slice with steps of zero")
@@ -258,7 +258,7 @@ def _expand(call: Call) -> Tensor:
         raise NotNative("rows are repeated")
     shape = np.broadcast_shapes(tuple(sizes), item.shape)
     sizes_fit(shape, "the result")
-    return item.picked(np.broadcast_to(item.places(), shape), at)
+    return item.picked(np.broadcast_to(item.flat_indices(), shape), at)
 
 
 @onnx_op("Tile", since=6)
@@ -269,7 +269,7 @@ def _tile(call: Call) -> Tensor:
     if item.axis is not None and repeats[item.axis] != 1:
         raise NotNative("rows are repeated")
     sizes_fit([n * int(r) for n, r in zip(item.shape, repeats, strict=True)], "the result")
-    return item.picked(np.tile(item.places(), tuple(map(int, repeats))), item.axis)
+    return item.picked(np.tile(item.flat_indices(), tuple(map(int, repeats))), item.axis)
 
 
 def _tiled_by_rows(item: Tensor, repeats: list[Any]) -> Tensor:
@@ -279,10 +279,10 @@ def _tiled_by_rows(item: Tensor, repeats: list[Any]) -> Tensor:
         raise NotNative("rows are repeated by their number")
     times = [int(n.times if isinstance(n, Rows) else n) for n in repeats]
     sizes_fit([n * r for n, r in zip(item.shape, times, strict=True)], "the result")
-    return item.picked(np.tile(item.places(), times), along[0])
+    return item.picked(np.tile(item.flat_indices(), times), along[0])
 
 
-def filled(call: Call, item: Tensor, table: Places, value: Any, axis: int | None) -> Tensor:
+def filled(call: Call, item: Tensor, table: Indices, value: Any, axis: int | None) -> Tensor:
     """The values at these indices; a constant where the table has -1."""
     from flour.language.sources import concat
 
@@ -312,7 +312,7 @@ def _pad(call: Call) -> Tensor:
         around[axis] = (pads[i], pads[i + len(axes)])
     if item.axis is not None and any(around[item.axis]):
         raise NotNative("rows are added")
-    table = item.places()
+    table = item.flat_indices()
     cut = tuple(
         slice(max(-low, 0), size - max(-high, 0))
         for (low, high), size in zip(around, item.shape, strict=True)
@@ -327,7 +327,7 @@ def _pad(call: Call) -> Tensor:
 def _center(call: Call) -> Tensor:
     item, lengths = call[0], call.constant(1, "the shape").reshape(-1)
     axes = call.attribute("axes") or range(item.rank)
-    table = item.places()
+    table = item.flat_indices()
     for axis, size in zip((positive(axis, item.rank) for axis in axes), lengths, strict=True):
         off_rows(item, axis, "values are cut off")
         more = int(size) - table.shape[axis]
@@ -349,7 +349,7 @@ def _reverse_sequence(call: Call) -> Tensor:
     batch, time = call.attribute("batch_axis", 1), call.attribute("time_axis", 0)
     if item.axis in (batch, time):
         raise NotNative("every row has a length of its own")
-    table = np.moveaxis(item.places(), (batch, time), (0, 1)).copy()
+    table = np.moveaxis(item.flat_indices(), (batch, time), (0, 1)).copy()
     for i, length in enumerate(lengths):
         table[i, :length] = table[i, :length][::-1]
     return item.picked(np.moveaxis(table, (0, 1), (batch, time)), item.axis)
@@ -363,7 +363,7 @@ def _trilu(call: Call) -> Tensor:
         raise NotNative("a triangle across rows")
     keep = np.triu if call.attribute("upper", 1) else np.tril
     mask = keep(np.ones(item.shape[-2:], bool), k)
-    return filled(call, item, np.where(mask, item.places(), -1), 0, item.axis)
+    return filled(call, item, np.where(mask, item.flat_indices(), -1), 0, item.axis)
 
 
 # --- blocks ---------------------------------------------------------------------------------------
@@ -375,9 +375,9 @@ def _depth_to_space(call: Call) -> Tensor:
     n, c, h, w = item.shape
     inner = c // size**2
     if call.attribute("mode", "DCR") == "DCR":
-        blocks = item.places().reshape(n, size, size, inner, h, w).transpose(0, 3, 4, 1, 5, 2)
+        blocks = item.flat_indices().reshape(n, size, size, inner, h, w).transpose(0, 3, 4, 1, 5, 2)
     else:
-        blocks = item.places().reshape(n, inner, size, size, h, w).transpose(0, 1, 4, 2, 5, 3)
+        blocks = item.flat_indices().reshape(n, inner, size, size, h, w).transpose(0, 1, 4, 2, 5, 3)
     return _images(item, blocks.reshape(n, inner, h * size, w * size))
 
 
@@ -385,12 +385,12 @@ def _depth_to_space(call: Call) -> Tensor:
 def _space_to_depth(call: Call) -> Tensor:
     item, size = call[0], call.attribute("blocksize")
     n, c, h, w = item.shape
-    cut = item.places().reshape(n, c, h // size, size, w // size, size)
+    cut = item.flat_indices().reshape(n, c, h // size, size, w // size, size)
     order = (0, 3, 5, 1, 2, 4) if call.attribute("mode", "DCR") == "DCR" else (0, 1, 3, 5, 2, 4)
     return _images(item, cut.transpose(order).reshape(n, c * size**2, h // size, w // size))
 
 
-def _images(item: Tensor, table: Places) -> Tensor:
+def _images(item: Tensor, table: Indices) -> Tensor:
     if item.axis not in (None, 0):
         raise NotNative("rows across images")
     return item.picked(table, item.axis)

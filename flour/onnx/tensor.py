@@ -156,21 +156,21 @@ class Tensor:
 
     def picked(self, table: NDArray[Any], axis: int | None) -> Tensor:
         """The values at these indices of the row's flat vector, in the table's shape."""
-        places = np.asarray(table, np.int64)
+        indices = np.asarray(table, np.int64)
         if self.value is not None:
-            return self._like(Tensor.constant(self.value.reshape(-1)[places], axis))
+            return self._like(Tensor.constant(self.value.reshape(-1)[indices], axis))
         assert self.flow is not None
-        flat = places.reshape(-1)
+        flat = indices.reshape(-1)
         if flat.size == self.size and np.array_equal(flat, np.arange(self.size)):
-            return self.shaped(places.shape, axis)
-        return self._like(Tensor.of(self.flow.select(flat), places.shape, axis))
+            return self.shaped(indices.shape, axis)
+        return self._like(Tensor.of(self.flow.select(flat), indices.shape, axis))
 
     def _like(self, item: Tensor) -> Tensor:
         """Some of these values, in a tensor of their carriers, as a tensor of their type."""
         return replace(item, dtype=self.dtype) if self.dtype in NARROW else item
 
-    def places(self) -> NDArray[np.int64]:
-        """The number of each value in the row's flat vector, in the tensor's shape."""
+    def flat_indices(self) -> NDArray[np.int64]:
+        """The index of each value in the row's flat vector, in the tensor's shape."""
         return np.arange(self.size).reshape(self.shape)
 
 
@@ -250,4 +250,4 @@ def spread(item: Tensor, shape: Sequence[int], axis: int | None) -> Tensor:
     """The tensor repeated along dimensions of one, as numpy does."""
     if item.shape == tuple(shape):
         return replace(item, axis=axis)
-    return item.picked(np.broadcast_to(item.places(), shape), axis)
+    return item.picked(np.broadcast_to(item.flat_indices(), shape), axis)

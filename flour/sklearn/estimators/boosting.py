@@ -133,19 +133,23 @@ def _hist(fit: Any, x: Flow, to: Importer) -> Flow:
     )(_hist_columns(fit, x, to))
 
 
-def _hist_nodes(nodes: Any, start: int, leaf: int, word: int) -> dict[str, NDArray[Any]]:
+def _hist_nodes(
+    nodes: Any, first_node: int, first_leaf: int, first_word: int
+) -> dict[str, NDArray[Any]]:
     inner = nodes["is_leaf"] == 0
     categorical = inner & (nodes["is_categorical"] != 0)
-    number = leaf + np.cumsum(~inner) - 1
-    ways = np.where(nodes["missing_go_to_left"] != 0, LEFT, RIGHT)
+    number = first_leaf + np.cumsum(~inner) - 1
+    directions = np.where(nodes["missing_go_to_left"] != 0, LEFT, RIGHT)
     return {
         "feature": _i4(np.where(inner, nodes["feature_idx"], -1)),
         "threshold": np.where(inner, nodes["num_threshold"], 0.0),
-        "left": _i4(np.where(inner, nodes["left"].astype(int) + start, number)),
-        "right": _i4(np.where(inner, nodes["right"].astype(int) + start, 0)),
-        "missing": np.where(inner, ways, COMPARED).astype(np.uint8),
+        "left": _i4(np.where(inner, nodes["left"].astype(int) + first_node, number)),
+        "right": _i4(np.where(inner, nodes["right"].astype(int) + first_node, 0)),
+        "missing": np.where(inner, directions, COMPARED).astype(np.uint8),
         "value": nodes["value"][~inner][:, None].astype(np.float64),
-        "category": _i4(np.where(categorical, word + 8 * nodes["bitset_idx"].astype(int), -1)),
+        "category": _i4(
+            np.where(categorical, first_word + 8 * nodes["bitset_idx"].astype(int), -1)
+        ),
         "length": _i4(np.where(categorical, 8, 0)),
     }
 
