@@ -55,7 +55,7 @@ def symbolic(call: Call, function: Callable[[Any, Any], Any]) -> Tensor | None:
     if not (left.symbolic or right.symbolic):
         return None
     if left.value is None or right.value is None:
-        raise NotNative("the number of rows meets the data")
+        raise NotNative("arithmetic of the number of rows with the data")
     one, other = np.broadcast_arrays(left.value.astype(object), right.value.astype(object))
     pairs = zip(one.reshape(-1), other.reshape(-1), strict=True)
     values = [function(a, b) for a, b in pairs]

@@ -83,7 +83,7 @@ def _loop(call: Call) -> tuple[Tensor, ...]:
 
 def _rounds(call: Call) -> int:
     if call.optional(0) is None:
-        raise NotNative("a loop that ends when it likes")
+        raise NotNative("a loop without a largest number of rounds")
     rounds = int(call.constant(0, "the number of rounds").reshape(-1)[0])
     if rounds > MOST_ROUNDS:
         raise NotNative(f"a loop of {rounds} rounds")
@@ -92,7 +92,7 @@ def _rounds(call: Call) -> int:
 
 def _true(item: Tensor) -> bool:
     if item.value is None:
-        raise NotNative("a loop that ends when the data says so")
+        raise NotNative("a loop whose end depends on the data")
     return bool(item.value.reshape(-1)[0])
 
 
@@ -110,7 +110,7 @@ def _stacked(call: Call, items: Sequence[Tensor]) -> Tensor:
         return replace(Tensor.constant(stacked), dtype=first.dtype)
     axes = {item.axis for item in items if not item.known}
     if len(axes) > 1:
-        raise NotNative("values whose rows lie along different axes meet")
+        raise NotNative("values whose rows are along different axes")
     axis = next(iter(axes))
     flows = [call.flow(item) for item in items]
     flow = flows[0] if len(flows) == 1 else flows[0].concat(*flows[1:])
@@ -130,7 +130,7 @@ def _scan(call: Call) -> tuple[Tensor, ...]:
     present = [item for item in call.inputs if item is not None]
     state, scanned = present[: len(present) - count], present[len(present) - count :]
     if not scanned:
-        raise NotNative("a scan of nothing")
+        raise NotNative("a scan without inputs")
     if any(item.axis == 0 for item in scanned):
         return _along_rows(call, body, state, scanned)
     return distances(call, body, state, scanned) or _unrolled(call, body, state, scanned)
@@ -141,10 +141,10 @@ def _along_rows(
 ) -> tuple[Tensor, ...]:
     """A row of the scan is a row of the program, if no state passes from row to row."""
     if any(item.axis != 0 or item.shape[0] != 1 for item in scanned):
-        raise NotNative("a scan of rows and of something else")
+        raise NotNative("a scan along the rows and along another axis")
     around = [call.importer.values.get(name) for name in body.free_names()]
     if any(item is None or item.axis is not None for item in (*state, *around)):
-        raise NotNative("a row of a scan that sees all rows")
+        raise NotNative("a scan along the rows whose body reads all rows")
     rows = [replace(item.shaped(item.shape[1:], None), axis=None) for item in scanned]
     results = call.body(body, *state, *rows)
     for before, after in zip(state, results, strict=False):

@@ -242,7 +242,7 @@ class Importer:
         """The values of all tensors of a list, side by side."""
         flows = [self._flow(replace(item, axis=None)) for item in tensor.items if item.size]
         if not flows:
-            raise NotNative("a list of nothing")
+            raise NotNative("an empty list")
         return flows[0] if len(flows) == 1 else concat(*flows)
 
     # --- nodes ------------------------------------------------------------------------------

@@ -74,7 +74,7 @@ def _gather(call: Call) -> Tensor:
     along = positive(call.attribute("axis", 0), item.rank)
     off_rows(item, along, "values are picked")
     if item.axis is not None and indices.axis is not None:
-        raise NotNative("every row picks out of all rows")
+        raise NotNative("indices into the values of all rows")
     axis = None if indices.axis is None else along + indices.axis
     if item.axis is not None:
         axis = item.axis if item.axis < along else item.axis + indices.rank - 1
@@ -84,7 +84,7 @@ def _gather(call: Call) -> Tensor:
         return Tensor.constant(np.take(item.value, indices.value, axis=along), axis)
     before, after = item.shape[:along], item.shape[along + 1 :]
     if not item.shape[along]:
-        raise NotNative("values are picked where there are none")
+        raise NotNative("indices into an axis of length zero")
     base = np.reshape(
         item.flat_indices().take(0, axis=along), (*before, *(1,) * indices.rank, *after)
     )
@@ -103,9 +103,9 @@ def _element_indices(call: Call, item: Tensor, indices: Tensor, along: int) -> T
     """The index in the flat vector of `item` of each index along an axis."""
     off_rows(item, along, "values are picked")
     if indices.known and indices.axis is None and item.axis is not None:
-        raise NotNative("indices that are no rows for values that are")
+        raise NotNative("indices without rows into values with rows")
     if item.axis != indices.axis:
-        raise NotNative("every row picks out of all rows")
+        raise NotNative("indices into the values of all rows")
     grids: list[Any] = list(np.indices(indices.shape, sparse=True))
     steps = strides(item.shape)
     grids[along] = 0
@@ -125,7 +125,7 @@ def _gather_nd(call: Call) -> Tensor:
 def _nd_indices(call: Call, item: Tensor, indices: Tensor, batch: int = 0) -> Tensor:
     """The indices in the flat vector of `item` of the values that tuples of indices select."""
     if item.axis is not None and (item.axis >= batch or indices.axis != item.axis):
-        raise NotNative("every row picks out of all rows")
+        raise NotNative("indices into the values of all rows")
     if indices.axis is not None and indices.axis == indices.rank - 1:
         raise NotNative("tuples of indices across rows")
     count, outer = indices.shape[-1], indices.shape[:-1]
@@ -164,7 +164,7 @@ def _scatter_elements(call: Call) -> Tensor:
     item, indices, updates = call[0], call[1], call[2]
     along = positive(call.attribute("axis", 0), item.rank)
     if updates.axis != item.axis:
-        raise NotNative("updates that are no rows for values that are")
+        raise NotNative("updates without rows to values with rows")
     return _placed(call, item, _element_indices(call, item, indices, along), updates)
 
 
@@ -202,7 +202,7 @@ def _unique(call: Call) -> tuple[Tensor, ...]:
     item, axis = call[0], call.attribute("axis")
     values = call.constant(0, "the input")
     if item.axis is not None or (values.dtype.kind == "f" and np.isnan(values).any()):
-        raise NotNative("values of all rows, or what equals nothing")
+        raise NotNative("values of all rows, or NaN")
     axis = None if axis is None else positive(axis, item.rank)
     parts = np.unique(values, True, True, True, axis=axis)
     different, first, back, counts = (np.asarray(part) for part in parts)

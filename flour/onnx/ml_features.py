@@ -118,7 +118,7 @@ def _array_feature_extractor(call: Call) -> Tensor:
     if indices.known:
         return _fixed_features(x, call.constant(1, "the indices").reshape(-1))
     if not x.known or not 0 < x.size <= MOST_ROWS * x.shape[-1]:
-        raise NotNative("indices that depend on the data pick from values that do, too")
+        raise NotNative("indices and values that both depend on the data")
     if indices.axis is not None and prod(indices.shape[: indices.axis]) != 1:
         raise NotNative("indices whose rows are not one after another")
     # Tables looked up for every row: the results lie along the last axis, as the indices did.
@@ -136,7 +136,7 @@ def _fixed_features(x: Tensor, indices: Any) -> Tensor:
     if x.axis is not None and x.axis == x.rank - 1:
         raise NotNative("features are picked along the axis of the rows")
     if indices.size and not 0 <= indices.min() <= indices.max() < width:
-        raise NotNative(f"place {int(indices.max())} of {width} features")
+        raise NotNative(f"index {int(indices.max())} of {width} features")
     table = x.flat_indices()[..., indices.astype(np.int64)]
     return x.picked(table.reshape(1, -1) if x.rank == 1 else table, x.axis)
 

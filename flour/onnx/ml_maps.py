@@ -51,7 +51,7 @@ def _cast_map(call: Call) -> Tensor:
     item, form = _map(call), str(call.attribute("map_form", "DENSE"))
     kind, count = str(call.attribute("cast_to", "TO_FLOAT")), int(call.attribute("max_map", 1))
     if form != "SPARSE":
-        raise NotNative("as many columns as a map has keys")
+        raise NotNative("a number of columns that depends on a map's keys")
     if kind not in _CASTS or not 0 < count <= MOST_ENTRIES or item.key != "int64":
         raise NotNative(f"{count} columns of a map from {item.key}, cast {kind}")
     columns = _values(item, list(map(str, np.arange(count))))

@@ -122,7 +122,7 @@ def _pairs(call: Call, labels: Classes, sizes: tuple[int, ...]) -> tuple[Tensor,
     x, count = matrix(call), len(labels.labels)
     pairs = list(combinations(range(count), 2))
     if len(sizes) != count:
-        raise NotNative("every class says how many support vectors it has")
+        raise NotNative("vectors_per_class has not one entry for each class")
     weights, rho = _pair_weights(call, sizes, pairs), narrow(call.attribute("rho"))
     if rho.size < len(pairs):
         raise NotNative(f"{rho.size} offsets for {len(pairs)} pairs of classes")

@@ -120,7 +120,7 @@ def _tests(
     feature, mode = forest.feature[nodes], forest.mode[nodes]
     bad = (feature < 0) | (feature >= width)
     if bad.any():
-        raise DamagedModel(f"a tree looks at feature {feature[bad][0]} of {width}")
+        raise DamagedModel(f"a tree tests feature {feature[bad][0]} of {width}")
     split, tracks = forest.split[nodes], forest.tracks[nodes]
     yes, no = new_number[forest.yes[nodes]], new_number[forest.no[nodes]]
     below = (mode == LT) | (mode == GTE)

@@ -319,7 +319,7 @@ def _decided(trees: Ensemble, rule: _Binary, base: Sequence[float], x: Flow) -> 
     if trees.always[1]:
         return _second(trees, rule, base, trees.sums(x, trees.weights), x)
     if not trees.someone():
-        raise NotNative("rows may reach no leaf that speaks of a class")
+        raise NotNative("rows may reach no leaf with a weight for a class")
     if not trees.scored[:, 1].any():
         return _first(trees, rule, base, trees.sums(x, trees.weights))
     score, present = _with_presence(trees, x)

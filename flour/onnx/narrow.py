@@ -161,7 +161,7 @@ def _schema(op_type: str, opset: int, domain: str) -> Any:
     try:
         return defs.get_schema(op_type, opset, domain)
     except defs.SchemaError:
-        raise NotNative(f"what types {op_type} has here is not known") from None
+        raise NotNative(f"the types of {op_type} are not known") from None
 
 
 def _formal(formals: Sequence[Any], index: int) -> str:

@@ -52,7 +52,7 @@ def _standard(
     if item.dtype not in FLOATS:
         raise NotNative("it computes on floats")
     if item.axis in axes:
-        raise NotNative("all rows are brought together")
+        raise NotNative("a reduction over all rows")
     mean = _mean(call, item, axes)
     centred = _less(call, item, mean)
     variance = _mean(call, _square(call, centred), axes)
@@ -114,7 +114,7 @@ def _root_mean_square(call: Call) -> Tensor:
     item = call[0]
     axes = tuple(range(positive(call.attribute("axis", -1), item.rank), item.rank))
     if item.axis in axes:
-        raise NotNative("all rows are brought together")
+        raise NotNative("a reduction over all rows")
     mean = _mean(call, _square(call, item), axes)
     epsilon = [call.attribute("epsilon", 1e-5)]
     inverse = _each(call, mean, lambda x: x.add(epsilon).sqrt().reciprocal())

@@ -76,7 +76,7 @@ class Part:
         """Whether its values are rows behind one another, or one tensor for each row."""
         axes = {item.axis is None for item in self.reads.values()}
         if len(axes) > 1:
-            raise Unrowed("values with rows and values without meet")
+            raise Unrowed("values with rows and values without in one part")
         return "each" if axes == {True} else "rows"
 
     def proto(self, rows: int | None) -> bytes:
@@ -116,7 +116,7 @@ def opaque(part: Part) -> dict[str, Tensor]:
         place=part.place,
     )
     if not part.reads:
-        raise Unrowed("it reads nothing of a row")
+        raise Unrowed("it has no input that depends on a row")
     with provenance.step(part.place):
         output = op(*(_flow(item) for item in part.reads.values()))
     flows = {name: output if len(shapes) == 1 else output.field(name) for name in shapes}
@@ -185,7 +185,7 @@ def _is_static(shape: Any) -> bool:
 def _tried(part: Part, session: Any, rows: int) -> dict[str, tuple[str, Any]]:
     """The shapes of the outputs for zeros, where shapes cannot depend on the values."""
     if not all(map(_is_known, part.nodes)):
-        raise Unrowed("the shape of an answer is known only when it runs")
+        raise Unrowed("the shape of an output depends on the values")
     feed = {name: _zeros(item, rows) for name, item in part.reads.items()} | part.weights
     try:
         values = session.run(None, feed)

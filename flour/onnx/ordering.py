@@ -24,7 +24,7 @@ def ordered(
         for name in names:
             if name not in makers:
                 raise DamagedModel(
-                    "nothing makes a value that is read",
+                    "no node makes a value that is read",
                     where=nodes[index].place,
                     found=repr(name),
                 )
@@ -39,7 +39,7 @@ def ordered(
         )
     for name in outputs:
         if name not in makers and name not in available:
-            raise DamagedModel("nothing makes an output", where="outputs", found=repr(name))
+            raise DamagedModel("no node makes an output", where="outputs", found=repr(name))
     return order
 
 

@@ -64,20 +64,20 @@ def _axis(x: Tensor, y: Tensor, rank: int) -> int | None:
     """The axis of the product's rows."""
     axes = {item.axis + rank - item.rank for item in (x, y) if item.axis is not None}
     if len(axes) > 1:
-        raise NotNative("rows along different axes meet")
+        raise NotNative("rows along different axes")
     axis = next(iter(axes), None)
     if axis is None:
         return None
     if axis >= rank - 2:
         if x.axis is not None and y.axis is not None:
-            raise NotNative("every row meets every row")
+            raise NotNative("a product of each row with all rows")
         return axis
     counts = {item.shape[axis - rank] for item in (x, y) if item.axis is not None}
     others = {
         item.shape[axis - rank] for item in (x, y) if item.axis is None and item.rank + axis >= rank
     }
     if len(counts) > 1 or others - {1}:
-        raise NotNative("values of one row meet values of another")
+        raise NotNative("an operation between values of different rows")
     return axis
 
 

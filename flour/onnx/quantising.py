@@ -120,7 +120,7 @@ def _product(call: Call) -> Tensor:
 def _dynamic(call: Call) -> tuple[Tensor, ...]:
     x = call[0]
     if x.axis is not None:
-        raise NotNative("all rows are brought together")
+        raise NotNative("a reduction over all rows")
     none, one, most = (Tensor.constant(np.float32(value)) for value in (0, 1, 255))
     low = together(call, [_extreme(call, x, SegmentMin), none], op_of(pairwise.SmallerOf()))
     high = together(call, [_extreme(call, x, SegmentMax), none], op_of(pairwise.LargerOf()))

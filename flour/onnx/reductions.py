@@ -59,7 +59,7 @@ def reduced_axes(call: Call, item: Tensor, axes: tuple[int, ...] | None) -> tupl
         axes = tuple(range(item.rank))
     chosen = tuple(sorted({positive(axis, item.rank) for axis in axes}))
     if item.axis in chosen:
-        raise NotNative("all rows are brought together")
+        raise NotNative("a reduction over all rows")
     return chosen
 
 
@@ -245,7 +245,7 @@ def _arg(call: Call) -> Tensor:
     shape, axis = kept(item, axes, keep=call.flag("keepdims"))
     flat, length = runs(item, axes)
     if not length:
-        raise NotNative("the place of the largest of no numbers")
+        raise NotNative("the index of the largest of no numbers")
     return Tensor.of(function(call.flow(flat), length), shape, axis)
 
 
@@ -257,7 +257,7 @@ def _softmax_axes(call: Call, item: Tensor) -> tuple[int, ...]:
     axis = positive(call.attribute("axis", -1 if call.opset >= 13 else 1), item.rank)
     axes = (axis,) if call.opset >= 13 else tuple(range(axis, item.rank))
     if item.axis in axes:
-        raise NotNative("all rows are brought together")
+        raise NotNative("a reduction over all rows")
     return axes
 
 

@@ -70,7 +70,7 @@ def _index(call: Call, number: int, default: int, count: int) -> int:
     length = len(_list(call).items)
     position = position + length if position < 0 else position
     if not 0 <= position < count:
-        raise NotNative(f"place {position} of a list of {length}")
+        raise NotNative(f"index {position} of a list of {length}")
     return position
 
 
@@ -121,7 +121,7 @@ def _length(call: Call) -> Tensor:
 def _concat(call: Call) -> Tensor:
     items = list(_list(call).items)
     if not items:
-        raise NotNative("a list of nothing is joined")
+        raise NotNative("an empty list is joined")
     along = int(call.attribute("axis", 0))
     if call.attribute("new_axis", 0):
         along = positive(along, items[0].rank + 1)

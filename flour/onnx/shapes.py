@@ -38,7 +38,7 @@ def _reshape(call: Call) -> Tensor:
     )
     if isinstance(item, Stacked):
         if any(_is(size, 0) for size in lengths):
-            raise NotNative("a length that is kept of values of all rows behind others")
+            raise NotNative("a length copied from joined values of all rows")
         return reshaped(item.sorted_out(), lengths)
     if not call.attribute("allowzero", 0):
         full = _lengths(item)
@@ -76,7 +76,7 @@ def in_order(item: Tensor, shape: Sequence[int], axis: int | None) -> Tensor:
     if prod(shape) != item.size or (item.axis is None) != (axis is None):
         raise NotNative(f"rows of {item.shape} become rows of {list(shape)}")
     if axis is not None and prod(shape[:axis]) != prod(item.shape[: item.axis]):
-        raise NotNative("the values of one row would be taken apart by those of others")
+        raise NotNative("the values of a row would not stay together")
     return item.shaped(shape, axis)
 
 
@@ -95,11 +95,11 @@ def _squeeze(call: Call) -> Tensor:
     axes = call.integers(1, "axes")
     if axes is None:
         if item.axis is not None:
-            raise NotNative("all dimensions of one go, which may be the rows")
+            raise NotNative("a squeeze of all dimensions of one, which may be the rows")
         axes = tuple(i for i, size in enumerate(item.shape) if size == 1)
     dropped = {positive(axis, item.rank) for axis in axes}
     if item.axis in dropped or any(item.shape[axis] != 1 for axis in dropped):
-        raise NotNative("only dimensions of one go")
+        raise NotNative("a squeeze of a dimension that is not one")
     shape = [size for i, size in enumerate(item.shape) if i not in dropped]
     axis = None if item.axis is None else item.axis - sum(g < item.axis for g in dropped)
     return item.shaped(shape, axis)

@@ -48,9 +48,9 @@ def _concat(call: Call) -> Tensor:
         both = zip(*(side.reshape(-1).tolist() for side in sides), strict=True)
         return texts([one + other for one, other in both], sides[0].shape)
     if call.importer.answers(call.node):
-        raise NotNative("native code hands out no strings that it made")
+        raise NotNative("a string made by native code cannot be an output")
     if any(item.known for item in pair):
-        raise NotNative("a string that those of all rows are joined with")
+        raise NotNative("a constant string joined with the strings of all rows")
     shape, axis = broadcast(pair)
     return Tensor.of(JoinTexts()(document(call), document(call, 1)), shape, axis)
 

@@ -196,7 +196,7 @@ def sizes_fit(shape: Sequence[int], what: str) -> None:
 def native_dtype(dtype: str) -> str:
     """The dtype, if programs have values of it."""
     if dtype not in DTYPES:
-        raise NotNative(f"values of type {dtype} have no place in a program")
+        raise NotNative(f"programs have no values of type {dtype}")
     return dtype
 
 
@@ -222,7 +222,7 @@ def broadcast(tensors: Sequence[Tensor]) -> tuple[tuple[int, ...], int | None]:
     rank = max(item.rank for item in tensors)
     axes = {item.axis + rank - item.rank for item in tensors if item.axis is not None}
     if len(axes) > 1:
-        raise NotNative("values whose rows lie along different axes meet")
+        raise NotNative("values whose rows are along different axes")
     axis = next(iter(axes), None)
     shapes = [(1,) * (rank - item.rank) + item.shape for item in tensors]
     if axis is not None:
@@ -243,7 +243,7 @@ def _rows_fit(tensors: Sequence[Tensor], shapes: Sequence[tuple[int, ...]], axis
     counts = {n for item, n in pairs if item.axis is not None and not (item.known and n == 1)}
     others = {n for item, n in pairs if item.axis is None}
     if len(counts) > 1 or others - {1}:
-        raise NotNative("values of one row meet values of another")
+        raise NotNative("an operation between values of different rows")
 
 
 def spread(item: Tensor, shape: Sequence[int], axis: int | None) -> Tensor:

@@ -131,7 +131,9 @@ class Tensors:
             end = size if "length" not in entries else offset + length
             if not 0 <= offset <= end <= size:
                 found = f"bytes {offset} to {end} of {size}"
-                raise DamagedModel("a tensor's data ends behind its file", where=where, found=found)
+                raise DamagedModel(
+                    "a tensor's data ends beyond the end of its file", where=where, found=found
+                )
             with path.open("rb") as file:
                 file.seek(offset)
                 data = file.read(end - offset)

@@ -59,7 +59,7 @@ class Pool:
         counts = [*map(int, call.attribute("ngram_counts", ())), len(flat)]
         columns = tuple(map(int, call.attribute("ngram_indexes", ())))
         if not 1 <= low <= high or counts[0] != 0 or any(a > b for a, b in pairwise(counts)):
-            raise DamagedModel("the pool's n-grams are not where the node says they are")
+            raise DamagedModel("ngram_counts does not fit the pool of n-grams")
         every = [
             flat[first : first + size]
             for size, (start, end) in enumerate(pairwise(counts), 1)
@@ -157,7 +157,7 @@ def _phrases(item: Words, pool: Pool, letters: Flow | None) -> Flow:
     pool = pool.seen()
     grams = pool.in_order()
     if grams is None:
-        raise NotNative("columns that no n-gram has, or several have")
+        raise NotNative("columns of no n-gram, or of several")
     if not set(item.pads).isdisjoint(chain.from_iterable(grams)):
         raise NotNative(FILLED)
     if pool.high > 1 and (pool.skips or not item.separable):
@@ -212,7 +212,7 @@ def _weighted(call: Call, counts: Flow, pool: Pool) -> Flow:
     if mode == "IDF":
         counts = counts.binarize(0.0)
     elif mode != "TFIDF":
-        raise DamagedModel(f"n-grams are not weighed by {mode!r}")
+        raise DamagedModel(f"there is no mode {mode!r} for weights of n-grams")
     return counts.multiply(_by_column(call, factors, pool))
 
 

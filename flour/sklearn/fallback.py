@@ -36,7 +36,9 @@ def through_onnx(estimator: Any, x: Flow, rows: Any) -> Flow | dict[str, Flow]:
             return _agreeing(estimator, x, rows, dtype)
         except ImportRefused as problem:
             reasons.append(f"{dtype}: {problem.what} ({problem.found})"[:160])
-    raise UnsupportedSetting("skl2onnx is no way out", found="; ".join(dict.fromkeys(reasons)))
+    raise UnsupportedSetting(
+        "skl2onnx cannot replace it either", found="; ".join(dict.fromkeys(reasons))
+    )
 
 
 def _agreeing(estimator: Any, x: Flow, rows: Any, dtype: str) -> Flow | dict[str, Flow]:

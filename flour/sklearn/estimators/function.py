@@ -79,7 +79,7 @@ def _python(call: Any, fit: Any, x: Flow, to: Importer, what: str) -> Flow:
     answer = PythonColumns(function, 0, names=names).answer(rows)
     fine = answer.shape[:1] == rows.shape[:1] and answer.ndim == 2 and answer.dtype.name in DTYPES
     found = f"{answer.dtype} {answer.shape} of {rows.shape} rows"
-    to.need(fine, f"the function answers no rows of numbers: {found}")
+    to.need(fine, f"the function's result is not a matrix of numbers: {found}")
     # The float width of the sample; columns of whole numbers may have fractions later.
     columns = x.cast(str(rows.dtype)) if rows.dtype.kind == "f" else x
     return PythonColumns(function, answer.shape[1], str(answer.dtype.name), names)(columns)

@@ -104,7 +104,7 @@ def _missing_indicator(fit: Any, x: Flow, to: Importer) -> Flow:
     if not any(kinds):
         flags = _kept(to.matrix(x), columns).is_missing(number_marker(fit.missing_values, to))
     else:
-        to.need(all(kinds[j] for j in columns), "strings beside numbers are looked at together")
+        to.need(all(kinds[j] for j in columns), "one indicator for strings and numbers")
         part = pick(x, columns)
         marker, marked = text_marker(fit.missing_values, to)
         flags = IsMissingText(marker=marker, text=marked)(
