@@ -1,8 +1,8 @@
 """Columns of a data frame as the numbers a booster was trained on.
 
-Trained on a frame, a booster has seen the number of each category, not the category. Which number
-each has is kept with the model; a missing value is NaN, and so is a category that is not there
-(unless that is an error, as it is for XGBoost).
+A booster that was trained on a frame was trained on category numbers. The model keeps the list of
+categories; a missing value is NaN, and so is an unknown category (unless that is an error, as it is
+for XGBoost).
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ def input_type(names: Sequence[str], width: int, categories: Categories, dtype: 
     if not categories:
         return Vector(width, dtype)
     positional = len(set(names)) != width
-    known = [f"x{j}" for j in range(width)] if positional else [str(name) for name in names]
-    return Record(tuple(zip(known, kinds(width, categories), strict=True)), positional)
+    labels = [f"x{j}" for j in range(width)] if positional else [str(name) for name in names]
+    return Record(tuple(zip(labels, kinds(width, categories), strict=True)), positional)
 
 
 def coded(x: Flow, categories: Categories, to: Importer, *, strict: bool) -> Flow:
-    """The columns of x in their order, categories as their numbers."""
+    """The columns of x in order, categories as their numbers."""
     if not categories:
         return to.matrix(x)
     width = len(x.type.fields) if isinstance(x.type, Record) else to.matrix(x).type.width  # type: ignore[union-attr]  # a vector
@@ -59,7 +59,7 @@ def coded(x: Flow, categories: Categories, to: Importer, *, strict: bool) -> Flo
 def _numbered(x: Flow, values: Sequence[Any], to: Importer, *, strict: bool) -> Flow:
     """One column's values as the numbers of their categories."""
     count = len(values)
-    # What is missing has the number behind the last, which is not in the table.
+    # A missing value has the number after the last, which is not in the table.
     coding = Coding(np.array([*range(count), count, count]), None if strict else -1)
     codes = codes_of(x, [[*values, None, np.nan]], [coding], to, strict=strict)
     starts = np.array([0, count], np.int64)

@@ -1,7 +1,7 @@
 """Read LightGBM models, from their text or from a live booster, without the library.
 
 The text is parsed here, line by line, with every number checked: a damaged file is an error that
-names the tree and the field, whatever LightGBM itself would do with it.
+names the tree and the field, even where LightGBM itself would read it.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from flour.sklearn.importer import Importer
 _CATEGORICAL, _DEFAULT_LEFT, _MISSING_SHIFT = 1, 2, 2
 _MISSING_ZERO, _MISSING_NAN = 1, 2
 _MAX_LEAVES = 1 << 24
-#: No count of sets is written with as many.
+#: A count of sets has fewer digits than this.
 _DIGITS = 10
-#: The field of the text's last line, and how long that line may be.
+#: The field of the text's last line, and the longest that line may be.
 _FRAME = "pandas_categorical"
 _MOST_CATEGORIES = 1 << 26
 
@@ -39,7 +39,7 @@ Fields = Mapping[str, str]
 def from_lightgbm(model: object) -> Flow:
     """The program of a LightGBM model: a booster, a fitted wrapper, a file or its text.
 
-    Outputs: `value` is what Booster.predict answers, `scores` its raw scores, `leaves` the leaf
+    Outputs: `value` is the answer of Booster.predict, `scores` its raw scores, `leaves` the leaf
     each tree ends in. A model trained on a frame with categories takes the frame's own values.
     """
     head, trees = parse(text_of(model))
@@ -51,17 +51,17 @@ def from_lightgbm(model: object) -> Flow:
 
 
 def width_of(head: Fields) -> int:
-    """How many columns the trees read."""
+    """The number of columns that the trees read."""
     return _whole(head, "max_feature_idx") + 1
 
 
 def columns(head: Fields, x: Flow, to: Importer) -> Flow:
-    """The columns as the trees number them; a category that is not known is missing."""
+    """The columns as the trees number them; an unknown category is missing."""
     return coded(x, categories_of(head), to, strict=False).cast("float64")
 
 
 def answered(head: Fields, trees: list[Fields], scores: Flow) -> Flow:
-    """What Booster.predict answers; a random forest's raw scores are sums, its answer a mean."""
+    """The answer of Booster.predict; for a random forest a mean, where raw scores are sums."""
     rounds = len(trees) // scores.type.width  # type: ignore[union-attr]  # trees make vectors
     return converted(head, scores.divide([rounds]) if "average_output" in head else scores)
 
@@ -92,21 +92,21 @@ def parse(text: str) -> tuple[Fields, list[Fields]]:
     blocks = _blocks(text)
     head = next(blocks, None)
     if head is not None:
-        head = {**head, _FRAME: _told_last(text)}
+        head = {**head, _FRAME: _last_line(text)}
     if head is None or "max_feature_idx" not in head:
         raise DamagedProgram("this is not a LightGBM model", found=text[:40].strip() or "nothing")
     trees = list(blocks)
-    told = head.get("tree_sizes")
-    if told is not None and len(told.split()) != len(trees):
+    sizes = head.get("tree_sizes")
+    if sizes is not None and len(sizes.split()) != len(trees):
         raise DamagedProgram(
             "the model is cut short",
             where="tree_sizes",
-            found=f"{len(trees)} trees, the header tells of {len(told.split())}",
+            found=f"{len(trees)} trees, the header tells of {len(sizes.split())}",
         )
     return head, trees
 
 
-def _told_last(text: str) -> str:
+def _last_line(text: str) -> str:
     """The categories of the frame a model was trained on: the last line of its text, as JSON."""
     tail = text[-_MOST_CATEGORIES:].rpartition(f"\n{_FRAME}:")[2] if _FRAME in text else ""
     return tail.partition("\n")[0].strip()
@@ -115,8 +115,8 @@ def _told_last(text: str) -> str:
 def categories_of(head: Fields) -> dict[int, Sequence[Any]]:
     """The categories of the frame's columns, in the order of their numbers, by column."""
     try:
-        kept = json.loads(head.get(_FRAME) or "null") or []
-        lists = [[float(v) if isinstance(v, bool) else v for v in values] for values in kept]
+        categories = json.loads(head.get(_FRAME) or "null") or []
+        lists = [[float(v) if isinstance(v, bool) else v for v in values] for values in categories]
     except (ValueError, TypeError, RecursionError):
         raise _damaged(head, _FRAME, "lists of categories") from None
     if any(not isinstance(v, str | int | float) for values in lists for v in values):
@@ -124,21 +124,21 @@ def categories_of(head: Fields) -> dict[int, Sequence[Any]]:
     if not lists:
         return {}
     infos = head.get("feature_infos", "").split()
-    told = [j for j, info in enumerate(infos) if info[0] != "[" and info != "none"]
-    maybe = [j for j, info in enumerate(infos) if info[0] != "["]
-    for found in (told, maybe):
-        if len(found) == len(lists):
-            return dict(zip(found, lists, strict=True))
+    certain = [j for j, info in enumerate(infos) if info[0] != "[" and info != "none"]
+    possible = [j for j, info in enumerate(infos) if info[0] != "["]
+    for candidates in (certain, possible):
+        if len(candidates) == len(lists):
+            return dict(zip(candidates, lists, strict=True))
     raise UnsupportedSetting(
         "the model does not say which of the frame's columns had categories",
         where="feature_infos of the LightGBM model",
-        found=f"{len(lists)} columns of categories, {len(told)} of them in the trees' terms",
+        found=f"{len(lists)} columns of categories, {len(certain)} of them in the trees' terms",
         hint="encode ordered or constant categories as numbers in a step before",
     )
 
 
 def _blocks(text: str) -> Iterator[Fields]:
-    """The header, then one block for each tree; what follows the trees is not ours to read."""
+    """The header, then one block for each tree; the text after the trees is not read."""
     fields: dict[str, str] = {}
     for line in text.splitlines():
         if line.startswith(("end of trees", "feature_importances", "feature importances")):
@@ -166,19 +166,19 @@ def _numbers(fields: Fields, key: str, count: int, dtype: str = "float64") -> ND
     """A field of `count` numbers."""
     try:
         kind = float if dtype.startswith("f") else int
-        made = np.array([kind(item) for item in fields.get(key, "").split()], dtype)
+        numbers = np.array([kind(item) for item in fields.get(key, "").split()], dtype)
     except (ValueError, OverflowError):
         raise _damaged(fields, key, f"{count} numbers") from None
-    if len(made) != count:
+    if len(numbers) != count:
         raise _damaged(fields, key, f"{count} numbers")
-    return made
+    return numbers
 
 
-def _damaged(fields: Fields, key: str, wanted: str) -> DamagedProgram:
-    place = f"tree {fields['Tree']}" if "Tree" in fields else "the header"
+def _damaged(fields: Fields, key: str, expected: str) -> DamagedProgram:
+    block = f"tree {fields['Tree']}" if "Tree" in fields else "the header"
     return DamagedProgram(
-        f"{key} should be {wanted}",
-        where=f"{place} of the LightGBM model",
+        f"{key} should be {expected}",
+        where=f"{block} of the LightGBM model",
         found=fields.get(key, "nothing")[:60],
     )
 
@@ -239,44 +239,50 @@ def _table(trees: list[Fields]) -> tuple[dict[str, Any], NDArray[Any], NDArray[A
     """All trees as one table: nodes, leaf values, leaf numbers."""
     nodes: list[dict[str, NDArray[Any]]] = []
     roots, values, numbers, words = [], [], [], []
-    place = leaf = word = 0
+    first_node = first_leaf = first_word = 0
     for fields in trees:
-        made, value, bits = _tree(fields, place, leaf, word)
-        roots.append(place)
-        nodes.append(made)
+        tree, value, bits = _tree(fields, first_node, first_leaf, first_word)
+        roots.append(first_node)
+        nodes.append(tree)
         values.append(value)
         numbers.append(np.arange(len(value)))
         words.append(bits)
-        place, leaf, word = place + len(made["feature"]), leaf + len(value), word + len(bits)
+        first_node, first_leaf, first_word = (
+            first_node + len(tree["feature"]),
+            first_leaf + len(value),
+            first_word + len(bits),
+        )
     table: dict[str, Any] = {key: np.concatenate([n[key] for n in nodes]) for key in nodes[0]}
     table["roots"] = np.array(roots, np.int32)
     table["zeros"] = bool(np.any(table["missing"] >= ZEROS))
-    if word:
+    if first_word:
         table["words"] = np.concatenate(words)
     else:
         del table["category"], table["length"]
     return table, np.concatenate(values), np.concatenate(numbers)
 
 
-def _tree(fields: Fields, place: int, leaf: int, word: int) -> tuple[Any, Any, Any]:
+def _tree(
+    fields: Fields, first_node: int, first_leaf: int, first_word: int
+) -> tuple[Any, Any, Any]:
     """One tree's nodes, leaves behind the tests, its leaf values and its sets of categories."""
     leaves = _whole(fields, "num_leaves")
     if not 1 <= leaves <= _MAX_LEAVES:
         raise _damaged(fields, "num_leaves", "a count of leaves")
     value = _numbers(fields, "leaf_value", leaves)
     if leaves == 1:
-        return _leaf_nodes(leaf, 1), value, np.empty(0, np.uint32)
-    tests, bits = _tests(fields, leaves - 1, place, word)
-    ends = _leaf_nodes(leaf, leaves)
+        return _leaf_nodes(first_leaf, 1), value, np.empty(0, np.uint32)
+    tests, bits = _tests(fields, leaves - 1, first_node, first_word)
+    ends = _leaf_nodes(first_leaf, leaves)
     return {key: np.concatenate([tests[key], ends[key]]) for key in tests}, value, bits
 
 
-def _leaf_nodes(leaf: int, count: int) -> dict[str, NDArray[Any]]:
+def _leaf_nodes(first_leaf: int, count: int) -> dict[str, NDArray[Any]]:
     zeros = np.zeros(count, np.int32)
     return {
         "feature": np.full(count, -1, np.int32),
         "threshold": np.zeros(count),
-        "left": (leaf + np.arange(count)).astype(np.int32),
+        "left": (first_leaf + np.arange(count)).astype(np.int32),
         "right": zeros,
         "missing": np.full(count, COMPARED, np.uint8),
         "category": np.full(count, -1, np.int32),
@@ -284,7 +290,9 @@ def _leaf_nodes(leaf: int, count: int) -> dict[str, NDArray[Any]]:
     }
 
 
-def _tests(fields: Fields, count: int, place: int, word: int) -> tuple[Any, NDArray[Any]]:
+def _tests(
+    fields: Fields, count: int, first_node: int, first_word: int
+) -> tuple[Any, NDArray[Any]]:
     """The inner nodes of a tree; a negative child is the leaf of that complement."""
     kind = _numbers(fields, "decision_type", count, "int64")
     threshold = _numbers(fields, "threshold", count)
@@ -292,9 +300,9 @@ def _tests(fields: Fields, count: int, place: int, word: int) -> tuple[Any, NDAr
     children = [_numbers(fields, key, count, "int64") for key in ("left_child", "right_child")]
     if np.any(feature < 0) or any(np.any((c >= count) | (c < -count - 1)) for c in children):
         raise _damaged(fields, "left_child", "the numbers of nodes and leaves")
-    left, right = (np.where(c >= 0, place + c, place + count + ~c) for c in children)
+    left, right = (np.where(c >= 0, first_node + c, first_node + count + ~c) for c in children)
     categorical = (kind & _CATEGORICAL) != 0
-    start, length, bits = _sets(fields, categorical, threshold, word)
+    start, length, bits = _sets(fields, categorical, threshold, first_word)
     return {
         "feature": feature.astype(np.int32),
         "threshold": np.where(categorical, 0.0, _beside_zero(threshold)),
@@ -307,7 +315,7 @@ def _tests(fields: Fields, count: int, place: int, word: int) -> tuple[Any, NDAr
 
 
 def _beside_zero(threshold: NDArray[Any]) -> NDArray[Any]:
-    """Thresholds that take the tiniest numbers for zero, as LightGBM does when it reads a row."""
+    """Thresholds that treat the tiniest numbers as zero, as LightGBM does when it reads a row."""
     tiny = np.abs(threshold) < ZERO
     below = np.nextafter(-ZERO, -np.inf)
     moved = np.where(threshold >= 0, ZERO, below)
@@ -315,19 +323,21 @@ def _beside_zero(threshold: NDArray[Any]) -> NDArray[Any]:
 
 
 def _ways(kind: Any, threshold: Any, categorical: Any) -> NDArray[np.uint8]:
-    """Where NaN goes: with the default, or where zero goes; into no set of categories."""
+    """The direction of NaN: the default one, or that of zero; a set of categories has no NaN."""
     missing = (kind >> _MISSING_SHIFT) & 3
     default = np.where((kind & _DEFAULT_LEFT) != 0, LEFT, RIGHT)
     as_zero = np.where(threshold >= 0, LEFT, RIGHT)
-    way = np.where(missing == _MISSING_NAN, default, as_zero)
-    way = np.where(missing == _MISSING_ZERO, default + ZEROS, way)
-    return np.where(categorical, RIGHT, way).astype(np.uint8)
+    direction = np.where(missing == _MISSING_NAN, default, as_zero)
+    direction = np.where(missing == _MISSING_ZERO, default + ZEROS, direction)
+    return np.where(categorical, RIGHT, direction).astype(np.uint8)
 
 
-def _sets(fields: Fields, categorical: Any, threshold: Any, word: int) -> tuple[Any, Any, Any]:
-    """Where each node's set of categories is; its threshold is the number of the set."""
-    said = fields.get("num_cat") or "0"
-    count = int(said) if said.isdecimal() and len(said) < _DIGITS else -1
+def _sets(
+    fields: Fields, categorical: Any, threshold: Any, first_word: int
+) -> tuple[Any, Any, Any]:
+    """The position of each node's set of categories; its threshold is the number of the set."""
+    written = fields.get("num_cat") or "0"
+    count = int(written) if written.isdecimal() and len(written) < _DIGITS else -1
     if count < 0 or (np.any(categorical) and not count):
         raise _damaged(fields, "num_cat", "a count of sets")
     none = np.full(len(categorical), -1, np.int32)
@@ -341,7 +351,7 @@ def _sets(fields: Fields, categorical: Any, threshold: Any, word: int) -> tuple[
     if np.any((number < 0) | (number >= count)):
         raise _damaged(fields, "threshold", "the numbers of sets")
     which = number.astype(np.int64)
-    start = np.where(categorical, word + bounds[which], -1).astype(np.int32)
+    start = np.where(categorical, first_word + bounds[which], -1).astype(np.int32)
     length = np.where(categorical, bounds[which + 1] - bounds[which], 0).astype(np.int32)
     return start, length, bits
 
@@ -350,7 +360,7 @@ def _sets(fields: Fields, categorical: Any, threshold: Any, word: int) -> tuple[
 
 
 def converted(head: Fields, scores: Flow) -> Flow:
-    """What Booster.predict makes of the raw scores, by the objective."""
+    """The answer of Booster.predict from the raw scores, by the objective."""
     name, *settings = head.get("objective", "").split() or [""]
     options = dict(item.partition(":")[::2] for item in settings)
     link = _LINKS.get(name)

@@ -1,7 +1,7 @@
 """A reader of UBJSON (the binary JSON that XGBoost writes), for files from anyone.
 
-Every length is checked against what is left of the file before anything is made from it, so a
-damaged file costs an error and no memory.
+Every length is checked against the rest of the file before memory is allocated for it, so a
+damaged file ends in an error, not in lack of memory.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ class _Reader:
         raise ValueError(f"damaged UBJSON: unknown type {mark!r} at byte {self.at - 1}")
 
     def head(self) -> tuple[str | None, int | None]:
-        """The type and count that may stand ahead of a container's items."""
+        """The optional type and count ahead of a container's items."""
         kind = count = None
         if self.peek() == "$":
             self.take(1)
@@ -116,21 +116,21 @@ class _Reader:
             return np.frombuffer(self.take(count * dtype.itemsize), dtype).astype(
                 dtype.newbyteorder("=")
             )
-        made: list[Any] = []
-        while not self.ended("]", len(made), count):
-            made.append(self.value(kind or self.mark(), depth + 1))
-        return made
+        items: list[Any] = []
+        while not self.ended("]", len(items), count):
+            items.append(self.value(kind or self.mark(), depth + 1))
+        return items
 
     def object(self, depth: int) -> dict[str, Any]:
         """A dict."""
         kind, count = self.head()
-        made: dict[str, Any] = {}
+        fields: dict[str, Any] = {}
         items = 0
         while not self.ended("}", items, count):
             key = self.text()
-            made[key] = self.value(kind or self.mark(), depth + 1)
+            fields[key] = self.value(kind or self.mark(), depth + 1)
             items += 1
-        return made
+        return fields
 
     def ended(self, sign: str, items: int, count: int | None) -> bool:
         """Whether a container has all its items."""

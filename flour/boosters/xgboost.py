@@ -30,7 +30,7 @@ Data = Mapping[str, Any]
 
 
 class Model(NamedTuple):
-    """What a model file says, checked as far as reading it goes."""
+    """The content of a model file, checked as far as reading it goes."""
 
     width: int
     columns: int
@@ -40,7 +40,7 @@ class Model(NamedTuple):
     info: NDArray[np.int64]
     weights: NDArray[np.float32] | None
     parallel: int
-    #: The weights of a linear booster: a row for each feature, and one that is added always.
+    #: The weights of a linear booster: a row for each feature, and one for the constant term.
     linear: NDArray[np.float32] | None
     names: Sequence[str]
     #: The categories of the columns that had any, in the order of their numbers.
@@ -55,15 +55,15 @@ class Model(NamedTuple):
 def from_xgboost(model: object, *, rounds: int | None = None) -> Flow:
     """The program of an XGBoost model: a booster, a fitted wrapper, a file, JSON or UBJSON.
 
-    Outputs: `value` is what Booster.predict answers, `scores` its margins, `leaves` the leaf each
+    Outputs: `value` is the answer of Booster.predict, `scores` its margins, `leaves` the leaf each
     tree ends in (where there are trees). `rounds` uses only the first boosting rounds
     (iteration_range). A model trained on a frame with categories takes the frame's own values.
     """
-    read = parse(model)
-    x = source("X", input_type(read.names, read.width, read.categories, "float32"))
-    scores, leaves = scores_of(read, columns(read, x, Importer()), rounds)
-    made = {"value": converted(read, scores), "scores": flat(scores)}
-    return outputs(**made) if leaves is None else outputs(**made, leaves=leaves)
+    parsed = parse(model)
+    x = source("X", input_type(parsed.names, parsed.width, parsed.categories, "float32"))
+    scores, leaves = scores_of(parsed, columns(parsed, x, Importer()), rounds)
+    predictions = {"value": converted(parsed, scores), "scores": flat(scores)}
+    return outputs(**predictions) if leaves is None else outputs(**predictions, leaves=leaves)
 
 
 def columns(model: Model, x: Flow, to: Importer) -> Flow:
@@ -72,16 +72,16 @@ def columns(model: Model, x: Flow, to: Importer) -> Flow:
 
 
 def parse(model: Any) -> Model:
-    """The facts of a model, whatever it is kept in."""
+    """The content of a model: a file, a booster or a wrapper."""
     with _reading():
         return _model(_data(model))
 
 
 @contextmanager
 def _reading() -> Iterator[None]:
-    """Whatever a damaged model makes Python stumble over is an error about the model."""
+    """Turn any exception that a damaged model causes into an error about the model."""
     try:
-        # A number that is too big for its kind is infinity, as it is to the library.
+        # A number that is too large for its dtype is infinity, as in the library.
         with np.errstate(over="ignore", invalid="ignore"):
             yield
     except (KeyError, TypeError, IndexError, AttributeError, OverflowError) as problem:
@@ -182,36 +182,38 @@ def _without_trees(weights: Any, width: int, columns: int) -> dict[str, Any]:
     return {"trees": (), "info": none, "weights": None, "parallel": 1, "linear": table}
 
 
-def _containers(found: Any) -> dict[int, Sequence[Any]]:
+def _containers(data: Any) -> dict[int, Sequence[Any]]:
     """The categories a model was trained on, by column (files since version 3.1 have them)."""
-    made: dict[int, Sequence[Any]] = {}
-    for column, kept in enumerate((found or {}).get("enc", ())):
-        if "offsets" in kept:
-            text = np.asarray(kept["values"], np.int8).tobytes()
+    categories: dict[int, Sequence[Any]] = {}
+    for column, entry in enumerate((data or {}).get("enc", ())):
+        if "offsets" in entry:
+            text = np.asarray(entry["values"], np.int8).tobytes()
             if not text.isascii():
                 raise UnsupportedSetting(
                     "XGBoost cuts categories that are not ASCII short when it writes them down",
                     where=f"the categories of column {column}",
                     hint="encode the categories as numbers in a step before",
                 )
-            cuts = [int(cut) for cut in kept["offsets"]]
+            cuts = [int(cut) for cut in entry["offsets"]]
             values: list[Any] = [text[a:b].decode() for a, b in pairwise(cuts)]
         else:
-            values = np.asarray(kept["values"]).tolist()
+            values = np.asarray(entry["values"]).tolist()
         if values:
-            made[column] = values
-    return made
+            categories[column] = values
+    return categories
 
 
 def _margins(objective: str, parameters: Data, columns: int) -> NDArray[np.float32]:
     """The starting margins: the base score (one number, or one for each class) before the link."""
-    known = parameters.get("base_margin")
-    parts = str(parameters["base_score"] if known is None else known).strip().strip("[]").split(",")
+    margin = parameters.get("base_margin")
+    parts = (
+        str(parameters["base_score"] if margin is None else margin).strip().strip("[]").split(",")
+    )
     score = np.array([float(part) for part in parts], np.float32)
     if len(score) not in (1, columns):
         raise ValueError(f"{len(score)} base scores for {columns} columns")
     score = np.repeat(score, columns // len(score))
-    if known is not None:
+    if margin is not None:
         return score
     with np.errstate(all="ignore"):
         if objective in ("binary:logistic", "reg:logistic"):
@@ -222,14 +224,14 @@ def _margins(objective: str, parameters: Data, columns: int) -> NDArray[np.float
     return score
 
 
-#: Where one class is all there was, the library starts from this probability or one minus it.
+#: After training on one class only, the library starts from this probability or one minus it.
 _NEVER = np.float32(1e-6)
 
 
 def _log(x: NDArray[np.float32]) -> NDArray[np.float32]:
-    """The logarithm rounded once, which is closest to what any machine's library answers."""
-    made: NDArray[np.float32] = np.log(x.astype(np.float64)).astype(np.float32)
-    return made
+    """The logarithm rounded once, which is closest to the library's on every machine."""
+    logarithm: NDArray[np.float32] = np.log(x.astype(np.float64)).astype(np.float32)
+    return logarithm
 
 
 # --- the trees -----------------------------------------------------------------------------------
@@ -249,70 +251,72 @@ def scores_of(
         parts = [_tree(tree, model.columns) for tree in model.trees[:count]]
         table, value, number = _joined(parts, model, in_place=in_place)
     target = np.zeros(count) if model.vector else model.info[:count]
-    made = Trees(
+    trees_op = Trees(
         **table,
         value=value,
         target=target.astype(np.int32),
         base=model.base,
         dtype="float32",
     )
-    return made(x), TreeLeaves(**table, number=number)(x)
+    return trees_op(x), TreeLeaves(**table, number=number)(x)
 
 
 def _weighted(weights: NDArray[np.float32], base: NDArray[np.float32], x: Flow) -> Flow:
-    """A linear booster's margins; what is missing adds nothing."""
-    seen = x.cast("float32").to_dense().impute(np.nan, np.zeros(len(weights) - 1, np.float32))
+    """A linear booster's margins; missing values add nothing."""
+    columns = x.cast("float32").to_dense().impute(np.nan, np.zeros(len(weights) - 1, np.float32))
     # The library adds the first column's base score to every column.
-    return seen.linear(weights[:-1].T, weights[-1] + base[0])
+    return columns.linear(weights[:-1].T, weights[-1] + base[0])
 
 
 def _joined(
     parts: list[dict[str, Any]], model: Model, *, in_place: bool
 ) -> tuple[dict[str, Any], Any, Any]:
-    place = leaf = word = 0
+    first_node = first_leaf = first_word = 0
     roots, shifted = [], []
     for part in parts:
         inner = part["feature"] >= 0
         moved = dict(part)
-        moved["left"] = np.where(inner, part["left"] + place, part["left"] + leaf)
-        moved["right"] = np.where(inner, part["right"] + place, 0)
-        moved["category"] = np.where(part["category"] >= 0, part["category"] + word, -1)
-        roots.append(place)
+        moved["left"] = np.where(inner, part["left"] + first_node, part["left"] + first_leaf)
+        moved["right"] = np.where(inner, part["right"] + first_node, 0)
+        moved["category"] = np.where(part["category"] >= 0, part["category"] + first_word, -1)
+        roots.append(first_node)
         shifted.append(moved)
-        place, leaf = place + len(inner), leaf + int((~inner).sum())
-        word += len(part["words"])
+        first_node, first_leaf = first_node + len(inner), first_leaf + int((~inner).sum())
+        first_word += len(part["words"])
     table: dict[str, Any] = {
         key: np.concatenate([part[key] for part in shifted]).astype(kind)
         for key, kind in _COLUMNS.items()
     }
     table |= {"roots": np.array(roots, np.int32), "strict": True, "narrow": True}
     table |= {"signed": False, "absent": True}
-    if word:
+    if first_word:
         table["words"] = np.concatenate([part["words"] for part in parts])
     else:
         del table["category"], table["length"]
-    values = [_weighed(part["value"], model, i, in_place=in_place) for i, part in enumerate(parts)]
+    values = [
+        _weighted_leaves(part["value"], model, i, in_place=in_place) for i, part in enumerate(parts)
+    ]
     return table, np.concatenate(values), np.concatenate([p["number"] for p in parts])
 
 
-def _weighed(
+def _weighted_leaves(
     value: NDArray[np.float32], model: Model, tree: int, *, in_place: bool
 ) -> NDArray[np.float32]:
-    """What a tree's leaves add: DART gives each tree a weight.
+    """The values of a tree's leaves, times the tree's weight, which DART gives each.
 
-    In place, the library scores each tree from the base score on, which it then takes off again:
-    what rounding leaves of the leaf is weighed.
+    In place, the library adds each tree to the base score, which it then subtracts again: the leaf
+    as this rounds it is weighted.
     """
     if model.weights is None:
         return value
     if in_place and not model.vector:
         base = model.base[int(model.info[tree])]
         value = (value + base) - base
-    made: NDArray[np.float32] = (value * model.weights[tree]).astype(np.float32)
-    return made
+    weighted: NDArray[np.float32] = (value * model.weights[tree]).astype(np.float32)
+    return weighted
 
 
-#: No number of a node, a feature or a category is as big.
+#: Every number of a node, a feature or a category is smaller.
 _BEYOND = 2.0**53
 _COLUMNS = {
     "feature": np.int32,
@@ -339,8 +343,8 @@ def _leaf_values(tree: Data, leaves: Any, right: Any, columns: int) -> NDArray[n
         key, leaves = "leaf_weights", right[leaves]
     else:
         key = "base_weights"
-    made: NDArray[np.float32] = np.asarray(tree[key], np.float32).reshape(-1, columns)[leaves]
-    return made
+    values: NDArray[np.float32] = np.asarray(tree[key], np.float32).reshape(-1, columns)[leaves]
+    return values
 
 
 def _tree(tree: Data, columns: int) -> dict[str, Any]:
@@ -374,23 +378,23 @@ def _tree(tree: Data, columns: int) -> dict[str, Any]:
 
 
 def _ints(tree: Data, key: str) -> NDArray[np.int64]:
-    made = np.asarray(tree[key])
-    if made.dtype.kind == "f" and not np.all(np.abs(made) < _BEYOND):
+    numbers = np.asarray(tree[key])
+    if numbers.dtype.kind == "f" and not np.all(np.abs(numbers) < _BEYOND):
         raise ValueError(f"{key} are whole numbers")
-    return made.astype(np.int64)
+    return numbers.astype(np.int64)
 
 
 def _depth_first(left: NDArray[np.int64], right: NDArray[np.int64]) -> NDArray[np.int64]:
     """The nodes reachable from the root; a node met twice is not a tree."""
     size = len(left)
     order: list[int] = []
-    seen = bytearray(size)
+    visited = bytearray(size)
     stack = [0]
     while stack:
         at = stack.pop()
-        if not 0 <= at < size or seen[at]:
+        if not 0 <= at < size or visited[at]:
             raise ValueError(f"node {at} is outside the tree, or met twice")
-        seen[at] = 1
+        visited[at] = 1
         order.append(at)
         if left[at] >= 0:
             stack += [int(right[at]), int(left[at])]
@@ -398,7 +402,7 @@ def _depth_first(left: NDArray[np.int64], right: NDArray[np.int64]) -> NDArray[n
 
 
 def _categories(tree: Data, order: Any, inner: Any) -> tuple[Any, Any, Any, Any]:
-    """Which nodes test for a set, and the sets as bits."""
+    """The nodes that test for a set, and the sets as bitmaps."""
     start = np.full(len(order), -1, np.int64)
     length = np.zeros(len(order), np.int64)
     kinds = tree.get("split_type", ())
@@ -406,15 +410,15 @@ def _categories(tree: Data, order: Any, inner: Any) -> tuple[Any, Any, Any, Any]
     words: list[NDArray[np.uint32]] = []
     if len(kinds) and np.any(np.asarray(kinds)):
         categorical = (np.asarray(kinds).astype(np.int64)[order] == 1) & inner
-        place = {int(old): i for i, old in enumerate(order)}
-        known = _ints(tree, "categories")
+        number = {int(old): i for i, old in enumerate(order)}
+        codes = _ints(tree, "categories")
         spans = (_ints(tree, f"categories_{key}") for key in ("nodes", "segments", "sizes"))
         used = 0
         for old, first, size in zip(*spans, strict=True):
-            if int(old) not in place:
+            if int(old) not in number:
                 continue
-            bits = _bits(known[first : first + size])
-            start[place[int(old)]], length[place[int(old)]] = used, len(bits)
+            bits = _bits(codes[first : first + size])
+            start[number[int(old)]], length[number[int(old)]] = used, len(bits)
             words.append(bits)
             used += len(bits)
         if np.any(categorical & (start < 0)):
@@ -438,7 +442,7 @@ _EXPONENTIAL = ("count:poisson", "reg:gamma", "reg:tweedie", "survival:cox", "su
 
 
 def converted(model: Model, scores: Flow) -> Flow:
-    """What Booster.predict makes of the margins, by the objective."""
+    """The answer of Booster.predict from the margins, by the objective."""
     name = model.objective
     link = _LINKS.get(name, _identity if name.startswith("rank:") else None)
     if link is None:

@@ -1,8 +1,8 @@
 """XGBoost's old binary format, as the dict its JSON would be.
 
 The format is the C structs of the library one after the other, little-endian: the learner's
-parameters (136 bytes), two strings, then the booster. Every count is checked against what is left
-of the file before anything is made from it.
+parameters (136 bytes), two strings, then the booster. Every count is checked against the rest of
+the file before memory is allocated for it.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ def _trees(reader: _Reader, *, dart: bool) -> dict[str, Any]:
     model = {
         "trees": trees,
         "tree_info": reader.array(count, "<i4"),
-        # This used to be the number of roots, which nobody ever had more than one of.
+        # This used to be the number of roots, which was always one.
         "gbtree_model_param": {"num_parallel_tree": max(parallel, 1)},
     }
     if not dart:

@@ -1,1 +1,1 @@
-"""What callers hand in, as the columns that a program's inputs are typed for."""
+"""Callers' data converted to the columns that a program's inputs are typed for."""

@@ -1,4 +1,4 @@
-"""What users hand in, as the columns a program's inputs are typed for; errors say where.
+"""Callers' data converted to the columns that a program's inputs are typed for; errors say where.
 
 Vector              2-d array, nested lists, frame, scipy sparse matrix
 Record              frame (pandas, polars, Arrow), dict of columns, list of dicts, or, where it
@@ -113,7 +113,7 @@ def _native(kind: Type, data: Data) -> Type:
 
 
 def _own_columns(kind: Record, data: Data) -> Mapping[str, Data] | None:
-    """The columns that say what types the data has; None where none of it says anything."""
+    """The columns whose dtypes are those of the data; None where the data has no dtypes."""
     columns = frame_columns(data)
     if columns is not None:
         return columns
@@ -124,12 +124,12 @@ def _own_columns(kind: Record, data: Data) -> Mapping[str, Data] | None:
     try:
         columns = _by_position(data, kind, "$")
     except InputError:
-        return None  # what is no rectangle is refused by whoever reads it
+        return None  # data that is no rectangle is refused when it is read
     return columns if hasattr(data, "dtype") else {n: list(c) for n, c in columns.items()}
 
 
 def _width(dtype: str, data: Data) -> str:
-    """The float width to compute in: the data's own; what is no float counts as float64.
+    """The float width to compute in: the data's own; other dtypes count as float64.
 
     Data that does not say (lists) is read in the width the program was written for, and so is
     float32 of other kinds than numpy's own, which training libraries widen.
@@ -149,11 +149,11 @@ def _width(dtype: str, data: Data) -> str:
 
 
 def _all_whole(data: Data) -> bool:
-    """Whether there is neither a hole nor a fraction in what may be a column of whole numbers."""
+    """Whether a column of whole numbers has neither missing values nor fractions."""
     try:
         column = as_column(data)
     except ValueError:
-        return True  # which is refused for its lengths
+        return True  # ragged data is refused elsewhere
     if column.dtype.kind not in "fO":
         return True
     return not any(_is_hole_or_fraction(value) for value in column.flat)
@@ -198,7 +198,7 @@ def _column(data: Data, kind: Type, path: str) -> Columns:  # noqa: PLR0911 (one
 
 
 def _whole(data: Data, name: str, path: str) -> Data:
-    """The value for all rows; sequences and maps are looked at by whoever runs them."""
+    """The value for all rows; sequences and maps are checked when the part runs."""
     dtype = WHOLE_DTYPES.get(name)
     return data if dtype is None else as_dtype(_rectangle(data, path), dtype, path)
 
@@ -266,8 +266,8 @@ def _from_sparse(data: Data, kind: Vector, path: str) -> Columns:
         found = f"a sparse array of shape {data.shape}"
         raise NotRectangular(_TWO, where=path, found=found, hint=_ROWS)
     _check_width(data.shape, kind.width, path)
-    made = Sparse.from_scipy(data)
-    typed = made.with_data(as_dtype(made.data, kind.dtype, path))
+    matrix = Sparse.from_scipy(data)
+    typed = matrix.with_data(as_dtype(matrix.data, kind.dtype, path))
     return typed if kind.sparse else typed.toarray()
 
 
@@ -284,11 +284,11 @@ _RAGGED = "every row needs a value for every column; use None or NaN where one i
 
 
 def _ragged(data: Sequence[Any], path: str) -> dict[str, str]:
-    """Which row is the first whose length differs from row 0, and how long it is."""
+    """The first row whose length differs from that of row 0, and its length."""
     lengths = [len(row) if isinstance(row, Sequence | np.ndarray) else -1 for row in data]
-    odd = next((i for i, length in enumerate(lengths) if length != lengths[0]), 0)
-    found = f"{lengths[odd]} values, the first row has {lengths[0]}"
-    return {"where": f"{path}[{odd}]", "found": found}
+    first = next((i for i, length in enumerate(lengths) if length != lengths[0]), 0)
+    found = f"{lengths[first]} values, the first row has {lengths[0]}"
+    return {"where": f"{path}[{first}]", "found": found}
 
 
 # --- records and single columns ----------------------------------------------------------------
@@ -299,18 +299,18 @@ def _record(data: Data, kind: Record, path: str) -> dict[str, Columns]:
     if columns is None:
         columns = _by_position(data, kind, path)
     elif kind.positional and not set(kind.names) <= set(columns):
-        # Fitted without names: a frame's own names say nothing, its columns are taken in order.
+        # Fitted without names: a frame's columns are taken in order, whatever their names.
         _check_width((len(next(iter(columns.values()), ())), len(columns)), len(kind.names), path)
         columns = dict(zip(kind.names, columns.values(), strict=True))
-    made = {}
+    result = {}
     for name, sub in kind.fields:
         if name in kind.unread:
-            continue  # nobody reads it, whatever it holds
+            continue  # the program does not read it
         if name not in columns:
             raise _missing(name, list(columns), path)
-        made[name] = _column(columns[name], sub, f"{path}.{name}")
-    _same_length(made, path)
-    return made
+        result[name] = _column(columns[name], sub, f"{path}.{name}")
+    _same_length(result, path)
+    return result
 
 
 def _same_length(columns: Mapping[str, Columns], path: str) -> None:
@@ -339,7 +339,7 @@ def _by_position(data: Data, kind: Record, path: str) -> dict[str, Any]:
 
 
 def _from_dicts(rows: Sequence[Mapping[str, Any]], kind: Record, path: str) -> dict[str, Any]:
-    made: dict[str, list[Any]] = {name: [] for name in kind.names}
+    lists: dict[str, list[Any]] = {name: [] for name in kind.names}
     for i, row in enumerate(rows):
         if not isinstance(row, Mapping):
             raise NotRectangular(
@@ -348,11 +348,11 @@ def _from_dicts(rows: Sequence[Mapping[str, Any]], kind: Record, path: str) -> d
                 found=type(row).__name__,
                 hint="pass every row as a dict",
             )
-        for name, values in made.items():
+        for name, values in lists.items():
             if name not in row and name not in kind.unread:
                 raise _missing(name, list(map(str, row)), f"{path}[{i}]")
             values.append(row.get(name))
-    return {name: _object_array(values) for name, values in made.items()}
+    return {name: _object_array(values) for name, values in lists.items()}
 
 
 def _missing(name: str, present: list[str], path: str) -> MissingColumn:
@@ -414,7 +414,7 @@ def _token_rows(data: Data, path: str) -> list[list[str]]:
 
 
 def _words(words: Data, path: str) -> list[str]:
-    """One row's words; a document in their place was not cut into words yet."""
+    """One row's words; a document, not yet cut into words, is refused."""
     rows = isinstance(words, Iterable) and not isinstance(words, str)
     if not rows or not all(isinstance(word, str) for word in words):
         found = type(words).__name__
@@ -426,6 +426,6 @@ _WORDS = "one list of strings per row; for whole documents start from flour.text
 
 
 def _object_array(values: list[Any]) -> NDArray[Any]:
-    made = np.empty(len(values), object)
-    made[:] = values
-    return made
+    array = np.empty(len(values), object)
+    array[:] = values
+    return array

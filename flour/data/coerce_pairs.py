@@ -17,19 +17,19 @@ Row = list[tuple[str, float]]
 
 
 def pair_rows(data: Any, kind: Pairs, path: str) -> list[Row]:
-    """Every row's names with their numbers; a mapping alone is one row."""
+    """Every row's names with their numbers; a single mapping is one row."""
     rows = [data] if isinstance(data, Mapping) else data
     if isinstance(rows, str | bytes) or not isinstance(rows, Iterable) or is_sparse(rows):
         found = type(rows).__name__
         raise WrongDtype("expected rows of named values", where=path, found=found, hint=_ROWS)
-    return [_row(row, kind, f"{path}[{place}]") for place, row in enumerate(rows)]
+    return [_row(row, kind, f"{path}[{i}]") for i, row in enumerate(rows)]
 
 
 _ROWS = 'one dict for each row, as in [{"city": "Rome", "age": 3}]'
 
 
 def is_one_row(data: Any) -> bool:
-    """Whether this is a row, and not a block of them."""
+    """Whether this is one row rather than a block of rows."""
     if isinstance(data, Mapping):
         return True
     return isinstance(data, list | tuple) and bool(data) and all(map(_is_pair, data))
@@ -54,28 +54,28 @@ def _row(row: Any, kind: Pairs, path: str) -> Row:
     if isinstance(row, str | bytes) or not isinstance(row, Iterable):
         found = type(row).__name__
         raise WrongDtype("expected named values", where=path, found=found, hint=_ROWS)
-    made: Row = []
-    for place, item in enumerate(row):
+    pairs: Row = []
+    for i, item in enumerate(row):
         if not isinstance(item, list | tuple) or len(item) != 2:
             found = f"{type(item).__name__} {item!r}"[:60]
-            where = f"{path}[{place}]"
+            where = f"{path}[{i}]"
             raise WrongDtype("expected a name and a value", where=where, found=found, hint=_ROWS)
-        made += _pairs(item[0], item[1], kind, path)
-    return made
+        pairs += _pairs(item[0], item[1], kind, path)
+    return pairs
 
 
 def _map(row: Any, kind: Pairs, path: str) -> Row:
     """ONNX's map from strings or whole numbers to numbers."""
     if type(row) is dict and (found := _plain(row, kind.keys)) is not None:
         return found
-    given = row.items() if isinstance(row, Mapping) else row
-    if not isinstance(given, Iterable) or not all(map(_is_couple, given)):
+    items = row.items() if isinstance(row, Mapping) else row
+    if not isinstance(items, Iterable) or not all(map(_is_couple, items)):
         raise WrongDtype("expected a map", where=path, found=type(row).__name__, hint=_MAPS)
-    return [(_key(key, kind.keys, path), _value(v, f"{path}.{key}")) for key, v in given]
+    return [(_key(key, kind.keys, path), _value(v, f"{path}.{key}")) for key, v in items]
 
 
 def _plain(row: dict[Any, Any], keys: str) -> Row | None:
-    """The map of a dict whose keys and values are Python's own, which takes no look at each."""
+    """The map of a dict whose keys and values have Python's own types, checked by type alone."""
     names: Iterable[str] = row
     if not _NUMBERS.issuperset(map(type, row.values())):
         return None

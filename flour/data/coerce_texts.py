@@ -1,4 +1,4 @@
-"""Documents as the str that programs read: rows of bytes are decoded as their input says."""
+"""Documents as the str that programs read: bytes are decoded by the encoding of their input."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from flour.core.types import Text
 
 def documents(column: NDArray[Any], kind: Text, path: str) -> NDArray[Any]:
     """The column's documents; what is already a str is never decoded."""
-    made = column.astype(object)
-    for i, value in enumerate(made):
+    decoded = column.astype(object)
+    for i, value in enumerate(decoded):
         if not isinstance(value, str):
-            made[i] = document(value, kind, f"{path}[{i}]")
-    return made
+            decoded[i] = document(value, kind, f"{path}[{i}]")
+    return decoded
 
 
 def document(value: object, kind: Text, where: str) -> str:
-    """The document in what is no str: bytes in the input's encoding, or an error in four parts."""
+    """The document in a value that is no str: bytes are decoded, anything else is an error."""
     if not isinstance(value, bytes):
         found, hint = type(value).__name__, "an empty document is ''"
         raise WrongDtype("expected text", where=where, found=found, hint=hint)
@@ -45,7 +45,7 @@ def _short(value: bytes) -> str:
 
 
 def _spot(value: bytes, problem: UnicodeError) -> str:
-    """Which bytes it was that the codec could not read."""
+    """The bytes that the codec could not decode."""
     if not isinstance(problem, UnicodeDecodeError):
         return f"{_short(value)}: {problem}"[:120]
     bad = problem.object[problem.start : min(problem.end, problem.start + 4)].hex(" ")

@@ -11,7 +11,7 @@ from flour.core.errors import NotNumeric, WrongDtype
 
 
 def as_dtype(values: NDArray[Any], dtype: str, path: str) -> NDArray[Any]:
-    """The values as `dtype`, where that loses nothing; `path` is where they stand."""
+    """The values as `dtype`, where that loses nothing; `path` is their location in the data."""
     if dtype == "string":
         return _strings(values, path)
     if values.dtype.kind in "OUS":
@@ -28,14 +28,14 @@ def as_dtype(values: NDArray[Any], dtype: str, path: str) -> NDArray[Any]:
 def _whole(values: NDArray[Any], dtype: str, path: str) -> None:
     """Other numbers may stand for whole ones where nothing is lost."""
     if values.dtype.kind == "b":
-        return  # which compare with no bound beyond int64
+        return  # bools cannot be compared with bounds beyond int64
     low, high = (0, 1) if dtype == "bool" else (np.iinfo(dtype).min, np.iinfo(dtype).max)
     bad = ~((np.floor(values) == values) & (values >= low) & (values <= high))
     if bad.any():
         where = tuple(int(i) for i in np.argwhere(bad)[0])
-        spot = path + "".join(f"[{i}]" for i in where)
+        location = path + "".join(f"[{i}]" for i in where)
         found = str(values[where])
-        raise WrongDtype(f"expected {dtype}", where=spot, found=found, hint=_CONVERT)
+        raise WrongDtype(f"expected {dtype}", where=location, found=found, hint=_CONVERT)
 
 
 _CONVERT = "convert it before predicting, as before training"
@@ -43,55 +43,55 @@ _CONVERT = "convert it before predicting, as before training"
 
 def _numbers(values: NDArray[Any], path: str) -> NDArray[Any]:
     """An object array that holds only numbers (None is a missing one) as float64."""
-    made = np.empty(values.shape, np.float64)
+    numbers = np.empty(values.shape, np.float64)
     for where, value in np.ndenumerate(values):
         if value is None:
-            made[where] = np.nan
+            numbers[where] = np.nan
         elif isinstance(value, int | float | np.number | np.bool_):
-            made[where] = _number(value, where, path)
+            numbers[where] = _number(value, where, path)
         elif _is_missing(value):
-            made[where] = np.nan
+            numbers[where] = np.nan
         else:
-            spot = path + "".join(f"[{i}]" for i in where)
+            location = path + "".join(f"[{i}]" for i in where)
             raise NotNumeric(
                 "expected numbers",
-                where=spot,
+                where=location,
                 found=f"{type(value).__name__} {str(value)[:40]!r}",
                 hint="encode strings, or convert the column with astype(float)",
             )
-    return made
+    return numbers
 
 
 def _number(value: Any, where: tuple[int, ...], path: str) -> float:
     try:
         return float(value)
     except OverflowError:
-        spot = path + "".join(f"[{i}]" for i in where)
+        location = path + "".join(f"[{i}]" for i in where)
         found = f"a whole number of {len(str(abs(value)))} digits"
         raise WrongDtype(
-            "this is more than a float64 holds", where=spot, found=found, hint=_CONVERT
+            "this is more than a float64 holds", where=location, found=found, hint=_CONVERT
         ) from None
 
 
 def _strings(values: NDArray[Any], path: str) -> NDArray[Any]:
-    """Strings as an object array of str; None and NaN stay what they are (missing)."""
-    # Where every value is missing (or there is none) nothing says that they would be strings.
+    """Strings as an object array of str; None and NaN stay unchanged (missing)."""
+    # Values that are all missing (or no values) need not have a dtype of strings.
     if values.dtype.kind == "U" or (values.dtype.kind == "f" and np.isnan(values).all()):
         return values.astype(object)
     if values.dtype.kind != "O":
         raise WrongDtype(
             "expected strings", where=path, found=f"dtype {values.dtype}", hint=_AS_STRINGS
         )
-    made = values.copy()
+    strings = values.copy()
     for where, value in np.ndenumerate(values):
         if isinstance(value, str) or value is None:
             continue
         if not _is_missing(value):
-            spot = path + "".join(f"[{i}]" for i in where)
+            location = path + "".join(f"[{i}]" for i in where)
             found = f"{type(value).__name__} {value!r}"[:60]
-            raise WrongDtype("expected a string", where=spot, found=found, hint=_AS_STRINGS)
-        made[where] = np.nan
-    return made
+            raise WrongDtype("expected a string", where=location, found=found, hint=_AS_STRINGS)
+        strings[where] = np.nan
+    return strings
 
 
 _AS_STRINGS = "the column held strings when it was fitted; None or NaN where one is missing"

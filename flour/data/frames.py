@@ -1,4 +1,4 @@
-"""Data frames and sparse matrices, recognised by what they can do; importing this imports none."""
+"""Data frames and sparse matrices, recognised by their attributes, without an import."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ def as_column(values: Any) -> NDArray[Any]:
     if hasattr(values, "to_numpy"):
         return np.asarray(values.to_numpy())
     if isinstance(values, list | tuple) and any(_odd(value) for value in values):
-        made = np.empty(len(values), object)
-        made[:] = values
-        return made
+        column = np.empty(len(values), object)
+        column[:] = values
+        return column
     return np.asarray(values)
 
 

@@ -31,14 +31,14 @@ class Fluent(Numbers):
         return self._apply("Barycentre", (places,), points=points, reg=reg)
 
     def bins(self, edges: ArrayLike, starts: ArrayLike) -> Flow:
-        """How many of its column's edges a number has reached (int64): edge <= x; NaN reaches all.
+        """The number of its column's edges that x has reached (int64): edge <= x; NaN reaches all.
 
         Column j's edges are edges[starts[j]:starts[j + 1]], ascending.
         """
         return self._apply("Bins", (), edges=edges, starts=starts)
 
     def cast_like(self, y: Flow) -> Flow:
-        """x in the dtype of y: what arithmetic in place leaves behind."""
+        """x in the dtype of y, as arithmetic in place (`y += x`) leaves it."""
         return self._apply("CastLike", (y,))
 
     def categorise(
@@ -104,10 +104,10 @@ class Fluent(Numbers):
         *,
         within_words: bool = False,
     ) -> Flow:
-        """How often each run of `low` to `high` characters that the vocabulary has occurs.
+        """The count of each run of `low` to `high` characters that is in the vocabulary.
 
-        Runs of white space count as one space. With `within_words` no run reaches over the edge of a
-        word, which has a space on either side.
+        Runs of white space count as one space. With `within_words` no run crosses the edge of a word,
+        which has a space on either side.
         """
         return self._apply(
             "CharNgrams",
@@ -120,11 +120,11 @@ class Fluent(Numbers):
         )
 
     def circular_convolve(self, y: Flow) -> Flow:
-        """The circular convolution of two vectors: what a product of their spectra means."""
+        """The circular convolution of two vectors: the inverse transform of the product of spectra."""
         return self._apply("CircularConvolve", (y,))
 
     def closeness(self, among: Flow) -> Flow:
-        """1 / distance for each neighbour; where any distance is zero, those count one, the rest none.
+        """1 / distance for each neighbour; if any distance is zero, those get 1 and the others 0.
 
         With a second input only the columns where it is not zero are neighbours; the rest get zero.
         """
@@ -138,8 +138,8 @@ class Fluent(Numbers):
         """Class probabilities that agree best with those of each pair of classes.
 
         Columns are the pairs (0, 1), (0, 2), ..., (1, 2), ... with the probability of the first. The
-        answer is approached step by step, class by class, until every class is within 0.005 / classes
-        of its optimum: where one stops is part of the answer.
+        probabilities are improved step by step, class by class, until every class is within 0.005 /
+        classes of its optimum; the result depends on this stopping rule.
         """
         return self._apply("CouplePairs", (), classes=classes)
 
@@ -155,7 +155,7 @@ class Fluent(Numbers):
     ) -> Flow:
         """The distance to each point by a named metric, column after column, in float64.
 
-        `weights` are those of minkowski (a factor) and seuclidean (variances); empty means none.
+        `weights` are factors for minkowski and variances for seuclidean; empty means none.
         """
         return self._apply("Distances", (), points=points, metric=metric, p=p, weights=weights)
 
@@ -177,18 +177,18 @@ class Fluent(Numbers):
         return self._apply("Element", (), column=column)
 
     def fill(self, values: ArrayLike, *, scalar: bool = False) -> Flow:
-        """The same values for every row, whatever the input (it only says how many rows)."""
+        """The same values for every row; the input gives only the number of rows."""
         return self._apply("Fill", (), values=values, scalar=scalar)
 
     def gather(self, places: Flow) -> Flow:
         """The columns of one vector that another vector of numbers picks, row by row.
 
-        A number outside the vector means its nearest end.
+        A number outside the vector picks its nearest end.
         """
         return self._apply("Gather", (places,))
 
     def hashed_values(self, width: int, dtype: str = "float64", *, signed: bool = True) -> Flow:
-        """Numbers added up in the columns their names' hashes say; half negated with `signed`."""
+        """Numbers added up in the columns their names hash to; half negated with `signed`."""
         return self._apply("HashedValues", (), width=width, signed=signed, dtype=dtype)
 
     def hashing(
@@ -229,10 +229,10 @@ class Fluent(Numbers):
     ) -> Flow:
         """x, and where it is NaN the mean of that column over the nearest rows of a table.
 
-        Rows are as far apart as the columns that both have say, scaled up to all columns. Only rows
-        that have the column count, at most `count` of them, each as one or (`closeness`) as one over
-        its distance; of rows equally far the first come first. Where no row can be compared, the
-        column's entry in `means` stands in.
+        The distance of two rows is taken over the columns that both have, scaled up to all columns.
+        Only rows that have the column are averaged, at most `count` of them, each with the weight one
+        or (`closeness`) one over its distance; among rows equally far the first are taken. Where no row
+        can be compared, the column's entry in `means` is used.
         """
         return self._apply(
             "ImputeNearest", (), points=points, means=means, count=count, closeness=closeness
@@ -267,9 +267,9 @@ class Fluent(Numbers):
     def matching_pursuit(self, gram: ArrayLike, atoms: int) -> Flow:
         """Coefficients of at most `atoms` atoms, found greedily, from a row's products with all atoms.
 
-        The atom nearest to what is still unexplained joins, then all that joined are fitted anew
-        through a Cholesky factor of their products `gram`. It ends early when nothing is left to
-        explain or the next atom depends on the others.
+        In each step the atom with the largest product with the residual is added, then all chosen atoms
+        are fitted again through a Cholesky factor of their products `gram`. It ends early when the
+        residual is zero or the next atom depends on the others.
         """
         return self._apply("MatchingPursuit", (), gram=gram, atoms=atoms)
 
@@ -322,7 +322,7 @@ class Fluent(Numbers):
     def ranks(
         self, quantiles: ArrayLike, ranks: ArrayLike, margin: float = 0.0, *, sparse: bool = False
     ) -> Flow:
-        """Where each number stands among its column's quantiles, from 0 to 1.
+        """The rank of each number among its column's quantiles, from 0 to 1.
 
         Between two quantiles the rank is interpolated from below and from above, and the mean
         counts (they differ where quantiles repeat). Numbers within `margin` of an end, or beyond it,
@@ -337,7 +337,7 @@ class Fluent(Numbers):
         return self._apply("Runs", (), low=low, high=high, within_words=within_words)
 
     def scatter(self, values: Flow, width: int) -> Flow:
-        """A sparse vector of `width` columns with the values at the places that come with them."""
+        """A sparse vector of `width` columns, each value in the column that `places` gives it."""
         return self._apply("Scatter", (values,), width=width)
 
     def select(self, columns: ArrayLike) -> Flow:
@@ -351,7 +351,7 @@ class Fluent(Numbers):
     def shortest_way(self, distances: Flow, table: ArrayLike) -> Flow:
         """The way to each column of a table by the best of some rows: their distance plus the table's.
 
-        `places` picks rows of the table, and a number outside it means its nearest row.
+        `places` picks rows of the table; a number outside it picks its nearest row.
         """
         return self._apply("ShortestWay", (distances,), table=table)
 
@@ -372,7 +372,7 @@ class Fluent(Numbers):
         beyond: str,
         keep: int,
     ) -> Flow:
-        """The B-splines of each column over its knots: as many a column as `ends` has, NaN gives zeros.
+        """The B-splines of each column over its knots, as many as `ends` has; NaN gives zeros.
 
         `knots` has a row for each column. Beyond a column's `bounds` the splines go on as `beyond`
         says: constant or linear from the ends (whose values and slopes are ends[column] = (low, low
@@ -391,7 +391,7 @@ class Fluent(Numbers):
         )
 
     def split(self, separator: str = ",") -> Flow:
-        """The document cut at every separator; what is between may be empty."""
+        """The document cut at every separator; the pieces may be empty."""
         return self._apply("Split", (), separator=separator)
 
     def spread_distances(self, centres: ArrayLike, spreads: ArrayLike) -> Flow:
@@ -402,9 +402,9 @@ class Fluent(Numbers):
         return self._apply("SpreadDistances", (), centres=centres, spreads=spreads)
 
     def squared_distances(self, points: ArrayLike) -> Flow:
-        """|x|^2 - 2 x.y + |y|^2 for each point y, never below zero, worked out in float64.
+        """|x|^2 - 2 x.y + |y|^2 for each point y, never below zero, computed in float64.
 
-        Float32 data and float32 points give the answer rounded to float32, as the library does.
+        Float32 data and float32 points give the result rounded to float32, as the library does.
         """
         return self._apply("SquaredDistances", (), points=points)
 
@@ -415,8 +415,8 @@ class Fluent(Numbers):
     def sum_of_entries(self, table: ArrayLike, starts: ArrayLike) -> Flow:
         """The sum over columns of a table's row, picked by that column's whole number.
 
-        The tables of all columns are stacked in `table`; `starts` says at which row each begins. A
-        number outside its table means the nearest end.
+        The tables of all columns are stacked in `table`; `starts` has the first row of each. A
+        number outside its table picks the nearest end of the table.
         """
         return self._apply("SumOfEntries", (), table=table, starts=starts)
 
@@ -444,9 +444,9 @@ class Fluent(Numbers):
         return self._apply("Tokenize", (), pattern=pattern)
 
     def topic_weights(self, words: ArrayLike, prior: float, tolerance: float, rounds: int) -> Flow:
-        """How much of each topic (a row of `words`) a document of word counts has, not normalised.
+        """The weight of each topic (a row of `words`) in a document of word counts, not normalised.
 
-        Every document is settled by itself: its topics are weighed by its words, its words by its
+        Every document is solved by itself: its topics are weighted by its words, its words by its
         topics, until the mean change falls below `tolerance` or `rounds` are over. The counts have the
         dtype of `words`.
         """
@@ -455,7 +455,7 @@ class Fluent(Numbers):
         )
 
     def votes(self, weights: Flow, classes: int) -> Flow:
-        """How much weight each of `classes` codes gets, from codes and (if given) their weights."""
+        """The total weight of each of `classes` codes, from codes and (if given) their weights."""
         return self._apply("Votes", (weights,), classes=classes)
 
     def weighted_median(self, weights: ArrayLike) -> Flow:
@@ -465,7 +465,7 @@ class Fluent(Numbers):
     def weighted_rows(self, weights: Flow, table: ArrayLike) -> Flow:
         """The rows of a table that a vector of numbers picks, added up, each times its weight if given.
 
-        A number outside the table means its nearest row.
+        A number outside the table picks its nearest row.
         """
         return self._apply("WeightedRows", (weights,), table=table)
 
@@ -482,5 +482,5 @@ class Fluent(Numbers):
     def word_ngrams(
         self, vocabulary: Sequence[str], low: int = 1, high: int = 1, dtype: str = "float64"
     ) -> Flow:
-        """How often each phrase of the vocabulary, `low` to `high` words long, occurs."""
+        """The count of each phrase of the vocabulary, `low` to `high` words long."""
         return self._apply("WordNgrams", (), vocabulary=vocabulary, low=low, high=high, dtype=dtype)

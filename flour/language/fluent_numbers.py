@@ -251,7 +251,7 @@ class Numbers:
         return self._apply("Power", (), exponent=exponent)
 
     def quotient(self, operand: ArrayLike, *, wide: bool = False) -> Flow:
-        """operand / x, column by column (what `1 / flow` means)."""
+        """operand / x, column by column (`1 / flow` is written so)."""
         return self._apply("Quotient", (), operand=operand, wide=wide)
 
     def reciprocal(self) -> Flow:

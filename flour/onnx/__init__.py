@@ -2,9 +2,9 @@
 
 reading   files, bytes and protobufs, checked, as plain data (`model`)
 tensor    ONNX's tensors seen from inside a program that computes one row at a time
-registry  which operator becomes which program; the modules of adapters register themselves
+registry  the adapter of each operator; the modules of adapters register themselves
 importer  walks the model
-program   ONNX's arrays as rows and rows as arrays again
+program   the conversion of ONNX's arrays to rows and back
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ Function = Callable[..., Flow]
 
 
 def together(call: Call, items: Sequence[Tensor], function: Function) -> Tensor:
-    """A function of flows on broadcast tensors; a single value meets every column as it is."""
+    """A function of flows on broadcast tensors; a single value meets every column unchanged."""
     shape, axis = broadcast(items)
     flows = [ready(call, item, shape, axis) for item in items]
     return Tensor.of(function(*flows), shape, axis)
@@ -50,18 +50,18 @@ def ready(call: Call, item: Tensor, shape: tuple[int, ...], axis: int | None) ->
 
 
 def symbolic(call: Call, function: Callable[[Any, Any], Any]) -> Tensor | None:
-    """The answer where the number of rows takes part, worked out here; None where it does not."""
+    """The result where the number of rows takes part, computed at import; else None."""
     left, right = call[0], call[1]
     if not (left.symbolic or right.symbolic):
         return None
     if left.value is None or right.value is None:
-        raise NotNative("the number of rows meets the data")
+        raise NotNative("arithmetic of the number of rows with the data")
     one, other = np.broadcast_arrays(left.value.astype(object), right.value.astype(object))
     pairs = zip(one.reshape(-1), other.reshape(-1), strict=True)
     values = [function(a, b) for a, b in pairs]
-    made = np.empty(len(values), object)
-    made[:] = values
-    return Tensor.constant(made.reshape(one.shape))
+    results = np.empty(len(values), object)
+    results[:] = values
+    return Tensor.constant(results.reshape(one.shape))
 
 
 def operands(call: Call) -> list[Tensor]:
@@ -79,10 +79,12 @@ def op_of(op: Op) -> Function:
     return op.__call__
 
 
-def two(call: Call, function: Function, known: Callable[[Any, Any], Any] | None = None) -> Tensor:
-    """An operator of two inputs; `known` works on lengths that depend on the number of rows."""
-    if known is not None and (made := symbolic(call, known)) is not None:
-        return made
+def two(
+    call: Call, function: Function, on_lengths: Callable[[Any, Any], Any] | None = None
+) -> Tensor:
+    """An operator of two inputs; `on_lengths` is its form for multiples of the number of rows."""
+    if on_lengths is not None and (result := symbolic(call, on_lengths)) is not None:
+        return result
     if "string" in (call[0].dtype, call[1].dtype):
         raise NotNative("text in arithmetic")
     return together(call, operands(call), function)
@@ -118,14 +120,14 @@ def _div(call: Call) -> Tensor:
     return two(call, op_of(pairwise.WholeQuotient()), operator.floordiv)
 
 
-def _with_constant(call: Call, method: str, function: Function, known: Any) -> Tensor:
-    """Arithmetic; with known floats it is an operator whose parameter they are."""
+def _with_constant(call: Call, method: str, function: Function, on_lengths: Any) -> Tensor:
+    """Arithmetic; floats known at import become the parameter of an operator."""
     left, right = operands(call)
     if method in ("add", "multiply") and left.known and not right.known:
         left, right = right, left
     plain = left.flow is not None and right.value is not None and left.dtype in FLOATS
     if not plain or right.symbolic or right.size == 0:
-        return two(call, function, known)
+        return two(call, function, on_lengths)
     shape, axis = broadcast([left, right])
     assert right.value is not None
     flow = call.flow(spread(left, shape, axis))
@@ -159,15 +161,15 @@ def _pow(call: Call) -> Tensor:
 
 
 def _is_two(exponent: Tensor) -> bool:
-    """Whether it is known to be 2: onnxruntime multiplies then, too."""
+    """Whether the exponent is known to be 2: then onnxruntime multiplies, too."""
     return exponent.value is not None and exponent.size == 1 and bool(np.all(exponent.value == 2))
 
 
 def _many(call: Call, function: Function) -> Tensor:
-    made = call[0]
-    for place in range(1, len(call.inputs)):
-        made = together(call, [made, call[place]], function)
-    return made
+    result = call[0]
+    for index in range(1, len(call.inputs)):
+        result = together(call, [result, call[index]], function)
+    return result
 
 
 @onnx_op("Max")
@@ -203,7 +205,7 @@ def _equal(call: Call) -> Tensor:
 
 
 def _equal_texts(call: Call) -> Tensor:
-    """Whether strings are equal; known ones are looked up, so that no code has to make them."""
+    """Whether strings are equal; known ones are looked up, so that native code makes no strings."""
     left, right = sorted(operands(call), key=lambda item: item.known)
     shape, axis = broadcast([left, right])
     if left.value is not None and right.value is not None:
@@ -219,7 +221,7 @@ def _equal_texts(call: Call) -> Tensor:
 
 
 def _is_text(flow: Flow, texts: NDArray[Any]) -> Flow:
-    """Whether the string of each column is that of the same place."""
+    """Whether the string of each column equals the text of that column."""
     width = len(texts)
     none, other = np.zeros(width, np.int64), np.ones(width, np.int64)
     ends = np.arange(width + 1)
@@ -337,7 +339,7 @@ def _cast_like(call: Call) -> Tensor:
 
 
 def _rounding(call: Call) -> Rounding:
-    """What a cast says of narrow types."""
+    """The rounding that a cast's attributes choose for narrow types."""
     return Rounding(bool(call.attribute("saturate", 1)), str(call.attribute("round_mode", "up")))
 
 

@@ -1,7 +1,7 @@
-"""A node's attributes by name; long lists of them become Python's only when somebody asks.
+"""A node's attributes by name; long lists are read into Python objects only when they are used.
 
-Thousands of weights or words are most of a model's bytes, and where an earlier model had the very
-same node they are never looked at: see `flour.onnx.steps`.
+Thousands of weights or words are most of a model's bytes, and where an earlier model had the same
+node they are never read: see `flour.onnx.steps`.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ Later = Callable[[], Any]
 
 
 class Attributes(Mapping[str, Any]):
-    """Values by name, those of `later` made when they are first asked for."""
+    """Values by name, those of `later` read at their first use."""
 
     def __init__(self, values: Mapping[str, Any], later: Mapping[str, Later]) -> None:
         self._values, self._later = dict(values), dict(later)
 
     def __getitem__(self, name: str) -> Any:
         if name in self._later:
-            # Two threads may both make it: they make the same.
+            # Two threads may both read it, with the same result.
             self._values[name] = self._later[name]()
             self._later.pop(name, None)
         return self._values[name]
@@ -45,12 +45,12 @@ class Attributes(Mapping[str, Any]):
         return len(self._values) + len(self._later)
 
     def settled(self) -> list[Any]:
-        """The values that are there: of what comes later, all are numbers or texts."""
+        """The values read so far; those still to be read are all lists of numbers or texts."""
         return [*self._values.values()]
 
 
 class FloatList(Sequence[float]):
-    """A list of floats that is a formula; who takes numbers out of it has looked at them."""
+    """A list of floats that is a traced array; reading a number of it records that in the trace."""
 
     def __init__(self, formula: TracedArray) -> None:
         #: The numbers, in float32.
@@ -59,8 +59,8 @@ class FloatList(Sequence[float]):
     def _seen(self) -> tuple[float, ...]:
         return tuple(map(float, self.formula.tolist()))
 
-    def __getitem__(self, place: Any) -> Any:
-        return self._seen()[place]
+    def __getitem__(self, index: Any) -> Any:
+        return self._seen()[index]
 
     def __len__(self) -> int:
         return len(self.formula)
@@ -73,7 +73,7 @@ class FloatList(Sequence[float]):
 
 
 class WordList(Sequence[str]):
-    """A list of words that is a formula; who takes words out of it has looked at them."""
+    """A list of words that is a traced array; reading a word of it records that in the trace."""
 
     def __init__(self, offsets: TracedArray, data: TracedArray) -> None:
         self._offsets, self._data = offsets, data
@@ -89,19 +89,19 @@ class WordList(Sequence[str]):
     def has(self, word: str) -> bool:
         """Whether a word is one of them."""
         raw = word.encode("utf-8", "surrogatepass")
-        asked = Called(partial(_has_text, raw), f"has {raw!r}", any_length=True)
-        return bool(noted(asked, self._offsets, self._data))
+        test = Called(partial(_has_text, raw), f"has {raw!r}", any_length=True)
+        return bool(noted(test, self._offsets, self._data))
 
     def differ(self) -> bool:
-        """Whether no two of them are equal, as far as their hashes say so."""
+        """Whether no two words are equal, as far as their hashes tell."""
         return differ(hashes(self.table)[0])
 
     def _seen(self) -> tuple[str, ...]:
         letters = bytes(np.asarray(self._data, np.uint8))
         return tuple(letters[a:b].decode() for a, b in pairwise(self._offsets.tolist()))
 
-    def __getitem__(self, place: Any) -> Any:
-        return self._seen()[place]
+    def __getitem__(self, index: Any) -> Any:
+        return self._seen()[index]
 
     def __len__(self) -> int:
         return len(self._offsets) - 1
@@ -117,7 +117,7 @@ def _has_text(raw: bytes, offsets: NDArray[Any], data: NDArray[Any]) -> bool:
 
 
 def floats(values: Any) -> Any:
-    """Fitted numbers in float32: an array, or the formula that stands for one."""
+    """Fitted numbers in float32: an array, or a traced array."""
     if isinstance(values, FloatList):
         return values.formula
     return np.asarray(() if values is None else values, np.float32)

@@ -1,4 +1,4 @@
-"""Operators whose answer is known at import: constants, ranges, identity matrices."""
+"""Operators whose result is known at import: constants, ranges, identity matrices."""
 
 from __future__ import annotations
 
@@ -34,19 +34,19 @@ def _constant(call: Call) -> Tensor:
 
 @onnx_op("ConstantOfShape", since=9)
 def _constant_of_shape(call: Call) -> Tensor:
-    wanted = call.symbolic(0, "the shape").reshape(-1)
+    lengths = call.symbolic(0, "the shape").reshape(-1)
     value = call.attribute("value", np.zeros(1, np.float32)).reshape(-1)[0]
-    rows = [place for place, size in enumerate(wanted) if isinstance(size, Rows)]
+    rows = [i for i, size in enumerate(lengths) if isinstance(size, Rows)]
     if len(rows) > 1:
         raise NotNative("a shape in which more than one length is open")
-    shape = [size.times if isinstance(size, Rows) else int(size) for size in wanted]
+    shape = [size.times if isinstance(size, Rows) else int(size) for size in lengths]
     sizes_fit(shape, "the constant")
     return Tensor.constant(np.full(shape, value), rows[0] if rows else None)
 
 
 @onnx_op("Range", since=11)
 def _range(call: Call) -> Tensor:
-    start, limit, step = (call.constant(place).reshape(-1)[0] for place in range(3))
+    start, limit, step = (call.constant(index).reshape(-1)[0] for index in range(3))
     if not step or not np.isfinite((limit - start) / step):
         raise NotNative("an endless range")
     sizes_fit([math.ceil(max((limit - start) / step, 0))], "the range")

@@ -1,7 +1,7 @@
-"""Inner graphs: If, Loop and Scan, where what they do is known at import.
+"""Inner graphs: If, Loop and Scan, where their control flow is known at import.
 
-A branch that is known is put in place, a loop of a known length is unrolled, and a Scan along the
-rows is its body once for a row. What an inner graph does may not depend on other rows.
+A known branch is inlined, a loop of a known length is unrolled, and a Scan along the rows runs its
+body once for a row. An inner graph may not depend on other rows.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ if TYPE_CHECKING:
 
     from flour.onnx.registry import Call
 
-#: A loop of more rounds would make a program of as many parts.
+#: A loop of more rounds is not unrolled: the program would be too large.
 MOST_ROUNDS = 64
 
 
 def _graph(call: Call, name: str) -> GraphDef:
-    found = call.attribute(name)
-    if not isinstance(found, GraphDef):
+    graph = call.attribute(name)
+    if not isinstance(graph, GraphDef):
         raise NotNative(f"there is no graph {name!r}")
-    return found
+    return graph
 
 
 # --- If -------------------------------------------------------------------------------------------
@@ -58,8 +58,8 @@ def _either(call: Call, condition: Tensor, yes: Tensor, no: Tensor) -> Tensor:
     if (yes.shape, yes.dtype) != (no.shape, no.dtype) or "string" in (yes.dtype, no.dtype):
         raise NotNative("branches whose answers have different shapes")
     test = call.flow(condition).element(0)
-    made = Tensor.of(test.where(call.flow(yes), call.flow(no)), yes.shape, None)
-    return replace(made, dtype=yes.dtype)
+    chosen = Tensor.of(test.where(call.flow(yes), call.flow(no)), yes.shape, None)
+    return replace(chosen, dtype=yes.dtype)
 
 
 # --- Loop -----------------------------------------------------------------------------------------
@@ -69,21 +69,21 @@ def _either(call: Call, condition: Tensor, yes: Tensor, no: Tensor) -> Tensor:
 def _loop(call: Call) -> tuple[Tensor, ...]:
     body, rounds = _graph(call, "body"), _rounds(call)
     state = [item for item in call.inputs[2:] if item is not None]
-    going = Tensor.constant(np.array(call.optional(1) is None or _true(call[1])))
+    condition = Tensor.constant(np.array(call.optional(1) is None or _true(call[1])))
     scans: list[list[Tensor]] = [[] for _ in body.outputs[1 + len(state) :]]
     for number in range(rounds):
-        if not _true(going):
+        if not _true(condition):
             break
-        going, *made = call.body(body, Tensor.constant(np.int64(number)), going, *state)
-        state = made[: len(state)]
-        for kept, item in zip(scans, made[len(state) :], strict=True):
-            kept.append(item)
-    return (*state, *(_stacked(call, kept) for kept in scans))
+        condition, *results = call.body(body, Tensor.constant(np.int64(number)), condition, *state)
+        state = results[: len(state)]
+        for collected, item in zip(scans, results[len(state) :], strict=True):
+            collected.append(item)
+    return (*state, *(_stacked(call, collected) for collected in scans))
 
 
 def _rounds(call: Call) -> int:
     if call.optional(0) is None:
-        raise NotNative("a loop that ends when it likes")
+        raise NotNative("a loop without a largest number of rounds")
     rounds = int(call.constant(0, "the number of rounds").reshape(-1)[0])
     if rounds > MOST_ROUNDS:
         raise NotNative(f"a loop of {rounds} rounds")
@@ -92,12 +92,12 @@ def _rounds(call: Call) -> int:
 
 def _true(item: Tensor) -> bool:
     if item.value is None:
-        raise NotNative("a loop that ends when the data says so")
+        raise NotNative("a loop whose end depends on the data")
     return bool(item.value.reshape(-1)[0])
 
 
 def _stacked(call: Call, items: Sequence[Tensor]) -> Tensor:
-    """What every round gave, along a new first dimension."""
+    """The results of all rounds, along a new first dimension."""
     if not items:
         raise NotNative("a loop that collects nothing")
     refuse_words("Scan", items)
@@ -110,12 +110,12 @@ def _stacked(call: Call, items: Sequence[Tensor]) -> Tensor:
         return replace(Tensor.constant(stacked), dtype=first.dtype)
     axes = {item.axis for item in items if not item.known}
     if len(axes) > 1:
-        raise NotNative("values whose rows lie along different axes meet")
+        raise NotNative("values whose rows are along different axes")
     axis = next(iter(axes))
     flows = [call.flow(item) for item in items]
     flow = flows[0] if len(flows) == 1 else flows[0].concat(*flows[1:])
-    made = Tensor.of(flow, (len(items), *first.shape), None if axis is None else axis + 1)
-    return replace(made, dtype=first.dtype)
+    result = Tensor.of(flow, (len(items), *first.shape), None if axis is None else axis + 1)
+    return replace(result, dtype=first.dtype)
 
 
 # --- Scan -----------------------------------------------------------------------------------------
@@ -127,10 +127,10 @@ def _scan(call: Call) -> tuple[Tensor, ...]:
     for name in ("scan_input_axes", "scan_output_axes", "scan_input_directions"):
         if any(call.attribute(name, ())) or any(call.attribute("scan_output_directions", ())):
             raise NotNative("a scan that is not along the first dimension, forwards")
-    given = [item for item in call.inputs if item is not None]
-    state, scanned = given[: len(given) - count], given[len(given) - count :]
+    present = [item for item in call.inputs if item is not None]
+    state, scanned = present[: len(present) - count], present[len(present) - count :]
     if not scanned:
-        raise NotNative("a scan of nothing")
+        raise NotNative("a scan without inputs")
     if any(item.axis == 0 for item in scanned):
         return _along_rows(call, body, state, scanned)
     return distances(call, body, state, scanned) or _unrolled(call, body, state, scanned)
@@ -139,18 +139,18 @@ def _scan(call: Call) -> tuple[Tensor, ...]:
 def _along_rows(
     call: Call, body: GraphDef, state: Sequence[Tensor], scanned: Sequence[Tensor]
 ) -> tuple[Tensor, ...]:
-    """A row of the scan is a row of the program, if no row leaves anything to the next."""
+    """A row of the scan is a row of the program, if no state passes from row to row."""
     if any(item.axis != 0 or item.shape[0] != 1 for item in scanned):
-        raise NotNative("a scan of rows and of something else")
+        raise NotNative("a scan along the rows and along another axis")
     around = [call.importer.values.get(name) for name in body.free_names()]
     if any(item is None or item.axis is not None for item in (*state, *around)):
-        raise NotNative("a row of a scan that sees all rows")
+        raise NotNative("a scan along the rows whose body reads all rows")
     rows = [replace(item.shaped(item.shape[1:], None), axis=None) for item in scanned]
-    made = call.body(body, *state, *rows)
-    for before, after in zip(state, made, strict=False):
+    results = call.body(body, *state, *rows)
+    for before, after in zip(state, results, strict=False):
         if before is not after:
             raise NotNative("a scan in which a row depends on those before it")
-    outs = made[len(state) :]
+    outs = results[len(state) :]
     return (*state, *(_row_again(call, item) for item in outs))
 
 
@@ -162,23 +162,23 @@ def _row_again(call: Call, item: Tensor, axis: int | None = 0) -> Tensor:
 def _unrolled(
     call: Call, body: GraphDef, state: Sequence[Tensor], scanned: Sequence[Tensor]
 ) -> tuple[Tensor, ...]:
-    """A scan along a length that is known: its body as many times."""
+    """A scan along a known length: its body, repeated."""
     rounds = {item.shape[0] for item in scanned if item.rank}
     if len(rounds) != 1 or max(rounds) > MOST_ROUNDS or not max(rounds):
         raise NotNative(f"a scan of {max(rounds, default=0)} rounds")
     now, scans = list(state), [list[Tensor]() for _ in body.outputs[len(state) :]]
     for number in range(max(rounds)):
         parts = [_part(item, number) for item in scanned]
-        made = call.body(body, *now, *parts)
-        now = list(made[: len(state)])
-        for kept, item in zip(scans, made[len(state) :], strict=True):
-            kept.append(item)
-    return (*now, *(_stacked(call, kept) for kept in scans))
+        results = call.body(body, *now, *parts)
+        now = list(results[: len(state)])
+        for collected, item in zip(scans, results[len(state) :], strict=True):
+            collected.append(item)
+    return (*now, *(_stacked(call, collected) for collected in scans))
 
 
 def _part(item: Tensor, number: int) -> Tensor:
     """One entry along the first dimension."""
-    return item.picked(item.places()[number], None if item.axis is None else item.axis - 1)
+    return item.picked(item.flat_indices()[number], None if item.axis is None else item.axis - 1)
 
 
 @onnx_op("Scan", since=8)
@@ -187,10 +187,10 @@ def _scan_of_batches(call: Call) -> tuple[Tensor, ...]:
     body, count = _graph(call, "body"), int(call.attribute("num_scan_inputs", 0))
     if call.optional(0) is not None or any(call.attribute("directions", ())):
         raise NotNative("a scan of several lengths, or backwards")
-    given = [item for item in call.inputs[1:] if item is not None]
-    axis = next((item.axis for item in given if not item.known), None)
-    if any(not item.rank or item.shape[0] != 1 or item.axis != axis for item in given) or axis:
+    present = [item for item in call.inputs[1:] if item is not None]
+    axis = next((item.axis for item in present if not item.known), None)
+    if any(not item.rank or item.shape[0] != 1 or item.axis != axis for item in present) or axis:
         raise NotNative("a scan of a batch that is not the rows")
-    parts = [replace(item.shaped(item.shape[1:], None), axis=None) for item in given]
+    parts = [replace(item.shaped(item.shape[1:], None), axis=None) for item in present]
     state, scanned = parts[: len(parts) - count], parts[len(parts) - count :]
     return tuple(_row_again(call, item, axis) for item in _unrolled(call, body, state, scanned))

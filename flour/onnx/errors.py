@@ -1,4 +1,4 @@
-"""What can be wrong with an ONNX model, and what keeps an operator from being native code."""
+"""Errors of ONNX models, and the reason why a use of an operator has no native code."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from flour.core.errors import FlourError, ImportRefused
 
 
 class DamagedModel(ImportRefused):
-    """The bytes are no valid ONNX model, or they ask for something outside of it."""
+    """The bytes are no valid ONNX model, or refer to something outside of it."""
 
 
 class TooLarge(DamagedModel):
-    """A value has more numbers in a row than any memory: nobody is asked to make it."""
+    """A value has more numbers in a row than fit any memory: onnxruntime is not tried either."""
 
 
 class NotNative(ImportRefused):

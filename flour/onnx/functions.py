@@ -95,8 +95,8 @@ def _is_inf(call: Call) -> Tensor:
 @onnx_op("Clip")
 def _clip(call: Call) -> Tensor:
     low, high = (call.attribute(name) for name in ("min", "max"))
-    given = [None if value is None else _like(call[0], value) for value in (low, high)]
-    return _between(call, given[0], given[1])
+    bounds = [None if value is None else _like(call[0], value) for value in (low, high)]
+    return _between(call, bounds[0], bounds[1])
 
 
 @onnx_op("Clip", since=11)
@@ -110,12 +110,12 @@ def _like(item: Tensor, value: float) -> Tensor:
 
 def _between(call: Call, low: Tensor | None, high: Tensor | None) -> Tensor:
     """The larger of x and low, then the smaller of that and high."""
-    made = call[0]
-    if made.size and low is not None:
-        made = together(call, [made, low], op_of(pairwise.LargerOf()))
-    if made.size and high is not None:
-        made = together(call, [made, high], op_of(pairwise.SmallerOf()))
-    return made
+    result = call[0]
+    if result.size and low is not None:
+        result = together(call, [result, low], op_of(pairwise.LargerOf()))
+    if result.size and high is not None:
+        result = together(call, [result, high], op_of(pairwise.SmallerOf()))
+    return result
 
 
 # --- activations ----------------------------------------------------------------------------------
@@ -235,5 +235,5 @@ def _shrink(call: Call) -> Tensor:
     dtype = np.dtype(wide.dtype).type
     none = _number(x, 0, wide.dtype)
     upper = x.greater([dtype(limit)]).where(x.subtract([bias]), none)
-    made = x.less(np.array([-limit], dtype)).where(x.add([bias]), upper)
-    return converted(call, Tensor.of(made, item.shape, item.axis), item.dtype)
+    lower = x.less(np.array([-limit], dtype)).where(x.add([bias]), upper)
+    return converted(call, Tensor.of(lower, item.shape, item.axis), item.dtype)

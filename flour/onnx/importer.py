@@ -31,11 +31,11 @@ from flour.tracing.model_flow import ModelFlow, met
 
 #: Operators that are named in the model's domain but come from this version on.
 LATEST = 1 << 30
-#: A row's tensors may have so many values together: each is a constant, or a table of places.
+#: The most values of all tensors of a row: each is a constant, or a table of indices.
 MAX_MADE = 1 << 28
 #: numpy has no arrays of more dimensions than 64, and rows take one.
 MAX_RANK = 63
-#: What reading a node that is not as its operator has it may end in.
+#: The exceptions that reading a node unlike its operator's definition may raise.
 _MISTAKES = (
     *(ArithmeticError, AssertionError, AttributeError, LookupError),
     *(TypeError, ValueError),
@@ -55,41 +55,41 @@ def from_onnx(
     Inputs and outputs have the model's names; several inputs of one value per row are the columns
     of a record. The first dimension is that of the rows if the model leaves it open, or if `rows`
     says so; else a whole tensor is one row, flattened. With `native_only`, a model that needs
-    onnxruntime for a part is refused. Inputs named in `fixed` have that value from now on: shapes,
-    axes and thresholds that a model takes as inputs. With `prove`, what onnxruntime has to run is
-    first run in a process of its own: onnxruntime can end the process that it is in.
+    onnxruntime for a part is refused. Inputs named in `fixed` become constants of that value:
+    shapes, axes and thresholds that a model takes as inputs. With `prove`, parts for onnxruntime
+    are first run in a process of their own, as onnxruntime can end the process that it is in.
     """
-    given = raw(model)
-    known = None if fixed or prove else met(given, (native_only, rows, "program"))
-    found = None if known is None else known.flow(provenance.here())
-    if found is not None:
-        return found
+    raw_model = raw(model)
+    lookup = None if fixed or prove else met(raw_model, (native_only, rows, "program"))
+    stored = None if lookup is None else lookup.flow(provenance.here())
+    if stored is not None:
+        return stored
     with proving(on=prove):
-        model = opened(given or model)
-        made = import_model(model, native_only=native_only, rows=rows, fixed=fixed)
-        flow = _gathered(model, made, rows=rows, fixed=fixed or {}).flow
-    return flow if known is None else ModelFlow.of(flow, known)
+        model = opened(raw_model or model)
+        program = import_model(model, native_only=native_only, rows=rows, fixed=fixed)
+        flow = _gathered(model, program, rows=rows, fixed=fixed or {}).flow
+    return flow if lookup is None else ModelFlow.of(flow, lookup)
 
 
 def _gathered(
-    model: object, made: OnnxProgram, *, rows: bool | None, fixed: Mapping[str, Any]
+    model: object, program: OnnxProgram, *, rows: bool | None, fixed: Mapping[str, Any]
 ) -> OnnxProgram:
-    """The program with all of the model in one part, where that is better and can be.
+    """The program with all of the model in one part, where that is possible and faster.
 
-    What is outside must not see a difference: inputs and outputs are the same, and rows that
-    stayed apart do so still.
+    There must be no difference from outside: inputs and outputs are the same, and rows that were
+    independent remain so.
     """
-    ports = [*(item.port for item in made.inputs), *(item.port for item in made.outputs)]
-    if not is_better_whole(made) or any(port.dtype in NARROW for port in ports):
-        return made
+    ports = [*(item.port for item in program.inputs), *(item.port for item in program.outputs)]
+    if not is_better_whole(program) or any(port.dtype in NARROW for port in ports):
+        return program
     try:
         one = Importer(_definition(model, fixed), native_only=False, rows=rows, apart=False).run()
     except FlourError:
-        return made
+        return program
     parts = [item.op for item in one.flow.nodes() if isinstance(item.op, Opaque)]
-    mixed = any(item.op.mixes_rows() for item in made.flow.nodes())
-    same = (one.flow.types, one.flow.inputs()) == (made.flow.types, made.flow.inputs())
-    return one if same and len(parts) == 1 and (mixed or not parts[0].mixes_rows()) else made
+    mixed = any(item.op.mixes_rows() for item in program.flow.nodes())
+    same = (one.flow.types, one.flow.inputs()) == (program.flow.types, program.flow.inputs())
+    return one if same and len(parts) == 1 and (mixed or not parts[0].mixes_rows()) else program
 
 
 def import_model(
@@ -100,14 +100,14 @@ def import_model(
     fixed: Mapping[str, Any] | None = None,
     formulas: Formulas | None = None,
 ) -> OnnxProgram:
-    """The program of an ONNX model with what is needed to call it with ONNX's own arrays.
+    """The program of an ONNX model, and the means to call it with ONNX's own arrays.
 
-    With `formulas` for its weights, it is the program of all models that its structure have.
+    With `formulas` for its weights, it is the program of all models of that structure.
     """
     definition = _definition(model, fixed or {}, formulas)
     try:
-        made = _over_rows(Importer(definition, native_only=native_only, rows=rows), bool(fixed))
-        return made or whole(model, definition)
+        program = _over_rows(Importer(definition, native_only=native_only, rows=rows), bool(fixed))
+        return program or whole(model, definition)
     except FlourError as problem:
         problem.where = problem.where or f"the graph '{definition.graph.name}'"
         raise
@@ -121,7 +121,7 @@ def _over_rows(importer: Importer, fixed: bool) -> OnnxProgram | None:  # noqa: 
         if importer.native_only or fixed:
             raise
     except OpaqueFailed:
-        # One map is one row for onnxruntime: what is made for that may fit no part over many.
+        # For onnxruntime one map is one row: a part made for that may not fit several rows.
         if not any(port.kind == "map" for port in importer.model.graph.inputs):
             raise
     return None
@@ -135,7 +135,7 @@ def _definition(
 
 
 def _with_fixed(model: ModelDef, fixed: Mapping[str, Any]) -> ModelDef:
-    """The model with these inputs as constants of the types they are declared with."""
+    """The model with these inputs as constants of their declared types."""
     ports = {port.name: port for port in model.graph.inputs}
     values = {}
     for name, value in fixed.items():
@@ -157,18 +157,18 @@ class Importer:
         self, model: ModelDef, *, native_only: bool, rows: bool | None, apart: bool = True
     ) -> None:
         self.model = model
-        #: What has native code is told apart from what has none; else all goes to onnxruntime.
+        #: Nodes with native code are kept apart from those without; else all go to onnxruntime.
         self._apart = apart
         self.native_only = native_only
         self.static = not (_has_rows(model.graph) if rows is None else rows)
-        #: The first dimension of every input is that of the rows, whatever is declared.
+        #: The first dimension of every input is that of the rows, even if declared otherwise.
         self.all_rows = rows is True
         self.values: ChainMap[str, Tensor] = ChainMap()
-        #: Why values could not be made, by name.
+        #: The reasons why values are missing, by name.
         self.absent: dict[str, str] = {}
         self.refused: list[tuple[NodeDef, str]] = []
         self._anchor: Flow | None = None
-        self._made = 0
+        self._total_size = 0
         self._answered = {port.name for port in model.graph.outputs}
         self._pending = Pending(model, SHARED_BYTES if apart else OWN_BYTES)
 
@@ -201,9 +201,9 @@ class Importer:
         for port in ports:
             if port.name in shapes:
                 self.values[port.name] = _entered(port, flows[port.name], *shapes[port.name])
-        found = [self.values[port.name] for port in ports if port.name in shapes]
-        first = next((item for item in found if item.axis is not None), None)
-        anchor = first or next(iter(found), None)
+        tensors = [self.values[port.name] for port in ports if port.name in shapes]
+        first = next((item for item in tensors if item.axis is not None), None)
+        anchor = first or next(iter(tensors), None)
         self._anchor = anchor.flow if anchor else source(ROWS, Scalar("float64")).as_vector()
         return tuple(Entry(p, self.values[p.name]) for p in ports if p.name in shapes)
 
@@ -242,7 +242,7 @@ class Importer:
         """The values of all tensors of a list, side by side."""
         flows = [self._flow(replace(item, axis=None)) for item in tensor.items if item.size]
         if not flows:
-            raise NotNative("a list of nothing")
+            raise NotNative("an empty list")
         return flows[0] if len(flows) == 1 else concat(*flows)
 
     # --- nodes ------------------------------------------------------------------------------
@@ -252,17 +252,17 @@ class Importer:
             self.values[name] = Tensor.constant(value)
 
     def _try(self, node: NodeDef) -> None:
-        """Make a node's outputs, or note why there is no native code for it."""
+        """Make a node's outputs, or record why it has no native code."""
         if not self.native_only:
             self._try_among(node)
             return
-        lost = [name for name in self._reads(node) if name in self.absent]
+        missing = [name for name in self._reads(node) if name in self.absent]
         try:
-            if lost:
-                raise NotNative(f"reads '{lost[0]}', which is not native")
+            if missing:
+                raise NotNative(f"reads '{missing[0]}', which is not native")
             self.apply(node)
         except NotNative as problem:
-            if not lost:
+            if not missing:
                 self.refused.append((node, problem.what))
             self.absent.update(dict.fromkeys(filter(None, node.outputs), problem.what))
 
@@ -276,8 +276,8 @@ class Importer:
             adapter_of(node.domain, node.op_type, self._opset(node))
             tried = self._pending.tried(self._reads(node), around)
             self.values = around.new_child(tried.tensors)
-            if lost := [name for name in self._reads(node) if name not in self.values]:
-                raise NotNative(f"reads '{lost[0]}', which is no tensor of rows")
+            if missing := [name for name in self._reads(node) if name not in self.values]:
+                raise NotNative(f"reads '{missing[0]}', which is no tensor of rows")
             self.apply(node)
         except NotNative as problem:
             self.values = around
@@ -289,7 +289,7 @@ class Importer:
             self._pending.settle(tried)
 
     def _settle(self, names: Iterable[str]) -> None:
-        """Make what is left to onnxruntime, if anybody wants it."""
+        """Make those of these values that are left to onnxruntime."""
         tried = self._pending.tried(names, self.values)
         self.values.update(tried.tensors)
         self._pending.settle(tried)
@@ -302,32 +302,34 @@ class Importer:
         return [*node.inputs, *(name for inner in node.graphs() for name in inner.free_names())]
 
     def apply(self, node: NodeDef) -> None:
-        """Make a node's outputs; where all its inputs are known, so are they."""
+        """Make a node's outputs; if all its inputs are constants, so are they."""
         inputs = tuple(self.values[name] if name else None for name in node.inputs)
         refuse_words(node.op_type, inputs)
-        known = all(item is None or item.known for item in inputs) and not node.graphs()
-        anchor = source(ROWS, Scalar("float64")).as_vector() if known else self._anchor
+        is_constant = all(item is None or item.known for item in inputs) and not node.graphs()
+        anchor = source(ROWS, Scalar("float64")).as_vector() if is_constant else self._anchor
         call = self._call(node, inputs, anchor)
         adapter = adapter_of(node.domain, node.op_type, call.opset)
         with provenance.step(node.place):
-            made = _adapted(adapter, call)
-        if any(item is not None and item.rank > MAX_RANK for item in made):
+            results = _adapted(adapter, call)
+        if any(item is not None and item.rank > MAX_RANK for item in results):
             raise NotNative(f"a tensor of more than {MAX_RANK} dimensions")
-        refuse_words("", [item for item in made if item is not None] if self.answers(node) else ())
-        self._made += sum(
-            item.size for item in made if item is not None and not _among(item, inputs)
+        refuse_words(
+            "", [item for item in results if item is not None] if self.answers(node) else ()
         )
-        if self._made > MAX_MADE:
-            raise NotNative("values and tables of places would fill the memory")
-        for name, item in zip(node.outputs, made, strict=False):
+        self._total_size += sum(
+            item.size for item in results if item is not None and not _among(item, inputs)
+        )
+        if self._total_size > MAX_MADE:
+            raise NotNative("values and index tables would fill the memory")
+        for name, item in zip(node.outputs, results, strict=False):
             if name and item is not None:
-                self.values[name] = folded(item) if known else item
-        for name in node.outputs[len(made) :]:
+                self.values[name] = folded(item) if is_constant else item
+        for name in node.outputs[len(results) :]:
             if name:
                 self.absent[name] = f"{node.title} does not make this output here"
 
     def answers(self, node: NodeDef) -> bool:
-        """Whether the model answers with something the node makes."""
+        """Whether an output of the node is an output of the model."""
         return not self._answered.isdisjoint(node.outputs)
 
     def _call(self, node: NodeDef, inputs: tuple[Tensor | None, ...], anchor: Any) -> Call:
@@ -345,42 +347,42 @@ class Importer:
             self._constants(graph)
             for node in graph.nodes:
                 self._inside(node)
-            made = tuple(self.values[port.name] for port in graph.outputs)
-            refuse_words("", made)
-            return made
+            results = tuple(self.values[port.name] for port in graph.outputs)
+            refuse_words("", results)
+            return results
         finally:
             self.values = around
 
     def _inside(self, node: NodeDef) -> None:
         try:
-            lost = next((name for name in self._reads(node) if name in self.absent), None)
-            if lost is not None and lost not in self.values:
-                raise NotNative(f"reads '{lost}', which is not native")
+            missing = next((name for name in self._reads(node) if name in self.absent), None)
+            if missing is not None and missing not in self.values:
+                raise NotNative(f"reads '{missing}', which is not native")
             self.apply(node)
         except NotNative as problem:
             raise NotNative(f"{node.place}: {problem.what}") from None
 
     def _complain(self) -> None:
-        """Raise for what is not native."""
-        wanted = [port.name for port in self.model.graph.outputs if port.name in self.absent]
-        if not wanted:
+        """Raise if an output of the model has no native code."""
+        missing = [port.name for port in self.model.graph.outputs if port.name in self.absent]
+        if not missing:
             return
         reasons = [f"{node.place}: {why}" for node, why in self.refused]
         reasons += [why for name, why in self.absent.items() if why.startswith("input ")]
         raise NotNative(
             "parts of the model have no native code",
-            where=", ".join(wanted),
-            found="; ".join(reasons[:8] or [self.absent[wanted[0]]]),
+            where=", ".join(missing),
+            found="; ".join(reasons[:8] or [self.absent[missing[0]]]),
         )
 
 
 def _among(item: Tensor, inputs: tuple[Tensor | None, ...]) -> bool:
-    """Whether a node hands on one of its inputs as it is."""
+    """Whether a node's output is one of its inputs, unchanged."""
     return any(item is each for each in inputs)
 
 
 def _reading(flow: Flow) -> Flow:
-    """The program with a document as its input, where all it does with its one string is read."""
+    """The program with a document as its input, where its only string is read as a document."""
     inputs = flow.inputs()
     if [*inputs.values()] != [Scalar("string")]:
         return flow
@@ -399,12 +401,12 @@ def folded(item: Tensor) -> Tensor:
     node = item.flow.node
     columns: Mapping[str, Any] = {ROWS: np.zeros(1)}
     value = np.asarray(evaluate([node], columns)[node])[0]
-    made = replace(Tensor.constant(value.reshape(item.shape), item.axis), labels=item.labels)
-    return replace(made, dtype=item.dtype) if item.dtype in NARROW else made
+    result = replace(Tensor.constant(value.reshape(item.shape), item.axis), labels=item.labels)
+    return replace(result, dtype=item.dtype) if item.dtype in NARROW else result
 
 
 def _adapted(adapter: Any, call: Call) -> tuple[Tensor | None, ...]:
-    """What an adapter makes; whatever else goes wrong in it is a reason too."""
+    """The outputs of an adapter; an unexpected exception in it is a reason, too."""
     try:
         return adapted(adapter, call)
     except NotNative:
@@ -429,13 +431,13 @@ def _has_rows(graph: GraphDef) -> bool:
 
 
 def _entered(port: Port, flow: Flow, shape: tuple[int, ...], axis: int | None) -> Tensor:
-    """What an input is for a row."""
+    """The tensor of a row of an input."""
     if port.kind == "map":
         return Map(shape, port.dtype, axis, flow, key=port.key)
     if port.dtype not in NARROW:
         return Tensor.of(_pinned(flow), shape, axis)
-    made = Tensor.of(rounded(_pinned(flow), port.dtype), shape, axis)
-    return replace(made, dtype=port.dtype)
+    tensor = Tensor.of(rounded(_pinned(flow), port.dtype), shape, axis)
+    return replace(tensor, dtype=port.dtype)
 
 
 def _source_type(port: Port, shape: tuple[int, ...], axis: int | None) -> Type:
@@ -459,7 +461,7 @@ def _sources(kinds: Mapping[str, Type], *, static: bool) -> dict[str, Flow]:
 
 
 def _pinned(flow: Flow) -> Flow:
-    """The input in the model's own dtype, whatever float width the data comes in."""
+    """The input in the model's own dtype, for data of any float width."""
     dtype = str(getattr(flow.type, "dtype", "string"))
     return flow if dtype == "string" else flow.cast(dtype)
 

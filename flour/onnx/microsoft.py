@@ -27,11 +27,11 @@ def _cdist(call: Call) -> Tensor:
     x, points = matrix(call), call.constant(1, "the points")
     if points.ndim != 2 or points.shape[1] != x.width or not len(points):
         raise NotNative(f"points of shape {points.shape} for {x.width} features")
-    made = [_apart(row, points, root=metric == "euclidean") for row in x.rows]
-    return x.table(made, len(points))
+    distances = [_distances(row, points, root=metric == "euclidean") for row in x.rows]
+    return x.table(distances, len(points))
 
 
-def _apart(x: Flow, points: Any, *, root: bool) -> Flow:
+def _distances(x: Flow, points: Any, *, root: bool) -> Flow:
     """|x|^2 - 2 x.y + |y|^2, never below zero; added up in float64."""
     squared = x.squared_distances(points)
     return squared.sqrt() if root else squared
@@ -40,8 +40,8 @@ def _apart(x: Flow, points: Any, *, root: bool) -> Flow:
 @onnx_op("MurmurHash3", domain=MICROSOFT)
 def _murmur(call: Call) -> Tensor:
     item, positive = call[0], bool(call.attribute("positive", 1))
-    made = Murmur(int(call.attribute("seed", 0)), positive)(call.flow(item))
-    return Tensor.of(made, item.shape, item.axis)
+    hashes = Murmur(int(call.attribute("seed", 0)), positive)(call.flow(item))
+    return Tensor.of(hashes, item.shape, item.axis)
 
 
 @onnx_op("Solve", domain=MICROSOFT)
@@ -60,5 +60,5 @@ def _solve(call: Call) -> Tensor:
         inverse = np.linalg.inv(table)
     except np.linalg.LinAlgError:
         raise NotNative("equations without an answer") from None
-    made = call.flow(sides).cast("float64").linear(inverse, []).cast(sides.dtype)
-    return Tensor.of(made, sides.shape, 1)
+    solution = call.flow(sides).cast("float64").linear(inverse, []).cast(sides.dtype)
+    return Tensor.of(solution, sides.shape, 1)

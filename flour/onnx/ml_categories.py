@@ -18,47 +18,47 @@ if TYPE_CHECKING:
     from flour.language.flow import Flow
     from flour.onnx.registry import Call
 
-#: Every value of a row has a table of its own.
+#: The most entries of the tables of a row: every value has one of its own.
 MOST_ENTRIES = 1 << 22
 _KINDS = ("strings", "int64s", "floats")
 
 
-def found(
+def key_index(
     call: Call, item: Tensor, keys: Sequence[Any], *, strict: bool = False, nan: bool = False
 ) -> Flow:
-    """The place of each value among the keys, the number of keys for any other; first of equals.
+    """The index of each value among the keys, the number of keys for any other; first of equals.
 
-    NaN is a key like any other only with `nan`. Among strings it is the text that onnxruntime reads
-    it as, and so is None.
+    NaN is a key like any other only with `nan`. Among strings NaN and None are the texts that
+    onnxruntime reads them as.
     """
     count, width = len(keys), item.size
     if count * width > MOST_ENTRIES:
         raise NotNative(f"{count:,} keys for each of {width:,} values")
     flow = call.flow(item)
     codes, starts = np.arange(count), np.arange(width + 1) * count
-    lost = np.full(width, count)
+    unknown = np.full(width, count)
     if item.dtype == "string":
         texts = [*map(str, keys)]
         none, missing = (_first(texts, text, width) for text in (NONE_TEXT, NAN_TEXT))
-        texts, every = texts * width, np.tile(codes, width)
-        return flow.categorise_text(texts, every, starts, none, missing, lost, strict=strict)
+        texts, all_codes = texts * width, np.tile(codes, width)
+        return flow.categorise_text(texts, all_codes, starts, none, missing, unknown, strict=strict)
     values = np.asarray(keys)
     none = np.flatnonzero(values != values) if nan else codes[:0]  # noqa: PLR0124 (NaN)
-    kept = values == values  # noqa: PLR0124 (the definition of NaN)
-    distinct, first = np.unique(values[kept], return_index=True)
-    places, size = codes[kept][first], len(distinct)
+    valid = values == values  # noqa: PLR0124 (the definition of NaN)
+    distinct, first = np.unique(values[valid], return_index=True)
+    positions, size = codes[valid][first], len(distinct)
     return flow.categorise(
         np.tile(distinct, width),
-        np.tile(places, width),
+        np.tile(positions, width),
         np.arange(width + 1) * size,
         np.full(width, none[0] if none.size else count),
-        lost,
+        unknown,
         strict=strict,
     )
 
 
 def _first(texts: Sequence[str], text: str, width: int) -> NDArray[Any]:
-    """Where a text is, or the number of texts, for each of a row's values."""
+    """The index of a text, or the number of texts, for each of a row's values."""
     return np.full(width, texts.index(text) if text in texts else len(texts))
 
 
@@ -67,7 +67,7 @@ def _mapped(call: Call, keys: Any, values: Any, default: Any, *, nan: bool = Fal
     item = call[0]
     strings = isinstance(default, str)
     table = np.array([*values, default], object if strings else None)
-    return Tensor.of(found(call, item, keys, nan=nan).take(table), item.shape, item.axis)
+    return Tensor.of(key_index(call, item, keys, nan=nan).take(table), item.shape, item.axis)
 
 
 @onnx_op("LabelEncoder", domain=ML)
@@ -75,7 +75,7 @@ def _label_encoder_1(call: Call) -> Tensor:
     names = list(map(str, call.attribute("classes_strings", ())))
     if call[0].dtype == "string":
         # Of equal names the last one counts.
-        last = {name: place for place, name in enumerate(names)}
+        last = {name: index for index, name in enumerate(names)}
         default = np.int64(call.attribute("default_int64", -1))
         return _mapped(call, list(last), np.array(list(last.values()), np.int64), default)
     return _mapped(call, range(len(names)), names, str(call.attribute("default_string", "_Unused")))
@@ -92,7 +92,7 @@ def _label_encoder(call: Call) -> Tensor:
 
 
 def _encoded(call: Call, *, nan: bool) -> Tensor:
-    """Values for keys; NaN is found among keys since version 4."""
+    """Values for keys; NaN can be a key since version 4."""
     keys, _ = _listed(call, "keys")
     values, kind = _listed(call, "values")
     if len(keys) != len(values) or not len(keys):
@@ -107,9 +107,9 @@ def _listed(call: Call, what: str) -> tuple[Any, str]:
         flat = np.asarray(tensor).reshape(-1)
         return flat, "strings" if flat.dtype.kind in "OUS" else "tensor"
     for kind in _KINDS:
-        given = call.attribute(f"{what}_{kind}")
-        if given:
-            return np.asarray(given, _DTYPES[kind]), kind
+        values = call.attribute(f"{what}_{kind}")
+        if values:
+            return np.asarray(values, _DTYPES[kind]), kind
     raise NotNative(f"a label encoder without {what}")
 
 
@@ -117,7 +117,7 @@ _DTYPES: dict[str, Any] = {"strings": object, "int64s": np.int64, "floats": np.f
 
 
 def _default(call: Call, kind: str, values: Any) -> Any:
-    """What a value that is no key becomes."""
+    """The result for a value that is no key."""
     tensor = call.attribute("default_tensor")
     if tensor is not None and np.size(tensor):
         first = np.asarray(tensor).reshape(-1)[0]
@@ -136,15 +136,15 @@ def _one_hot(call: Call) -> Tensor:
     cats = list(call.attribute("cats_strings" if text else "cats_int64s", ()))
     if not cats:
         return _none_of_them(call, item, strict=strict)
-    last = {value: place for place, value in enumerate(cats)}
+    last = {value: index for index, value in enumerate(cats)}
     if len(last) != len(cats):
         raise NotNative("a category is listed twice")
     if not text and item.dtype != "int64":
         item = Tensor.of(call.flow(item).cast("int64"), item.shape, item.axis)
-    codes = found(call, item, cats, strict=strict)
+    codes = key_index(call, item, cats, strict=strict)
     starts = np.arange(item.size + 1) * len(cats)
-    made = codes.one_hot_codes(starts, dtype="float32").to_dense()
-    return Tensor.of(made, (*item.shape, len(cats)), item.axis)
+    columns = codes.one_hot_codes(starts, dtype="float32").to_dense()
+    return Tensor.of(columns, (*item.shape, len(cats)), item.axis)
 
 
 def _none_of_them(call: Call, item: Tensor, *, strict: bool) -> Tensor:
@@ -153,8 +153,8 @@ def _none_of_them(call: Call, item: Tensor, *, strict: bool) -> Tensor:
     count = max(map(len, others))
     if strict or not count:
         raise NotNative("a one-hot encoder without categories for its input")
-    made = Fill(np.zeros(item.size * count, np.float32))(call.anchor)
-    return Tensor.of(made, (*item.shape, count), item.axis)
+    zeros = Fill(np.zeros(item.size * count, np.float32))(call.anchor)
+    return Tensor.of(zeros, (*item.shape, count), item.axis)
 
 
 @onnx_op("CategoryMapper", domain=ML)

@@ -1,8 +1,8 @@
-"""What the adapters of ai.onnx.ml share: matrices row by row, links, labels.
+"""Helpers of the adapters of ai.onnx.ml: matrices row by row, links, labels.
 
-onnxruntime computes classical models in float32 whatever comes in (in float64 inside trees that
-are given float64), and so does the native code. Where ONNX says little, what onnxruntime does is
-what is done here.
+onnxruntime computes classical models in float32 for every input dtype (but trees in float64 for
+float64 input), and so does the native code. Where ONNX leaves something open, this does as
+onnxruntime.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Matrix:
     axis: int | None
 
     def map(self, function: Callable[[Flow], Flow]) -> tuple[Flow, ...]:
-        """The function's answer for each row."""
+        """The function's result for each row."""
         return tuple(function(row) for row in self.rows)
 
     def column(self, flows: Sequence[Flow]) -> Tensor:
@@ -65,8 +65,8 @@ def matrix(call: Call, index: int = 0) -> Matrix:
     flow = call.flow(item)
     if count == 1:
         return Matrix((flow,), width, item.dtype, item.axis)
-    places = np.arange(item.size).reshape(count, width)
-    return Matrix(tuple(flow.select(row) for row in places), width, item.dtype, item.axis)
+    indices = np.arange(item.size).reshape(count, width)
+    return Matrix(tuple(flow.select(row) for row in indices), width, item.dtype, item.axis)
 
 
 def joined(flows: Sequence[Flow]) -> Flow:
@@ -96,9 +96,9 @@ _LINKS: dict[str, Callable[[Flow], Flow]] = {
 
 
 def link_name(call: Call) -> str:
-    """What becomes of scores."""
-    found = str(call.attribute("post_transform", "NONE"))
-    return found if found in _LINKS else "PROBIT"
+    """The link that is applied to scores."""
+    name = str(call.attribute("post_transform", "NONE"))
+    return name if name in _LINKS else "PROBIT"
 
 
 def linked(scores: Flow, link: str) -> Flow:
@@ -132,9 +132,9 @@ class Classes:
     labels: tuple[Any, ...]
     strings: bool
 
-    def take(self, place: Flow) -> Flow:
-        """The label at a place."""
-        return place.take(self._table(self.labels))
+    def take(self, index: Flow) -> Flow:
+        """The label of an index."""
+        return index.take(self._table(self.labels))
 
     def either(self, second: Flow, labels: Sequence[Any] | None = None) -> Flow:
         """The second label where true, else the first."""
@@ -145,12 +145,12 @@ class Classes:
 
     @property
     def plain(self) -> tuple[Any, Any]:
-        """What onnxruntime calls the two classes where the model's own labels do not count."""
+        """onnxruntime's labels of the two classes, where it ignores the model's own."""
         return ("0", "1") if self.strings else (0, 1)
 
 
 def classes(call: Call, ints: str = "classlabels_int64s") -> Classes:
-    """The labels that a node says."""
+    """The labels in a node's attributes."""
     strings = tuple(map(str, call.attribute("classlabels_strings", ())))
     if strings:
         return Classes(strings, strings=True)

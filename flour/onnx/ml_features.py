@@ -37,8 +37,8 @@ def _scaler(call: Call) -> Tensor:
     flow = call.flow(x) if wide else single(call.flow(x))
     kind = "float64" if wide else "float32"
     moved = flow.subtract(_per_feature(x, offset, "offset").astype(kind))
-    made = moved.multiply(_per_feature(x, scale, "scale").astype(kind))
-    return Tensor.of(single(made), x.shape, x.axis)
+    scaled = moved.multiply(_per_feature(x, scale, "scale").astype(kind))
+    return Tensor.of(single(scaled), x.shape, x.axis)
 
 
 _SCALER = (("offset", 0.0), ("scale", 1.0))
@@ -47,13 +47,13 @@ _SCALER = (("offset", 0.0), ("scale", 1.0))
 @onnx_op("Normalizer", domain=ML)
 def _normalizer(call: Call) -> Tensor:
     x, norm = matrix(call), str(call.attribute("norm", "MAX"))
-    made = x.map(lambda row: _normal(single(row), norm))
+    rows = x.map(lambda row: _normal(single(row), norm))
     item = call[0]
-    return Tensor.of(joined(made), item.shape, item.axis)
+    return Tensor.of(joined(rows), item.shape, item.axis)
 
 
 def _normal(x: Flow, norm: str) -> Flow:
-    """A row over its norm; one whose norm is zero stays as it is."""
+    """A row over its norm; one whose norm is zero is unchanged."""
     if norm == "MAX":
         lowest = float(np.finfo(np.float32).min)
         size = x.to_dense().impute(float("nan"), narrow([lowest])).max()
@@ -85,59 +85,59 @@ def _imputer(call: Call) -> Tensor:
 @onnx_op("Binarizer", domain=ML)
 def _binarizer(call: Call) -> Tensor:
     x = call[0]
-    made = call.flow(x).binarize(float(call.attribute("threshold", 0.0)))
-    return Tensor.of(made, x.shape, x.axis)
+    flags = call.flow(x).binarize(float(call.attribute("threshold", 0.0)))
+    return Tensor.of(flags, x.shape, x.axis)
 
 
 @onnx_op("FeatureVectorizer", domain=ML)
 def _feature_vectorizer(call: Call) -> Tensor:
     sizes = tuple(map(int, call.attribute("inputdimensions", ())))
-    parts = [_columns(call, place, sizes) for place in range(len(call.inputs))]
+    parts = [_columns(call, index, sizes) for index in range(len(call.inputs))]
     width = sum(part.type.width for part in parts if isinstance(part.type, Vector))
     axis = next((item.axis for item in call.inputs if item and item.axis is not None), None)
     return Tensor.of(joined(parts), (1, width), axis)
 
 
-def _columns(call: Call, place: int, sizes: tuple[int, ...]) -> Flow:
-    """An input's features in float32, as many as the node says."""
-    x = matrix(call, place)
+def _columns(call: Call, index: int, sizes: tuple[int, ...]) -> Flow:
+    """An input's features in float32, of the number in the node's attributes."""
+    x = matrix(call, index)
     if len(x.rows) != 1:
         raise NotNative("several rows of features side by side")
-    wanted = sizes[place] if place < len(sizes) else x.width
+    width = sizes[index] if index < len(sizes) else x.width
     flow = single(x.rows[0])
-    if wanted < 0:
-        raise NotNative(f"{wanted} features of an input")
-    if wanted < x.width:
-        return flow.select(np.arange(wanted))
-    return flow if wanted == x.width else flow.concat(flow.fill(narrow([0] * (wanted - x.width))))
+    if width < 0:
+        raise NotNative(f"{width} features of an input")
+    if width < x.width:
+        return flow.select(np.arange(width))
+    return flow if width == x.width else flow.concat(flow.fill(narrow([0] * (width - x.width))))
 
 
 @onnx_op("ArrayFeatureExtractor", domain=ML)
 def _array_feature_extractor(call: Call) -> Tensor:
-    x, places = call[0], call[1]
-    if places.known:
-        return _fixed_features(x, call.constant(1, "the places").reshape(-1))
+    x, indices = call[0], call[1]
+    if indices.known:
+        return _fixed_features(x, call.constant(1, "the indices").reshape(-1))
     if not x.known or not 0 < x.size <= MOST_ROWS * x.shape[-1]:
-        raise NotNative("places that depend on the data pick from values that do, too")
-    if places.axis is not None and prod(places.shape[: places.axis]) != 1:
-        raise NotNative("places whose rows do not lie behind one another")
-    # Tables looked up for every row: the answers lie along the last axis, as the places did.
+        raise NotNative("indices and values that both depend on the data")
+    if indices.axis is not None and prod(indices.shape[: indices.axis]) != 1:
+        raise NotNative("indices whose rows are not one after another")
+    # Tables looked up for every row: the results lie along the last axis, as the indices did.
     tables = np.asarray(x.value).reshape(-1, x.shape[-1])
-    flow = call.flow(places)
-    made = joined([flow.take(table) for table in tables])
+    flow = call.flow(indices)
+    picked = joined([flow.take(table) for table in tables])
     around = x.shape[:-1] or (1,)
-    axis = None if places.axis is None else len(around)
-    return Tensor.of(made, (*around, places.size), axis)
+    axis = None if indices.axis is None else len(around)
+    return Tensor.of(picked, (*around, indices.size), axis)
 
 
-def _fixed_features(x: Tensor, places: Any) -> Tensor:
+def _fixed_features(x: Tensor, indices: Any) -> Tensor:
     """Columns of the last axis; a vector is one row of them."""
     width = x.shape[-1] if x.rank else 1
     if x.axis is not None and x.axis == x.rank - 1:
         raise NotNative("features are picked along the axis of the rows")
-    if places.size and not 0 <= places.min() <= places.max() < width:
-        raise NotNative(f"place {int(places.max())} of {width} features")
-    table = x.places()[..., places.astype(np.int64)]
+    if indices.size and not 0 <= indices.min() <= indices.max() < width:
+        raise NotNative(f"index {int(indices.max())} of {width} features")
+    table = x.flat_indices()[..., indices.astype(np.int64)]
     return x.picked(table.reshape(1, -1) if x.rank == 1 else table, x.axis)
 
 

@@ -29,10 +29,12 @@ if TYPE_CHECKING:
 
 
 def _weights(call: Call, outputs: int, width: int) -> Any:
-    found = narrow(call.attribute("coefficients"))
-    if not outputs or found.size != outputs * width:
-        raise NotNative(f"{found.size} coefficients for {outputs} scores of {width} features")
-    return found.reshape(outputs, width)
+    coefficients = narrow(call.attribute("coefficients"))
+    if not outputs or coefficients.size != outputs * width:
+        raise NotNative(
+            f"{coefficients.size} coefficients for {outputs} scores of {width} features"
+        )
+    return coefficients.reshape(outputs, width)
 
 
 @onnx_op("LinearRegressor", domain=ML)
@@ -43,8 +45,8 @@ def _regressor(call: Call) -> Tensor:
         raise NotNative(f"{bias.size} intercepts for {targets} targets")
     if targets == 1 and link != "PROBIT":
         link = "NONE"
-    made = x.map(lambda row: linked(single(row).linear(weights, bias), link))
-    return x.table(made, targets)
+    rows = x.map(lambda row: linked(single(row).linear(weights, bias), link))
+    return x.table(rows, targets)
 
 
 @onnx_op("LinearClassifier", domain=ML)
@@ -67,27 +69,27 @@ def _classifier(call: Call) -> tuple[Tensor, Tensor]:
 def _one_score(
     x: Matrix, scores: tuple[Flow, ...], labels: Classes, link: str
 ) -> tuple[Tensor, Tensor]:
-    """One score for two classes: its sign decides; but LOGISTIC no link is applied."""
+    """One score for two classes: its sign decides; no link but LOGISTIC is applied."""
     both = len(labels.labels) == 2
     named = labels.labels if both else labels.plain
     best = [labels.either(score.element(0).greater(np.float32(0)), named) for score in scores]
     if not both:
-        made = [linked(score, link if link == "PROBIT" else "NONE") for score in scores]
-        return x.column(best), x.table(made, 1)
+        outputs = [linked(score, link if link == "PROBIT" else "NONE") for score in scores]
+        return x.column(best), x.table(outputs, 1)
     if link == "PROBIT":
         raise NotNative("onnxruntime leaves one of two probabilities unwritten")
     return x.column(best), x.table([rest(score, link) for score in scores], 2)
 
 
 def _are_opposite(weights: Any, bias: Any) -> bool:
-    """Whether the first class is the second one's opposite: one dot product serves both."""
+    """Whether the first class's scores are minus the second's: then one dot product is enough."""
     return bool(np.all(weights[0] == -weights[1]) and np.all(bias[0] == -bias[1]))
 
 
 def _two_scores(
     x: Matrix, scores: tuple[Flow, ...], labels: Classes, link: str
 ) -> tuple[Tensor, Tensor]:
-    """The second class's scores, whose sign decides: rounding knows no sign, no digit differs."""
+    """The second class's scores, whose sign decides; negation is exact, so no digit differs."""
     best = [labels.either(score.element(0).greater(np.float32(0))) for score in scores]
-    made = [linked(score.negate().concat(score), link) for score in scores]
-    return x.column(best), x.table(made, 2)
+    outputs = [linked(score.negate().concat(score), link) for score in scores]
+    return x.column(best), x.table(outputs, 2)

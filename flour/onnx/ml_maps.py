@@ -1,4 +1,4 @@
-"""Operators of ai.onnx.ml over maps: what a row's map has for keys that are known at import."""
+"""Operators of ai.onnx.ml over maps: the values of a row's map for keys known at import."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ def _values(item: Map, names: Sequence[str]) -> Tensor:
     assert item.flow is not None
     if len(names) > MOST_ENTRIES:
         raise NotNative(f"a vocabulary of {len(names):,} names")
-    places = {name: place for place, name in enumerate(dict.fromkeys(names))}
-    made = item.flow.named_values(list(places), item.dtype)
-    if len(places) < len(names):
-        made = made.to_dense().select([places[name] for name in names])
-    return Tensor.of(made, (1, len(names)), item.axis)
+    columns = {name: number for number, name in enumerate(dict.fromkeys(names))}
+    values = item.flow.named_values(list(columns), item.dtype)
+    if len(columns) < len(names):
+        values = values.to_dense().select([columns[name] for name in names])
+    return Tensor.of(values, (1, len(names)), item.axis)
 
 
 @onnx_op("CastMap", domain=ML)
@@ -51,12 +51,12 @@ def _cast_map(call: Call) -> Tensor:
     item, form = _map(call), str(call.attribute("map_form", "DENSE"))
     kind, count = str(call.attribute("cast_to", "TO_FLOAT")), int(call.attribute("max_map", 1))
     if form != "SPARSE":
-        raise NotNative("as many columns as a map has keys")
+        raise NotNative("a number of columns that depends on a map's keys")
     if kind not in _CASTS or not 0 < count <= MOST_ENTRIES or item.key != "int64":
         raise NotNative(f"{count} columns of a map from {item.key}, cast {kind}")
-    made = _values(item, list(map(str, np.arange(count))))
-    flow: Any = made.flow
-    return Tensor.of(flow.to_dense().cast(_CASTS[kind]), made.shape, made.axis)
+    columns = _values(item, list(map(str, np.arange(count))))
+    flow: Any = columns.flow
+    return Tensor.of(flow.to_dense().cast(_CASTS[kind]), columns.shape, columns.axis)
 
 
 _CASTS = {"TO_FLOAT": "float32", "TO_INT64": "int64"}

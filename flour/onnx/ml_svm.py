@@ -36,7 +36,7 @@ _KERNELS = ("LINEAR", "POLY", "RBF", "SIGMOID")
 
 
 def _kernel(call: Call, x: Flow, points: Any) -> Flow:
-    """What the row and each support vector have in common, in float32."""
+    """The kernel of the row and each support vector, in float32."""
     name = str(call.attribute("kernel_type", "LINEAR"))
     gamma, shift, degree = (*map(float, call.attribute("kernel_params", ())), 0.0, 0.0, 0.0)[:3]
     x = single(x)
@@ -59,15 +59,15 @@ def _decisions(call: Call, x: Flow, points: Any, weights: Any, offsets: Any) -> 
 
 
 def _points(call: Call, count: int, width: int) -> Any:
-    found = narrow(call.attribute("support_vectors"))
-    if found.size != count * width:
-        raise NotNative(f"{found.size} numbers for {count} support vectors of {width} features")
-    return found.reshape(count, width)
+    numbers = narrow(call.attribute("support_vectors"))
+    if numbers.size != count * width:
+        raise NotNative(f"{numbers.size} numbers for {count} support vectors of {width} features")
+    return numbers.reshape(count, width)
 
 
 @onnx_op("SVMRegressor", domain=ML)
 def _regressor(call: Call) -> Tensor:
-    """A machine's value as it is: onnxruntime reads no `post_transform` here."""
+    """A machine's value without a link: onnxruntime ignores `post_transform` here."""
     x, count = matrix(call), int(call.attribute("n_supports", 0))
     weights, rho = narrow(call.attribute("coefficients")), narrow(call.attribute("rho"))
     if not rho.size or weights.size != (count or x.width):
@@ -77,12 +77,12 @@ def _regressor(call: Call) -> Tensor:
     def value(row: Flow) -> Flow:
         if count:
             points = _points(call, count, x.width)
-            made = _decisions(call, row, points, weights[None], rho[:1]).cast("float32")
+            score = _decisions(call, row, points, weights[None], rho[:1]).cast("float32")
         else:
-            made = single(row).linear(weights[None], rho[:1])
+            score = single(row).linear(weights[None], rho[:1])
         if one_class:
-            return made.greater(np.float32(0)).cast("int64").take(narrow([-1, 1]))
-        return made
+            return score.greater(np.float32(0)).cast("int64").take(narrow([-1, 1]))
+        return score
 
     return x.table(x.map(value), 1)
 
@@ -109,12 +109,12 @@ def _linear(call: Call, labels: Classes) -> tuple[Tensor, Tensor]:
 
 
 def _best(score: Flow, labels: Classes, *, positive: bool) -> Flow:
-    place = FirstLargest()(score)
+    index = FirstLargest()(score)
     if len(labels.labels) != 2:
-        return labels.take(place)
+        return labels.take(index)
     top, least = score.max(), np.float32(0.5 if positive else 0)
     sure = top.greater_equal(least) if positive else top.greater(least)
-    return labels.take(place.maximum(sure.cast("int64")))
+    return labels.take(index.maximum(sure.cast("int64")))
 
 
 def _pairs(call: Call, labels: Classes, sizes: tuple[int, ...]) -> tuple[Tensor, Tensor]:
@@ -122,7 +122,7 @@ def _pairs(call: Call, labels: Classes, sizes: tuple[int, ...]) -> tuple[Tensor,
     x, count = matrix(call), len(labels.labels)
     pairs = list(combinations(range(count), 2))
     if len(sizes) != count:
-        raise NotNative("every class says how many support vectors it has")
+        raise NotNative("vectors_per_class has not one entry for each class")
     weights, rho = _pair_weights(call, sizes, pairs), narrow(call.attribute("rho"))
     if rho.size < len(pairs):
         raise NotNative(f"{rho.size} offsets for {len(pairs)} pairs of classes")
@@ -136,24 +136,24 @@ def _pairs(call: Call, labels: Classes, sizes: tuple[int, ...]) -> tuple[Tensor,
 def _pair_weights(call: Call, sizes: tuple[int, ...], pairs: list[tuple[int, int]]) -> Any:
     """For each pair, the weight of every support vector: only those of its classes have one."""
     ends = np.cumsum([0, *sizes])
-    given = narrow(call.attribute("coefficients"))
-    if given.size != (len(sizes) - 1) * ends[-1]:
-        raise NotNative(f"{given.size} coefficients for {ends[-1]} support vectors")
-    table = given.reshape(len(sizes) - 1, ends[-1])
-    made = np.zeros((len(pairs), ends[-1]), np.float32)
-    for row, (i, j) in zip(made, pairs, strict=True):
+    coefficients = narrow(call.attribute("coefficients"))
+    if coefficients.size != (len(sizes) - 1) * ends[-1]:
+        raise NotNative(f"{coefficients.size} coefficients for {ends[-1]} support vectors")
+    table = coefficients.reshape(len(sizes) - 1, ends[-1])
+    weights = np.zeros((len(pairs), ends[-1]), np.float32)
+    for row, (i, j) in zip(weights, pairs, strict=True):
         row[ends[i] : ends[i + 1]] = table[j - 1, ends[i] : ends[i + 1]]
         row[ends[j] : ends[j + 1]] = table[i, ends[j] : ends[j + 1]]
-    return made
+    return weights
 
 
 def _most_wins(sums: Flow, pairs: list[tuple[int, int]], count: int) -> Flow:
     """The class that wins most pairs, the first of equals; above zero the pair's first wins."""
-    sign, given = np.zeros((count, len(pairs))), np.zeros(count)
+    sign, offset = np.zeros((count, len(pairs))), np.zeros(count)
     for column, (i, j) in enumerate(pairs):
         sign[i, column], sign[j, column] = 1, -1
-        given[j] += 1
-    return sums.greater(0.0).cast("float64").linear(sign, given).arg_max()
+        offset[j] += 1
+    return sums.greater(0.0).cast("float64").linear(sign, offset).arg_max()
 
 
 def _scores(call: Call, sums: Flow, pairs: list[tuple[int, int]], count: int) -> Flow:

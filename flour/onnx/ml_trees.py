@@ -43,7 +43,7 @@ _TARGETS = ("NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT")
 
 @dataclass(frozen=True)
 class Ensemble:
-    """A forest ready to be walked, and what its leaves hold."""
+    """A forest as tables for walking, with the weights of its leaves."""
 
     forest: Forest
     nodes: dict[str, NDArray[Any]]
@@ -53,7 +53,7 @@ class Ensemble:
 
     @classmethod
     def of(cls, forest: Forest, targets: int, width: int) -> Ensemble:
-        """The tables of a forest whose leaves add to so many targets."""
+        """The tables of a forest whose leaves add to this number of targets."""
         if targets < 1:
             raise DamagedModel("a tree ensemble has no targets")
         nodes, lookup = tables(forest, width)
@@ -63,12 +63,12 @@ class Ensemble:
         return cls(forest, nodes, targets, width, lookup)
 
     def inputs(self, x: Flow) -> Flow:
-        """The features, and what is looked up beside them."""
-        if not self.lookup.places:
+        """The features, followed by the columns that are looked up."""
+        if not self.lookup.numbers:
             return x
         picked = x.select(self.lookup.features())
-        found = picked.categorise(**self.lookup.parameters(self.forest.dtype))
-        return x.concat(found.cast(self.forest.dtype))
+        codes = picked.categorise(**self.lookup.parameters(self.forest.dtype))
+        return x.concat(codes.cast(self.forest.dtype))
 
     def sums(self, x: Flow, values: NDArray[Any], divisor: int = 0) -> Flow:
         """The rows of `values` (one a leaf) that a row reaches, added up tree by tree."""
@@ -89,28 +89,28 @@ class Ensemble:
         return TreeLeaves(**self._walk(), number=np.arange(count))(self.inputs(x))
 
     def _walk(self) -> dict[str, Any]:
-        made = {key: value for key, value in self.nodes.items() if key != "leaf"}
-        return {**made, "narrow": self.forest.dtype == "float32"}
+        nodes = {key: value for key, value in self.nodes.items() if key != "leaf"}
+        return {**nodes, "narrow": self.forest.dtype == "float32"}
 
     @cached_property
     def weights(self) -> NDArray[np.float64]:
-        """What each leaf adds to each target."""
-        rows, of_leaf = self._said
-        made = np.zeros((len(self.nodes["leaf"]), self.targets))
-        np.add.at(made, (rows, self.forest.target[of_leaf]), self.forest.weight[of_leaf])
-        return made
+        """The weight of each leaf for each target."""
+        rows, of_leaf = self._entries
+        table = np.zeros((len(self.nodes["leaf"]), self.targets))
+        np.add.at(table, (rows, self.forest.target[of_leaf]), self.forest.weight[of_leaf])
+        return table
 
     @cached_property
     def scored(self) -> NDArray[np.bool_]:
-        """Whether each leaf says anything of each target."""
-        rows, of_leaf = self._said
-        made = np.zeros((len(self.nodes["leaf"]), self.targets), bool)
-        made[rows, self.forest.target[of_leaf]] = True
-        return made
+        """Whether each leaf has a weight for each target."""
+        rows, of_leaf = self._entries
+        mask = np.zeros((len(self.nodes["leaf"]), self.targets), bool)
+        mask[rows, self.forest.target[of_leaf]] = True
+        return mask
 
     @cached_property
-    def _said(self) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-        """What leaves that can be reached say: the number of the leaf, and where it is said."""
+    def _entries(self) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        """The weights of reachable leaves: the number of the leaf, and the index of its weight."""
         leaf, forest = self.nodes["leaf"], self.forest
         number = np.full(max(leaf.max(), forest.leaf.max(initial=0)) + 1, -1)
         number[leaf] = np.arange(len(leaf))
@@ -137,10 +137,10 @@ class Ensemble:
 
 
 def _base(call: Call) -> Sequence[float]:
-    found = call.attribute("base_values_as_tensor")
-    if found is None:
-        found = call.attribute("base_values", ())
-    return tuple(np.asarray(found, np.float64).reshape(-1).tolist())
+    values = call.attribute("base_values_as_tensor")
+    if values is None:
+        values = call.attribute("base_values", ())
+    return tuple(np.asarray(values, np.float64).reshape(-1).tolist())
 
 
 def _wide(x: Matrix) -> str:
@@ -159,9 +159,9 @@ def _regressor(call: Call) -> Tensor:
     x = matrix(call)
     forest = forest_of_nodes(call, "target", _wide(x))
     targets = int(call.attribute("n_targets", 1))
-    made = Ensemble.of(forest, targets, x.width)
-    way, link = str(call.attribute("aggregate_function", "SUM")), link_name(call)
-    answer = partial(_regressed, made, way, _base(call), link)
+    trees = Ensemble.of(forest, targets, x.width)
+    aggregate, link = str(call.attribute("aggregate_function", "SUM")), link_name(call)
+    answer = partial(_regressed, trees, aggregate, _base(call), link)
     return x.table(x.map(lambda row: answer(row).cast("float32")), targets)
 
 
@@ -171,15 +171,15 @@ def _ensemble(call: Call) -> Tensor:
     if x.dtype not in ("float32", "float64"):
         raise NotNative(f"trees over {x.dtype}")
     targets = int(call.attribute("n_targets", 1))
-    made = Ensemble.of(forest_of_tensors(call, x.dtype), targets, x.width)
-    way = ("AVERAGE", "SUM", "MIN", "MAX")[int(call.attribute("aggregate_function", 1))]
+    trees = Ensemble.of(forest_of_tensors(call, x.dtype), targets, x.width)
+    aggregate = ("AVERAGE", "SUM", "MIN", "MAX")[int(call.attribute("aggregate_function", 1))]
     link = _TARGETS[int(call.attribute("post_transform", 0))]
-    return x.table(x.map(partial(_regressed, made, way, (), link)), targets)
+    return x.table(x.map(partial(_regressed, trees, aggregate, (), link)), targets)
 
 
-def _regressed(trees: Ensemble, way: str, base: Sequence[float], link: str, x: Flow) -> Flow:
-    """One row's targets: aggregated, moved by their base, linked."""
-    score = _aggregated(trees, way, x)
+def _regressed(trees: Ensemble, aggregate: str, base: Sequence[float], link: str, x: Flow) -> Flow:
+    """One row's targets: aggregated, plus their base, linked."""
+    score = _aggregated(trees, aggregate, x)
     if len(base) == trees.targets:
         score = _based(trees, score, base, x)
     if trees.targets == 1 and link != "PROBIT":
@@ -190,32 +190,32 @@ def _regressed(trees: Ensemble, way: str, base: Sequence[float], link: str, x: F
 
 
 def _based(trees: Ensemble, score: Flow, base: Sequence[float], x: Flow) -> Flow:
-    """The scores plus base values; of several targets, one that no leaf spoke of stays zero."""
+    """The scores plus base values; of several targets, one without a leaf's weight stays zero."""
     dtype = trees.forest.dtype
     if trees.targets == 1 or all(trees.always):
         return _plus(score, base, dtype)
-    _, spoken = _with_spoken(trees, x)
+    _, spoken = _with_presence(trees, x)
     return spoken.where(_plus(score, base, dtype), score)
 
 
-def _aggregated(trees: Ensemble, way: str, x: Flow) -> Flow:
-    if way in ("SUM", "AVERAGE"):
-        divisor = len(trees.forest.roots) if way == "AVERAGE" else 0
+def _aggregated(trees: Ensemble, aggregate: str, x: Flow) -> Flow:
+    if aggregate in ("SUM", "AVERAGE"):
+        divisor = len(trees.forest.roots) if aggregate == "AVERAGE" else 0
         return trees.sums(x, trees.weights, divisor)
-    if way not in ("MIN", "MAX"):
-        raise DamagedModel(f"trees are not aggregated by {way!r}")
-    return _extreme(trees, way, x)
+    if aggregate not in ("MIN", "MAX"):
+        raise DamagedModel(f"trees are not aggregated by {aggregate!r}")
+    return _extreme(trees, aggregate, x)
 
 
-def _extreme(trees: Ensemble, way: str, x: Flow) -> Flow:
-    """The least or largest of what the trees say, target by target; 0 where none says anything."""
+def _extreme(trees: Ensemble, aggregate: str, x: Flow) -> Flow:
+    """The smallest or largest weight of all trees, target by target; 0 for a target without any."""
     leaves, dtype = trees.leaves(x), trees.forest.dtype
-    limit = np.inf if way == "MIN" else -np.inf
+    limit = np.inf if aggregate == "MIN" else -np.inf
     values = np.where(trees.scored, trees.weights, limit).astype(dtype)
     outs = []
     for target in range(trees.targets):
-        said = leaves.take(values[:, target])
-        best = said.min() if way == "MIN" else said.max()
+        per_tree = leaves.take(values[:, target])
+        best = per_tree.min() if aggregate == "MIN" else per_tree.max()
         if not trees.always[target]:
             nothing = best.fill(np.zeros(1, dtype), scalar=True)
             best = best.equal(np.array(limit, dtype)).where(nothing, best)
@@ -242,20 +242,20 @@ def _classifier(call: Call) -> tuple[Tensor, Tensor]:
 def _classes(
     trees: Ensemble, labels: Classes, base: Sequence[float], link: str, x: Flow
 ) -> tuple[Flow, Flow]:
-    """Three classes or more: the largest score among the classes that any leaf spoke of."""
+    """Three classes or more: the largest score of those that a reached leaf has a weight for."""
     if len(base) not in (0, trees.targets):
         raise NotNative(f"{len(base)} base values for {trees.targets} classes")
     dtype, open_ = trees.forest.dtype, not base and not all(trees.always)
     if not open_:
         score = _plus(trees.sums(x, trees.weights), base, dtype)
         return labels.take(FirstLargest()(score)), _linked(score, link)
-    score, spoken = _with_spoken(trees, x)
+    score, spoken = _with_presence(trees, x)
     lowest = score.fill(np.full(trees.targets, -np.inf, dtype))
     return labels.take(FirstLargest()(spoken.where(score, lowest))), _linked(score, link)
 
 
-def _with_spoken(trees: Ensemble, x: Flow) -> tuple[Flow, Flow]:
-    """The scores, and whether any leaf spoke of each class."""
+def _with_presence(trees: Ensemble, x: Flow) -> tuple[Flow, Flow]:
+    """The scores, and whether a reached leaf has a weight for each class."""
     count = trees.targets
     both = trees.sums(x, np.concatenate([trees.weights, trees.scored], axis=1))
     spoken = both.select(np.arange(count, 2 * count)).greater(0.0)
@@ -268,11 +268,11 @@ def _linked(score: Flow, link: str) -> Flow:
 
 @dataclass(frozen=True)
 class _Binary:
-    """What two classes with one score, or with two, become."""
+    """The label and scores of two classes, from one score or from two."""
 
     labels: Classes
     link: str
-    #: Only one class has weights; and none of them is below zero.
+    #: Whether only one class has weights, and whether none of them is below zero.
     single: bool
     positive: bool
 
@@ -302,8 +302,8 @@ def _two_classes(
 ) -> tuple[Flow, Flow]:
     """Two classes, by onnxruntime's rules.
 
-    If no leaf that was reached speaks of the second class, the first one's score counts, and
-    stands for the second class; else the second one's. A model with weights for one class only
+    If no reached leaf has a weight for the second class, the first one's score is used, as that of
+    the second class; else the second one's. A model with weights for one class only
     decides at one half if none is negative, and at zero otherwise; one with weights for both
     decides at zero, and answers 0 or 1 whatever its labels, if they are numbers.
     """
@@ -319,35 +319,36 @@ def _decided(trees: Ensemble, rule: _Binary, base: Sequence[float], x: Flow) -> 
     if trees.always[1]:
         return _second(trees, rule, base, trees.sums(x, trees.weights), x)
     if not trees.someone():
-        raise NotNative("rows may reach no leaf that speaks of a class")
+        raise NotNative("rows may reach no leaf with a weight for a class")
     if not trees.scored[:, 1].any():
         return _first(trees, rule, base, trees.sums(x, trees.weights))
-    score, told = _with_spoken(trees, x)
+    score, present = _with_presence(trees, x)
     one, two = _first(trees, rule, base, score), _second(trees, rule, base, score, x)
-    chosen = told.element(1)
+    chosen = present.element(1)
     return chosen.where(two[0], one[0]), chosen.where(two[1], one[1])
 
 
-def _if_spoken(trees: Ensemble, first: Flow, x: Flow) -> Flow:
-    """The first class's score, zero where no leaf that was reached speaks of it."""
+def _if_present(trees: Ensemble, first: Flow, x: Flow) -> Flow:
+    """The first class's score, zero where no reached leaf has a weight for it."""
     if trees.always[0]:
         return first
     nothing = first.fill(np.zeros(1, trees.forest.dtype), scalar=True)
-    return _with_spoken(trees, x)[1].element(0).where(first, nothing)
+    return _with_presence(trees, x)[1].element(0).where(first, nothing)
 
 
 def _second(
     trees: Ensemble, rule: _Binary, base: Sequence[float], score: Flow, x: Flow
 ) -> tuple[Flow, Flow]:
-    """The second class has a score: both go through the link as they are, a silent one as 0."""
+    """The second class has a score: both go through the link unchanged, a missing one as 0."""
     dtype, (first, second) = trees.forest.dtype, (score.element(0), score.element(1))
     spoken = bool(np.any(trees.forest.target == 0))
     if len(base) == 2:
-        # That what both classes get is made of the first one's sum is no mistake of ours.
+        # Both classes get scores from the first one's sum: that is onnxruntime's behaviour, no
+        # slip.
         second = _plus(first.as_vector(), base[1:], dtype).element(0)
-        first = _if_spoken(trees, second.negate(), x) if spoken else first
+        first = _if_present(trees, second.negate(), x) if spoken else first
     elif len(base) == 1 and spoken:
-        first = _if_spoken(trees, _plus(first.as_vector(), base, dtype).element(0), x)
+        first = _if_present(trees, _plus(first.as_vector(), base, dtype).element(0), x)
     return rule.decide(second), _linked(first.concat(second), rule.link)
 
 

@@ -1,6 +1,6 @@
 """An ONNX model as plain frozen data: nodes, constants, ports. Nothing behind this is protobuf.
 
-`flour.onnx.reading` makes these from files; adapters and the importer know only them.
+`flour.onnx.reading` makes these from files; adapters and the importer use only these.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Port:
     """An input or output of a graph, as the model declares it.
 
     `dtype` is numpy's name, "string", or the name of an ONNX type that has no numpy dtype; `kind`
-    tells tensors from sequences, maps and optionals. A `shape` of None says nothing is declared.
+    tells tensors from sequences, maps and optionals. A `shape` of None is not declared.
     A map's `dtype` is that of its values, "" if these are no single ones, and `key` its keys'.
     """
 
@@ -35,7 +35,7 @@ class Port:
 
 @dataclass(frozen=True)
 class NodeDef:
-    """One node: its operator, what it reads and writes by name, its attributes as Python values.
+    """One node: its operator, its inputs and outputs by name, its attributes as Python values.
 
     Absent optional inputs and outputs have the empty name. Attributes are ints, floats, strings,
     arrays, `GraphDef`s, or tuples of these.
@@ -47,7 +47,7 @@ class NodeDef:
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
     attributes: Mapping[str, Any] = field(default_factory=dict)
-    #: The node as it was in the file (for stages that run it as it is).
+    #: The node's bytes in the file (for stages that run it unchanged).
     data: bytes = field(default=b"", repr=False)
 
     @property
@@ -57,20 +57,20 @@ class NodeDef:
 
     @property
     def place(self) -> str:
-        """Where it stands, for messages and explanations: its operator and its name."""
+        """Its location, for messages and explanations: its operator and its name."""
         name = self.name or next((item for item in self.outputs if item), "")
         return f"{self.title} '{name}'"
 
     def graphs(self) -> tuple[GraphDef, ...]:
         """The graphs among its attributes."""
-        found: list[GraphDef] = []
+        graphs: list[GraphDef] = []
         values = self.attributes
         settled = values.settled() if isinstance(values, Attributes) else values.values()
         for value in settled:
             items = value if isinstance(value, tuple) else (value,)
             if items and isinstance(items[0], GraphDef):  # an attribute's items are of one kind
-                found.extend(items)
-        return tuple(found)
+                graphs.extend(items)
+        return tuple(graphs)
 
 
 @dataclass(frozen=True)
@@ -84,25 +84,25 @@ class GraphDef:
     constants: Mapping[str, NDArray[Any]]
 
     def fixed(self, values: Mapping[str, NDArray[Any]]) -> GraphDef:
-        """The graph with some of its inputs known from now on."""
+        """The graph with some of its inputs as constants."""
         rest = tuple(port for port in self.inputs if port.name not in values)
         return replace(self, inputs=rest, constants={**self.constants, **values})
 
     def free_names(self) -> set[str]:
         """The names it reads from the graph around it."""
-        made = {port.name for port in self.inputs} | set(self.constants)
-        made.update(name for node in self.nodes for name in node.outputs)
+        own_names = {port.name for port in self.inputs} | set(self.constants)
+        own_names.update(name for node in self.nodes for name in node.outputs)
         read = {port.name for port in self.outputs}
         for node in self.nodes:
             read.update(node.inputs)
             for inner in node.graphs():
                 read |= inner.free_names()
-        return read - made - {""}
+        return read - own_names - {""}
 
 
 @dataclass(frozen=True)
 class ModelDef:
-    """A model: its graph, the version of each operator set, and what it says about itself."""
+    """A model: its graph, the version of each operator set, and its metadata."""
 
     graph: GraphDef
     opsets: Mapping[str, int]
@@ -111,11 +111,11 @@ class ModelDef:
     version: int = 0
     description: str = ""
     metadata: Mapping[str, str] = field(default_factory=dict)
-    #: Functions of its own that could not be put in place of their calls: domain and name.
+    #: Functions of its own that could not be inlined: domain and name.
     functions: frozenset[tuple[str, str]] = frozenset()
     domain: str = ""
 
     def outline(self) -> ModelDef:
-        """What it says about itself, without nodes and constants."""
+        """The model's metadata, without nodes and constants."""
         graph = GraphDef(self.graph.name, (), self.graph.inputs, self.graph.outputs, {})
         return replace(self, graph=graph)

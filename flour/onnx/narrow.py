@@ -6,10 +6,10 @@ always exactly ones of the narrow type:
     float16, bfloat16, float8_*, float4_e2m1fn    float32
     int4, int2 | uint4, uint2                     int8 | uint8
 
-What moves values about, compares or chooses needs to know nothing of it. What computes does so in
-the carrier, and its answer is rounded once, to the nearest. (onnxruntime has no arithmetic of these
-types either, and keeps float32 between nodes that compute.) Which outputs of a node are narrow,
-ONNX's own definition of the operator says: those whose type is that of a narrow input.
+Operators that move, compare or choose values need no change. Operators that compute do so in the
+carrier, and their result is rounded once, to the nearest. (onnxruntime has no arithmetic of these
+types either, and keeps float32 between nodes that compute.) ONNX's definition of an operator tells
+the outputs that are narrow: those whose type is that of a narrow input.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ if TYPE_CHECKING:
     from flour.language.flow import Flow
     from flour.onnx.registry import Call
 
-#: Operators that look at narrow types themselves, or hand whole tensors to inner graphs.
+#: Operators that handle narrow types themselves, or pass whole tensors to inner graphs.
 _KNOWING = frozenset(
     ("Cast", "CastLike", "DequantizeLinear", "If", "Loop", "QuantizeLinear", "Scan")
 )
-#: Operators whose answers are some of the values they are given, which need no rounding.
+#: Operators whose results are some of their input values, which need no rounding.
 _MOVING = frozenset(
     """
     Compress Concat DepthToSpace Expand Flatten Gather GatherElements GatherND Identity Max Min
@@ -45,7 +45,7 @@ _MOVING = frozenset(
 
 
 class Rounding(NamedTuple):
-    """How numbers become those of a narrow type where there are several ways."""
+    """The choice among the ways to round numbers to a narrow type."""
 
     saturate: bool = True
     #: Of exponents alone (float8_e8m0fnu): "up", "down" or "nearest".
@@ -76,7 +76,7 @@ def rounded_array(values: Any, dtype: str, how: Rounding | None = None) -> Any:
 
 
 def _steps(source: str, dtype: str, how: Rounding) -> list[Op]:
-    """The operators that make narrow numbers of those of a type, one after another."""
+    """The operators that round numbers of a type to a narrow one, one after another."""
     from flour.ops.elementwise import Cast
     from flour.ops.onnx_narrow import Exponent, LowBits, Rounded
 
@@ -85,7 +85,7 @@ def _steps(source: str, dtype: str, how: Rounding) -> list[Op]:
     if carrier(dtype) != "float32":
         whole = [Cast("int64")] if source.startswith(("float", "bool")) else []
         return [*whole, LowBits(int(dtype[-1]), dtype.startswith("int"))]
-    # Only float16 has a way of its own from float64; the others are rounded twice, as everywhere.
+    # Only float16 is rounded directly from float64; the others are rounded twice, as everywhere.
     direct = source == "float32" or (source == "float64" and dtype == "float16")
     wide = [] if direct else [Cast("float32")]
     if dtype == "float8_e8m0fnu":
@@ -103,12 +103,12 @@ def numpy_dtype(dtype: str) -> np.dtype[Any]:
         return np.dtype(object if dtype == "string" else dtype)
     import ml_dtypes
 
-    found: np.dtype[Any] = np.dtype(getattr(ml_dtypes, dtype))
-    return found
+    result: np.dtype[Any] = np.dtype(getattr(ml_dtypes, dtype))
+    return result
 
 
 def as_onnx(values: NDArray[Any], dtype: str) -> NDArray[Any]:
-    """An array of carriers as ONNX has it."""
+    """An array of carriers as an ONNX array."""
     return values.astype(numpy_dtype(dtype)) if dtype in NARROW else values
 
 
@@ -118,16 +118,16 @@ Adapter = Callable[["Call"], Any]
 
 
 def adapted(adapter: Adapter, call: Call) -> tuple[Tensor | None, ...]:
-    """What an adapter makes; it sees carriers, and its answers are narrow where ONNX says so."""
+    """The outputs of an adapter; it gets carriers, and its outputs are narrow where ONNX's are."""
     narrow = any(map(is_narrow, call.inputs)) and call.node.op_type not in _KNOWING
-    made = adapter(_carried(call) if narrow else call)
-    answers = made if isinstance(made, tuple) else (made,)
+    result = adapter(_carried(call) if narrow else call)
+    answers = result if isinstance(result, tuple) else (result,)
     if not narrow:
         return answers
     kinds = _answered(call)
     return tuple(
-        _typed(call, item, kinds(place)) if item is not None else None
-        for place, item in enumerate(answers)
+        _typed(call, item, kinds(index)) if item is not None else None
+        for index, item in enumerate(answers)
     )
 
 
@@ -145,13 +145,13 @@ def _answered(call: Call) -> Callable[[int], str]:
     schema = _schema(call.node.op_type, call.opset, call.node.domain)
     allowed = {item.type_param_str: item.allowed_type_strs for item in schema.type_constraints}
     bound: dict[str, str] = {}
-    for place, item in enumerate(call.inputs):
+    for index, item in enumerate(call.inputs):
         if item is not None and is_narrow(item):
-            variable = _formal(schema.inputs, place)
+            variable = _formal(schema.inputs, index)
             if f"tensor({NARROW[item.dtype]})" not in allowed.get(variable, ()):
                 raise NotNative(f"{call.node.op_type} takes no {item.dtype}")
             bound[variable] = item.dtype
-    return lambda place: bound.get(_formal(schema.outputs, place), "")
+    return lambda index: bound.get(_formal(schema.outputs, index), "")
 
 
 @cache
@@ -161,16 +161,16 @@ def _schema(op_type: str, opset: int, domain: str) -> Any:
     try:
         return defs.get_schema(op_type, opset, domain)
     except defs.SchemaError:
-        raise NotNative(f"what types {op_type} has here is not known") from None
+        raise NotNative(f"the types of {op_type} are not known") from None
 
 
-def _formal(formals: Sequence[Any], place: int) -> str:
+def _formal(formals: Sequence[Any], index: int) -> str:
     """The type of a formal input or output; the last one may stand for many."""
-    return str(formals[min(place, len(formals) - 1)].type_str) if formals else ""
+    return str(formals[min(index, len(formals) - 1)].type_str) if formals else ""
 
 
 def _typed(call: Call, item: Tensor, dtype: str) -> Tensor:
-    """An answer in its type, rounded where it was computed."""
+    """An output in its type, rounded if it was computed."""
     if not dtype:
         return item
     if call.node.op_type in _MOVING:
@@ -182,5 +182,5 @@ def in_type(call: Call, item: Tensor, dtype: str, how: Rounding | None = None) -
     """Numbers as a tensor of a narrow type."""
     if item.value is not None:
         return replace(item, dtype=dtype, value=rounded_array(item.value, dtype, how), labels=None)
-    made = Tensor.of(rounded(call.flow(item), dtype, how), item.shape, item.axis)
-    return replace(made, dtype=dtype)
+    tensor = Tensor.of(rounded(call.flow(item), dtype, how), item.shape, item.axis)
+    return replace(tensor, dtype=dtype)

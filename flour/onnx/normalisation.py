@@ -52,7 +52,7 @@ def _standard(
     if item.dtype not in FLOATS:
         raise NotNative("it computes on floats")
     if item.axis in axes:
-        raise NotNative("all rows are brought together")
+        raise NotNative("a reduction over all rows")
     mean = _mean(call, item, axes)
     centred = _less(call, item, mean)
     variance = _mean(call, _square(call, centred), axes)
@@ -69,27 +69,27 @@ def _batch(call: Call) -> Tensor | tuple[Tensor, ...]:
         raise NotNative("statistics of the batch")
     item = call[0]
     shape = [1, item.shape[1]] + [1] * (item.rank - 2)
-    scale, bias, mean, variance = (call[place].shaped(shape, None) for place in range(1, 5))
+    scale, bias, mean, variance = (call[index].shaped(shape, None) for index in range(1, 5))
     deviation = _deviation(call, variance, call.attribute("epsilon", 1e-5))
-    made = together(call, [_less(call, item, mean), deviation], lambda x, y: x.over(y))
-    return _plus(call, _times(call, made, scale), bias)
+    normal = together(call, [_less(call, item, mean), deviation], lambda x, y: x.over(y))
+    return _plus(call, _times(call, normal, scale), bias)
 
 
 def _training(call: Call) -> tuple[Tensor, ...]:
-    """By the batch's own mean and variance; they move those that were known before."""
+    """Normalise by the batch's own mean and variance, and update the running ones."""
     item, epsilon = call[0], call.attribute("epsilon", 1e-5)
     axes = (0, *range(2, item.rank))
-    made, mean, _ = _standard(call, item, axes, epsilon)
+    normal, mean, _ = _standard(call, item, axes, epsilon)
     variance = _mean(call, _square(call, _less(call, item, mean)), axes)
     shape = [1, item.shape[1]] + [1] * (item.rank - 2)
-    scale, bias, *before = (call[place].shaped(shape, None) for place in range(1, 5))
-    kept = np.array(call.attribute("momentum", 0.9), item.dtype)
-    old, new = Tensor.constant(kept), Tensor.constant(1 - kept)
+    scale, bias, *before = (call[index].shaped(shape, None) for index in range(1, 5))
+    momentum = np.array(call.attribute("momentum", 0.9), item.dtype)
+    old, new = Tensor.constant(momentum), Tensor.constant(1 - momentum)
     moved = (
-        _plus(call, _times(call, known, old), _times(call, now, new)).shaped(shape[1:2], None)
-        for known, now in zip(before, (mean, variance), strict=True)
+        _plus(call, _times(call, statistic, old), _times(call, now, new)).shaped(shape[1:2], None)
+        for statistic, now in zip(before, (mean, variance), strict=True)
     )
-    return _plus(call, _times(call, made, scale), bias), *moved
+    return _plus(call, _times(call, normal, scale), bias), *moved
 
 
 def _deviation(call: Call, variance: Tensor, epsilon: float) -> Tensor:
@@ -103,10 +103,10 @@ def _layer(call: Call) -> tuple[Tensor, ...]:
     item = call[0]
     axis = positive(call.attribute("axis", -1), item.rank)
     axes = tuple(range(axis, item.rank))
-    made, mean, inverse = _standard(call, item, axes, call.attribute("epsilon", 1e-5))
-    made = _times(call, made, call[1])
+    normal, mean, inverse = _standard(call, item, axes, call.attribute("epsilon", 1e-5))
+    normal = _times(call, normal, call[1])
     bias = call.optional(2)
-    return (made if bias is None else _plus(call, made, bias)), mean, inverse
+    return (normal if bias is None else _plus(call, normal, bias)), mean, inverse
 
 
 @onnx_op("RMSNormalization", since=23)
@@ -114,7 +114,7 @@ def _root_mean_square(call: Call) -> Tensor:
     item = call[0]
     axes = tuple(range(positive(call.attribute("axis", -1), item.rank), item.rank))
     if item.axis in axes:
-        raise NotNative("all rows are brought together")
+        raise NotNative("a reduction over all rows")
     mean = _mean(call, _square(call, item), axes)
     epsilon = [call.attribute("epsilon", 1e-5)]
     inverse = _each(call, mean, lambda x: x.add(epsilon).sqrt().reciprocal())
@@ -125,23 +125,23 @@ def _root_mean_square(call: Call) -> Tensor:
 def _instance(call: Call) -> Tensor:
     item = call[0]
     axes = tuple(range(2, item.rank))
-    made, _, _ = _standard(call, item, axes, call.attribute("epsilon", 1e-5))
+    normal, _, _ = _standard(call, item, axes, call.attribute("epsilon", 1e-5))
     shape = [1, item.shape[1]] + [1] * (item.rank - 2)
     scale, bias = (part.shaped(shape, part.axis) for part in (call[1], call[2]))
-    return _plus(call, _times(call, made, scale), bias)
+    return _plus(call, _times(call, normal, scale), bias)
 
 
 @onnx_op("GroupNormalization", since=21)
 def _group(call: Call) -> Tensor:
     item, groups = call[0], call.attribute("num_groups")
     shape = [item.shape[0], groups, prod(item.shape[1:]) // groups]
-    made, _, _ = _standard(
+    normal, _, _ = _standard(
         call, in_order(item, shape, item.axis), (2,), call.attribute("epsilon", 1e-5)
     )
-    made = in_order(made, item.shape, item.axis)
+    normal = in_order(normal, item.shape, item.axis)
     wide = [1, item.shape[1]] + [1] * (item.rank - 2)
     scale, bias = (part.shaped(wide, part.axis) for part in (call[1], call[2]))
-    return _plus(call, _times(call, made, scale), bias)
+    return _plus(call, _times(call, normal, scale), bias)
 
 
 @onnx_op("MeanVarianceNormalization", since=9)
@@ -167,9 +167,9 @@ def _norm(call: Call) -> Tensor:
         return total.sqrt() if square else total
 
     norm = reduced(call, sizes, axes, function, 0, keep=True)
-    made = together(call, [item, norm], lambda x, y: x.over(y))
+    quotient = together(call, [item, norm], lambda x, y: x.over(y))
     # A run of zeros stays zero.
     nothing = together(call, [item, norm], lambda x, y: x.times(y))
     return together(
-        call, [norm, nothing, made], lambda size, none, x: size.equal([0]).where(none, x)
+        call, [norm, nothing, quotient], lambda size, none, x: size.equal([0]).where(none, x)
     )

@@ -1,9 +1,9 @@
 """Parts of a model without native code, as operators that onnxruntime runs.
 
-`part_of` makes one such operator of some nodes and the values they read. What a row of its answers
-is, onnxruntime itself is asked: the part is loaded for two numbers of rows, and a dimension that
-grows with them is the one along which rows lie. Where no such dimension is found, the part cannot
-be a step among others, and the model runs as a whole.
+`opaque` makes one such operator of some nodes and the values they read. The shape of a row of its
+outputs comes from onnxruntime itself: the part is loaded for two numbers of rows, and the dimension
+that grows with them is that of the rows. Without such a dimension the part cannot be a step among
+others, and the model runs as a whole.
 """
 
 from __future__ import annotations
@@ -28,38 +28,38 @@ from flour.onnx.tensor import NARROW, Tensor
 from flour.onnx.words import Special
 from flour.ops.opaque import Opaque, Wire
 
-#: Constants from this size on are parameters of their own, which all that use them share.
+#: Constants from this size on are parameters of their own, shared by all models that use them.
 SHARED_BYTES = 1024
-#: Of a model that is one part, those below this size stay the session's own: it packs them, and
-#: handing one in costs half a microsecond.
+#: In a model that is one part, constants below this size stay inside the session: it packs them,
+#: and passing one in costs half a microsecond.
 OWN_BYTES = 1 << 16
 #: Two numbers of rows that no dimension of a model is likely to be a multiple of.
 PROBES = (7, 11)
 
 
-#: So many times at most a model is tried to be cut, then it runs as a whole.
+#: The most attempts to cut a model into parts before it runs as a whole.
 MAX_TRIES = 200
 
 
 class Unrowed(NotNative):
-    """A part whose answers are not one tensor for each row."""
+    """A part whose outputs are not one tensor for each row."""
 
 
 @dataclass(frozen=True)
 class Part:
-    """Nodes that onnxruntime runs, what they read from outside, and what others read of them."""
+    """Nodes that onnxruntime runs, their inputs from outside, and the outputs others read."""
 
     model: ModelDef
     nodes: tuple[NodeDef, ...]
     reads: Mapping[str, Tensor]
     constants: Mapping[str, Any]
     leaves: tuple[str, ...]
-    #: Constants from this size on are handed in.
+    #: Constants from this size on are passed in.
     large: int = SHARED_BYTES
 
     @property
     def place(self) -> str:
-        """Its nodes, for messages."""
+        """The part's nodes, for messages."""
         names = [node.place for node in self.nodes[:4]]
         return ", ".join(names) + (", ..." if len(self.nodes) > 4 else "")
 
@@ -76,7 +76,7 @@ class Part:
         """Whether its values are rows behind one another, or one tensor for each row."""
         axes = {item.axis is None for item in self.reads.values()}
         if len(axes) > 1:
-            raise Unrowed("values with rows and values without meet")
+            raise Unrowed("values with rows and values without in one part")
         return "each" if axes == {True} else "rows"
 
     def proto(self, rows: int | None) -> bytes:
@@ -90,17 +90,17 @@ class Part:
         small = [small_constant(n, a) for n, a in self.constants.items() if n not in weights]
         nodes = [_node(item) for item in self.nodes]
         graph = helper.make_graph(nodes, "part", inputs, outputs, small)
-        for item in graph.output:  # onnxruntime works out what they are
+        for item in graph.output:  # onnxruntime infers their types
             item.type.tensor_type.elem_type = TensorProto.UNDEFINED
             item.ClearField("type")
         opsets = [helper.make_opsetid(*entry) for entry in oldest(self.model, nodes).items()]
-        made = helper.make_model(graph, opset_imports=opsets, ir_version=_ir(self.model))
-        data: bytes = made.SerializeToString()
+        model = helper.make_model(graph, opset_imports=opsets, ir_version=_ir(self.model))
+        data: bytes = model.SerializeToString()
         return data
 
 
 def opaque(part: Part) -> dict[str, Tensor]:
-    """What the part leaves, as tensors by name; Unrowed where that cannot be."""
+    """The part's outputs as tensors by name; Unrowed if they are not one tensor for each row."""
     layout = part.layout()
     _refuse_functions(part)
     shapes = _shapes(part, layout)
@@ -116,15 +116,15 @@ def opaque(part: Part) -> dict[str, Tensor]:
         place=part.place,
     )
     if not part.reads:
-        raise Unrowed("it reads nothing of a row")
+        raise Unrowed("it has no input that depends on a row")
     with provenance.step(part.place):
-        made = op(*(_flow(item) for item in part.reads.values()))
-    flows = {name: made if len(shapes) == 1 else made.field(name) for name in shapes}
+        output = op(*(_flow(item) for item in part.reads.values()))
+    flows = {name: output if len(shapes) == 1 else output.field(name) for name in shapes}
     return {name: Tensor.of(flows[name], t.shape, t.axis) for name, t in shapes.items()}
 
 
 def _refuse_functions(part: Part) -> None:
-    """Raise Unrowed where a node calls a function of the model's own that is not put in place."""
+    """Raise Unrowed where a node calls a function of the model's own that is not inlined."""
     for node in _with_inner(_node(item) for item in part.nodes):
         if (node.domain, node.op_type) in part.model.functions:
             raise Unrowed(f"'{node.op_type}' is a function of the model's own")
@@ -136,14 +136,14 @@ def _flow(item: Tensor) -> Flow:
     return item.flow.to_dense() if isinstance(kind, Vector) and kind.sparse else item.flow
 
 
-# --- the shapes of answers ------------------------------------------------------------------------
+# --- the shapes of outputs ------------------------------------------------------------------------
 
 
 def _shapes(part: Part, layout: str) -> dict[str, Tensor]:
-    """A row of each answer, without a flow yet."""
+    """A row of each output, without a flow yet."""
     if layout == "each":
-        found = _probe(part, 1)
-        return {n: Tensor(shape, dtype, None) for n, (dtype, shape) in found.items()}
+        probed = _probe(part, 1)
+        return {n: Tensor(shape, dtype, None) for n, (dtype, shape) in probed.items()}
     few, many = (_probe(part, rows) for rows in PROBES)
     return {name: _rows(name, dtype, shape, many[name][1]) for name, (dtype, shape) in few.items()}
 
@@ -161,20 +161,20 @@ def _rows(name: str, dtype: str, few: tuple[int, ...], many: tuple[int, ...]) ->
 
 
 def _probe(part: Part, rows: int) -> dict[str, tuple[str, tuple[int, ...]]]:
-    """The dtypes and shapes of the answers for so many rows, as onnxruntime works them out."""
+    """The dtypes and shapes of the outputs for this number of rows, as onnxruntime infers them."""
     session = _session_for(part, rows)
-    found = {item.name: (item.type, item.shape) for item in session.get_outputs()}
-    if any(not _is_static(shape) for _, shape in found.values()):
-        found = _tried(part, session, rows)
-    made = {}
-    for name, (kind, shape) in found.items():
+    outputs = {item.name: (item.type, item.shape) for item in session.get_outputs()}
+    if any(not _is_static(shape) for _, shape in outputs.values()):
+        outputs = _tried(part, session, rows)
+    result = {}
+    for name, (kind, shape) in outputs.items():
         if kind not in WHOLE_DTYPES:
             raise Unrowed(f"'{name}' is {kind}")
-        made[name] = WHOLE_DTYPES[kind], tuple(map(int, shape))
-        if min(made[name][1], default=0) < 0:
+        result[name] = WHOLE_DTYPES[kind], tuple(map(int, shape))
+        if min(result[name][1], default=0) < 0:
             what = "onnxruntime works out a negative length"
             raise OpaqueFailed(what, where=part.place, found=f"{name}: {shape}")
-    return made
+    return result
 
 
 def _session_for(part: Part, rows: int) -> Any:
@@ -187,14 +187,14 @@ def _session_for(part: Part, rows: int) -> Any:
 
 
 def _is_static(shape: Any) -> bool:
-    # onnxruntime says [] of a single number, but also of a value it knows nothing about.
+    # onnxruntime gives [] for a single number, but also for a value of unknown shape.
     return bool(shape) and all(isinstance(size, int) for size in shape)
 
 
 def _tried(part: Part, session: Any, rows: int) -> dict[str, tuple[str, Any]]:
-    """The shapes of answers to zeros, where the answers' shapes cannot depend on the values."""
+    """The shapes of the outputs for zeros, where shapes cannot depend on the values."""
     if not all(map(_is_known, part.nodes)):
-        raise Unrowed("the shape of an answer is known only when it runs")
+        raise Unrowed("the shape of an output depends on the values")
     feed = {name: _zeros(item, rows) for name, item in part.reads.items()} | part.weights
     try:
         values = session.run(None, feed)
@@ -212,7 +212,7 @@ def _zeros(item: Tensor, rows: int) -> Any:
 
 
 def _joined(item: Tensor, rows: int) -> tuple[int, ...]:
-    """The ONNX shape of so many rows of a tensor."""
+    """The ONNX shape of this number of rows of a tensor."""
     if item.axis is None:
         return item.shape
     return Wire("", item.dtype, item.shape, item.axis).joined(rows)
@@ -241,7 +241,7 @@ def _element(dtype: str) -> int:
 
 
 def weight_input(name: str, array: Any) -> Any:
-    """The declaration of a constant that is handed in."""
+    """The declaration of a constant that is passed in."""
     from onnx import helper
 
     return helper.make_tensor_value_info(name, _element(str(array.dtype)), array.shape)
@@ -283,7 +283,9 @@ def oldest(model: ModelDef, nodes: Iterable[Any]) -> dict[str, int]:
     since = 7
     for node in _with_inner(nodes):
         if node.domain in ("", "ai.onnx"):
-            with suppress(defs.SchemaError, TypeError):  # unknown, or no text at all
+            with suppress(
+                defs.SchemaError, TypeError
+            ):  # an unknown operator, or a name that is no text
                 since = max(since, defs.get_schema(node.op_type, opset).since_version)
     return {**model.opsets, "": min(opset, since)}
 
@@ -305,7 +307,7 @@ def _ir(model: ModelDef) -> int:
 
 # --- what mixes rows ------------------------------------------------------------------------------
 
-#: Operators that make of every value, or of values in the same place, one value.
+#: Operators that compute one value from each value, or from values at the same index.
 _ELEMENTWISE = frozenset(
     """
     Abs Acos Acosh Add And Asin Asinh Atan Atanh BitShift BitwiseAnd BitwiseNot BitwiseOr
@@ -318,12 +320,12 @@ _ELEMENTWISE = frozenset(
 )
 
 
-#: By domain, what makes of every value one value.
+#: The operators on each value, by domain.
 _APART = {
     "": _ELEMENTWISE,
     "ai.onnx.ml": frozenset({"Binarizer", "CategoryMapper", "LabelEncoder"}),
 }
-#: By domain, what looks at one row of a matrix at a time, and at a vector as if it were one row.
+#: The operators on one row of a matrix at a time, and on a vector as one row, by domain.
 _ROWWISE = {
     "": frozenset({"TfIdfVectorizer"}),
     "ai.onnx.ml": frozenset(
@@ -337,7 +339,7 @@ _ROWWISE = {
 
 
 def keeps_rows_apart(part: Part) -> bool:
-    """Whether surely no row's answer depends on another row; what is not known may mix them."""
+    """Whether certainly no row's output depends on another row; unknown operators may mix rows."""
     flat = {name for name, item in part.reads.items() if item.axis != 0 or item.rank < 2}
     for node in part.nodes:
         reads_flat = not flat.isdisjoint(node.inputs)
@@ -355,7 +357,7 @@ def _is_elementwise(node: NodeDef) -> bool:
 
 
 def _is_known(node: NodeDef) -> bool:
-    """Whether it is known what it does: the shapes of its answers depend on no values."""
+    """Whether the operator is known here: the shapes of its outputs depend on no values."""
     return _is_elementwise(node) or node.op_type in _ROWWISE.get(node.domain, ())
 
 
@@ -364,7 +366,7 @@ def _is_known(node: NodeDef) -> bool:
 
 @dataclass(frozen=True)
 class Settled:
-    """Parts with what they leave, by name, and the nodes in them."""
+    """Parts, as their outputs by name and the nodes in them."""
 
     tensors: dict[str, Tensor]
     nodes: list[NodeDef]
@@ -373,8 +375,8 @@ class Settled:
 class Pending:
     """Nodes without native code that no native one has needed yet.
 
-    They become one part as soon as a native operator reads what they make. Until then a node that
-    turns out to have no native code either joins them, so that parts are as large as they can be.
+    They become one part as soon as a native operator reads one of their outputs. Until then further
+    nodes without native code join them, so that parts are as large as possible.
     """
 
     def __init__(self, model: ModelDef, large: int = SHARED_BYTES) -> None:
@@ -385,38 +387,38 @@ class Pending:
             for name in reads(node):
                 self._readers.setdefault(name, []).append(node)
         self._nodes: list[NodeDef] = []
-        self._made: set[str] = set()
+        self._outputs: set[str] = set()
         self._tries = 0
 
     def add(self, node: NodeDef) -> None:
-        """A node that has no native code."""
+        """Add a node that has no native code."""
         self._nodes.append(node)
-        self._made.update(filter(None, node.outputs))
+        self._outputs.update(filter(None, node.outputs))
 
     def tried(self, names: Iterable[str], values: Mapping[str, Tensor]) -> Settled:
-        """What parts would leave if these of the names that pending nodes make were needed."""
-        wanted = self._made.intersection(names)
-        found = Settled({}, [])
-        while wanted - found.tensors.keys():
+        """The parts for those of these names that pending nodes make, without settling on them."""
+        needed = self._outputs.intersection(names)
+        settled = Settled({}, [])
+        while needed - settled.tensors.keys():
             self._tries += 1
             if self._tries > MAX_TRIES:
                 raise Unrowed("too many parts that might stand alone")
-            nodes = self._together(min(wanted - found.tensors.keys()))
-            found.tensors.update(opaque(self._part(nodes, values)))
-            found.nodes.extend(nodes)
-        return found
+            nodes = self._together(min(needed - settled.tensors.keys()))
+            settled.tensors.update(opaque(self._part(nodes, values)))
+            settled.nodes.extend(nodes)
+        return settled
 
-    def settle(self, found: Settled) -> None:
-        """It stays at that: these nodes are pending no more."""
-        done = set(map(id, found.nodes))
+    def settle(self, settled: Settled) -> None:
+        """Accept these parts: their nodes are no longer pending."""
+        done = set(map(id, settled.nodes))
         self._nodes = [node for node in self._nodes if id(node) not in done]
-        self._made = {name for node in self._nodes for name in node.outputs if name}
+        self._outputs = {name for node in self._nodes for name in node.outputs if name}
 
     def _together(self, name: str) -> list[NodeDef]:
-        """The pending nodes that hang together with the one that makes this value."""
+        """The pending nodes connected with the one that makes this value."""
         near: dict[str, list[NodeDef]] = {}
         for node in self._nodes:
-            for each in self._made.intersection((*reads(node), *node.outputs)):
+            for each in self._outputs.intersection((*reads(node), *node.outputs)):
                 near.setdefault(each, []).append(node)
         inside: set[int] = set()
         waiting = [self._makers[name]]
@@ -424,59 +426,59 @@ class Pending:
             node = waiting.pop()
             if id(node) not in inside:
                 inside.add(id(node))
-                for each in self._made.intersection((*reads(node), *node.outputs)):
+                for each in self._outputs.intersection((*reads(node), *node.outputs)):
                     waiting += near.pop(each, ())
         return [node for node in self._nodes if id(node) in inside]
 
     def _part(self, nodes: Sequence[NodeDef], values: Mapping[str, Tensor]) -> Part:
         nodes = list(self._with_makers(nodes, values))
-        made = {name for node in nodes for name in node.outputs if name}
-        known: dict[str, Any] = {}
-        given: dict[str, Tensor] = {}
-        for name in sorted({name for node in nodes for name in reads(node)} - made):
+        own = {name for node in nodes for name in node.outputs if name}
+        constants: dict[str, Any] = {}
+        inputs: dict[str, Tensor] = {}
+        for name in sorted({name for node in nodes for name in reads(node)} - own):
             item = values.get(name)
             if item is None:
                 raise Unrowed(f"'{name}' is no tensor of rows")
             if item.value is not None:
-                known[name] = as_onnx(item.value, item.dtype)
+                constants[name] = as_onnx(item.value, item.dtype)
             else:
-                given[name] = item
+                inputs[name] = item
         leaves = self._leaves(nodes)
-        return Part(self._model, tuple(nodes), given, known, leaves, self._large)
+        return Part(self._model, tuple(nodes), inputs, constants, leaves, self._large)
 
     def _with_makers(
         self, nodes: Sequence[NodeDef], values: Mapping[str, Tensor]
     ) -> Iterator[NodeDef]:
-        """The nodes, and those that make what they read and no column can hold."""
-        wanted = {id(node) for node in nodes}
+        """The nodes, and those that make their inputs that no column can hold."""
+        chosen = {id(node) for node in nodes}
         for node in reversed(self._model.graph.nodes):
-            if id(node) in wanted:
+            if id(node) in chosen:
                 for name in reads(node):
                     item = values.get(name)
                     if item is not None and not _fits_a_column(item):
                         if name not in self._makers:
                             raise Unrowed(f"'{name}' is a map, or {item.dtype}, as no column is")
-                        wanted.add(id(self._makers[name]))
-        return (node for node in self._model.graph.nodes if id(node) in wanted)
+                        chosen.add(id(self._makers[name]))
+        return (node for node in self._model.graph.nodes if id(node) in chosen)
 
     def _leaves(self, nodes: Sequence[NodeDef]) -> tuple[str, ...]:
-        """What others read of these nodes, those of them that are pending."""
+        """The outputs of these nodes, of those that are pending, that others read."""
         inside = {id(node) for node in nodes}
         answers = {port.name for port in self._model.graph.outputs}
         return tuple(
             name
             for node in nodes
             for name in node.outputs
-            if name in self._made
+            if name in self._outputs
             if name in answers or any(id(r) not in inside for r in self._readers.get(name, ()))
         )
 
 
 def _fits_a_column(item: Tensor) -> bool:
-    """Whether a stage can be given it: not the number of rows, a map, or words on their way.
+    """Whether a column can hold it: not the number of rows, a map, or words between operators.
 
-    Nor is what is the same for every row, but as often as there are rows, a constant of a part.
-    Narrow types are in programs only as wider ones.
+    Nor can a value that is the same for every row, repeated by their number, be a constant of a
+    part. Narrow types are in programs only as wider ones.
     """
     words = item.flow is not None and not isinstance(item.flow.type, Vector)
     special = words or isinstance(item, Special)
@@ -486,6 +488,6 @@ def _fits_a_column(item: Tensor) -> bool:
 
 
 def reads(node: NodeDef) -> list[str]:
-    """Every value a node reads, those that its inner graphs take from around them included."""
+    """Every value a node reads, those that its inner graphs read from outside included."""
     inner = (name for graph in node.graphs() for name in graph.free_names())
     return [name for name in (*node.inputs, *inner) if name]

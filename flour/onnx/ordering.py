@@ -9,22 +9,22 @@ from flour.onnx.model import NodeDef
 
 
 def ordered(
-    nodes: Sequence[NodeDef], own: Iterable[str], outside: Iterable[str], wanted: Sequence[str]
+    nodes: Sequence[NodeDef], own: Iterable[str], outside: Iterable[str], outputs: Sequence[str]
 ) -> list[NodeDef]:
     """The nodes, each behind those it reads from, otherwise as they are in the file.
 
-    `own` are the graph's inputs and constants, `outside` what graphs around it make.
+    `own` are the graph's inputs and constants, `outside` the values of graphs around it.
     """
     own = {"", *own}
-    known = own.union(outside)
+    available = own.union(outside)
     makers = _makers(nodes, own)
     order: list[NodeDef] = []
-    waiting = {i: _missing(node, known.difference(makers)) for i, node in enumerate(nodes)}
+    waiting = {i: _missing(node, available.difference(makers)) for i, node in enumerate(nodes)}
     for index, names in waiting.items():
         for name in names:
             if name not in makers:
                 raise DamagedModel(
-                    "nothing makes a value that is read",
+                    "no node makes a value that is read",
                     where=nodes[index].place,
                     found=repr(name),
                 )
@@ -37,28 +37,28 @@ def ordered(
             where=stuck.place,
             found=", ".join(stuck.inputs),
         )
-    for name in wanted:
-        if name not in makers and name not in known:
-            raise DamagedModel("nothing makes an output", where="outputs", found=repr(name))
+    for name in outputs:
+        if name not in makers and name not in available:
+            raise DamagedModel("no node makes an output", where="outputs", found=repr(name))
     return order
 
 
 def _makers(nodes: Sequence[NodeDef], own: set[str]) -> dict[str, int]:
-    found: dict[str, int] = {}
+    makers: dict[str, int] = {}
     for index, node in enumerate(nodes):
         for name in node.outputs:
-            if name and (name in found or name in own):
+            if name and (name in makers or name in own):
                 raise DamagedModel("a value is made twice", where=node.place, found=repr(name))
-            found[name] = index
-    found.pop("", None)
-    return found
+            makers[name] = index
+    makers.pop("", None)
+    return makers
 
 
-def _missing(node: NodeDef, known: set[str]) -> set[str]:
+def _missing(node: NodeDef, available: set[str]) -> set[str]:
     read = set(node.inputs)
     for inner in node.graphs():
         read |= inner.free_names()
-    return read - known
+    return read - available
 
 
 def _sort(
@@ -77,12 +77,12 @@ def _sort(
                 stack.pop()
                 continue
             before = sorted({makers[name] for name in waiting[index]})
-            fresh = [place for place in before if state[place] != 2]
+            fresh = [maker for maker in before if state[maker] != 2]
             if not fresh:
                 state[index] = 2
                 order.append(nodes[index])
                 stack.pop()
-            elif state[index] == 1 or any(state[place] == 1 for place in fresh):
+            elif state[index] == 1 or any(state[maker] == 1 for maker in fresh):
                 return
             else:
                 state[index] = 1

@@ -1,8 +1,8 @@
 """The one place where onnxruntime is imported: sessions for the parts of models it runs.
 
-A session has one thread, shares the process's arena, and is given a part's large constants as
-inputs: it reads them where the object store has them. That was measured: initialisers handed to
-`SessionOptions` are copied into every session, inputs are not (docs/decisions/0010).
+A session has one thread, shares the process's arena, and gets a part's large constants as inputs,
+which it reads in place in the object store. Measured: initialisers passed to `SessionOptions` are
+copied into every session, inputs are not (docs/decisions/0010).
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from flour.onnx.proving import prove
 if TYPE_CHECKING:
     from flour.ops.opaque import Opaque
 
-#: Nobody hears what onnxruntime logs: its errors are raised.
+#: The log level of onnxruntime: nothing below fatal, as its errors are raised anyway.
 _FATAL = 4
 
 
 class Held:
-    """A session that is made when it is first run, once for all threads."""
+    """A session that is opened at its first run, once for all threads."""
 
     def __init__(self, op: Opaque) -> None:
         self._lock = threading.Lock()
@@ -50,40 +50,41 @@ class Held:
         if self._constants:
             feed = {**feed, **self._constants}
         try:
-            made: list[Any] = self._short(names, feed, None)
+            results: list[Any] = self._short(names, feed, None)
         except Exception:  # noqa: BLE001 (it is raised again)
-            made = self._said(session, names, feed)
-        return made
+            results = self._run_named(session, names, feed)
+        return results
 
-    def _said(self, session: Any, names: Sequence[str], feed: Mapping[str, Any]) -> list[Any]:
-        """The same by the session's own method, which says best what is wrong."""
+    def _run_named(self, session: Any, names: Sequence[str], feed: Mapping[str, Any]) -> list[Any]:
+        """The same by the session's own method, which has better error messages."""
         try:
-            made: list[Any] = session.run(names, feed)
+            results: list[Any] = session.run(names, feed)
         except Exception as problem:
             raise failure("onnxruntime cannot run", problem, self._op.place) from problem
-        return made
+        return results
 
     def _open(self) -> Any:
         with self._lock:
             if self._session is None:
-                made = self._made()
-                # What a session's method calls once it has looked at names, as what it calls does.
-                self._short = getattr(made, "_sess", made).run
-                self._session = made
+                session_ = self._load()
+                # The C++ session's method: the Python one only checks names before, as this does
+                # itself.
+                self._short = getattr(session_, "_sess", session_).run
+                self._session = session_
             return self._session
 
-    def _made(self) -> Any:
+    def _load(self) -> Any:
         op = self._op
         data = op.model.array.tobytes()
-        known = {*self._reads, *self._constants}
-        check(data, known, set(self._leaves), op.place)
+        inputs = {*self._reads, *self._constants}
+        check(data, inputs, set(self._leaves), op.place)
         return session(data, op.place)
 
 
-def session(data: bytes, place: str) -> Any:
+def session(data: bytes, where: str) -> Any:
     """An onnxruntime session over a model, or OpaqueFailed."""
     ort = runtime()
-    _survivable(data, place)
+    _survivable(data, where)
     options = ort.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     options.log_severity_level = _FATAL
@@ -92,17 +93,17 @@ def session(data: bytes, place: str) -> Any:
     try:
         return ort.InferenceSession(data, options, **how)
     except Exception as problem:
-        raise failure("onnxruntime cannot load", problem, place) from problem
+        raise failure("onnxruntime cannot load", problem, where) from problem
 
 
-def _survivable(data: bytes, place: str) -> None:
-    """Raise OpaqueFailed for what is known, or asked to be proven, to end the process."""
+def _survivable(data: bytes, where: str) -> None:
+    """Raise OpaqueFailed for a model known, or found under `proving`, to end the process."""
     from google.protobuf.message import DecodeError
     from onnx import ModelProto
 
-    with suppress(DecodeError):  # onnxruntime says it better
-        guard(ModelProto.FromString(data), place)
-    prove(data, place)
+    with suppress(DecodeError):  # onnxruntime's own message is better
+        guard(ModelProto.FromString(data), where)
+    prove(data, where)
 
 
 @cache
@@ -123,20 +124,20 @@ def runtime() -> Any:
     return onnxruntime
 
 
-def failure(what: str, problem: Exception, place: str) -> OpaqueFailed:
-    """What onnxruntime said, as an error of ours."""
-    made = OpaqueFailed(
+def failure(what: str, problem: Exception, where: str) -> OpaqueFailed:
+    """An exception of onnxruntime as an error of ours."""
+    error = OpaqueFailed(
         f"{what} a part of the model that has no native code",
-        where=place or None,
-        found=f"{type(problem).__name__}: {_said(problem)}",
+        where=where or None,
+        found=f"{type(problem).__name__}: {_message(problem)}",
         hint="onnxruntime itself refuses it; run the part alone to look closer",
     )
-    made.code = type(problem).__name__
-    return made
+    error.code = type(problem).__name__
+    return error
 
 
-def _said(problem: Exception) -> str:
-    """What went wrong, without onnxruntime's own preamble."""
+def _message(problem: Exception) -> str:
+    """The message of an exception, without onnxruntime's preamble."""
     text = " ".join(str(problem).split())
     return text.rpartition(" : ")[2][:300] if text.startswith("[ONNXRuntimeError]") else text[:300]
 
@@ -144,21 +145,21 @@ def _said(problem: Exception) -> str:
 # --- models are data ----------------------------------------------------------------------------
 
 
-def check(data: bytes, reads: set[str], leaves: set[str], place: str) -> None:
-    """Raise OpaqueFailed unless the model stands alone: all it needs is in it, or is handed in."""
+def check(data: bytes, reads: set[str], leaves: set[str], where: str) -> None:
+    """Raise OpaqueFailed unless the model needs only its own content and these inputs."""
     import onnx
 
     model = onnx.ModelProto()
     try:
         model.ParseFromString(data)
     except Exception as problem:
-        raise failure("protobuf cannot read", problem, place) from problem
-    found = {item.name for item in model.graph.input}, {item.name for item in model.graph.output}
-    if found[0] - _initialised(model.graph) != reads or not leaves <= found[1]:
+        raise failure("protobuf cannot read", problem, where) from problem
+    names = {item.name for item in model.graph.input}, {item.name for item in model.graph.output}
+    if names[0] - _initialised(model.graph) != reads or not leaves <= names[1]:
         raise OpaqueFailed(
             "a part of the model is not what the program says it is",
-            where=place or None,
-            found=f"inputs {', '.join(sorted(found[0]))[:120]}",
+            where=where or None,
+            found=f"inputs {', '.join(sorted(names[0]))[:120]}",
             hint="the file is damaged; import the model again",
         )
     graphs = [model.graph, *model.functions]
@@ -166,7 +167,7 @@ def check(data: bytes, reads: set[str], leaves: set[str], place: str) -> None:
         if tensor.data_location == onnx.TensorProto.EXTERNAL or tensor.external_data:
             raise OpaqueFailed(
                 "a part of the model refers to another file",
-                where=place or None,
+                where=where or None,
                 found=f"tensor {tensor.name!r}",
                 hint="nothing outside the plan is read",
             )
@@ -193,5 +194,5 @@ def _tensors(graphs: Sequence[Any]) -> Iterator[Any]:
 
 
 def as_array(data: bytes) -> Any:
-    """Bytes as what the object store keeps."""
+    """Bytes as an array for the object store."""
     return np.frombuffer(data, np.uint8)

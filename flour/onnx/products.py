@@ -25,17 +25,17 @@ def product(call: Call, x: Tensor, y: Tensor) -> Tensor:
     right = y.shaped((*y.shape, 1), y.axis) if y.rank == 1 else y
     if left.axis == left.rank - 1 or (right.axis is not None and right.axis == right.rank - 2):
         raise NotNative("a sum over all rows")
-    made = _matrices(call, left, right)
+    result = _matrices(call, left, right)
     if y.rank == 1:
-        axis = made.axis
-        if axis == made.rank - 1:
+        axis = result.axis
+        if axis == result.rank - 1:
             raise NotNative("a product that drops the rows")
-        made = made.shaped(made.shape[:-1], axis)
+        result = result.shaped(result.shape[:-1], axis)
     if x.rank == 1:
-        place = made.rank - (1 if y.rank == 1 else 2)
-        axis = made.axis if made.axis is None or made.axis < place else made.axis - 1
-        made = made.shaped(made.shape[:place] + made.shape[place + 1 :], axis)
-    return made
+        index = result.rank - (1 if y.rank == 1 else 2)
+        axis = result.axis if result.axis is None or result.axis < index else result.axis - 1
+        result = result.shaped(result.shape[:index] + result.shape[index + 1 :], axis)
+    return result
 
 
 def _matrices(call: Call, x: Tensor, y: Tensor) -> Tensor:
@@ -64,20 +64,20 @@ def _axis(x: Tensor, y: Tensor, rank: int) -> int | None:
     """The axis of the product's rows."""
     axes = {item.axis + rank - item.rank for item in (x, y) if item.axis is not None}
     if len(axes) > 1:
-        raise NotNative("rows along different axes meet")
+        raise NotNative("rows along different axes")
     axis = next(iter(axes), None)
     if axis is None:
         return None
     if axis >= rank - 2:
         if x.axis is not None and y.axis is not None:
-            raise NotNative("every row meets every row")
+            raise NotNative("a product of each row with all rows")
         return axis
     counts = {item.shape[axis - rank] for item in (x, y) if item.axis is not None}
     others = {
         item.shape[axis - rank] for item in (x, y) if item.axis is None and item.rank + axis >= rank
     }
     if len(counts) > 1 or others - {1}:
-        raise NotNative("values of one row meet values of another")
+        raise NotNative("an operation between values of different rows")
     return axis
 
 
@@ -91,18 +91,18 @@ def _matmul_integer(call: Call) -> Tensor:
     return whole_product(call, (call[0], call.optional(2)), (call[1], call.optional(3)))
 
 
-#: Whole numbers, and what stands for zero among them: one for all, for each row, or each column.
+#: Whole numbers and their zero point: one for all, for each row, or each column.
 Quantised = tuple[Tensor, Tensor | None]
 
 
 def whole_product(call: Call, left: Quantised, right: Quantised) -> Tensor:
     """The product of matrices of whole numbers, in int32."""
     items = []
-    for place, (item, zero) in enumerate((left, right)):
+    for index, (item, zero) in enumerate((left, right)):
         wide = converted(call, item, "int32")
         if zero is not None:
             start = converted(call, zero, "int32")
-            if place == 0 and start.rank == 1 and start.size > 1:
+            if index == 0 and start.rank == 1 and start.size > 1:
                 start = start.shaped((start.size, 1), start.axis)
             wide = together(call, [wide, start], lambda x, y: x.minus(y))
         items.append(wide)
@@ -118,10 +118,10 @@ def _gemm(call: Call) -> Tensor:
     fused = bias is not None and bias.value is not None and alpha == 1 and y.value is not None
     if fused and x.flow is not None and x.size == y.shape[0]:
         return _linear(call, x, y, bias, beta)
-    made = _times(call, product(call, x, y), alpha)
+    result = _times(call, product(call, x, y), alpha)
     if bias is None:
-        return made
-    return together(call, [made, _times(call, bias, beta)], lambda a, b: a.plus(b))
+        return result
+    return together(call, [result, _times(call, bias, beta)], lambda a, b: a.plus(b))
 
 
 def _linear(call: Call, x: Tensor, y: Tensor, bias: Any, beta: float) -> Tensor:
@@ -139,8 +139,8 @@ def _linear(call: Call, x: Tensor, y: Tensor, bias: Any, beta: float) -> Tensor:
 def _times(call: Call, item: Tensor, factor: float) -> Tensor:
     if factor == 1 or not item.size:
         return item
-    known = Tensor.constant(np.array(factor, item.dtype))
-    return together(call, [item, known], lambda x, y: x.times(y))
+    constant = Tensor.constant(np.array(factor, item.dtype))
+    return together(call, [item, constant], lambda x, y: x.times(y))
 
 
 # --- Einsum ---------------------------------------------------------------------------------------
@@ -151,12 +151,12 @@ def _einsum(call: Call) -> Tensor:
     items = [item for item in call.inputs if item is not None]
     terms, out = _terms(call.attribute("equation").replace(" ", ""), items)
     parts = [_diagonal(item, term) for item, term in zip(items, terms, strict=True)]
-    made, labels = parts[0]
-    for place, (item, term) in enumerate(parts[1:], 2):
-        later = set(out).union(*(rest for _, rest in parts[place:]))
-        made, labels = _contract(call, (made, labels), (item, term), later)
-    made, labels = _summed(call, made, labels, set(out))
-    return transposed(made, [labels.index(label) for label in out])
+    result, labels = parts[0]
+    for index, (item, term) in enumerate(parts[1:], 2):
+        later = set(out).union(*(rest for _, rest in parts[index:]))
+        result, labels = _contract(call, (result, labels), (item, term), later)
+    result, labels = _summed(call, result, labels, set(out))
+    return transposed(result, [labels.index(label) for label in out])
 
 
 def _terms(equation: str, items: Sequence[Tensor]) -> tuple[list[str], str]:
@@ -167,11 +167,11 @@ def _terms(equation: str, items: Sequence[Tensor]) -> tuple[list[str], str]:
         raise NotNative("an equation for another number of inputs")
     spare = "0123456789"
     most = 0
-    for place, (term, item) in enumerate(zip(terms, items, strict=True)):
+    for index, (term, item) in enumerate(zip(terms, items, strict=True)):
         if "..." in term:
             count = item.rank - len(term) + 3
             most = max(most, count)
-            terms[place] = term.replace("...", spare[10 - count :] if count else "")
+            terms[index] = term.replace("...", spare[10 - count :] if count else "")
     if not arrow:
         joined = "".join(terms)
         out = "..." + "".join(
@@ -181,29 +181,29 @@ def _terms(equation: str, items: Sequence[Tensor]) -> tuple[list[str], str]:
 
 
 def _diagonal(item: Tensor, term: str) -> tuple[Tensor, str]:
-    """A term in which no label is there twice."""
+    """A term in which no label occurs twice."""
     labels = "".join(dict.fromkeys(term))
     if labels == term:
         return item, term
     if item.axis is not None:
         raise NotNative("a diagonal across rows")
     numbers = [[labels.index(label) for label in part] for part in (term, labels)]
-    return item.picked(np.einsum(item.places(), *numbers), None), labels
+    return item.picked(np.einsum(item.flat_indices(), *numbers), None), labels
 
 
-def _summed(call: Call, item: Tensor, labels: str, wanted: set[str]) -> tuple[Tensor, str]:
-    """The tensor without the labels nobody reads."""
-    gone = tuple(place for place, label in enumerate(labels) if label not in wanted)
-    if not gone:
+def _summed(call: Call, item: Tensor, labels: str, kept: set[str]) -> tuple[Tensor, str]:
+    """The tensor summed over the labels that are not read further on."""
+    axes = tuple(axis for axis, label in enumerate(labels) if label not in kept)
+    if not axes:
         return item, labels
-    if item.axis in gone:
+    if item.axis in axes:
         raise NotNative("a sum over all rows")
 
     def function(x: Flow, length: int) -> Flow:
         return SegmentSum(length)(x)
 
-    made = reduced(call, item, gone, function, 0, keep=False)
-    return made, "".join(label for label in labels if label in wanted)
+    result = reduced(call, item, axes, function, 0, keep=False)
+    return result, "".join(label for label in labels if label in kept)
 
 
 def _contract(
@@ -218,10 +218,10 @@ def _contract(
     sizes = dict(zip(others, y.shape, strict=True)) | dict(zip(ones, x.shape, strict=True))
     first = _grouped(x, ones, (batch, m, inner), sizes)
     second = _grouped(y, others, (batch, inner, n), sizes)
-    made = product(call, first, second)
+    result = product(call, first, second)
     labels = "".join([*batch, *m, *n])
-    axis = made.axis if made.axis is None else _label_axis(x, ones, y, others, labels)
-    return in_order(made, [sizes[label] for label in labels], axis), labels
+    axis = result.axis if result.axis is None else _label_axis(x, ones, y, others, labels)
+    return in_order(result, [sizes[label] for label in labels], axis), labels
 
 
 def _label_axis(x: Tensor, ones: str, y: Tensor, others: str, labels: str) -> int:
@@ -237,6 +237,6 @@ def _grouped(
     axis = None
     if turned.axis is not None:
         mine = order[turned.axis]
-        axis = next(place for place, group in enumerate(groups) if mine in group)
+        axis = next(index for index, group in enumerate(groups) if mine in group)
     shape = [prod(sizes[label] for label in group) for group in groups]
     return in_order(turned, shape, axis)

@@ -1,7 +1,7 @@
-"""An imported model: its program, and how ONNX's arrays become its rows and its rows arrays again.
+"""An imported model: its program, and the conversion of ONNX's arrays to rows and back.
 
-The program is all that serving needs. This keeps what a caller who thinks in ONNX's terms needs
-beside it: names, types and shapes of inputs and outputs, and both ways of the translation.
+The program is all that serving needs. This has, for callers with ONNX's arrays, the names, types
+and shapes of inputs and outputs, and the conversion in both directions.
 """
 
 from __future__ import annotations
@@ -22,35 +22,35 @@ from flour.onnx.narrow import as_onnx
 from flour.onnx.tensor import NARROW, Tensor, carrier
 from flour.onnx.words import Listed
 
-#: The input of a program whose model has none: it only says how many rows there are.
+#: The input of a program whose model has none: it only gives the number of rows.
 ROWS = "rows"
 
 
 @dataclass(frozen=True)
 class Entry:
-    """An input: its declaration, and the tensor a row of it is."""
+    """An input: its declaration, and the tensor of a row."""
 
     port: Port
     tensor: Tensor
 
     def rows_of(self, array: Any) -> int | None:
-        """How many rows an array for this input has; None where it says nothing of rows."""
+        """The number of rows of an array for this input; None for an input without rows."""
         if self.tensor.axis is None:
             return None
         if self.port.kind == "map":
             return self._maps_of(array)
         return int(np.shape(array)[self.tensor.axis]) if np.ndim(array) else None
 
-    def _maps_of(self, given: Any) -> int:
-        """How many maps there are: one alone, or those of a list."""
-        if isinstance(given, Mapping):
+    def _maps_of(self, data: Any) -> int:
+        """The number of maps: one, or those of a list."""
+        if isinstance(data, Mapping):
             return 1
-        if isinstance(given, list | tuple | np.ndarray):
-            return len(given)
+        if isinstance(data, list | tuple | np.ndarray):
+            return len(data)
         raise WrongDtype(
             "expected a map, or a list of maps",
             where=self.port.name,
-            found=type(given).__name__,
+            found=type(data).__name__,
             hint="a dict from the model's keys to numbers for each row",
         )
 
@@ -102,7 +102,7 @@ class Entry:
         axis = self.tensor.axis
         want = list(self.tensor.shape)
         return len(shape) == len(want) and all(
-            place == axis or size == want[place] for place, size in enumerate(shape)
+            index == axis or size == want[index] for index, size in enumerate(shape)
         )
 
     @property
@@ -119,13 +119,13 @@ def is_single(tensor: Tensor) -> bool:
 
 @dataclass(frozen=True)
 class Answer:
-    """An output: its declaration, and the tensor a row of it is (with a ZipMap's labels)."""
+    """An output: its declaration, and the tensor of a row (with a ZipMap's labels)."""
 
     port: Port
     tensor: Tensor
 
     def array(self, column: Any) -> Any:
-        """What the program answered, in ONNX's shape and dtype; of a list, one array for each."""
+        """The program's output column in ONNX's shape and dtype; for a list, one array for each."""
         tensor = self.tensor
         if isinstance(tensor, Listed):
             blocks = apart(tensor, np.asarray(column))
@@ -144,7 +144,7 @@ class Answer:
         return moved.reshape(shape)
 
     def without_rows(self, array: Any) -> Any:
-        """The answer to no rows, from the one to some."""
+        """The output for no rows, from the one for some rows."""
         if isinstance(self.tensor, Listed):
             pairs = zip(self.tensor.items, array, strict=True)
             return [Answer(self.port, item).without_rows(values) for item, values in pairs]
@@ -181,33 +181,37 @@ class OnnxProgram:
                 )
         counts = (entry.rows_of(arrays[entry.port.name]) for entry in self.inputs)
         rows = next((count for count in counts if count is not None), 1)
-        made = {item.port.name: item.columns(arrays[item.port.name], rows) for item in self.inputs}
+        columns = {
+            item.port.name: item.columns(arrays[item.port.name], rows) for item in self.inputs
+        }
         read = self.flow.inputs()
         # The columns of a record are the model's inputs, one of which may have its name.
         if any(isinstance(kind, Record) for kind in read.values()):
-            return made
-        if len(read) == 1 and not read.keys().isdisjoint(made):  # what nothing reads is left out
-            return {name: made[name] for name in read}
-        if ROWS in read and not made:
+            return columns
+        if len(read) == 1 and not read.keys().isdisjoint(
+            columns
+        ):  # inputs that are never read are left out
+            return {name: columns[name] for name in read}
+        if ROWS in read and not columns:
             return {ROWS: np.zeros(rows)}
-        return {name: made[name] for name in read}
+        return {name: columns[name] for name in read}
 
     def run(
         self, run: Callable[[Any], Mapping[str, Any]], arrays: Mapping[str, Any]
     ) -> Mapping[str, Any]:
         """ONNX's answers to ONNX's arrays, by what runs the program on columns.
 
-        What is the same for every row has a value also where there are no rows: it is worked out
-        for one that is made up.
+        An output that is the same for every row has a value for no rows, too: it is computed for a
+        made-up row.
         """
         if not self._is_empty(arrays):
             return self.answer(run(self.feed(arrays)))
         full = {item.port.name: item.with_one_row(arrays[item.port.name]) for item in self.inputs}
-        made = self.answer(run(self.feed(full)))
-        return {item.port.name: item.without_rows(made[item.port.name]) for item in self.outputs}
+        results = self.answer(run(self.feed(full)))
+        return {item.port.name: item.without_rows(results[item.port.name]) for item in self.outputs}
 
     def _is_empty(self, arrays: Mapping[str, Any]) -> bool:
-        """Whether there are no rows, and an answer that has none."""
+        """Whether there are no rows, and an output without rows."""
         if all(item.tensor.axis is not None or item.tensor.known for item in self.outputs):
             return False
         counts = [item.rows_of(arrays.get(item.port.name, ())) for item in self.inputs]
@@ -222,5 +226,5 @@ class OnnxProgram:
         return replace(self, model=self.model.outline())
 
     def widths(self) -> int:
-        """How many values a row of all inputs has."""
+        """The number of values in a row of all inputs."""
         return sum(prod(entry.tensor.shape) for entry in self.inputs)

@@ -1,9 +1,9 @@
 """Parts of models tried out in a process of their own, before this one runs them.
 
-`onnxruntime` can end the process that it is in, and no list of what does that is complete. Under
-`proving()` every part is first loaded and run on made-up data by a child; if the child dies, or
-does not come back, the part is refused. It takes a fraction of a second for each part, so it is for
-models of strangers.
+`onnxruntime` can end the process that it is in, and no list of the causes is complete. Under
+`proving()` a child process first loads every part and runs it on made-up data; if the child dies or
+does not return, the part is refused. That takes a fraction of a second for each part, so it is
+meant for models from untrusted sources.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from pathlib import Path
 from flour.core.errors import OpaqueFailed
 
 _ON: ContextVar[bool] = ContextVar("proving", default=False)
-#: A part that computes for so long on two rows is no use for serving.
+#: A part that computes longer than this on two rows is of no use for serving.
 SECONDS = 30
-#: What a child may take, so that a part cannot fill the memory of the machine either.
+#: The memory limit of a child, so that a part cannot fill the machine's memory either.
 CHILD_BYTES = 8 << 30
 
-#: The child: it reads a model, runs it on zeros and on ones, and says nothing.
+#: The child: it reads a model and runs it on zeros and on ones, without output.
 _CHILD = """
 import sys
 import numpy as np
@@ -63,20 +63,20 @@ def proving(*, on: bool = True) -> Iterator[None]:
         _ON.reset(token)
 
 
-def prove(data: bytes, place: str) -> None:
-    """Raise OpaqueFailed if a process would not survive this model; nothing unless it is asked."""
-    if _ON.get() and (said := _death(data)):
+def prove(data: bytes, where: str) -> None:
+    """Raise OpaqueFailed if a process would not survive this model; only under `proving`."""
+    if _ON.get() and (ending := _death(data)):
         raise OpaqueFailed(
             "onnxruntime does not survive a part of the model",
-            where=place or None,
-            found=said,
+            where=where or None,
+            found=ending,
             hint="the model is damaged, or meant to do this; it is not run",
         )
 
 
 @lru_cache(maxsize=256)
 def _death(data: bytes) -> str:
-    """How a child ends that runs the model; nothing if it lives."""
+    """The abnormal end of a child that runs the model, as text; empty if it survives."""
     child = [sys.executable, "-c", _CHILD, str(CHILD_BYTES)]
     try:
         done = subprocess.run(  # noqa: S603 (our own text, and the model on its standard input)

@@ -1,7 +1,7 @@
 """Numbers as whole ones (or float8, float4) times a scale: there, back, and products of them.
 
-A scale, and a zero point, is one for all values, one for each place of an axis, or one for each
-block of so many places. Quotients are rounded to the nearest whole number, at a tie to the even
+A scale or zero point is one for all values, one for each index of an axis, or one for each block of
+indices. Quotients are rounded to the nearest whole number, at a tie to the even
 one, before the zero point is added.
 """
 
@@ -24,7 +24,7 @@ from flour.ops.elementwise import Clip
 from flour.ops.segments import SegmentMax, SegmentMin
 from flour.ops.unary import Rint
 
-#: The least and the largest number of each type that is made.
+#: The smallest and the largest number of each output type.
 LIMITS = {
     **{f"{sign}int{bits}": (0, 2**bits - 1) for sign in "u" for bits in (2, 4, 8, 16)},
     **{f"int{bits}": (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1) for bits in (2, 4, 8, 16)},
@@ -44,8 +44,8 @@ def _fitted(call: Call, item: Tensor, x: Tensor) -> Tensor:
         return item.shaped([item.size if k == axis else 1 for k in range(x.rank)], None)
     if x.axis == axis:
         raise NotNative("blocks of several rows")
-    places = np.repeat(item.places(), block, axis).take(range(x.shape[axis]), axis)
-    return item.picked(places, None)
+    indices = np.repeat(item.flat_indices(), block, axis).take(range(x.shape[axis]), axis)
+    return item.picked(indices, None)
 
 
 def _step(call: Call, method: str, left: Tensor, right: Tensor) -> Tensor:
@@ -62,13 +62,13 @@ def _each(call: Call, item: Tensor, op: Any) -> Tensor:
 def _dequantize(call: Call) -> Tensor:
     x, scale, zero = call[0], call[1], call.optional(2)
     kind = call.attribute("output_dtype", 0)
-    made = converted(call, x, "float32")
+    result = converted(call, x, "float32")
     if zero is not None and not x.dtype.startswith("float"):
         if zero.dtype != x.dtype:
             raise NotNative(f"a zero point of {zero.dtype} for values of {x.dtype}")
-        made = _step(call, "minus", made, converted(call, _fitted(call, zero, x), "float32"))
-    made = _step(call, "times", made, converted(call, _fitted(call, scale, x), "float32"))
-    return converted(call, made, dtype_of(kind) if kind else scale.dtype)
+        result = _step(call, "minus", result, converted(call, _fitted(call, zero, x), "float32"))
+    result = _step(call, "times", result, converted(call, _fitted(call, scale, x), "float32"))
+    return converted(call, result, dtype_of(kind) if kind else scale.dtype)
 
 
 @onnx_op("QuantizeLinear", since=10)
@@ -95,23 +95,23 @@ def _quotient(call: Call, x: Tensor, scale: Tensor, precision: str) -> Tensor:
 
 def _whole(call: Call, ratio: Tensor, zero: Tensor | None, target: str) -> Tensor:
     """Quotients as whole numbers, moved to the zero point, within the limits of their type."""
-    made = _each(call, ratio, Rint())
+    result = _each(call, ratio, Rint())
     if zero is not None:
-        made = _step(call, "plus", made, converted(call, zero, made.dtype))
+        result = _step(call, "plus", result, converted(call, zero, result.dtype))
     low, high = LIMITS[target]
-    kept = Clip(np.array([low], made.dtype), np.array([high], made.dtype))
-    return converted(call, _each(call, made, kept), target)
+    limited = Clip(np.array([low], result.dtype), np.array([high], result.dtype))
+    return converted(call, _each(call, result, limited), target)
 
 
 @onnx_op("QLinearMatMul", since=10)
 def _product(call: Call) -> Tensor:
     x, y, scales = call[0], call[3], [call[1], call[4], call[6]]
-    made = whole_product(call, (x, call[2]), (y, call[5]))
+    result = whole_product(call, (x, call[2]), (y, call[5]))
     first, second, last = (converted(call, item, "float32") for item in scales)
     first = first.shaped((first.size, 1), None) if first.size > 1 else first.shaped((), None)
     second, last = (i if i.size > 1 else i.shaped((), None) for i in (second, last))
     factor = _step(call, "over", _step(call, "times", first, second), last)
-    wide = [converted(call, item, "float64") for item in (made, factor)]
+    wide = [converted(call, item, "float64") for item in (result, factor)]
     zero = call[7] if call[7].size > 1 else call[7].shaped((), None)
     return _whole(call, _step(call, "times", *wide), zero, zero.dtype)
 
@@ -120,7 +120,7 @@ def _product(call: Call) -> Tensor:
 def _dynamic(call: Call) -> tuple[Tensor, ...]:
     x = call[0]
     if x.axis is not None:
-        raise NotNative("all rows are brought together")
+        raise NotNative("a reduction over all rows")
     none, one, most = (Tensor.constant(np.float32(value)) for value in (0, 1, 255))
     low = together(call, [_extreme(call, x, SegmentMin), none], op_of(pairwise.SmallerOf()))
     high = together(call, [_extreme(call, x, SegmentMax), none], op_of(pairwise.LargerOf()))

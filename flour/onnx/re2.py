@@ -1,11 +1,11 @@
 r"""Patterns of RE2, which onnxruntime's tokeniser has, in Python's syntax.
 
 Both have the same repeats and groups, but of all matches that begin somewhere the tokeniser takes
-the longest: `first_is_longest` says whether that is the one Python takes. What words, digits and
-boundaries are is ASCII's in RE2; white space is without the vertical tab; letters that
-differ in case are those of Unicode's simple folding, so that `(?i)k` is also the sign of Kelvin.
-Properties such as `\pL` are those of the running interpreter's Unicode, which may know fewer of the
-newest characters. What is not spelt out here (scripts, the ends of the text) is not translated.
+the longest: `first_is_longest` says whether that is the one Python takes. In RE2 words, digits and
+boundaries are those of ASCII; white space is without the vertical tab; case is folded by Unicode's
+simple folding, so that `(?i)k` also matches the sign of Kelvin. Properties such as `\pL` are those
+of the running interpreter's Unicode, which may know fewer of the newest characters. Other
+constructs (scripts, the ends of the text) are not translated.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from string import ascii_lowercase, ascii_uppercase
 
 from flour.onnx.errors import NotNative
 
-#: What an escaped letter is, where it is one character.
+#: The characters of escaped letters.
 _ESCAPED = {"t": "\t", "n": "\n", "f": "\f", "r": "\r", "v": "\v", "a": "\a"}
 Range = tuple[int, int]
 _LAST = 0x10FFFF
@@ -44,7 +44,7 @@ _CLASSES: dict[str, tuple[Range, ...]] = {
     "word": (_DIGITS, _UPPER, (0x5F, 0x5F), _LOWER),
     "xdigit": (_DIGITS, (0x41, 0x46), (0x61, 0x66)),
 }
-#: What folding adds to letters of ASCII besides the other case.
+#: The characters that folding adds to letters of ASCII besides the other case.
 _FAR = {"k": "\u212a", "s": "\u017f"}
 
 
@@ -60,54 +60,54 @@ def with_ends(expression: str) -> str:
 
 def _translated(expression: str, *, ends: bool) -> str:
     flags = re.match(r"\(\?([is]+)\)", expression)
-    given = flags[1] if flags else ""
+    flags_ = flags[1] if flags else ""
     start = len(flags[0]) if flags else 0
-    made = _Reader(expression, start, fold="i" in given, ends=ends).pattern()
-    return f"(?a{'s' if 's' in given else ''}){made}"
+    pattern = _Reader(expression, start, fold="i" in flags_, ends=ends).pattern()
+    return f"(?a{'s' if 's' in flags_ else ''}){pattern}"
 
 
 class _Reader:
     """Goes through a pattern from left to right."""
 
-    def __init__(self, text: str, place: int, *, fold: bool, ends: bool = False) -> None:
-        self.text, self.place, self.fold, self.ends = text, place, fold, ends
+    def __init__(self, text: str, position: int, *, fold: bool, ends: bool = False) -> None:
+        self.text, self.position, self.fold, self.ends = text, position, fold, ends
 
     def _fail(self) -> NotNative:
         return NotNative(f"the pattern {self.text!r} means something else in RE2")
 
     def _take(self, pattern: str) -> re.Match[str] | None:
-        """What comes next, if it is this."""
-        found = re.compile(pattern, re.DOTALL).match(self.text, self.place)
-        if found is not None:
-            self.place = found.end()
-        return found
+        """Consume the pattern if it matches at the position; else None."""
+        match = re.compile(pattern, re.DOTALL).match(self.text, self.position)
+        if match is not None:
+            self.position = match.end()
+        return match
 
     def pattern(self) -> str:
-        """All that is left."""
-        made = []
-        while self.place < len(self.text):
-            made.append(self._piece())
-        return "".join(made)
+        """Translate the rest of the pattern."""
+        pieces = []
+        while self.position < len(self.text):
+            pieces.append(self._piece())
+        return "".join(pieces)
 
     def _piece(self) -> str:
-        if found := self._take(r"\\[bB]|[.|*+?)}]|\{(?!,)"):
-            return found[0]
-        if found := self._take(r"\\Q(.*?)(?:\\E|\Z)"):
-            return "".join(map(self._literal, found[1]))
-        if self.ends and (found := self._take(r"\^|\$|\\[Az]")):
-            return r"\A" if found[0] in ("^", r"\A") else r"\Z"
+        if match := self._take(r"\\[bB]|[.|*+?)}]|\{(?!,)"):
+            return match[0]
+        if match := self._take(r"\\Q(.*?)(?:\\E|\Z)"):
+            return "".join(map(self._literal, match[1]))
+        if self.ends and (match := self._take(r"\^|\$|\\[Az]")):
+            return r"\A" if match[0] in ("^", r"\A") else r"\Z"
         if self._take(r"\((?!\?)|\(\?:|\(\?P?<\w+>"):
             return "(?:"
         if self._take(r"\(\?|[\^${]"):
             raise self._fail()
-        if found := self._take(r"\[|\\(?=[dDpPsSwW])"):
-            return _spelt(self._set() if found[0] == "[" else self._known())
+        if match := self._take(r"\[|\\(?=[dDpPsSwW])"):
+            return _spelt(self._set() if match[0] == "[" else self._class())
         return self._literal(self._character())
 
-    def _known(self) -> list[Range]:
+    def _class(self) -> list[Range]:
         """One of Perl's classes, or a property of Unicode's."""
-        letter = self.text[self.place]
-        self.place += 1
+        letter = self.text[self.position]
+        self.position += 1
         if letter in "pP":
             return self._property(negated=letter == "P")
         ranges = self._folded(_CLASSES[letter.lower()])
@@ -115,36 +115,36 @@ class _Reader:
 
     def _property(self, *, negated: bool) -> list[Range]:
         """The characters of a general category, or all others."""
-        found = self._take(r"\{(\^?)(\w+)\}|([A-Z])")
-        if found is None:
+        match = self._take(r"\{(\^?)(\w+)\}|([A-Z])")
+        if match is None:
             raise self._fail()
-        ranges = list(_of_category(found[2] or found[3]))
+        ranges = list(_of_category(match[2] or match[3]))
         if not ranges:
             raise self._fail()
         ranges = self._folded(ranges)
-        return _others(ranges) if negated != bool(found[1]) else ranges
+        return _others(ranges) if negated != bool(match[1]) else ranges
 
     def _character(self) -> str:
         """One character, which may be escaped."""
-        if found := self._take(r"\\x([0-9A-Fa-f]{2})|\\x\{([0-9A-Fa-f]{1,6})\}"):
-            number = int(found[1] or found[2], 16)
+        if match := self._take(r"\\x([0-9A-Fa-f]{2})|\\x\{([0-9A-Fa-f]{1,6})\}"):
+            number = int(match[1] or match[2], 16)
             if number > _LAST or 0xD800 <= number < 0xE000:
                 raise self._fail()
             return chr(number)
-        if found := self._take(r"\\([tnfrva])"):
-            return _ESCAPED[found[1]]
-        if found := self._take(r"\\(\W)|([^\\])"):
-            return found[1] or found[2]
+        if match := self._take(r"\\([tnfrva])"):
+            return _ESCAPED[match[1]]
+        if match := self._take(r"\\(\W)|([^\\])"):
+            return match[1] or match[2]
         raise self._fail()
 
     def single(self) -> list[Range]:
-        """The characters it matches, if all that it matches is one, or a run of one kind."""
-        found: list[Range] = []
+        """The characters matched, if the pattern matches one character, or a run of one kind."""
+        ranges: list[Range] = []
         while True:
-            found += self._one()
+            ranges += self._one()
             self._take(r"\+\??")
-            if self.place == len(self.text):
-                return found
+            if self.position == len(self.text):
+                return ranges
             if not self._take(r"\|"):
                 raise self._fail()
 
@@ -163,7 +163,7 @@ class _Reader:
     # --- sets -------------------------------------------------------------------------------------
 
     def _set(self) -> list[Range]:
-        """A set in brackets, from behind the first of them."""
+        """A set in brackets, from behind the opening one."""
         negated = self._take(r"\^") is not None
         ranges = self._member()
         while not self._take(r"\]"):
@@ -172,13 +172,13 @@ class _Reader:
 
     def _member(self) -> list[Range]:
         """The next characters of a set."""
-        if found := self._take(r"\[:(\^?)(\w+):\]"):
-            if found[2] not in _CLASSES or len(found[2]) == 1:
+        if match := self._take(r"\[:(\^?)(\w+):\]"):
+            if match[2] not in _CLASSES or len(match[2]) == 1:
                 raise self._fail()
-            ranges = self._folded(_CLASSES[found[2]])
-            return _others(ranges) if found[1] else ranges
+            ranges = self._folded(_CLASSES[match[2]])
+            return _others(ranges) if match[1] else ranges
         if self._take(r"\\(?=[dDpPsSwW])"):
-            return self._known()
+            return self._class()
         if self._take(r"\[:"):
             raise self._fail()
         low = ord(self._character())
@@ -188,52 +188,52 @@ class _Reader:
         return self._folded([(low, high)])
 
     def _folded(self, ranges: Iterable[Range]) -> list[Range]:
-        """With all letters that differ in case only, if that is asked for."""
-        found = list(ranges)
+        """The ranges with letters of the other case, if case is folded."""
+        result = list(ranges)
         if not self.fold:
-            return found
-        if any(high > 0x7F for _, high in found):
+            return result
+        if any(high > 0x7F for _, high in result):
             raise NotNative(f"letters beyond ASCII of either case in {self.text!r}")
         for small, large in zip(ascii_lowercase, ascii_uppercase, strict=True):
-            if any(low <= ord(c) <= high for low, high in found for c in (small, large)):
+            if any(low <= ord(c) <= high for low, high in result for c in (small, large)):
                 alike = (small, large, *_FAR.get(small, ""))
-                found += [(ord(letter), ord(letter)) for letter in alike]
-        return found
+                result += [(ord(letter), ord(letter)) for letter in alike]
+        return result
 
 
 @lru_cache(maxsize=32)
 def _of_category(name: str) -> tuple[Range, ...]:
-    """The characters of a category of Unicode's; none of one that RE2 does not have."""
+    """The characters of a category of Unicode; none for one that RE2 does not have."""
     if name[:1] not in tuple("CLMNPSZ") or name in ("Cn", "Cs"):
         return ()
     kinds = map(unicodedata.category, map(chr, range(_LAST + 1)))
-    given = [code for code, kind in enumerate(kinds) if kind.startswith(name) and kind != "Cn"]
-    return tuple(_merged((code, code) for code in given))
+    codes = [code for code, kind in enumerate(kinds) if kind.startswith(name) and kind != "Cn"]
+    return tuple(_merged((code, code) for code in codes))
 
 
 def _merged(ranges: Iterable[Range]) -> list[Range]:
     """The same characters in ranges that ascend and do not touch."""
-    made: list[Range] = []
+    merged: list[Range] = []
     for low, high in sorted(ranges):
-        if made and low <= made[-1][1] + 1:
-            made[-1] = (made[-1][0], max(high, made[-1][1]))
+        if merged and low <= merged[-1][1] + 1:
+            merged[-1] = (merged[-1][0], max(high, merged[-1][1]))
         else:
-            made.append((low, high))
-    return made
+            merged.append((low, high))
+    return merged
 
 
 def _others(ranges: Iterable[Range]) -> list[Range]:
     """All other characters."""
-    made, start = [], 0
+    gaps, start = [], 0
     for low, high in _merged(ranges):
         if start < low:
-            made.append((start, low - 1))
+            gaps.append((start, low - 1))
         start = high + 1
-    return [*made, (start, _LAST)] if start <= _LAST else made
+    return [*gaps, (start, _LAST)] if start <= _LAST else gaps
 
 
 def _spelt(ranges: Iterable[Range]) -> str:
-    """A set in Python's syntax, by what is in it or by what is not."""
+    """A set in Python's syntax, positive or negated."""
     merged, others = _merged(ranges), _others(ranges)
     if not merged or not others:
         raise NotNative("a set of no characters, or of all")
@@ -248,10 +248,10 @@ def _shown(ends: Range) -> str:
 
 def outside(separators: Iterable[str]) -> str:
     """Runs of characters that match none of these patterns, each of one character."""
-    found: list[Range] = []
+    ranges: list[Range] = []
     for separator in separators:
         try:
-            found += _Reader(separator, 0, fold=False).single()
+            ranges += _Reader(separator, 0, fold=False).single()
         except NotNative:
             raise NotNative(f"the separator {separator!r}") from None
-    return f"(?a){_spelt(_others(found))}+"
+    return f"(?a){_spelt(_others(ranges))}+"

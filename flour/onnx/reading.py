@@ -1,8 +1,8 @@
-"""From a path, bytes or a ModelProto to a `ModelDef`, checking everything a stranger could send.
+"""From a path, bytes or a ModelProto to a `ModelDef`, checking everything in untrusted files.
 
 The `onnx` package parses the protobuf; everything else is checked here, so that a damaged or
-hostile model is an error that names the node, never a crash, and never reads a file outside of the
-model's folder.
+hostile model ends in an error that names the node, never in a crash, and never reads a file outside
+of the model's folder.
 """
 
 from __future__ import annotations
@@ -24,20 +24,19 @@ from flour.tracing.traced_array import TracedArray
 
 #: Protobuf cannot hold more in one message.
 MAX_BYTES = 2**31 - 1
-#: Nodes of all graphs together, functions in place of their calls: half a minute's work or more.
+#: The most nodes of all graphs, with functions inlined: half a minute's work or more.
 MAX_NODES = 1 << 17
 MAX_DEPTH = 20
 Formulas = Mapping[tuple[Any, ...], TracedArray | WordList]
 OLDEST, DOMAINS = 1, {"ai.onnx": ""}
-#: The newest versions whose operators are known here: in a later one any may mean something else.
+#: The newest known versions: in a later one any operator may have another meaning.
 NEWEST = {"": 28, "ai.onnx.ml": 5}
 
 
 def read_model(model: object, formulas: Formulas | None = None) -> ModelDef:
     """The model in a file, in bytes, or parsed already.
 
-    Where there are `formulas` for weights (by their owners: see flour.onnx.wire), they are read
-    instead.
+    With `formulas` for weights (by their owners: see flour.onnx.wire), these replace the weights.
     """
     proto, folder = _parsed(model)
     proto = _inlined(proto)
@@ -64,27 +63,27 @@ def read_model(model: object, formulas: Formulas | None = None) -> ModelDef:
 
 
 class Opened(NamedTuple):
-    """A model whose protobuf has been read; it stands for the model wherever one is taken."""
+    """A model whose protobuf has been read; accepted wherever a model is."""
 
     proto: Any
-    #: Where it lies, if it came from a file.
+    #: The folder of its file, if it came from one.
     folder: Path | None
 
 
 class Raw(NamedTuple):
-    """A model whose bytes are there; it stands for the model wherever one is taken."""
+    """A model whose bytes have been read; accepted wherever a model is."""
 
     data: bytes
     folder: Path | None
 
 
 def opened(model: object) -> Opened:
-    """The model, its file read once for all who look at it."""
+    """The model with its file read and parsed, once for all uses."""
     return Opened(*_parsed(model))
 
 
 def raw(model: object) -> Raw | None:
-    """The bytes of a model that is a path or bytes; None for what has been parsed."""
+    """The bytes of a model that is a path or bytes; None for a parsed model."""
     if isinstance(model, str | Path):
         path = Path(model)
         return Raw(_file(path), path.parent)
@@ -94,24 +93,24 @@ def raw(model: object) -> Raw | None:
 
 
 def parsed(model: object) -> Any:
-    """The model's protobuf, its own functions in place; nothing else of it is checked."""
+    """The model's protobuf, its own functions inlined; nothing else of it is checked."""
     return _inlined(_parsed(model)[0])
 
 
 def as_written(model: object) -> Any:
-    """The model's protobuf with its own functions where they are; nothing of it is checked."""
+    """The model's protobuf with its own functions not inlined; nothing of it is checked."""
     return _parsed(model)[0]
 
 
 def _parsed(model: Any) -> tuple[Any, Path | None]:
     if isinstance(model, Opened):
         return model
-    found = model if isinstance(model, Raw) else raw(model)
-    if found is not None:
-        proto = _from_bytes(found.data)
-        if found.folder is not None:
-            Tensors(found.folder).take_in(proto)
-        return proto, found.folder
+    contents = model if isinstance(model, Raw) else raw(model)
+    if contents is not None:
+        proto = _from_bytes(contents.data)
+        if contents.folder is not None:
+            Tensors(contents.folder).take_in(proto)
+        return proto, contents.folder
     if hasattr(model, "graph") and hasattr(model, "opset_import"):
         return model, None
     raise DamagedModel(
@@ -125,7 +124,7 @@ def _parsed(model: Any) -> tuple[Any, Path | None]:
 def _file(path: Path) -> bytes:
     try:
         status = path.stat()
-        if S_ISFIFO(status.st_mode) or S_ISCHR(status.st_mode):  # it may never end
+        if S_ISFIFO(status.st_mode) or S_ISCHR(status.st_mode):  # reading it may never end
             raise DamagedModel("the model is no file", where=str(path), found="a pipe or a device")
         if status.st_size > MAX_BYTES:
             raise DamagedModel("the model is larger than protobuf allows", where=str(path.name))
@@ -169,21 +168,21 @@ def _inlined(proto: Any) -> Any:
 
 
 def _fits_in_place(proto: Any) -> None:
-    """Raise DamagedModel if functions that call others twice would become nodes without number."""
+    """Raise DamagedModel if inlining functions that call others would give too many nodes."""
     bodies = {(str(f.domain), str(f.name)): f for f in proto.functions}
     sizes: dict[tuple[str, str], int] = {}
     waiting = [*bodies]
     while waiting:  # no function waits for itself for ever: each is entered once
         name = waiting[-1]
         calls = list(_called(bodies[name]))
-        unknown = [who for who in calls if who in bodies and who not in sizes]
+        unknown = [owner for owner in calls if owner in bodies and owner not in sizes]
         if name not in sizes and unknown:
             sizes[name] = 0  # until it is known; circles are found by who puts functions in place
             waiting += unknown
             continue
         waiting.pop()
-        sizes[name] = min(sum(max(1, sizes.get(who, 1)) for who in calls), MAX_NODES + 1)
-    total = sum(sizes.get(who, 1) for who in _called(proto.graph))
+        sizes[name] = min(sum(max(1, sizes.get(owner, 1)) for owner in calls), MAX_NODES + 1)
+    total = sum(sizes.get(owner, 1) for owner in _called(proto.graph))
     if total > MAX_NODES:
         raise DamagedModel(
             "the model's functions stand for too many nodes",
@@ -203,29 +202,29 @@ def _called(graph: Any) -> Iterator[tuple[str, str]]:
 
 
 def _opsets(proto: Any) -> dict[str, int]:
-    found = {
+    versions = {
         DOMAINS.get(item.domain, str(item.domain)): int(item.version) for item in proto.opset_import
     }
     if not len(proto.graph.node) and not len(proto.graph.output):
         raise DamagedModel("the model has no graph", where="graph", found="no nodes, no outputs")
-    if any(item.domain in ("", "ai.onnx") for item in proto.graph.node) and "" not in found:
+    if any(item.domain in ("", "ai.onnx") for item in proto.graph.node) and "" not in versions:
         raise DamagedModel("the model does not say its operator set", where="opset_import")
-    if found.get("", OLDEST) < OLDEST:
+    if versions.get("", OLDEST) < OLDEST:
         raise DamagedModel(
             "the model is older than this importer reads",
             where="opset_import",
-            found=f"operator set {found['']}, at least {OLDEST} is needed",
+            found=f"operator set {versions['']}, at least {OLDEST} is needed",
             hint="convert it with onnx.version_converter",
         )
     for domain, newest in NEWEST.items():
-        if found.get(domain, newest) > newest:
+        if versions.get(domain, newest) > newest:
             raise DamagedModel(
                 "the model is newer than this importer reads",
                 where=f"opset_import of {domain or 'ai.onnx'}",
-                found=f"operator set {found[domain]}, {newest} is the newest known",
+                found=f"operator set {versions[domain]}, {newest} is the newest known",
                 hint="export it for an older one, or convert it with onnx.version_converter",
             )
-    return found
+    return versions
 
 
 # --- graphs ---------------------------------------------------------------------------------------
@@ -248,44 +247,46 @@ class _Reader:
             raise DamagedModel("the graph is too large", where=str(proto.name), found=found)
         constants = self._constants(proto)
         if not depth:
-            constants |= {who[1]: it for who, it in self._formulas.items() if who[0] == "tensor"}
+            constants |= {
+                owner[1]: it for owner, it in self._formulas.items() if owner[0] == "tensor"
+            }
         inputs = tuple(port_of(item) for item in proto.input if item.name not in constants)
         _unique([port.name for port in inputs], "inputs")
         own = set(constants) | {port.name for port in inputs}
         inner = outside | own | {str(name) for item in proto.node for name in item.output}
         nodes = [self._node(item, inner, depth) for item in proto.node]
         if self._formulas and not depth:
-            nodes = [self._with_formulas(item, place) for place, item in enumerate(nodes)]
+            nodes = [self._with_formulas(item, index) for index, item in enumerate(nodes)]
         outputs = tuple(port_of(item) for item in proto.output)
         if any(not port.name for port in outputs):
             raise DamagedModel("an output has no name", where=f"the graph '{proto.name}'")
         order = ordered(nodes, own, outside, [port.name for port in outputs])
         return GraphDef(str(proto.name), tuple(order), inputs, outputs, constants)
 
-    def _with_formulas(self, made: NodeDef, place: int) -> NodeDef:
+    def _with_formulas(self, node: NodeDef, index: int) -> NodeDef:
         """A node with formulas instead of its lists of floats."""
         own = {
-            who[2]: FloatList(it) if isinstance(it, TracedArray) else it
-            for who, it in self._formulas.items()
-            if who[:2] == ("node", place)
+            owner[2]: FloatList(it) if isinstance(it, TracedArray) else it
+            for owner, it in self._formulas.items()
+            if owner[:2] == ("node", index)
         }
         if not own:
-            return made
-        values = {name: own.get(name) or made.attributes[name] for name in made.attributes}
-        # Its bytes hold numbers, so what is known by them is not of this node.
-        return replace(made, attributes=Attributes(values, {}), data=token_bytes())
+            return node
+        values = {name: own.get(name) or node.attributes[name] for name in node.attributes}
+        # Its bytes hold other numbers, so a random token replaces them as the cache key.
+        return replace(node, attributes=Attributes(values, {}), data=token_bytes())
 
     def _constants(self, proto: Any) -> dict[str, Any]:
-        found = {str(item.name): self._tensors.array(item) for item in proto.initializer}
+        arrays = {str(item.name): self._tensors.array(item) for item in proto.initializer}
         for item in proto.sparse_initializer:
-            found[str(item.values.name)] = self._tensors.sparse(item)
+            arrays[str(item.values.name)] = self._tensors.sparse(item)
         names = [*(str(item.name) for item in proto.initializer)]
         _unique(names, "initialisers")
-        return found
+        return arrays
 
     def _node(self, proto: Any, names: frozenset[str], depth: int) -> NodeDef:
         domain = str(proto.domain)
-        made = NodeDef(
+        node = NodeDef(
             str(proto.op_type),
             DOMAINS.get(domain, domain),
             str(proto.name),
@@ -301,9 +302,9 @@ class _Reader:
                 if item.name not in later
             }
         except DamagedModel as problem:
-            problem.where = f"{made.place}, {problem.where}" if problem.where else made.place
+            problem.where = f"{node.place}, {problem.where}" if problem.where else node.place
             raise
-        return NodeDef(**{**vars(made), "attributes": Attributes(values, later)})
+        return NodeDef(**{**vars(node), "attributes": Attributes(values, later)})
 
     def _attribute(self, proto: Any, names: frozenset[str], depth: int) -> Any:
         kind = int(proto.type) or _guessed(proto)
@@ -356,23 +357,23 @@ _READERS: Mapping[int, tuple[str, str]] = {
 }
 #: Kinds of lists of numbers or texts.
 _LISTS = frozenset({6, 7, 8})
-#: Lists from this length on are read when somebody asks for them.
+#: Lists from this length on are read at their first use.
 LONG = 64
 
 
 def _is_long(proto: Any) -> bool:
-    """Whether an attribute is a list of so many numbers or texts that it is read when needed."""
+    """Whether an attribute is a list of numbers or texts so long that it is read at first use."""
     return int(proto.type) in _LISTS and len(getattr(proto, _READERS[proto.type][0])) >= LONG
 
 
 def _later(proto: Any) -> Later:
-    """What reads an attribute that is a list of numbers or texts, which nothing can go wrong in."""
+    """A function that reads an attribute that is a list of numbers or texts; it cannot fail."""
     field, convert = _READERS[int(proto.type)]
     return lambda: _PLAIN[convert](getattr(proto, field))
 
 
 def _guessed(proto: Any) -> int:
-    """The kind of an attribute of an old file, which does not say it."""
+    """The kind of an attribute of an old file, which does not store it."""
     for kind, (field, _) in _READERS.items():
         value = getattr(proto, field)
         repeated = hasattr(value, "__len__") and not isinstance(value, bytes)
@@ -418,7 +419,7 @@ def _map(name: str, proto: Any) -> Port:
 def _dim(proto: Any, name: str) -> Dim:
     if proto.HasField("dim_value"):
         if not 0 <= proto.dim_value < 2**31:
-            # -1 is how some exporters say "unknown".
+            # Some exporters write -1 for "unknown".
             if proto.dim_value < 0:
                 return None
             raise DamagedModel("a dimension is absurd", where=name, found=str(proto.dim_value))

@@ -1,6 +1,6 @@
-"""Operators that bring axes to one number: sums, means, extremes, norms, places of extremes.
+"""Operators that reduce axes to one number: sums, means, extremes, norms, indices of extremes.
 
-The axes that go are brought to the end, so that every number comes from a run of neighbours.
+The reduced axes are moved to the end, so that every number comes from a run of neighbours.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from flour.ops.segments import (
     SegmentSum,
 )
 
-#: From runs of a length to a number for each.
+#: A function from runs of a length to a number for each.
 Reduce = Callable[[Flow, int], Flow]
 
 
@@ -52,29 +52,29 @@ def _product(x: Flow, length: int) -> Flow:
 
 
 def reduced_axes(call: Call, item: Tensor, axes: tuple[int, ...] | None) -> tuple[int, ...]:
-    """The axes that go: all of them where none are named (unless that means none)."""
+    """The reduced axes: all of them where none are named (unless that means none)."""
     if not axes:
         if call.attribute("noop_with_empty_axes", 0):
             return ()
         axes = tuple(range(item.rank))
-    found = tuple(sorted({positive(axis, item.rank) for axis in axes}))
-    if item.axis in found:
-        raise NotNative("all rows are brought together")
-    return found
+    chosen = tuple(sorted({positive(axis, item.rank) for axis in axes}))
+    if item.axis in chosen:
+        raise NotNative("a reduction over all rows")
+    return chosen
 
 
 def runs(item: Tensor, axes: tuple[int, ...]) -> tuple[Tensor, int]:
-    """The values with these axes last, flat, and how many values each run of them has."""
-    order = [place for place in range(item.rank) if place not in axes] + list(axes)
-    table = item.places().transpose(order).reshape(-1)
+    """The values with these axes last, flat, and the length of each run over them."""
+    order = [i for i in range(item.rank) if i not in axes] + list(axes)
+    table = item.flat_indices().transpose(order).reshape(-1)
     return item.picked(table, None), prod(item.shape[axis] for axis in axes)
 
 
 def kept(item: Tensor, axes: tuple[int, ...], *, keep: bool) -> tuple[list[int], int | None]:
-    """The shape and axis of what is left, with ones for the axes that went or without them."""
+    """The shape and axis of the result, with ones for the reduced axes or without them."""
     if keep:
-        return [1 if place in axes else n for place, n in enumerate(item.shape)], item.axis
-    shape = [n for place, n in enumerate(item.shape) if place not in axes]
+        return [1 if i in axes else n for i, n in enumerate(item.shape)], item.axis
+    shape = [n for i, n in enumerate(item.shape) if i not in axes]
     axis = item.axis
     return shape, None if axis is None else axis - sum(gone < axis for gone in axes)
 
@@ -82,7 +82,7 @@ def kept(item: Tensor, axes: tuple[int, ...], *, keep: bool) -> tuple[list[int],
 def reduced(
     call: Call, item: Tensor, axes: tuple[int, ...], function: Reduce, empty: float, *, keep: bool
 ) -> Tensor:
-    """The tensor with axes brought to one number each; `empty` is the answer for no numbers."""
+    """The tensor with axes reduced to one number each; `empty` is the result for no numbers."""
     shape, axis = kept(item, axes, keep=keep)
     flat, length = runs(item, axes)
     if not length or not prod(shape):
@@ -138,8 +138,8 @@ def _extreme(call: Call, function: Reduce, sign: int) -> Tensor:
     """The extreme of no numbers is the opposite end of what the dtype can hold."""
     dtype = call[0].dtype
     if dtype == "bool":
-        made = _reduce(call, function, int(sign > 0), converted(call, call[0], "uint8"))
-        return converted(call, made, "bool")
+        result = _reduce(call, function, int(sign > 0), converted(call, call[0], "uint8"))
+        return converted(call, result, "bool")
     if dtype in FLOATS:
         return _reduce(call, function, sign * np.inf)
     limits = np.iinfo(dtype)
@@ -149,9 +149,9 @@ def _extreme(call: Call, function: Reduce, sign: int) -> Tensor:
 @onnx_op("ReduceProd")
 def _reduce_prod(call: Call) -> Tensor:
     if call[0].symbolic:
-        made = np.empty((), object)
-        made[()] = np.prod(call.symbolic(0))
-        return Tensor.constant(made.reshape((1,) if call.flag("keepdims") else ()))
+        product = np.empty((), object)
+        product[()] = np.prod(call.symbolic(0))
+        return Tensor.constant(product.reshape((1,) if call.flag("keepdims") else ()))
     return _reduce(call, _product, 1)
 
 
@@ -180,7 +180,7 @@ def _reduce_log_sum(call: Call) -> Tensor:
 
 @onnx_op("ReduceLogSumExp")
 def _reduce_log_sum_exp(call: Call) -> Tensor:
-    """max + log(sum(exp(x - max))), so that nothing overflows; an infinite max is not taken off."""
+    """max + log(sum(exp(x - max))), which cannot overflow; an infinite max is not subtracted."""
     item = call[0]
     axes = reduced_axes(call, item, call.integers(1, "axes"))
     keep = call.flag("keepdims")
@@ -192,15 +192,15 @@ def _reduce_log_sum_exp(call: Call) -> Tensor:
     top = _mapped(call, top, _finite)
     powers = together(call, [item, top], lambda x, y: x.minus(y).exp())
     total = reduced(call, powers, axes, _sum, 0, keep=True)
-    made = together(call, [total, top], lambda x, y: x.log().plus(y))
+    result = together(call, [total, top], lambda x, y: x.log().plus(y))
     shape, axis = kept(item, axes, keep=keep)
-    return made.shaped(shape, axis)
+    return result.shaped(shape, axis)
 
 
 def _whole_log_sum_exp(call: Call, item: Tensor, axes: tuple[int, ...], *, keep: bool) -> Tensor:
-    """The same of whole numbers, as onnxruntime has it: every power below one is made whole, to 0.
+    """The same for whole numbers, as onnxruntime does it: every power below one is truncated to 0.
 
-    What is left to add up is how often the largest number is there.
+    The sum is therefore the count of the largest number.
     """
     if item.dtype not in INTS or not prod(item.shape[axis] for axis in axes):
         raise NotNative(f"powers of {item.dtype}, or of no numbers")
@@ -209,13 +209,13 @@ def _whole_log_sum_exp(call: Call, item: Tensor, axes: tuple[int, ...], *, keep:
     counts = reduced(call, alike, axes, _sum, 0, keep=True)
     least, most = (int(getattr(np.iinfo(item.dtype), end)) for end in ("min", "max"))
     largest = float(most) if int(float(most)) == most else float(np.nextafter(float(most), 0))
-    made = together(
+    result = together(
         call,
         [converted(call, top, "float64"), counts],
         lambda x, y: y.log().plus(x).clip(float(least), largest),
     )
     shape, axis = kept(item, axes, keep=keep)
-    return converted(call, made, item.dtype).shaped(shape, axis)
+    return converted(call, result, item.dtype).shaped(shape, axis)
 
 
 def _finite(x: Flow) -> Flow:
@@ -245,7 +245,7 @@ def _arg(call: Call) -> Tensor:
     shape, axis = kept(item, axes, keep=call.flag("keepdims"))
     flat, length = runs(item, axes)
     if not length:
-        raise NotNative("the place of the largest of no numbers")
+        raise NotNative("the index of the largest of no numbers")
     return Tensor.of(function(call.flow(flat), length), shape, axis)
 
 
@@ -257,7 +257,7 @@ def _softmax_axes(call: Call, item: Tensor) -> tuple[int, ...]:
     axis = positive(call.attribute("axis", -1 if call.opset >= 13 else 1), item.rank)
     axes = (axis,) if call.opset >= 13 else tuple(range(axis, item.rank))
     if item.axis in axes:
-        raise NotNative("all rows are brought together")
+        raise NotNative("a reduction over all rows")
     return axes
 
 
@@ -297,7 +297,7 @@ def _hardmax(call: Call) -> Tensor:
 
     kinds = Tensor.constant(np.arange(length).reshape(1, length))
     hot = together(call, [best, kinds], lambda x, y: Same()(x, y).cast(item.dtype))
-    order = [place for place in range(item.rank) if place not in axes] + list(axes)
-    sizes = [item.shape[place] for place in order]
-    back: Any = hot.places().reshape(sizes).transpose(tuple(np.argsort(order)))
+    order = [i for i in range(item.rank) if i not in axes] + list(axes)
+    sizes = [item.shape[i] for i in order]
+    back: Any = hot.flat_indices().reshape(sizes).transpose(tuple(np.argsort(order)))
     return hot.picked(back, item.axis)

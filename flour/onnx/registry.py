@@ -1,10 +1,10 @@
-"""Which ONNX operator becomes which program: a table by domain, name and version.
+"""The adapters of ONNX's operators: a table by domain, name and version.
 
     @onnx_op("Add", since=7)
     def _add(call):
         ...                                     # call.inputs -> a Tensor, or a tuple of them
 
-The adapter with the highest `since` that the model's operator set reaches is asked. It raises
+The adapter with the highest `since` that the model's operator set reaches is called. It raises
 `NotNative(reason)` where this use of the operator has no native code. Modules of this package
 register themselves when `load()` imports them.
 """
@@ -37,7 +37,7 @@ _registered = [0]
 
 
 def registered() -> int:
-    """How many adapters have been registered: with others, models become other programs."""
+    """The number of registered adapters: part of cache keys, as adapters change the programs."""
     load()
     return _registered[0]
 
@@ -47,10 +47,10 @@ def onnx_op(*names: str, since: int = 1, domain: str = "") -> Callable[[_F], _F]
 
     def register(adapter: _F) -> _F:
         for name in names:
-            found = ADAPTERS.setdefault((domain, name), [])
-            found.append((since, adapter))
+            entries = ADAPTERS.setdefault((domain, name), [])
+            entries.append((since, adapter))
             _registered[0] += 1
-            found.sort(key=lambda entry: -entry[0])
+            entries.sort(key=lambda entry: -entry[0])
         return adapter
 
     return register
@@ -61,8 +61,8 @@ def load() -> None:
     """Import every module of adapters."""
     from flour import onnx
 
-    for found in iter_modules(onnx.__path__):
-        import_module(f"flour.onnx.{found.name}")
+    for module in iter_modules(onnx.__path__):
+        import_module(f"flour.onnx.{module.name}")
 
 
 def adapter_of(domain: str, op_type: str, opset: int) -> Adapter:
@@ -76,21 +76,21 @@ def adapter_of(domain: str, op_type: str, opset: int) -> Adapter:
 
 @dataclass(frozen=True)
 class Call:
-    """One use of an operator, as an adapter sees it."""
+    """One use of an operator, for an adapter."""
 
     node: NodeDef
     inputs: tuple[Tensor | None, ...]
     opset: int
     importer: Importer
-    #: A flow that says how many rows there are, for constants that have to become columns.
+    #: A flow with the rows of the program, for constants that have to become columns.
     anchor: Flow
 
     def __getitem__(self, index: int) -> Tensor:
         """An input that must be there."""
-        found = self.optional(index)
-        if found is None:
+        tensor = self.optional(index)
+        if tensor is None:
             raise NotNative(f"input {index} is missing")
-        return found
+        return tensor
 
     def optional(self, index: int) -> Tensor | None:
         """An input, or None if it is absent."""
@@ -98,7 +98,7 @@ class Call:
 
     @property
     def outputs(self) -> int:
-        """How many outputs the node has, absent ones in front of others included."""
+        """The number of the node's outputs, absent ones in front of others included."""
         return len(self.node.outputs)
 
     def attribute(self, name: str, default: Any = None) -> Any:
@@ -106,29 +106,29 @@ class Call:
         return self.node.attributes.get(name, default)
 
     def flag(self, name: str, *, default: bool = True) -> bool:
-        """Whether an attribute that is 0 or 1 is set; any other number sets nothing."""
+        """Whether an attribute is 1; any other number counts as 0."""
         return bool(self.attribute(name, int(default)) == 1)
 
     def constant(self, index: int, what: str = "") -> NDArray[Any]:
         """An input whose value must be known at import (and hold no `Rows`)."""
-        found = self.symbolic(index, what)
+        value = self.symbolic(index, what)
         if self[index].symbolic:
             raise NotNative(f"{what or f'input {index}'} depends on the number of rows")
-        return found
+        return value
 
     def symbolic(self, index: int, what: str = "") -> NDArray[Any]:
         """An input whose value must be known at import; `Rows` are allowed."""
-        found = self[index].value
-        if found is None:
+        value = self[index].value
+        if value is None:
             raise NotNative(f"{what or f'input {index}'} depends on the data")
-        return found
+        return value
 
     def integers(self, index: int, name: str) -> tuple[int, ...] | None:
         """Whole numbers that are an input in newer versions and an attribute in older ones."""
         if self.optional(index) is not None:
             return tuple(int(item) for item in self.constant(index, name).reshape(-1))
-        found = self.attribute(name)
-        return None if found is None else tuple(int(item) for item in np.atleast_1d(found))
+        value = self.attribute(name)
+        return None if value is None else tuple(int(item) for item in np.atleast_1d(value))
 
     def flow(self, item: Tensor) -> Flow:
         """The tensor as the vector of a row; a constant becomes the same vector for every row."""
@@ -145,15 +145,15 @@ class Call:
         return Fill(item.value.reshape(-1))(self.anchor)
 
     def _texts(self, item: Tensor) -> Flow:
-        """Strings for every row: looked up in a table at places that are the same for every row."""
+        """The same strings for every row: a look-up in a table at constant indices."""
         from flour.ops.source import Fill
         from flour.ops.structure import TakeText
 
         assert item.value is not None
         if not item.size:
             raise NotNative("an empty tensor of strings")
-        places = Fill(np.arange(item.size))(self.anchor)
-        return TakeText(item.value.reshape(-1).tolist())(places)
+        indices = Fill(np.arange(item.size))(self.anchor)
+        return TakeText(item.value.reshape(-1).tolist())(indices)
 
     def body(self, graph: GraphDef, *inputs: Tensor) -> tuple[Tensor, ...]:
         """The outputs of an inner graph for these inputs; it sees the names around it."""

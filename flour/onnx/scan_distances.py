@@ -1,7 +1,7 @@
-"""The Scan that means distances: exporters write one where there is no CDist.
+"""The Scan that computes distances: exporters write one where there is no CDist.
 
-Its state is the rows, and what is scanned are points known at import; every round subtracts a point
-from the rows and adds up the columns. As unrolled rounds it would be as many parts as points.
+Its state is the rows, and it scans points known at import; every round subtracts a point from the
+rows and adds up the columns. Unrolled, it would be a part of the program for every point.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from flour.onnx.model import GraphDef, NodeDef
     from flour.onnx.registry import Call
 
-#: The operators of a body in their order, each reading the one before it, and what they measure.
+#: The metric of each body, by its operators in order, each of which reads the one before it.
 _CHAINS = {
     ("Sub", "ReduceSumSquare"): "sqeuclidean",
     ("Sub", "Abs", "ReduceSum"): "manhattan",
@@ -42,7 +42,7 @@ class _Measure(NamedTuple):
 def distances(
     call: Call, body: GraphDef, state: Sequence[Tensor], scanned: Sequence[Tensor]
 ) -> tuple[Tensor, ...] | None:
-    """The rows, and how far each is from many points; None where a scan is not that."""
+    """The rows, and their distances from all points; None for any other scan."""
     if len(state) != 1 or len(scanned) != 1 or scanned[0].value is None:
         return None
     x, points = state[0], scanned[0].value
@@ -52,12 +52,12 @@ def distances(
     measure = _measured(call, body)
     if measure is None or not len(points):
         return None
-    made = measure.of(call.flow(x).cast("float64"), points.astype(np.float64))
-    return x, Tensor.of(made.cast(x.dtype), (len(points), 1), 1)
+    sums = measure.of(call.flow(x).cast("float64"), points.astype(np.float64))
+    return x, Tensor.of(sums.cast(x.dtype), (len(points), 1), 1)
 
 
 def _measured(call: Call, body: GraphDef) -> _Measure | None:
-    """What a body adds up of the gaps between its state and what is scanned."""
+    """The metric that a body computes between its state and the scanned point."""
     names, steps = {port.name: port.name for port in body.inputs}, []
     for node in body.nodes:
         if node.op_type == "Identity":
@@ -70,23 +70,23 @@ def _measured(call: Call, body: GraphDef) -> _Measure | None:
     ends = [names.get(port.name, port.name) for port in body.outputs]
     start, scanned = (port.name for port in body.inputs)
     read = [[names.get(name, name) for name in step.inputs] for step in steps]
-    made = [step.outputs[0] for step in steps]
-    linked = [first for first, *_ in read[1:]] == made[:-1] and read[0] == [start, scanned]
-    if not linked or ends != [start, made[-1]] or not _along_columns(call, body, steps[-1]):
+    outputs = [step.outputs[0] for step in steps]
+    linked = [first for first, *_ in read[1:]] == outputs[:-1] and read[0] == [start, scanned]
+    if not linked or ends != [start, outputs[-1]] or not _along_columns(call, body, steps[-1]):
         return None
     return _Measure(metric) if metric != "minkowski" else _powers(call, body, steps[2])
 
 
 def _powers(call: Call, body: GraphDef, power: NodeDef) -> _Measure | None:
     """The exponent of a known power above one."""
-    found = _known(call, body, power.inputs[1])
-    if found is None or found.size != 1 or not 1 <= float(found.reshape(-1)[0]) < np.inf:
+    exponent = _known(call, body, power.inputs[1])
+    if exponent is None or exponent.size != 1 or not 1 <= float(exponent.reshape(-1)[0]) < np.inf:
         return None
-    return _Measure("minkowski", float(found.reshape(-1)[0]))
+    return _Measure("minkowski", float(exponent.reshape(-1)[0]))
 
 
 def _known(call: Call, body: GraphDef, name: str) -> Any:
-    """The value of a name within a body, or around it; None of what is not known."""
+    """The value of a name within a body, or around it; None if it is not known at import."""
     around = call.importer.values.get(name)
     return body.constants.get(name, None if around is None else around.value)
 

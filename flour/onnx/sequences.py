@@ -1,8 +1,8 @@
-"""Lists of tensors, and values that may be absent: what is known of them at import.
+"""Lists of tensors, and values that may be absent, as far as they are known at import.
 
-How many tensors a list has, and where each is, follows from the graph; then a list is no value of
-its own, and costs nothing. Exporters write one where answers differ in width: the probabilities of
-a classifier for each of several labels.
+The length of a list, and each tensor's index, follow from the graph; so a list is no value at run
+time, and costs nothing. Exporters write one where outputs differ in width: the probabilities of a
+classifier for each of several labels.
 """
 
 from __future__ import annotations
@@ -48,30 +48,30 @@ def _empty(call: Call) -> Tensor:
 @onnx_op("SequenceInsert", since=11)
 def _insert(call: Call) -> Tensor:
     items = list(_list(call).items)
-    items.insert(_place(call, 2, len(items), len(items) + 1), call[1])
+    items.insert(_index(call, 2, len(items), len(items) + 1), call[1])
     return Listed.holding(items)
 
 
 @onnx_op("SequenceErase", since=11)
 def _erase(call: Call) -> Tensor:
-    found = _list(call)
-    items = list(found.items)
-    del items[_place(call, 1, len(items) - 1, len(items))]
-    return Listed.holding(items, found.dtype)
+    listed = _list(call)
+    items = list(listed.items)
+    del items[_index(call, 1, len(items) - 1, len(items))]
+    return Listed.holding(items, listed.dtype)
 
 
-def _place(call: Call, index: int, default: int, count: int) -> int:
-    """A place among `count`, counted from the front; that of an input which may be absent."""
-    if call.optional(index) is None:
-        place = default
+def _index(call: Call, number: int, default: int, count: int) -> int:
+    """An index below `count`, counted from the front, from an optional input."""
+    if call.optional(number) is None:
+        position = default
     else:
-        place = int(call.constant(index, "the place in a list").reshape(-1)[0])
-    # What is put in front of the last stands before it: places are those of the list as it is.
+        position = int(call.constant(number, "the place in a list").reshape(-1)[0])
+    # An insertion at -1 goes before the last: indices are those of the list before it.
     length = len(_list(call).items)
-    place = place + length if place < 0 else place
-    if not 0 <= place < count:
-        raise NotNative(f"place {place} of a list of {length}")
-    return place
+    position = position + length if position < 0 else position
+    if not 0 <= position < count:
+        raise NotNative(f"index {position} of a list of {length}")
+    return position
 
 
 @onnx_op("SplitToSequence", since=11)
@@ -82,7 +82,7 @@ def _split(call: Call) -> Tensor:
     length = item.shape[along]
     whole = call.optional(1) is not None
     ends = _ends(call, length) if whole else range(1, length + 1)
-    parts = np.split(item.places(), list(ends)[:-1], axis=along) if len(ends) else []
+    parts = np.split(item.flat_indices(), list(ends)[:-1], axis=along) if len(ends) else []
     axis = item.axis
     if not whole and not call.flag("keepdims"):
         parts = [part.squeeze(along) for part in parts]
@@ -91,7 +91,7 @@ def _split(call: Call) -> Tensor:
 
 
 def _ends(call: Call, length: int) -> Sequence[int]:
-    """Where each part ends: of several lengths, or of one, where the last may be shorter."""
+    """The end of each part: of several lengths, or of one, where the last may be shorter."""
     sizes = call.constant(1, "the lengths")
     if not sizes.ndim:
         size = int(sizes)
@@ -109,7 +109,7 @@ def _ends(call: Call, length: int) -> Sequence[int]:
 @onnx_op("SequenceAt", since=11)
 def _at(call: Call) -> Tensor:
     items = _list(call).items
-    return items[_place(call, 1, -1, len(items))]
+    return items[_index(call, 1, -1, len(items))]
 
 
 @onnx_op("SequenceLength", since=11)
@@ -121,7 +121,7 @@ def _length(call: Call) -> Tensor:
 def _concat(call: Call) -> Tensor:
     items = list(_list(call).items)
     if not items:
-        raise NotNative("a list of nothing is joined")
+        raise NotNative("an empty list is joined")
     along = int(call.attribute("axis", 0))
     if call.attribute("new_axis", 0):
         along = positive(along, items[0].rank + 1)
@@ -144,15 +144,15 @@ def _map(call: Call) -> tuple[Tensor, ...]:
     if any(len(item.items) != len(first.items) for item in lists):
         raise NotNative("lists of different lengths together")
     rounds = [
-        call.body(body, *(_entry(call, place, number) for place in range(len(call.inputs))))
+        call.body(body, *(_entry(call, index, number) for index in range(len(call.inputs))))
         for number in range(len(first.items))
     ]
-    return tuple(Listed.holding(made) for made in zip(*rounds, strict=True))
+    return tuple(Listed.holding(outputs) for outputs in zip(*rounds, strict=True))
 
 
-def _entry(call: Call, place: int, number: int) -> Tensor:
-    """An input of one round: an entry of a list, or what all rounds are given."""
-    item = call[place]
+def _entry(call: Call, index: int, number: int) -> Tensor:
+    """An input of one round: an entry of a list, or a value that all rounds share."""
+    item = call[index]
     return item.items[number] if isinstance(item, Listed) else item
 
 
@@ -161,7 +161,7 @@ def _entry(call: Call, place: int, number: int) -> Tensor:
 
 @onnx_op("Optional", "OptionalGetElement", since=15)
 def _there(call: Call) -> Tensor:
-    return call[0]  # what is absent at import is no value of a program
+    return call[0]  # an absent value is not in the program at all
 
 
 @onnx_op("OptionalHasElement", since=15)

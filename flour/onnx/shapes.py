@@ -1,6 +1,6 @@
 """Operators that move values and compute nothing: shapes, transposes, parts, repetitions.
 
-On a row's flat vector each is an index table, or nothing at all.
+On a row's flat vector each is a table of indices, or no operation at all.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from flour.onnx.registry import Call, onnx_op
 from flour.onnx.tensor import Rows, Tensor, positive, sizes_fit
 from flour.onnx.words import Stacked
 
-Places = NDArray[np.int64]
+Indices = NDArray[np.int64]
 
 
 def off_rows(item: Tensor, axis: int, what: str) -> None:
@@ -32,16 +32,18 @@ def off_rows(item: Tensor, axis: int, what: str) -> None:
 @onnx_op("Reshape")
 def _reshape(call: Call) -> Tensor:
     item = call[0]
-    given = call.attribute("shape")  # before version 5
-    wanted = list(call.symbolic(1, "the new shape").reshape(-1) if given is None else given)
+    attribute = call.attribute("shape")  # before version 5
+    lengths = list(
+        call.symbolic(1, "the new shape").reshape(-1) if attribute is None else attribute
+    )
     if isinstance(item, Stacked):
-        if any(_is(size, 0) for size in wanted):
-            raise NotNative("a length that is kept of values of all rows behind others")
-        return reshaped(item.sorted_out(), wanted)
+        if any(_is(size, 0) for size in lengths):
+            raise NotNative("a length copied from joined values of all rows")
+        return reshaped(item.sorted_out(), lengths)
     if not call.attribute("allowzero", 0):
         full = _lengths(item)
-        wanted = [full[i] if _is(size, 0) else size for i, size in enumerate(wanted)]
-    return reshaped(item, wanted)
+        lengths = [full[i] if _is(size, 0) else size for i, size in enumerate(lengths)]
+    return reshaped(item, lengths)
 
 
 def _is(size: Any, number: int) -> bool:
@@ -49,19 +51,19 @@ def _is(size: Any, number: int) -> bool:
 
 
 def _lengths(item: Tensor) -> list[Any]:
-    """The lengths of the ONNX value: along the rows so many times their number."""
-    return [Rows(n) if place == item.axis else n for place, n in enumerate(item.shape)]
+    """The lengths of the ONNX value: along the rows a multiple of their number."""
+    return [Rows(n) if i == item.axis else n for i, n in enumerate(item.shape)]
 
 
-def reshaped(item: Tensor, wanted: Sequence[Any]) -> Tensor:
-    """The values in the same order under other lengths; -1 is what is left."""
-    open_ = [place for place, size in enumerate(wanted) if _is(size, -1)]
-    rows = [place for place, size in enumerate(wanted) if isinstance(size, Rows)]
+def reshaped(item: Tensor, lengths: Sequence[Any]) -> Tensor:
+    """The values in the same order under other lengths; -1 is inferred."""
+    open_ = [i for i, size in enumerate(lengths) if _is(size, -1)]
+    rows = [i for i, size in enumerate(lengths) if isinstance(size, Rows)]
     if len(open_) > 1 or len(rows) > 1:
         raise NotNative("a shape in which more than one length is open")
-    shape = [size.times if isinstance(size, Rows) else int(size) for size in wanted]
+    shape = [size.times if isinstance(size, Rows) else int(size) for size in lengths]
     if open_:
-        rest = prod(size for place, size in enumerate(shape) if place != open_[0])
+        rest = prod(size for i, size in enumerate(shape) if i != open_[0])
         if not rest or item.size % rest:
             raise NotNative(f"rows of {item.shape} become rows of {shape}")
         shape[open_[0]] = item.size // rest
@@ -74,7 +76,7 @@ def in_order(item: Tensor, shape: Sequence[int], axis: int | None) -> Tensor:
     if prod(shape) != item.size or (item.axis is None) != (axis is None):
         raise NotNative(f"rows of {item.shape} become rows of {list(shape)}")
     if axis is not None and prod(shape[:axis]) != prod(item.shape[: item.axis]):
-        raise NotNative("the values of one row would be taken apart by those of others")
+        raise NotNative("the values of a row would not stay together")
     return item.shaped(shape, axis)
 
 
@@ -93,13 +95,13 @@ def _squeeze(call: Call) -> Tensor:
     axes = call.integers(1, "axes")
     if axes is None:
         if item.axis is not None:
-            raise NotNative("all dimensions of one go, which may be the rows")
-        axes = tuple(place for place, size in enumerate(item.shape) if size == 1)
-    gone = {positive(axis, item.rank) for axis in axes}
-    if item.axis in gone or any(item.shape[axis] != 1 for axis in gone):
-        raise NotNative("only dimensions of one go")
-    shape = [size for place, size in enumerate(item.shape) if place not in gone]
-    axis = None if item.axis is None else item.axis - sum(g < item.axis for g in gone)
+            raise NotNative("a squeeze of all dimensions of one, which may be the rows")
+        axes = tuple(i for i, size in enumerate(item.shape) if size == 1)
+    dropped = {positive(axis, item.rank) for axis in axes}
+    if item.axis in dropped or any(item.shape[axis] != 1 for axis in dropped):
+        raise NotNative("a squeeze of a dimension that is not one")
+    shape = [size for i, size in enumerate(item.shape) if i not in dropped]
+    axis = None if item.axis is None else item.axis - sum(g < item.axis for g in dropped)
     return item.shaped(shape, axis)
 
 
@@ -108,10 +110,10 @@ def _unsqueeze(call: Call) -> Tensor:
     item, axes = call[0], call.integers(1, "axes")
     rank = item.rank + len(axes or ())
     new = {positive(axis, rank) for axis in axes or ()}
-    old = [place for place in range(rank) if place not in new]
+    old = [i for i in range(rank) if i not in new]
     sizes = dict(zip(old, item.shape, strict=True))
     axis = None if item.axis is None else old[item.axis]
-    return item.shaped([sizes.get(place, 1) for place in range(rank)], axis)
+    return item.shaped([sizes.get(i, 1) for i in range(rank)], axis)
 
 
 @onnx_op("Transpose")
@@ -123,7 +125,7 @@ def _transpose(call: Call) -> Tensor:
 def transposed(item: Tensor, order: Sequence[int]) -> Tensor:
     """The tensor with its axes in another order."""
     axis = None if item.axis is None else list(order).index(item.axis)
-    return item.picked(item.places().transpose(tuple(order)), axis)
+    return item.picked(item.flat_indices().transpose(tuple(order)), axis)
 
 
 # --- lengths as values ----------------------------------------------------------------------------
@@ -144,9 +146,9 @@ def _size(call: Call) -> Tensor:
     item = call[0]
     if item.axis is None:
         return Tensor.constant(np.array(item.size, np.int64))
-    made = np.empty((), object)
-    made[()] = Rows(item.size)
-    return Tensor.constant(made)
+    size = np.empty((), object)
+    size[()] = Rows(item.size)
+    return Tensor.constant(size)
 
 
 # --- side by side, and apart ----------------------------------------------------------------------
@@ -160,7 +162,7 @@ def _concat(call: Call) -> Tensor:
 
 
 def _stacked(call: Call, items: Sequence[Tensor]) -> Tensor:
-    """The rows of all tensors, one tensor behind another: blocks, which a reshape sorts out."""
+    """The rows of all tensors, one tensor after another: blocks, which a reshape puts in order."""
     if len({(item.shape, item.axis) for item in items}) > 1:
         raise NotNative("values are joined along the rows")
     if len(items) == 1:
@@ -185,7 +187,7 @@ def joined(call: Call, items: Sequence[Tensor], along: int) -> Tensor:
     full = [item for item in items if item.size]
     starts = np.cumsum([0, *(item.size for item in full)])
     table = np.concatenate(
-        [item.places() + start for item, start in zip(full, starts, strict=False)], axis=along
+        [item.flat_indices() + start for item, start in zip(full, starts, strict=False)], axis=along
     )
     flows = [call.flow(item) for item in full]
     both = Tensor.of(flows[0] if len(flows) == 1 else concat(*flows), [int(starts[-1])], None)
@@ -198,14 +200,14 @@ def _split(call: Call) -> tuple[Tensor, ...]:
     along = positive(call.attribute("axis", 0), item.rank)
     off_rows(item, along, "values are split")
     sizes = call.integers(1, "split") or _even(item.shape[along], call.outputs)
-    places = np.split(item.places(), np.cumsum(sizes)[:-1], axis=along)
-    return tuple(item.picked(part, item.axis) for part in places)
+    tables = np.split(item.flat_indices(), np.cumsum(sizes)[:-1], axis=along)
+    return tuple(item.picked(part, item.axis) for part in tables)
 
 
 def _even(length: int, parts: int) -> tuple[int, ...]:
     """Parts of one size; the last may be shorter."""
     size = -(-length // parts)
-    return tuple(max(min(size, length - size * place), 0) for place in range(parts))
+    return tuple(max(min(size, length - size * i), 0) for i in range(parts))
 
 
 @onnx_op("Slice", since=1)
@@ -214,19 +216,19 @@ def _slice(call: Call) -> Tensor:
     starts, ends = call.integers(1, "starts") or (), call.integers(2, "ends") or ()
     axes = call.integers(3, "axes") if len(call.inputs) > 3 else call.attribute("axes")
     steps = call.integers(4, "steps") if len(call.inputs) > 4 else None
-    places = item.places()
-    for place, axis in enumerate(axes if axes is not None else range(len(starts))):
-        step = steps[place] if steps else 1
+    indices = item.flat_indices()
+    for i, axis in enumerate(axes if axes is not None else range(len(starts))):
+        step = steps[i] if steps else 1
         at = positive(axis, item.rank)
-        if at == item.axis and starts[place] == 0 and ends[place] >= 2**31 - 1 and step == 1:
+        if at == item.axis and starts[i] == 0 and ends[i] >= 2**31 - 1 and step == 1:
             continue
         off_rows(item, at, "some values are picked")
-        places = places.take(_range(item.shape[at], starts[place], ends[place], step), axis=at)
-    return item.picked(places, item.axis)
+        indices = indices.take(_range(item.shape[at], starts[i], ends[i], step), axis=at)
+    return item.picked(indices, item.axis)
 
 
-def _range(size: int, start: int, end: int, step: int) -> Places:
-    """The places of a slice; beyond either end means up to that end."""
+def _range(size: int, start: int, end: int, step: int) -> Indices:
+    """The indices of a slice; bounds beyond either end are cut to that end."""
     if not step:
         raise NotNative("a slice with steps of zero")
     start = start + size if start < 0 else start
@@ -242,21 +244,21 @@ def _range(size: int, start: int, end: int, step: int) -> Places:
 @onnx_op("Expand", since=8)
 def _expand(call: Call) -> Tensor:
     item = call[0]
-    wanted = list(call.symbolic(1, "the new shape").reshape(-1))
-    rows = [place for place, size in enumerate(wanted) if isinstance(size, Rows)]
-    rank = max(len(wanted), item.rank)
+    lengths = list(call.symbolic(1, "the new shape").reshape(-1))
+    rows = [rows_at for rows_at, size in enumerate(lengths) if isinstance(size, Rows)]
+    rank = max(len(lengths), item.rank)
     at = None if item.axis is None else item.axis + rank - item.rank
     if rows:
-        place = rows[0] + rank - len(wanted)
-        if len(rows) > 1 or at not in (None, place):
+        rows_at = rows[0] + rank - len(lengths)
+        if len(rows) > 1 or at not in (None, rows_at):
             raise NotNative("a shape in which more than one length is open")
-        at = place
-    sizes = [size.times if isinstance(size, Rows) else int(size) for size in wanted]
+        at = rows_at
+    sizes = [size.times if isinstance(size, Rows) else int(size) for size in lengths]
     if item.axis is not None and not rows and len(sizes) > rank - 1 - at and sizes[at - rank] != 1:  # type: ignore[operator]  # at is set with the axis
         raise NotNative("rows are repeated")
     shape = np.broadcast_shapes(tuple(sizes), item.shape)
     sizes_fit(shape, "the result")
-    return item.picked(np.broadcast_to(item.places(), shape), at)
+    return item.picked(np.broadcast_to(item.flat_indices(), shape), at)
 
 
 @onnx_op("Tile", since=6)
@@ -267,21 +269,21 @@ def _tile(call: Call) -> Tensor:
     if item.axis is not None and repeats[item.axis] != 1:
         raise NotNative("rows are repeated")
     sizes_fit([n * int(r) for n, r in zip(item.shape, repeats, strict=True)], "the result")
-    return item.picked(np.tile(item.places(), tuple(map(int, repeats))), item.axis)
+    return item.picked(np.tile(item.flat_indices(), tuple(map(int, repeats))), item.axis)
 
 
 def _tiled_by_rows(item: Tensor, repeats: list[Any]) -> Tensor:
-    """What is known at import, for every row."""
-    along = [place for place, times in enumerate(repeats) if isinstance(times, Rows)]
+    """A constant, repeated for every row."""
+    along = [i for i, times in enumerate(repeats) if isinstance(times, Rows)]
     if len(along) > 1 or item.axis is not None or not item.known:
         raise NotNative("rows are repeated by their number")
     times = [int(n.times if isinstance(n, Rows) else n) for n in repeats]
     sizes_fit([n * r for n, r in zip(item.shape, times, strict=True)], "the result")
-    return item.picked(np.tile(item.places(), times), along[0])
+    return item.picked(np.tile(item.flat_indices(), times), along[0])
 
 
-def filled(call: Call, item: Tensor, table: Places, value: Any, axis: int | None) -> Tensor:
-    """The values at these places; where the table says -1, a value that is the same everywhere."""
+def filled(call: Call, item: Tensor, table: Indices, value: Any, axis: int | None) -> Tensor:
+    """The values at these indices; a constant where the table has -1."""
     from flour.language.sources import concat
 
     sizes_fit(table.shape, "the result")
@@ -302,15 +304,15 @@ def _pad(call: Call) -> Tensor:
     item = call[0]
     pads = call.integers(1, "pads") or call.attribute("paddings") or ()
     axes = [positive(a, item.rank) for a in call.integers(3, "axes") or range(item.rank)]
-    given = call.optional(2)
-    value = call.constant(2).reshape(-1)[0] if given is not None else call.attribute("value", 0)
+    fill = call.optional(2)
+    value = call.constant(2).reshape(-1)[0] if fill is not None else call.attribute("value", 0)
     mode = call.attribute("mode", "constant")
     around = [(0, 0)] * item.rank
-    for place, axis in enumerate(axes):
-        around[axis] = (pads[place], pads[place + len(axes)])
+    for i, axis in enumerate(axes):
+        around[axis] = (pads[i], pads[i + len(axes)])
     if item.axis is not None and any(around[item.axis]):
         raise NotNative("rows are added")
-    table = item.places()
+    table = item.flat_indices()
     cut = tuple(
         slice(max(-low, 0), size - max(-high, 0))
         for (low, high), size in zip(around, item.shape, strict=True)
@@ -323,10 +325,10 @@ def _pad(call: Call) -> Tensor:
 
 @onnx_op("CenterCropPad", since=18)
 def _center(call: Call) -> Tensor:
-    item, wanted = call[0], call.constant(1, "the shape").reshape(-1)
+    item, lengths = call[0], call.constant(1, "the shape").reshape(-1)
     axes = call.attribute("axes") or range(item.rank)
-    table = item.places()
-    for axis, size in zip((positive(axis, item.rank) for axis in axes), wanted, strict=True):
+    table = item.flat_indices()
+    for axis, size in zip((positive(axis, item.rank) for axis in axes), lengths, strict=True):
         off_rows(item, axis, "values are cut off")
         more = int(size) - table.shape[axis]
         if more < 0:
@@ -347,9 +349,9 @@ def _reverse_sequence(call: Call) -> Tensor:
     batch, time = call.attribute("batch_axis", 1), call.attribute("time_axis", 0)
     if item.axis in (batch, time):
         raise NotNative("every row has a length of its own")
-    table = np.moveaxis(item.places(), (batch, time), (0, 1)).copy()
-    for place, length in enumerate(lengths):
-        table[place, :length] = table[place, :length][::-1]
+    table = np.moveaxis(item.flat_indices(), (batch, time), (0, 1)).copy()
+    for i, length in enumerate(lengths):
+        table[i, :length] = table[i, :length][::-1]
     return item.picked(np.moveaxis(table, (0, 1), (batch, time)), item.axis)
 
 
@@ -361,7 +363,7 @@ def _trilu(call: Call) -> Tensor:
         raise NotNative("a triangle across rows")
     keep = np.triu if call.attribute("upper", 1) else np.tril
     mask = keep(np.ones(item.shape[-2:], bool), k)
-    return filled(call, item, np.where(mask, item.places(), -1), 0, item.axis)
+    return filled(call, item, np.where(mask, item.flat_indices(), -1), 0, item.axis)
 
 
 # --- blocks ---------------------------------------------------------------------------------------
@@ -373,9 +375,9 @@ def _depth_to_space(call: Call) -> Tensor:
     n, c, h, w = item.shape
     inner = c // size**2
     if call.attribute("mode", "DCR") == "DCR":
-        blocks = item.places().reshape(n, size, size, inner, h, w).transpose(0, 3, 4, 1, 5, 2)
+        blocks = item.flat_indices().reshape(n, size, size, inner, h, w).transpose(0, 3, 4, 1, 5, 2)
     else:
-        blocks = item.places().reshape(n, inner, size, size, h, w).transpose(0, 1, 4, 2, 5, 3)
+        blocks = item.flat_indices().reshape(n, inner, size, size, h, w).transpose(0, 1, 4, 2, 5, 3)
     return _images(item, blocks.reshape(n, inner, h * size, w * size))
 
 
@@ -383,12 +385,12 @@ def _depth_to_space(call: Call) -> Tensor:
 def _space_to_depth(call: Call) -> Tensor:
     item, size = call[0], call.attribute("blocksize")
     n, c, h, w = item.shape
-    cut = item.places().reshape(n, c, h // size, size, w // size, size)
+    cut = item.flat_indices().reshape(n, c, h // size, size, w // size, size)
     order = (0, 3, 5, 1, 2, 4) if call.attribute("mode", "DCR") == "DCR" else (0, 1, 3, 5, 2, 4)
     return _images(item, cut.transpose(order).reshape(n, c * size**2, h // size, w // size))
 
 
-def _images(item: Tensor, table: Places) -> Tensor:
+def _images(item: Tensor, table: Indices) -> Tensor:
     if item.axis not in (None, 0):
         raise NotNative("rows across images")
     return item.picked(table, item.axis)

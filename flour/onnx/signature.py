@@ -1,4 +1,4 @@
-"""What a model's inputs and outputs are in ONNX's words: name, type and shape."""
+"""The inputs and outputs of a model in ONNX's terms: name, type and shape."""
 
 from __future__ import annotations
 
@@ -24,23 +24,23 @@ class Value(NamedTuple):
 
 
 def signature(model: object, program: OnnxProgram) -> tuple[tuple[Value, ...], tuple[Value, ...]]:
-    """The inputs and the outputs of a model; what it does not declare, the program knows."""
+    """The inputs and the outputs of a model; undeclared types and shapes come from the program."""
     graph = parsed(model).graph
     constants = program.model.graph.constants
-    made = {item.port.name: item.tensor for item in program.outputs}
+    tensors = {item.port.name: item.tensor for item in program.outputs}
     inputs = tuple(_value(item, None) for item in graph.input if item.name not in constants)
-    return inputs, tuple(_value(item, made.get(item.name)) for item in graph.output)
+    return inputs, tuple(_value(item, tensors.get(item.name)) for item in graph.output)
 
 
-def _value(proto: Any, known: Any) -> Value:
+def _value(proto: Any, tensor: Any) -> Value:
     kind = type_name(proto.type)
     shape, undefined = _shape(proto.type), not kind or kind == "tensor(undefined)"
-    if known is not None and undefined and (known.labels or isinstance(known, Listed)):
-        return Value(str(proto.name), _listed(known), [])
-    if known is not None and undefined:
-        kind = _named(known.dtype)
-    if known is not None and (undefined or shape is None):
-        shape = [None if axis == known.axis else n for axis, n in enumerate(known.shape)]
+    if tensor is not None and undefined and (tensor.labels or isinstance(tensor, Listed)):
+        return Value(str(proto.name), _listed(tensor), [])
+    if tensor is not None and undefined:
+        kind = _named(tensor.dtype)
+    if tensor is not None and (undefined or shape is None):
+        shape = [None if axis == tensor.axis else n for axis, n in enumerate(tensor.shape)]
     return Value(str(proto.name), kind, shape)
 
 
@@ -48,11 +48,11 @@ def _named(dtype: str) -> str:
     return _NAMES.get(dtype) or f"tensor({_OTHERS[dtype]})"
 
 
-def _listed(known: Any) -> str:
+def _listed(listed: Any) -> str:
     """A list of maps by names, or of tensors."""
-    if known.labels is None:
-        return f"seq({_named(known.items[0].dtype)})"
-    key = "string" if isinstance(known.labels[0], str) else "int64"
+    if listed.labels is None:
+        return f"seq({_named(listed.items[0].dtype)})"
+    key = "string" if isinstance(listed.labels[0], str) else "int64"
     return f"seq(map({key},tensor(float)))"
 
 

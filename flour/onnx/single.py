@@ -1,4 +1,4 @@
-"""A model of one operator, for who has a node and some arrays."""
+"""A model of one operator, from a node and some arrays."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ def model_of(
 ) -> Any:
     """A ModelProto of this node over inputs like these, in a version of its operator set.
 
-    The newest version is that of its own operator set that is known here.
+    Without a version, the newest one of its operator set that is known here.
     """
     from onnx import defs, helper
 
-    given = [
+    inputs = [
         helper.make_tensor_value_info(name, _element(np.asarray(value)), np.shape(value))
         for name, value in zip(names, arrays, strict=True)
     ]
-    made = [helper.make_empty_tensor_value_info(name) for name in node.output if name]
-    for item in made:
+    outputs = [helper.make_empty_tensor_value_info(name) for name in node.output if name]
+    for item in outputs:
         item.ClearField("type")
     opsets = {node.domain: version or _newest(node)} if node.domain else {}
     opsets.setdefault("", version if version and not node.domain else defs.onnx_opset_version())
-    graph = helper.make_graph([node], "node", given, made)
+    graph = helper.make_graph([node], "node", inputs, outputs)
     ids = [helper.make_opsetid(*entry) for entry in opsets.items()]
     return helper.make_model(graph, opset_imports=ids, ir_version=10)
 

@@ -1,7 +1,7 @@
-"""Casts between strings and numbers; see flour.ops.onnx_cast for what onnxruntime makes of them.
+"""Casts between strings and numbers; see flour.ops.onnx_cast for onnxruntime's rules.
 
-Strings that native code made are there for those who read them in the same stage; what leaves it is
-made by the definition. Labels out of a table are looked up in one of strings.
+Strings that native code makes are only read within the same stage; strings that leave it are made
+by the definition. Labels out of a table of numbers are looked up in a table of strings.
 """
 
 from __future__ import annotations
@@ -35,26 +35,26 @@ def spelt(call: Call, item: Tensor) -> Tensor:
     if item.symbolic:
         raise NotNative("the number of rows would become a value")
     if item.value is not None:
-        made = written(item.value.reshape(-1)).reshape(item.shape)
-        return Tensor(item.shape, "string", item.axis, None, made)
+        strings = written(item.value.reshape(-1)).reshape(item.shape)
+        return Tensor(item.shape, "string", item.axis, None, strings)
     flow = call.flow(item)
     table = _table(flow)
     if table is not None:
-        places, entries = table
-        return Tensor.of(TakeText(written(entries).tolist())(places), item.shape, item.axis)
+        indices, entries = table
+        return Tensor.of(TakeText(written(entries).tolist())(indices), item.shape, item.axis)
     op = WriteFloats() if getattr(flow.type, "dtype", "") in FLOATS else WriteWhole()
     return Tensor.of(op(flow), item.shape, item.axis)
 
 
 def written(values: NDArray[Any]) -> NDArray[np.object_]:
     """Known numbers as onnxruntime writes them."""
-    made = np.empty(len(values), object)
-    made[:] = [text_of(value) for value in values]
-    return made
+    strings = np.empty(len(values), object)
+    strings[:] = [text_of(value) for value in values]
+    return strings
 
 
 def _table(flow: Flow) -> tuple[Flow, NDArray[Any]] | None:
-    """Places and the table they are looked up in, where numbers come from one."""
+    """The indices and the table that numbers are looked up in; None if they are not."""
     if isinstance(flow.node.op, AsVector):
         flow = flow.input(0)
     op = flow.node.op

@@ -1,8 +1,8 @@
-"""What a node became in an earlier model: its operators, as long as some program has them.
+"""A cache of the operators that nodes became in earlier models, while some program has them.
 
-Models of one family often share what comes first: the vocabulary is the same, the classifier is
-not. A node is known by its bytes, so an equal one with an equal input becomes the same operators,
-and neither its lists are read nor the parameters made and named by their content once more.
+Models of one family often share their first nodes: the vocabulary is the same, the classifier is
+not. The cache key is a node's bytes, so an equal node with an equal input becomes the same
+operators: its lists are not read, nor its parameters built and hashed, a second time.
 """
 
 from __future__ import annotations
@@ -14,43 +14,43 @@ from collections.abc import Callable
 from flour.core.op import Op
 from flour.language.flow import Flow
 
-#: Nodes that are remembered; of those that no program has any more, a few hundred bytes stay.
+#: The most entries; an entry that no program uses any more takes a few hundred bytes.
 MOST = 256
-_known: dict[str, tuple[weakref.ref[Op], ...]] = {}
+_remembered: dict[str, tuple[weakref.ref[Op], ...]] = {}
 _lock = threading.Lock()
 
 
 def steps(key: str, source: Flow, make: Callable[[], Flow]) -> Flow:
-    """What `make` makes of `source`, one operator upon the other.
+    """The result of `make`: a chain of operators on `source`.
 
-    `key` names all that `make` depends on besides the source; an earlier answer for it stands if
-    its operators are still there.
+    `key` identifies everything that `make` depends on besides the source; the operators of an
+    earlier call with the same key are used again if they still exist.
     """
-    known = [found() for found in _known.get(key, ())]
-    if known and None not in known:
-        made = source
-        for op in known:
+    stored = [reference() for reference in _remembered.get(key, ())]
+    if stored and None not in stored:
+        flow = source
+        for op in stored:
             assert op is not None
-            made = op(made)
-        return made
-    made = make()
-    ops = _between(made, source)
+            flow = op(flow)
+        return flow
+    flow = make()
+    ops = _between(flow, source)
     if ops:
         with _lock:
-            _known.pop(key, None)
-            _known[key] = tuple(map(weakref.ref, ops))
-            while len(_known) > MOST:
-                del _known[next(iter(_known))]
-    return made
+            _remembered.pop(key, None)
+            _remembered[key] = tuple(map(weakref.ref, ops))
+            while len(_remembered) > MOST:
+                del _remembered[next(iter(_remembered))]
+    return flow
 
 
-def _between(made: Flow, source: Flow) -> list[Op]:
-    """The operators from the source to what was made; none where they are no chain."""
-    found: list[Op] = []
-    item = made.node
+def _between(flow: Flow, source: Flow) -> list[Op]:
+    """The operators from the source to the flow; none if they are no chain."""
+    ops: list[Op] = []
+    item = flow.node
     while item is not source.node:
         if len(item.inputs) != 1:
             return []
-        found.append(item.op)
+        ops.append(item.op)
         (item,) = item.inputs
-    return found[::-1]
+    return ops[::-1]

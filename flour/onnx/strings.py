@@ -1,7 +1,7 @@
 """Strings joined, cut and matched, as onnxruntime does.
 
-A program has no place for as many strings as the data says, so what drops or cuts strings is worked
-out where they are known at import. Two documents joined are one more document.
+A program cannot hold a number of strings that depends on the data, so operators that drop or cut
+strings are computed at import, where the strings are known. Two documents joined are a document.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ def _known(item: Tensor) -> NDArray[np.object_] | None:
 
 def texts(values: Sequence[str], shape: Sequence[int]) -> Tensor:
     """Strings as a tensor of this shape."""
-    made = np.empty(len(values), object)
-    made[:] = values
-    return Tensor((*shape,), "string", None, None, made.reshape(shape))
+    strings = np.empty(len(values), object)
+    strings[:] = values
+    return Tensor((*shape,), "string", None, None, strings.reshape(shape))
 
 
 @onnx_op("StringConcat", since=20)
@@ -48,9 +48,9 @@ def _concat(call: Call) -> Tensor:
         both = zip(*(side.reshape(-1).tolist() for side in sides), strict=True)
         return texts([one + other for one, other in both], sides[0].shape)
     if call.importer.answers(call.node):
-        raise NotNative("native code hands out no strings that it made")
+        raise NotNative("a string made by native code cannot be an output")
     if any(item.known for item in pair):
-        raise NotNative("a string that those of all rows are joined with")
+        raise NotNative("a constant string joined with the strings of all rows")
     shape, axis = broadcast(pair)
     return Tensor.of(JoinTexts()(document(call), document(call, 1)), shape, axis)
 
@@ -73,9 +73,9 @@ def _split(call: Call) -> tuple[Tensor, Tensor]:
 
 
 def _cutter(separator: str, most: int) -> Callable[[str], list[str]]:
-    """A function that cuts a string, so many times at most: at runs of spaces without a separator.
+    """A function that cuts a string, at most `most` times: at runs of spaces without a separator.
 
-    ONNX speaks of white space, and its reference takes Python's; onnxruntime takes spaces alone.
+    ONNX says white space, and its reference uses Python's; onnxruntime cuts at spaces only.
     """
     most = max(most, -1)
     if separator:
@@ -98,8 +98,8 @@ def _match(call: Call) -> Tensor:
     item, expression = call[0], str(call.attribute("pattern", ""))
     values = _known(item)
     if values is not None:
-        found = re.compile(with_ends(expression))
-        flat = [found.fullmatch(text) is not None for text in values.reshape(-1).tolist()]
+        regex = re.compile(with_ends(expression))
+        flat = [regex.fullmatch(text) is not None for text in values.reshape(-1).tolist()]
         return Tensor.constant(np.array(flat, bool).reshape(item.shape))
     pattern = translated(expression)
     if automaton(pattern) is None or not first_is_longest(pattern):

@@ -7,8 +7,8 @@ ONNX's tensors have a batch axis like any other; a program has rows. `Tensor` br
 Each row's tensor has the static `shape`; a matrix (N, 4) is rows of shape (1, 4) along axis 0, its
 transpose rows of shape (4, 1) along axis 1, and the same flattened rows of shape (4,) along axis 0.
 Without an axis every row has the same tensor, or there is one row: models whose shapes are all
-static run as one row. What an operator does with every row's tensor alone is native code, and
-broadcasting, transposing, slicing are index tables over the row's flat vector; what mixes rows is
+static run as one row. Operators on each row's tensor alone are native code, and broadcasting,
+transposing, slicing are index tables over the row's flat vector; operators that mix rows are
 `NotNative`.
 
 A value that is known at import is an array (`value`); lengths that depend on the number of rows
@@ -30,9 +30,9 @@ from flour.language.flow import Flow
 from flour.onnx.errors import NotNative, TooLarge
 from flour.tracing.traced_array import TracedArray
 
-#: ONNX's strings are never missing: what onnxruntime reads None and NaN as.
+#: ONNX's strings are never missing: onnxruntime reads None and NaN as these texts.
 NONE_TEXT, NAN_TEXT = "None", "nan"
-#: Types that programs have no values of, but a wider type holds exactly; and ONNX's names of them.
+#: Types without a dtype in programs that a wider type holds exactly, with ONNX's names of them.
 NARROW = {
     "float16": "float16",
     "bfloat16": "bfloat16",
@@ -50,13 +50,13 @@ NARROW = {
 
 #: More values in one row's tensor are no use for serving, and a table of them would be huge.
 MAX_VALUES = 1 << 24
-#: From so many on, onnxruntime is not asked either.
+#: From this number on, onnxruntime is not tried either.
 ABSURD = 1 << 31
 
 
 @dataclass(frozen=True)
 class Rows:
-    """So many times the number of rows, which nobody knows at import."""
+    """A multiple of the number of rows, which is not known at import."""
 
     times: int = 1
 
@@ -90,7 +90,7 @@ class Rows:
 
 @dataclass(frozen=True)
 class Tensor:
-    """A constant (`value`) or what a flow computes for a row; see the module for `axis`.
+    """A constant (`value`) or the value of a flow for a row; see the module for `axis`.
 
     Of a type in `NARROW`, both are of its carrier.
     """
@@ -100,7 +100,7 @@ class Tensor:
     axis: int | None = None
     flow: Flow | None = None
     value: NDArray[Any] | None = None
-    #: The classes of a ZipMap: what the columns are called in the answer.
+    #: The classes of a ZipMap: the names of the columns in the output.
     labels: tuple[Any, ...] | None = None
 
     @staticmethod
@@ -116,7 +116,7 @@ class Tensor:
 
     @staticmethod
     def of(flow: Flow, shape: Sequence[int], axis: int | None) -> Tensor:
-        """What a flow computes; a number per row becomes a vector of one."""
+        """The values of a flow; a number per row becomes a vector of one."""
         kind = flow.type
         if isinstance(kind, Scalar):
             flow = flow.as_vector()
@@ -155,22 +155,22 @@ class Tensor:
         return replace(self, shape=sizes, axis=axis, value=value, labels=None)
 
     def picked(self, table: NDArray[Any], axis: int | None) -> Tensor:
-        """The values at these places of the row's flat vector, in the table's shape."""
-        places = np.asarray(table, np.int64)
+        """The values at these indices of the row's flat vector, in the table's shape."""
+        indices = np.asarray(table, np.int64)
         if self.value is not None:
-            return self._like(Tensor.constant(self.value.reshape(-1)[places], axis))
+            return self._like(Tensor.constant(self.value.reshape(-1)[indices], axis))
         assert self.flow is not None
-        flat = places.reshape(-1)
+        flat = indices.reshape(-1)
         if flat.size == self.size and np.array_equal(flat, np.arange(self.size)):
-            return self.shaped(places.shape, axis)
-        return self._like(Tensor.of(self.flow.select(flat), places.shape, axis))
+            return self.shaped(indices.shape, axis)
+        return self._like(Tensor.of(self.flow.select(flat), indices.shape, axis))
 
     def _like(self, item: Tensor) -> Tensor:
         """Some of these values, in a tensor of their carriers, as a tensor of their type."""
         return replace(item, dtype=self.dtype) if self.dtype in NARROW else item
 
-    def places(self) -> NDArray[np.int64]:
-        """The number of each value in the row's flat vector, in the tensor's shape."""
+    def flat_indices(self) -> NDArray[np.int64]:
+        """The index of each value in the row's flat vector, in the tensor's shape."""
         return np.arange(self.size).reshape(self.shape)
 
 
@@ -196,7 +196,7 @@ def sizes_fit(shape: Sequence[int], what: str) -> None:
 def native_dtype(dtype: str) -> str:
     """The dtype, if programs have values of it."""
     if dtype not in DTYPES:
-        raise NotNative(f"values of type {dtype} have no place in a program")
+        raise NotNative(f"programs have no values of type {dtype}")
     return dtype
 
 
@@ -218,11 +218,11 @@ def positive(axis: int, rank: int) -> int:
 
 
 def broadcast(tensors: Sequence[Tensor]) -> tuple[tuple[int, ...], int | None]:
-    """The shape and axis of values that numpy's rules bring together."""
+    """The shape and axis of tensors broadcast by numpy's rules."""
     rank = max(item.rank for item in tensors)
     axes = {item.axis + rank - item.rank for item in tensors if item.axis is not None}
     if len(axes) > 1:
-        raise NotNative("values whose rows lie along different axes meet")
+        raise NotNative("values whose rows are along different axes")
     axis = next(iter(axes), None)
     shapes = [(1,) * (rank - item.rank) + item.shape for item in tensors]
     if axis is not None:
@@ -237,17 +237,17 @@ def broadcast(tensors: Sequence[Tensor]) -> tuple[tuple[int, ...], int | None]:
 
 
 def _rows_fit(tensors: Sequence[Tensor], shapes: Sequence[tuple[int, ...]], axis: int) -> None:
-    """Along the axis of the rows all must have as many values a row, or one value for all rows."""
+    """Along the rows' axis all must have the same length per row, or one value for all rows."""
     pairs = [(item, shape[axis]) for item, shape in zip(tensors, shapes, strict=True)]
     # One known value for every row is also one for each of a row's several.
     counts = {n for item, n in pairs if item.axis is not None and not (item.known and n == 1)}
     others = {n for item, n in pairs if item.axis is None}
     if len(counts) > 1 or others - {1}:
-        raise NotNative("values of one row meet values of another")
+        raise NotNative("an operation between values of different rows")
 
 
 def spread(item: Tensor, shape: Sequence[int], axis: int | None) -> Tensor:
     """The tensor repeated along dimensions of one, as numpy does."""
     if item.shape == tuple(shape):
         return replace(item, axis=axis)
-    return item.picked(np.broadcast_to(item.places(), shape), axis)
+    return item.picked(np.broadcast_to(item.flat_indices(), shape), axis)

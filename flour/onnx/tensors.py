@@ -1,7 +1,7 @@
 """The tensors of a model as numpy arrays, with their data inside the model or in files beside it.
 
 A file beside the model may be named by a plain relative path only, and must lie inside the model's
-folder once every link is followed: whoever writes a model cannot make us read anything else.
+folder once every link is followed: a model cannot make the importer read any other file.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def dtype_of(kind: int) -> str:
 
 
 class Tensors:
-    """Reads tensors; `folder` is where the model lies, if it came from a file."""
+    """Reads tensors; `folder` is that of the model's file, if it came from one."""
 
     def __init__(self, folder: Path | None) -> None:
         self._folder = folder
@@ -66,92 +66,95 @@ class Tensors:
         """A tensor as an array (strings as objects)."""
         from onnx import numpy_helper
 
-        place = f"tensor '{proto.name}'"
-        self._check(proto, place)
+        where = f"tensor '{proto.name}'"
+        self._check(proto, where)
         try:
             if proto.data_location == _EXTERNAL:
-                proto = self._with_data(proto, place)
-            made = numpy_helper.to_array(proto)
+                proto = self._with_data(proto, where)
+            array = numpy_helper.to_array(proto)
         except (ValueError, TypeError, KeyError, OverflowError) as problem:
             raise DamagedModel(
                 "a tensor's data does not fit its shape",
-                where=place,
+                where=where,
                 found=f"{list(proto.dims)}: {problem}"[:160],
             ) from None
-        if made.dtype.kind in "OUS":
-            return _texts(made)
-        made.flags.writeable = False
-        return made
+        if array.dtype.kind in "OUS":
+            return _texts(array)
+        array.flags.writeable = False
+        return array
 
-    def _check(self, proto: Any, place: str) -> None:
+    def _check(self, proto: Any, where: str) -> None:
         """Refuse shapes that no data in the model could fill, before anything is allocated."""
         if any(size < 0 for size in proto.dims) or prod(proto.dims) > MAX_VALUES:
             raise DamagedModel(
-                "a tensor's shape is absurd", where=place, found=str(list(proto.dims))[:80]
+                "a tensor's shape is absurd", where=where, found=str(list(proto.dims))[:80]
             )
 
     def sparse(self, proto: Any) -> NDArray[Any]:
         """A sparse tensor as a dense array."""
-        place = f"sparse tensor '{proto.values.name}'"
+        where = f"sparse tensor '{proto.values.name}'"
         shape = tuple(int(size) for size in proto.dims)
-        self._check(proto, place)
+        self._check(proto, where)
         values, indices = self.array(proto.values), self.array(proto.indices)
         if prod(shape) > 1 << 28:
-            raise DamagedModel("a sparse tensor is absurdly large", where=place, found=str(shape))
-        made = np.zeros(shape, values.dtype)
+            raise DamagedModel("a sparse tensor is absurdly large", where=where, found=str(shape))
+        dense = np.zeros(shape, values.dtype)
         try:
             flat = indices if indices.ndim == 1 else np.ravel_multi_index(tuple(indices.T), shape)
-            np.put(made, flat, values, mode="raise")
+            np.put(dense, flat, values, mode="raise")
         except (ValueError, IndexError, TypeError) as problem:
             raise DamagedModel(
-                "a sparse tensor's values do not fit its shape", where=place, found=str(problem)
+                "a sparse tensor's values do not fit its shape", where=where, found=str(problem)
             ) from None
-        made.flags.writeable = False
-        return made
+        dense.flags.writeable = False
+        return dense
 
     # --- data in files -----------------------------------------------------------------------
 
     def take_in(self, model: Any) -> None:
-        """Put the data of tensors inside nodes, which lies in files, into the model itself.
+        """Put the data of tensors inside nodes from their files into the model itself.
 
-        A node can then go elsewhere as it is. The graph's own constants are read by name, later.
+        A node can then be copied elsewhere unchanged. The graph's own constants are read by name,
+        later.
         """
         for tensor in _inside_nodes([*model.graph.node, *model.functions]):
             if tensor.data_location == _EXTERNAL:
                 tensor.CopyFrom(self._with_data(tensor, f"tensor '{tensor.name}'"))
 
-    def _with_data(self, proto: Any, place: str) -> Any:
+    def _with_data(self, proto: Any, where: str) -> Any:
         """The tensor with the data that lies in a file beside the model."""
-        told = {str(item.key): str(item.value) for item in proto.external_data}
-        path = self._inside(told.get("location", ""), place)
-        offset, length = _number(told, "offset", place), _number(told, "length", place)
+        entries = {str(item.key): str(item.value) for item in proto.external_data}
+        path = self._inside(entries.get("location", ""), where)
+        offset, length = _number(entries, "offset", where), _number(entries, "length", where)
         try:
             size = path.stat().st_size
-            end = size if "length" not in told else offset + length
+            end = size if "length" not in entries else offset + length
             if not 0 <= offset <= end <= size:
                 found = f"bytes {offset} to {end} of {size}"
-                raise DamagedModel("a tensor's data ends behind its file", where=place, found=found)
+                raise DamagedModel(
+                    "a tensor's data ends beyond the end of its file", where=where, found=found
+                )
             with path.open("rb") as file:
                 file.seek(offset)
                 data = file.read(end - offset)
         except OSError as problem:
             raise DamagedModel(
-                "a tensor's file cannot be read", where=place, found=problem.strerror or ""
+                "a tensor's file cannot be read", where=where, found=problem.strerror or ""
             ) from None
-        made = type(proto)()
-        made.CopyFrom(proto)
-        made.ClearField("external_data")
-        made.data_location = 0
-        made.raw_data = data
-        return made
+        tensor = type(proto)()
+        tensor.CopyFrom(proto)
+        tensor.ClearField("external_data")
+        tensor.data_location = 0
+        tensor.raw_data = data
+        return tensor
 
-    def _inside(self, location: str, place: str) -> Path:
+    def _inside(self, location: str, where: str) -> Path:
         """The file a tensor names, which must lie in the model's folder."""
         hint = "only a plain relative path inside the model's folder is read"
         if self._folder is None:
             raise DamagedModel(
                 "a tensor's data is in a file, but the model was not read from one",
-                where=place,
+                where=where,
                 found=repr(location)[:120],
                 hint="pass the model's path",
             )
@@ -160,7 +163,7 @@ class Tensors:
         if odd or "\0" in location or ":" in location:
             raise DamagedModel(
                 "a tensor's data is outside the model's folder",
-                where=place,
+                where=where,
                 found=repr(location)[:120],
                 hint=hint,
             )
@@ -168,7 +171,7 @@ class Tensors:
         if path is None:
             raise DamagedModel(
                 "a tensor's data is not a file in the model's folder",
-                where=place,
+                where=where,
                 found=repr(location)[:120],
                 hint=hint,
             )
@@ -205,19 +208,19 @@ def _inside_nodes(nodes: Iterable[Any]) -> Iterator[Any]:
                     stack.extend(graph.node)
 
 
-def _number(told: dict[str, str], key: str, place: str) -> int:
+def _number(entries: dict[str, str], key: str, where: str) -> int:
     try:
-        return int(told.get(key) or 0)
+        return int(entries.get(key) or 0)
     except ValueError:
-        raise DamagedModel(f"{key} is no number", where=place, found=told[key][:40]) from None
+        raise DamagedModel(f"{key} is no number", where=where, found=entries[key][:40]) from None
 
 
 def _texts(values: NDArray[Any]) -> NDArray[Any]:
     """Strings as Python strings."""
-    made = np.empty(values.shape, object)
-    flat, out = values.reshape(-1), made.reshape(-1)
-    for place, value in enumerate(flat):
+    texts = np.empty(values.shape, object)
+    flat, out = values.reshape(-1), texts.reshape(-1)
+    for i, value in enumerate(flat):
         text = value if isinstance(value, bytes | str) else str(value)
-        out[place] = text.decode("utf-8", "surrogateescape") if isinstance(text, bytes) else text
-    made.flags.writeable = False
-    return made
+        out[i] = text.decode("utf-8", "surrogateescape") if isinstance(text, bytes) else text
+    texts.flags.writeable = False
+    return texts

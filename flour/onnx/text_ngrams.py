@@ -1,4 +1,4 @@
-"""ONNX's TfIdfVectorizer: how often n-grams of a pool occur, and how much each counts."""
+"""ONNX's TfIdfVectorizer: the counts of the n-grams of a pool, and their weights."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 
 from flour.onnx.attributes import WordList
 from flour.onnx.errors import DamagedModel, NotNative
-from flour.onnx.ml_categories import found
+from flour.onnx.ml_categories import key_index
 from flour.onnx.ml_common import joined, narrow
 from flour.onnx.registry import onnx_op
 from flour.onnx.steps import steps
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from flour.language.flow import Flow
     from flour.onnx.registry import Call
 
-#: What is remembered by `steps` is told apart by it.
+#: The prefix of this module's keys in `steps`.
 _PHRASES = "onnx phrases"
 FILLED = "n-grams of the value that shorter texts are filled up with, or of marks"
 
@@ -45,39 +45,38 @@ class Pool:
     low: int
     high: int
     skips: int
-    #: Phrases of one word as they are listed, where they are the columns in order, and nobody has
-    #: to look at them.
+    #: The listed phrases of one word, where these are the columns in order and need not be read.
     words: WordList | None = None
 
     @classmethod
     def of(cls, call: Call) -> Pool:
-        """The pool of a node: only n-grams of the lengths that are asked for count."""
+        """The pool of a node, with the n-grams of the node's lengths only."""
         low, high = (int(call.attribute(f"{end}_gram_length")) for end in ("min", "max"))
         listed = call.attribute("pool_strings", ()) or call.attribute("pool_int64s", ())
-        if isinstance(listed, WordList) and (found := cls._unseen(call, listed)) is not None:
-            return found
+        if isinstance(listed, WordList) and (pool := cls._unseen(call, listed)) is not None:
+            return pool
         flat = tuple(listed)
         counts = [*map(int, call.attribute("ngram_counts", ())), len(flat)]
         columns = tuple(map(int, call.attribute("ngram_indexes", ())))
         if not 1 <= low <= high or counts[0] != 0 or any(a > b for a, b in pairwise(counts)):
-            raise DamagedModel("the pool's n-grams are not where the node says they are")
+            raise DamagedModel("ngram_counts does not fit the pool of n-grams")
         every = [
-            flat[place : place + size]
+            flat[first : first + size]
             for size, (start, end) in enumerate(pairwise(counts), 1)
-            for place in range(start, end - size + 1, size)
+            for first in range(start, end - size + 1, size)
         ]
         if len(every) != len(columns) or min(columns, default=-1) < 0:
             raise DamagedModel(f"{len(columns)} columns for {len(every)} n-grams")
-        asked = [low <= len(gram) <= high for gram in every]
-        grams, places = tuple(compress(every, asked)), tuple(compress(columns, asked))
+        chosen = [low <= len(gram) <= high for gram in every]
+        grams, chosen_columns = tuple(compress(every, chosen)), tuple(compress(columns, chosen))
         if len(set(grams)) != len(grams):
             raise DamagedModel("an n-gram is in the pool twice")
         skips = int(call.attribute("max_skip_count", 0))
-        return cls(grams, places, max(columns) + 1, low, high, skips)
+        return cls(grams, chosen_columns, max(columns) + 1, low, high, skips)
 
     @classmethod
     def _unseen(cls, call: Call, words: WordList) -> Pool | None:
-        """The pool of a node whose words are not looked at, where that is not needed."""
+        """The pool of a node without reading its words, where that is not needed."""
         columns = tuple(map(int, call.attribute("ngram_indexes", ())))
         one = all(call.attribute(f"{end}_gram_length") == 1 for end in ("min", "max"))
         start = [*call.attribute("ngram_counts", ())] == [0]
@@ -87,7 +86,7 @@ class Pool:
         return cls((), columns, len(columns), 1, 1, skips, words)
 
     def seen(self) -> Pool:
-        """The same, its words looked at."""
+        """The same pool with its words read."""
         return self if self.words is None else replace(self, grams=tuple((w,) for w in self.words))
 
     def in_order(self) -> list[tuple[Any, ...]] | None:
@@ -98,7 +97,7 @@ class Pool:
         if tuple(sorted(self.columns)) != every:
             return None
         order = np.argsort(self.columns)
-        return [self.grams[place] for place in order]
+        return [self.grams[number] for number in order]
 
 
 @onnx_op("TfIdfVectorizer", since=9)
@@ -114,38 +113,38 @@ def _tfidf(call: Call) -> Tensor:
     if item.rank == 1 and item.axis is not None:
         raise NotNative("all rows of a vector together are one text")
     counts = _sequences(call, item, pool)
-    made = [_weighed(call, flow, pool) for flow in counts]
+    rows = [_weighted(call, flow, pool) for flow in counts]
     shape = (pool.width,) if item.rank == 1 else (len(counts), pool.width)
-    return Tensor.of(joined(made), shape, item.axis)
+    return Tensor.of(joined(rows), shape, item.axis)
 
 
 def _of_another_kind(call: Call, item: Tensor, pool: Pool) -> Tensor:
     """No number is in a pool of strings, and no string in one of numbers."""
     rows = 1 if isinstance(item, Words) else prod(item.shape[:-1])
-    made = Fill(np.zeros(rows * pool.width, np.float32))(call.anchor)
+    zeros = Fill(np.zeros(rows * pool.width, np.float32))(call.anchor)
     shape = (pool.width,) if item.rank == 1 else (rows, pool.width)
-    return Tensor.of(made, shape, item.axis)
+    return Tensor.of(zeros, shape, item.axis)
 
 
 def _of_words(call: Call, item: Words) -> Tensor:
-    """Weighed counts of phrases in a list of words."""
+    """Weighted counts of phrases in a list of words."""
     assert item.flow is not None
     source = letters_of(item.flow)
 
     def make() -> Flow:
         pool = Pool.of(call)
-        return _weighed(call, _phrases(item, pool, source), pool)
+        return _weighted(call, _phrases(item, pool, source), pool)
 
     facts = ("separable" if item.separable else "") + ("letters" if source else "")
-    made = steps(
+    weighted = steps(
         combine(_PHRASES, call.node.data, repr(item.pads), facts), source or item.flow, make
     )
-    width = made.type.width  # type: ignore[union-attr]  # counts are a vector
-    return Tensor.of(made, (width,) if item.rank == 1 else (1, width), item.axis)
+    width = weighted.type.width  # type: ignore[union-attr]  # counts are a vector
+    return Tensor.of(weighted, (width,) if item.rank == 1 else (1, width), item.axis)
 
 
 def letters_of(words: Flow) -> Flow | None:
-    """The document whose characters, each by itself, these words are; None for other words."""
+    """The document whose single characters are these words; None for other words."""
     op = words.node.op
     return words.input(0) if isinstance(op, Tokenize) and op.pattern == EVERY else None
 
@@ -158,7 +157,7 @@ def _phrases(item: Words, pool: Pool, letters: Flow | None) -> Flow:
     pool = pool.seen()
     grams = pool.in_order()
     if grams is None:
-        raise NotNative("columns that no n-gram has, or several have")
+        raise NotNative("columns of no n-gram, or of several")
     if not set(item.pads).isdisjoint(chain.from_iterable(grams)):
         raise NotNative(FILLED)
     if pool.high > 1 and (pool.skips or not item.separable):
@@ -172,11 +171,11 @@ def _phrases(item: Words, pool: Pool, letters: Flow | None) -> Flow:
     return item.flow.word_ngrams(vocabulary, pool.low, pool.high, "float32")
 
 
-def _counted(words: Flow, known: WordList, pads: Sequence[str]) -> Flow:
-    """Counts of words that nobody has looked at."""
-    if any(map(known.has, pads)):
+def _counted(words: Flow, vocabulary: WordList, pads: Sequence[str]) -> Flow:
+    """Counts of the words of a list that has not been read."""
+    if any(map(vocabulary.has, pads)):
         raise NotNative(FILLED)
-    return WordNgrams(known.table, 1, 1, "float32")(words)
+    return WordNgrams(vocabulary.table, 1, 1, "float32")(words)
 
 
 def _alone(grams: Sequence[tuple[Any, ...]]) -> list[str]:
@@ -187,14 +186,14 @@ def _alone(grams: Sequence[tuple[Any, ...]]) -> list[str]:
 def _sequences(call: Call, item: Tensor, pool: Pool) -> list[Flow]:
     """Counts of n-grams in rows of a fixed length, each row by itself."""
     keys = sorted({entry for gram in pool.grams for entry in gram})
-    place = {key: number for number, key in enumerate(keys)}
-    numbers = [tuple(place[entry] for entry in gram) for gram in pool.grams]
+    number_of = {key: number for number, key in enumerate(keys)}
+    numbers = [tuple(number_of[entry] for entry in gram) for gram in pool.grams]
     width = item.shape[-1]
     flat = item if item.dtype in ("string", "int64") else None
     if flat is None:
         whole = call.flow(item).cast("int64")
         flat = Tensor.of(whole, item.shape, item.axis)
-    codes = found(call, flat, keys)
+    codes = key_index(call, flat, keys)
     op = Grams.of(numbers, pool.columns, pool.width, (pool.low, pool.high, pool.skips))
     rows = [codes] if item.size == width else _rows(codes, item.size, width)
     return [op(row) for row in rows]
@@ -204,25 +203,27 @@ def _rows(codes: Flow, size: int, width: int) -> Sequence[Flow]:
     return [codes.select(row) for row in np.arange(size).reshape(-1, width)]
 
 
-def _weighed(call: Call, counts: Flow, pool: Pool) -> Flow:
+def _weighted(call: Call, counts: Flow, pool: Pool) -> Flow:
     """Counts, presences, or either times a weight."""
     mode, weights = str(call.attribute("mode")), call.attribute("weights")
     if mode == "TF":
         return counts
-    given = narrow(weights) if weights else np.ones(len(pool.columns), np.float32)
+    factors = narrow(weights) if weights else np.ones(len(pool.columns), np.float32)
     if mode == "IDF":
         counts = counts.binarize(0.0)
     elif mode != "TFIDF":
-        raise DamagedModel(f"n-grams are not weighed by {mode!r}")
-    return counts.multiply(_by_column(call, given, pool))
+        raise DamagedModel(f"there is no mode {mode!r} for weights of n-grams")
+    return counts.multiply(_by_column(call, factors, pool))
 
 
-def _by_column(call: Call, given: Any, pool: Pool) -> Any:
+def _by_column(call: Call, factors: Any, pool: Pool) -> Any:
     """The weight of each column: weights are listed in the order of all n-grams."""
     columns = tuple(map(int, call.attribute("ngram_indexes", ())))
-    if given.size not in (len(columns), len(pool.columns)):
-        raise DamagedModel(f"{given.size} weights for {len(columns)} n-grams")
-    # Where each column's weight is listed; behind the last is the zero of those without one.
-    places = np.full(pool.width, given.size)
-    places[list(columns if given.size == len(columns) else pool.columns)] = np.arange(given.size)
-    return np.concatenate([given, np.zeros(1, np.float32)])[places]
+    if factors.size not in (len(columns), len(pool.columns)):
+        raise DamagedModel(f"{factors.size} weights for {len(columns)} n-grams")
+    # The position of each column's weight; the last position is the zero of columns without one.
+    positions = np.full(pool.width, factors.size)
+    positions[list(columns if factors.size == len(columns) else pool.columns)] = np.arange(
+        factors.size
+    )
+    return np.concatenate([factors, np.zeros(1, np.float32)])[positions]

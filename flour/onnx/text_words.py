@@ -54,17 +54,19 @@ def _string_normalizer(call: Call) -> Tensor:
 
 
 def _normalised(call: Call, item: Tensor, action: str) -> Tensor:
-    """Strings known at import without the stop words; an empty one where nothing is left."""
+    """Strings known at import without the stop words; a single empty one if all are."""
     if item.value is None or item.axis is not None or item.shape[:-1] not in ((), (1,)):
         raise NotNative("stop words drop strings, and with them rows")
     small, large = LowerLetters().one, UpperLetters().one
     same = str if call.attribute("is_case_sensitive", 0) else small
     stops = {same(str(word)) for word in call.attribute("stopwords")}
-    kept = [text for text in item.value.reshape(-1).tolist() if same(text) not in stops] or [""]
+    remaining = [text for text in item.value.reshape(-1).tolist() if same(text) not in stops] or [
+        ""
+    ]
     change = {"LOWER": small, "UPPER": large}.get(action, str)
-    made = np.empty((*item.shape[:-1], len(kept)), object)
-    made[...] = [change(text) for text in kept]
-    return Tensor(made.shape, "string", None, None, made)
+    strings = np.empty((*item.shape[:-1], len(remaining)), object)
+    strings[...] = [change(text) for text in remaining]
+    return Tensor(strings.shape, "string", None, None, strings)
 
 
 @onnx_op("Tokenizer", domain=MICROSOFT)
@@ -74,8 +76,8 @@ def _tokenizer(call: Call) -> Tensor:
     if pattern is None:
         words, apart = _cut(call, source, least)
     else:
-        found, pattern = automaton_of(pattern, least)
-        words, apart = source.tokenize(pattern), separable(pattern, found)
+        matcher, pattern = automaton_of(pattern, least)
+        words, apart = source.tokenize(pattern), separable(pattern, matcher)
     fillers = (
         str(call.attribute("pad_value", "")),
         *(MARKS if call.flag("mark", default=False) else ()),
@@ -84,7 +86,7 @@ def _tokenizer(call: Call) -> Tensor:
 
 
 def _pattern(call: Call) -> str | None:
-    """What a word is, in Python's syntax; None if it is what separators leave."""
+    """The pattern of a word in Python's syntax; None if words are what separators leave."""
     expression, separators = call.attribute("tokenexp"), call.attribute("separators")
     if expression:
         return of_expression(str(expression))
@@ -98,7 +100,7 @@ def _pattern(call: Call) -> str | None:
         return None
 
 
-#: What a tokeniser puts at the start and at the end of a text, if it is asked to.
+#: The marks that a tokeniser puts at the start and at the end of a text, if asked to.
 MARKS = ("\x02", "\x03")
 
 
@@ -122,30 +124,30 @@ EVERY = "(?s)."
 
 
 def automaton_of(pattern: str, least: int) -> tuple[Automaton, str]:
-    """The automaton for tokens of at least so many characters, and the pattern it is for."""
-    found = automaton(pattern)
-    if found is not None and found.shortest < least and found.run == found.shortest == 1:
+    """The automaton for tokens of at least `least` characters, and its pattern."""
+    matcher = automaton(pattern)
+    if matcher is not None and matcher.shortest < least and matcher.run == matcher.shortest == 1:
         # A run of one kind of characters that is too short has no longer run in it.
         pattern = pattern.removesuffix("+") + f"{{{least},}}"
-        found = automaton(pattern)
+        matcher = automaton(pattern)
     if not first_is_longest(pattern):
         raise NotNative(f"the longest match of the pattern {pattern!r} is another than Python's")
-    if found is None or found.shortest < least:
+    if matcher is None or matcher.shortest < least:
         raise NotNative(f"words of {least} characters or more by the pattern {pattern!r}")
-    return found, pattern
+    return matcher, pattern
 
 
 # A pattern of one character.
 _ONE = re.compile(r"\(\?as?\)(\[(?:\\.|[^\]\\])*\]|\\.|[^\\])", re.DOTALL)
 
 
-def separable(pattern: str, found: Automaton) -> bool:
+def separable(pattern: str, matcher: Automaton) -> bool:
     """Whether no word has a space in it, or every word is one character."""
     if pattern == EVERY or _ONE.fullmatch(pattern):
         return True
-    if not found.run:
+    if not matcher.run:
         return False
-    return re.search(pattern, " " * max(found.run, 1)) is None
+    return re.search(pattern, " " * max(matcher.run, 1)) is None
 
 
 __all__ = ["MICROSOFT", "Text", "automaton_of", "document", "of_expression", "separable"]

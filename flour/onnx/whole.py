@@ -1,7 +1,7 @@
-"""A model as one operator, with ONNX's own values in and out: whatever onnxruntime can run, runs.
+"""A model as one operator that onnxruntime runs, with ONNX's own values in and out.
 
-For models whose answers are not one tensor for each row: several open dimensions, sequences and
-maps, operators that mix rows in ways nobody can follow.
+For models whose outputs are not one tensor for each row: several open dimensions, sequences and
+maps, operators that mix rows in unknown ways.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ from flour.ops.trees.trees import TreeLeaves, Trees
 
 @dataclass(frozen=True)
 class WholeProgram(OnnxProgram):
-    """A program over ONNX's own values: nothing is translated."""
+    """A program over ONNX's own values, without a conversion."""
 
     def feed(self, arrays: Mapping[str, Any]) -> dict[str, Any]:
-        """The values by input name, all there."""
+        """The values by input name; all must be present."""
         for name in self.flow.inputs():
             if name not in arrays:
                 raise MissingColumn(
@@ -64,9 +64,9 @@ def whole_model(model: object) -> WholeProgram | None:
 
 
 def is_better_whole(program: OnnxProgram) -> bool:
-    """Whether a part takes longer than all that is native around it could save.
+    """Whether a part takes longer than the native code around it could save.
 
-    Trees and texts are worth the way from stage to stage; arithmetic around a part is not.
+    Native trees and texts are worth a change of stages; arithmetic around a part is not.
     """
     nodes = list(program.flow.nodes())
     if isinstance(program, WholeProgram) or not any(isinstance(i.op, Opaque) for i in nodes):
@@ -80,23 +80,25 @@ def is_better_whole(program: OnnxProgram) -> bool:
 def whole(model: object, definition: ModelDef, large: int = SHARED_BYTES) -> WholeProgram:
     """The program of a model that onnxruntime runs from end to end.
 
-    Constants of so many bytes are parameters of their own.
+    Constants of at least `large` bytes are parameters of their own.
     """
     constants = definition.graph.constants
     weights = {n: a for n, a in constants.items() if is_large(a) and a.nbytes >= large}
     data = _standing_alone(model, definition, weights)
-    place = "the whole model"
-    session = ort.session(data, place)
-    given = [item for item in session.get_inputs() if item.name not in weights]
-    made = {item.name: item for item in session.get_outputs()}.values()  # one may be there twice
+    where = "the whole model"
+    session = ort.session(data, where)
+    inputs = [item for item in session.get_inputs() if item.name not in weights]
+    outputs = {
+        item.name: item for item in session.get_outputs()
+    }.values()  # an output may be listed twice
     op = Opaque(
         ort.as_array(data),
         tuple(weights.values()),
         tuple(weights),
-        reads=tuple(Wire(item.name, item.type) for item in given),
-        leaves=tuple(Wire(item.name, item.type) for item in made),
+        reads=tuple(Wire(item.name, item.type) for item in inputs),
+        leaves=tuple(Wire(item.name, item.type) for item in outputs),
         layout="whole",
-        place=place,
+        place=where,
     )
     return WholeProgram(definition, _flow(op), (), (), static=True)
 
@@ -112,18 +114,18 @@ def _standing_alone(model: object, definition: ModelDef, weights: Mapping[str, A
     """The model with its constants inside, the large ones among its inputs."""
     from onnx import ModelProto
 
-    made = ModelProto()
-    made.CopyFrom(as_written(model) if definition.functions else parsed(model))
-    made.ir_version = min(max(made.ir_version, 4), 10)
-    versions = oldest(definition, made.graph.node)
-    for item in made.opset_import:
+    proto = ModelProto()
+    proto.CopyFrom(as_written(model) if definition.functions else parsed(model))
+    proto.ir_version = min(max(proto.ir_version, 4), 10)
+    versions = oldest(definition, proto.graph.node)
+    for item in proto.opset_import:
         if item.domain in ("", "ai.onnx"):
             item.version = versions[""]
     constants = definition.graph.constants
-    graph = made.graph
-    kept = [item for item in graph.input if item.name not in constants]
+    graph = proto.graph
+    inputs = [item for item in graph.input if item.name not in constants]
     del graph.input[:], graph.initializer[:], graph.sparse_initializer[:]
-    graph.input.extend([*kept, *(weight_input(n, a) for n, a in weights.items())])
+    graph.input.extend([*inputs, *(weight_input(n, a) for n, a in weights.items())])
     graph.initializer.extend(small_constant(n, a) for n, a in constants.items() if n not in weights)
-    data: bytes = made.SerializeToString()
+    data: bytes = proto.SerializeToString()
     return data

@@ -1,12 +1,12 @@
-"""Values between ONNX's operators that are no rows of tensors, for those who can take them.
+"""Values between ONNX's operators that are no rows of tensors, for the operators that take them.
 
 ONNX's lists of tensors are such values: known by their length, they are tuples here.
 
-A tokeniser's answer is a tensor as wide as the longest document of a batch, filled up with a pad
-value. Programs have the words alone; what can tell the difference is not native.
+A tokeniser's output is a tensor as wide as the longest document of a batch, filled up with a pad
+value. Programs have only the words; operators that depend on the padding are not native.
 
-Values of all rows behind other values of all rows are what exporters write in front of a reshape
-that sorts them out; until then no row has a place of its own.
+Exporters concatenate values of all rows with other values of all rows, in front of a reshape that
+puts them in order; until then a row's values are not together.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from typing import ClassVar
 from flour.onnx.errors import NotNative
 from flour.onnx.tensor import Tensor
 
-#: What stands for "as many as there are" in a shape: no product of other lengths.
+#: Stands for "as many as there are" in a shape: a number that is no product of other lengths.
 MANY = 1_000_003
 
 
 @dataclass(frozen=True)
 class Special(Tensor):
-    """A tensor that only some operators may be given."""
+    """A tensor that only some operators accept."""
 
-    #: Operators that take it as it is, and leave its order alone.
+    #: Operators that accept it, and leave its order alone.
     KEEPS: ClassVar[frozenset[str]] = frozenset()
-    #: What it is, for the others.
+    #: Its description, for the message of the others.
     WHAT: ClassVar[str] = ""
 
 
@@ -39,7 +39,7 @@ class Words(Special):
     KEEPS = frozenset({"Flatten", "Identity", "Reshape", "Squeeze", "TfIdfVectorizer"})
     WHAT = "a list of words of any length"
 
-    #: What else there may be beside the words: the pad value, marks of start and end.
+    #: Values that may be among the words: the pad value, marks of start and end.
     pads: tuple[str, ...] = ()
     #: No word has a space in it (or every word is one character), so phrases can be told apart.
     separable: bool = False
@@ -55,7 +55,7 @@ class Words(Special):
 
 @dataclass(frozen=True)
 class Stacked(Special):
-    """Blocks behind one another, each with all rows; as a tensor, rows lie behind the blocks."""
+    """Blocks one after another, each with all rows; as a tensor, the rows come after the blocks."""
 
     KEEPS = frozenset({"Reshape"})
     WHAT = "values of all rows behind others of all rows"
@@ -113,7 +113,7 @@ class Listed(Special):
 
 
 def refuse_words(op_type: str, inputs: Sequence[Tensor | None]) -> None:
-    """Raise NotNative where an operator would see what it cannot see of rows."""
+    """Raise NotNative where an operator gets a special tensor that it does not accept."""
     for item in inputs:
         if isinstance(item, Special) and op_type not in item.KEEPS:
             raise NotNative(item.WHAT)

@@ -15,8 +15,8 @@ from types import ModuleType
 @cache
 def load() -> tuple[ModuleType, ...]:
     """Every operator family, imported (which registers the operators and their adapters)."""
-    found = [item.name for item in walk_packages(__path__, f"{__name__}.")]
-    return tuple(import_module(name) for name in found)
+    modules = [item.name for item in walk_packages(__path__, f"{__name__}.")]
+    return tuple(import_module(name) for name in modules)
 
 
 def __getattr__(name: str) -> object:

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
-import numpy as np
-
 from flour.core.check import expect, numeric, vector
-from flour.core.errors import ParameterError
 from flour.core.op import Arity, Columns, Op
 from flour.core.sparse import Sparse
 from flour.core.types import FLOATS, Scalar, Type, Vector
@@ -26,7 +23,8 @@ class Elementwise(Op, abstract=True):
 
     #: The dtype of the result, or None for that of the input.
     result: ClassVar[str | None] = None
-    #: Every column is computed alike, so rows without gaps may be computed as one long row.
+    #: The function is the same for every column, so rows that lie one after the other in memory may
+    #: be computed as one long row.
     alike: ClassVar[bool] = False
 
     def infer(self, x: Type) -> Type:
@@ -124,10 +122,3 @@ class Reduction(Op, abstract=True):
 
     def reference(self, x: Columns) -> Columns:
         return self.compute(x)
-
-
-def per_column(value: Any, width: int, what: str) -> None:
-    """Raise unless there is one value, or one for each column."""
-    size = np.size(value)
-    if size not in (1, width):
-        raise ParameterError(f"{what} has {size} values for {width} columns")

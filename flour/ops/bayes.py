@@ -49,11 +49,11 @@ class SpreadDistances(Op):
         return promote(dtype, self.centres.dtype.name, self.spreads.dtype.name)
 
     def reference(self, x: Columns) -> Columns:
-        made = np.empty((len(x), self.centres.shape[0]), self._dtype(x.dtype.name))
+        distances = np.empty((len(x), self.centres.shape[0]), self._dtype(x.dtype.name))
         pairs = zip(self.centres.array, self.spreads.array, strict=True)
         for k, (centre, spread) in enumerate(pairs):
-            made[:, k] = np.sum((x - centre) ** 2 / spread, axis=1)
-        return made
+            distances[:, k] = np.sum((x - centre) ** 2 / spread, axis=1)
+        return distances
 
     def emit(self, e: Emitter, x: VectorValue) -> RowValue:
         at, dtype, count = e.indexable(x), self._dtype(x.dtype), self.centres.shape[0]
@@ -62,11 +62,11 @@ class SpreadDistances(Op):
         def distance(k: str) -> str:
             total = e.var(zero(dtype))
             with e.loop(x.size) as j:
-                place = e.let(f"{k} * {x.size} + {j}", "int64").expr
+                index = e.let(f"{k} * {x.size} + {j}", "int64").expr
                 value = e.cast(at(j), x.dtype, near)
-                away = e.let(f"{value} - {e.at(self.centres, place, near)}", near).expr
-                square = e.cast(f"({away} * {away})", near, dtype)
-                e.add(total, f"{square} / {e.at(self.spreads, place, dtype)}", dtype)
+                difference = e.let(f"{value} - {e.at(self.centres, index, near)}", near).expr
+                square = e.cast(f"({difference} * {difference})", near, dtype)
+                e.add(total, f"{square} / {e.at(self.spreads, index, dtype)}", dtype)
             return total
 
         return e.dense(dtype, count, distance)
@@ -75,8 +75,8 @@ class SpreadDistances(Op):
 class SumOfEntries(Op):
     """The sum over columns of a table's row, picked by that column's whole number.
 
-    The tables of all columns are stacked in `table`; `starts` says at which row each begins. A
-    number outside its table means the nearest end.
+    The tables of all columns are stacked in `table`; `starts` has the first row of each. A
+    number outside its table picks the nearest end of the table.
     """
 
     table: Array
@@ -105,10 +105,10 @@ class SumOfEntries(Op):
         return np.diff(np.append(self.starts.array, self.table.shape[0]))
 
     def reference(self, x: Columns) -> Columns:
-        made = np.zeros((len(x), self.table.shape[1]), self.table.dtype)
+        sums = np.zeros((len(x), self.table.shape[1]), self.table.dtype)
         for j, (start, size) in enumerate(zip(self.starts.array, self._sizes(), strict=True)):
-            made += self.table.array[start + np.clip(x[:, j], 0, size - 1)]
-        return made
+            sums += self.table.array[start + np.clip(x[:, j], 0, size - 1)]
+        return sums
 
     def emit(self, e: Emitter, x: VectorValue) -> RowValue:
         dtype, width = self.table.dtype.name, self.table.shape[1]

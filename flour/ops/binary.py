@@ -40,11 +40,11 @@ class Binary(Op, abstract=True):
         return Vector(widths.pop(), dtype, self._sparse(left, right))
 
     def dtype(self, left: str, right: str) -> str:
-        """The dtype of the answer for those of the inputs."""
+        """The dtype of the result, from the dtypes of the inputs."""
         return promote(left, right)
 
     def _sparse(self, left: Vector | Scalar, right: Vector | Scalar) -> bool:
-        """Whether the answer stores only what is not zero."""
+        """Whether the result is sparse: stores only the values that are not zero."""
         return False
 
     def compute(self, x: Any, y: Any) -> Any:
@@ -70,8 +70,8 @@ class Binary(Op, abstract=True):
 
         def expression(_: str, left: str, right: str) -> str:
             both = e.cast(left, x.dtype, dtype), e.cast(right, y.dtype, dtype)
-            made = self.infix(*both)
-            return made if dtype in FLOATS or dtype == "int64" else f"{dtype}{made}"
+            expr = self.infix(*both)
+            return expr if dtype in FLOATS or dtype == "int64" else f"{dtype}{expr}"
 
         if isinstance(x, ScalarValue) and isinstance(y, ScalarValue):
             return e.let(expression("0", x.expr, y.expr), dtype)
@@ -101,7 +101,7 @@ class Minus(Binary):
 
 
 class Scaling(Binary, abstract=True):
-    """What a sparse vector survives when a scalar scales it: zeros that are not stored stay."""
+    """Scaling by a scalar, which keeps a sparse vector sparse: a zero stays zero."""
 
     takes_sparse = True
     keeps_zero = True
@@ -113,7 +113,7 @@ class Scaling(Binary, abstract=True):
 
 
 def _is_flat(x: Columns) -> bool:
-    """Whether it is one number per row."""
+    """Whether x is a column of scalars: one number per row."""
     return not isinstance(x, Sparse) and x.ndim == 1
 
 
@@ -157,7 +157,7 @@ class Over(Scaling):
 
 
 class Quotient(WithParameter):
-    """operand / x, column by column (what `1 / flow` means)."""
+    """operand / x, column by column (`1 / flow` is written so)."""
 
     def compute(self, x: Any) -> Any:
         return self.fitted(x) / x
@@ -167,7 +167,7 @@ class Quotient(WithParameter):
 
 
 class CastLike(Op):
-    """x in the dtype of y: what arithmetic in place leaves behind."""
+    """x in the dtype of y, as arithmetic in place (`y += x`) leaves it."""
 
     takes_sparse = True
 

@@ -1,4 +1,4 @@
-"""From an encoder's categories and any columns to their codes: what all encoders begin with."""
+"""From an encoder's categories and any columns to their codes: the first step of every encoder."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Coding(NamedTuple):
-    """The code of each category of a column, and of a value that is none (None: an error)."""
+    """The code of each category of a column, and of any other value (None: that is an error)."""
 
     codes: Any
     unknown: int | None = -1
@@ -60,7 +60,8 @@ def codes_of(
 def _unimputed(part: Flow, run: list[_Column]) -> tuple[Flow, list[_Column]]:
     """The strings before an imputer filled them, and codes that do the same.
 
-    The code of a filled string is that of the text it is filled with, so nobody has to write it.
+    The code of a filled string is that of the text it is filled with, so the text itself need not
+    be written.
     """
     op = part.node.op
     if not isinstance(op, ImputeText):
@@ -71,11 +72,11 @@ def _unimputed(part: Flow, run: list[_Column]) -> tuple[Flow, list[_Column]]:
 
 
 def _imputing(column: _Column, op: ImputeText, value: str) -> _Column:
-    known = dict(zip(column.entries, column.codes, strict=True))
-    fill = known.get(value, column.unknown)
+    codes = dict(zip(column.entries, column.codes, strict=True))
+    fill = codes.get(value, column.unknown)
     if op.marker == TEXT:
-        known[op.text[0]] = fill
-        return column._replace(entries=list(known), codes=list(known.values()))
+        codes[op.text[0]] = fill
+        return column._replace(entries=list(codes), codes=list(codes.values()))
     none = fill if op.marker in (NONE, EITHER) else column.none
     missing = fill if op.marker in (NAN, EITHER) else column.missing
     return column._replace(none=none, missing=missing)

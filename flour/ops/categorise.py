@@ -1,9 +1,9 @@
-"""Values out of a set to whole numbers: the first half of every categorical encoding.
+"""Values of a fitted set to whole numbers: the first half of every categorical encoding.
 
 Each column has a set of its own. Numbers are found by binary search; strings by hashing their
 UTF-8 bytes into an open-addressed table whose hits are compared byte for byte. The codes are
-parameters, so that an encoder folds whatever it does next (grouping rare categories, dropping one)
-into them. A negative code means no category.
+parameters, so that an encoder folds its next steps (grouping rare categories, dropping one) into
+them. A negative code means no category.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def ascends(values: Array, starts: Array, *, strictly: bool) -> bool:
 
 
 class Encoding(Op, abstract=True):
-    """What finding numbers and finding strings have in common."""
+    """The checks and types that encoding numbers and encoding strings share."""
 
     def _check(self, starts: Array, codes: Array, entries: int, *columns: Array) -> None:
         check_runs(self.name, starts, entries, *columns)
@@ -91,25 +91,25 @@ class Categorise(Encoding):
         if x.ndim == 1:
             return self.reference(x[:, None])[:, 0]
         wide = promote(x.dtype.name, self.values.dtype.name)
-        made = np.empty(x.shape, np.int64)
+        codes = np.empty(x.shape, np.int64)
         for j in range(x.shape[1]):
-            made[:, j] = self._column(x[:, j].astype(wide), j)
-        return made
+            codes[:, j] = self._column(x[:, j].astype(wide), j)
+        return codes
 
     def _column(self, x: NDArray[Any], j: int) -> NDArray[np.int64]:
         run = slice(*self.starts.array[j : j + 2])
         values = self.values.array[run].astype(x.dtype)
-        place = np.searchsorted(values, x)
+        index = np.searchsorted(values, x)
         padded = np.append(values, x.dtype.type(0))
-        known = (place < len(values)) & (padded[place] == x)
+        hit = (index < len(values)) & (padded[index] == x)
         codes = np.append(self.codes.array[run], 0)
-        made = np.where(known, codes[place], self.unknown.array[j])
-        none = x != x  # noqa: PLR0124 (the definition of NaN)
-        made[none] = self.missing.array[j]
+        result = np.where(hit, codes[index], self.unknown.array[j])
+        nan = x != x  # noqa: PLR0124 (the definition of NaN)
+        result[nan] = self.missing.array[j]
         if self.strict:
-            lost = (~known & ~none) | (none & (made == UNKNOWN))
-            _complain(x, lost, j)
-        return made
+            unknown = (~hit & ~nan) | (nan & (result == UNKNOWN))
+            _complain(x, unknown, j)
+        return result
 
     def structure(self) -> tuple[object, ...]:
         return (self.values.dtype.name, self.strict)
@@ -119,36 +119,36 @@ class Categorise(Encoding):
 
         def code(j: str, v: str) -> str:
             value = e.let(e.cast(v, x.dtype, wide), wide).expr
-            place = e.var(e.at(self.starts, j), "lo")
+            low = e.var(e.at(self.starts, j), "lo")
             end = e.let(e.at(self.starts, f"{j} + 1"), "int64").expr
             high = e.var(end, "hi")
             if wide.startswith(("float", "int")):
-                self._guess(e, value, place, high, wide)
-            with e.block(f"while {place} < {high}:"):
-                middle = e.let(f"({place} + {high}) >> 1", "int64").expr
+                self._guess(e, value, low, high, wide)
+            with e.block(f"while {low} < {high}:"):
+                middle = e.let(f"({low} + {high}) >> 1", "int64").expr
                 with e.block(f"if {e.at(self.values, middle, wide)} < {value}:"):
-                    e.line(f"{place} = {middle} + 1")
+                    e.line(f"{low} = {middle} + 1")
                 with e.block("else:"):
                     e.line(f"{high} = {middle}")
-            made = e.var(self._lost(e, j))
-            found = f"{place} < {end} and {e.at(self.values, place, wide)} == {value}"
-            with e.block(f"if {found}:"):
-                e.line(f"{made} = {e.at(self.codes, place)}")
+            result = e.var(self._lost(e, j))
+            hit = f"{low} < {end} and {e.at(self.values, low, wide)} == {value}"
+            with e.block(f"if {hit}:"):
+                e.line(f"{result} = {e.at(self.codes, low)}")
             if wide.startswith("float"):
                 with e.block(f"if {value} != {value}:"):
-                    e.line(f"{made} = {e.at(self.missing, j)}")
-            return _settled(e, made, strict=self.strict)
+                    e.line(f"{result} = {e.at(self.missing, j)}")
+            return _settled(e, result, strict=self.strict)
 
         return _each(e, x, code)
 
-    def _guess(self, e: Emitter, value: str, place: str, high: str, wide: str) -> None:
-        """Look first where the value is if the categories are consecutive whole numbers."""
-        with e.block(f"if {place} < {high}:"):
-            ahead = e.let(f"{value} - {e.at(self.values, place, wide)}", wide).expr
-            with e.block(f"if {ahead} >= 0 and {ahead} < {high} - {place}:"):
-                guess = e.let(f"{place} + int64({ahead})", "int64").expr
+    def _guess(self, e: Emitter, value: str, low: str, high: str, wide: str) -> None:
+        """Look first at the index the value has if the categories are consecutive whole numbers."""
+        with e.block(f"if {low} < {high}:"):
+            ahead = e.let(f"{value} - {e.at(self.values, low, wide)}", wide).expr
+            with e.block(f"if {ahead} >= 0 and {ahead} < {high} - {low}:"):
+                guess = e.let(f"{low} + int64({ahead})", "int64").expr
                 with e.block(f"if {e.at(self.values, guess, wide)} == {value}:"):
-                    e.line(f"{place} = {high} = {guess}")
+                    e.line(f"{low} = {high} = {guess}")
 
     def _lost(self, e: Emitter, j: str) -> str:
         return str(UNKNOWN) if self.strict else e.at(self.unknown, j)
@@ -163,21 +163,21 @@ def _each(e: Emitter, x: RowValue, code: Callable[[str, str], str]) -> RowValue:
     return e.map(code, x, dtype="int64", width=x.width)
 
 
-#: The code that strict categories never have, so that native code can tell a failure.
+#: Native code reports an unknown value of a strict encoding by this code, which no category has.
 UNKNOWN = -(2**62)
 
 
 def _settled(e: Emitter, code: str, *, strict: bool) -> str:
-    """The code; a strict one that is unknown ends the call with a failure."""
+    """The code; with `strict`, an unknown value ends the call with a failure."""
     if strict:
         with e.block(f"if {code} == {UNKNOWN}:"):
             e.line("return 1")
     return code
 
 
-def _complain(x: NDArray[Any], lost: NDArray[np.bool_], j: int) -> None:
-    if lost.any():
-        row = int(np.argmax(lost))
+def _complain(x: NDArray[Any], unknown: NDArray[np.bool_], j: int) -> None:
+    if unknown.any():
+        row = int(np.argmax(unknown))
         value = x[row].item() if hasattr(x[row], "item") else x[row]
         raise InputError(
             f"{value!r} is not a category that was seen in training",
@@ -221,23 +221,23 @@ class CategoriseText(Encoding):
     def reference(self, x: Columns) -> Columns:
         if x.ndim == 1:
             return self.reference(x[:, None])[:, 0]
-        made = np.empty(x.shape, np.int64)
-        texts, codes, cuts = self.texts.to_list(), self.codes.array.tolist(), self.starts.array
+        codes = np.empty(x.shape, np.int64)
+        texts, all_codes, cuts = self.texts.to_list(), self.codes.array.tolist(), self.starts.array
         for j in range(x.shape[1]):
             run = slice(*cuts[j : j + 2])
             # Reversed, so that the first of equal texts wins, as in the hash table.
-            known = dict(zip(texts[run][::-1], codes[run][::-1], strict=True))
-            made[:, j] = [self._code(value, known, j) for value in x[:, j]]
+            code_of = dict(zip(texts[run][::-1], all_codes[run][::-1], strict=True))
+            codes[:, j] = [self._code(value, code_of, j) for value in x[:, j]]
             if self.strict:
-                _complain(x[:, j], made[:, j] == UNKNOWN, j)
-        return made
+                _complain(x[:, j], codes[:, j] == UNKNOWN, j)
+        return codes
 
-    def _code(self, value: object, known: dict[str, int], j: int) -> int:
+    def _code(self, value: object, code_of: dict[str, int], j: int) -> int:
         if value is None:
             return int(self.none.array[j])
         if not isinstance(value, str):
             return int(self.missing.array[j])
-        return known.get(value, UNKNOWN if self.strict else int(self.unknown.array[j]))
+        return code_of.get(value, UNKNOWN if self.strict else int(self.unknown.array[j]))
 
     def structure(self) -> tuple[object, ...]:
         return (self.strict,)
@@ -248,23 +248,23 @@ class CategoriseText(Encoding):
         def code(j: str, v: str) -> str:
             cell = e.let(v, "int64").expr
             where, length = (e.var(f"ld_int64({cell}, {half})") for half in (0, 1))
-            made = e.var(str(UNKNOWN) if self.strict else e.at(self.unknown, j))
+            result = e.var(str(UNKNOWN) if self.strict else e.at(self.unknown, j))
             with e.block(f"if {length} < 0:"):
                 none, missing = e.at(self.none, j), e.at(self.missing, j)
-                e.line(f"{made} = {none} if {length} == -1 else {missing}")
+                e.line(f"{result} = {none} if {length} == -1 else {missing}")
             with e.block("else:"):
                 table = e.address(slots)
                 start, limit = e.at(first, j), e.at(mask, j)
-                found = find_text(e, self.texts, where, length, f"{table} + 8 * {start}", limit)
-                with e.block(f"if {found} >= 0:"):
-                    e.line(f"{made} = {e.at(self.codes, found)}")
-            return _settled(e, made, strict=self.strict)
+                number = find_text(e, self.texts, where, length, f"{table} + 8 * {start}", limit)
+                with e.block(f"if {number} >= 0:"):
+                    e.line(f"{result} = {e.at(self.codes, number)}")
+            return _settled(e, result, strict=self.strict)
 
         return _each(e, x, code)
 
 
 def find_text(e: Emitter, texts: Table, where: str, length: str, table: str, mask: str) -> str:
-    """Emit a look-up of bytes in a hash table; the local it gives is the text's number, or -1."""
+    """Emit a look-up of bytes in a hash table; the local holds the text's number, or -1."""
     offsets, data = (e.address(blob) for blob in texts.blobs())
     code, table, mask = e.var(str(_BASIS), "h"), e.var(table, "t"), e.var(mask, "m")
     with e.loop(length) as b:
@@ -275,11 +275,11 @@ def find_text(e: Emitter, texts: Table, where: str, length: str, table: str, mas
         start = e.let(f"{data} + ldc_int64({offsets}, {entry})", "int64").expr
         size = f"{data} + ldc_int64({offsets}, {entry} + 1) - {start}"
         with e.block(f"if {size} == {length}:"):
-            place = e.var("0")
-            same = f"ld_uint8({where}, {place}) == ldc_uint8({start}, {place})"
-            with e.block(f"while {place} < {length} and {same}:"):
-                e.line(f"{place} += 1")
-            with e.block(f"if {place} == {length}:"):
+            position = e.var("0")
+            same = f"ld_uint8({where}, {position}) == ldc_uint8({start}, {position})"
+            with e.block(f"while {position} < {length} and {same}:"):
+                e.line(f"{position} += 1")
+            with e.block(f"if {position} == {length}:"):
                 e.line(f"{found} = {entry}")
                 e.line("break")
         e.line(f"{slot} = ({slot} + 1) & {mask}")
@@ -288,7 +288,7 @@ def find_text(e: Emitter, texts: Table, where: str, length: str, table: str, mas
 
 
 def hash_tables(texts: Table, starts: Array) -> tuple[Array, Array, Array]:
-    """One open-addressed table a column: (slots, where each table starts, its mask).
+    """One open-addressed table per column: (slots, the first slot of each table, its mask).
 
     A slot holds the number of a text, or -1. Tables are at least half empty, so every search ends.
     """

@@ -45,19 +45,19 @@ class Descend(Op):
 
     def reference(self, x: Columns) -> Columns:
         left, right = self.left.array.astype(np.int64), self.right.array.astype(np.int64)
-        rows, place = np.arange(len(x)), np.zeros(len(x), np.int64)
+        rows, node = np.arange(len(x)), np.zeros(len(x), np.int64)
         for _ in range(len(left)):
-            node = np.maximum(place, 0)
-            after = np.where(x[rows, node] > 0, right[node], left[node])
-            place = np.where(place < 0, place, after)
-        return -1 - place
+            inner = np.maximum(node, 0)
+            after = np.where(x[rows, inner] > 0, right[inner], left[inner])
+            node = np.where(node < 0, node, after)
+        return -1 - node
 
     def emit(self, e: Emitter, x: VectorValue) -> RowValue:
-        at, place = e.indexable(x), e.var("0")
-        with e.block(f"while {place} >= 0:"):
-            right, left = (e.at(side, place, "int64") for side in (self.right, self.left))
-            e.line(f"{place} = {right} if {at(place)} > 0 else {left}")
-        return e.let(f"-1 - {place}", "int64")
+        at, node = e.indexable(x), e.var("0")
+        with e.block(f"while {node} >= 0:"):
+            right, left = (e.at(side, node, "int64") for side in (self.right, self.left))
+            e.line(f"{node} = {right} if {at(node)} > 0 else {left}")
+        return e.let(f"-1 - {node}", "int64")
 
 
 def _numbers(count: int) -> Any:
@@ -106,19 +106,19 @@ def _bisecting(fit: Any, x: Flow, to: Importer) -> dict[str, Flow]:
 
 
 def _bisect(node: Any, mean: Any, walk: _Walk) -> int:
-    """Note down a node and those below; where it is, or -1 - its label for a leaf."""
+    """Append a node and those below it to the walk; its number, or -1 - label for a leaf."""
     if node.left is None:
         return -1 - int(node.label)
-    place = len(walk.pairs)
+    number = len(walk.pairs)
     centres = np.vstack((node.left.center, node.right.center))
     if mean is not None:
         centres += mean
     walk.pairs.append(centres)
     walk.left.append(0)
     walk.right.append(0)
-    walk.left[place] = _bisect(node.left, mean, walk)
-    walk.right[place] = _bisect(node.right, mean, walk)
-    return place
+    walk.left[number] = _bisect(node.left, mean, walk)
+    walk.right[number] = _bisect(node.right, mean, walk)
+    return number
 
 
 # --- the nearest of some points -------------------------------------------------------------------

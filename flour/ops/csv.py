@@ -54,7 +54,7 @@ class ParseCsv(Op):
     def _cut(self, row: int, line: str) -> list[str]:
         """The fields of one record; a quoted field may hold separators, quotes and line ends."""
         try:
-            found = list(reader([line], delimiter=self.separator, strict=True))
+            records = list(reader([line], delimiter=self.separator, strict=True))
         except CsvError as problem:
             raise NotRectangular(
                 "this is not a CSV record",
@@ -63,7 +63,7 @@ class ParseCsv(Op):
                 hint='quotes around a field are doubled inside it: "say ""hi"""',
             ) from None
         # An empty line is a record of one empty field; what follows a line end is a second record.
-        fields = (found[0] or [""]) if len(found) == 1 else []
+        fields = (records[0] or [""]) if len(records) == 1 else []
         if len(fields) != len(self.labels):
             raise NotRectangular(
                 f"expected {len(self.labels)} fields, got {len(fields)}",
@@ -79,9 +79,9 @@ def _column(label: str, kind: object, fields: list[str]) -> Columns:
     if dtype != "string":
         read = _READERS[np.dtype(dtype).kind]
         return np.array([_read(read, f, dtype, i, label) for i, f in enumerate(fields)], dtype)
-    made = np.empty(len(fields), object)
-    made[:] = [None if isinstance(kind, Category) and not field else field for field in fields]
-    return made
+    column = np.empty(len(fields), object)
+    column[:] = [None if isinstance(kind, Category) and not field else field for field in fields]
+    return column
 
 
 def _read(read: Callable[[str], Any], field: str, dtype: str, row: int, label: str) -> Any:

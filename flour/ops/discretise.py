@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Bins(Op):
-    """How many of its column's edges a number has reached (int64): edge <= x; NaN reaches all.
+    """The number of its column's edges that x has reached (int64): edge <= x; NaN reaches all.
 
     Column j's edges are edges[starts[j]:starts[j + 1]], ascending.
     """
@@ -41,11 +41,11 @@ class Bins(Op):
 
     def reference(self, x: Columns) -> Columns:
         cuts = self.starts.array
-        made = np.empty(x.shape, np.int64)
+        bins = np.empty(x.shape, np.int64)
         for j in range(x.shape[1]):
             edges = self.edges.array[cuts[j] : cuts[j + 1]]
-            made[:, j] = np.searchsorted(edges, x[:, j], side="right")
-        return made
+            bins[:, j] = np.searchsorted(edges, x[:, j], side="right")
+        return bins
 
     def structure(self) -> tuple[object, ...]:
         return (self.edges.dtype.name,)
@@ -73,9 +73,9 @@ class Bins(Op):
 def _k_bins(fit: Any, x: Flow, to: Importer) -> Flow:
     x = to.floats(x) if fit.dtype is None else to.matrix(x).cast(dtype_name(fit.dtype))
     edges, starts = flatten([item[1:-1] for item in fit.bin_edges_], np.float64)
-    places = x.bins(edges, starts)
+    bins = x.bins(edges, starts)
     if fit.encode == "ordinal":
-        return places.cast_like(x)
+        return bins.cast_like(x)
     columns = np.cumsum([0, *fit.n_bins_]).astype(np.int64)
-    made = places.one_hot_codes(columns).cast_like(x)
-    return made if fit.encode == "onehot" else made.to_dense()
+    encoded = bins.one_hot_codes(columns).cast_like(x)
+    return encoded if fit.encode == "onehot" else encoded.to_dense()

@@ -1,4 +1,4 @@
-"""How far a row is from fitted points: one distance a point.
+"""Distances of a row from fitted points: one number per point.
 
 There are two ways to a Euclidean distance, and they differ once rows are close to a point: the
 library multiplies matrices (|x|^2 - 2xy + |y|^2) where it works by brute force and subtracts
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class PointDistances(Op, abstract=True):
-    """A number for each of the points (rows of `points`), from the row's own columns."""
+    """One number for each of the points (the rows of `points`), computed from the row's columns."""
 
     points: Array
     arity = Arity.AGGREGATE
@@ -42,18 +42,18 @@ class PointDistances(Op, abstract=True):
         return Vector(self.points.shape[0], self.result(kind.dtype))
 
     def result(self, dtype: str) -> str:
-        """The dtype of the answer for that of the data."""
+        """The dtype of the result, from that of the data."""
         return "float64"
 
     def _columns_first(self) -> Array:
-        """The points column by column, so that all of them are met at once."""
+        """The points transposed, so that a column of all points is contiguous in memory."""
         return Array.of(np.ascontiguousarray(self.points.array.T.astype(np.float64)))
 
 
 class SquaredDistances(PointDistances):
-    """|x|^2 - 2 x.y + |y|^2 for each point y, never below zero, worked out in float64.
+    """|x|^2 - 2 x.y + |y|^2 for each point y, never below zero, computed in float64.
 
-    Float32 data and float32 points give the answer rounded to float32, as the library does.
+    Float32 data and float32 points give the result rounded to float32, as the library does.
     """
 
     takes_sparse = True
@@ -63,11 +63,11 @@ class SquaredDistances(PointDistances):
 
     def reference(self, x: Columns) -> Columns:
         points = self.points.array.astype(np.float64)
-        made, norms = _products(x, points)
-        made *= -2
-        made += norms[:, None]
-        made += self._norms()
-        return np.maximum(made, 0).astype(self.result(x.dtype.name))
+        squared, norms = _products(x, points)
+        squared *= -2
+        squared += norms[:, None]
+        squared += self._norms()
+        return np.maximum(squared, 0).astype(self.result(x.dtype.name))
 
     def _norms(self) -> Any:
         return _squares(self.points.array.astype(np.float64))
@@ -79,7 +79,7 @@ class SquaredDistances(PointDistances):
         return several and not x.sparse and self.result(x.dtype) == "float64"
 
     def kernel(self, e: Emitter, inputs: tuple[Column, ...], out: Column) -> None:
-        """A matrix product by -2 y, which is exact, and then what is added to it."""
+        """A matrix product with -2 y (doubling is exact), then the squared lengths are added."""
         (x,) = inputs
         doubled = Array.of(-2.0 * self.points.array.astype(np.float64))
         multiply(e, x, product(doubled, Array.of(np.empty(0)), "float64"), out)
@@ -89,8 +89,8 @@ class SquaredDistances(PointDistances):
             norm = _length(e, x, e.var(x.row(i), "r"))
             with e.loop(out.size) as o:
                 dot = e.load(target, o, "float64")
-                made = f"maximum({dot} + {norm} + {e.at(norms, o)}, 0.0)"
-                e.store(target, o, made, "float64")
+                squared = f"maximum({dot} + {norm} + {e.at(norms, o)}, 0.0)"
+                e.store(target, o, squared, "float64")
 
     def emit(self, e: Emitter, x: VectorValue) -> RowValue:
         count, dtype = e.size(self.points.shape[0]), self.result(x.dtype)
@@ -111,8 +111,8 @@ class SquaredDistances(PointDistances):
 
         def at(o: str) -> str:
             dot = e.load(dots, o, "float64")
-            made = f"maximum(-2.0 * {dot} + {norm} + {e.at(norms, o)}, 0.0)"
-            return e.cast(made, "float64", dtype)
+            squared = f"maximum(-2.0 * {dot} + {norm} + {e.at(norms, o)}, 0.0)"
+            return e.cast(squared, "float64", dtype)
 
         return e.dense(dtype, self.points.shape[0], at, size=count)
 
@@ -146,7 +146,7 @@ def _squares(rows: Any) -> Any:
 class Distances(PointDistances):
     """The distance to each point by a named metric, column after column, in float64.
 
-    `weights` are those of minkowski (a factor) and seuclidean (variances); empty means none.
+    `weights` are factors for minkowski and variances for seuclidean; empty means none.
     """
 
     metric: str
@@ -161,9 +161,9 @@ class Distances(PointDistances):
             raise ParameterError("distances need one weight for each column, or none")
 
     def _weights(self) -> Array:
-        """One weight a column, whether they were given or not."""
-        given = self.weights.array if len(self.weights) else np.ones(self.points.shape[1])
-        return Array.of(given.astype(np.float64))
+        """One weight per column: ones where none were given."""
+        weights = self.weights.array if len(self.weights) else np.ones(self.points.shape[1])
+        return Array.of(weights.astype(np.float64))
 
     def reference(self, x: Columns) -> Columns:
         metric = METRICS[self.metric]
@@ -190,13 +190,15 @@ class Distances(PointDistances):
             value = e.let(e.cast(v, x.dtype, "float64"), "float64").expr
             weight = e.let(e.load(weights, j, "float64", constant=True), "float64").expr
             with e.loop(count) as o:
-                place = f"({j}) * {count} + {o}"
-                point = e.let(e.load(points, place, "float64", constant=True), "float64").expr
+                index = f"({j}) * {count} + {o}"
+                point = e.let(e.load(points, index, "float64", constant=True), "float64").expr
                 terms = metric.terms(Pair(value, point, weight, p))
                 for where, term in zip(sums, terms, strict=True):
                     total = e.load(where, o, "float64")
-                    made = f"maximum({total}, {term})" if metric.largest else f"{total} + {term}"
-                    e.store(where, o, made, "float64")
+                    combined = (
+                        f"maximum({total}, {term})" if metric.largest else f"{total} + {term}"
+                    )
+                    e.store(where, o, combined, "float64")
 
         (x if x.dense else e.hold(x)).each(column)
         columns = e.number(float(self.points.shape[1]), "float64")

@@ -43,12 +43,12 @@ class WithParameter(FloatElementwise, abstract=True):
         return (self.wide, self.operand.dtype.name) if self.wide else ()
 
     def reference(self, x: Columns) -> Columns:
-        made = super().reference(x)
-        if made.dtype == x.dtype:
-            return made
-        if isinstance(made, Sparse):
-            return made.with_data(made.data.astype(x.dtype))
-        return made.astype(x.dtype)
+        result = super().reference(x)
+        if result.dtype == x.dtype:
+            return result
+        if isinstance(result, Sparse):
+            return result.with_data(result.data.astype(x.dtype))
+        return result.astype(x.dtype)
 
     def element(self, e: Emitter, j: str, x: ScalarValue) -> str:
         inner = self._dtype(x.dtype)

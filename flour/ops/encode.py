@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 
 
 def _codes(kind: Type, width: int, who: str) -> Vector:
-    found = vector(kind, who)
-    expect(found.dtype in INTS, f"{who} needs codes (whole numbers), got {kind}", "categorise()")
-    fitted(width, found, who)
-    return found
+    codes = vector(kind, who)
+    expect(codes.dtype in INTS, f"{who} needs codes (whole numbers), got {kind}", "categorise()")
+    fitted(width, codes, who)
+    return codes
 
 
 class OneHot(Op):
@@ -64,10 +64,10 @@ class OneHot(Op):
         def each(push: Push) -> None:
             def put(j: str, code: str) -> None:
                 start = e.let(e.at(self.starts, j), "int64").expr
-                place = e.let(f"{start} + {code}", "int64").expr
+                column = e.let(f"{start} + {code}", "int64").expr
                 end = e.at(self.starts, f"{j} + 1")
-                with e.block(f"if {start} <= {place} and {place} < {end}:"):
-                    push(place, _true(self.dtype))
+                with e.block(f"if {start} <= {column} and {column} < {end}:"):
+                    push(column, _true(self.dtype))
 
             x.each(put)
 
@@ -115,14 +115,14 @@ class LookUp(Op):
             start = e.let(e.at(self.starts, j), "int64").expr
             # Subtracted, not added: the sum with a huge code would wrap around.
             fine = f"0 <= {code} and {code} < {e.at(self.starts, f'{j} + 1')} - {start}"
-            found = _entry(e, self.table, f"{start} + {code}")
-            return f"({found} if {fine} else {e.at(self.other, j)})"
+            value = _entry(e, self.table, f"{start} + {code}")
+            return f"({value} if {fine} else {e.at(self.other, j)})"
 
         return e.map(entry, x, dtype=self.table.dtype.name, width=x.width)
 
 
 def _entry(e: Emitter, table: Array, index: str) -> str:
-    """A table's entry read where it is needed: one of a table of one is not read ahead."""
+    """An entry of a table, read only where it is needed: never ahead."""
     return e.load(e.address(table), index, table.dtype.name, constant=True)
 
 
@@ -133,14 +133,14 @@ def _entry(e: Emitter, table: Array, index: str) -> str:
 def _one_hot_encoder(fit: Any, x: Flow, to: Importer) -> Flow:
     strict = fit.handle_unknown == "error"
     drops = fit._drop_idx_after_grouping
-    columns = [
+    codings = [
         _one_hot_coding(fit, j, None if drops is None else drops[j], strict=strict)
         for j in range(len(fit.categories_))
     ]
     starts = np.cumsum([0, *fit._n_features_outs]).astype(np.int64)
-    codes = codes_of(x, fit.categories_, columns, to, strict=strict)
-    made = codes.one_hot_codes(starts, dtype=dtype_name(fit.dtype))
-    return made if fit.sparse_output else made.to_dense()
+    codes = codes_of(x, fit.categories_, codings, to, strict=strict)
+    columns = codes.one_hot_codes(starts, dtype=dtype_name(fit.dtype))
+    return columns if fit.sparse_output else columns.to_dense()
 
 
 def _one_hot_coding(fit: Any, j: int, drop: int | None, *, strict: bool) -> Coding:
@@ -221,9 +221,9 @@ def _label_binarizer(fit: Any, x: Flow, to: Importer) -> Flow:
     if count == 1:
         tables = [np.array([fit.neg_label])]
     table, starts = flatten(tables, np.int64)
-    spread = codes.select(np.zeros(len(tables), np.int64))
-    made = spread.look_up(table, starts, np.full(len(tables), fit.neg_label, np.int64))
-    return made.to_sparse() if fit.sparse_output else made
+    repeated = codes.select(np.zeros(len(tables), np.int64))
+    columns = repeated.look_up(table, starts, np.full(len(tables), fit.neg_label, np.int64))
+    return columns.to_sparse() if fit.sparse_output else columns
 
 
 declines(

@@ -1,4 +1,4 @@
-"""Gaussian processes: covariances with the training points, then what was learnt of those."""
+"""Gaussian processes: covariances with the training points, then products with fitted numbers."""
 
 from __future__ import annotations
 
@@ -39,15 +39,15 @@ class SolveLower(Op):
         return kind.having(sparse=False)
 
     def reference(self, x: Columns) -> Columns:
-        matrix, made = self.matrix.array.astype(np.float64), np.array(x)
+        matrix, solution = self.matrix.array.astype(np.float64), np.array(x)
         for i in range(x.shape[1]):
-            made[:, i] -= made[:, :i] @ matrix[i, :i]
-            made[:, i] /= matrix[i, i]
-        return made
+            solution[:, i] -= solution[:, :i] @ matrix[i, :i]
+            solution[:, i] /= matrix[i, i]
+        return solution
 
     def emit(self, e: Emitter, x: VectorValue) -> RowValue:
         at, size = e.indexable(x), e.size(self.matrix.shape[0])
-        made, matrix = e.scratch("float64", x.width), e.address(self.matrix, "float64")
+        solution, matrix = e.scratch("float64", x.width), e.address(self.matrix, "float64")
 
         def entry(i: str, j: str) -> str:
             return e.load(matrix, f"{i} * {size} + {j}", "float64", constant=True)
@@ -55,10 +55,10 @@ class SolveLower(Op):
         with e.loop(size) as i:
             total = e.var("0.0")
             with e.loop(i) as j:
-                e.add(total, f"{entry(i, j)} * {e.load(made, j, 'float64')}")
-            e.store(made, i, f"({at(i)} - {total}) / {entry(i, i)}", "float64")
+                e.add(total, f"{entry(i, j)} * {e.load(solution, j, 'float64')}")
+            e.store(solution, i, f"({at(i)} - {total}) / {entry(i, i)}", "float64")
         return e.dense(
-            "float64", x.width, lambda j: e.load(made, j, "float64"), size=x.size, stored=True
+            "float64", x.width, lambda j: e.load(solution, j, "float64"), size=x.size, stored=True
         )
 
 
@@ -105,8 +105,8 @@ def _averaged(mean: Flow, spread: Flow) -> Flow:
 
 @adapts("sklearn.gaussian_process.GaussianProcessClassifier")
 def _classifier(fit: Any, x: Flow, to: Importer) -> dict[str, Flow]:
-    made = to.predict(fit.base_estimator_, x)
+    outputs = to.predict(fit.base_estimator_, x)
     one_vs_one = fit.n_classes_ > 2 and fit.multi_class == "one_vs_one"
-    # One against one the library has no probabilities; scores it never has.
-    kept = ("label",) if one_vs_one else ("label", "probabilities")
-    return {name: made[name] for name in kept}
+    # With one-vs-one the library has no probabilities; it has scores in neither case.
+    names = ("label",) if one_vs_one else ("label", "probabilities")
+    return {name: outputs[name] for name in names}

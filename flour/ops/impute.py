@@ -1,6 +1,6 @@
 """Missing values: found, and replaced by fitted ones.
 
-What counts as missing is said by a marker: NaN or any number for columns of numbers; for strings
+A marker says which values are missing: NaN or any number for columns of numbers; for strings
 "nan", "none", "either" of them, or a text.
 """
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Marked(Elementwise, abstract=True):
-    """What looks for a marker among numbers; NaN is found by NaN."""
+    """An operator that looks for a marker among numbers; the marker NaN matches NaN."""
 
     marker: float
     takes_sparse = True
@@ -87,7 +87,7 @@ NAN, NONE, EITHER, TEXT = "nan", "none", "either", "text"
 
 
 class MarkedText(Op, abstract=True):
-    """What looks for a marker among strings."""
+    """An operator that looks for a marker among strings."""
 
     marker: str
     text: Table
@@ -153,10 +153,10 @@ class ImputeText(MarkedText):
 
     def reference(self, x: Columns) -> Columns:
         values = np.array([*self.values.to_list(), None], dtype=object)[:-1]
-        made = x.copy()
+        result = x.copy()
         missing = self.missing(x)
-        made[missing] = np.broadcast_to(values, x.shape)[missing]
-        return made
+        result[missing] = np.broadcast_to(values, x.shape)[missing]
+        return result
 
 
 def strings(kind: Type, who: str) -> Vector:

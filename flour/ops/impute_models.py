@@ -1,4 +1,4 @@
-"""Missing values replaced by what the other columns say: nearest rows, rounds of regression."""
+"""Missing values estimated from the other columns: by the nearest rows, or rounds of regression."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 class ImputeNearest(Op):
     """x, and where it is NaN the mean of that column over the nearest rows of a table.
 
-    Rows are as far apart as the columns that both have say, scaled up to all columns. Only rows
-    that have the column count, at most `count` of them, each as one or (`closeness`) as one over
-    its distance; of rows equally far the first come first. Where no row can be compared, the
-    column's entry in `means` stands in.
+    The distance of two rows is taken over the columns that both have, scaled up to all columns.
+    Only rows that have the column are averaged, at most `count` of them, each with the weight one
+    or (`closeness`) one over its distance; among rows equally far the first are taken. Where no row
+    can be compared, the column's entry in `means` is used.
     """
 
     points: Array
@@ -51,19 +51,19 @@ class ImputeNearest(Op):
     # --- the definition ----------------------------------------------------------------------
 
     def reference(self, x: Columns) -> Columns:
-        made = x.copy()
+        filled = x.copy()
         for row in np.flatnonzero(np.isnan(x).any(axis=1)):
             distances = self._distances(x[row].astype(np.float64))
             for j in np.flatnonzero(np.isnan(x[row])):
-                made[row, j] = self._value(distances, int(j))
-        return made
+                filled[row, j] = self._value(distances, int(j))
+        return filled
 
     def _distances(self, row: NDArray[Any]) -> NDArray[Any]:
         points: Any = self.points.array
         both = ~np.isnan(points) & ~np.isnan(row)
-        apart = np.where(both, points - row, 0.0)
+        differences = np.where(both, points - row, 0.0)
         counts = both.sum(axis=1)
-        squares = (apart * apart).sum(axis=1) / np.maximum(counts, 1) * len(row)
+        squares = (differences * differences).sum(axis=1) / np.maximum(counts, 1) * len(row)
         return np.where(counts == 0, np.nan, np.sqrt(squares))
 
     def _value(self, distances: NDArray[Any], j: int) -> Any:
@@ -74,8 +74,8 @@ class ImputeNearest(Op):
         near = usable[np.argsort(distances[usable], kind="stable")[: self.count]]
         weights = np.ones(len(near))
         if self.closeness:
-            far = distances[near]
-            weights = (far == 0).astype(float) if (far == 0).any() else 1 / far
+            nearest = distances[near]
+            weights = (nearest == 0).astype(float) if (nearest == 0).any() else 1 / nearest
         return (weights * column[near]).sum() / weights.sum()
 
     # --- native code -------------------------------------------------------------------------
@@ -85,70 +85,70 @@ class ImputeNearest(Op):
 
     def emit(self, e: Emitter, x: VectorValue) -> RowValue:
         at, out = e.indexable(x), e.scratch(x.dtype, x.width)
-        known = e.scratch("float64", self.points.shape[0])
-        lost = e.var("0")
+        distances = e.scratch("float64", self.points.shape[0])
+        missing = e.var("0")
         with e.loop(x.size) as j:
             value = e.let(at(j), x.dtype).expr
             e.store(out, j, value, x.dtype)
             with e.block(f"if {value} != {value}:"):
-                e.line(f"{lost} += 1")
-        with e.block(f"if {lost} > 0:"):
+                e.line(f"{missing} += 1")
+        with e.block(f"if {missing} > 0:"):
             rows = e.size(self.points.shape[0])
-            self._measure(e, x, at, (known, rows))
+            self._measure(e, x, at, (distances, rows))
             with e.loop(x.size) as j:
                 value = e.let(at(j), x.dtype).expr
                 with e.block(f"if {value} != {value}:"):
-                    made = self._mean(e, x.size, j, (known, rows))
-                    e.store(out, j, e.cast(made, "float64", x.dtype), x.dtype)
+                    mean = self._mean(e, x.size, j, (distances, rows))
+                    e.store(out, j, e.cast(mean, "float64", x.dtype), x.dtype)
         return e.dense(
             x.dtype, x.width, lambda j: e.load(out, j, x.dtype), size=x.size, stored=True
         )
 
     def _measure(self, e: Emitter, x: VectorValue, at: At, table: tuple[str, str]) -> None:
-        """Write how far every row of the table is; NaN for one that cannot be compared."""
-        known, rows = table
+        """Write the distance to every row of the table; NaN for one that cannot be compared."""
+        distances, rows = table
         points = e.address(self.points)
         with e.loop(rows) as p:
-            total, both = e.var("0.0"), e.var("0")
+            total, common = e.var("0.0"), e.var("0")
             with e.loop(x.size) as j:
                 point = e.load(points, f"{p} * {x.size} + {j}", "float64", constant=True)
-                apart = e.let(f"{point} - {e.cast(at(j), x.dtype, 'float64')}", "float64").expr
-                with e.block(f"if {apart} == {apart}:"):
-                    e.line(f"{total} = {total} + {apart} * {apart}")
-                    e.line(f"{both} += 1")
-            scaled = f"sqrt({total} / float64({both}) * float64({x.size}))"
-            e.store(known, p, f"{scaled} if {both} > 0 else float64(math.nan)", "float64")
+                difference = e.let(f"{point} - {e.cast(at(j), x.dtype, 'float64')}", "float64").expr
+                with e.block(f"if {difference} == {difference}:"):
+                    e.line(f"{total} = {total} + {difference} * {difference}")
+                    e.line(f"{common} += 1")
+            scaled = f"sqrt({total} / float64({common}) * float64({x.size}))"
+            e.store(distances, p, f"{scaled} if {common} > 0 else float64(math.nan)", "float64")
 
     def _mean(self, e: Emitter, width: str, j: str, table: tuple[str, str]) -> str:
         """The weighted mean of column j over the nearest rows that have it."""
-        known, rows = table
+        distances, rows = table
         points, count = e.address(self.points), e.size(self.count)
-        near, places = e.scratch("float64", self.count), e.scratch("int64", self.count)
-        found = e.var("0")
+        near, numbers = e.scratch("float64", self.count), e.scratch("int64", self.count)
+        size = e.var("0")
         with e.loop(rows) as p:
             value = e.let(self._entry(e, points, p, width, j), "float64").expr
-            far = e.let(e.load(known, p, "float64"), "float64").expr
-            with e.block(f"if {value} == {value} and {far} == {far}:"):
-                _insert(e, (near, places), (found, count), (far, p))
-        made = e.var(e.at(self.means, j))
-        with e.block(f"if {found} > 0:"):
+            distance = e.let(e.load(distances, p, "float64"), "float64").expr
+            with e.block(f"if {value} == {value} and {distance} == {distance}:"):
+                _insert(e, (near, numbers), (size, count), (distance, p))
+        mean = e.var(e.at(self.means, j))
+        with e.block(f"if {size} > 0:"):
             total, weights = e.var("0.0"), e.var("0.0")
             nearest = e.let(e.load(near, "0", "float64"), "float64").expr
-            with e.loop(found) as i:
+            with e.loop(size) as i:
                 weight = self._weight(e, e.load(near, i, "float64"), nearest)
-                place = e.load(places, i, "int64")
-                value = self._entry(e, points, place, width, j)
+                number = e.load(numbers, i, "int64")
+                value = self._entry(e, points, number, width, j)
                 e.line(f"{total} = {total} + {weight} * {value}")
                 e.line(f"{weights} = {weights} + {weight}")
-            e.line(f"{made} = {total} / {weights}")
-        return made
+            e.line(f"{mean} = {total} / {weights}")
+        return mean
 
-    def _weight(self, e: Emitter, far: str, nearest: str) -> str:
+    def _weight(self, e: Emitter, distance: str, nearest: str) -> str:
         if not self.closeness:
             return "1.0"
-        far = e.let(far, "float64").expr
-        same = f"(1.0 if {far} == 0.0 else 0.0)"
-        return e.let(f"{same} if {nearest} == 0.0 else 1.0 / {far}", "float64").expr
+        distance = e.let(distance, "float64").expr
+        same = f"(1.0 if {distance} == 0.0 else 0.0)"
+        return e.let(f"{same} if {nearest} == 0.0 else 1.0 / {distance}", "float64").expr
 
     def _entry(self, e: Emitter, points: str, p: str, width: str, j: str) -> str:
         return e.load(points, f"({p}) * {width} + {j}", "float64", constant=True)
@@ -158,20 +158,22 @@ def _insert(
     e: Emitter, lists: tuple[str, str], size: tuple[str, str], item: tuple[str, str]
 ) -> None:
     """Emit the insertion of (distance, row) into two ascending lists of bounded size."""
-    near, places = lists
-    found, count = size
-    far, row = item
-    full = f"{found} == {count}"
-    with e.block(f"if not ({full} and {e.load(near, f'{count} - 1', 'float64')} <= {far}):"):
-        place = e.var(f"{count} - 1 if {full} else {found}")
-        with e.block(f"if {found} < {count}:"):
-            e.line(f"{found} += 1")
-        with e.block(f"while {place} > 0 and {e.load(near, f'{place} - 1', 'float64')} > {far}:"):
-            e.store(near, place, e.load(near, f"{place} - 1", "float64"), "float64")
-            e.store(places, place, e.load(places, f"{place} - 1", "int64"), "int64")
-            e.line(f"{place} = {place} - 1")
-        e.store(near, place, far, "float64")
-        e.store(places, place, row, "int64")
+    near, numbers = lists
+    length, count = size
+    distance, row = item
+    full = f"{length} == {count}"
+    with e.block(f"if not ({full} and {e.load(near, f'{count} - 1', 'float64')} <= {distance}):"):
+        position = e.var(f"{count} - 1 if {full} else {length}")
+        with e.block(f"if {length} < {count}:"):
+            e.line(f"{length} += 1")
+        with e.block(
+            f"while {position} > 0 and {e.load(near, f'{position} - 1', 'float64')} > {distance}:"
+        ):
+            e.store(near, position, e.load(near, f"{position} - 1", "float64"), "float64")
+            e.store(numbers, position, e.load(numbers, f"{position} - 1", "int64"), "int64")
+            e.line(f"{position} = {position} - 1")
+        e.store(near, position, distance, "float64")
+        e.store(numbers, position, row, "int64")
 
 
 class ImputeInTurn(Op):
@@ -207,27 +209,27 @@ class ImputeInTurn(Op):
         return kinds[1].having(sparse=False)
 
     def reference(self, x: Columns, filled: Columns) -> Columns:
-        made, missing = filled.copy(), np.isnan(x)
+        result, missing = filled.copy(), np.isnan(x)
         missing[missing.all(axis=1)] = False
         low: Any = self.low.array
         high: Any = self.high.array
         steps = zip(self.targets.array, self.weights.array, self.biases.array, strict=True)
         for target, weights, bias in steps:
             rows = missing[:, target]
-            value = made[rows].astype(np.float64) @ weights + bias
-            made[rows, target] = np.clip(value, low[target], high[target])
-        return made
+            value = result[rows].astype(np.float64) @ weights + bias
+            result[rows, target] = np.clip(value, low[target], high[target])
+        return result
 
     def emit(self, e: Emitter, x: VectorValue, filled: VectorValue) -> RowValue:
         at, dtype = e.indexable(x), filled.dtype
-        out, seen = e.scratch(dtype, filled.width), e.var("0")
+        out, present = e.scratch(dtype, filled.width), e.var("0")
         first = e.indexable(filled)
         with e.loop(x.size) as j:
             value = e.let(at(j), x.dtype).expr
             with e.block(f"if {value} == {value}:"):
-                e.line(f"{seen} += 1")
+                e.line(f"{present} += 1")
             e.store(out, j, first(j), dtype)
-        with e.block(f"if {seen} > 0:"), e.loop(e.size(len(self.biases))) as s:
+        with e.block(f"if {present} > 0:"), e.loop(e.size(len(self.biases))) as s:
             self._step(e, s, (at, x.dtype), (out, dtype, x.size))
         return e.dense(
             dtype, filled.width, lambda j: e.load(out, j, dtype), size=x.size, stored=True
@@ -236,13 +238,13 @@ class ImputeInTurn(Op):
     def _step(self, e: Emitter, s: str, x: tuple[At, str], out: tuple[str, str, str]) -> None:
         base, dtype, width = out
         target = e.let(e.at(self.targets, s), "int64").expr
-        value = e.let(x[0](target), x[1]).expr
-        with e.block(f"if {value} != {value}:"):
+        old = e.let(x[0](target), x[1]).expr
+        with e.block(f"if {old} != {old}:"):
             total, weights = e.var("0.0"), e.address(self.weights)
             with e.loop(width) as j:
-                known = e.cast(e.load(base, j, dtype), dtype, "float64")
+                value = e.cast(e.load(base, j, dtype), dtype, "float64")
                 weight = e.load(weights, f"{s} * {width} + {j}", "float64", constant=True)
-                e.add(total, f"{known} * {weight}")
+                e.add(total, f"{value} * {weight}")
             e.line(f"{total} = {total} + {e.at(self.biases, s)}")
             limited = f"clip({total}, {e.at(self.low, target)}, {e.at(self.high, target)})"
             e.store(base, target, e.cast(limited, "float64", dtype), dtype)
@@ -261,21 +263,25 @@ def _knn_imputer(fit: Any, x: Flow, to: Importer) -> Flow:
     valid = np.asarray(fit._valid_mask)
     means = np.zeros(len(valid))
     means[valid] = np.ma.array(fit._fit_X, mask=mask, dtype=np.float64)[:, valid].mean(axis=0)
-    made = blanked(source, fit, to).impute_nearest(
+    filled = blanked(source, fit, to).impute_nearest(
         points, means, fit.n_neighbors, closeness=fit.weights == "distance"
     )
     if not valid.all():
-        made = _emptied(made, valid) if fit.keep_empty_features else made.select(valid.nonzero()[0])
-    return with_indicator(fit, made, source, to)
+        filled = (
+            _emptied(filled, valid)
+            if fit.keep_empty_features
+            else filled.select(valid.nonzero()[0])
+        )
+    return with_indicator(fit, filled, source, to)
 
 
 def _emptied(x: Flow, valid: Any) -> Flow:
-    """Columns that were never there in training are zero."""
+    """Columns without any value in training become zero."""
     return x.multiply(valid.astype(np.float64))
 
 
 def blanked(x: Flow, fit: Any, to: Importer) -> Flow:
-    """x with NaN for whatever the imputer takes as missing."""
+    """x with NaN for every value that the imputer takes as missing."""
     marker = number_marker(fit.missing_values, to)
     return x if np.isnan(marker) else x.impute(marker, [np.nan])
 
@@ -307,8 +313,8 @@ def _iterative_imputer(fit: Any, x: Flow, to: Importer) -> Flow:
     present = blanked(source, fit, to)
     if empty.any():
         present = present.select(np.flatnonzero(~empty))
-    made = filled if fit.n_iter_ == 0 else _rounds(fit, present, filled, to)
-    return with_indicator(fit, made, source, to)
+    imputed = filled if fit.n_iter_ == 0 else _rounds(fit, present, filled, to)
+    return with_indicator(fit, imputed, source, to)
 
 
 def _rounds(fit: Any, x: Flow, filled: Flow, to: Importer) -> Flow:
@@ -321,25 +327,25 @@ def _rounds(fit: Any, x: Flow, filled: Flow, to: Importer) -> Flow:
         "use a linear estimator, or a smaller max_iter",
     )
     width = len(fit._min_value)
-    made, anything = filled, x.is_nan().cast("int64").sum().less([width])
+    imputed, has_values = filled, x.is_nan().cast("int64").sum().less([width])
     for step in steps:
-        made = _predicted(fit, step, x, made, to)
-    return anything.where(made, filled)
+        imputed = _predicted(fit, step, x, imputed, to)
+    return has_values.where(imputed, filled)
 
 
-def _predicted(fit: Any, step: Any, x: Flow, made: Flow, to: Importer) -> Flow:
+def _predicted(fit: Any, step: Any, x: Flow, imputed: Flow, to: Importer) -> Flow:
     """One column written anew, the others as they are."""
     target, width = int(step.feat_idx), len(fit._min_value)
     name = f"imputation_sequence_[{target}]"
-    value = to.predict(step.estimator, made.select(step.neighbor_feat_idx), name)["value"]
+    value = to.predict(step.estimator, imputed.select(step.neighbor_feat_idx), name)["value"]
     value = value.as_float().clip([fit._min_value[target]], [fit._max_value[target]])
     missing = x.element(target).is_nan()
-    column = missing.where(value.cast_like(made), made.element(target)).as_vector()
+    column = missing.where(value.cast_like(imputed), imputed.element(target)).as_vector()
     parts = [column]
     if target > 0:
-        parts.insert(0, made.select(np.arange(target)))
+        parts.insert(0, imputed.select(np.arange(target)))
     if target + 1 < width:
-        parts.append(made.select(np.arange(target + 1, width)))
+        parts.append(imputed.select(np.arange(target + 1, width)))
     return parts[0].concat(*parts[1:])
 
 

@@ -1,4 +1,4 @@
-"""Columns read and written where other columns say, and products of two computed matrices."""
+"""Columns read and written at computed indices, and products of two computed matrices."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ REDUCTIONS = ("none", "add", "mul", "max", "min")
 
 
 class PickAt(Op):
-    """The column of x that each index names; an index outside means the nearest column."""
+    """The column of x that each index names; an index outside picks the nearest column."""
 
     method = ""
     arity = Arity.ONE_TO_MANY
@@ -39,8 +39,8 @@ class PickAt(Op):
     def emit(self, e: Emitter, x: VectorValue, places: VectorValue) -> RowValue:
         at, last = e.indexable(x), e.size(x.width - 1)
 
-        def entry(_: str, place: str) -> str:
-            return at(e.let(f"min(max(int64({place}), 0), {last})", "int64").expr)
+        def entry(_: str, index: str) -> str:
+            return at(e.let(f"min(max(int64({index}), 0), {last})", "int64").expr)
 
         return e.map(entry, places, dtype=x.dtype, width=places.width)
 
@@ -73,12 +73,12 @@ class PutAt(Op):
         return Vector(kind.width, kind.dtype)
 
     def reference(self, x: Columns, places: Columns, updates: Columns) -> Columns:
-        made = x.copy()
+        result = x.copy()
         rows = np.arange(len(x))
-        for where, new in zip(places.T, updates.T, strict=True):
-            at = (rows, np.clip(where, 0, x.shape[1] - 1).astype(np.int64))
-            made[at] = self._merged(made[at], new)
-        return made
+        for index, new in zip(places.T, updates.T, strict=True):
+            cells = (rows, np.clip(index, 0, x.shape[1] - 1).astype(np.int64))
+            result[cells] = self._merged(result[cells], new)
+        return result
 
     def _merged(self, old: Any, new: Any) -> Any:
         merge = {"add": np.add, "mul": np.multiply, "max": np.maximum, "min": np.minimum}
@@ -91,9 +91,9 @@ class PutAt(Op):
             e.store(out, j, at(j), x.dtype)
         last = e.size(x.width - 1)
         with e.loop(places.size) as j:
-            place = e.let(f"min(max(int64({where(j)}), 0), {last})", "int64").expr
+            index = e.let(f"min(max(int64({where(j)}), 0), {last})", "int64").expr
             value = e.let(new(j), x.dtype).expr
-            e.store(out, place, self._code(e.load(out, place, x.dtype), value, x.dtype), x.dtype)
+            e.store(out, index, self._code(e.load(out, index, x.dtype), value, x.dtype), x.dtype)
         return e.dense(
             x.dtype, x.width, lambda j: e.load(out, j, x.dtype), size=x.size, stored=True
         )
@@ -134,8 +134,8 @@ class MatrixProducts(Op):
     def reference(self, x: Columns, y: Columns) -> Columns:
         count = x.shape[1] // (self.left * self.inner)
         first = x.reshape(len(x), count, self.left, self.inner)
-        made = np.matmul(first, y.reshape(len(y), count, self.inner, self.right))
-        return made.reshape(len(x), count * self.left * self.right)
+        products = np.matmul(first, y.reshape(len(y), count, self.inner, self.right))
+        return products.reshape(len(x), count * self.left * self.right)
 
     def emit(self, e: Emitter, x: VectorValue, y: VectorValue) -> RowValue:
         dtype, count = x.dtype, x.width // (self.left * self.inner)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Ranks(Op):
-    """Where each number stands among its column's quantiles, from 0 to 1.
+    """The rank of each number among its column's quantiles, from 0 to 1.
 
     Between two quantiles the rank is interpolated from below and from above, and the mean
     counts (they differ where quantiles repeat). Numbers within `margin` of an end, or beyond it,
@@ -53,10 +53,10 @@ class Ranks(Op):
 
     def reference(self, x: Columns) -> Columns:
         if isinstance(x, Sparse):
-            made = np.empty_like(x.data)
+            ranks = np.empty_like(x.data)
             for j in range(x.shape[1]):
-                made[x.indices == j] = self._column(x.data[x.indices == j], j)
-            return x.with_data(made)
+                ranks[x.indices == j] = self._column(x.data[x.indices == j], j)
+            return x.with_data(ranks)
         return np.stack([self._column(x[:, j], j) for j in range(x.shape[1])], axis=1).reshape(
             x.shape
         )
@@ -65,16 +65,16 @@ class Ranks(Op):
         grid: Any = self.quantiles.array[j]
         ranks: Any = self.ranks.array
         rising = np.interp(x, grid, ranks)
-        made = (0.5 * (rising - np.interp(-x, -grid[::-1], -ranks[::-1]))).astype(x.dtype)
+        result = (0.5 * (rising - np.interp(-x, -grid[::-1], -ranks[::-1]))).astype(x.dtype)
         if self.margin:
             margin = x.dtype.type(self.margin)
             high, low = x + margin > grid[-1], x - margin < grid[0]
         else:
             high, low = x == grid[-1], x <= grid[0]
-        made[high] = 1
-        made[low] = 0
-        made = np.where(np.isnan(x), x, made)
-        return np.where(x == 0, x, made) if self.sparse else made
+        result[high] = 1
+        result[low] = 0
+        result = np.where(np.isnan(x), x, result)
+        return np.where(x == 0, x, result) if self.sparse else result
 
     def structure(self) -> tuple[object, ...]:
         return (self.margin > 0, self.sparse)
@@ -85,16 +85,16 @@ class Ranks(Op):
 
         def rank(j: str, v: str) -> str:
             value = e.let(v, x.dtype).expr
-            made = e.var(f"{x.dtype}({value})")
+            result = e.var(f"{x.dtype}({value})")
             skip = f"{value} == {value}" + (f" and {value} != 0" if self.sparse else "")
             with e.block(f"if {skip}:"):
-                self._inside(e, (j, value, made, margin, count), x.dtype)
-            return made
+                self._inside(e, (j, value, result, margin, count), x.dtype)
+            return result
 
         return e.map(rank, x, dtype=x.dtype, width=x.width, keeps_zero=self.sparse)
 
     def _inside(self, e: Emitter, names: tuple[str, str, str, str, str], dtype: str) -> None:
-        j, value, made, margin, count = names
+        j, value, result, margin, count = names
         grid = e.let(f"{e.address(self.quantiles)} + 8 * {j} * {count}", "int64").expr
         first, last = (
             e.let(f"ldc_float64({grid}, {at})", "float64").expr for at in ("0", f"{count} - 1")
@@ -103,16 +103,16 @@ class Ranks(Op):
         if self.margin:
             low, high = f"{value} - {margin} < {first}", f"{value} + {margin} > {last}"
         with e.block(f"if {low}:"):
-            e.line(f"{made} = {dtype}(0)")
+            e.line(f"{result} = {dtype}(0)")
         with e.block("else:"):
             with e.block(f"if {high}:"):
-                e.line(f"{made} = {dtype}({self._top(e, value, last, count)})")
+                e.line(f"{result} = {dtype}({self._top(e, value, last, count)})")
             with e.block("else:"):
                 mean = self._between(e, f"float64({value})", grid, count)
-                e.line(f"{made} = {e.cast(mean, 'float64', dtype)}")
+                e.line(f"{result} = {e.cast(mean, 'float64', dtype)}")
 
     def _top(self, e: Emitter, value: str, last: str, count: str) -> str:
-        """The rank at and above the last quantile: not 1 above the only one there is."""
+        """The rank at and above the last quantile: 1, unless it is the only quantile."""
         if self.margin:
             return "1"
         end = e.load(e.address(self.ranks), f"{count} - 1", "float64", constant=True)
@@ -145,7 +145,8 @@ def _loader(e: Emitter, base: str) -> Callable[[str], str]:
 def _last(e: Emitter, grid: str, count: str, holds: str) -> str:
     """Emit a search for the last place of a grid where a condition holds that fails later on.
 
-    The first place is never asked; it is the answer where all others fail (NaN among them).
+    The first place is not tested; it is the answer where the condition fails at all others, as it
+    does for NaN.
     """
     low, high = e.var("0", "lo"), e.var(count, "hi")
     with e.block(f"while {high} - {low} > 1:"):
@@ -169,31 +170,31 @@ class NormalQuantile(FloatElementwise):
         p = x.astype(np.float64)
         q = p - 0.5
         middle = q * _ratio(_MIDDLE, 0.180625 - q * q)
-        away = np.sqrt(-np.log(np.where(q <= 0, p, 1 - p)))
-        outer = np.where(away <= 5, _ratio(_SIDE, away - 1.6), _ratio(_TAIL, away - 5))
-        made = np.where(np.abs(q) <= 0.425, middle, np.copysign(outer, q))
-        made = np.where((p == 0) | (p == 1), np.copysign(np.inf, q), made)
-        return np.where((p < 0) | (p > 1) | np.isnan(p), np.nan, made).astype(x.dtype)
+        r = np.sqrt(-np.log(np.where(q <= 0, p, 1 - p)))
+        outer = np.where(r <= 5, _ratio(_SIDE, r - 1.6), _ratio(_TAIL, r - 5))
+        quantile = np.where(np.abs(q) <= 0.425, middle, np.copysign(outer, q))
+        quantile = np.where((p == 0) | (p == 1), np.copysign(np.inf, q), quantile)
+        return np.where((p < 0) | (p > 1) | np.isnan(p), np.nan, quantile).astype(x.dtype)
 
     def element(self, e: Emitter, j: str, x: ScalarValue) -> str:
         p = e.let(e.cast(x.expr, x.dtype, "float64"), "float64").expr
         q = e.let(f"{p} - 0.5", "float64").expr
-        made = e.var(f"{q} * 0.0")
+        quantile = e.var(f"{q} * 0.0")
         with e.block(f"if abs({q}) <= 0.425:"):
             r = e.let(f"0.180625 - {q} * {q}", "float64").expr
-            e.line(f"{made} = {q} * {_ratio_text(_MIDDLE, r)}")
+            e.line(f"{quantile} = {q} * {_ratio_text(_MIDDLE, r)}")
         with e.block("else:"):
             r = e.var(f"sqrt(-log({p} if {q} <= 0.0 else 1.0 - {p}))")
             with e.block(f"if {r} <= 5.0:"):
                 e.line(f"{r} = {r} - 1.6")
-                e.line(f"{made} = {_ratio_text(_SIDE, r)}")
+                e.line(f"{quantile} = {_ratio_text(_SIDE, r)}")
             with e.block("else:"):
                 far = e.let(f"{r} - 5.0", "float64").expr
                 # At 0 and 1 the ratio is infinity over infinity; the answer is infinity itself.
-                e.line(f"{made} = {_ratio_text(_TAIL, far)} if {r} < 1e300 else {r}")
+                e.line(f"{quantile} = {_ratio_text(_TAIL, far)} if {r} < 1e300 else {r}")
             with e.block(f"if {q} < 0.0:"):
-                e.line(f"{made} = -{made}")
-        return e.cast(made, "float64", x.dtype)
+                e.line(f"{quantile} = -{quantile}")
+        return e.cast(quantile, "float64", x.dtype)
 
 
 Ratio = tuple[tuple[float, ...], tuple[float, ...]]
@@ -212,10 +213,10 @@ def _ratio_text(coefficients: Ratio, r: str) -> str:
 
 
 def _horner(coefficients: tuple[float, ...], r: str) -> str:
-    made = repr(coefficients[0])
+    expr = repr(coefficients[0])
     for number in coefficients[1:]:
-        made = f"({made} * {r} + {number!r})"
-    return made
+        expr = f"({expr} * {r} + {number!r})"
+    return expr
 
 
 # The rational approximations of algorithm AS 241 (Wichura, 1988), highest power first: numerator
@@ -295,21 +296,21 @@ _TAIL = (
 def _quantile_transformer(fit: Any, x: Flow, to: Importer) -> Flow:
     normal = fit.output_distribution == "normal"
     x = to.floats(x)
-    made = x.ranks(
+    result = x.ranks(
         np.asarray(fit.quantiles_, np.float64).T,
         fit.references_,
         margin=_MARGIN if normal else 0.0,
         sparse=to.is_sparse(x),
     )
     if not normal:
-        return made
+        return result
     # The ranks 0 and 1 would be infinite: the library stops a little short of them.
     low, high = NormalQuantile().compute(np.array([_STOP, 1 - _STOP]))
-    made = made.normal_quantile().clip([low], [high])
+    result = result.normal_quantile().clip([low], [high])
     if not to.is_sparse(x):
-        return made
+        return result
     # Sparse zeros are not numbers with a rank: they stay.
-    return (made * x.not_equal([0.0]).cast_like(x)).to_sparse()
+    return (result * x.not_equal([0.0]).cast_like(x)).to_sparse()
 
 
 _MARGIN = 1e-7

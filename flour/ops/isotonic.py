@@ -51,35 +51,35 @@ class Interpolate(FloatElementwise):
         high = np.searchsorted(knots, x).clip(1, len(knots) - 1)
         low = high - 1
         slope = (heights[high] - heights[low]) / (knots[high] - knots[low])
-        made = slope * (x - knots[low]) + heights[low]
-        return np.where(inside, made, x.dtype.type(np.nan))
+        height = slope * (x - knots[low]) + heights[low]
+        return np.where(inside, height, x.dtype.type(np.nan))
 
     def element(self, e: Emitter, j: str, x: ScalarValue) -> str:
         value = e.let(x.expr, x.dtype).expr
         end = e.size(len(self.knots) - 1)
 
-        def knot(place: str) -> str:
-            return e.at(self.knots, place, x.dtype)
+        def knot(index: str) -> str:
+            return e.at(self.knots, index, x.dtype)
 
-        def height(place: str) -> str:
-            return e.at(self.heights, place, x.dtype)
+        def height(index: str) -> str:
+            return e.at(self.heights, index, x.dtype)
 
-        made = e.var(f"{x.dtype}(math.nan)")
+        result = e.var(f"{x.dtype}(math.nan)")
         with e.block(f"if {value} >= {knot('0')} and {value} <= {knot(end)}:"):
             low, high = _around(e, knot, value, end, exact=self._exact(x.dtype))
             rise = f"({height(high)} - {height(low)}) / ({knot(high)} - {knot(low)})"
-            e.line(f"{made} = {rise} * ({value} - {knot(low)}) + {height(low)}")
+            e.line(f"{result} = {rise} * ({value} - {knot(low)}) + {height(low)}")
             if self._exact(x.dtype):
-                for place in (low, high):
-                    with e.block(f"if {value} == {knot(place)}:"):
-                        e.line(f"{made} = {height(place)}")
-        return made
+                for index in (low, high):
+                    with e.block(f"if {value} == {knot(index)}:"):
+                        e.line(f"{result} = {height(index)}")
+        return result
 
 
 def _around(
     e: Emitter, knot: Callable[[str], str], value: str, end: str, *, exact: bool
 ) -> tuple[str, str]:
-    """The knots a value is between: the last that is not above it (float32: below it), the next."""
+    """The knots around a value: the last that is not above it (float32: below it), and the next."""
     low, high = e.var("0"), e.var(end)
     with e.block(f"while {high} - {low} > 1:"):
         middle = e.let(f"({low} + {high}) >> 1", "int64").expr

@@ -1,4 +1,4 @@
-"""Kernels of machines and processes: what a row and each fitted point have in common.
+"""Kernel functions between a row and each fitted point, for kernel machines and Gaussian processes.
 
 They are compositions: distances or products, then a function of each number.
 """
@@ -46,7 +46,7 @@ def pairwise_kernel(
     degree: float = 3,
     coef0: float = 1,
 ) -> Flow:
-    """What `pairwise_kernels` of the library computes between x and the points."""
+    """`sklearn.metrics.pairwise.pairwise_kernels` between x and the points."""
     to.need(isinstance(metric, str), "a kernel that is a Python function stays Python")
     to.need(metric in KERNELS, f"there is no native kernel {metric!r}", ", ".join(KERNELS))
     if metric == "precomputed":
@@ -80,5 +80,5 @@ def _chi2(x: Flow, points: Any, metric: str, to: Importer, gamma: float) -> Flow
     to.need(
         points.dtype != np.float32, f"{metric!r} on float32 training data rounds in its own way"
     )
-    made = to.doubles(x).distances(points, "chi2").negate()
-    return made if metric == "additive_chi2" else made.multiply(gamma).exp()
+    kernel = to.doubles(x).distances(points, "chi2").negate()
+    return kernel if metric == "additive_chi2" else kernel.multiply(gamma).exp()

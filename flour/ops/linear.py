@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from flour.language.flow import Flow
 
 
-#: So many outputs of a sparse row have a register each.
+#: Up to this many outputs of a sparse row are summed in a register each.
 _FEW = 4
 
 
@@ -55,8 +55,8 @@ class Linear(Op):
 
     def reference(self, x: Columns) -> Columns:
         weights = self.weights.array.T
-        made = x.matmul(weights) if isinstance(x, Sparse) else x @ weights
-        return made + self.bias.array if len(self.bias) else made
+        product = x.matmul(weights) if isinstance(x, Sparse) else x @ weights
+        return product + self.bias.array if len(self.bias) else product
 
     def structure(self) -> tuple[object, ...]:
         outs = self.weights.shape[0]
@@ -99,7 +99,7 @@ class Linear(Op):
         return self._ended(e, totals, dtype)
 
     def _ended(self, e: Emitter, totals: list[str], dtype: str) -> RowValue:
-        """The outputs whose sums registers hold."""
+        """The outputs, from sums held in registers."""
         if len(self.bias):
             for o, total in enumerate(totals):
                 e.line(f"{total} = {total} + {e.at(self.bias, str(o), dtype)}")
@@ -193,5 +193,5 @@ def plain(weights: Any) -> Any:
 
 
 def in_place(x: Flow, change: Callable[[Flow], Flow]) -> Flow:
-    """`change` as numpy does it in place: computed in float64, left in the dtype of x."""
+    """`change` applied in place, as numpy does: computed in float64, stored in the dtype of x."""
     return change(x.cast("float64")).cast_like(x)

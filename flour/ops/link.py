@@ -34,13 +34,13 @@ class Sigmoid(FloatElementwise):
 
         if isinstance(x, ScalarValue):
             return e.let(f"sigmoid_alone({x.expr})", x.dtype)
-        word = _for_width("sigmoid", x.width)
-        return e.map(lambda _, v: f"{word}({v})", x, dtype=x.dtype, width=x.width)
+        intrinsic = _for_width("sigmoid", x.width)
+        return e.map(lambda _, v: f"{intrinsic}({v})", x, dtype=x.dtype, width=x.width)
 
 
-def _for_width(word: str, width: int) -> str:
+def _for_width(intrinsic: str, width: int) -> str:
     """The function for a loop of this length: below eight, numbers are computed one by one."""
-    return word if width >= 8 else f"{word}_alone"
+    return intrinsic if width >= 8 else f"{intrinsic}_alone"
 
 
 class Softmax(Op):
@@ -55,9 +55,9 @@ class Softmax(Op):
         return kind.having(sparse=False)
 
     def reference(self, x: Columns) -> Columns:
-        made = np.exp(x - x.max(axis=1, keepdims=True))
-        made /= made.sum(axis=1, keepdims=True)
-        return made
+        result = np.exp(x - x.max(axis=1, keepdims=True))
+        result /= result.sum(axis=1, keepdims=True)
+        return result
 
     def emit(self, e: Emitter, x: VectorValue) -> RowValue:
         at = e.indexable(x)
@@ -65,9 +65,9 @@ class Softmax(Op):
         with e.loop(x.size, "1") as j:
             e.line(f"{top} = maximum({top}, {at(j)})")
         out, total = e.scratch(x.dtype, x.width), e.var(zero(x.dtype))
-        word = _for_width("exp", x.width)
+        intrinsic = _for_width("exp", x.width)
         with e.loop(x.size) as j:
-            value = e.let(f"{word}({at(j)} - {top})", x.dtype).expr
+            value = e.let(f"{intrinsic}({at(j)} - {top})", x.dtype).expr
             e.store(out, j, value, x.dtype)
             e.add(total, value, x.dtype)
         return e.dense(x.dtype, x.width, lambda j: f"({e.load(out, j, x.dtype)} / {total})")

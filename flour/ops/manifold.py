@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 class ShortestWay(Op):
     """The way to each column of a table by the best of some rows: their distance plus the table's.
 
-    `places` picks rows of the table, and a number outside it means its nearest row.
+    `places` picks rows of the table; a number outside it picks its nearest row.
     """
 
     table: Array
@@ -37,12 +37,12 @@ class ShortestWay(Op):
             raise ParameterError("ways are floats", found=str(self.table.dtype))
 
     def infer(self, places: Type, distances: Type) -> Vector:
-        picked, away = vector(places, self.name), vector(distances, self.name)
+        picked, lengths = vector(places, self.name), vector(distances, self.name)
         expect(picked.dtype in INTS, f"rows are picked by whole numbers, got {picked}")
-        expect(is_float(away), f"distances are floats, got {away}", "call as_float() first")
-        expect(away.width == picked.width, "there must be one distance for each picked row")
+        expect(is_float(lengths), f"distances are floats, got {lengths}", "call as_float() first")
+        expect(lengths.width == picked.width, "there must be one distance for each picked row")
         expect(picked.width > 0, "there is no way without a neighbour")
-        return Vector(self.table.shape[1], promote(away.dtype, self.table.dtype.name))
+        return Vector(self.table.shape[1], promote(lengths.dtype, self.table.dtype.name))
 
     def reference(self, places: Columns, distances: Columns) -> Columns:
         table: Any = self.table.array
@@ -50,19 +50,23 @@ class ShortestWay(Op):
         return (rows + distances[:, :, None]).min(axis=1)
 
     def emit(self, e: Emitter, places: VectorValue, distances: VectorValue) -> RowValue:
-        own, dtype = self.table.dtype.name, promote(distances.dtype, self.table.dtype.name)
+        table_dtype, dtype = self.table.dtype.name, promote(distances.dtype, self.table.dtype.name)
         outs, last = e.size(self.table.shape[1]), e.size(len(self.table) - 1)
         best, table = e.scratch(dtype, self.table.shape[1]), e.address(self.table)
-        away = e.indexable(distances)
+        length_at = e.indexable(distances)
 
         def offer(j: str, v: str) -> None:
             row = e.let(f"min(max({v}, 0), {last}) * {outs}", "int64").expr
-            start = e.let(e.cast(away(j), distances.dtype, dtype), dtype).expr
+            start = e.let(e.cast(length_at(j), distances.dtype, dtype), dtype).expr
             with e.loop(outs) as o:
-                rest = e.cast(e.load(table, f"{row} + {o}", own, constant=True), own, dtype)
-                way = e.let(f"{rest} + {start}", dtype).expr
-                kept = e.load(best, o, dtype)
-                e.store(best, o, f"({way} if {j} == 0 else minimum({kept}, {way}))", dtype)
+                rest = e.cast(
+                    e.load(table, f"{row} + {o}", table_dtype, constant=True), table_dtype, dtype
+                )
+                length = e.let(f"{rest} + {start}", dtype).expr
+                shortest = e.load(best, o, dtype)
+                e.store(
+                    best, o, f"({length} if {j} == 0 else minimum({shortest}, {length}))", dtype
+                )
 
         places.each(offer)
         size = self.table.shape[1]
@@ -94,8 +98,8 @@ class Barycentre(Op):
 
     def reference(self, x: Columns, places: Columns) -> Columns:
         points = self.points.array.astype(np.float64)
-        away = points[np.clip(places, 0, len(points) - 1)] - x[:, None, :]
-        products = away @ away.transpose(0, 2, 1)
+        differences = points[np.clip(places, 0, len(points) - 1)] - x[:, None, :]
+        products = differences @ differences.transpose(0, 2, 1)
         trace = np.trace(products, axis1=1, axis2=2)
         ridge = np.where(trace > 0, self.reg * trace, self.reg)
         products += ridge[:, None, None] * np.eye(places.shape[1])
@@ -107,14 +111,14 @@ class Barycentre(Op):
         row, picked = e.indexable(x), e.indexable(places)
         k, last = places.size, e.size(len(self.points) - 1)
         points = e.address(self.points, "float64")
-        away = e.scratch("float64", count * self.points.shape[1])
+        differences = e.scratch("float64", count * self.points.shape[1])
         with e.loop(k) as i:
             start = e.let(f"min(max({picked(i)}, 0), {last}) * {width}", "int64").expr
             with e.loop(width) as j:
                 point = e.load(points, f"{start} + {j}", "float64", constant=True)
-                e.store(away, f"{i} * {width} + {j}", f"{point} - {row(j)}", "float64")
+                e.store(differences, f"{i} * {width} + {j}", f"{point} - {row(j)}", "float64")
         matrix, weights = e.scratch("float64", count * count), e.scratch("float64", count)
-        _products(e, away, matrix, k, width)
+        _products(e, differences, matrix, k, width)
         _ridge(e, matrix, k, e.number(self.reg, "float64"))
         _factor(e, matrix, k)
         total = _solve(e, matrix, weights, k)
@@ -123,12 +127,12 @@ class Barycentre(Op):
         )
 
 
-def _products(e: Emitter, away: str, matrix: str, k: str, width: str) -> None:
+def _products(e: Emitter, differences: str, matrix: str, k: str, width: str) -> None:
     """The dot products of all pairs (the lower half)."""
     with e.loop(k) as i, e.loop(f"{i} + 1") as j:
         total = e.var("0.0")
         with e.loop(width) as c:
-            left, right = (e.load(away, f"{r} * {width} + {c}", "float64") for r in (i, j))
+            left, right = (e.load(differences, f"{r} * {width} + {c}", "float64") for r in (i, j))
             e.add(total, f"{left} * {right}")
         e.store(matrix, f"{i} * {k} + {j}", total, "float64")
 
@@ -139,20 +143,22 @@ def _ridge(e: Emitter, matrix: str, k: str, reg: str) -> None:
         e.line(f"{trace} = {trace} + {e.load(matrix, f'{i} * {k} + {i}', 'float64')}")
     ridge = e.let(f"({reg} * {trace} if {trace} > 0.0 else {reg})", "float64").expr
     with e.loop(k) as i:
-        own = f"{i} * {k} + {i}"
-        e.store(matrix, own, f"{e.load(matrix, own, 'float64')} + {ridge}", "float64")
+        diagonal = f"{i} * {k} + {i}"
+        e.store(matrix, diagonal, f"{e.load(matrix, diagonal, 'float64')} + {ridge}", "float64")
 
 
 def _factor(e: Emitter, matrix: str, k: str) -> None:
     """Cholesky's factor, in place of the lower half."""
     with e.loop(k) as i, e.loop(f"{i} + 1") as j:
-        place = f"{i} * {k} + {j}"
-        total = e.var(e.load(matrix, place, "float64"))
+        index = f"{i} * {k} + {j}"
+        total = e.var(e.load(matrix, index, "float64"))
         with e.loop(j) as c:
             left, right = (e.load(matrix, f"{r} * {k} + {c}", "float64") for r in (i, j))
             e.line(f"{total} = {total} - {left} * {right}")
-        own = e.load(matrix, f"{j} * {k} + {j}", "float64")
-        e.store(matrix, place, f"(sqrt({total}) if {i} == {j} else {total} / {own})", "float64")
+        diagonal = e.load(matrix, f"{j} * {k} + {j}", "float64")
+        e.store(
+            matrix, index, f"(sqrt({total}) if {i} == {j} else {total} / {diagonal})", "float64"
+        )
 
 
 def _solve(e: Emitter, matrix: str, weights: str, k: str) -> str:
@@ -164,8 +170,8 @@ def _solve(e: Emitter, matrix: str, weights: str, k: str) -> str:
                 f"{e.load(matrix, f'{i} * {k} + {j}', 'float64')} * {e.load(weights, j, 'float64')}"
             )
             e.line(f"{total} = {total} - {term}")
-        own = e.load(matrix, f"{i} * {k} + {i}", "float64")
-        e.store(weights, i, f"{total} / {own}", "float64")
+        diagonal = e.load(matrix, f"{i} * {k} + {i}", "float64")
+        e.store(weights, i, f"{total} / {diagonal}", "float64")
     whole = e.var("0.0")
     with e.loop(k) as down:
         i = e.let(f"{k} - 1 - {down}", "int64").expr
@@ -175,8 +181,8 @@ def _solve(e: Emitter, matrix: str, weights: str, k: str) -> str:
                 f"{e.load(matrix, f'{j} * {k} + {i}', 'float64')} * {e.load(weights, j, 'float64')}"
             )
             e.line(f"{total} = {total} - {term}")
-        own = e.load(matrix, f"{i} * {k} + {i}", "float64")
-        e.store(weights, i, f"{total} / {own}", "float64")
+        diagonal = e.load(matrix, f"{i} * {k} + {i}", "float64")
+        e.store(weights, i, f"{total} / {diagonal}", "float64")
         e.line(f"{whole} = {whole} + {e.load(weights, i, 'float64')}")
     return whole
 
@@ -193,9 +199,9 @@ def _isomap(fit: Any, x: Flow, to: Importer) -> Flow:
     )
     to.need(not to.is_sparse(x), "Isomap of sparse rows is not native")
     places, near = nearest(fit.nbrs_, x, to, fit.nbrs_.n_neighbors)
-    ways = places.shortest_way(near, np.asarray(fit.dist_matrix_))
-    # The library writes the ways down in the data's own float width, and goes on in float64.
-    kernel = ways.cast_like(to.floats(x)).square().multiply(-0.5)
+    lengths = places.shortest_way(near, np.asarray(fit.dist_matrix_))
+    # The library stores the path lengths in the data's own float width, and goes on in float64.
+    kernel = lengths.cast_like(to.floats(x)).square().multiply(-0.5)
     wide = fit.kernel_pca_.X_fit_.dtype != np.float32
     return kernel_components(fit.kernel_pca_, kernel.cast("float64") if wide else kernel)
 

@@ -1,7 +1,8 @@
-"""The metrics of `Distances`: what each column adds to a sum, and what becomes of the sums.
+"""The metrics of `Distances`: the term each column adds to a sum, and the distance from the
+sums.
 
-Every metric is written twice, for numpy and as the text of native code, side by side, because
-there the same operations in the same order must happen.
+Every metric is written twice, for numpy and as the text of native code. The two stand side by side
+because both must do the same operations in the same order.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import numpy as np
 
 
 class Pair(NamedTuple):
-    """A column of the row and of the point, its weight and the exponent: numbers or their text."""
+    """A column of the row and of the point, its weight and the exponent: as numbers or as code."""
 
     x: Any
     y: Any
@@ -22,7 +23,7 @@ class Pair(NamedTuple):
 
 
 class Sums(NamedTuple):
-    """What a metric added up, over how many columns, and the exponent: numbers or their text."""
+    """The sums of a metric, the number of columns, and the exponent: as numbers or as code."""
 
     totals: tuple[Any, ...]
     columns: Any
@@ -32,14 +33,14 @@ class Sums(NamedTuple):
 class Metric(NamedTuple):
     """One way to measure distance, as sums over columns."""
 
-    #: What a column adds to each sum, in numpy and as text.
+    #: The term that a column adds to each sum, in numpy and as code.
     numbers: Callable[[Pair], tuple[Any, ...]]
     terms: Callable[[Pair], tuple[str, ...]]
-    #: The distance, in numpy and as text.
+    #: The distance from the sums, in numpy and as code.
     finish: Callable[[Sums], Any]
     code: Callable[[Sums], str]
     sums: int = 1
-    #: The largest term counts, rather than their sum.
+    #: The largest term is taken rather than the sum of all.
     largest: bool = False
 
     def step(self, sums: tuple[Any, ...], pair: Pair) -> tuple[Any, ...]:
@@ -121,7 +122,7 @@ METRICS: dict[str, Metric] = {
         lambda s: s.totals[0] / s.columns,
         lambda s: f"({s.totals[0]} / {s.columns})",
     ),
-    # What kernels of that name are made of: squares over sums, for histograms.
+    # The distance behind the chi2 kernels, for histograms: squared differences over sums.
     "chi2": Metric(
         lambda a: (_over(_square(a), a.x + a.y),),
         _text(f"({_SQUARE} / ({{x}} + {{y}}) if ({{x}} + {{y}}) != 0.0 else 0.0)"),

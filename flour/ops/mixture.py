@@ -43,10 +43,10 @@ class SumRuns(Op):
         at, run = e.indexable(x), e.size(self.run)
 
         def total(o: str) -> str:
-            made = e.var(zero(x.dtype))
+            sum_ = e.var(zero(x.dtype))
             with e.loop(run) as j:
-                e.add(made, at(f"({o} * {run} + {j})"), x.dtype)
-            return made
+                e.add(sum_, at(f"({o} * {run} + {j})"), x.dtype)
+            return sum_
 
         return e.dense(x.dtype, x.width // self.run, total)
 
@@ -64,7 +64,7 @@ def _bayesian_mixture(fit: Any, x: Flow, to: Importer) -> dict[str, Flow]:
     logs = _densities(fit, x, to)
     logs = logs.subtract(0.5 * width * np.log(fit.degrees_of_freedom_))
     logs = logs.add(0.5 * (log_lambda - width / fit.mean_precision_))
-    # What the weights are expected to be is a function of fitted numbers alone.
+    # The expected weights are a function of fitted numbers alone.
     return _shares(logs.add(fit._estimate_log_weights()))
 
 
@@ -99,10 +99,10 @@ def _shares(logs: Flow) -> dict[str, Flow]:
 def _densities(fit: Any, x: Flow, to: Importer) -> Flow:
     """The logarithm of every component's density at x."""
     width = fit.means_.shape[1]
-    made = _FORMS[fit.covariance_type](fit, x, to).add(width * math.log(2 * math.pi))
-    # The answer is at least as wide as the fitted numbers.
-    wide = to.promoted(made.multiply(-0.5), fit.means_, fit.precisions_cholesky_)
-    return wide.add(_log_determinants(fit))
+    exponents = _FORMS[fit.covariance_type](fit, x, to).add(width * math.log(2 * math.pi))
+    # The result is at least as wide as the fitted numbers.
+    logs = to.promoted(exponents.multiply(-0.5), fit.means_, fit.precisions_cholesky_)
+    return logs.add(_log_determinants(fit))
 
 
 def _log_determinants(fit: Any) -> Any:
@@ -122,8 +122,8 @@ def _turned(fit: Any, x: Flow, to: Importer, roots: list[Any]) -> Flow:
     weights = np.concatenate([root.T for root in roots])
     offsets = [mean @ root for mean, root in zip(fit.means_, roots, strict=True)]
     wide = to.promoted(x, fit.means_, fit.precisions_cholesky_)
-    away = wide.linear(weights, -np.concatenate(offsets)).square()
-    return away.sum_runs(fit.means_.shape[1]).cast_like(to.floats(x))
+    squares = wide.linear(weights, -np.concatenate(offsets)).square()
+    return squares.sum_runs(fit.means_.shape[1]).cast_like(to.floats(x))
 
 
 def _full(fit: Any, x: Flow, to: Importer) -> Flow:

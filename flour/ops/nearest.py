@@ -1,4 +1,4 @@
-"""Choosing points by their distance, and adding up what the chosen ones know.
+"""Choosing the nearest points by distance, and adding up values of the chosen ones.
 
 Among points at exactly the same distance the one with the lower number comes first. The library
 promises no order there: it depends on its trees, its heaps and its number of threads.
@@ -22,7 +22,7 @@ from flour.ops.reduce import zero
 if TYPE_CHECKING:
     from flour.core.emission import Emitter, Push, RowValue, VectorValue
 
-#: What only an infinity is beyond, as native code writes it.
+#: The largest finite float64, as native code writes it: only an infinity is larger.
 LARGEST = "1.7976931348623157e308"
 
 
@@ -45,30 +45,30 @@ class Nearest(Op):
         return np.argsort(x, axis=1, kind="stable")[:, : self.count]
 
     def emit(self, e: Emitter, x: VectorValue) -> RowValue:
-        count, found = e.size(self.count), e.var("0")
-        values, places = e.scratch(x.dtype, self.count), e.scratch("int64", self.count)
+        count, kept = e.size(self.count), e.var("0")
+        values, numbers = e.scratch(x.dtype, self.count), e.scratch("int64", self.count)
 
         def offer(j: str, v: str) -> None:
-            """Insert where it belongs among those kept, which stay sorted."""
+            """Insert a column among those kept, which stay sorted."""
             value = e.let(v, x.dtype).expr
             last = e.let(e.load(values, f"{count} - 1", x.dtype), x.dtype).expr
-            with e.block(f"if {found} < {count} or {_before(value, last)}:"):
-                with e.block(f"if {found} < {count}:"):
-                    e.line(f"{found} = {found} + 1")
-                place = e.var(f"{found} - 1")
-                with e.block(f"while {place} > 0:"):
-                    left = e.let(e.load(values, f"{place} - 1", x.dtype), x.dtype).expr
+            with e.block(f"if {kept} < {count} or {_before(value, last)}:"):
+                with e.block(f"if {kept} < {count}:"):
+                    e.line(f"{kept} = {kept} + 1")
+                position = e.var(f"{kept} - 1")
+                with e.block(f"while {position} > 0:"):
+                    left = e.let(e.load(values, f"{position} - 1", x.dtype), x.dtype).expr
                     with e.block(f"if not ({_before(value, left)}):"):
                         e.line("break")
-                    e.store(values, place, left, x.dtype)
-                    e.store(places, place, e.load(places, f"{place} - 1", "int64"), "int64")
-                    e.line(f"{place} = {place} - 1")
-                e.store(values, place, value, x.dtype)
-                e.store(places, place, j, "int64")
+                    e.store(values, position, left, x.dtype)
+                    e.store(numbers, position, e.load(numbers, f"{position} - 1", "int64"), "int64")
+                    e.line(f"{position} = {position} - 1")
+                e.store(values, position, value, x.dtype)
+                e.store(numbers, position, j, "int64")
 
         x.each(offer)
         return e.dense(
-            "int64", self.count, lambda j: e.load(places, j, "int64"), size=count, stored=True
+            "int64", self.count, lambda j: e.load(numbers, j, "int64"), size=count, stored=True
         )
 
 
@@ -79,7 +79,7 @@ def _before(left: str, right: str) -> str:
 class Gather(Op):
     """The columns of one vector that another vector of numbers picks, row by row.
 
-    A number outside the vector means its nearest end.
+    A number outside the vector picks its nearest end.
     """
 
     def infer(self, x: Type, places: Type) -> Vector:
@@ -105,7 +105,7 @@ class Gather(Op):
 class WeightedRows(Op):
     """The rows of a table that a vector of numbers picks, added up, each times its weight if given.
 
-    A number outside the table means its nearest row.
+    A number outside the table picks its nearest row.
     """
 
     table: Array
@@ -120,13 +120,13 @@ class WeightedRows(Op):
         expect(picked.dtype in INTS, f"rows are picked by whole numbers, got {picked}")
         if weights is None:
             return Vector(self.table.shape[1], self._dtype())
-        given = vector(weights, self.name)
-        expect(given.width == picked.width, "there must be one weight for each picked row")
-        return Vector(self.table.shape[1], self._dtype(given.dtype))
+        factors = vector(weights, self.name)
+        expect(factors.width == picked.width, "there must be one weight for each picked row")
+        return Vector(self.table.shape[1], self._dtype(factors.dtype))
 
-    def _dtype(self, *given: str) -> str:
-        own = str(self.table.dtype.name)
-        dtype = promote(own if own in FLOATS else "float64", *given)
+    def _dtype(self, *others: str) -> str:
+        table_dtype = str(self.table.dtype.name)
+        dtype = promote(table_dtype if table_dtype in FLOATS else "float64", *others)
         return dtype if dtype in FLOATS else "float64"
 
     def reference(self, places: Columns, weights: Columns | None = None) -> Columns:
@@ -156,7 +156,7 @@ class WeightedRows(Op):
 
 
 class Votes(Op):
-    """How much weight each of `classes` codes gets, from codes and (if given) their weights."""
+    """The total weight of each of `classes` codes, from codes and (if given) their weights."""
 
     classes: int
     arity = Arity.AGGREGATE
@@ -169,11 +169,11 @@ class Votes(Op):
         return Vector(self.classes, "float64")
 
     def reference(self, codes: Columns, weights: Columns | None = None) -> Columns:
-        made = np.zeros((len(codes), self.classes))
+        votes = np.zeros((len(codes), self.classes))
         rows = np.arange(len(codes))
-        for place, column in enumerate(np.clip(codes, 0, self.classes - 1).T):
-            made[rows, column] += 1.0 if weights is None else weights[:, place]
-        return made
+        for j, column in enumerate(np.clip(codes, 0, self.classes - 1).T):
+            votes[rows, column] += 1.0 if weights is None else weights[:, j]
+        return votes
 
     def check(self) -> None:
         if self.classes < 1:
@@ -187,8 +187,8 @@ class Votes(Op):
 
         def add(j: str, v: str) -> None:
             code = e.let(f"min(max({v}, 0), {count} - 1)", "int64").expr
-            given = "1.0" if weight is None else weight(j)
-            e.store(sums, code, f"{e.load(sums, code, 'float64')} + {given}", "float64")
+            vote = "1.0" if weight is None else weight(j)
+            e.store(sums, code, f"{e.load(sums, code, 'float64')} + {vote}", "float64")
 
         codes.each(add)
         return e.dense(
@@ -197,7 +197,7 @@ class Votes(Op):
 
 
 class Closeness(Op):
-    """1 / distance for each neighbour; where any distance is zero, those count one, the rest none.
+    """1 / distance for each neighbour; if any distance is zero, those get 1 and the others 0.
 
     With a second input only the columns where it is not zero are neighbours; the rest get zero.
     """
@@ -211,26 +211,26 @@ class Closeness(Op):
 
     def reference(self, x: Columns, among: Columns | None = None) -> Columns:
         mask = np.ones(x.shape, bool) if among is None else among != 0
-        made = np.where(mask, 1 / x, 0)
-        endless = np.isinf(made)
-        made = np.where(endless.any(axis=1, keepdims=True), endless, made)
-        return made.astype(x.dtype)
+        inverse = np.where(mask, 1 / x, 0)
+        endless = np.isinf(inverse)
+        inverse = np.where(endless.any(axis=1, keepdims=True), endless, inverse)
+        return inverse.astype(x.dtype)
 
     def emit(self, e: Emitter, x: VectorValue, among: VectorValue | None = None) -> RowValue:
-        held, endless = e.scratch(x.dtype, x.width), e.var("False")
+        weights, endless = e.scratch(x.dtype, x.width), e.var("False")
         at, single = e.indexable(x), one(x.dtype)
         flag = None if among is None else e.indexable(among)
         with e.loop(x.size) as j:
-            made = f"{single} / {at(j)}"
+            inverse = f"{single} / {at(j)}"
             if flag is not None:
-                made = f"({made} if {flag(j)} != 0 else {zero(x.dtype)})"
-            value = e.let(made, x.dtype).expr
-            e.store(held, j, value, x.dtype)
+                inverse = f"({inverse} if {flag(j)} != 0 else {zero(x.dtype)})"
+            value = e.let(inverse, x.dtype).expr
+            e.store(weights, j, value, x.dtype)
             with e.block(f"if abs({value}) > {LARGEST}:"):
                 e.line(f"{endless} = True")
 
         def weight(j: str) -> str:
-            value = e.let(e.load(held, j, x.dtype), x.dtype).expr
+            value = e.let(e.load(weights, j, x.dtype), x.dtype).expr
             infinite = f"({single} if abs({value}) > {LARGEST} else {zero(x.dtype)})"
             return f"({infinite} if {endless} else {value})"
 
@@ -238,16 +238,16 @@ class Closeness(Op):
 
 
 class Scatter(Op):
-    """A sparse vector of `width` columns with the values at the places that come with them."""
+    """A sparse vector of `width` columns, each value in the column that `places` gives it."""
 
     width: int
     keeps_zero = True
 
     def infer(self, places: Type, values: Type) -> Vector:
-        picked, given = vector(places, "scatter"), vector(values, "scatter")
+        picked, stored = vector(places, "scatter"), vector(values, "scatter")
         expect(picked.dtype in INTS, f"places are whole numbers, got {picked}")
-        expect(given.width == picked.width, "there must be one value for each place")
-        return Vector(self.width, given.dtype, sparse=True)
+        expect(stored.width == picked.width, "there must be one value for each place")
+        return Vector(self.width, stored.dtype, sparse=True)
 
     def check(self) -> None:
         if self.width < 1:
@@ -259,13 +259,13 @@ class Scatter(Op):
         return Sparse.of(dense)
 
     def emit(self, e: Emitter, places: VectorValue, values: VectorValue) -> RowValue:
-        place, value = e.indexable(places), e.indexable(values)
+        index, value = e.indexable(places), e.indexable(values)
         last = e.size(self.width - 1)
 
         def each(push: Push) -> None:
             with e.loop(places.size) as j:
-                where = e.let(f"min(max({place(j)}, 0), {last})", "int64").expr
-                push(where, e.let(value(j), values.dtype).expr)
+                column = e.let(f"min(max({index(j)}, 0), {last})", "int64").expr
+                push(column, e.let(value(j), values.dtype).expr)
 
         return e.sparse(values.dtype, self.width, each)
 

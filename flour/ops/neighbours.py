@@ -1,7 +1,7 @@
-"""Estimators that ask the nearest training points: neighbours, centroids, local outliers.
+"""Estimators over the nearest training points: neighbours, centroids, local outliers.
 
-A program meets every training point (brute force), whatever structure the library searches; the
-answer is the same. Ties are broken by position, see flour/ops/nearest.py.
+A program measures every training point (brute force), whichever structure the library searches; the
+result is the same. Ties are broken by position, see flour/ops/nearest.py.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from flour.language.flow import Flow
     from flour.sklearn.importer import Importer
 
-#: More numbers than this in the training points, written out, are a table nobody wants to search.
+#: Training points of more numbers than this are refused: searching them all would take too long.
 MOST = 2**28
 ALIASES = {
     "l2": "euclidean",
@@ -33,20 +33,20 @@ ALIASES = {
 
 
 class Reach(NamedTuple):
-    """How far every training point is: what they are chosen by, and what is told of the chosen."""
+    """Distances of all training points: those that decide which are nearest, and those reported."""
 
     order: Flow
-    told: Flow
+    reported: Flow
     #: Both are squared distances still.
     squared: bool
 
     def distances(self, picked: Flow) -> Flow:
-        """Distances, from some or all of what is told."""
+        """Distances, from some or all of the reported numbers."""
         return picked.sqrt().cast("float64") if self.squared else picked
 
 
 def reach(fit: Any, x: Flow, to: Importer) -> Reach:
-    """How far the training points of this estimator are from x."""
+    """The distances of x from the training points of this estimator."""
     if fit.metric == "precomputed":
         to.need(not to.is_sparse(x), "a sparse matrix of precomputed distances has no numbers")
         return _same(to.floats(x))
@@ -77,11 +77,11 @@ def _same(distances: Flow) -> Reach:
 def _euclidean(fit: Any, x: Flow, to: Importer, points: Any) -> Reach:
     """Trees subtract, brute force multiplies matrices.
 
-    On float32 training data brute force chooses in float64 and tells of the chosen in float32.
+    On float32 training data brute force chooses in float64 and reports distances in float32.
     """
     if fit._fit_method != "brute" or fit.effective_metric_ != "euclidean":
-        every = to.doubles(x).distances(points, "sqeuclidean")
-        return Reach(every, every, squared=True)
+        squared = to.doubles(x).distances(points, "sqeuclidean")
+        return Reach(squared, squared, squared=True)
     wide = to.floats(x).squared_distances(points.astype(np.float64))
     return Reach(wide, to.floats(x).squared_distances(points), squared=True)
 
@@ -91,8 +91,8 @@ def _measured(fit: Any, x: Flow, points: Any, metric: str) -> Flow:
     weights = settings.get("w") if metric == "minkowski" else settings.get("V")
     if metric == "seuclidean" and weights is None:
         weights = np.var(points, axis=0, ddof=1)
-    given = np.asarray([] if weights is None else weights, np.float64)
-    return x.distances(points, metric, p=float(settings.get("p", 2.0)), weights=given)
+    factors = np.asarray([] if weights is None else weights, np.float64)
+    return x.distances(points, metric, p=float(settings.get("p", 2.0)), weights=factors)
 
 
 def fitted_points(points: Any, to: Importer) -> Any:
@@ -120,10 +120,10 @@ def cosine_similarity(x: Flow, points: Any) -> Flow:
 
 
 def nearest(fit: Any, x: Flow, to: Importer, count: int) -> tuple[Flow, Flow]:
-    """The numbers of the nearest training points, and how far they are."""
-    found = reach(fit, x, to)
-    places = found.order.nearest(count)
-    return places, found.distances(found.told.gather(places))
+    """The numbers of the nearest training points, and their distances."""
+    reached = reach(fit, x, to)
+    places = reached.order.nearest(count)
+    return places, reached.distances(reached.reported.gather(places))
 
 
 def _uniform(fit: Any, to: Importer) -> bool:
@@ -188,16 +188,16 @@ def _k_transformer(fit: Any, x: Flow, to: Importer) -> Flow:
 
 
 def _within(fit: Any, x: Flow, to: Importer) -> tuple[Flow, Flow]:
-    """Which training points are within the radius (1 or 0), and how far all of them are."""
-    found = reach(fit, x, to)
-    limit = float(fit.radius) ** 2 if found.squared else float(fit.radius)
-    return found.order.binarize(limit).one_minus(), found.distances(found.told)
+    """Whether each training point is within the radius (1 or 0), and its distance."""
+    reached = reach(fit, x, to)
+    limit = float(fit.radius) ** 2 if reached.squared else float(fit.radius)
+    return reached.order.binarize(limit).one_minus(), reached.distances(reached.reported)
 
 
 def _radius_weights(fit: Any, x: Flow, to: Importer) -> tuple[Flow, Flow]:
-    """The weight of every training point, zero outside the radius, and how many are inside."""
-    inside, away = _within(fit, x, to)
-    return inside if _uniform(fit, to) else Closeness()(away, inside), inside.sum()
+    """The weight of every training point, zero outside the radius, and the number inside."""
+    inside, distances = _within(fit, x, to)
+    return inside if _uniform(fit, to) else Closeness()(distances, inside), inside.sum()
 
 
 @adapts("sklearn.neighbors.RadiusNeighborsRegressor")
@@ -247,8 +247,8 @@ def _radius_target(
 
 @adapts("sklearn.neighbors.RadiusNeighborsTransformer")
 def _radius_transformer(fit: Any, x: Flow, to: Importer) -> Flow:
-    inside, away = _within(fit, x, to)
-    return (inside * away if fit.mode == "distance" else inside).to_sparse()
+    inside, distances = _within(fit, x, to)
+    return (inside * distances if fit.mode == "distance" else inside).to_sparse()
 
 
 # --- outliers and centroids -----------------------------------------------------------------------
@@ -273,37 +273,37 @@ def _local_outliers(fit: Any, x: Flow, to: Importer) -> dict[str, Flow]:
 @adapts("sklearn.neighbors.NearestCentroid")
 def _nearest_centroid(fit: Any, x: Flow, to: Importer) -> dict[str, Flow]:
     x = to.doubles(x)
-    made: dict[str, Flow] = {}
+    outputs: dict[str, Flow] = {}
     if fit.metric == "euclidean":
         scores = _centroid_scores(fit, x)
         logs = scores - scores.max()
-        made["probabilities"] = (logs - logs.exp().sum().log()).exp()
+        outputs["probabilities"] = (logs - logs.exp().sum().log()).exp()
         two = len(fit.classes_) == 2
-        made["scores"] = scores.element(1) - scores.element(0) if two else scores
-    return {"label": _centroid_label(fit, x), **made}
+        outputs["scores"] = scores.element(1) - scores.element(0) if two else scores
+    return {"label": _centroid_label(fit, x), **outputs}
 
 
 def _centroid_scores(fit: Any, x: Flow) -> Flow:
     """Minus the squared distance in units of the spread within classes, and the prior."""
     spread = np.where(fit.within_class_std_dev_ == 0, 1.0, fit.within_class_std_dev_)
-    away = x.divide(spread).squared_distances(fit.centroids_ / spread).sqrt()
-    return away.square().negate().add(2.0 * np.log(fit.class_prior_))
+    distances = x.divide(spread).squared_distances(fit.centroids_ / spread).sqrt()
+    return distances.square().negate().add(2.0 * np.log(fit.class_prior_))
 
 
 def _centroid_label(fit: Any, x: Flow) -> Flow:
     if np.isclose(fit.class_prior_, 1 / len(fit.classes_)).all():
         near = fit.metric == "euclidean"
-        away = (
+        distances = (
             x.squared_distances(fit.centroids_)
             if near
             else x.distances(fit.centroids_, "manhattan")
         )
-        return away.arg_min().take(fit.classes_)
+        return distances.arg_min().take(fit.classes_)
     if fit.metric == "euclidean":
         return _centroid_scores(fit, x).arg_max().take(fit.classes_)
     spread = np.where(fit.within_class_std_dev_ == 0, 1.0, fit.within_class_std_dev_)
-    away = x.divide(spread).distances(fit.centroids_ / spread, "manhattan")
-    scores = away.square().negate().add(2.0 * np.log(fit.class_prior_))
+    distances = x.divide(spread).distances(fit.centroids_ / spread, "manhattan")
+    scores = distances.square().negate().add(2.0 * np.log(fit.class_prior_))
     return scores.arg_max().take(fit.classes_)
 
 

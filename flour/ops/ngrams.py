@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     )
 
 _SPACES = re.compile(r"\s\s+")
-#: N-grams that are looked up at a time.
+#: The number of n-grams that are looked up at a time.
 CHUNK = 4096
 #: And where characters may be ASCII again soon.
 FEW = 256
@@ -51,7 +51,7 @@ _DAMPED = 4096
 
 
 class WordNgrams(Op):
-    """How often each phrase of the vocabulary, `low` to `high` words long, occurs."""
+    """The count of each phrase of the vocabulary, `low` to `high` words long."""
 
     vocabulary: Table
     low: int = 1
@@ -79,21 +79,21 @@ class WordNgrams(Op):
     def emit(self, e: Emitter, x: TokensValue) -> VectorValue:
         width, cuts = len(self.vocabulary), self.high - self.low + 1
         counts = _Counts(e, x.most.times(cuts), width)
-        known = looked_up(e, self.vocabulary)
+        dictionary = looked_up(e, self.vocabulary)
         if self.high == 1:
-            counts.line(f"text_count({x.base}, {x.slices}, {x.number}, {known}, ", "0")
+            counts.line(f"text_count({x.base}, {x.slices}, {x.number}, {dictionary}, ", "0")
         else:
             base, slices = _joined(e, x)
-            for found, many in _phrases(e, slices, x.number, self.low, self.high):
-                counts.line(f"text_count({base}, {found}, {many}, {known}, ", "0")
+            for phrases, length in _phrases(e, slices, x.number, self.low, self.high):
+                counts.line(f"text_count({base}, {phrases}, {length}, {dictionary}, ", "0")
         return counts.vector(self.dtype)
 
 
 class CharNgrams(Op):
-    """How often each run of `low` to `high` characters that the vocabulary has occurs.
+    """The count of each run of `low` to `high` characters that is in the vocabulary.
 
-    Runs of white space count as one space. With `within_words` no run reaches over the edge of a
-    word, which has a space on either side.
+    Runs of white space count as one space. With `within_words` no run crosses the edge of a word,
+    which has a space on either side.
     """
 
     vocabulary: Table
@@ -162,13 +162,13 @@ def runs_in_words(document: str, low: int, high: int) -> Iterator[str]:
 
 
 def counted(rows: Iterable[Iterable[str]], vocabulary: Strings, dtype: str) -> Sparse:
-    """How often each entry of the vocabulary occurs in each row."""
-    places = numbered(vocabulary)
-    found = []
+    """The count of each entry of the vocabulary in each row."""
+    column_of = numbered(vocabulary)
+    counts = []
     for row in rows:
-        numbers = [places[item] for item in row if item in places]
-        found.append(np.unique(np.asarray(numbers, np.int64), return_counts=True))
-    return stacked(found, len(vocabulary), dtype)
+        columns = [column_of[item] for item in row if item in column_of]
+        counts.append(np.unique(np.asarray(columns, np.int64), return_counts=True))
+    return stacked(counts, len(vocabulary), dtype)
 
 
 def stacked(rows: Sequence[tuple[Any, Any]], width: int, dtype: str) -> Sparse:
@@ -223,7 +223,7 @@ class Hashing(Op):
         counts = _Counts(e, x.most, self.width)
         width, signed = e.size(self.width), e.size(self.signed)
         counts.line(f"text_hashed({x.base}, {x.slices}, {x.number}, {width}, {signed}, ")
-        with e.block(f"if {counts.found} < 0:"):
+        with e.block(f"if {counts.length} < 0:"):
             e.line("return 1")
         return counts.vector(self.dtype, less=_MIDDLE, binary=self.binary)
 
@@ -257,12 +257,12 @@ class Phrases(Op):
         base, slices = _joined(e, x)
         sizes = range(self.low, self.high + 1)
         most = x.most.times(len(sizes))
-        made, (low, high) = e.room(most.times(8)), map(e.size, (self.low, self.high))
+        phrases, (low, high) = e.room(most.times(8)), map(e.size, (self.low, self.high))
         count = e.fresh("k")
-        call = f"text_phrases({slices}, {x.number}, 0, {low}, {high}, {made}, {e.size(2**62)})"
+        call = f"text_phrases({slices}, {x.number}, 0, {low}, {high}, {phrases}, {e.size(2**62)})"
         e.line(f"{e.fresh('k')}, {count} = {call}")
         return x._replace(
-            base=base, slices=made, number=count, most=most, joined=x.joined.times(sum(sizes))
+            base=base, slices=phrases, number=count, most=most, joined=x.joined.times(sum(sizes))
         )
 
 
@@ -298,84 +298,84 @@ class Runs(Op):
         letters = _letters(e, document(e, x), within_words=self.within_words)
         sizes = range(self.low, self.high + 1)
         most = _characters(letters).times(len(sizes))
-        made, count = e.room(most.times(8)), e.fresh("k")
+        slices, count = e.room(most.times(8)), e.fresh("k")
         call = _runs_call(e, letters, "0", (self.low, self.high), words=self.within_words)
-        e.line(f"{e.fresh('k')}, {count} = {call}, {made}, {e.size(2**62)})")
-        return TokensValue(letters.where, made, count, most, most.times(4 * self.high + 1))
+        e.line(f"{e.fresh('k')}, {count} = {call}, {slices}, {e.size(2**62)})")
+        return TokensValue(letters.where, slices, count, most, most.times(4 * self.high + 1))
 
 
 # --- native code ----------------------------------------------------------------------------------
 
-#: What hashed columns are counted from (see oven.compiler.intrinsics.counts).
+#: The count a hashed column starts from (see oven.compiler.intrinsics.counts).
 _MIDDLE = 0x80000000
-#: What a list of counts has more than it needs (see oven.compiler.intrinsics.counts).
+#: Spare room at the end of a list of counts (see oven.compiler.intrinsics.counts).
 _BATCH = 64
-#: Emits what counts runs of ASCII, from a place on, of some sizes.
+#: Emits code that counts runs of ASCII characters: from which offset on, of which sizes.
 Plain = Callable[[str, str], None]
 
 
 def _letters(e: Emitter, x: TextValue, *, within_words: bool) -> TextValue:
-    """The document with its white space as n-grams of characters see it."""
+    """The document with its white space as n-grams of characters need it."""
     from flour.core.emission import Room
 
     growth = x.growth * (2 if within_words else 1)
-    made = e.room(Room(growth, SLACK))
+    text = e.room(Room(growth, SLACK))
     index, blocks = map(e.address, unicode.spaces())
-    word = "text_pad" if within_words else "text_squeeze"
-    size = e.let(f"{word}({x.where}, {x.size}, {made}, {index}, {blocks})", "int64").expr
-    return x._replace(where=made, size=size, growth=growth)
+    intrinsic = "text_pad" if within_words else "text_squeeze"
+    size = e.let(f"{intrinsic}({x.where}, {x.size}, {text}, {index}, {blocks})", "int64").expr
+    return x._replace(where=text, size=size, growth=growth)
 
 
 def _characters(letters: TextValue) -> Room:
-    """How many there are at most."""
+    """The largest number of characters there can be."""
     from flour.core.emission import Room
 
     return Room(letters.growth, 2)
 
 
 def _joined(e: Emitter, x: TokensValue) -> tuple[str, str]:
-    """The words with a space between them, and where they are then."""
-    made = e.room(x.joined._replace(fixed=x.joined.fixed + SLACK))
-    places = e.room(x.most.times(8))
-    e.line(f"text_join({x.base}, {x.slices}, {x.number}, {made}, {places})")
-    return made, places
+    """The words joined by spaces, and the slice of each word in that text."""
+    text = e.room(x.joined._replace(fixed=x.joined.fixed + SLACK))
+    slices = e.room(x.most.times(8))
+    e.line(f"text_join({x.base}, {x.slices}, {x.number}, {text}, {slices})")
+    return text, slices
 
 
 def _short(e: Emitter, texts: Table) -> str:
-    """Where a dictionary's texts of up to three characters are."""
+    """The address of a dictionary's texts of up to three characters."""
     letters, cells, numbers, radix = triples(texts)
     return f"{', '.join(map(e.address, (letters, cells, numbers)))}, {e.size(radix)}"
 
 
 def _phrases(e: Emitter, slices: str, count: str, low: int, high: int) -> Iterator[tuple[str, str]]:
-    """Emit a loop over lists of phrases: the list and how many there are."""
-    made, most = _chunk(e, high - low + 1)
+    """Emit a loop over lists of phrases: each list and its length."""
+    phrases, most = _chunk(e, high - low + 1)
     least, longest = e.size(low), e.size(high)
-    place, many = e.var("0", "k"), e.fresh("k")
-    with e.block(f"while {place} < {count}:"):
-        call = f"text_phrases({slices}, {count}, {place}, {least}, {longest}, {made}, {most})"
-        e.line(f"{place}, {many} = {call}")
-        yield made, many
+    position, length = e.var("0", "k"), e.fresh("k")
+    with e.block(f"while {position} < {count}:"):
+        call = f"text_phrases({slices}, {count}, {position}, {least}, {longest}, {phrases}, {most})"
+        e.line(f"{position}, {length} = {call}")
+        yield phrases, length
 
 
 def _runs(
     e: Emitter, letters: TextValue, low: int, high: int, plain: Plain | None
 ) -> Iterator[tuple[str, str]]:
-    """Emit a loop over lists of runs of characters: the list and how many there are.
+    """Emit a loop over lists of runs of characters: each list and its length.
 
-    Runs of ASCII are left to `plain`, which counts them as far as it can; without it no run
-    reaches over the edge of a word.
+    Runs of ASCII are left to `plain`, which counts them as far as it can; without it no run crosses
+    the edge of a word.
     """
-    made, most = _chunk(e, high - low + 1, FEW if plain else CHUNK)
-    place, many = e.var("0", "k"), e.fresh("k")
+    runs, most = _chunk(e, high - low + 1, FEW if plain else CHUNK)
+    position, length = e.var("0", "k"), e.fresh("k")
     sizes = ", ".join(map(e.size, (low, high)))
-    word = "text_runs" if plain else "text_word_runs"
-    call = f"{word}({letters.where}, {letters.size}, {place}, {sizes}, {made}, {most})"
-    with e.block(f"while {place} < {letters.size}:"):
+    intrinsic = "text_runs" if plain else "text_word_runs"
+    call = f"{intrinsic}({letters.where}, {letters.size}, {position}, {sizes}, {runs}, {most})"
+    with e.block(f"while {position} < {letters.size}:"):
         if plain:
-            plain(place, sizes)
-        e.line(f"{place}, {many} = {call}")
-        yield made, many
+            plain(position, sizes)
+        e.line(f"{position}, {length} = {call}")
+        yield runs, length
 
 
 def count_runs(
@@ -387,80 +387,84 @@ def count_runs(
     *,
     words: bool = False,
 ) -> VectorValue:
-    """Emit the counts of runs of characters; with `words` none reaches over the edge of one."""
+    """Emit the counts of runs of characters; with `words` none crosses the edge of a word."""
     low, high = lengths
     most = _characters(letters).times(high - low + 1)
     counts = _Counts(e, most, len(vocabulary))
     cleared = counts.clear(letters.size)
-    known = looked_up(e, vocabulary)
+    dictionary = looked_up(e, vocabulary)
     plain = None
     if not words:
-        plain = partial(counts.plain, letters, f"{_short(e, vocabulary)}, {known}", cleared)
-    for found, many in _runs(e, letters, low, high, plain):
-        counts.line(f"text_count({letters.where}, {found}, {many}, {known}, ", cleared)
+        plain = partial(counts.plain, letters, f"{_short(e, vocabulary)}, {dictionary}", cleared)
+    for runs, length in _runs(e, letters, low, high, plain):
+        counts.line(f"text_count({letters.where}, {runs}, {length}, {dictionary}, ", cleared)
     counts.settle(cleared)
     return counts.vector(dtype)
 
 
 def _runs_call(
-    e: Emitter, letters: TextValue, place: str, sizes: tuple[int, int], *, words: bool
+    e: Emitter, letters: TextValue, position: str, sizes: tuple[int, int], *, words: bool
 ) -> str:
     low, high = map(e.size, sizes)
-    word = "text_word_runs" if words else "text_runs"
-    return f"{word}({letters.where}, {letters.size}, {place}, {low}, {high}"
+    intrinsic = "text_word_runs" if words else "text_runs"
+    return f"{intrinsic}({letters.where}, {letters.size}, {position}, {low}, {high}"
 
 
 def _chunk(e: Emitter, least: int, most: int = CHUNK) -> tuple[str, str]:
-    """A list for some n-grams, and how many it holds."""
+    """A list for some n-grams, and its capacity."""
     most = max(most, least)
     return e.scratch("int64", most), e.size(most)
 
 
 class _Counts:
-    """A row's columns and their counts on the way."""
+    """A row's columns and their counts while the row is being counted."""
 
     def __init__(self, e: Emitter, most: Room, width: int) -> None:
-        """For at most so many n-grams of a vocabulary."""
+        """Room for the counts of at most `most` n-grams over `width` columns."""
         from flour.core.emission import Room
 
         self._e, self._width = e, width
         self._most = Room(most.each, most.fixed, min(most.most, width))
-        # A few at a time are added without a look at how many there are.
+        # A batch of entries is appended without a check of the room left, hence the spare room.
         room, more = self._most.times(8), 8 * (_BATCH + 1)
         self._counts = e.room(room._replace(fixed=room.fixed + more, most=room.most + more))
         self._places = e.room(Room(0, 4 * width))
-        self.found = e.var("0", "k")
+        self.length = e.var("0", "k")
 
     def clear(self, count: str) -> str:
-        """Whether columns are counted where they are, as they are few beside so many n-grams."""
+        """Whether to count in a table of all columns, as columns are few beside `count` n-grams."""
         call = f"text_clear({self._places}, {self._e.size(self._width)}, {count})"
         return self._e.let(call, "int64").expr
 
     def settle(self, cleared: str) -> None:
-        """Bring the counts to the list, if they are where the columns are."""
+        """Move the counts to the list, if they were made in the table of all columns."""
         with self._e.block(f"if {cleared}:"):
-            self._e.line(f"text_settle({self._counts}, {self._places}, {self.found})")
+            self._e.line(f"text_settle({self._counts}, {self._places}, {self.length})")
 
     def line(self, call: str, *more: str) -> None:
-        """Count with this call, whose last arguments are the counts' and some more."""
-        rest = ", ".join((self._counts, self._places, self.found, *more))
-        self._e.line(f"{self.found} = {call}{rest})")
+        """Emit this call, to which the arguments of the counts are appended, then `more`."""
+        rest = ", ".join((self._counts, self._places, self.length, *more))
+        self._e.line(f"{self.length} = {call}{rest})")
 
-    def plain(self, letters: TextValue, known: str, cleared: str, place: str, sizes: str) -> None:
-        """Count the runs of ASCII from a place on, as many as are simple."""
-        call = f"text_count_runs({letters.where}, {letters.size}, {place}, {sizes}, {known}, "
-        rest = f"{self._counts}, {self._places}, {self.found}, {cleared})"
-        self._e.line(f"{place}, {self.found} = {call}{rest}")
+    def plain(
+        self, letters: TextValue, dictionary: str, cleared: str, position: str, sizes: str
+    ) -> None:
+        """Count the runs of ASCII characters from an offset on, as far as they are simple."""
+        call = (
+            f"text_count_runs({letters.where}, {letters.size}, {position}, {sizes}, {dictionary}, "
+        )
+        rest = f"{self._counts}, {self._places}, {self.length}, {cleared})"
+        self._e.line(f"{position}, {self.length} = {call}{rest}")
 
     def vector(self, dtype: str, *, less: int = 0, binary: bool = False) -> VectorValue:
-        """The counts, each less something, or ones."""
+        """The counts, each reduced by `less`, or (`binary`) ones."""
         e = self._e
         if e.ordered:
             spare = e.room(self._most.times(8))
-            e.line(f"text_sort({self._counts}, {self.found}, {spare})")
+            e.line(f"text_sort({self._counts}, {self.length}, {spare})")
 
         def each(push: Push) -> None:
-            with e.loop(self.found) as k:
+            with e.loop(self.length) as k:
                 entry = e.let(f"ld_int64({self._counts}, {k})", "int64").expr
                 number = "1" if binary else f"(({entry} & 4294967295) - {less})"
                 column = e.let(f"{entry} >> 32", "int64").expr
@@ -488,17 +492,17 @@ class Damp(FloatElementwise):
     def element(self, e: Emitter, j: str, x: ScalarValue) -> str:
         value = e.let(x.expr, x.dtype).expr
         whole = f"int64({value}) == {value}"
-        made = e.var(value)
+        result = e.var(value)
         with e.block(f"if {value} >= 0 and {value} < {_DAMPED} and {whole}:"):
-            e.line(f"{made} = {e.at(_damped(x.dtype), f'int64({value})')}")
+            e.line(f"{result} = {e.at(_damped(x.dtype), f'int64({value})')}")
         with e.block("else:"):
-            e.line(f"{made} = log_alone({value}) + {e.cast('1.0', 'float64', x.dtype)}")
-        return made
+            e.line(f"{result} = log_alone({value}) + {e.cast('1.0', 'float64', x.dtype)}")
+        return result
 
 
 @cache
 def _damped(dtype: str) -> Blob:
-    """What counts become: numpy's own numbers, as each processor has its own last bits of them."""
+    """1 + log(count) for small counts, from numpy: the last bits of log differ by processor."""
     counts = np.arange(_DAMPED, dtype=dtype)
     counts[1:] = np.log(counts[1:]) + counts.dtype.type(1)
     return Blob.of(counts)

@@ -1,9 +1,9 @@
 """Casts between strings and numbers, as onnxruntime has them: C's numbers at the start of a string.
 
-A string is read like `strtod` and `strtoll` read it: white space, a sign, as many characters as are
-a number; what follows does not count. Native code reads the decimals that people write, and hands
-the rest (hexadecimal, more digits than a float64 tells apart, numbers that are none) to the
-definition, which answers or says what is wrong.
+A string is read as `strtod` and `strtoll` read it: white space, a sign, the longest prefix that is
+a number; the rest is ignored. Native code reads ordinary decimals, and leaves anything else
+(hexadecimal, more digits than a float64 tells apart, strings without a number) to the definition,
+which returns the number or raises the error.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ _NONE, _NAN = "None", "nan"
 
 def float_of(text: str) -> float:
     """The number a string starts with; ValueError without one, or if no float64 is near it."""
-    found = _FLOAT.match(text)
-    if found is None:
+    match = _FLOAT.match(text)
+    if match is None:
         raise ValueError("no number")
-    sign, hexadecimal, decimal, infinite, _ = found.groups()
+    sign, hexadecimal, decimal, infinite, _ = match.groups()
     if hexadecimal or decimal:
         size = abs(_sized(hexadecimal, decimal))
     else:
@@ -66,17 +66,17 @@ def _sized(hexadecimal: str | None, decimal: str | None) -> float:
 
 def whole_of(text: str, dtype: str) -> int:
     """The whole number a string starts with, cut to the type's bits as C does."""
-    found = _WHOLE.match(text)
-    if found is None:
+    match = _WHOLE.match(text)
+    if match is None:
         raise ValueError("no whole number")
-    number, signed = int(found[1]), dtype.startswith("int")
+    whole, signed = int(match[1]), dtype.startswith("int")
     limit = 1 << 63 if signed else 1 << 64
-    if not (-limit <= number < limit if signed else abs(number) < limit):
+    if not (-limit <= whole < limit if signed else abs(whole) < limit):
         raise ValueError("a number too large")
     if dtype == "bool":
-        return int(number != 0)
+        return int(whole != 0)
     bits = 8 * int(np.dtype(dtype).itemsize)
-    low = number % (1 << bits)
+    low = whole % (1 << bits)
     return low - (1 << bits) if signed and low >> bits - 1 else low
 
 
@@ -98,10 +98,12 @@ class ParseNumbers(Op):
     def reference(self, x: Columns) -> Columns:
         flat = x.reshape(-1).tolist()
         width = x.shape[1] if x.ndim == 2 else 1
-        made = [self._one(value, *divmod(place, max(width, 1))) for place, value in enumerate(flat)]
+        numbers = [
+            self._one(value, *divmod(index, max(width, 1))) for index, value in enumerate(flat)
+        ]
         wide = np.float64 if self.dtype in FLOATS else self.dtype
         with np.errstate(over="ignore"):
-            return np.array(made, wide).astype(self.dtype).reshape(x.shape)
+            return np.array(numbers, wide).astype(self.dtype).reshape(x.shape)
 
     def _one(self, value: Any, row: int, column: int) -> float | int:
         text = value if isinstance(value, str) else _NONE if value is None else _NAN
@@ -131,7 +133,7 @@ class ParseNumbers(Op):
 
 
 def text_of(value: Any) -> str:
-    """A number as onnxruntime writes it: eight digits of one with a point, whatever its width."""
+    """A number as onnxruntime writes it: floats of every width with eight digits."""
     if not isinstance(value, float | np.floating):
         return str(int(value))
     if math.isfinite(value):
@@ -140,7 +142,7 @@ def text_of(value: Any) -> str:
 
 
 class WriteFloats(Op):
-    """Each number with a point as a string of eight digits, or fewer."""
+    """Each float as a string of at most eight digits."""
 
     method = ""
 
@@ -159,9 +161,9 @@ def _strings_of(x: Type, dtypes: Sequence[str]) -> Vector | Scalar:
 
 
 def _texts(x: Columns) -> Columns:
-    made = np.empty(x.size, object)
-    made[:] = [text_of(value) for value in x.reshape(-1)]
-    return made.reshape(x.shape)
+    texts = np.empty(x.size, object)
+    texts[:] = [text_of(value) for value in x.reshape(-1)]
+    return texts.reshape(x.shape)
 
 
 class WriteWhole(Op):
@@ -184,8 +186,8 @@ class WriteWhole(Op):
         cells = e.scratch("int64", width * _CELL + 2)
 
         def cell(j: str, value: str) -> str:
-            place = e.let(f"{cells} + {8 * _CELL} * ({j})", "int64").expr
-            return _written(e, place, value, least=0 if x.dtype == "uint64" else -(10**_DIGITS))
+            base = e.let(f"{cells} + {8 * _CELL} * ({j})", "int64").expr
+            return _written(e, base, value, least=0 if x.dtype == "uint64" else -(10**_DIGITS))
 
         if isinstance(x, ScalarValue):
             return ScalarValue(cell("0", x.expr), "string")
@@ -194,12 +196,12 @@ class WriteWhole(Op):
 
 # --- native code ----------------------------------------------------------------------------------
 
-#: A cell, and the characters behind it, in words of eight bytes.
+#: The size of a cell and the characters behind it, in units of eight bytes.
 _CELL = 5
 
 
 def _written(e: Emitter, cell: str, value: str, least: int) -> str:
-    """The cell with a whole number's digits; one below `least` has not come as it was."""
+    """The cell with a whole number's digits; one below `least` (a wrapped uint64) is refused."""
     number = e.var(f"int64({value})")
     _refuse(e, f"{number} > {10**_DIGITS} or {number} < {least}")
     text, size = e.let(f"{cell} + 16", "int64").expr, e.var("int64(0)")
@@ -212,10 +214,10 @@ def _written(e: Emitter, cell: str, value: str, least: int) -> str:
         e.line(f"{rest} = {rest} // 10")
         e.line(f"{count} = {count} + 1")
     e.line(f"{size} = {size} + {count}")
-    place = e.var(size)
+    position = e.var(size)
     with e.block(f"while {count} > 0:"):
-        e.line(f"{place} = {place} - 1")
-        e.line(f"st_uint8({text}, {place}, 48 + {number} % 10)")
+        e.line(f"{position} = {position} - 1")
+        e.line(f"st_uint8({text}, {position}, 48 + {number} % 10)")
         e.line(f"{number} = {number} // 10")
         e.line(f"{count} = {count} - 1")
     e.line(f"st_int64({cell}, 0, {text})")
@@ -224,7 +226,7 @@ def _written(e: Emitter, cell: str, value: str, least: int) -> str:
 
 
 class _Cursor:
-    """A place in a string, and its character there (0 behind the end)."""
+    """A position in a string, and the character there (0 behind the end)."""
 
     def __init__(self, e: Emitter, where: str, size: str) -> None:
         self.e, self._where, self._size = e, where, size
@@ -237,26 +239,26 @@ class _Cursor:
             self.e.line(f"{self.letter} = int64(ld_uint8({self._where} + {self.place}, 0))")
 
     def step(self) -> None:
-        """One character on."""
+        """Go on by one character."""
         self.e.line(f"{self.place} = {self.place} + 1")
         self._look()
 
     def skip_spaces(self) -> None:
-        """Over C's white space."""
+        """Skip C's white space."""
         c = self.letter
         with self.e.block(f"while {c} == 32 or (9 <= {c} and {c} <= 13):"):
             self.step()
 
     def sign(self) -> str:
-        """Over a sign: -1 or 1."""
-        made = self.e.var("int64(1)")
+        """Read a sign, if there is one: -1 or 1."""
+        sign = self.e.var("int64(1)")
         with self.e.block(f"if {self.letter} == 45 or {self.letter} == 43:"):
-            self.e.line(f"{made} = 44 - {self.letter}")
+            self.e.line(f"{sign} = 44 - {self.letter}")
             self.step()
-        return made
+        return sign
 
     def digits(self, number: str, count: str) -> None:
-        """Over digits, which are put behind those of a number; zeros in front do not count."""
+        """Read digits and append them to those of a number; leading zeros are not counted."""
         with self.e.block(f"while 48 <= {self.letter} and {self.letter} <= 57:"):
             with self.e.block(f"if {count} < {_DIGITS}:"):
                 self.e.line(f"{number} = {number} * 10 + ({self.letter} - 48)")
@@ -271,7 +273,7 @@ def _refuse(e: Emitter, condition: str) -> None:
 
 
 def _read_whole(e: Emitter, where: str, size: str, dtype: str) -> str:
-    """At most eighteen digits; what has none is refused, as are missing strings."""
+    """Read at most eighteen digits; strings without a digit and missing strings are refused."""
     _refuse(e, f"{size} < 0")
     cursor = _Cursor(e, where, size)
     cursor.skip_spaces()
@@ -285,19 +287,19 @@ def _read_whole(e: Emitter, where: str, size: str, dtype: str) -> str:
 
 
 def _read_float(e: Emitter, where: str, size: str, dtype: str) -> str:
-    """Digits with a point and an exponent; a missing number is NaN, a missing text none at all."""
+    """Read a decimal; a missing number is NaN, a missing text is refused."""
     _refuse(e, f"{size} == -1")
-    made = e.var("math.nan")
+    value = e.var("math.nan")
     with e.block(f"if {size} >= 0:"):
         cursor = _Cursor(e, where, size)
         cursor.skip_spaces()
         sign = cursor.sign()
         number, count = e.var("int64(0)"), e.var("int64(0)")
         power = _decimal(e, cursor, number, count)
-        e.line(f"{made} = {_scaled(e, number, power)}")
+        e.line(f"{value} = {_scaled(e, number, power)}")
         with e.block(f"if {sign} < 0:"):
-            e.line(f"{made} = -{made}")
-    return e.cast(made, "float64", dtype)
+            e.line(f"{value} = -{value}")
+    return e.cast(value, "float64", dtype)
 
 
 def _decimal(e: Emitter, cursor: _Cursor, number: str, count: str) -> str:
@@ -305,7 +307,7 @@ def _decimal(e: Emitter, cursor: _Cursor, number: str, count: str) -> str:
     start, seen, power = e.var(cursor.place), e.var("int64(0)"), e.var("int64(0)")
     cursor.digits(number, count)
     e.line(f"{seen} = {cursor.place} - {start}")
-    # A zero may be that of a hexadecimal number.
+    # A zero may be the first digit of a hexadecimal number.
     _refuse(e, f"{seen} == 1 and ({cursor.letter} | 32) == 120")
     with e.block(f"if {cursor.letter} == 46:"):
         cursor.step()
@@ -324,31 +326,31 @@ def _decimal(e: Emitter, cursor: _Cursor, number: str, count: str) -> str:
 
 
 def _scaled(e: Emitter, number: str, power: str) -> str:
-    """number * 10**power, rounded once: what cannot be told so is refused."""
+    """number * 10**power, rounded once; refused where this arithmetic cannot tell the rounding."""
     tens = e.address(Array.of(np.array([float(f"1e{power}") for power in range(_TENS + 1)])))
     _refuse(e, f"{number} > 0 and ({power} > {_TENS} or {power} < -{_TENS})")
     high = e.let(f"float64({number})", "float64").expr
     low = e.let(f"float64({number} - int64({high}))", "float64").expr
-    made = e.var(high)
+    result = e.var(high)
     with e.block(f"if {number} > 0 and {power} != 0:"):
         ten = e.let(e.load(tens, f"abs({power})", "float64", constant=True), "float64").expr
         rest = e.var("0.0")
         with e.block(f"if {power} > 0:"):
-            e.line(f"{made} = {high} * {ten}")
-            error = _error(e, high, ten, made)
+            e.line(f"{result} = {high} * {ten}")
+            error = _error(e, high, ten, result)
             e.line(f"{rest} = {error} + {low} * {ten}")
         with e.block("else:"):
-            e.line(f"{made} = {high} / {ten}")
-            product = e.let(f"{made} * {ten}", "float64").expr
-            error = _error(e, made, ten, product)
+            e.line(f"{result} = {high} / {ten}")
+            product = e.let(f"{result} * {ten}", "float64").expr
+            error = _error(e, result, ten, product)
             e.line(f"{rest} = (({high} - {product}) - {error} + {low}) / {ten}")
         # The rest is known to some 50 bits: either end of that must round to the same number.
-        ends = [
-            e.let(f"{made} + {rest} * {1 + sign * 2.0**-40}", "float64").expr for sign in (-1, 1)
+        bounds = [
+            e.let(f"{result} + {rest} * {1 + sign * 2.0**-40}", "float64").expr for sign in (-1, 1)
         ]
-        _refuse(e, f"{ends[0]} != {ends[1]}")
-        e.line(f"{made} = {ends[0]}")
-    return made
+        _refuse(e, f"{bounds[0]} != {bounds[1]}")
+        e.line(f"{result} = {bounds[0]}")
+    return result
 
 
 def _error(e: Emitter, x: str, y: str, product: str) -> str:

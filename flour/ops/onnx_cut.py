@@ -1,6 +1,6 @@
 """Documents cut at the matches of several patterns, as onnxruntime's tokeniser cuts them.
 
-Each pattern cuts what the ones before it left, and sees nothing beyond its own piece.
+Each pattern cuts the pieces that the patterns before it left, and sees nothing beyond its piece.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _SIZE = (1 << 32) - 1
 
 
 class CutWords(Op):
-    """What is between the matches of patterns, one after another, if it has `least` characters."""
+    """The pieces between the matches of patterns, taken in turn, of at least `least` characters."""
 
     method = ""
     patterns: tuple[str, ...]
@@ -49,13 +49,13 @@ class CutWords(Op):
         return Tokens()
 
     def reference(self, x: Columns) -> Columns:
-        made = []
-        for whole in x:
-            words = [whole]
+        rows = []
+        for source in x:
+            words = [source]
             for pattern in self.patterns:
                 words = [part for word in words for part in re.split(pattern, word) if part]
-            made.append([word for word in words if len(word) >= self.least])
-        return made
+            rows.append([word for word in words if len(word) >= self.least])
+        return rows
 
     def runs_native(self) -> bool:
         return all(map(cuts_natively, self.patterns))
@@ -72,63 +72,68 @@ class CutWords(Op):
         e.line(f"st_int64({words}, 0, {source.size})")
         hits = e.room(most.times(8))
         for pattern in self.patterns:
-            found = automaton(pattern)
-            assert found is not None, "only patterns with an automaton are native"
-            made, count = e.room(most.times(8)), e.var("int64(0)")
-            with e.loop(number) as place:
-                _cut(e, found, source.where, _parts(e, words, place), hits, made, count)
-            words, number = made, count
+            matcher = automaton(pattern)
+            assert matcher is not None, "only patterns with an automaton are native"
+            pieces, count = e.room(most.times(8)), e.var("int64(0)")
+            with e.loop(number) as index:
+                _cut(e, matcher, source.where, _parts(e, words, index), hits, pieces, count)
+            words, number = pieces, count
         if self.least > 1:
             number = _long_enough(e, source.where, words, number, e.size(self.least))
         return TokensValue(source.where, words, number, most, most.times(2))
 
 
 def cuts_natively(pattern: str) -> bool:
-    """Whether the matches of a pattern are an automaton's, none of them empty."""
-    found = automaton(pattern)
+    """Whether an automaton finds the matches of a pattern, none of them empty."""
+    matcher = automaton(pattern)
     return (
-        found is not None and not found.trims and found.shortest > 0 and first_is_longest(pattern)
+        matcher is not None
+        and not matcher.trims
+        and matcher.shortest > 0
+        and first_is_longest(pattern)
     )
 
 
-def _parts(e: Emitter, slices: str, place: str) -> tuple[str, str]:
-    """Where a slice starts, and its bytes."""
-    word = e.let(f"ld_int64({slices}, {place})", "int64").expr
-    return e.let(f"{word} >> 32", "int64").expr, e.let(f"{word} & {_SIZE}", "int64").expr
+def _parts(e: Emitter, slices: str, index: str) -> tuple[str, str]:
+    """The start of a slice and its length, in bytes."""
+    packed = e.let(f"ld_int64({slices}, {index})", "int64").expr
+    return e.let(f"{packed} >> 32", "int64").expr, e.let(f"{packed} & {_SIZE}", "int64").expr
 
 
 def _cut(
     e: Emitter,
-    found: Automaton,
+    matcher: Automaton,
     base: str,
-    word: tuple[str, str],
+    piece: tuple[str, str],
     hits: str,
-    made: str,
+    pieces: str,
     count: str,
 ) -> None:
-    """Put what a word is between its matches behind the others."""
-    (start, size), tables = word, ", ".join(map(e.address, found.tables))
-    sizes = f"{e.size(found.kinds)}, {e.size(found.run)}"
+    """Append the parts of a piece between its matches to `pieces`."""
+    (start, size), tables = piece, ", ".join(map(e.address, matcher.tables))
+    sizes = f"{e.size(matcher.kinds)}, {e.size(matcher.run)}"
     call = f"text_tokens({base} + {start}, {size}, {hits}, {tables}, {sizes})"
-    matches, place = e.let(call, "int64").expr, e.var("int64(0)")
+    matches, position = e.let(call, "int64").expr, e.var("int64(0)")
 
     def keep(end: str) -> None:
-        with e.block(f"if {end} > {place}:"):
-            e.line(f"st_int64({made}, {count}, ({start} + {place}) << 32 | {end} - {place})")
+        with e.block(f"if {end} > {position}:"):
+            e.line(
+                f"st_int64({pieces}, {count}, ({start} + {position}) << 32 | {end} - {position})"
+            )
             e.line(f"{count} = {count} + 1")
 
-    with e.loop(matches) as number:
-        first, length = _parts(e, hits, number)
+    with e.loop(matches) as index:
+        first, length = _parts(e, hits, index)
         keep(first)
-        e.line(f"{place} = {first} + {length}")
+        e.line(f"{position} = {first} + {length}")
     keep(size)
 
 
 def _long_enough(e: Emitter, base: str, words: str, number: str, least: str) -> str:
-    """Drop the words of fewer characters: bytes that go on with one are none."""
+    """Drop the words of fewer characters; UTF-8 continuation bytes are not counted."""
     kept = e.var("int64(0)")
-    with e.loop(number) as place:
-        start, size = _parts(e, words, place)
+    with e.loop(number) as index:
+        start, size = _parts(e, words, index)
         characters = e.var("int64(0)")
         with e.loop(size) as j:
             e.line(f"{characters} += (ld_uint8({base} + {start} + {j}, 0) & 192) != 128")

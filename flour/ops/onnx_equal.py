@@ -25,8 +25,8 @@ class SameText(Pairwise):
             *(side if side.ndim == 2 or x.ndim == y.ndim else side[:, None] for side in (x, y))
         )
         both = zip(*(side.reshape(-1).tolist() for side in pairs), strict=True)
-        made = [isinstance(left, str) and left == right for left, right in both]
-        return np.array(made, bool).reshape(pairs[0].shape)
+        equal = [isinstance(left, str) and left == right for left, right in both]
+        return np.array(equal, bool).reshape(pairs[0].shape)
 
     def element(self, e: Emitter, x: str, y: str, dtype: str) -> str:
         (here, size), (there, other) = (

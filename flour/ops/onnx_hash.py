@@ -33,16 +33,20 @@ class Murmur(Op):
     def infer(self, x: Type) -> Vector | Scalar:
         fine = isinstance(x, Vector | Scalar) and x.dtype in _KINDS
         expect(fine, f"murmur needs strings, or numbers of four or eight bytes, got {x}")
-        return Vector(x.width, self._made) if isinstance(x, Vector) else Scalar(self._made)
+        return (
+            Vector(x.width, self._result_dtype)
+            if isinstance(x, Vector)
+            else Scalar(self._result_dtype)
+        )
 
     @property
-    def _made(self) -> str:
+    def _result_dtype(self) -> str:
         return "uint32" if self.positive else "int32"
 
     def reference(self, x: Columns) -> Columns:
         text = x.dtype.kind not in "iuf"
         codes = [self._hash(v.encode() if text else v.tobytes()) for v in x.reshape(-1)]
-        return np.array(codes, np.int64).astype(self._made).reshape(x.shape)
+        return np.array(codes, np.int64).astype(self._result_dtype).reshape(x.shape)
 
     def _hash(self, data: bytes) -> int:
         return murmur3(data, self.seed)
@@ -57,11 +61,11 @@ class Murmur(Op):
 
         def one(value: str) -> str:
             code = hashed(e, value, x.dtype, e.size(self.seed))
-            return e.cast(code, "int64", self._made)
+            return e.cast(code, "int64", self._result_dtype)
 
         if isinstance(x, ScalarValue):
-            return e.let(one(x.expr), self._made)
-        return e.map(lambda _, value: one(value), x, dtype=self._made, width=x.width)
+            return e.let(one(x.expr), self._result_dtype)
+        return e.map(lambda _, value: one(value), x, dtype=self._result_dtype, width=x.width)
 
 
 def _number(e: Emitter, value: str, dtype: str, seed: str) -> str:
@@ -77,9 +81,9 @@ def _number(e: Emitter, value: str, dtype: str, seed: str) -> str:
 
 def _bits(e: Emitter, value: str, dtype: str, size: int) -> str:
     """A float's bytes as a whole number."""
-    place = e.scratch(dtype, 1)
-    e.store(place, "0", value, dtype)
-    return e.load(place, "0", f"int{8 * size}")
+    buffer = e.scratch(dtype, 1)
+    e.store(buffer, "0", value, dtype)
+    return e.load(buffer, "0", f"int{8 * size}")
 
 
 def _text(e: Emitter, value: str, _: str, seed: str) -> str:
@@ -88,24 +92,24 @@ def _text(e: Emitter, value: str, _: str, seed: str) -> str:
     where, size = (e.let(f"ld_int64({cell}, {half})", "int64").expr for half in (0, 1))
     with e.block(f"if {size} < 0 or text_surrogate({where}, {size}):"):
         e.line("return 1")
-    place = e.var("int64(0)")
-    with e.block(f"while {place} + 4 <= {size}:"):
-        _step(e, code, f"peek_int32({where} + {place}, 0) & {_HALF}")
-        e.line(f"{place} = {place} + 4")
-    with e.block(f"if {place} < {size}:"):
-        kept = f"((1 << 8 * ({size} - {place})) - 1)"
-        e.line(f"{code} = {code} ^ text_scramble(peek_int32({where} + {place}, 0) & {kept})")
+    position = e.var("int64(0)")
+    with e.block(f"while {position} + 4 <= {size}:"):
+        _step(e, code, f"peek_int32({where} + {position}, 0) & {_HALF}")
+        e.line(f"{position} = {position} + 4")
+    with e.block(f"if {position} < {size}:"):
+        rest = f"((1 << 8 * ({size} - {position})) - 1)"
+        e.line(f"{code} = {code} ^ text_scramble(peek_int32({where} + {position}, 0) & {rest})")
     return _stirred(e, code, size)
 
 
 def _step(e: Emitter, code: str, block: str) -> None:
-    """Take in four bytes."""
+    """Mix four bytes into the hash."""
     e.line(f"{code} = {code} ^ text_scramble({block})")
     e.line(f"{code} = (text_turn({code}, 13) * 5 + {0xE6546B64}) & {_HALF}")
 
 
 def _stirred(e: Emitter, code: str, size: str) -> str:
-    """The hash once all bytes are in it."""
+    """The final mix of the hash."""
     e.line(f"{code} = {code} ^ {size}")
     for shift, factor in ((16, 0x85EBCA6B), (13, 0xC2B2AE35)):
         e.line(f"{code} = wrap_mul({code} ^ {code} >> {shift}, {factor}) & {_HALF}")

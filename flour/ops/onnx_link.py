@@ -39,13 +39,13 @@ class Logistic(FloatElementwise):
 
         if isinstance(x, ScalarValue):
             return super().emit(e, x)
-        word, dtype = "sigmoid" if x.width >= 8 else "sigmoid_alone", x.dtype
-        return e.map(lambda _, v: _folded(e, v, dtype, word), x, dtype=dtype, width=x.width)
+        intrinsic, dtype = "sigmoid" if x.width >= 8 else "sigmoid_alone", x.dtype
+        return e.map(lambda _, v: _folded(e, v, dtype, intrinsic), x, dtype=dtype, width=x.width)
 
 
-def _folded(e: Emitter, value: str, dtype: str, word: str) -> str:
+def _folded(e: Emitter, value: str, dtype: str, intrinsic: str) -> str:
     x = e.let(value, dtype).expr
-    upper = e.let(f"{word}(abs({x}))", dtype).expr
+    upper = e.let(f"{intrinsic}(abs({x}))", dtype).expr
     return f"({one(dtype)} - {upper} if {x} < {zero(dtype)} else {upper})"
 
 
@@ -81,7 +81,7 @@ class Probit(FloatElementwise):
         return f"({kind}({_ROOT}) * (-{size} if {y} < {zero(kind)} else {size}))"
 
 
-#: What softmax_zero takes for zero.
+#: Numbers no larger than this count as zero in SoftmaxZero.
 _NOTHING = 0.0000001
 
 
@@ -100,11 +100,11 @@ class SoftmaxZero(Op):
     def reference(self, x: Columns) -> Columns:
         kind = x.dtype.type
         top = np.fmax.reduce(x, axis=1, keepdims=True)
-        some = (x > kind(_NOTHING)) | (x < kind(-_NOTHING))
+        nonzero = (x > kind(_NOTHING)) | (x < kind(-_NOTHING))
         with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
-            grown = np.where(some, np.exp(x - top), kind(0))
-            made = np.where(some, grown, x * np.exp(-top))
-            return made / grown.sum(axis=1, keepdims=True)
+            grown = np.where(nonzero, np.exp(x - top), kind(0))
+            exponentials = np.where(nonzero, grown, x * np.exp(-top))
+            return exponentials / grown.sum(axis=1, keepdims=True)
 
     def emit(self, e: Emitter, x: VectorValue) -> RowValue:
         at, kind = e.indexable(x), x.dtype
@@ -132,18 +132,18 @@ class FirstLargest(ArgMax):
     method = ""
 
     def compute(self, x: Any) -> Any:
-        best, place = x[:, 0].copy(), np.zeros(len(x), np.int64)
+        best, index = x[:, 0].copy(), np.zeros(len(x), np.int64)
         for j in range(1, x.shape[1]):
             wins = x[:, j] > best
-            best, place = np.where(wins, x[:, j], best), np.where(wins, j, place)
-        return place
+            best, index = np.where(wins, x[:, j], best), np.where(wins, j, index)
+        return index
 
     def emit(self, e: Emitter, x: VectorValue) -> RowValue:
         at = e.indexable(x)
-        best, place = e.var(at("0")), e.var("0")
+        best, index = e.var(at("0")), e.var("0")
         with e.loop(x.size, "1") as j:
             value = e.let(at(j), x.dtype).expr
             with e.block(f"if {value} > {best}:"):
                 e.line(f"{best} = {value}")
-                e.line(f"{place} = {j}")
-        return e.let(place, "int64")
+                e.line(f"{index} = {j}")
+        return e.let(index, "int64")

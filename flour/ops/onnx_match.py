@@ -1,4 +1,4 @@
-"""Strings joined, and strings that match a pattern as a whole: operators that ONNX has."""
+"""Strings joined, and strings that match a pattern as a whole: as ONNX's operators do."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class JoinTexts(Op):
-    """The document x with the document y behind it."""
+    """The document x followed by the document y."""
 
     method = ""
 
@@ -29,20 +29,20 @@ class JoinTexts(Op):
         return Text()
 
     def reference(self, x: Columns, y: Columns) -> Columns:
-        made = np.empty(len(x), object)
-        made[:] = [one + other for one, other in zip(x, y, strict=True)]
-        return made
+        joined = np.empty(len(x), object)
+        joined[:] = [one + other for one, other in zip(x, y, strict=True)]
+        return joined
 
     def emit(self, e: Emitter, x: Value, y: Value) -> TextValue:
         from flour.core.emission import Room, TextValue
 
         first, second = document(e, x), document(e, y)
         growth = first.growth + second.growth
-        made = e.room(Room(growth, SLACK))
-        e.line(f"text_copy({first.where}, {first.size}, {made})")
-        e.line(f"text_copy({second.where}, {second.size}, {made} + {first.size})")
+        text = e.room(Room(growth, SLACK))
+        e.line(f"text_copy({first.where}, {first.size}, {text})")
+        e.line(f"text_copy({second.where}, {second.size}, {text} + {first.size})")
         size = e.let(f"{first.size} + {second.size}", "int64").expr
-        return TextValue(made, size, growth)
+        return TextValue(text, size, growth)
 
 
 class MatchesWhole(Op):
@@ -74,29 +74,30 @@ class MatchesWhole(Op):
         return np.array(flat, bool).reshape(x.shape)
 
     def runs_native(self) -> bool:
-        found = automaton(self.pattern)
-        return found is not None and not found.trims and first_is_longest(self.pattern)
+        matcher = automaton(self.pattern)
+        return matcher is not None and not matcher.trims and first_is_longest(self.pattern)
 
     def emit(self, e: Emitter, x: RowValue | TextValue) -> RowValue:
         from flour.core.emission import Room, ScalarValue, TextValue
 
-        found = automaton(self.pattern)
-        assert found is not None, "only patterns with an automaton are native"
+        matcher = automaton(self.pattern)
+        assert matcher is not None, "only patterns with an automaton are native"
         growth = x.growth if isinstance(x, TextValue) else 1
-        made = e.room(Room(growth, 1).times(8))
-        tables = ", ".join(map(e.address, found.tables))
-        sizes = f"{e.size(found.kinds)}, {e.size(found.run)}"
+        slices = e.room(Room(growth, 1).times(8))
+        tables = ", ".join(map(e.address, matcher.tables))
+        sizes = f"{e.size(matcher.kinds)}, {e.size(matcher.run)}"
 
         def whole(where: str, size: str) -> ScalarValue:
             most = e.let(f"max({size}, 0)", "int64").expr
-            call = f"text_tokens({where}, {most}, {made}, {tables}, {sizes})"
+            call = f"text_tokens({where}, {most}, {slices}, {tables}, {sizes})"
             count = e.let(call, "int64").expr
-            # The first match is the longest from the first character on: all of it, or none is.
-            return e.let(f"{count} > 0 and ld_int64({made}, 0) == {size}", "bool")
+            # The first match is the longest from the first character on: it is the whole string, or
+            # no match is.
+            return e.let(f"{count} > 0 and ld_int64({slices}, 0) == {size}", "bool")
 
         def cell(value: str) -> ScalarValue:
-            place = e.let(value, "int64").expr
-            return whole(*(e.let(f"ld_int64({place}, {k})", "int64").expr for k in (0, 1)))
+            address = e.let(value, "int64").expr
+            return whole(*(e.let(f"ld_int64({address}, {k})", "int64").expr for k in (0, 1)))
 
         if isinstance(x, TextValue):
             return whole(x.where, x.size)

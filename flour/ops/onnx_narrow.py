@@ -1,7 +1,7 @@
 """Numbers rounded to those that a narrower type has: float16, bfloat16, float8, float4, int4, ...
 
-Programs keep such values in the next wider dtype of their own (float32, int8, uint8), which holds
-every one of them exactly; these operators make sure that nothing else is there.
+Programs keep such values in the next wider of their own dtypes (float32, int8, uint8), which holds
+every one of them exactly; these operators round to them.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ if TYPE_CHECKING:
 
 
 class Format(NamedTuple):
-    """A narrow kind of float: bits behind the point, the least exponent, the largest number."""
+    """A narrow kind of float: bits of the fraction, the smallest exponent, the largest number."""
 
     digits: int
     least: int
     largest: float
-    #: What becomes of larger numbers, and of infinity, where they are not made the largest.
+    #: The value of larger numbers and of infinity, unless they saturate to the largest.
     over: float
     #: Its only zero has no sign.
     unsigned_zero: bool = False
     #: It has neither a NaN nor infinities, so larger numbers always become the largest.
     finite: bool = False
-    #: There is nothing but to make what is too large infinite.
+    #: Too large numbers always become infinite: the type cannot saturate.
     overflows: bool = False
 
 
@@ -64,15 +64,15 @@ class Rounded(Elementwise):
 
     def check(self) -> None:
         if self.format not in FORMATS:
-            known = ", ".join(FORMATS)
-            raise ParameterError(f"there is no format {self.format!r}", hint=f"one of {known}")
+            formats = ", ".join(FORMATS)
+            raise ParameterError(f"there is no format {self.format!r}", hint=f"one of {formats}")
 
     def output(self, kind: Vector | Scalar) -> Type:
         expect(is_float(kind), f"{self.name} rounds floats, got {kind}", "call as_float() first")
         return super().output(kind)
 
     def _facts(self) -> tuple[Format, float, float]:
-        """The format, what is too large for it becomes, and NaN becomes."""
+        """The format, the value of numbers too large for it, and the value of NaN."""
         kind = FORMATS[self.format]
         saturates = kind.finite or (self.saturate and not kind.overflows)
         return kind, kind.largest if saturates else kind.over, -0.0 if kind.finite else NAN
@@ -83,9 +83,9 @@ class Rounded(Elementwise):
         exponent = ((wide.view(np.int64) & _SIGN) >> 52) - 1023
         step = np.ldexp(1.0, np.maximum(exponent, kind.least) - kind.digits)
         with np.errstate(all="ignore"):
-            made = np.rint(wide / step) * step + (0.0 if kind.unsigned_zero else -0.0)
-        made = np.where(np.abs(made) > kind.largest, np.copysign(over, made), made)
-        return np.where(np.isnan(wide), none, made).astype(np.float32)
+            nearest = np.rint(wide / step) * step + (0.0 if kind.unsigned_zero else -0.0)
+        nearest = np.where(np.abs(nearest) > kind.largest, np.copysign(over, nearest), nearest)
+        return np.where(np.isnan(wide), none, nearest).astype(np.float32)
 
     def emit(self, e: Emitter, x: RowValue) -> RowValue:
         kind, over, none = self._facts()
@@ -104,7 +104,7 @@ class Rounded(Elementwise):
 
 
 class _Facts(NamedTuple):
-    """A format as native code knows it: locals, and memory to look at floats as whole numbers."""
+    """A format in native code: the locals with its numbers, and memory for the bits of a float."""
 
     digits: str
     least: str
@@ -112,25 +112,25 @@ class _Facts(NamedTuple):
     over: str
     none: str
     zero: str
-    word: str
+    buffer: str
 
     def nearest(self, e: Emitter, value: str) -> str:
         """The expression of the nearest number."""
         x = e.let(value, "float64").expr
-        bits = _through(e, self.word, x, "float64", "int64")
+        bits = _through(e, self.buffer, x, "float64", "int64")
         exponent = e.let(f"max((({bits} & {_SIGN}) >> 52) - 1023, {self.least})", "int64").expr
         power = f"({exponent} - {self.digits} + 1023) << 52"
-        step = _through(e, self.word, power, "int64", "float64")
-        made = e.let(f"rint({x} / {step}) * {step} + {self.zero}", "float64").expr
-        beyond = f"({self.over} if {made} > 0 else -{self.over})"
-        fine = f"({beyond} if abs({made}) > {self.largest} else {made})"
+        step = _through(e, self.buffer, power, "int64", "float64")
+        nearest = e.let(f"rint({x} / {step}) * {step} + {self.zero}", "float64").expr
+        beyond = f"({self.over} if {nearest} > 0 else -{self.over})"
+        fine = f"({beyond} if abs({nearest}) > {self.largest} else {nearest})"
         return f"float32({fine} if {x} == {x} else {self.none})"
 
 
-def _through(e: Emitter, word: str, value: str, source: str, target: str) -> str:
+def _through(e: Emitter, buffer: str, value: str, source: str, target: str) -> str:
     """The bits of a value as one of another dtype of the same size."""
-    e.store(word, "0", value, source)
-    return e.let(e.load(word, "0", target), target).expr
+    e.store(buffer, "0", value, source)
+    return e.let(e.load(buffer, "0", target), target).expr
 
 
 def _mapped(e: Emitter, x: RowValue, dtype: str, function: Callable[[str], str]) -> RowValue:
@@ -146,10 +146,10 @@ ROUNDINGS = {"up": 0x7FFFFF, "nearest": 0x400000, "down": 0}
 
 
 class Exponent(Elementwise):
-    """The power of two that ONNX's float8 of exponents alone makes of x, as float32.
+    """x rounded to a power of two, as ONNX's float8 without a fraction holds it, in float32.
 
-    Signs are dropped, the least power (2**-127) stands for zero, NaN for infinities. What rounds
-    up beyond the largest power stays there with `saturate`, and becomes NaN without.
+    Signs are dropped, the least power (2**-127) stands for zero, NaN for infinities. A number that
+    rounds up beyond the largest power becomes that power with `saturate`, else NaN.
     """
 
     method = ""
@@ -159,8 +159,8 @@ class Exponent(Elementwise):
 
     def check(self) -> None:
         if self.rounding not in ROUNDINGS:
-            known = ", ".join(ROUNDINGS)
-            raise ParameterError(f"nothing rounds {self.rounding!r}", hint=f"one of {known}")
+            roundings = ", ".join(ROUNDINGS)
+            raise ParameterError(f"nothing rounds {self.rounding!r}", hint=f"one of {roundings}")
 
     def output(self, kind: Vector | Scalar) -> Type:
         expect(kind.dtype == "float32", f"{self.name} takes float32, got {kind}", "cast it first")
@@ -172,23 +172,23 @@ class Exponent(Elementwise):
         half = (self.rounding == "nearest") & (power == 0)  # a tie stays where nothing is below
         power = power + (rest + ROUNDINGS[self.rounding] - half > 0x7FFFFF)
         power = np.minimum(power, np.where(bits >> 23 < 255, 254, 255)) if self.saturate else power
-        made = np.ldexp(1.0, np.minimum(power, 254) - 127)
-        return np.where(power > 254, np.nan, made).astype(np.float32)
+        powers = np.ldexp(1.0, np.minimum(power, 254) - 127)
+        return np.where(power > 254, np.nan, powers).astype(np.float32)
 
     def emit(self, e: Emitter, x: RowValue) -> RowValue:
         up, half = e.size(ROUNDINGS[self.rounding]), e.size(self.rounding == "nearest")
         most, none = e.size(254 if self.saturate else 255), e.number(NAN, "float32")
-        word = e.scratch("float64", 1)
+        buffer = e.scratch("float64", 1)
 
         def power(value: str) -> str:
-            code = f"int64({_through(e, word, value, 'float32', 'int32')}) & 2147483647"
+            code = f"int64({_through(e, buffer, value, 'float32', 'int32')}) & 2147483647"
             bits = e.let(code, "int64").expr
             below = e.let(f"{bits} >> 23", "int64").expr
             rest = f"({bits} & 8388607) + {up} - ({half} if {below} == 0 else 0)"
             more = f"min({below} + (1 if {rest} > 8388607 else 0), {most})"
-            made = e.let(f"(255 if {below} == 255 else {more})", "int64").expr
-            number = _through(e, word, f"({made} - 127 + 1023) << 52", "int64", "float64")
-            return f"({none} if {made} == 255 else float32({number}))"
+            exponent = e.let(f"(255 if {below} == 255 else {more})", "int64").expr
+            number = _through(e, buffer, f"({exponent} - 127 + 1023) << 52", "int64", "float64")
+            return f"({none} if {exponent} == 255 else float32({number}))"
 
         return _mapped(e, x, "float32", power)
 
@@ -209,7 +209,7 @@ class LowBits(Elementwise):
 
     @property
     def dtype(self) -> str:
-        """The dtype that holds them."""
+        """The dtype that holds the bits."""
         return "int8" if self.signed else "uint8"
 
     def output(self, kind: Vector | Scalar) -> Type:

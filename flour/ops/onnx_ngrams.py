@@ -20,7 +20,7 @@ _NONE = -1
 
 
 class Grams(Op):
-    """How often each n-gram of a pool occurs in a row of codes, its entries up to `skips` apart.
+    """The count of each n-gram of a pool in a row of codes, its entries up to `skips` apart.
 
     The pool is a tree: node k's children are `child[start[k]:start[k + 1]]`, ascending by `key`,
     and the n-gram that ends there counts in column `column[k]` (-1: none does). An n-gram's entries
@@ -95,14 +95,14 @@ class Grams(Op):
         return (self.low == 1,)
 
     def reference(self, x: Columns) -> Columns:
-        made = np.zeros((len(x), self.width), np.float32)
+        counts = np.zeros((len(x), self.width), np.float32)
         spans = range(1, self._spans(x.shape[1]))
         for number, row in enumerate(x.tolist()):
             for span, begin in product(spans, range(len(row))):
-                self._count(row[begin::span], made[number], 1 if span == 1 else 2)
-        return made
+                self._count(row[begin::span], counts[number], 1 if span == 1 else 2)
+        return counts
 
-    def _count(self, row: Sequence[int], made: Any, shortest: int) -> None:
+    def _count(self, row: Sequence[int], counts: Any, shortest: int) -> None:
         """Walk down the tree from the first entry of a row."""
         node = 0
         for size, code in enumerate(row[: self.high], 1):
@@ -111,13 +111,13 @@ class Grams(Op):
                 return
             column = int(self.column.array[node])
             if size >= max(self.low, shortest) and column >= 0:
-                made[column] += 1
+                counts[column] += 1
 
     def _below(self, node: int, code: int) -> int:
         first, last = self.start.array[node : node + 2]
-        place = first + np.searchsorted(self.key.array[first:last], code)
-        known = place < last and self.key.array[place] == code
-        return int(self.child.array[place]) if known else _NONE
+        index = first + np.searchsorted(self.key.array[first:last], code)
+        hit = index < last and self.key.array[index] == code
+        return int(self.child.array[index]) if hit else _NONE
 
     def emit(self, e: Emitter, x: VectorValue) -> RowValue:
         at, out = e.indexable(x), e.scratch("float32", self.width)
@@ -126,13 +126,13 @@ class Grams(Op):
         with e.loop(e.size(self.width)) as o:
             e.store(out, o, "float32(0.0)", "float32")
         with e.loop(spans, "1") as span, e.loop(count) as begin:
-            node, place, size = e.var("0", "k"), e.var(begin, "p"), e.var("1", "n")
-            with e.block(f"while {node} >= 0 and {place} < {count} and {size} <= {high}:"):
-                self._step(e, node, at(place))
+            node, index, size = e.var("0", "k"), e.var(begin, "p"), e.var("1", "n")
+            with e.block(f"while {node} >= 0 and {index} < {count} and {size} <= {high}:"):
+                self._step(e, node, at(index))
                 once = f" and ({size} > 1 or {span} == 1)" if self.low == 1 else ""
                 with e.block(f"if {node} >= 0 and {size} >= {low}{once}:"):
                     self._add(e, out, node)
-                e.line(f"{place} = {place} + {span}")
+                e.line(f"{index} = {index} + {span}")
                 e.line(f"{size} = {size} + 1")
         return e.dense("float32", self.width, lambda o: e.load(out, o, "float32"), stored=True)
 
@@ -148,13 +148,13 @@ class Grams(Op):
             with e.block("else:"):
                 e.line(f"{high} = {middle}")
         e.line(f"{node} = -1")
-        known = f"{low} < {end} and {self._entry(e, self.key, low)} == {code}"
-        with e.block(f"if {known}:"):
+        hit = f"{low} < {end} and {self._entry(e, self.key, low)} == {code}"
+        with e.block(f"if {hit}:"):
             e.line(f"{node} = {self._entry(e, self.child, low)}")
 
     @staticmethod
     def _entry(e: Emitter, table: Array, index: str) -> str:
-        """A table's entry read where it is needed: one of a table of one is not read ahead."""
+        """An entry of a table, read only where it is needed: never ahead."""
         return e.load(e.address(table), index, "int64", constant=True)
 
     def _add(self, e: Emitter, out: str, node: str) -> None:

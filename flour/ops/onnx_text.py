@@ -2,7 +2,7 @@
 
 Python's `lower` follows Unicode's full rules (a capital sigma ends a word in another shape, the
 dotted I becomes two characters); ONNX's string normaliser goes through the C library, which maps
-one character to one. Its n-grams of characters take white space as it stands.
+one character to one. Its n-grams of characters leave white space unchanged.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _capital = lru_cache(maxsize=4096)(unicode.capital_letter)
 
 
 class LetterNgrams(Op):
-    """How often each run of `low` to `high` characters occurs, white space as it stands."""
+    """The count of each run of `low` to `high` characters, white space unchanged."""
 
     method = ""
     vocabulary: Table

@@ -1,11 +1,11 @@
 """A part of an ONNX model without native code: onnxruntime runs it, inside the plan.
 
-What it reads and leaves is data in the program like any other's; how a column becomes an ONNX
-tensor and back is one of three layouts:
+Its inputs and outputs are columns of the program like any other's. One of three layouts says how a
+column becomes an ONNX tensor and back:
 
     rows     the rows' tensors are joined along an axis of each value
     each     every row is a tensor of its own, of this shape
-    whole    there are no rows; values are passed on as they are
+    whole  there are no rows; values are passed on unchanged
 """
 
 from __future__ import annotations
@@ -25,13 +25,14 @@ if TYPE_CHECKING:
     from flour.onnx.ort import Held
 
 LAYOUTS = ("rows", "each", "whole")
-#: What an onnxruntime session takes besides its model: measured, see docs/19-onnxruntime.md.
+#: Estimated memory of an onnxruntime session: bytes, and a multiple of the model's size (measured,
+#: see docs/19-onnxruntime.md).
 SESSION_BYTES = 96 << 10
 MODEL_FACTOR = 4
 
 
 class Wire(NamedTuple):
-    """A value that goes in or comes out: its ONNX name, and what a row of it is.
+    """An input or output of the part: its ONNX name, and the type of a row of it.
 
     `kind` is one of our dtypes, or in the layout "whole" the ONNX name of its type. In the layout
     "rows" the rows' tensors of this `shape` are joined along `axis`.
@@ -50,7 +51,7 @@ class Wire(NamedTuple):
         return Vector(prod(self.shape), self.kind)
 
     def joined(self, rows: int) -> tuple[int, ...]:
-        """The shape of the ONNX value for so many rows."""
+        """The shape of the ONNX value for this number of rows."""
         shape, axis = self.shape, self.axis
         return (*shape[:axis], rows * shape[axis], *shape[axis + 1 :])
 
@@ -59,7 +60,7 @@ class Opaque(Op):
     """A part of an ONNX model, run by onnxruntime.
 
     `model` is a serialised ModelProto; `weights` are its large constants, by `names`, which it
-    lists as inputs: the session reads them where they are, so that all sessions share one copy.
+    lists as inputs: the session reads them in place, so that all sessions share one copy.
     """
 
     method = ""
@@ -73,21 +74,21 @@ class Opaque(Op):
     mixes: bool = True
     place: str = ""
 
-    #: What it reads, in the order of the operator's inputs, and what it leaves.
+    #: The parsed `reads` and `leaves`: inputs, in the order of the operator's inputs, and outputs.
     inputs: ClassVar[tuple[Wire, ...]] = ()
     outputs: ClassVar[tuple[Wire, ...]] = ()
-    #: The session, once there is one; nothing that the operator is known by.
+    #: The session, once there is one; no part of the operator's identity.
     _held: ClassVar[Held | None] = None
 
     def check(self) -> None:
-        """The fields fit together; the model itself is looked at before it is first run."""
+        """Check that the fields fit together; the model itself is checked before its first run."""
         if self.model.dtype != np.uint8 or len(self.model.shape) != 1 or self.layout not in LAYOUTS:
             raise ParameterError("a model is bytes, in one of the layouts", hint=", ".join(LAYOUTS))
         object.__setattr__(self, "inputs", _wires(self.reads))
         object.__setattr__(self, "outputs", _wires(self.leaves))
         wires = (*self.inputs, *self.outputs)
-        known = [wire.name for wire in self.inputs] + list(self.names)
-        if len(self.weights) != len(self.names) or len(set(known)) != len(known):
+        input_names = [wire.name for wire in self.inputs] + list(self.names)
+        if len(self.weights) != len(self.names) or len(set(input_names)) != len(input_names):
             raise ParameterError("every constant and every input has a name of its own")
         if not self.outputs or len({wire.name for wire in self.outputs}) != len(self.outputs):
             raise ParameterError("a part of a model has outputs, each with a name of its own")
@@ -124,7 +125,7 @@ class Opaque(Op):
     # --- running -----------------------------------------------------------------------------
 
     def held(self) -> Held:
-        """The session, made when it is first asked for."""
+        """The session, opened at the first call."""
         held = self._held
         if held is None:
             from flour.onnx.ort import Held
@@ -134,21 +135,21 @@ class Opaque(Op):
         return held
 
     def reference(self, *inputs: Columns) -> Columns:
-        made = _LAYOUT[self.layout](self, inputs)
-        if len(made) == 1:
-            return made[0]
-        return dict(zip((wire.name for wire in self.outputs), made, strict=True))
+        outputs = _LAYOUT[self.layout](self, inputs)
+        if len(outputs) == 1:
+            return outputs[0]
+        return dict(zip((wire.name for wire in self.outputs), outputs, strict=True))
 
     def _run(self, values: list[Any]) -> list[Any]:
         return self.held().run(values)
 
     def _rows(self, inputs: tuple[Columns, ...]) -> list[Columns]:
         rows = row_count(inputs[0])
-        if not rows:  # many of onnxruntime's kernels cannot do nothing
+        if not rows:  # many of onnxruntime's kernels fail without rows
             return self._blanks()
-        given = [_join(x, wire, rows) for x, wire in zip(inputs, self.inputs, strict=True)]
-        made = zip(self._run(given), self.outputs, strict=True)
-        return [self._split(value, wire, rows) for value, wire in made]
+        tensors = [_join(x, wire, rows) for x, wire in zip(inputs, self.inputs, strict=True)]
+        results = zip(self._run(tensors), self.outputs, strict=True)
+        return [self._split(value, wire, rows) for value, wire in results]
 
     def _each(self, inputs: tuple[Columns, ...]) -> list[Columns]:
         rows = row_count(inputs[0])
@@ -158,12 +159,12 @@ class Opaque(Op):
         return [np.stack(parts) for parts in zip(*every, strict=True)]
 
     def _one(self, inputs: tuple[Columns, ...], row: int) -> list[Columns]:
-        given = [
+        tensors = [
             np.ascontiguousarray(np.asarray(x)[row]).reshape(wire.shape)
             for x, wire in zip(inputs, self.inputs, strict=True)
         ]
-        made = zip(self._run(given), self.outputs, strict=True)
-        return [self._checked(value, wire, wire.shape).reshape(-1) for value, wire in made]
+        results = zip(self._run(tensors), self.outputs, strict=True)
+        return [self._checked(value, wire, wire.shape).reshape(-1) for value, wire in results]
 
     def _whole(self, inputs: tuple[Columns, ...]) -> list[Columns]:
         return [[value] for value in self._run([column[0] for column in inputs])]
@@ -173,23 +174,23 @@ class Opaque(Op):
 
     def _split(self, value: Any, wire: Wire, rows: int) -> Columns:
         """A value as the column of its rows."""
-        made = self._checked(value, wire, wire.joined(rows))
+        tensor = self._checked(value, wire, wire.joined(rows))
         if not wire.axis:
-            return made.reshape(rows, prod(wire.shape))
-        apart = made.reshape(*wire.shape[: wire.axis], rows, *wire.shape[wire.axis :])
-        return np.ascontiguousarray(np.moveaxis(apart, wire.axis, 0)).reshape(
+            return tensor.reshape(rows, prod(wire.shape))
+        split = tensor.reshape(*wire.shape[: wire.axis], rows, *wire.shape[wire.axis :])
+        return np.ascontiguousarray(np.moveaxis(split, wire.axis, 0)).reshape(
             rows, prod(wire.shape)
         )
 
     def _checked(self, value: Any, wire: Wire, shape: tuple[int, ...]) -> Any:
-        """What the session answered, if it is what was worked out at import."""
-        made = np.asarray(value)
-        if made.shape == shape and _name(made) == wire.kind:
-            return made.astype(_storage(wire), copy=False)
+        """The array the session returned, if it has the dtype and shape inferred at import."""
+        array = np.asarray(value)
+        if array.shape == shape and _name(array) == wire.kind:
+            return array.astype(_storage(wire), copy=False)
         raise OpaqueFailed(
             f"onnxruntime answered {wire.name!r} in another shape than was worked out",
             where=self.place or None,
-            found=f"{_name(made)} {made.shape}, not {wire.kind} {shape}",
+            found=f"{_name(array)} {array.shape}, not {wire.kind} {shape}",
             hint="import the model with rows=False to run it as a whole",
         )
 
@@ -199,14 +200,14 @@ _LAYOUT = {"rows": Opaque._rows, "each": Opaque._each, "whole": Opaque._whole}
 
 def _wires(data: object) -> tuple[Wire, ...]:
     """Wires from plain data, which may come from a file."""
-    made = []
+    wires = []
     for item in data if isinstance(data, tuple) else (None,):
         match item:
             case (str(name), str(kind), tuple(shape), axis) if all(map(_is_size, (*shape, axis))):
-                made.append(Wire(name, kind, tuple(shape), axis))
+                wires.append(Wire(name, kind, tuple(shape), axis))
             case _:
                 raise ParameterError("a wire is (name, kind, shape, axis)", found=repr(item)[:80])
-    return tuple(made)
+    return tuple(wires)
 
 
 def _is_size(value: object) -> bool:
@@ -214,11 +215,11 @@ def _is_size(value: object) -> bool:
 
 
 def _join(column: Any, wire: Wire, rows: int) -> Any:
-    """The rows' tensors behind one another."""
+    """The rows' tensors joined along the wire's axis."""
     if not wire.axis:
         return np.ascontiguousarray(column).reshape(wire.joined(rows))
-    apart = np.asarray(column).reshape(rows, *wire.shape)
-    return np.ascontiguousarray(np.moveaxis(apart, 0, wire.axis)).reshape(wire.joined(rows))
+    tensors = np.asarray(column).reshape(rows, *wire.shape)
+    return np.ascontiguousarray(np.moveaxis(tensors, 0, wire.axis)).reshape(wire.joined(rows))
 
 
 def _storage(wire: Wire) -> Any:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from flour.language.flow import Flow
     from flour.sklearn.importer import Importer
 
-#: Half of all hashes are at least this, taken as numbers without a sign.
+#: Hashes from here on, as unsigned numbers, are half of all: their values are negated.
 _NEGATIVE = 0x80000000
 
 
@@ -45,25 +45,25 @@ class NamedValues(Op):
         return Vector(len(self.vocabulary), self.dtype, sparse=True)
 
     def reference(self, x: Columns) -> Columns:
-        places = numbered(self.vocabulary)
-        known = ([(places[k], v) for k, v in row if k in places] for row in x)
-        return _added(known, len(self.vocabulary), self.dtype)
+        column_of = numbered(self.vocabulary)
+        rows = ([(column_of[k], v) for k, v in row if k in column_of] for row in x)
+        return _added(rows, len(self.vocabulary), self.dtype)
 
     def structure(self) -> tuple[object, ...]:
         return (self.dtype,)
 
     def emit(self, e: Emitter, x: PairsValue) -> VectorValue:
         sums = _Sums(e, x, len(self.vocabulary), self.dtype)
-        known = looked_up(e, self.vocabulary)
+        dictionary = looked_up(e, self.vocabulary)
         with sums.each() as (where, size, value):
-            column = e.let(f"text_find({where}, {size}, {known})", "int64").expr
+            column = e.let(f"text_find({where}, {size}, {dictionary})", "int64").expr
             with e.block(f"if {column} >= 0:"):
                 sums.add(column, value)
         return sums.vector()
 
 
 class HashedValues(Op):
-    """Numbers added up in the columns their names' hashes say; half negated with `signed`."""
+    """Numbers added up in the columns their names hash to; half negated with `signed`."""
 
     width: int
     signed: bool = True
@@ -96,8 +96,8 @@ class HashedValues(Op):
             with e.block(f"if text_surrogate({where}, {size}):"):
                 e.line("return 1")
             code = e.let(f"text_murmur({where}, {size})", "int64").expr
-            away = f"(4294967296 - {code} if {code} >= {_NEGATIVE} else {code})"
-            column = e.let(f"{away} % {width}", "int64").expr
+            magnitude = f"(4294967296 - {code} if {code} >= {_NEGATIVE} else {code})"
+            column = e.let(f"{magnitude} % {width}", "int64").expr
             turned = f"(-{value} if {code} >= {_NEGATIVE} and {signed} != 0 else {value})"
             sums.add(column, e.let(turned, self.dtype).expr)
         return sums.vector()
@@ -109,24 +109,24 @@ def _check_float(dtype: str) -> None:
 
 
 def _added(rows: Iterable[Iterable[tuple[int, float]]], width: int, dtype: str) -> Sparse:
-    """The sums of each column, made in `dtype` and in the order of the pairs."""
-    kind, found = np.dtype(dtype).type, []
+    """The sums of each column, computed in `dtype` and in the order of the pairs."""
+    kind, added = np.dtype(dtype).type, []
     with np.errstate(all="ignore"):
         for row in rows:
             sums: dict[int, Any] = {}
             for column, value in row:
                 sums[column] = sums[column] + kind(value) if column in sums else kind(value)
             columns = sorted(sums)
-            found.append((columns, [sums[column] for column in columns]))
-    return stacked(found, width, dtype)
+            added.append((columns, [sums[column] for column in columns]))
+    return stacked(added, width, dtype)
 
 
 class _Sums:
-    """A row's columns and their sums on the way.
+    """A row's columns and their sums while the row is being added up.
 
-    There is a list of columns, each times 2**32 plus the place of its sum, in the order in which
-    they were first met, and a list of where a column's sum is. Nobody ever cleared that one:
-    whatever stands there is believed only if the column in that place is the one asked for.
+    `columns` lists the columns in the order of their first values, each as column << 32 | slot;
+    `sums` holds the sum of each slot; `slot_of` maps a column to its slot. `slot_of` is never
+    cleared, so an entry is valid only if the column listed at that slot is the same one.
     """
 
     def __init__(self, e: Emitter, x: PairsValue, width: int, dtype: str) -> None:
@@ -136,12 +136,12 @@ class _Sums:
         self._e, self._x, self._width, self._dtype = e, x, width, dtype
         self._most = Room(x.most.each, x.most.fixed, min(x.most.most, width))
         self._columns, self._sums = (e.room(self._most.times(8)) for _ in range(2))
-        self._places = e.room(Room(0, 4 * width))
-        self._found = e.var("0", "k")
+        self._slot_of = e.room(Room(0, 4 * width))
+        self._count = e.var("0", "k")
 
     @contextmanager
     def each(self) -> Iterator[tuple[str, str, str]]:
-        """Emit a loop over the pairs: where a name is, its bytes, its number."""
+        """Emit a loop over the pairs: the address of a name, its length in bytes, its number."""
         e, x = self._e, self._x
         with e.loop(x.number) as k:
             here = e.let(e.load(x.slices, k, "int64", constant=True), "int64").expr
@@ -151,27 +151,27 @@ class _Sums:
             yield where, size, e.let(e.cast(number, "float64", self._dtype), self._dtype).expr
 
     def add(self, column: str, value: str) -> None:
-        """Emit what adds a value to a column's sum."""
-        e, columns, found = self._e, self._columns, self._found
-        place = e.var(f"int64(ld_int32({self._places}, {column}))", "k")
-        inside = f"0 <= {place} < {found}"
-        with e.block(f"if {inside} and ld_int64({columns}, {place}) >> 32 == {column}:"):
-            sum_ = e.load(self._sums, place, self._dtype)
-            e.store(self._sums, place, f"{sum_} + {value}", self._dtype)
+        """Emit code that adds a value to a column's sum."""
+        e, columns, count = self._e, self._columns, self._count
+        slot = e.var(f"int64(ld_int32({self._slot_of}, {column}))", "k")
+        inside = f"0 <= {slot} < {count}"
+        with e.block(f"if {inside} and ld_int64({columns}, {slot}) >> 32 == {column}:"):
+            sum_ = e.load(self._sums, slot, self._dtype)
+            e.store(self._sums, slot, f"{sum_} + {value}", self._dtype)
         with e.block("else:"):
-            e.line(f"st_int64({columns}, {found}, {column} << 32 | {found})")
-            e.line(f"st_int32({self._places}, {column}, {found})")
-            e.store(self._sums, found, value, self._dtype)
-            e.line(f"{found} = {found} + 1")
+            e.line(f"st_int64({columns}, {count}, {column} << 32 | {count})")
+            e.line(f"st_int32({self._slot_of}, {column}, {count})")
+            e.store(self._sums, count, value, self._dtype)
+            e.line(f"{count} = {count} + 1")
 
     def vector(self) -> VectorValue:
         """The sums."""
         e, columns = self._e, self._columns
         if e.ordered:
-            e.line(f"text_sort({columns}, {self._found}, {e.room(self._most.times(8))})")
+            e.line(f"text_sort({columns}, {self._count}, {e.room(self._most.times(8))})")
 
         def each(push: Push) -> None:
-            with e.loop(self._found) as k:
+            with e.loop(self._count) as k:
                 entry = e.let(f"ld_int64({columns}, {k})", "int64").expr
                 value = e.load(self._sums, f"({entry} & 4294967295)", self._dtype)
                 push(e.let(f"{entry} >> 32", "int64").expr, e.let(value, self._dtype).expr)
@@ -191,11 +191,13 @@ def _dtype(fit: Any, to: Importer) -> str:
 @adapts("sklearn.feature_extraction.DictVectorizer")
 def _dict_vectorizer(fit: Any, x: Flow, to: Importer) -> Flow:
     names = sorted(fit.vocabulary_, key=fit.vocabulary_.__getitem__)
-    odd = next((name for name in names if not isinstance(name, str)), None)
-    to.need(odd is None, f"the feature {odd!r} is no string", "fit it on rows whose keys are str")
+    other = next((name for name in names if not isinstance(name, str)), None)
+    to.need(
+        other is None, f"the feature {other!r} is no string", "fit it on rows whose keys are str"
+    )
     _rows_of(x, to, "DictVectorizer", Pairs(fit.separator, lenient=True))
-    made = x.named_values(names, _dtype(fit, to))
-    return made if fit.sparse else made.to_dense()
+    values = x.named_values(names, _dtype(fit, to))
+    return values if fit.sparse else values.to_dense()
 
 
 @adapts("sklearn.feature_extraction.FeatureHasher")

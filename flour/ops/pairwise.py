@@ -23,7 +23,7 @@ class Pairwise(Op, abstract=True):
     """Two inputs of one dtype and one width (or a scalar and a vector), column by column."""
 
     method = ""
-    #: The dtypes it takes, and that of the answer (None: the inputs').
+    #: The dtypes it takes, and the dtype of the result (None: the inputs').
     takes: ClassVar[tuple[str, ...]] = (*FLOATS, *INTS)
     result: ClassVar[str | None] = None
     code: ClassVar[str] = "?"
@@ -53,8 +53,8 @@ class Pairwise(Op, abstract=True):
 
     def element(self, e: Emitter, x: str, y: str, dtype: str) -> str:
         """The function as an expression of two locals."""
-        made = self.code.format(x=x, y=y)
-        return made if self.result else whole(made, dtype)
+        expr = self.code.format(x=x, y=y)
+        return expr if self.result else whole(expr, dtype)
 
     def emit(self, e: Emitter, x: RowValue, y: RowValue) -> RowValue:
         from flour.core.emission import ScalarValue
@@ -212,11 +212,11 @@ class ShiftLeft(Pairwise):
         return np.where(fine, np.left_shift(x, np.where(fine, y, 0)), 0).astype(x.dtype)
 
     def element(self, e: Emitter, x: str, y: str, dtype: str) -> str:
-        made = super().element(e, x, y, dtype)
-        return f"({made} if 0 <= {y} and {y} < {BITS[dtype]} else {self._beyond(x, dtype)})"
+        shifted = super().element(e, x, y, dtype)
+        return f"({shifted} if 0 <= {y} and {y} < {BITS[dtype]} else {self._beyond(x, dtype)})"
 
     def _beyond(self, x: str, dtype: str) -> str:
-        """What is left where all bits were moved out."""
+        """The value of a shift by the number of bits or more."""
         return f"{dtype}(0)"
 
 
@@ -238,7 +238,7 @@ BITS = {dtype: 8 * np.dtype(dtype).itemsize for dtype in INTS}
 
 
 def _within(x: Any, y: Any) -> Any:
-    """Where a shift keeps some of the bits."""
+    """Whether a shift is by fewer bits than x has."""
     return (y >= 0) & (y < BITS[x.dtype.name])
 
 
@@ -251,11 +251,11 @@ class WholeQuotient(Pairwise):
     takes = INTS
 
     def compute(self, x: Any, y: Any) -> Any:
-        made = np.floor_divide(x, y)
+        quotient = np.floor_divide(x, y)
         if x.dtype.kind == "i":
-            inexact = (made * y != x) & ((x < 0) != (y < 0)) & (y != 0)
-            made = made + inexact.astype(x.dtype)
-        return made
+            inexact = (quotient * y != x) & ((x < 0) != (y < 0)) & (y != 0)
+            quotient = quotient + inexact.astype(x.dtype)
+        return quotient
 
     def element(self, e: Emitter, x: str, y: str, dtype: str) -> str:
         none = f"{dtype}(0)"
@@ -263,13 +263,13 @@ class WholeQuotient(Pairwise):
             return f"({dtype}({x} // {y}) if {y} != 0 else {none})"
         # The lowest number has no counterpart, which stops processors that divide it by -1.
         with e.block(f"if {y} == 0:"):
-            e.line(f"{(made := e.fresh('q'))} = {none}")
+            e.line(f"{(quotient := e.fresh('q'))} = {none}")
         with e.block(f"elif {y} == -1:"):
-            e.line(f"{made} = {dtype}(-{x})")
+            e.line(f"{quotient} = {dtype}(-{x})")
         with e.block("else:"):
             up = f"(1 if {x} % {y} != 0 and ({x} < 0) != ({y} < 0) else 0)"
-            e.line(f"{made} = {dtype}({x} // {y} + {up})")
-        return made
+            e.line(f"{quotient} = {dtype}({x} // {y} + {up})")
+        return quotient
 
 
 class Modulo(Pairwise):
@@ -312,24 +312,24 @@ class PowerOf(Pairwise):
         if x.dtype.kind == "f":
             return np.power(x, y)
         x, y = np.broadcast_arrays(x, y)
-        made, base, rest = np.ones_like(x), x.copy(), np.maximum(y, 0).astype(np.uint64)
+        result, base, rest = np.ones_like(x), x.copy(), np.maximum(y, 0).astype(np.uint64)
         while rest.any():
-            made = np.where(rest & 1, made * base, made)
+            result = np.where(rest & 1, result * base, result)
             base, rest = base * base, rest >> np.uint64(1)
         inverse = np.where(x == 1, 1, np.where(x == -1, 1 - 2 * (y & 1), 0)).astype(x.dtype)
-        return made if x.dtype.kind == "u" else np.where(y < 0, inverse, made)
+        return result if x.dtype.kind == "u" else np.where(y < 0, inverse, result)
 
     def element(self, e: Emitter, x: str, y: str, dtype: str) -> str:
         if dtype in FLOATS:
             return f"({x} ** {y})"
-        made, base, rest = e.var(f"{dtype}(1)"), e.var(f"{dtype}({x})"), e.var(f"{dtype}({y})")
+        result, base, rest = e.var(f"{dtype}(1)"), e.var(f"{dtype}({x})"), e.var(f"{dtype}({y})")
         with e.block(f"while {rest} > 0:"):
             with e.block(f"if {rest} & {dtype}(1):"):
-                e.line(f"{made} = {dtype}({made} * {base})")
+                e.line(f"{result} = {dtype}({result} * {base})")
             e.line(f"{base} = {dtype}({base} * {base})")
             e.line(f"{rest} = {dtype}({rest} >> {dtype}(1))")
         if not dtype.startswith("u"):
             with e.block(f"if {y} < 0:"):
                 odd = f"(1 - 2 * ({y} & 1))"
-                e.line(f"{made} = {dtype}(1 if {x} == 1 else ({odd} if {x} == -1 else 0))")
-        return made
+                e.line(f"{result} = {dtype}(1 if {x} == 1 else ({odd} if {x} == -1 else 0))")
+        return result

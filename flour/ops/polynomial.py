@@ -45,10 +45,11 @@ class Products(Op):
     def infer(self, x: Type) -> Vector:
         kind = vector(x, "products")
         expect(is_float(kind), f"products are of floats, got {kind}", "call as_float() first")
-        known = kind.width + np.arange(len(self.left))
+        term_numbers = kind.width + np.arange(len(self.left))
         for side in (self.left, self.right):
             expect(
-                np.all(np.less(side.array, known)), "a product uses a term that is not there yet"
+                np.all(np.less(side.array, term_numbers)),
+                "a product uses a term that is not there yet",
             )
         terms = kind.width + len(self.left)
         expect(self.skip <= terms, f"products skips {self.skip} of {terms} terms")
@@ -59,8 +60,8 @@ class Products(Op):
         terms = np.empty((rows, width + len(self.left)), x.dtype)
         terms[:, :width] = x
         sides = zip(self.left.array, self.right.array, strict=True)
-        for place, (left, right) in enumerate(sides, width):
-            terms[:, place] = terms[:, left] * terms[:, right]
+        for number, (left, right) in enumerate(sides, width):
+            terms[:, number] = terms[:, left] * terms[:, right]
         kept = terms[:, self.skip :]
         return np.hstack([np.ones((rows, 1), x.dtype), kept]) if self.bias else kept
 
@@ -69,7 +70,7 @@ class Products(Op):
 
     def emit(self, e: Emitter, x: VectorValue) -> RowValue:
         terms = x.width + len(self.left)
-        # One place ahead of the terms, for the one of the bias where nothing is skipped.
+        # A slot ahead of the terms holds the one of the bias where nothing is skipped.
         start = e.scratch(x.dtype, terms + 1)
         at = e.indexable(x)
         with e.loop(x.size) as j:
@@ -102,7 +103,7 @@ def _polynomial_features(fit: Any, x: Flow, to: Importer) -> Flow:
 
 
 def _factors(fit: Any) -> tuple[Any, Any, int]:
-    """(left, right) of every term above degree 1, and how many terms are of too low a degree.
+    """(left, right) of every term above degree 1, and the number of terms of too low a degree.
 
     The first column of a term multiplies the term of all the others, as the library builds them.
     """

@@ -3,10 +3,10 @@
 Sums are vectors of neighbouring outputs. A tile of some rows by one to three such vectors is summed
 over all columns before anything is stored: each weight that is loaded serves every row of the tile,
 each value every output. Whatever the tile, an output is summed over the columns in order, so a row
-gets the same bits alone and among others. How many outputs a vector holds is the processor's affair
-(`lanes_float64`, ...), so weights are padded with zeros to whole tiles of the longest vectors. They
-lie in panels: as many outputs as are summed at once, column after column, so that a tile reads
-its weights from front to back and a panel stays in cache while all rows pass by.
+gets the same bits alone and among others. The number of outputs in a vector depends on the
+processor (`lanes_float64`, ...), so weights are padded with zeros to whole tiles of the longest
+vectors. They lie in panels: as many outputs as are summed at once, column after column, so that a
+tile reads its weights from front to back and a panel stays in cache while all rows pass by.
 """
 
 from __future__ import annotations
@@ -32,19 +32,19 @@ _ALONE = 6
 
 
 class Product(NamedTuple):
-    """What is multiplied: weights (panels, columns, outputs) and a bias (or none), in one dtype."""
+    """The fitted factor: weights (panels, columns, outputs) and a bias (or none), in one dtype."""
 
     weights: Blob
     bias: Blob
     outputs: int
     dtype: str
-    #: Vectors in a tile, and in a tile of one row.
+    #: The number of vectors in a tile, and in a tile of one row.
     vectors: int
     alone: int
 
 
 def product(weights: Blob, bias: Blob, dtype: str) -> Product:
-    """Weights (outputs, columns) made ready for `multiply`."""
+    """Weights (outputs, columns) laid out for `multiply`."""
     outputs = weights.shape[0]
     lanes = _WIDEST // _ITEM[dtype]
     needed = -(-outputs // lanes)
@@ -61,35 +61,35 @@ def product(weights: Blob, bias: Blob, dtype: str) -> Product:
     return Product(Blob.of(panels), Blob.of(added), outputs, dtype, vectors, alone)
 
 
-def multiply(e: Emitter, x: Column, made: Product, out: Column) -> None:
+def multiply(e: Emitter, x: Column, fitted: Product, out: Column) -> None:
     """out = x @ weights + bias, for every row."""
-    rows = _ROWS[made.vectors]
+    rows = _ROWS[fitted.vectors]
     whole = e.var(f"{e.rows} - {e.rows} % {rows}", "n")
-    writer = _Writer(e, x, made, out)
+    writer = _Writer(e, x, fitted, out)
     with (
-        writer.outputs(made.vectors) as start,
+        writer.outputs(fitted.vectors) as start,
         e.block(f"for i in range(0, {whole}, {rows}):"),
     ):
-        writer.tile("i", rows, made.vectors, start)
-    with e.block(f"for i in range({whole}, {e.rows}):"), writer.outputs(made.alone) as start:
-        writer.tile("i", 1, made.alone, start)
+        writer.tile("i", rows, fitted.vectors, start)
+    with e.block(f"for i in range({whole}, {e.rows}):"), writer.outputs(fitted.alone) as start:
+        writer.tile("i", 1, fitted.alone, start)
 
 
 class _Writer:
     """Writes the tiles of one product."""
 
-    def __init__(self, e: Emitter, x: Column, made: Product, out: Column) -> None:
-        self.e, self.x, self.made, self.out = e, x, made, out
-        self.weights = e.address(made.weights)
-        self.bias = e.address(made.bias) if len(made.bias) else ""
-        self.panel = made.weights.shape[2]
-        self.add = f"vadd_product{'_exact' if e.exact else ''}_{made.dtype}"
+    def __init__(self, e: Emitter, x: Column, fitted: Product, out: Column) -> None:
+        self.e, self.x, self.fitted, self.out = e, x, fitted, out
+        self.weights = e.address(fitted.weights)
+        self.bias = e.address(fitted.bias) if len(fitted.bias) else ""
+        self.panel = fitted.weights.shape[2]
+        self.add = f"vadd_product{'_exact' if e.exact else ''}_{fitted.dtype}"
 
     @contextmanager
     def outputs(self, vectors: int) -> Iterator[str]:
         """A loop over the outputs, some vectors at a time."""
         start = self.e.fresh("o")
-        step = f"{vectors} * lanes_{self.made.dtype}"
+        step = f"{vectors} * lanes_{self.fitted.dtype}"
         with self.e.block(f"for {start} in range(0, {self.out.size}, {step}):"):
             yield start
 
@@ -106,15 +106,15 @@ class _Writer:
         self._store(start, targets, sums)
 
     def _zero(self) -> str:
-        dtype = self.made.dtype
+        dtype = self.fitted.dtype
         return self.e.var(f"vset_{dtype}({'0.0' if dtype == 'float64' else 'float32(0.0)'})")
 
     def _lane(self, start: str, vector: int) -> str:
-        return f"{start} + {vector} * lanes_{self.made.dtype}" if vector else start
+        return f"{start} + {vector} * lanes_{self.fitted.dtype}" if vector else start
 
     def _column(self, j: str, where: str, sources: list[str], sums: list[list[str]]) -> None:
         """One column's part of every sum of the tile."""
-        e, dtype, kind = self.e, self.made.dtype, self.x.type.dtype  # type: ignore[union-attr]
+        e, dtype, kind = self.e, self.fitted.dtype, self.x.type.dtype  # type: ignore[union-attr]
         where = e.let(where, "int64").expr
         weights = [
             e.var(f"vld_{dtype}({self.weights}, {self._lane(where, vector)})", "b")
@@ -127,7 +127,7 @@ class _Writer:
                 e.line(f"{total} = {self.add}({total}, {value}, {weight})")
 
     def _store(self, start: str, targets: list[str], sums: list[list[str]]) -> None:
-        e, dtype = self.e, self.made.dtype
+        e, dtype = self.e, self.fitted.dtype
         for vector in range(len(sums[0])):
             lane = e.let(self._lane(start, vector), "int64").expr
             left = e.let(f"{self.out.size} - {lane}", "int64").expr

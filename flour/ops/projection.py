@@ -38,16 +38,16 @@ class ChiWave(FloatElementwise):
         return (self.step == 0, self.sine)
 
     def compute(self, x: Any) -> Any:
-        made = np.zeros_like(x)
-        some = x != 0
-        value = x[some]
+        wave = np.zeros_like(x)
+        nonzero = x != 0
+        value = x[nonzero]
         if self.step == 0:
-            made[some] = np.sqrt(value * self.interval)
-            return made
+            wave[nonzero] = np.sqrt(value * self.interval)
+            return wave
         angle = self.step * (self.interval * np.log(value))
         factor = np.sqrt(2 * value * self.interval / self._spread())
-        made[some] = factor * (np.sin(angle) if self.sine else np.cos(angle))
-        return made
+        wave[nonzero] = factor * (np.sin(angle) if self.sine else np.cos(angle))
+        return wave
 
     def _spread(self) -> Any:
         return np.cosh(np.pi * self.step * self.interval)
@@ -67,7 +67,7 @@ class ChiWave(FloatElementwise):
 
 
 class CircularConvolve(Op):
-    """The circular convolution of two vectors: what a product of their spectra means."""
+    """The circular convolution of two vectors: the inverse transform of the product of spectra."""
 
     arity = Arity.AGGREGATE
     bound = Bound.COMPUTE
@@ -81,8 +81,8 @@ class CircularConvolve(Op):
         return Vector(left.width, promote(left.dtype, right.dtype))
 
     def reference(self, x: Columns, y: Columns) -> Columns:
-        made = np.fft.ifft(np.fft.fft(x, axis=1) * np.fft.fft(y, axis=1), axis=1)
-        return np.real(made).astype(np.result_type(x, y))
+        convolved = np.fft.ifft(np.fft.fft(x, axis=1) * np.fft.fft(y, axis=1), axis=1)
+        return np.real(convolved).astype(np.result_type(x, y))
 
     def emit(self, e: Emitter, x: VectorValue, y: VectorValue) -> RowValue:
         left, right, dtype = e.indexable(x), e.indexable(y), promote(x.dtype, y.dtype)
@@ -149,14 +149,14 @@ def _additive(fit: Any, x: Flow, to: Importer) -> Flow:
 @adapts("sklearn.kernel_approximation.PolynomialCountSketch")
 def _sketch(fit: Any, x: Flow, to: Importer) -> Flow:
     x = to.doubles(x).multiply([np.sqrt(fit.gamma)])
-    made = None
-    for places, signs in zip(fit.indexHash_, fit.bitHash_, strict=True):
-        weights = np.zeros((fit.n_components, len(places)))
-        np.add.at(weights, (places, np.arange(len(places))), signs)
+    product = None
+    for buckets, signs in zip(fit.indexHash_, fit.bitHash_, strict=True):
+        weights = np.zeros((fit.n_components, len(buckets)))
+        np.add.at(weights, (buckets, np.arange(len(buckets))), signs)
         bias = weights[:, -1] * np.sqrt(fit.coef0) if fit.coef0 else []
         sketch = x.linear(weights[:, :-1] if fit.coef0 else weights, bias)
-        made = sketch if made is None else made.circular_convolve(sketch)
-    return made  # type: ignore[return-value]  # degree is at least 1
+        product = sketch if product is None else product.circular_convolve(sketch)
+    return product  # type: ignore[return-value]  # degree is at least 1
 
 
 @adapts("sklearn.cluster.FeatureAgglomeration")
@@ -165,8 +165,8 @@ def _pooled(fit: Any, x: Flow, to: Importer) -> Flow:
     if fit.pooling_func is np.mean:
         members = (fit.labels_ == np.unique(fit.labels_)[:, None]).astype(np.float64)
         return to.doubles(x).linear(members, []).divide([len(group) for group in groups])
-    known = {np.max: "max", np.amax: "max", np.min: "min", np.amin: "min", np.sum: "sum"}
-    name = known.get(fit.pooling_func)
+    names = {np.max: "max", np.amax: "max", np.min: "min", np.amin: "min", np.sum: "sum"}
+    name = names.get(fit.pooling_func)
     to.need(name, f"pooling_func={fit.pooling_func!r} is not known here", "np.mean, max, min, sum")
     x = to.matrix(x)
     return flour.concat(*(getattr(x.select(group), str(name))() for group in groups))

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 class MatchingPursuit(Op):
     """Coefficients of at most `atoms` atoms, found greedily, from a row's products with all atoms.
 
-    The atom nearest to what is still unexplained joins, then all that joined are fitted anew
-    through a Cholesky factor of their products `gram`. It ends early when nothing is left to
-    explain or the next atom depends on the others.
+    In each step the atom with the largest product with the residual is added, then all chosen atoms
+    are fitted again through a Cholesky factor of their products `gram`. It ends early when the
+    residual is zero or the next atom depends on the others.
     """
 
     gram: Array
@@ -49,19 +49,19 @@ class MatchingPursuit(Op):
 
     def reference(self, x: Columns) -> Columns:
         gram = self.gram.array.astype(x.dtype)
-        made = np.zeros_like(x)
+        coefficients = np.zeros_like(x)
         for row, near in enumerate(x):
             chosen, weights = self._pursue(gram, near)
-            made[row, chosen] = weights
-        return made
+            coefficients[row, chosen] = weights
+        return coefficients
 
     def _pursue(self, gram: Any, near: Any) -> tuple[list[int], Any]:
         chosen: list[int] = []
-        weights, left, least = near[:0], near, np.finfo(near.dtype).eps
+        weights, residual, least = near[:0], near, np.finfo(near.dtype).eps
         factor = np.zeros((self.atoms, self.atoms), near.dtype)
         while len(chosen) < self.atoms:
-            best, n = int(np.argmax(np.abs(left))), len(chosen)
-            if best in chosen or left[best] ** 2 < least:
+            best, n = int(np.argmax(np.abs(residual))), len(chosen)
+            if best in chosen or residual[best] ** 2 < least:
                 break
             for i in range(n):
                 rest = gram[best, chosen[i]] - factor[n, :i] @ factor[i, :i]
@@ -73,7 +73,7 @@ class MatchingPursuit(Op):
             chosen.append(best)
             lower = factor[: n + 1, : n + 1]
             weights = np.linalg.solve(lower.T, np.linalg.solve(lower, near[chosen]))
-            left = near - gram[:, chosen] @ weights
+            residual = near - gram[:, chosen] @ weights
         return chosen, weights
 
     def emit(self, e: Emitter, x: VectorValue) -> RowValue:
@@ -89,24 +89,24 @@ class _Pursuit:
         self.gram = e.address(op.gram, x.dtype)
         self.factor = e.scratch(x.dtype, op.atoms * op.atoms)
         self.weights, self.half = e.scratch(x.dtype, op.atoms), e.scratch(x.dtype, op.atoms)
-        self.chosen, self.left = e.scratch("int64", op.atoms), e.scratch(x.dtype, x.width)
+        self.chosen, self.residual = e.scratch("int64", op.atoms), e.scratch(x.dtype, x.width)
         self.least = e.number(float(np.finfo(x.dtype).eps), x.dtype)
 
     def write(self) -> RowValue:
         """The whole pursuit."""
         e = self.e
-        found = e.var("0", "n")
+        count = e.var("0", "n")
         with e.loop(self.count) as j:
-            e.store(self.left, j, self.near(j), self.dtype)
+            e.store(self.residual, j, self.near(j), self.dtype)
         with e.loop(self.atoms):
-            best = self._best(found)
-            pivot = self._factor(found, best)
-            e.store(self.factor, self._at(found, found), f"sqrt({pivot})", self.dtype)
-            e.store(self.chosen, found, best, "int64")
-            e.line(f"{found} = {found} + 1")
-            self._fit(found)
-            self._explain(found)
-        return self._spread(found)
+            best = self._best(count)
+            pivot = self._factor(count, best)
+            e.store(self.factor, self._at(count, count), f"sqrt({pivot})", self.dtype)
+            e.store(self.chosen, count, best, "int64")
+            e.line(f"{count} = {count} + 1")
+            self._fit(count)
+            self._explain(count)
+        return self._spread(count)
 
     def _at(self, row: str, column: str) -> str:
         return f"({row} * {self.atoms} + {column})"
@@ -120,75 +120,75 @@ class _Pursuit:
     def _load(self, base: str, index: str) -> str:
         return self.e.load(base, index, self.dtype)
 
-    def _best(self, found: str) -> str:
-        """The atom nearest to what is left; leaves the loop when it is too far or was chosen."""
+    def _best(self, count: str) -> str:
+        """The atom nearest to the residual; leaves the loop at a tiny one or a chosen atom."""
         e = self.e
-        best, most = e.var("0"), e.var(f"abs({self._load(self.left, '0')})")
+        best, most = e.var("0"), e.var(f"abs({self._load(self.residual, '0')})")
         with e.loop(self.count, "1") as j:
-            value = e.let(f"abs({self._load(self.left, j)})", self.dtype).expr
+            value = e.let(f"abs({self._load(self.residual, j)})", self.dtype).expr
             with e.block(f"if {value} > {most}:"):
                 e.line(f"{most} = {value}")
                 e.line(f"{best} = {j}")
-        again = e.var("0")
-        with e.loop(found) as i, e.block(f"if {self._atom(i)} == {best}:"):
-            e.line(f"{again} = 1")
-        with e.block(f"if {again} == 1 or {most} * {most} < {self.least}:"):
+        repeated = e.var("0")
+        with e.loop(count) as i, e.block(f"if {self._atom(i)} == {best}:"):
+            e.line(f"{repeated} = 1")
+        with e.block(f"if {repeated} == 1 or {most} * {most} < {self.least}:"):
             e.line("break")
         return best
 
-    def _factor(self, found: str, best: str) -> str:
+    def _factor(self, count: str, best: str) -> str:
         """A new row of the Cholesky factor and its pivot; leaves the loop when that vanishes."""
         e = self.e
         pivot = e.var(self._product(best, best))
-        with e.loop(found) as i:
+        with e.loop(count) as i:
             rest = e.var(self._product(best, self._atom(i)))
             with e.loop(i) as p:
-                one, other = self._at(found, p), self._at(i, p)
+                one, other = self._at(count, p), self._at(i, p)
                 pair = f"{self._load(self.factor, one)} * {self._load(self.factor, other)}"
                 e.line(f"{rest} = {rest} - {pair}")
             value = e.let(f"{rest} / {self._load(self.factor, self._at(i, i))}", self.dtype).expr
-            e.store(self.factor, self._at(found, i), value, self.dtype)
+            e.store(self.factor, self._at(count, i), value, self.dtype)
             e.line(f"{pivot} = {pivot} - {value} * {value}")
-        with e.block(f"if {found} > 0 and {pivot} <= {self.least}:"):
+        with e.block(f"if {count} > 0 and {pivot} <= {self.least}:"):
             e.line("break")
         return pivot
 
-    def _fit(self, found: str) -> None:
+    def _fit(self, count: str) -> None:
         """The weights of the chosen atoms: two triangular systems."""
         e = self.e
-        with e.loop(found) as i:
+        with e.loop(count) as i:
             rest = e.var(self.near(self._atom(i)))
             with e.loop(i) as p:
                 term = f"{self._load(self.factor, self._at(i, p))} * {self._load(self.half, p)}"
                 e.line(f"{rest} = {rest} - {term}")
             pivot = self._load(self.factor, self._at(i, i))
             e.store(self.half, i, f"{rest} / {pivot}", self.dtype)
-        with e.loop(found) as back:
-            i = e.let(f"{found} - 1 - {back}", "int64").expr
+        with e.loop(count) as back:
+            i = e.let(f"{count} - 1 - {back}", "int64").expr
             rest = e.var(self._load(self.half, i))
-            with e.loop(found, f"{i} + 1") as p:
+            with e.loop(count, f"{i} + 1") as p:
                 term = f"{self._load(self.factor, self._at(p, i))} * {self._load(self.weights, p)}"
                 e.line(f"{rest} = {rest} - {term}")
             pivot = self._load(self.factor, self._at(i, i))
             e.store(self.weights, i, f"{rest} / {pivot}", self.dtype)
 
-    def _explain(self, found: str) -> None:
-        """What the weighted atoms leave unexplained."""
+    def _explain(self, count: str) -> None:
+        """Compute the residual: the row's products minus those of the weighted atoms."""
         e = self.e
         with e.loop(self.count) as j:
             sum_ = e.var(zero(self.dtype))
-            with e.loop(found) as i:
+            with e.loop(count) as i:
                 term = f"{self._product(j, self._atom(i))} * {self._load(self.weights, i)}"
                 e.line(f"{sum_} = {sum_} + {term}")
-            e.store(self.left, j, f"{self.near(j)} - {sum_}", self.dtype)
+            e.store(self.residual, j, f"{self.near(j)} - {sum_}", self.dtype)
 
-    def _spread(self, found: str) -> RowValue:
-        """The weights at their atoms' places, zero elsewhere."""
+    def _spread(self, count: str) -> RowValue:
+        """The weights in the columns of their atoms, zero elsewhere."""
         e = self.e
         out = e.scratch(self.dtype, self.width)
         with e.loop(self.count) as j:
             e.store(out, j, zero(self.dtype), self.dtype)
-        with e.loop(found) as i:
+        with e.loop(count) as i:
             e.store(out, self._atom(i), self._load(self.weights, i), self.dtype)
         return e.dense(
             self.dtype, self.width, lambda j: self._load(out, j), size=self.count, stored=True

@@ -1,4 +1,4 @@
-"""Functions of users' own, run by Python inside the plan, where whoever imported them said so."""
+"""Users' own Python functions, called inside the plan where the import allowed it."""
 
 from __future__ import annotations
 
@@ -27,53 +27,53 @@ class Python(Op, abstract=True):
             raise ParameterError("a Python stage needs a function", found=repr(self.function)[:80])
 
     def remark(self) -> str:
-        return self._known().name
+        return self._function().name
 
-    def _known(self) -> Function:
+    def _function(self) -> Function:
         assert isinstance(self.function, Function), "checked when it was made"
         return self.function
 
     def call(self, argument: object) -> Any:
-        """What the function answers; an error of its own says whose it is."""
+        """The function's result; an error of its own says which function raised it."""
         try:
-            return self._known().call(argument)
+            return self._function().call(argument)
         except Exception as problem:
             raise self.failed(f"{type(problem).__name__}: {problem}", argument) from problem
 
-    def failed(self, said: str, argument: object = "") -> FunctionFailed:
+    def failed(self, problem: str, argument: object = "") -> FunctionFailed:
         """The error for what the function did."""
         of = f", of {argument[:40]!r}" if isinstance(argument, str) and argument else ""
         return FunctionFailed(
             "a Python function of this program failed",
-            found=f"{self._known().name}: {said}"[:200] + of,
+            found=f"{self._function().name}: {problem}"[:200] + of,
             hint="call it with the same argument; the program calls it as the library would",
         )
 
 
 class PythonText(Python):
-    """Each document as a function of the user's own changes it."""
+    """Each document, changed by a function of the user's own."""
 
     def infer(self, x: Type) -> Text:
         text(x, self.name)
         return Text()
 
     def reference(self, x: Columns) -> Columns:
-        made = np.empty(len(x), object)
+        texts = np.empty(len(x), object)
         for i, document in enumerate(x):
-            made[i] = self._one(document)
-        return made
+            texts[i] = self._one(document)
+        return texts
 
     def _one(self, document: str) -> str:
-        made = self.call(document)
-        if not isinstance(made, str):
-            raise self.failed(f"{type(made).__name__} where a str was expected", document)
-        return str.__str__(made)
+        text = self.call(document)
+        if not isinstance(text, str):
+            raise self.failed(f"{type(text).__name__} where a str was expected", document)
+        return str.__str__(text)
 
 
 class PythonWords(Python):
-    """Each document's words as a function of the user's own finds them.
+    """Each document's words, found by a function of the user's own.
 
-    What is no str among them is left out by `lenient` ones, as no vocabulary has it.
+    With `lenient`, values that are no str are left out, as no vocabulary has them.
     """
 
     lenient: bool = False
@@ -86,11 +86,11 @@ class PythonWords(Python):
         return [self._one(document) for document in x]
 
     def _one(self, document: str) -> list[str]:
-        made = self.call(document)
-        if not isinstance(made, Iterable):
-            raise self.failed(f"{type(made).__name__} where words were expected", document)
+        result = self.call(document)
+        if not isinstance(result, Iterable):
+            raise self.failed(f"{type(result).__name__} where words were expected", document)
         try:
-            words = list(made)  # a generator does its work, and may fail, only now
+            words = list(result)  # a generator does its work, and may fail, only now
         except Exception as problem:
             raise self.failed(f"{type(problem).__name__}: {problem}", document) from problem
         strange = [word for word in words if not isinstance(word, str)]
@@ -100,9 +100,9 @@ class PythonWords(Python):
 
 
 class PythonColumns(Python):
-    """All rows as a function of the user's own transforms them, into so many columns.
+    """All rows, transformed by a function of the user's own into `width` columns.
 
-    With `names` it is handed a pandas frame of these columns, else an array.
+    With `names` the function gets a pandas frame with these columns, else an array.
     """
 
     width: int
@@ -116,17 +116,17 @@ class PythonColumns(Python):
         return Vector(self.width, self.dtype)
 
     def mixes_rows(self) -> bool:
-        """Nobody knows whether the function looks at one row alone."""
+        """True: the function may look at several rows at once."""
         return True
 
     def reference(self, x: Columns) -> Columns:
-        made = self.answer(x)
-        if made.shape != (len(x), self.width) or not np.can_cast(made.dtype, self.dtype):
+        array = self.answer(x)
+        if array.shape != (len(x), self.width) or not np.can_cast(array.dtype, self.dtype):
             want = f"{self.dtype} {(len(x), self.width)}"
-            raise self.failed(f"{made.dtype} {made.shape}, where the sample gave {want}")
-        return made.astype(self.dtype, copy=False)
+            raise self.failed(f"{array.dtype} {array.shape}, where the sample gave {want}")
+        return array.astype(self.dtype, copy=False)
 
     def answer(self, x: Columns) -> NDArray[Any]:
-        """What the function makes of these rows, whatever it is."""
-        given = x.copy()  # which it may write into
-        return np.asarray(self.call(frame(given, self.names) if self.names else given))
+        """The function's result for these rows as an array, not checked yet."""
+        rows = x.copy()  # the function may write into it
+        return np.asarray(self.call(frame(rows, self.names) if self.names else rows))

@@ -1,7 +1,7 @@
 """Records made and narrowed inside a program: mixed columns on their way from step to step.
 
-Picking a column out of either goes straight to where the column came from (`column`, `columns`),
-so that a record is only ever put together where a program answers with one.
+Picking a column out of either goes straight to the column's own source (`column`, `columns`), so
+that a record is assembled only where it is an output of the program.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def _spread(kind: Type) -> list[Type]:
     return [kind]
 
 
-# --- picking, straight from where a column came from --------------------------------------------
+# --- picking, straight from a column's own source -----------------------------------------------
 
 
 def column(record: Flow, label: str) -> Flow:
@@ -80,9 +80,9 @@ def column(record: Flow, label: str) -> Flow:
         if isinstance(item.op, Narrow):
             return column(record.input(0), label)
         if isinstance(item.op, Bundle):
-            place, within = _places(record)[label]
-            part = record.input(place)
-            return part.element(within) if isinstance(part.type, Vector) else part
+            number, j = _spots(record)[label]
+            part = record.input(number)
+            return part.element(j) if isinstance(part.type, Vector) else part
     return Field(label)(record)
 
 
@@ -99,10 +99,10 @@ def columns(record: Flow, labels: Sequence[str]) -> Flow:
     return Pick(labels)(record)
 
 
-def _places(bundle: Flow) -> dict[str, tuple[int, int]]:
-    """For each name of a bundle: which input it is in, and which column of it."""
+def _spots(bundle: Flow) -> dict[str, tuple[int, int]]:
+    """For each name of a bundle: the number of its input, and the column of that input."""
     widths = [len(_spread(item.type)) for item in bundle.node.inputs]
-    spots = [(place, j) for place, width in enumerate(widths) for j in range(width)]
+    spots = [(number, j) for number, width in enumerate(widths) for j in range(width)]
     record = bundle.type
     assert isinstance(record, Record)
     return dict(zip(record.names, spots, strict=True))
@@ -110,10 +110,10 @@ def _places(bundle: Flow) -> dict[str, tuple[int, int]]:
 
 def _runs(bundle: Flow, labels: Sequence[str]) -> list[Flow]:
     """The picked columns as vectors, those that follow each other from one input together."""
-    places = _places(bundle)
+    spots = _spots(bundle)
     parts = []
-    for place, group in groupby((places[label] for label in labels), lambda spot: spot[0]):
-        part, picked = bundle.input(place), [j for _, j in group]
+    for number, group in groupby((spots[label] for label in labels), lambda spot: spot[0]):
+        part, picked = bundle.input(number), [j for _, j in group]
         if not isinstance(part.type, Vector):
             parts += [part.as_vector()] * len(picked)
         elif picked == list(range(part.type.width)):

@@ -1,4 +1,4 @@
-"""All columns to one number: sums, norms, extremes and where they are."""
+"""All columns to one number: sums, norms, extremes and their columns."""
 
 from __future__ import annotations
 
@@ -67,10 +67,10 @@ class Min(Reduction):
 
 
 def _extreme(e: Emitter, x: VectorValue, function: str) -> RowValue:
-    held = e.indexable(x)
-    best = e.var(held("0"))
+    at = e.indexable(x)
+    best = e.var(at("0"))
     with e.loop(x.size, "1") as j:
-        e.line(f"{best} = {function}({best}, {held(j)})")
+        e.line(f"{best} = {function}({best}, {at(j)})")
     return e.let(best, x.dtype)
 
 
@@ -101,18 +101,18 @@ class ArgMin(ArgMax):
 
 
 def _where(e: Emitter, x: VectorValue, symbol: str) -> RowValue:
-    held = e.indexable(x)
-    best, place = e.var(held("0")), e.var("0")
+    at = e.indexable(x)
+    best, index = e.var(at("0")), e.var("0")
     with e.loop(x.size, "1") as j:
-        value = e.let(held(j), x.dtype).expr
+        value = e.let(at(j), x.dtype).expr
         # A NaN beats everything but an earlier NaN, as numpy's argmax has it.
         wins = f"{value} {symbol} {best}"
         if x.dtype in ("float32", "float64"):
             wins = f"({wins} or {value} != {value}) and {best} == {best}"
         with e.block(f"if {wins}:"):
             e.line(f"{best} = {value}")
-            e.line(f"{place} = {j}")
-    return e.let(place, "int64")
+            e.line(f"{index} = {j}")
+    return e.let(index, "int64")
 
 
 class Norm(Reduction):

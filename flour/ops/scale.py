@@ -72,25 +72,25 @@ class YeoJohnson(FloatElementwise):
         upper = np.where(np.abs(powers) < eps, above, np.expm1(powers * above) / powers)
         rest = 2 - powers
         lower = np.where(np.abs(powers - 2) > eps, -np.expm1(rest * below) / rest, -below)
-        made = np.where(x >= 0, upper, lower).astype(x.dtype)
-        return np.where(np.isnan(x), x, made)
+        result = np.where(x >= 0, upper, lower).astype(x.dtype)
+        return np.where(np.isnan(x), x, result)
 
     def element(self, e: Emitter, j: str, x: ScalarValue) -> str:
         wide = str(np.result_type(x.dtype, self.exponents.dtype).name)
         eps = e.number(float(np.finfo(wide).eps), wide)
         power = e.let(e.at(self.exponents, j, wide), wide).expr
         two = f"{wide}(2)"
-        made = e.var(x.expr)
-        with e.block(f"if {made} >= 0:"):
-            log = e.let(e.cast(f"log1p({made})", x.dtype, wide), wide).expr
+        result = e.var(x.expr)
+        with e.block(f"if {result} >= 0:"):
+            log = e.let(e.cast(f"log1p({result})", x.dtype, wide), wide).expr
             e.line(f"{log} = expm1({power} * {log}) / {power} if abs({power}) >= {eps} else {log}")
-            e.line(f"{made} = {e.cast(log, wide, x.dtype)}")
+            e.line(f"{result} = {e.cast(log, wide, x.dtype)}")
         with e.block("else:"):
-            log = e.let(e.cast(f"log1p(-{made})", x.dtype, wide), wide).expr
+            log = e.let(e.cast(f"log1p(-{result})", x.dtype, wide), wide).expr
             rest = f"({two} - {power})"
             e.line(f"{log} = expm1({rest} * {log}) / {rest} if abs({rest}) > {eps} else {log}")
-            e.line(f"{made} = {e.cast(f'(-{log})', wide, x.dtype)}")
-        return made
+            e.line(f"{result} = {e.cast(f'(-{log})', wide, x.dtype)}")
+        return result
 
     def structure(self) -> tuple[object, ...]:
         return (self.exponents.dtype.name,)
@@ -111,20 +111,20 @@ class BoxCox(FloatElementwise):
         log = np.log(x.astype(np.float64))
         product = powers * log
         huge = np.sign(powers) * np.exp(product - np.log(np.abs(powers))) - 1 / powers
-        made = np.where(product < _LARGE, np.expm1(product) / powers, huge)
-        return np.where(np.abs(powers) < 1e-19, log, made).astype(x.dtype)
+        result = np.where(product < _LARGE, np.expm1(product) / powers, huge)
+        return np.where(np.abs(powers) < 1e-19, log, result).astype(x.dtype)
 
     def element(self, e: Emitter, j: str, x: ScalarValue) -> str:
         power = e.let(e.at(self.exponents, j, "float64"), "float64").expr
-        made = e.var(f"log({e.cast(x.expr, x.dtype, 'float64')})")
-        product = e.let(f"{power} * {made}", "float64").expr
+        result = e.var(f"log({e.cast(x.expr, x.dtype, 'float64')})")
+        product = e.let(f"{power} * {result}", "float64").expr
         with e.block(f"if abs({power}) >= 1e-19:"):
             with e.block(f"if {product} < {_LARGE}:"):
-                e.line(f"{made} = expm1({product}) / {power}")
+                e.line(f"{result} = expm1({product}) / {power}")
             with e.block("else:"):
                 sign = f"(1.0 if {power} > 0.0 else -1.0)"
-                e.line(f"{made} = {sign} * exp({product} - log(abs({power}))) - 1.0 / {power}")
-        return e.cast(made, "float64", x.dtype)
+                e.line(f"{result} = {sign} * exp({product} - log(abs({power}))) - 1.0 / {power}")
+        return e.cast(result, "float64", x.dtype)
 
 
 # --- adapters ---------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""A row's vector as runs of equal length, and what is computed run by run.
+"""A row's vector as runs of equal length, and operators that compute run by run.
 
 A tensor of more than two dimensions is a flat vector here; reducing one of its axes is reducing
 runs of that axis's length, once the axis is brought to the end.
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 
 
 class Segments(Op, abstract=True):
-    """Runs of `length` columns; subclasses say what becomes of each."""
+    """Runs of `length` columns; subclasses give the function of a run."""
 
     method = ""
     length: int
     arity = Arity.AGGREGATE
-    #: The dtype of the answer, or None for that of the input.
+    #: The dtype of the result, or None for that of the input.
     result: ClassVar[str | None] = None
 
     def check(self) -> None:
@@ -40,20 +40,20 @@ class Segments(Op, abstract=True):
         return Vector(self.columns(kind.width // self.length), self.result or kind.dtype)
 
     def columns(self, runs: int) -> int:
-        """The width of the answer for so many runs."""
+        """The width of the result for this number of runs."""
         return runs
 
     def compute(self, x: Any) -> Any:
-        """The answer for an array of (rows, runs, length)."""
+        """The result for an array of (rows, runs, length)."""
         raise NotImplementedError(f"{self.name}.compute")
 
     def reference(self, x: Columns) -> Columns:
         runs = x.shape[1] // self.length
-        made = self.compute(x.reshape(len(x), runs, self.length))
-        return made.reshape(len(x), self.columns(runs)).astype(self.result or x.dtype)
+        result = self.compute(x.reshape(len(x), runs, self.length))
+        return result.reshape(len(x), self.columns(runs)).astype(self.result or x.dtype)
 
     def run(self, e: Emitter, at: At, start: str, dtype: str) -> str:
-        """Code for the run that starts at a column; the local that holds the answer."""
+        """Code for the run that starts at a column; the local that holds the result."""
         raise NotImplementedError(f"{self.name}.run")
 
     def emit(self, e: Emitter, x: VectorValue) -> RowValue:
@@ -104,7 +104,7 @@ class SegmentProduct(Segments):
 class SegmentMax(Segments):
     """The largest of each run; NaN if any is NaN."""
 
-    word: ClassVar[str] = "maximum"
+    intrinsic: ClassVar[str] = "maximum"
 
     def compute(self, x: Any) -> Any:
         return x.max(axis=2)
@@ -112,21 +112,21 @@ class SegmentMax(Segments):
     def run(self, e: Emitter, at: At, start: str, dtype: str) -> str:
         best = e.var(at(start))
         with self.each(e, "1") as j:
-            made = f"{self.word}({best}, {at(f'{start} + {j}')})"
-            e.line(f"{best} = {whole(made, dtype)}")
+            larger = f"{self.intrinsic}({best}, {at(f'{start} + {j}')})"
+            e.line(f"{best} = {whole(larger, dtype)}")
         return best
 
 
 class SegmentMin(SegmentMax):
     """The smallest of each run; NaN if any is NaN."""
 
-    word = "minimum"
+    intrinsic = "minimum"
 
     def compute(self, x: Any) -> Any:
         return x.min(axis=2)
 
 
-#: Whether a column is found rather than the best so far, for the smallest or not, the last or not.
+#: Whether a column replaces the best so far, by (smallest, last).
 _WINS = {
     (False, False): np.greater,
     (False, True): np.greater_equal,
@@ -136,9 +136,9 @@ _WINS = {
 
 
 class SegmentPlace(Segments):
-    """Where the largest (or smallest) of each run is: the first of equals, or the last.
+    """The index of the largest (or smallest) of each run: the first of equals, or the last.
 
-    Column by column, as onnxruntime looks for it: NaN is found in a run's first column only.
+    Column by column, as onnxruntime does it: NaN wins only in a run's first column.
     """
 
     result = "int64"
@@ -150,21 +150,21 @@ class SegmentPlace(Segments):
 
     def compute(self, x: Any) -> Any:
         wins = _WINS[self.smallest, self.last]
-        best, place = x[:, :, 0].copy(), np.zeros(x.shape[:2], np.int64)
+        best, index = x[:, :, 0].copy(), np.zeros(x.shape[:2], np.int64)
         for j in range(1, self.length):
-            found = wins(x[:, :, j], best)
-            best, place = np.where(found, x[:, :, j], best), np.where(found, j, place)
-        return place
+            better = wins(x[:, :, j], best)
+            best, index = np.where(better, x[:, :, j], best), np.where(better, j, index)
+        return index
 
     def run(self, e: Emitter, at: At, start: str, dtype: str) -> str:
-        best, place = e.var(at(start)), e.var("0")
+        best, index = e.var(at(start)), e.var("0")
         sign = ("<" if self.smallest else ">") + ("=" if self.last else "")
         with self.each(e, "1") as j:
             value = e.let(at(f"{start} + {j}"), dtype).expr
             with e.block(f"if {value} {sign} {best}:"):
                 e.line(f"{best} = {value}")
-                e.line(f"{place} = {j}")
-        return place
+                e.line(f"{index} = {j}")
+        return index
 
 
 class RunningSum(Segments):
@@ -182,15 +182,15 @@ class RunningSum(Segments):
         return runs * self.length
 
     def compute(self, x: Any) -> Any:
-        way = x[:, :, ::-1] if self.backwards else x
-        made = self.so_far(way)
+        runs = x[:, :, ::-1] if self.backwards else x
+        sums = self.so_far(runs)
         if self.without_own:
-            first = np.full_like(made[:, :, :1], self.start)
-            made = np.concatenate([first, made[:, :, :-1]], axis=2)
-        return made[:, :, ::-1] if self.backwards else made
+            first = np.full_like(sums[:, :, :1], self.start)
+            sums = np.concatenate([first, sums[:, :, :-1]], axis=2)
+        return sums[:, :, ::-1] if self.backwards else sums
 
     def so_far(self, x: Any) -> Any:
-        """The answer for runs from their front, each column's own value included."""
+        """The running result from the front of each run, each column's own value included."""
         return np.cumsum(x, axis=2, dtype=x.dtype)
 
     def emit(self, e: Emitter, x: VectorValue) -> RowValue:
@@ -200,14 +200,14 @@ class RunningSum(Segments):
             start = e.let(f"{i} * {length}", "int64").expr
             total = e.var(f"{dtype}({self.start})")
             with e.loop(length) as j:
-                far = f"{start} + {length} - 1 - {j}"
-                place = e.let(far if self.backwards else f"{start} + {j}", "int64").expr
-                value = e.let(at(place), dtype).expr
+                from_end = f"{start} + {length} - 1 - {j}"
+                index = e.let(from_end if self.backwards else f"{start} + {j}", "int64").expr
+                value = e.let(at(index), dtype).expr
                 if self.without_own:
-                    e.store(out, place, total, dtype)
+                    e.store(out, index, total, dtype)
                 e.line(f"{total} = {whole(f'({total} {self.symbol} {value})', dtype)}")
                 if not self.without_own:
-                    e.store(out, place, total, dtype)
+                    e.store(out, index, total, dtype)
         return e.dense(dtype, x.width, lambda j: e.load(out, j, dtype), size=x.size, stored=True)
 
 
@@ -222,7 +222,7 @@ class RunningProduct(RunningSum):
 
 
 class TopPlaces(Segments):
-    """Where the `count` largest (or smallest) of each run are, best first, earlier ones of equals.
+    """The indices of the `count` largest (or smallest) of each run, best first, ties in order.
 
     NaN is larger than every number.
     """
@@ -266,17 +266,17 @@ class TopPlaces(Segments):
             start, first = (e.let(f"{i} * {n}", "int64").expr for n in (length, count))
             with e.loop(length) as j:
                 value = e.let(at(f"{start} + {j}"), x.dtype).expr
-                place = e.var(f"min({j}, {count})", "k")
+                rank = e.var(f"min({j}, {count})", "k")
                 with e.block("while True:"):
-                    with e.block(f"if {place} == 0:"):
+                    with e.block(f"if {rank} == 0:"):
                         e.line("break")
-                    before = e.let(e.load(out, f"{first} + {place} - 1", "int64"), "int64").expr
+                    before = e.let(e.load(out, f"{first} + {rank} - 1", "int64"), "int64").expr
                     other = e.let(at(f"{start} + {before}"), x.dtype).expr
                     with e.block(f"if not {self._better(value, other, x.dtype)}:"):
                         e.line("break")
-                    with e.block(f"if {place} < {count}:"):
-                        e.store(out, f"{first} + {place}", before, "int64")
-                    e.line(f"{place} -= 1")
-                with e.block(f"if {place} < {count}:"):
-                    e.store(out, f"{first} + {place}", j, "int64")
+                    with e.block(f"if {rank} < {count}:"):
+                        e.store(out, f"{first} + {rank}", before, "int64")
+                    e.line(f"{rank} -= 1")
+                with e.block(f"if {rank} < {count}:"):
+                    e.store(out, f"{first} + {rank}", j, "int64")
         return e.dense("int64", runs * self.count, lambda j: e.load(out, j, "int64"), stored=True)

@@ -33,7 +33,7 @@ class Source(Op):
 class Field(Op):
     """One named column of a record."""
 
-    method = ""  # Flow.field knows where a column of a record made by the program came from
+    method = ""  # written by Flow.field, which knows the source of a record's column
     label: str
 
     def infer(self, record: Record) -> Type:
@@ -87,7 +87,7 @@ def _common(kinds: dict[str, Type]) -> str:
 
 
 class Fill(Op):
-    """The same values for every row, whatever the input (it only says how many rows)."""
+    """The same values for every row; the input gives only the number of rows."""
 
     values: Array
     scalar: bool = False
@@ -114,7 +114,7 @@ class Fill(Op):
 
 
 def row_count(column: Columns) -> int:
-    """How many rows a column of any kind has."""
+    """The number of rows of a column of any kind."""
     if isinstance(column, dict):
         return row_count(next(iter(column.values())))
     return len(column)

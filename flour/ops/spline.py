@@ -29,7 +29,7 @@ CONSTANT, LINEAR, CONTINUE, PERIODIC, ERROR = MODES = (
 
 
 class Splines(Op):
-    """The B-splines of each column over its knots: as many a column as `ends` has, NaN gives zeros.
+    """The B-splines of each column over its knots, as many as `ends` has; NaN gives zeros.
 
     `knots` has a row for each column. Beyond a column's `bounds` the splines go on as `beyond`
     says: constant or linear from the ends (whose values and slopes are ends[column] = (low, low
@@ -81,14 +81,14 @@ class Splines(Op):
         if self.beyond == ERROR:
             _complain(x, present & ~within, j)
         inside = present if self.beyond in (PERIODIC, CONTINUE) else within
-        made = np.zeros((len(x), self.ends.shape[2]))
-        made[inside] = self._basis(x[inside], t)
+        splines = np.zeros((len(x), self.ends.shape[2]))
+        splines[inside] = self._basis(x[inside], t)
         if self.beyond in (CONSTANT, LINEAR):
-            self._extended(made, x, (low, high), j)
-        return made[:, : self.keep]
+            self._extended(splines, x, (low, high), j)
+        return splines[:, : self.keep]
 
     def _extended(
-        self, made: NDArray[Any], x: NDArray[Any], bounds: tuple[Any, Any], j: int
+        self, splines: NDArray[Any], x: NDArray[Any], bounds: tuple[Any, Any], j: int
     ) -> None:
         """Write the rows that are outside the base interval."""
         ends: Any = self.ends.array[j]
@@ -96,28 +96,28 @@ class Splines(Op):
             ((bounds[0], x < bounds[0]), (bounds[1], x > bounds[1]))
         ):
             value, slope = ends[2 * side], ends[2 * side + 1]
-            far = (x[outside] - bound)[:, None]
-            made[outside] = value + far * slope if self.beyond == LINEAR else value
+            distance = (x[outside] - bound)[:, None]
+            splines[outside] = value + distance * slope if self.beyond == LINEAR else value
 
     def _basis(self, x: NDArray[Any], t: NDArray[Any]) -> NDArray[Any]:
         """The polynomials of the interval x is in, each in its spline's column."""
         count = len(t) - self.degree - 1
-        place = np.full(len(x), self.degree)
+        knot = np.full(len(x), self.degree)
         for k in range(self.degree + 1, count):
-            place[x >= t[k]] = k
-        made = np.zeros((len(x), self.ends.shape[2]))
-        for a, value in enumerate(self._recursion(x, t, place)):
-            column = (place - self.degree + a) % made.shape[1]
-            made[np.arange(len(x)), column] += value
-        return made
+            knot[x >= t[k]] = k
+        splines = np.zeros((len(x), self.ends.shape[2]))
+        for a, value in enumerate(self._recursion(x, t, knot)):
+            column = (knot - self.degree + a) % splines.shape[1]
+            splines[np.arange(len(x)), column] += value
+        return splines
 
-    def _recursion(self, x: NDArray[Any], t: NDArray[Any], place: Any) -> list[NDArray[Any]]:
+    def _recursion(self, x: NDArray[Any], t: NDArray[Any], knot: Any) -> list[NDArray[Any]]:
         """de Boor's recursion from degree 0 upwards."""
         h: list[NDArray[Any]] = [np.ones(len(x))]
         for j in range(1, self.degree + 1):
             before, h = h, [np.zeros(len(x)) for _ in range(j + 1)]
             for n in range(1, j + 1):
-                above, below = t[place + n], t[place + n - j]
+                above, below = t[knot + n], t[knot + n - j]
                 flat = above == below
                 w = np.where(flat, 0.0, before[n - 1] / np.where(flat, 1.0, above - below))
                 h[n - 1] = np.where(flat, h[n - 1], h[n - 1] + w * (above - x))
@@ -200,17 +200,17 @@ class _Code:
     def _basis(self, knots: str, x: str, target: str) -> None:
         """de Boor's recursion, as in the definition."""
         e, t, k = self.e, self._load(knots), self.degree
-        place = e.var(k)
-        with e.block(f"while {place} < {self.count} - {k} - 2 and {x} >= {t(f'{place} + 1')}:"):
-            e.line(f"{place} += 1")
+        knot = e.var(k)
+        with e.block(f"while {knot} < {self.count} - {k} - 2 and {x} >= {t(f'{knot} + 1')}:"):
+            e.line(f"{knot} += 1")
         e.store(self.now, "0", "1.0", "float64")
         with e.loop(f"{k} + 1", "1") as j:
             with e.loop(j) as n:
                 e.store(self.before, n, e.load(self.now, n, "float64"), "float64")
             e.store(self.now, "0", "0.0", "float64")
             with e.loop(f"{j} + 1", "1") as n:
-                above = self._float(t(f"{place} + {n}"))
-                below = self._float(t(f"{place} + {n} - {j}"))
+                above = self._float(t(f"{knot} + {n}"))
+                below = self._float(t(f"{knot} + {n} - {j}"))
                 e.store(self.now, n, "0.0", "float64")
                 with e.block(f"if {above} != {below}:"):
                     last = f"{n} - 1"
@@ -220,7 +220,7 @@ class _Code:
                     e.store(self.now, last, sum_, "float64")
                     e.store(self.now, n, f"{w} * ({x} - {below})", "float64")
         with e.loop(f"{k} + 1") as a:
-            column = e.let(f"({place} - {k} + {a}) % {self.splines}", "int64").expr
+            column = e.let(f"({knot} - {k} + {a}) % {self.splines}", "int64").expr
             with e.block(f"if {column} < {self.keep}:"):
                 value = f"{e.load(target, column, 'float64')} + {e.load(self.now, a, 'float64')}"
                 e.store(target, column, value, "float64")
@@ -247,14 +247,14 @@ def _spline_transformer(fit: Any, x: Flow, to: Importer) -> Flow:
         "with these settings the library encodes a missing value by the other rows of its batch",
         "use sparse_output=False, or another extrapolation",
     )
-    # A sparse answer is computed in float64, a dense one has the width of the data.
+    # A sparse result is computed in float64, a dense one in the width of the data.
     x = to.doubles(x) if fit.sparse_output else to.floats(x)
     count = fit.bsplines_[0].c.shape[1]
     bounds, ends = [], []
     for spline, (degree, reach) in zip(fit.bsplines_, _degrees(fit), strict=True):
         bounds.append((spline.t[degree], spline.t[-degree - 1]))
         ends.append(_ends(fit, spline, bounds[-1], reach))
-    made = x.splines(
+    columns = x.splines(
         np.stack([spline.t for spline in fit.bsplines_]),
         np.array(bounds),
         np.stack(ends),
@@ -262,7 +262,7 @@ def _spline_transformer(fit: Any, x: Flow, to: Importer) -> Flow:
         fit.extrapolation,
         count if fit.include_bias else count - 1,
     )
-    return made.to_sparse() if fit.sparse_output else made
+    return columns.to_sparse() if fit.sparse_output else columns
 
 
 def _degrees(fit: Any) -> Iterator[tuple[int, int]]:

@@ -1,4 +1,4 @@
-"""How a vector is stored: every value, or only those that are not zero."""
+"""Dense and sparse storage of a vector: every value, or only those that are not zero."""
 
 from __future__ import annotations
 

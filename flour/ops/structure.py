@@ -121,7 +121,7 @@ class Element(Op):
 class Take(Op):
     """The entry of a table for each index: class labels, cluster numbers, encoded targets.
 
-    An index outside the table means its nearest end, so that no number can read past it.
+    An index outside the table picks its nearest end, so that no number can read past it.
     """
 
     method = ""

@@ -24,8 +24,8 @@ class CouplePairs(Op):
     """Class probabilities that agree best with those of each pair of classes.
 
     Columns are the pairs (0, 1), (0, 2), ..., (1, 2), ... with the probability of the first. The
-    answer is approached step by step, class by class, until every class is within 0.005 / classes
-    of its optimum: where one stops is part of the answer.
+    probabilities are improved step by step, class by class, until every class is within 0.005 /
+    classes of its optimum; the result depends on this stopping rule.
     """
 
     classes: int
@@ -53,16 +53,16 @@ class CouplePairs(Op):
     def reference(self, x: Columns) -> Columns:
         k = self.classes
         matrix = _quadratic(x, k)
-        p, going = np.full((len(x), k), 1.0 / k), np.ones(len(x), bool)
+        p, active = np.full((len(x), k), 1.0 / k), np.ones(len(x), bool)
         for _ in range(self._steps):
             slopes, value = _slopes(matrix, p)
-            # NaN is no error: pairs nothing is known of are left at equal shares.
+            # NaN is no error: pairs of unknown probability are left at equal shares.
             error = np.fmax.reduce(np.abs(slopes - value[:, None]), axis=1, initial=0)
-            going &= ~(error < self._enough)
-            if not going.any():
+            active &= ~(error < self._enough)
+            if not active.any():
                 break
             moved = _sweep(matrix, p.copy(), slopes, value)
-            p = np.where(going[:, None], moved, p)
+            p = np.where(active[:, None], moved, p)
         return p
 
     def emit(self, e: Emitter, x: VectorValue) -> RowValue:
@@ -107,10 +107,10 @@ def _slopes(matrix: Any, p: Any) -> tuple[Any, Any]:
 def _sweep(matrix: Any, p: Any, slopes: Any, value: Any) -> Any:
     """One step along every class in turn."""
     for t in range(p.shape[1]):
-        own = matrix[:, t, t]
-        step = (-slopes[:, t] + value) / own
+        diagonal = matrix[:, t, t]
+        step = (-slopes[:, t] + value) / diagonal
         p[:, t] += step
-        value = (value + step * (step * own + 2 * slopes[:, t])) / (1 + step) / (1 + step)
+        value = (value + step * (step * diagonal + 2 * slopes[:, t])) / (1 + step) / (1 + step)
         slopes = (slopes + step[:, None] * matrix[:, t]) / (1 + step)[:, None]
         p /= (1 + step)[:, None]
     return p
@@ -123,11 +123,16 @@ def _emit_quadratic(e: Emitter, x: VectorValue, k: str, matrix: str) -> None:
     with e.loop(k) as i, e.loop(k, f"{i} + 1") as j:
         first = e.let(at(pair), "float64").expr
         second = e.let(f"1.0 - {first}", "float64").expr
-        for place in (f"{i} * {k} + {j}", f"{j} * {k} + {i}"):
-            e.store(matrix, place, f"-({first} * {second})", "float64")
-        for place, other in ((i, second), (j, first)):
-            own = f"{place} * {k} + {place}"
-            e.store(matrix, own, f"{e.load(matrix, own, 'float64')} + {other} * {other}", "float64")
+        for index in (f"{i} * {k} + {j}", f"{j} * {k} + {i}"):
+            e.store(matrix, index, f"-({first} * {second})", "float64")
+        for index, other in ((i, second), (j, first)):
+            diagonal = f"{index} * {k} + {index}"
+            e.store(
+                matrix,
+                diagonal,
+                f"{e.load(matrix, diagonal, 'float64')} + {other} * {other}",
+                "float64",
+            )
         e.line(f"{pair} = {pair} + 1")
 
 
@@ -147,14 +152,14 @@ def _emit_slopes(e: Emitter, k: str, matrix: str, p: str, slopes: str) -> tuple[
     return value, error
 
 
-def _emit_sweep(e: Emitter, k: str, places: tuple[str, str, str], value: str) -> None:
-    matrix, p, slopes = places
+def _emit_sweep(e: Emitter, k: str, tables: tuple[str, str, str], value: str) -> None:
+    matrix, p, slopes = tables
     with e.loop(k) as t:
-        own = e.let(e.load(matrix, f"{t} * {k} + {t}", "float64"), "float64").expr
+        diagonal = e.let(e.load(matrix, f"{t} * {k} + {t}", "float64"), "float64").expr
         slope = e.let(e.load(slopes, t, "float64"), "float64").expr
-        step = e.let(f"(-{slope} + {value}) / {own}", "float64").expr
+        step = e.let(f"(-{slope} + {value}) / {diagonal}", "float64").expr
         e.store(p, t, f"{e.load(p, t, 'float64')} + {step}", "float64")
-        gain = f"{step} * ({step} * {own} + 2.0 * {slope})"
+        gain = f"{step} * ({step} * {diagonal} + 2.0 * {slope})"
         e.line(f"{value} = ({value} + {gain}) / (1.0 + {step}) / (1.0 + {step})")
         with e.loop(k) as j:
             row = e.load(matrix, f"{t} * {k} + {j}", "float64")
@@ -197,7 +202,7 @@ def _value(fit: Any, x: Flow, to: Importer) -> Flow:
     """The one decision of a machine that is no classifier."""
     x, weights = _input(fit, x, to), _dense(fit._dual_coef_)
     if not weights.shape[1]:
-        # No support vectors are left: the answer is the same everywhere.
+        # No support vectors are left: the decision is the same for every row.
         return x.fill(fit._intercept_, scalar=True)
     return _decisions(fit, x, weights).element(0)
 
@@ -224,10 +229,10 @@ def _classifier(fit: Any, x: Flow, to: Importer) -> dict[str, Flow]:
         "break_ties needs decision_function_shape='ovr'; the library refuses to predict",
     )
     index = scores.arg_max() if ties else _most_votes(decisions, len(fit.classes_))
-    made = {"label": index.take(fit.classes_), "scores": scores}
+    outputs = {"label": index.take(fit.classes_), "scores": scores}
     if hasattr(fit, "predict_proba"):
-        made["probabilities"] = _probabilities(fit, decisions)
-    return made
+        outputs["probabilities"] = _probabilities(fit, decisions)
+    return outputs
 
 
 def _pair_weights(fit: Any) -> Any:
@@ -245,11 +250,11 @@ def _pair_weights(fit: Any) -> Any:
 def _most_votes(decisions: Flow, classes: int) -> Flow:
     """The class that wins most pairs, the first of equals; a decision above zero is the first's."""
     pairs = list(combinations(range(classes), 2))
-    sign, given = np.zeros((classes, len(pairs))), np.zeros(classes)
+    sign, offset = np.zeros((classes, len(pairs))), np.zeros(classes)
     for column, (i, j) in enumerate(pairs):
         sign[i, column], sign[j, column] = 1, -1
-        given[j] += 1
-    return decisions.greater(0.0).cast("float64").linear(sign, given).arg_max()
+        offset[j] += 1
+    return decisions.greater(0.0).cast("float64").linear(sign, offset).arg_max()
 
 
 def _scores(fit: Any, decisions: Flow) -> Flow:

@@ -1,4 +1,4 @@
-"""Models of a transformed target: what undoes the transformation runs after the model."""
+"""Models of a transformed target: the inverse transformation runs after the model."""
 
 from __future__ import annotations
 
@@ -39,24 +39,24 @@ class UndoYeoJohnson(FloatElementwise):
             1 - np.power(-rest * down + 1, 1 / rest),
             1 - np.exp(-down),
         )
-        made = np.where(wide >= 0, above, below)
-        return np.where(np.isnan(wide), wide, made).astype(x.dtype)
+        result = np.where(wide >= 0, above, below)
+        return np.where(np.isnan(wide), wide, result).astype(x.dtype)
 
     def element(self, e: Emitter, j: str, x: ScalarValue) -> str:
         power = e.let(e.at(self.exponents, j, "float64"), "float64").expr
-        made = e.var(e.cast(x.expr, x.dtype, "float64"))
-        with e.block(f"if {made} >= 0.0:"):
+        result = e.var(e.cast(x.expr, x.dtype, "float64"))
+        with e.block(f"if {result} >= 0.0:"):
             with e.block(f"if abs({power}) < {_EPSILON!r}:"):
-                e.line(f"{made} = exp({made}) - 1.0")
+                e.line(f"{result} = exp({result}) - 1.0")
             with e.block("else:"):
-                e.line(f"{made} = ({made} * {power} + 1.0) ** (1.0 / {power}) - 1.0")
+                e.line(f"{result} = ({result} * {power} + 1.0) ** (1.0 / {power}) - 1.0")
         with e.block("else:"):
             rest = e.let(f"2.0 - {power}", "float64").expr
             with e.block(f"if abs({power} - 2.0) > {_EPSILON!r}:"):
-                e.line(f"{made} = 1.0 - (-{rest} * {made} + 1.0) ** (1.0 / {rest})")
+                e.line(f"{result} = 1.0 - (-{rest} * {result} + 1.0) ** (1.0 / {rest})")
             with e.block("else:"):
-                e.line(f"{made} = 1.0 - exp(-{made})")
-        return e.cast(made, "float64", x.dtype)
+                e.line(f"{result} = 1.0 - exp(-{result})")
+        return e.cast(result, "float64", x.dtype)
 
 
 class UndoBoxCox(FloatElementwise):
@@ -68,15 +68,15 @@ class UndoBoxCox(FloatElementwise):
     def compute(self, x: Any) -> Any:
         powers = np.broadcast_to(self.exponents.array.reshape(-1).astype(np.float64), x.shape)
         wide = x.astype(np.float64)
-        made = np.where(powers == 0, np.exp(wide), np.exp(np.log1p(powers * wide) / powers))
-        return made.astype(x.dtype)
+        result = np.where(powers == 0, np.exp(wide), np.exp(np.log1p(powers * wide) / powers))
+        return result.astype(x.dtype)
 
     def element(self, e: Emitter, j: str, x: ScalarValue) -> str:
         power = e.let(e.at(self.exponents, j, "float64"), "float64").expr
-        made = e.var(e.cast(x.expr, x.dtype, "float64"))
+        result = e.var(e.cast(x.expr, x.dtype, "float64"))
         with e.block(f"if {power} != 0.0:"):
-            e.line(f"{made} = log1p({power} * {made}) / {power}")
-        return e.cast(f"exp({made})", "float64", x.dtype)
+            e.line(f"{result} = log1p({power} * {result}) / {power}")
+        return e.cast(f"exp({result})", "float64", x.dtype)
 
 
 # --- adapters -------------------------------------------------------------------------------------
@@ -85,13 +85,13 @@ class UndoBoxCox(FloatElementwise):
 @adapts("sklearn.compose.TransformedTargetRegressor")
 def _transformed_target(fit: Any, x: Flow, to: Importer) -> dict[str, Flow]:
     value = to.predict(fit.regressor_, x, "regressor_")["value"]
-    made = undone(fit.transformer_, to.matrix(value), to)
-    flat = fit._training_dim == 1 and isinstance(made.type, Vector) and made.type.width == 1
-    return {"value": made.element(0) if flat else made}
+    target = undone(fit.transformer_, to.matrix(value), to)
+    flat = fit._training_dim == 1 and isinstance(target.type, Vector) and target.type.width == 1
+    return {"value": target.element(0) if flat else target}
 
 
 def undone(fit: Any, x: Flow, to: Importer) -> Flow:
-    """What a fitted transformer's inverse_transform makes of x."""
+    """x after a fitted transformer's inverse_transform."""
     name = public_name(type(fit))
     if name == "sklearn.pipeline.Pipeline":
         for _, step in reversed(fit.steps):
@@ -99,9 +99,9 @@ def undone(fit: Any, x: Flow, to: Importer) -> Flow:
                 x = undone(step, x, to)
         return x
     if name == "sklearn.preprocessing.FunctionTransformer":
-        again = SimpleNamespace(func=fit.inverse_func, kw_args=fit.inv_kw_args)
-        made: Flow = ADAPTERS[name](again, x, to)
-        return made
+        inverse = SimpleNamespace(func=fit.inverse_func, kw_args=fit.inv_kw_args)
+        result: Flow = ADAPTERS[name](inverse, x, to)
+        return result
     to.need(
         name in _INVERSES,
         f"the inverse of {type(fit).__name__} is not imported",

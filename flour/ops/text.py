@@ -1,8 +1,8 @@
 """Documents and words: cleaning, tokenising, dropping.
 
-Native code has them as UTF-8 bytes. What it knows of characters and patterns comes in tables
-(flour.strings.unicode, flour.strings.patterns), so all languages and all patterns share one piece
-of code. A pattern that no automaton can stand for runs as Python.
+In native code they are UTF-8 bytes. The properties of characters and the automata of patterns are
+tables (flour.strings.unicode, flour.strings.patterns), so all languages and all patterns share one
+piece of code. A pattern without an automaton runs as Python.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 #: Words of at least two letters, digits or underscores: what scikit-learn takes for a word.
 WORD = r"(?u)\b\w\w+\b"
-#: What a document takes beyond its bytes, so that it can be read and written in words of eight.
+#: Room behind a document's bytes, so that it can be read and written eight bytes at a time.
 SLACK = 32
 
 
@@ -43,16 +43,16 @@ class TextMap(Op, abstract=True):
         return Text()
 
     def reference(self, x: Columns) -> Columns:
-        made = np.empty(len(x), object)
-        made[:] = [self.one(document) for document in x]
-        return made
+        texts = np.empty(len(x), object)
+        texts[:] = [self.one(document) for document in x]
+        return texts
 
     def one(self, document: str) -> str:
         """The document's new text."""
         raise NotImplementedError(f"{self.name}.one")
 
     def mapping(self) -> unicode.Mapping:
-        """What every character becomes."""
+        """The text that replaces each character."""
         raise NotImplementedError(f"{self.name}.mapping")
 
     def emit(self, e: Emitter, x: Value) -> TextValue:
@@ -60,13 +60,13 @@ class TextMap(Op, abstract=True):
 
         source, table = document(e, x), self.mapping()
         growth = source.growth * table.growth
-        made = e.room(Room(growth, SLACK))
+        text = e.room(Room(growth, SLACK))
         fold = e.size(_SMALL if isinstance(self, Lower) else 0)
         tables = (*unicode.contexts(), table.places, table.blocks, table.pieces)
         context, contexts, index, blocks, pieces = map(e.address, tables)
-        call = f"text_map({source.where}, {source.size}, {made}, {fold}, {index}, {blocks}, "
+        call = f"text_map({source.where}, {source.size}, {text}, {fold}, {index}, {blocks}, "
         size = e.let(f"{call}{pieces}, {context}, {contexts})", "int64").expr
-        return TextValue(made, size, growth)
+        return TextValue(text, size, growth)
 
 
 # The bit in which small letters differ from capitals, in each of eight bytes.
@@ -74,7 +74,7 @@ _SMALL = 0x2020202020202020
 
 
 def document(e: Emitter, x: Value) -> TextValue:
-    """A document as native code has it; rows without one are refused."""
+    """A document as a slice of UTF-8 bytes; rows without one are refused."""
     from flour.core.emission import ScalarValue, TextValue
 
     if isinstance(x, TextValue):
@@ -104,10 +104,10 @@ class StripAccents(TextMap):
     def one(self, document: str) -> str:
         if document.isascii():
             return document
-        apart = unicodedata.normalize("NFKD", document)
+        decomposed = unicodedata.normalize("NFKD", document)
         if self.ascii:
-            return apart.encode("ascii", "ignore").decode("ascii")
-        return "".join(letter for letter in apart if not unicodedata.combining(letter))
+            return decomposed.encode("ascii", "ignore").decode("ascii")
+        return "".join(letter for letter in decomposed if not unicodedata.combining(letter))
 
     def mapping(self) -> unicode.Mapping:
         return unicode.without_accents(only_ascii=self.ascii)
@@ -144,33 +144,33 @@ class Tokenize(Op):
         return automaton(self.pattern) is not None
 
     def structure(self) -> tuple[object, ...]:
-        found = automaton(self.pattern)
-        return (found is not None and found.trims,)
+        matcher = automaton(self.pattern)
+        return (matcher is not None and matcher.trims,)
 
     def emit(self, e: Emitter, x: Value) -> TokensValue:
         from flour.core.emission import Room, TokensValue
 
-        source, found = document(e, x), automaton(self.pattern)
-        assert found is not None, "only patterns with an automaton are native"
+        source, matcher = document(e, x), automaton(self.pattern)
+        assert matcher is not None, "only patterns with an automaton are native"
         most = Room(source.growth, 1)
-        made = e.room(most.times(8))
-        tables = ", ".join(map(e.address, found.tables))
-        sizes = f"{e.size(found.kinds)}, {e.size(found.run)}"
-        call = f"text_tokens({source.where}, {source.size}, {made}, {tables}, {sizes})"
+        slices = e.room(most.times(8))
+        tables = ", ".join(map(e.address, matcher.tables))
+        sizes = f"{e.size(matcher.kinds)}, {e.size(matcher.run)}"
+        call = f"text_tokens({source.where}, {source.size}, {slices}, {tables}, {sizes})"
         count = e.let(call, "int64").expr
-        if found.trims:
-            _trim(e, found, source.where, made, count)
-        return TokensValue(source.where, made, count, most, most.times(2))
+        if matcher.trims:
+            _trim(e, matcher, source.where, slices, count)
+        return TokensValue(source.where, slices, count, most, most.times(2))
 
 
-def _trim(e: Emitter, found: Automaton, where: str, slices: str, count: str) -> None:
+def _trim(e: Emitter, matcher: Automaton, where: str, slices: str, count: str) -> None:
     """Cut matches down to their group."""
-    before, inside, behind = (e.size(n) for n in (found.before, found.inside, found.behind))
+    before, inside, behind = (e.size(n) for n in (matcher.before, matcher.inside, matcher.behind))
     e.line(f"text_trim({where}, {slices}, {count}, {before}, {inside}, {behind})")
 
 
 class Split(Op):
-    """The document cut at every separator; what is between may be empty."""
+    """The document cut at every separator; the pieces may be empty."""
 
     separator: str = ","
     arity = Arity.ONE_TO_MANY
@@ -191,13 +191,15 @@ class Split(Op):
 
         source = document(e, x)
         raw = self.separator.encode("utf-8", "surrogatepass")
-        # Documents may be read beyond their end, and so may what they are compared with.
+        # Documents may be read beyond their end, and so may the separator they are compared with.
         separator = e.address(Blob.of(np.frombuffer(raw + bytes(8), np.uint8)))
         most = Room(source.growth, 1)
-        made = e.room(most.times(8))
-        call = f"text_split({source.where}, {source.size}, {made}, {separator}, {e.size(len(raw))})"
+        slices = e.room(most.times(8))
+        call = (
+            f"text_split({source.where}, {source.size}, {slices}, {separator}, {e.size(len(raw))})"
+        )
         count = e.let(call, "int64").expr
-        return TokensValue(source.where, made, count, most, most.times(2))
+        return TokensValue(source.where, slices, count, most, most.times(2))
 
 
 class DropWords(Op):
@@ -214,14 +216,14 @@ class DropWords(Op):
         return [[word for word in words if word not in dropped] for words in x]
 
     def emit(self, e: Emitter, x: TokensValue) -> TokensValue:
-        made = e.room(x.most.times(8))
-        known = looked_up(e, self.words)
-        call = f"text_drop({x.base}, {x.slices}, {x.number}, {known}, {made})"
-        return x._replace(slices=made, number=e.let(call, "int64").expr)
+        slices = e.room(x.most.times(8))
+        dictionary = looked_up(e, self.words)
+        call = f"text_drop({x.base}, {x.slices}, {x.number}, {dictionary}, {slices})"
+        return x._replace(slices=slices, number=e.let(call, "int64").expr)
 
 
 def looked_up(e: Emitter, texts: Table) -> str:
-    """Where a dictionary's texts and slots are: the arguments of a look-up."""
+    """The addresses of a dictionary's texts and slots, as the arguments of a look-up."""
     offsets, data = map(e.address, texts.blobs())
     slots, homes = dictionary(texts)
     return f"{offsets}, {data}, {e.address(slots)}, {e.size(homes)}"
@@ -231,9 +233,9 @@ _NUMBERED: WeakKeyDictionary[Strings, Mapping[str, int]] = WeakKeyDictionary()
 
 
 def numbered(table: Strings) -> Mapping[str, int]:
-    """Each text's place in the table; worked out once for as long as the table lives."""
-    found = _NUMBERED.get(table)
-    if found is None:
-        found = {word: place for place, word in enumerate(table.to_list())}
-        _NUMBERED[table] = found
-    return found
+    """The number of each text of the table; computed once for as long as the table lives."""
+    numbers = _NUMBERED.get(table)
+    if numbers is None:
+        numbers = {text: number for number, text in enumerate(table.to_list())}
+        _NUMBERED[table] = numbers
+    return numbers

@@ -20,15 +20,15 @@ if TYPE_CHECKING:
     from flour.language.flow import Flow
     from flour.sklearn.importer import Importer
 
-#: scikit-learn makes 100 unless told otherwise; a file could ask for a year's worth.
+#: scikit-learn's default is 100; without a limit a file could ask for a year's worth of them.
 MOST_ROUNDS = 100_000
 EULER = 0.577215664901532860606512090082402431
 
 
 class TopicWeights(Op):
-    """How much of each topic (a row of `words`) a document of word counts has, not normalised.
+    """The weight of each topic (a row of `words`) in a document of word counts, not normalised.
 
-    Every document is settled by itself: its topics are weighed by its words, its words by its
+    Every document is solved by itself: its topics are weighted by its words, its words by its
     topics, until the mean change falls below `tolerance` or `rounds` are over. The counts have the
     dtype of `words`.
     """
@@ -94,8 +94,8 @@ class TopicWeights(Op):
         )
 
     def _used(self, e: Emitter, x: VectorValue) -> tuple[str, str, str]:
-        """The words that occur: where their columns and counts are, and how many there are."""
-        columns, counts, found = (
+        """The words that occur: the addresses of their columns and counts, and their number."""
+        columns, counts, number = (
             e.scratch("int64", x.width),
             e.scratch(x.dtype, x.width),
             e.var("0"),
@@ -104,12 +104,12 @@ class TopicWeights(Op):
         def note(j: str, v: str) -> None:
             value = e.let(v, x.dtype).expr
             with e.block(f"if {value} != 0:"):
-                e.store(columns, found, j, "int64")
-                e.store(counts, found, value, x.dtype)
-                e.line(f"{found} = {found} + 1")
+                e.store(columns, number, j, "int64")
+                e.store(counts, number, value, x.dtype)
+                e.line(f"{number} = {number} + 1")
 
         x.each(note)
-        return columns, counts, found
+        return columns, counts, number
 
     def _weigh(
         self,
@@ -121,10 +121,10 @@ class TopicWeights(Op):
         dtype: str,
     ) -> None:
         """Share every word's count out over the topics."""
-        columns, counts, found = used
+        columns, counts, number = used
         words = e.address(Array.of(np.ascontiguousarray(self.words.array.T)))
         least = e.number(float(np.finfo(dtype).eps), dtype)
-        with e.loop(found) as i:
+        with e.loop(number) as i:
             start = e.let(f"{e.load(columns, i, 'int64')} * {topics}", "int64").expr
             outer = e.var(zero(dtype))
 
@@ -171,18 +171,18 @@ def digamma(x: Any) -> Any:
     """
     value = np.array(x, np.float64)
     tiny = value <= 1e-6
-    made = np.where(tiny, -EULER - 1 / np.where(tiny, value, 1), 0.0)
+    result = np.where(tiny, -EULER - 1 / np.where(tiny, value, 1), 0.0)
     value = np.where(tiny, 6.0, value)
     low = value < 6
     while low.any():
-        made = np.where(low, made - 1 / value, made)
+        result = np.where(low, result - 1 / value, result)
         value = np.where(low, value + 1, value)
         low = value < 6
     inverse = 1 / value
     series = np.log(value) - 0.5 * inverse
     square = inverse * inverse
     series -= square * ((1 / 12) - square * ((1 / 120) - square * (1 / 252)))
-    return np.where(tiny, made, made + series).astype(x.dtype)
+    return np.where(tiny, result, result + series).astype(x.dtype)
 
 
 # --- adapters -------------------------------------------------------------------------------------

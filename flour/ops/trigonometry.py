@@ -79,7 +79,7 @@ class IsInfinite(Elementwise):
         value = e.let(x.expr, x.dtype).expr
         limits = [("inf", self.above), ("-inf", self.below)]
         sides = [
-            f"{value} == {e.number(float(side), x.dtype)}" for side, wanted in limits if wanted
+            f"{value} == {e.number(float(side), x.dtype)}" for side, counts in limits if counts
         ]
         return (
             f"({' or '.join(sides)})" if sides else f"({value} != {value} and {value} == {value})"

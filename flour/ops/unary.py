@@ -54,9 +54,9 @@ class Exp(FloatFunction):
     monotone = True
 
     def wants_kernel(self, *inputs: Type) -> bool:
-        """Where a row has few: a stage more costs one row little, and many rows are vector code.
+        """Whether a row has few columns: one more stage costs one row little and vectorises many.
 
-        Only in float32, where a register has most of them.
+        Only in float32, of which a register holds most.
         """
         (x,) = inputs
         if not isinstance(x, Vector) or x.sparse:
@@ -64,7 +64,7 @@ class Exp(FloatFunction):
         return x.dtype == "float32" and 1 < x.width < LANES
 
     def kernel(self, e: Emitter, inputs: tuple[Column, ...], out: Column) -> None:
-        """All rows as one long one where nothing lies between them."""
+        """All rows as one long row where they are contiguous."""
         (x,) = inputs
         assert isinstance(x.type, Vector)
         dtype = x.type.dtype
@@ -180,8 +180,8 @@ class Erf(ZeroToZero):
     monotone = True
 
     def compute(self, x: Any) -> Any:
-        made = [math.erf(value) for value in x.reshape(-1).tolist()]
-        return np.array(made, x.dtype).reshape(x.shape)
+        values = [math.erf(value) for value in x.reshape(-1).tolist()]
+        return np.array(values, x.dtype).reshape(x.shape)
 
 
 class Reciprocal(FloatFunction):

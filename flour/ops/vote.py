@@ -38,12 +38,12 @@ class Tally(Op):
         return Vector(self.classes, "float64")
 
     def reference(self, x: Columns) -> Columns:
-        made = np.zeros((len(x), self.classes))
+        votes = np.zeros((len(x), self.classes))
         numbers = np.arange(self.classes)
         for j in range(x.shape[1]):
             hit = x[:, j, None] == numbers
-            made += np.where(hit, self.weights.array[j], self.against.array[j])
-        return made
+            votes += np.where(hit, self.weights.array[j], self.against.array[j])
+        return votes
 
     def emit(self, e: Emitter, x: VectorValue) -> RowValue:
         at, count = e.indexable(x), e.size(self.classes)
@@ -97,47 +97,47 @@ class WeightedMedian(Op):
 
     def reference(self, x: Columns) -> Columns:
         order = np.argsort(x, axis=1, kind="stable")
-        held = np.cumsum(self.weights.array[order], axis=1)
-        first = (held >= 0.5 * held[:, -1:]).argmax(axis=1)
+        sums = np.cumsum(self.weights.array[order], axis=1)
+        first = (sums >= 0.5 * sums[:, -1:]).argmax(axis=1)
         rows = np.arange(len(x))
         return x[rows, order[rows, first]]
 
     def emit(self, e: Emitter, x: VectorValue) -> RowValue:
         at, order = e.indexable(x), _ascending(e, x)
-        total, held = e.var("0.0"), e.var("0.0")
+        total, sum_ = e.var("0.0"), e.var("0.0")
 
         def weight(j: str) -> str:
             return e.at(self.weights, e.load(order, j, "int64"), "float64")
 
         with e.loop(x.size) as j:
             e.line(f"{total} = {total} + {weight(j)}")
-        place, found = e.var("0"), e.var("0")
+        column, done = e.var("0"), e.var("0")
         with e.loop(x.size) as j:
-            e.line(f"{held} = {held} + {weight(j)}")
-            with e.block(f"if {found} == 0 and {held} >= 0.5 * {total}:"):
-                e.line(f"{found} = 1")
-                e.line(f"{place} = {e.load(order, j, 'int64')}")
-        # A NaN weight: no half is ever reached, and numpy's argmax says 0, the smallest column.
-        e.line(f"{place} = {place} if {found} == 1 else {e.load(order, '0', 'int64')}")
-        return e.let(at(place), x.dtype)
+            e.line(f"{sum_} = {sum_} + {weight(j)}")
+            with e.block(f"if {done} == 0 and {sum_} >= 0.5 * {total}:"):
+                e.line(f"{done} = 1")
+                e.line(f"{column} = {e.load(order, j, 'int64')}")
+        # With a NaN weight no half is ever reached, and numpy's argmax is 0: the smallest column.
+        e.line(f"{column} = {column} if {done} == 1 else {e.load(order, '0', 'int64')}")
+        return e.let(at(column), x.dtype)
 
 
 def _ascending(e: Emitter, x: VectorValue) -> str:
-    """Where the column numbers are, in ascending order of their values, NaN last."""
+    """The address of the column numbers in ascending order of their values, NaN last."""
     at, order = e.indexable(x), e.scratch("int64", x.width)
     with e.loop(x.size) as j:
-        value, spot = e.let(at(j), x.dtype).expr, e.var(j)
-        going = e.var("1")
-        with e.block(f"while {spot} > 0 and {going} == 1:"):
-            before = e.let(e.load(order, f"{spot} - 1", "int64"), "int64").expr
+        value, position = e.let(at(j), x.dtype).expr, e.var(j)
+        searching = e.var("1")
+        with e.block(f"while {position} > 0 and {searching} == 1:"):
+            before = e.let(e.load(order, f"{position} - 1", "int64"), "int64").expr
             other = e.let(at(before), x.dtype).expr
             later = f"{other} > {value} or ({other} != {other} and {value} == {value})"
             with e.block(f"if {later}:"):
-                e.store(order, spot, before, "int64")
-                e.line(f"{spot} = {spot} - 1")
+                e.store(order, position, before, "int64")
+                e.line(f"{position} = {position} - 1")
             with e.block("else:"):
-                e.line(f"{going} = 0")
-        e.store(order, spot, j, "int64")
+                e.line(f"{searching} = 0")
+        e.store(order, position, j, "int64")
     return order
 
 
@@ -178,13 +178,13 @@ class Duels(Op):
             e.store(sums, c, "0.0", "float64")
         k = e.var("0")
         with e.loop(count) as i, e.loop(count, f"{i} + 1") as j:
-            much = e.let(e.cast(sure(k), confidence.dtype, "float64"), "float64").expr
-            who = e.let(wins(k), won.dtype).expr
-            e.store(sums, i, f"{e.load(sums, i, 'float64')} - {much}", "float64")
-            e.store(sums, j, f"{e.load(sums, j, 'float64')} + {much}", "float64")
-            for place, value in ((i, 0), (j, 1)):
-                vote = f"(1.0 if {who} == {value} else 0.0)"
-                e.store(votes, place, f"{e.load(votes, place, 'float64')} + {vote}", "float64")
+            clearly = e.let(e.cast(sure(k), confidence.dtype, "float64"), "float64").expr
+            winner = e.let(wins(k), won.dtype).expr
+            e.store(sums, i, f"{e.load(sums, i, 'float64')} - {clearly}", "float64")
+            e.store(sums, j, f"{e.load(sums, j, 'float64')} + {clearly}", "float64")
+            for label, value in ((i, 0), (j, 1)):
+                vote = f"(1.0 if {winner} == {value} else 0.0)"
+                e.store(votes, label, f"{e.load(votes, label, 'float64')} + {vote}", "float64")
             e.line(f"{k} = {k} + 1")
 
         def score(c: str) -> str:

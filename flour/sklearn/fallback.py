@@ -1,8 +1,8 @@
 """Estimators without an adapter: through skl2onnx, where it converts them and the answers agree.
 
-The importer comes here with the rows that reach the step, which it has from the sample. What
-skl2onnx makes of the step is imported like any ONNX model, and taken only if it answers these rows
-as the step itself does. Who gives no sample gets no fallback: there would be nothing to hold it to.
+The importer passes the rows of the sample that reach the step. skl2onnx's model of the step is
+imported like any ONNX model, and used only if its answers for these rows are the step's own.
+Without a sample there is no fallback: there would be nothing to compare with.
 """
 
 from __future__ import annotations
@@ -36,25 +36,27 @@ def through_onnx(estimator: Any, x: Flow, rows: Any) -> Flow | dict[str, Flow]:
             return _agreeing(estimator, x, rows, dtype)
         except ImportRefused as problem:
             reasons.append(f"{dtype}: {problem.what} ({problem.found})"[:160])
-    raise UnsupportedSetting("skl2onnx is no way out", found="; ".join(dict.fromkeys(reasons)))
+    raise UnsupportedSetting(
+        "skl2onnx cannot replace it either", found="; ".join(dict.fromkeys(reasons))
+    )
 
 
 def _agreeing(estimator: Any, x: Flow, rows: Any, dtype: str) -> Flow | dict[str, Flow]:
     from flour.onnx import from_onnx
 
     program = from_onnx(_converted(estimator, rows.shape[1], dtype))
-    made = {
+    program_outputs = {
         name: grafted(flow, {_INPUT: x.cast(dtype)})
         for name, flow in _named(estimator, program).items()
     }
     _gate(
         estimator, rows, {n: grafted(f, {}) for n, f in _named(estimator, program).items()}, dtype
     )
-    return made["features"] if set(made) == {"features"} else made
+    return program_outputs["features"] if set(program_outputs) == {"features"} else program_outputs
 
 
 def _converted(estimator: Any, width: int, dtype: str) -> bytes:
-    """What skl2onnx makes of a fitted estimator."""
+    """The ONNX model that skl2onnx makes of a fitted estimator."""
     try:
         from skl2onnx import to_onnx
         from skl2onnx.common import data_types
@@ -67,14 +69,14 @@ def _converted(estimator: Any, width: int, dtype: str) -> bytes:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            made = to_onnx(
+            model = to_onnx(
                 estimator, initial_types=[(_INPUT, kind([None, width]))], options=options
             )
     except Exception as problem:
         raise UnsupportedSetting(
             "skl2onnx does not convert it", found=f"{type(problem).__name__}: {problem}"[:120]
         ) from problem
-    data: bytes = made.SerializeToString()
+    data: bytes = model.SerializeToString()
     return data
 
 
@@ -83,14 +85,14 @@ def _has_probabilities(estimator: Any) -> bool:
 
 
 def _named(estimator: Any, program: Flow) -> dict[str, Flow]:
-    """The program's outputs as an importer calls them."""
-    found = [program[name] for name in program.outputs]
-    if _has_probabilities(estimator) and len(found) == 2:
-        return {"label": _single(found[0]), "probabilities": found[1]}
+    """The program's outputs under an importer's names for them."""
+    flows = [program[name] for name in program.outputs]
+    if _has_probabilities(estimator) and len(flows) == 2:
+        return {"label": _single(flows[0]), "probabilities": flows[1]}
     if hasattr(estimator, "predict"):
         name = "label" if not _is_regressor(estimator) else "value"
-        return {name: _single(found[0])}
-    return {"features": found[0]}
+        return {name: _single(flows[0])}
+    return {"features": flows[0]}
 
 
 def _is_regressor(estimator: Any) -> bool:
@@ -106,15 +108,15 @@ def _single(flow: Flow) -> Flow:
 
 
 def grafted(flow: Flow, inputs: Mapping[str, Flow]) -> Flow:
-    """The program with others in the places of its inputs."""
+    """The program with flows in place of its inputs."""
 
     def change(old: Node, below: tuple[Node, ...]) -> Node:
         if isinstance(old.op, Source) and old.op.label in inputs:
             return inputs[old.op.label].node
         return node(old.op, below)
 
-    (made,) = rebuild(flow.outputs.values(), change)
-    return Flow({"output": made}, flow.origin, (flow, *inputs.values()))
+    (result,) = rebuild(flow.outputs.values(), change)
+    return Flow({"output": result}, flow.origin, (flow, *inputs.values()))
 
 
 METHODS = {
@@ -125,11 +127,11 @@ METHODS = {
 }
 
 
-def _gate(estimator: Any, rows: Any, made: Mapping[str, Flow], dtype: str) -> None:
+def _gate(estimator: Any, rows: Any, flows: Mapping[str, Flow], dtype: str) -> None:
     """Refuse unless every output answers the rows as the estimator's own method does."""
     if not len(rows):
         raise UnsupportedSetting("the sample has no rows to compare answers on")
-    for name, flow in made.items():
+    for name, flow in flows.items():
         want = np.asarray(getattr(estimator, METHODS[name])(rows))
         try:
             got = np.asarray(flow.reference(rows.astype(dtype))["output"])

@@ -1,6 +1,6 @@
 """Read a fitted estimator from a pickle or joblib file: the one place where that is done.
 
-Reading such a file runs whatever code it names. Whoever calls this has been told to trust it.
+Reading such a file runs the code it names: callers must only pass files that they trust.
 """
 
 from __future__ import annotations
@@ -13,12 +13,13 @@ from flour.core.errors import ImportRefused
 
 
 def read_pickle(data: bytes, where: str | None = None) -> Any:
-    """The object in a pickle or joblib file, with what went wrong as an error in four parts."""
+    """The object in a pickle or joblib file; a failure is an error in four parts."""
     import joblib
 
     try:
         with warnings.catch_warnings():
-            # It asks for the library's own version; what cannot be imported is refused later.
+            # A warning about the library's version; an estimator that cannot be imported is refused
+            # later.
             warnings.simplefilter("ignore")
             return joblib.load(io.BytesIO(data))
     except Exception as problem:

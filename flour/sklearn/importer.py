@@ -33,19 +33,20 @@ def from_sklearn(estimator: object, sample: object = None, *, allow_python: bool
     and decision_function), regressors `value`, clusterers `label` and `distances`, transformers
     `features`. `sample` (a few rows) settles the input's dtypes, columns and sparsity; without it
     they come from what the estimator remembers of its training data. A step without an adapter
-    goes through skl2onnx if that answers the sample as the step does (docs/19-onnxruntime.md).
+    goes through skl2onnx if the result answers the sample as the step does
+    (docs/19-onnxruntime.md).
     With `allow_python`, functions of your own (an analyzer, that of a FunctionTransformer) are
     called while predicting, as Python stages; without, they are refused.
     """
     importer = Importer(sample, allow_python=allow_python)
     x = source("X", _input_type(estimator, sample))
-    made = importer.adapt(estimator, x)
-    program = outputs(**made) if isinstance(made, dict) else outputs(features=made)
+    result = importer.adapt(estimator, x)
+    program = outputs(**result) if isinstance(result, dict) else outputs(features=result)
     return _without_unread(program)
 
 
 def _input_type(estimator: object, sample: object) -> Type:
-    """The type of the program's input; what is wrong with the sample is said of the sample."""
+    """The type of the program's input; an error about the sample says that it is the sample."""
     if sample is None:
         return input_type(estimator)
     try:
@@ -63,7 +64,7 @@ def _input_type(estimator: object, sample: object) -> Type:
 
 
 def _without_unread(program: Flow) -> Flow:
-    """The program whose input says which named columns it never looks at."""
+    """The program whose input type lists the named columns that it never reads."""
     kind = program.inputs().get("X")
     if not isinstance(kind, Record) or kind.positional:
         return program
@@ -85,7 +86,7 @@ _ALLOW = "from_sklearn(..., allow_python=True) calls it while predicting, as a P
 
 
 class Importer:
-    """What an adapter may ask for while it translates an estimator."""
+    """The services of an import that an adapter uses while it translates an estimator."""
 
     def __init__(self, sample: object = None, *, allow_python: bool = False) -> None:
         self._depth = 0
@@ -104,24 +105,25 @@ class Importer:
             raise UnsupportedSetting("the estimators are nested too deeply", where=self.where())
         self._depth += 1
         try:
-            made: Flow | dict[str, Flow] = adapter(estimator, x, self)
+            result: Flow | dict[str, Flow] = adapter(estimator, x, self)
         except UnsupportedSetting as problem:
             problem.where = _joined(problem.where, self.where()) or _itself(estimator)
-            made = self._fallback(estimator, x, problem)
+            result = self._fallback(estimator, x, problem)
         except FlourError as problem:
             problem.where = _joined(problem.where, self.where()) or _itself(estimator)
             raise
         except AttributeError as problem:
             raise self._unfitted(estimator, problem) from problem
         except Exception as problem:
-            # A setting the library accepts in fit() and trips over later, or one nobody thought of.
+            # A setting that fit() accepts and prediction does not, or one the adapter does not
+            # expect.
             raise self._unreadable(estimator, problem) from problem
         finally:
             self._depth -= 1
-        return made
+        return result
 
     def _fallback(self, estimator: Any, x: Flow, problem: ImportRefused) -> Flow | dict[str, Flow]:
-        """What skl2onnx makes of a step that has no adapter, if the sample says it is right."""
+        """A step without an adapter by way of skl2onnx, if its answers agree on the sample."""
         hopeless = self._sample is None or not hasattr(estimator, "fit")
         if hopeless or getattr(problem, "tried", False):
             raise problem
@@ -132,8 +134,8 @@ class Importer:
             rows = np.asarray(densify(block.reference(self._sample)["output"]))
             return through_onnx(estimator, block, rows)
         except FlourError as other:
-            said = f"{other.what}: {other.found}" if other.found else other.what
-            problem.found = f"{problem.found}; {said}" if problem.found else said
+            reason = f"{other.what}: {other.found}" if other.found else other.what
+            problem.found = f"{problem.found}; {reason}" if problem.found else reason
             problem.tried = True  # type: ignore[attr-defined]  # not by the steps around it again
             raise problem from other
 
@@ -142,22 +144,22 @@ class Importer:
         if estimator is None or (isinstance(estimator, str) and estimator == "passthrough"):
             return self.matrix(x)
         with provenance.step(name or type(estimator).__name__):
-            made = self.adapt(estimator, x)
-        if isinstance(made, dict):
-            return self.as_features(estimator, made)
-        return made
+            result = self.adapt(estimator, x)
+        if isinstance(result, dict):
+            return self.as_features(estimator, result)
+        return result
 
     def predict(self, estimator: Any, x: Flow, name: str | None = None) -> dict[str, Flow]:
         """The named outputs of a predictor on x."""
         with provenance.step(name or type(estimator).__name__):
-            made = self.adapt(estimator, x)
-        return made if isinstance(made, dict) else {"features": made}
+            result = self.adapt(estimator, x)
+        return result if isinstance(result, dict) else {"features": result}
 
-    def as_features(self, estimator: Any, made: dict[str, Flow]) -> Flow:
-        """What `transform` of an estimator that also predicts answers."""
+    def as_features(self, estimator: Any, outputs: dict[str, Flow]) -> Flow:
+        """The features of an estimator that also predicts, as its `transform` has them."""
         for name in ("features", "distances"):
-            if name in made:
-                return made[name]
+            if name in outputs:
+                return outputs[name]
         raise UnsupportedSetting(
             f"{type(estimator).__name__} has no transform here",
             where=self.where() or None,
@@ -217,13 +219,13 @@ class Importer:
             self.refuse(what, hint)
 
     def python(self, call: Any, what: str, otherwise: str = "") -> Function:
-        """A function of the user's own, where such may be called; `otherwise` is another way."""
+        """A function of the user's own, if allowed; `otherwise` is another way for the hint."""
         another = f"; {otherwise}" if otherwise else ""
         self.need(self._allow_python, what, _ALLOW + another)
         return function(call)
 
     def rows(self, x: Flow) -> Any:
-        """What reaches this step of the sample; None without a sample."""
+        """The rows of the sample as they reach this step; None without a sample."""
         return None if self._sample is None else densify(x.reference(self._sample)["output"])
 
     # --- common conversions ------------------------------------------------------------------
@@ -237,7 +239,7 @@ class Importer:
         return x
 
     def floats(self, x: Flow) -> Flow:
-        """X as a vector of float32 or float64 (what FLOAT_DTYPES validation makes of it)."""
+        """X as a vector of float32 or float64 (as scikit-learn's FLOAT_DTYPES validation does)."""
         return self.matrix(x).as_float()
 
     def doubles(self, x: Flow) -> Flow:
@@ -251,7 +253,7 @@ class Importer:
     def promoted(self, x: Flow, *arrays: Any) -> Flow:
         """X in the dtype numpy gives to arithmetic between it and these arrays.
 
-        Only the arrays decide what is done: the program may meet data of another float width.
+        Only the arrays decide on the cast: the program may later get data of another float width.
         """
         narrow = np.result_type(np.float32, *(np.asarray(a).dtype for a in arrays)) == np.float32
         return self.floats(x) if narrow else self.doubles(x)
@@ -272,10 +274,10 @@ class Importer:
             index = scores.greater(0.0).cast("int64")
         else:
             index = scores.arg_max()
-        made = {"label": index.take(classes)}
+        outputs = {"label": index.take(classes)}
         if probabilities is not None:
-            made["probabilities"] = probabilities
-        return {**made, "scores": scores}
+            outputs["probabilities"] = probabilities
+        return {**outputs, "scores": scores}
 
 
 def load_operators() -> None:
@@ -286,7 +288,7 @@ def load_operators() -> None:
 
 
 def _itself(estimator: Any) -> str:
-    """The place of a problem with what was handed in, not with a step of it."""
+    """The location of a problem with the estimator itself, not with a step of it."""
     return f"the estimator itself ({type(estimator).__name__})"
 
 

@@ -1,4 +1,4 @@
-"""What a fitted estimator says of its own input: columns, dtypes, text or numbers."""
+"""The input type of a fitted estimator, from its fitted state: columns, dtypes, text or numbers."""
 
 from __future__ import annotations
 
@@ -38,19 +38,19 @@ def input_type(estimator: Any, sample: Any = None) -> Type:
 
 
 def takes_text(estimator: Any) -> bool:
-    """Whether the first thing that touches the data is a text vectoriser."""
+    """Whether the first step that reads the data is a text vectoriser."""
     if type(estimator).__name__ in _TEXT:
         return True
     return any(takes_text(child) for child in _entry_points(estimator))
 
 
 def documents(estimator: Any) -> Text:
-    """Documents as the vectorisers that see them decode them.
+    """The type of documents, with the decoding of the vectorisers that read them.
 
-    Where those do not agree there is no one way, and bytes are refused.
+    Where those disagree there is no decoding, and bytes are refused.
     """
-    found = set(_decodings(estimator))
-    return found.pop() if len(found) == 1 else Text()
+    decodings = set(_decodings(estimator))
+    return decodings.pop() if len(decodings) == 1 else Text()
 
 
 def _decodings(estimator: Any) -> Iterator[Text]:
@@ -64,23 +64,23 @@ def _decodings(estimator: Any) -> Iterator[Text]:
 
 
 def rows_of_names(estimator: Any) -> Type | None:
-    """The type of rows of any names, or of words, if that is what touches the data first."""
+    """The type of rows of any names, or of words, if the first step reads such rows."""
     match type(estimator).__name__:
         case "DictVectorizer":
             return Pairs(estimator.separator, lenient=True)
         case "FeatureHasher":
             return Tokens() if estimator.input_type == "string" else Pairs()
-    found = map(rows_of_names, _entry_points(estimator))
-    return next((kind for kind in found if kind is not None), None)
+    kinds = map(rows_of_names, _entry_points(estimator))
+    return next((kind for kind in kinds if kind is not None), None)
 
 
 _TEXT = {"CountVectorizer", "TfidfVectorizer", "HashingVectorizer"}
-#: What is fitted on one value a row, not on rows.
+#: Estimators that are fitted on one value per row.
 _ONE_VALUE = {"IsotonicRegression", "LabelEncoder", "LabelBinarizer"}
 
 
 def _one_value(estimator: Any) -> Type:
-    """The type of the one value that each row is."""
+    """The type of the single value of a row."""
     if type(estimator).__name__ == "IsotonicRegression":
         return Scalar(dtype_name(estimator.X_thresholds_.dtype))
     return Scalar(_stored(np.asarray(estimator.classes_)))
@@ -94,7 +94,7 @@ def column_types(estimator: Any, width: int) -> list[Type]:
 
 
 def _note(estimator: Any, columns: list[int], kinds: list[Type | None]) -> None:
-    """Write down what this estimator knows of its input columns."""
+    """Fill in the types of the input columns that this estimator's fitted state gives."""
     if hasattr(estimator, "transformers_"):
         for name, child, picked in estimator.transformers_:
             where = estimator._transformer_to_input_indices.get(name, [])
@@ -102,9 +102,9 @@ def _note(estimator: Any, columns: list[int], kinds: list[Type | None]) -> None:
                 text = isinstance(picked, str | int) and takes_text(child)
                 _note_child(child, [columns[i] for i in where], kinds, text=text)
         return
-    known = _categories(estimator)
-    if known is not None and len(known) == len(columns):
-        for column, dtype in zip(columns, known, strict=True):
+    dtypes = _categories(estimator)
+    if dtypes is not None and len(dtypes) == len(columns):
+        for column, dtype in zip(columns, dtypes, strict=True):
             kinds[column] = kinds[column] or dtype
         return
     for child in _entry_points(estimator):
@@ -118,9 +118,9 @@ def _note_child(child: Any, columns: list[int], kinds: list[Type | None], *, tex
         _note(child, columns, kinds)
 
 
-def _agreed(known: Type | None, kind: Text) -> Text:
-    """A column's type, which other vectorisers may read as well."""
-    return kind if known in (None, kind) or not isinstance(known, Text) else Text()
+def _agreed(other: Type | None, kind: Text) -> Text:
+    """A column's type, given the one from another vectoriser that may read it as well."""
+    return kind if other in (None, kind) or not isinstance(other, Text) else Text()
 
 
 def _categories(estimator: Any) -> list[Type] | None:
@@ -149,8 +149,8 @@ def _of_frame(estimator: Any) -> list[Type] | None:
     if module == "lightgbm.sklearn" and estimator.booster_.pandas_categorical:
         head, _ = lightgbm.parse(lightgbm.text_of(estimator))
         return kinds(int(estimator.n_features_in_), lightgbm.categories_of(head))
-    known = xgboost.parse(estimator).categories if module == "xgboost.sklearn" else {}
-    return kinds(int(estimator.n_features_in_), known) if known else None
+    categories = xgboost.parse(estimator).categories if module == "xgboost.sklearn" else {}
+    return kinds(int(estimator.n_features_in_), categories) if categories else None
 
 
 def _stored(values: Any) -> str:
@@ -162,7 +162,7 @@ def _stored(values: Any) -> str:
 
 
 def _entry_points(estimator: Any) -> Iterator[Any]:
-    """The children that see the estimator's own input."""
+    """The children that read the estimator's own input."""
     if hasattr(estimator, "steps"):
         first = (s for _, s in estimator.steps if s is not None and not isinstance(s, str))
         yield from list(first)[:1]
@@ -191,7 +191,7 @@ def _leaves(estimator: Any) -> Iterable[Any]:
 
 
 def _own_width(estimator: Any) -> int | None:
-    """How many columns an estimator was fitted on, from whatever it remembers."""
+    """The number of columns an estimator was fitted on, from its fitted arrays."""
     if hasattr(estimator, "n_features_in_"):
         return int(estimator.n_features_in_)
     if type(estimator).__name__ == "IsotonicRegression":
@@ -222,20 +222,20 @@ def _from_sample(estimator: Any, sample: Any) -> Type:
 
 def _shown(column: Any) -> Any:
     """A column of the sample; one that may hold missing values is of floats, also if none does."""
-    made = as_column(column)
-    nullable = hasattr(getattr(column, "dtype", None), "na_value") and made.dtype.kind in "biu"
-    return made.astype(np.float64) if nullable else made
+    array = as_column(column)
+    nullable = hasattr(getattr(column, "dtype", None), "na_value") and array.dtype.kind in "biu"
+    return array.astype(np.float64) if nullable else array
 
 
 def _from_frame(estimator: Any, columns: dict[str, Any]) -> Type:
     """The sample's column types, in the order in which the estimator was fitted."""
     fitted = getattr(estimator, "feature_names_in_", None)
     names = list(columns) if fitted is None else [str(name) for name in fitted]
-    known = column_types(estimator, len(names))
+    guesses = column_types(estimator, len(names))
     fields = []
-    for name, guess in zip(names, known, strict=True):
-        told = name not in columns or isinstance(guess, Text)
-        fields.append((name, guess if told else _kind(columns[name])))
+    for name, guess in zip(names, guesses, strict=True):
+        from_state = name not in columns or isinstance(guess, Text)
+        fields.append((name, guess if from_state else _kind(columns[name])))
     return Record(tuple(fields))
 
 

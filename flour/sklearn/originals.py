@@ -1,7 +1,7 @@
 """Models as their own libraries answer them: the other side of a verification.
 
-Only an import asks here: it replays rows on the original before a plan may take its place. The
-libraries are imported when their models are asked.
+Only an import uses this: it replays rows on the original before a plan may replace it. The
+libraries are imported when their models are first called.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Answers = Callable[[Any], dict[str, Any]]
 
 
 def original(form: str, model: Any) -> Answers:
-    """What a model's own library answers to rows: the outputs that can be compared, by name.
+    """A function from rows to the own library's answers: the outputs that can be compared, by name.
 
     `model` is a fitted estimator for "sklearn", the bytes of the file for the others.
     """
@@ -58,11 +58,11 @@ def _estimator(model: Any) -> Answers:
         frame = as_frame(rows)
         if isinstance(rows, Mapping) and not named:  # it was fitted on a plain array
             frame = frame.to_numpy()
-        made: dict[str, Any] = {}
+        outputs: dict[str, Any] = {}
         for output, method in _METHODS.items():
             if hasattr(model, method):
-                made[output] = getattr(model, method)(frame)
-        return made
+                outputs[output] = getattr(model, method)(frame)
+        return outputs
 
     return answer
 
@@ -86,7 +86,7 @@ def _xgboost(raw: bytes) -> Answers:
     import xgboost
 
     booster = xgboost.Booster(model_file=bytearray(raw))
-    # The library wants names where the model has some; what is compared goes by position.
+    # The library wants names where the model has some; the comparison goes by position.
     names = booster.feature_names
 
     def answer(rows: Any) -> dict[str, Any]:
@@ -111,9 +111,9 @@ def _onnx(raw: bytes) -> Answers:
     def answer(rows: Any) -> dict[str, Any]:
         if len(inputs) == 1 and not isinstance(rows, Mapping):
             rows = {inputs[0].name: rows}
-        given = {each.name: _as_declared(rows[each.name], each.type) for each in inputs}
-        made = session.run(outputs, given)
-        pairs = zip(outputs, made, strict=True)
+        feeds = {each.name: _as_declared(rows[each.name], each.type) for each in inputs}
+        results = session.run(outputs, feeds)
+        pairs = zip(outputs, results, strict=True)
         return {name: value for name, value in pairs if isinstance(value, np.ndarray)}
 
     return answer
@@ -130,5 +130,5 @@ _ONNX_TYPES = {
 
 def _as_declared(values: Any, kind: str) -> Any:
     """A column as the tensor of rows that the model declares."""
-    made: Any = np.asarray(values, _ONNX_TYPES.get(kind, np.object_))
-    return made[:, None] if made.ndim == 1 else made
+    column: Any = np.asarray(values, _ONNX_TYPES.get(kind, np.object_))
+    return column[:, None] if column.ndim == 1 else column

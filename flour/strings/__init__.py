@@ -1,1 +1,1 @@
-"""What operators on text need: automata, dictionaries, tables of characters, hashes."""
+"""Data structures for operators on text: automata, dictionaries, tables of characters, hashes."""

@@ -1,10 +1,10 @@
 """Dictionaries in the one form in which native code looks words up.
 
-The texts stay what they are, a table of strings. Beside them lies an array of slots, each with the
-number of a text and a tag of its hash; a text lives in the first free slot from its home, a group
-of eight, on. Hits are compared byte for byte, but texts of up to three bytes are their own tags.
-The form depends on the texts alone, so all plans with one vocabulary share one array; it takes some
-13 bytes an entry, and the table of strings 8 bytes beside the texts themselves.
+The texts remain a table of strings. Beside them is an array of slots, each with the number of a
+text and a tag of its hash; a text is in the first free slot from its home, a group of eight, on.
+Hits are compared byte for byte, but texts of up to three bytes are their own tags. The form depends
+on the texts alone, so all plans with one vocabulary share one array; it takes some 13 bytes an
+entry, and the table of strings 8 bytes beside the texts themselves.
 """
 
 from __future__ import annotations
@@ -30,63 +30,63 @@ _SIZE = np.int64(0x165667B19E3779F9)
 _HALF = np.int64(0xFFFFFFFF)
 _LONG, _ENDS, _NUMBER = np.int64(0x40000000), np.int64(0x80000000), np.int64(0x7FFFFFFF)
 _EMPTY = -1
-#: Slots that are looked at together, and how many there are for a hundred texts.
+#: Slots that are compared at once, and the number of slots for a hundred texts.
 _GROUP, _SPARE = 8, 150
-#: What the cells of short texts may take for each of them.
+#: The most bytes per text that the cells of short texts may take.
 _TRIPLE_BYTES = 16
 
 
 class Dictionary(NamedTuple):
-    """The slots of a table of texts, and how many groups of them are homes."""
+    """The slots of a table of texts, and the number of groups that are homes."""
 
     slots: Blob
     homes: int
 
 
-_known: WeakKeyDictionary[Strings, Dictionary] = WeakKeyDictionary()
+_dictionaries: WeakKeyDictionary[Strings, Dictionary] = WeakKeyDictionary()
 
 
 def dictionary(texts: Strings) -> Dictionary:
     """The slots of these texts, made once for as long as the table lives."""
-    made = _known.get(texts)
-    if made is None:
-        made = _known[texts] = _made(texts)
-    return made
+    entry = _dictionaries.get(texts)
+    if entry is None:
+        entry = _dictionaries[texts] = _built(texts)
+    return entry
 
 
-def _made(texts: Strings) -> Dictionary:
+def _built(texts: Strings) -> Dictionary:
     codes, short = hashes(texts)
     last = _last_ones(texts, codes)
     homes = max(len(last) * _SPARE // (_GROUP * 100), 1)
-    # How many slots there are depends on the texts.
-    made = Called(partial(_slots, homes), f"slots {homes}", any_length=True, free=True)
-    return Dictionary(Blob.of(noted(made, codes, short, last)), homes)
+    # The number of slots depends on the texts.
+    build = Called(partial(_slots, homes), f"slots {homes}", any_length=True, free=True)
+    return Dictionary(Blob.of(noted(build, codes, short, last)), homes)
 
 
 def _slots(
     homes: int, codes: NDArray[np.int64], short: NDArray[np.int64], last: NDArray[np.int64]
 ) -> NDArray[np.int64]:
-    """What is in every slot."""
+    """The content of every slot."""
     count = len(last)
     home = (((codes[last] & _HALF) * homes) >> 32) * _GROUP
     order = np.argsort(home, kind="stable")
     steps = np.arange(count)
-    place = np.maximum.accumulate(home[order] - steps) + steps
-    if int((place - home[order]).sum()) > 64 * count + 4096:
+    slot = np.maximum.accumulate(home[order] - steps) + steps
+    if int((slot - home[order]).sum()) > 64 * count + 4096:
         raise ParameterError("these strings were made to share one place in a dictionary")
-    end = int(place[-1]) + 1 if count else 0
+    end = int(slot[-1]) + 1 if count else 0
     # One group more, so that every search meets an empty slot.
     slots = np.full((max(end // _GROUP + 1, homes) + 1) * _GROUP, _EMPTY, np.int64)
     tags = np.where(short >= 0, short, codes >> 32 & _NUMBER | _LONG)
-    slots[place] = (tags[last] << 32 | last)[order]
+    slots[slot] = (tags[last] << 32 | last)[order]
     slots[_GROUP - 1 :: _GROUP] |= _ENDS
-    slots[_passed(home[order], place)] ^= _ENDS
+    slots[_passed(home[order], slot)] ^= _ENDS
     return slots
 
 
-def _passed(home: NDArray[np.int64], place: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The last slots of all groups that a search has to go on from."""
-    first, last = home // _GROUP, place // _GROUP
+def _passed(home: NDArray[np.int64], slot: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The last slots of all groups that a search has to continue beyond."""
+    first, last = home // _GROUP, slot // _GROUP
     size = int(last.max(initial=0)) + 2
     over = np.bincount(first, minlength=size) - np.bincount(last, minlength=size)
     return np.flatnonzero(np.cumsum(over) > 0) * _GROUP + _GROUP - 1
@@ -96,16 +96,16 @@ def _last_ones(texts: Strings, codes: NDArray[np.int64]) -> NDArray[np.int64]:
     """The number of every text; of equal ones the last, which is what a Python dict has."""
     if differ(codes):
         return np.arange(len(codes))
-    known = {text: number for number, text in enumerate(texts.to_list())}
-    return np.fromiter(known.values(), np.int64, len(known))
+    last = {text: number for number, text in enumerate(texts.to_list())}
+    return np.fromiter(last.values(), np.int64, len(last))
 
 
 class Triples(NamedTuple):
     """All texts of up to three characters of ASCII, each a number of up to three digits.
 
     `letters` has the digit of each character: from 2 on, 1 where no such text has it. 32 numbers
-    share a cell: a bit for each that is a text, and how many texts are in the cells before. So a
-    text is counted out, and `numbers` has what it is called.
+    share a cell: a bitmap of those that are texts, and the number of texts in the cells before.
+    That gives a text's rank, and `numbers` has the number of the text of each rank.
     """
 
     letters: Blob
@@ -125,33 +125,33 @@ _triples: WeakKeyDictionary[Strings, Triples] = WeakKeyDictionary()
 
 def triples(texts: Strings) -> Triples:
     """The short texts of a table, made once for as long as it lives; none where they are few."""
-    made = _triples.get(texts)
-    if made is None:
-        made = _triples[texts] = _made_triples(texts)
-    return made
+    entry = _triples.get(texts)
+    if entry is None:
+        entry = _triples[texts] = _built_triples(texts)
+    return entry
 
 
-def _made_triples(texts: Strings) -> Triples:
+def _built_triples(texts: Strings) -> Triples:
     starts, sizes = texts.offsets[:-1], np.diff(texts.offsets)
     short = np.flatnonzero((sizes > 0) & (sizes < 4))
-    places = starts[short, None] + np.arange(-3, 0) + sizes[short, None]
-    there = places >= starts[short, None]
-    codes = np.where(there, texts.data[np.maximum(places, 0)] if len(short) else 0, 0)
+    positions = starts[short, None] + np.arange(-3, 0) + sizes[short, None]
+    inside = positions >= starts[short, None]
+    codes = np.where(inside, texts.data[np.maximum(positions, 0)] if len(short) else 0, 0)
     plain = (codes < 128).all(axis=1)
-    short, codes, there = short[plain], codes[plain], there[plain]
-    used = np.unique(codes[there])
+    short, codes, inside = short[plain], codes[plain], inside[plain]
+    used = np.unique(codes[inside])
     radix = len(used) + 2
     if radix**3 // 4 > _TRIPLE_BYTES * len(short):
         return _NO_TRIPLES
     letters = np.ones(128, np.uint8)
     letters[used] = np.arange(2, radix)
-    digits = np.where(there, letters[codes], 0).astype(np.int64)
+    digits = np.where(inside, letters[codes], 0).astype(np.int64)
     index = (digits[:, 0] * radix + digits[:, 1]) * radix + digits[:, 2]
     # Of equal texts the last counts, as in a Python dict.
-    known, last = np.unique(index[::-1], return_index=True)
+    different, last = np.unique(index[::-1], return_index=True)
     cells = np.zeros(radix**3 // 32 + 1, np.int64)
-    np.bitwise_or.at(cells, known >> 5, np.int64(1) << (known & 31))
-    before = np.cumsum(np.bincount(known >> 5, minlength=len(cells)))
+    np.bitwise_or.at(cells, different >> 5, np.int64(1) << (different & 31))
+    before = np.cumsum(np.bincount(different >> 5, minlength=len(cells)))
     cells[1:] |= before[:-1] << 32
     numbers = np.append(short[::-1][last], 0).astype(np.int32)
     return Triples(Blob.of(letters), Blob.of(cells), Blob.of(numbers), radix)
@@ -196,5 +196,5 @@ def _every_word(data: NDArray[np.uint8]) -> NDArray[Any]:
 
 def _word(words: NDArray[Any], starts: NDArray[Any], sizes: NDArray[Any]) -> NDArray[Any]:
     """Up to eight bytes from each start as a number; where they are fewer, its lowest are zero."""
-    found = words[np.minimum(starts, len(words) - 1)] << (-8 * np.minimum(sizes, 8) & 63)
-    return np.where(sizes > 0, found, 0)
+    shifted = words[np.minimum(starts, len(words) - 1)] << (-8 * np.minimum(sizes, 8) & 63)
+    return np.where(sizes > 0, shifted, 0)

@@ -1,13 +1,13 @@
 """Regular expressions as automata that find what Python's `re` finds, or not at all.
 
-Python tries the ways to match in an order and takes the first that succeeds. An automaton keeps
-the places at which it could be as a list in that very order; once a match is in the list, whatever
-comes behind it can only lose. So alternatives and lazy repeats come out as Python has them. What
-automata cannot do, or would do slightly otherwise, has none: look-around, references to groups,
-possessive repeats, patterns that match nothing at all.
+Python tries the ways to match in a fixed order and takes the first that succeeds. A state of the
+automaton is the list of its possible positions in the pattern, in that same order; once a match is
+in the list, the positions behind it are dropped. So alternatives and lazy repeats match as in
+Python. Patterns that automata cannot match, or would match slightly differently, have none:
+look-around, references to groups, possessive repeats, patterns that match the empty string.
 
-What a character is (a word, a space, a letter of either case) is asked of `re` itself, character
-by character, with the pattern's own flags.
+The class of a character (word, space, letter of either case) is found by matching `re` itself on
+each character, with the pattern's own flags.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ _MOST_KINDS = 250
 class Automaton(NamedTuple):
     """A compiled pattern, as oven.compiler.intrinsics.patterns.text_tokens reads it.
 
-    Of a match, `before` characters are left out; what is left is cut to `inside` characters, or
-    `behind` are left out at its end where `inside` is negative.
+    A token is the match without its first `before` characters, cut to `inside` characters or, where
+    `inside` is negative, without its last `behind`.
     """
 
     characters: unicode.Kinds
     moves: Blob
     after: Blob
-    #: Which states have a match ahead (see flour.strings.patterns_ahead).
+    #: The states that have a match ahead (see flour.strings.patterns_ahead).
     hopes: Blob
     kinds: int
     shortest: int
-    #: Matches are the runs of so many characters of kind 1 or more, if this is not 0.
+    #: If not 0, matches are the runs of at least this many characters of kind 1.
     run: int = 0
     before: int = 0
     inside: int = -1
@@ -50,17 +50,17 @@ class Automaton(NamedTuple):
 
     @property
     def tables(self) -> tuple[Blob, ...]:
-        """What native code is handed the addresses of, in its order."""
+        """The tables whose addresses native code takes, in its order."""
         return (*self.characters, self.moves, self.after, self.hopes)
 
     @property
     def trims(self) -> bool:
-        """Whether a token is less than the match."""
+        """Whether a token is shorter than its match."""
         return (self.before, self.inside, self.behind) != (0, -1, 0)
 
 
 class _Unlike(Exception):
-    """No automaton does what this pattern does."""
+    """No automaton matches as this pattern does."""
 
 
 @lru_cache(maxsize=64)
@@ -135,15 +135,15 @@ class _Compiler:
         """The moves that find the first way to match, and those that find the longest match."""
         first = self._sequence(list(self.parsed), self._step(_END))
         _, members, words = self._kinds()
-        made = [_states(self.steps, first, members, words, longest=how) for how in (False, True)]
-        return made[0], made[1]
+        tables = [_states(self.steps, first, members, words, longest=how) for how in (False, True)]
+        return tables[0], tables[1]
 
     def _is_run(self, items: list[Any]) -> bool:
-        """Whether the pattern takes all there is of one kind of characters, and no less."""
+        """Whether the pattern matches whole runs of one kind of characters."""
         kinds = [(str(kind), what) for kind, what in items]
         if kinds[0] == kinds[-1] and str(kinds[0][1]) == "AT_BOUNDARY":
             # Boundaries are where runs of words end, but not those of anything else.
-            words = unicode.found(re.compile(r"\w+", self.flags & (re.ASCII | re.UNICODE)))
+            words = unicode.matched(re.compile(r"\w+", self.flags & (re.ASCII | re.UNICODE)))
             if not np.array_equal(words, self.members[0]):
                 return False
             kinds = kinds[1:-1]
@@ -157,23 +157,23 @@ class _Compiler:
     # --- what a match is cut down to ----------------------------------------------------------
 
     def _group(self) -> tuple[int, int, int]:
-        """What to leave out before the one group, its size, what to leave out behind it."""
+        """The sizes of the text before the group, of the group (-1: varies), and behind it."""
         if self.parsed.state.groups == 1:
             return 0, -1, 0
         items = list(self.parsed)
-        places = [i for i, (kind, what) in enumerate(items) if _is_group(kind, what)]
-        if self.parsed.state.groups != 2 or len(places) != 1:
+        groups = [i for i, (kind, what) in enumerate(items) if _is_group(kind, what)]
+        if self.parsed.state.groups != 2 or len(groups) != 1:
             raise _Unlike
         widths = [self._width(item) for item in items]
-        place = places[0]
-        before, (least, most) = _fixed(widths[:place]), widths[place]
+        index = groups[0]
+        before, (least, most) = _fixed(widths[:index]), widths[index]
         if least == most:
             return before, least, 0
-        return before, -1, _fixed(widths[place + 1 :])
+        return before, -1, _fixed(widths[index + 1 :])
 
     def _width(self, item: Any) -> tuple[int, int]:
-        found = self._pattern([item]).getwidth()
-        return int(found[0]), int(found[1])
+        bounds = self._pattern([item]).getwidth()
+        return int(bounds[0]), int(bounds[1])
 
     def _pattern(self, items: list[Any]) -> Any:
         return type(self.parsed)(self.parsed.state, items)
@@ -217,15 +217,15 @@ class _Compiler:
         return self._step(_BOUNDARY, what == "AT_BOUNDARY", then)
 
     def _either(self, firsts: list[int]) -> int:
-        made = firsts[-1]
+        fork = firsts[-1]
         for first in reversed(firsts[:-1]):
-            made = self._step(_FORK, None, first, made)
-        return made
+            fork = self._step(_FORK, None, first, fork)
+        return fork
 
     def _repeat(self, what: Any, then: int, *, lazy: bool) -> int:
         least, most, inner = what
         if inner.getwidth()[0] < 1:
-            raise _Unlike  # what happens to empty rounds is subtle
+            raise _Unlike  # the rules for empty rounds of a repeat are subtle
         least, endless = int(least), str(most) == "MAXREPEAT"
         if endless:
             fork = self._step(_FORK)
@@ -254,7 +254,7 @@ class _Compiler:
         from re import _compiler, _constants  # type: ignore[attr-defined]  # as above
 
         again = (_constants.MAX_REPEAT, (1, _constants.MAXREPEAT, self._pattern([item])))
-        return unicode.found(_compiler.compile(self._pattern([again]), self.flags))
+        return unicode.matched(_compiler.compile(self._pattern([again]), self.flags))
 
     def _kinds(self) -> tuple[unicode.Kinds, NDArray[np.bool_], NDArray[np.bool_]]:
         """Characters that are in the same sets are of one kind: (kind of each, sets, words).
@@ -263,12 +263,12 @@ class _Compiler:
         """
         every = list(self.members)
         if self.bounded:
-            every.append(unicode.found(re.compile(r"\w+", self.flags & (re.ASCII | re.UNICODE))))
+            every.append(unicode.matched(re.compile(r"\w+", self.flags & (re.ASCII | re.UNICODE))))
         if len(every) > 60:
             raise _Unlike
         marks = np.zeros(unicode.CHARACTERS, np.int64)
-        for place, member in enumerate(every):
-            marks |= member.astype(np.int64) << place
+        for bit, member in enumerate(every):
+            marks |= member.astype(np.int64) << bit
         different, kind = np.unique(marks, return_inverse=True)
         if len(different) > _MOST_KINDS:
             raise _Unlike
@@ -283,7 +283,7 @@ def _is_group(kind: Any, what: Any) -> bool:
 
 
 def _fixed(widths: list[tuple[int, int]]) -> int:
-    """How many characters these items are together, whatever they match."""
+    """The fixed number of characters that these items match together."""
     if any(least != most for least, most in widths):
         raise _Unlike
     return sum(least for least, _ in widths)
@@ -300,7 +300,7 @@ def _states(
     *,
     longest: bool = False,
 ) -> _Tables:
-    """The moves of every state, and where to start behind each kind of character."""
+    """The moves of every state, and the start state behind each kind of character."""
     kinds = members.shape[1]
     starts: list[_State] = [((first,), bool(word)) for word in words]
     numbers: dict[_State, int] = {}
@@ -339,26 +339,26 @@ def _closure(
 ) -> tuple[list[int], bool]:
     """The steps that wait for a character, the likeliest first, up to the first that is the end.
 
-    For the longest match, what comes behind the end goes on, too.
+    For the longest match, the steps behind the end are kept, too.
     """
-    found: list[int] = []
-    known: set[int] = set()
+    waiting: list[int] = []
+    visited: set[int] = set()
     matched = False
     stack = list(reversed(threads))
     while stack:
         step = stack.pop()
-        if step in known:
+        if step in visited:
             continue
-        known.add(step)
+        visited.add(step)
         kind, what, one, other = steps[step]
         if kind == _END:
             matched = True
             if not longest:
                 break
         elif kind == _CHARACTER:
-            found.append(step)
+            waiting.append(step)
         elif kind == _FORK:
             stack += [other, one]
         elif (words[0] != words[1]) == what:
             stack.append(one)
-    return found, matched
+    return waiting, matched

@@ -1,9 +1,9 @@
-"""From which states of an automaton a match is still to come, as a table.
+"""A table of the states of an automaton from which a match is still to come.
 
-Read backwards, a document says at each of its places which states have a match ahead. Sets of
-states are numbered as they are met: the automaton of all continuations, from behind. A pattern
-that looks at most so many characters ahead may have as many sets as there are ways to fill them;
-such patterns have no table, nor need one.
+Reading a document backwards gives, at each position, the set of states with a match ahead. Sets of
+states are numbered in the order of their first use, which is the usual construction of an automaton
+from sets of states, on the reversed document. A pattern that looks ahead by a bounded number of
+characters may have very many such sets; it gets no table, and needs none.
 """
 
 from __future__ import annotations

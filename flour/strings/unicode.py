@@ -1,4 +1,4 @@
-"""What this Python knows of every character, as tables that native code reads.
+"""The properties of every character, as this Python has them, in tables for native code.
 
 A table is two arrays: `places` has a number for every 256 characters, and `blocks` that block's 256
 entries. Most blocks are equal to others, so a table of all 1,114,112 characters takes some ten
@@ -33,7 +33,7 @@ class Kinds(NamedTuple):
 
 
 class Mapping(NamedTuple):
-    """What to write in the place of every character.
+    """The replacement of every character.
 
     An entry is 0 for the character itself and -1 for a capital sigma, else 1 + 64 · start + size of
     the bytes in `pieces`. No document grows to more than `growth` times its bytes.
@@ -56,9 +56,9 @@ def _table(entries: NDArray[Any]) -> tuple[Blob, Blob]:
     _, first, inverse = np.unique(raw, return_index=True, return_inverse=True)
     # In the order of their first characters, so that block 0 is that of ASCII.
     order = np.argsort(first)
-    place = np.empty_like(order)
-    place[order] = np.arange(len(order))
-    index = place[inverse.reshape(-1)].astype(np.uint16)
+    rank = np.empty_like(order)
+    rank[order] = np.arange(len(order))
+    index = rank[inverse.reshape(-1)].astype(np.uint16)
     return Blob.of(index), Blob.of(np.ascontiguousarray(rows[first[order]]).reshape(-1))
 
 
@@ -76,25 +76,26 @@ def _codes(text: str) -> NDArray[np.uint32]:
     return np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32)
 
 
-def found(pattern: re.Pattern[str]) -> NDArray[np.bool_]:
-    """Which characters are in the runs that a pattern of one repeated character finds."""
-    made = np.zeros(CHARACTERS, bool)
+def matched(pattern: re.Pattern[str]) -> NDArray[np.bool_]:
+    """The characters in the runs that a pattern of one repeated character matches, as a mask."""
+    mask = np.zeros(CHARACTERS, bool)
     for match in pattern.finditer(everything()):
-        made[match.start() : match.end()] = True
-    return made
+        mask[match.start() : match.end()] = True
+    return mask
 
 
 @cache
 def spaces() -> Kinds:
     """1 for white space."""
-    return kinds(found(re.compile(r"\s+")))
+    return kinds(matched(re.compile(r"\s+")))
 
 
 @cache
 def contexts() -> Kinds:
-    """What decides how a capital sigma is written: 1 for letters with case, 2 for what is skipped.
+    """The context that decides the small form of a capital sigma: 1 for letters with case, 2 for
+    characters that are skipped.
 
-    Python does not say which characters these are, but it writes a sigma behind each of them.
+    Python has no list of these characters, but the sigma it writes behind each tells.
     """
     codes = np.arange(CHARACTERS, dtype=np.uint32)
     codes[_DOTTED_I] = ord("a")  # it grows, and has case as an a has
@@ -123,7 +124,7 @@ def lower() -> Mapping:
 
 @cache
 def lower_alone() -> Mapping:
-    """Every character in lower case by itself: one for one, whatever stands around it."""
+    """Every character in lower case by itself: one for one, in any context."""
     changed = {}
     for start in range(0, CHARACTERS, _BLOCK):
         letters = everything()[start : start + _BLOCK]

@@ -115,11 +115,11 @@ def test_nodes_without_room_for_their_numbers_are_big() -> None:
         base=np.zeros(1),
         narrow=True,
     )
-    table = lockstep.Table(op)
+    table = lockstep.NodeTable(op)
     threshold = table.thresholds()
     assert threshold is not None
     assert table.compact(threshold) is None
-    few = lockstep.Table(op.replace(feature=Blob.of(np.minimum(op.feature.array, 99))))
+    few = lockstep.NodeTable(op.replace(feature=Blob.of(np.minimum(op.feature.array, 99))))
     assert few.compact(threshold) is not None
 
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import oven
 from flour.core.types import Vector
 from flour.language.flow import outputs, source
-from flour.ops.trees.quickscorer_row import alone
+from flour.ops.trees.quickscorer_row import row_tables
 from flour.ops.trees.slices import slices
 from flour.ops.trees.trees import Trees
 from objectstore import Blob
@@ -149,7 +149,7 @@ def test_few_trees_over_many_columns() -> None:
         op = chains(trees, tests, width)
         made: Any = slices(op)
         assert made.table.mostly_slots
-        assert alone(made, op.value.array[:, 0]) is None
+        assert row_tables(made, op.value.array[:, 0]) is None
         assert "walked one by one; from" in op.remark()
         same(op, width)
 
@@ -157,7 +157,9 @@ def test_few_trees_over_many_columns() -> None:
 def test_what_is_chosen_depends_on_the_shape() -> None:
     def ways(op: Trees) -> tuple[bool, bool]:
         made: Any = slices(op)
-        return made is not None, made is not None and alone(made, op.value.array[:, 0]) is not None
+        return made is not None, made is not None and row_tables(
+            made, op.value.array[:, 0]
+        ) is not None
 
     assert ways(chains(9, 31, 4)) == (True, True)
     assert ways(chains(9, 64, 4)) == (True, False)  # a mask of leaves has 64 bits

@@ -63,28 +63,28 @@ class LinearTrees(Nodes):
 
     def reference(self, x: Columns) -> Columns:
         x = self.rows(x)
-        made = np.tile(self.base.array.astype(np.float64), (len(x), 1))
+        sums = np.tile(self.base.array.astype(np.float64), (len(x), 1))
         with self.together():
             for root, target in zip(self.roots.array, self.target.array, strict=True):
-                made[:, target] += self._leaf(x.astype(np.float64), self.walk(x, int(root)))
-        return made
+                sums[:, target] += self._leaf(x.astype(np.float64), self.walk(x, int(root)))
+        return sums
 
     def _leaf(self, x: NDArray[np.float64], leaf: NDArray[np.int64]) -> NDArray[np.float64]:
-        """What the leaves the rows reached make of them, term after term."""
+        """The value of the leaf that each row reached, its terms added in order."""
         value, constant, starts, column, slope = raw(
             self.value, self.constant, self.starts, self.column, self.slope
         )
         start, end = starts[leaf].astype(np.int64), starts[leaf + 1].astype(np.int64)
-        made: NDArray[np.float64] = constant[leaf].astype(np.float64)
-        lost = np.zeros(len(leaf), bool)
-        for place in range(int((end - start).max(initial=0))):
-            rows = np.flatnonzero(start + place < end)
-            term = start[rows] + place
+        sums: NDArray[np.float64] = constant[leaf].astype(np.float64)
+        missing = np.zeros(len(leaf), bool)
+        for k in range(int((end - start).max(initial=0))):
+            rows = np.flatnonzero(start + k < end)
+            term = start[rows] + k
             read = x[rows, column[term]]
-            lost[rows] |= np.isnan(read)
+            missing[rows] |= np.isnan(read)
             with np.errstate(all="ignore"):
-                made[rows] += slope[term] * read
-        return np.where(lost, value[leaf], made)
+                sums[rows] += slope[term] * read
+        return np.where(missing, value[leaf], sums)
 
     def kernel(self, e: Emitter, inputs: tuple[Column, ...], out: Column) -> None:
         (x,) = inputs
@@ -102,14 +102,14 @@ class LinearTrees(Nodes):
                 e.store(into, o, f"{e.load(into, o, 'float64')} + {total}", "float64")
 
     def _emit_leaf(self, e: Emitter, x: Column, row: str, leaf: str) -> str:
-        """The local that ends up holding what the leaf makes of the row."""
+        """The local that ends up holding the leaf's value for the row."""
         value, constant = (e.address(whole(p), "float64") for p in (self.value, self.constant))
         starts, column = e.address(whole(self.starts)), e.address(whole(self.column))
         slope = e.address(whole(self.slope), "float64")
         dtype: Any = x.type.dtype  # type: ignore[union-attr]  # a vector, by infer
         total = e.var(e.load(constant, leaf, "float64", constant=True))
-        places = (f"{leaf} + {i}" for i in (0, 1))
-        ends = (e.load(starts, place, "int32", constant=True) for place in places)
+        positions = (f"{leaf} + {i}" for i in (0, 1))
+        ends = (e.load(starts, position, "int32", constant=True) for position in positions)
         start, end = (e.var(f"int64({number})", "h") for number in ends)
         with e.loop(end, start) as k:
             j = f"int64({e.load(column, k, 'int32', constant=True)})"

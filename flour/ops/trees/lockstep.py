@@ -1,17 +1,19 @@
 """Several walks at once: all trees for one row, or eight rows for one tree.
 
 A walk waits for memory at every step, so eight of them take little longer than one. Where there are
-more trees than that, they take a step each in turn, and by its next turn a walk's node has come.
-The nodes of a tree are packed for that: sixteen bytes each, children side by side, what is below
-the bigger of them right behind, leaves that lead to themselves. A step is one load of the node, one
-of the value it looks at, and a comparison without a branch.
+more trees than that, they take a step each in turn, and a walk's node has been loaded by its next
+turn.
 
-Everything a test may do with missing values is decided before the walk, once for each column and
-way of looking at it (a slot): a missing value that goes left becomes minus infinity, one that goes
-right NaN. `x < t` is `x <= u` for the float u just below t. A set of categories stands between a
-word of ones, which is where a missing value that belongs to it looks, and a word of zeros, which is
-where everything else looks that is not in its range. Where each set has one category (as one-hot
-columns have), there may be slots that hold codes instead: what is not the node's code fails.
+The nodes of a tree are packed for that: sixteen bytes each, children side by side, the nodes below
+the bigger child right behind, leaves that lead to themselves. A step is one load of the node, one
+of the value it tests, and a comparison without a branch.
+
+Missing values are handled before the walk, once for each column and treatment of missing values (a
+slot): a missing value that goes left becomes minus infinity, one that goes right NaN. `x < t` is
+`x <= u` for the float u just below t. The bitmap of a set of categories stands between a word of
+ones, which a missing value that belongs to the set reads, and a word of zeros, which any value out
+of its range reads. Where each set has one category (as one-hot columns have), there may be slots
+that hold codes instead: every value but the node's code fails.
 """
 
 from __future__ import annotations
@@ -32,35 +34,35 @@ if TYPE_CHECKING:
 LANES = 8
 _LEFT, _ZEROS = 1, 4  # as in flour.ops.trees.walk
 _GOES_LEFT, _ZERO_TOO, _IN_A_SET = 1, 2, 4
-#: A slot's number takes the bits below it; it says that the node tests for a set.
+#: This bit says that the node tests for a set; the bits below it are the slot's number.
 _SET_BIT = 30
-#: A set has a slot if so many nodes ask for each, and a row takes so many steps for each: filling
-#: it takes less then than what nodes spare.
+#: Sets have slots of their own if there are this many nodes and this many steps of a row for each:
+#: then filling a slot takes less time than it saves.
 _SHARED, _STEPS_A_SET = 4, 2
-#: Leaves are counted once for each value if so many have the same.
+#: Leaves are stored once per value if at least this many share one on average.
 _ALIKE = 4
-#: What a core keeps nearest of an ensemble's nodes: walking eight of its trees waits for little.
+#: Nodes of an ensemble that stay in a core's nearest cache: eight walks at once hardly wait then.
 _NEAR_BYTES = 64 * 1024
-#: Trees of fewer nodes have ended before their turns would pay.
+#: Trees of fewer nodes end too soon for walks in turns to pay.
 _DEEP = 100
-#: From here on float32 does not tell codes apart.
+#: From here on float32 does not tell whole numbers (codes) apart.
 MANY = 1 << 24
 #: No set is as big as this.
 BEYOND = 1 << 40
-#: A row looks at few of the columns of a few trees: filling slots may be most of the work.
+#: With more slots than this per tree, filling them may be most of the work for a row.
 _SLOTS_A_TREE = 8
-#: Nanoseconds that a slot takes one row, a step among others, and one that is waited for.
+#: Nanoseconds for a slot of one row, for a step among others, and for one that is waited for.
 _SLOT, _TOGETHER, _STRAIGHT, _GUESSED, _FORESEEN = 1.0, 1.3, 1.5, 0.8, 5.0
 
 
 class Shared(NamedTuple):
-    """Sets that many nodes ask for: each has a slot, which passes for what is in the set."""
+    """Sets that many nodes test for: each has a slot, which passes for the members of the set."""
 
-    #: The column, what the slot holds for a missing value, the largest number taken for zero.
+    #: The column, the slot's content for a missing value, the largest number taken for zero.
     column: Blob
     fill: Blob
     zero: Blob
-    #: Where the set's words are, and how many categories they tell of.
+    #: The first of the set's words, and the number of categories they cover.
     start: Blob
     limit: Blob
 
@@ -75,64 +77,64 @@ class Coded(NamedTuple):
 class Packed(NamedTuple):
     """The nodes of an ensemble, packed for walking."""
 
-    #: Two int64 a node: the bits of its threshold (or of what its leaf holds, or where its set
-    #: is), then its slot and twice its left child's number. Where numbers are tested as float32,
-    #: two int32 instead: the threshold (or the leaf's number among all, from left to right), then
-    #: the slot and, in so many bits (`shift`), the left child's number.
+    #: Two int64 per node: the bits of its threshold (or of its leaf's content, or the position of
+    #: its set), then its slot and twice its left child's number. Where numbers are tested as
+    #: float32, two int32 instead: the threshold (or the leaf's number among all, from left to
+    #: right), then the slot and, in `shift` bits, the left child's number.
     nodes: Blob
-    #: The place of each tree's root; the trees are filled up to a multiple of the lanes.
+    #: The position of each tree's root; the trees are filled up to a multiple of the lanes.
     roots: Blob
-    #: For each slot but the first (which holds minus infinity): the column, what stands there for a
+    #: For each slot but the first (which holds minus infinity): the column, its content for a
     #: missing value, the largest number that is taken for zero, and the code of a missing category.
     column: Blob
     fill: Blob
     zero: Blob
     code: Blob
     words: Blob
-    #: The sets with slots of their own, behind all others, if sets are kept so.
+    #: The sets with slots of their own, behind all other slots, if there are any.
     shared: Shared | None
     #: The slots of codes, behind all others, where each set is one category and has no slot.
     coded: Coded | None = None
-    #: How many bits of a node of eight bytes are its left child's number; 0 for sixteen bytes.
+    #: The bits of a node of eight bytes that hold its left child's number; 0 for sixteen bytes.
     shift: int = 0
-    #: Which leaf each number of leaves stands for, where nodes are of eight bytes.
+    #: The leaf that each stored number stands for, where nodes are of eight bytes.
     order: NDArray[np.int64] | None = None
 
     @property
     def in_turns(self) -> bool:
-        """Whether all trees take their steps in turns, as their nodes may be far away."""
+        """Whether all trees take steps in turns, as their nodes may not be in a near cache."""
         trees = len(self.roots)
         deep = len(self.nodes) > 2 * _DEEP * trees
         return trees > LANES and deep and self.nodes.array.nbytes > _NEAR_BYTES
 
 
 def guessed_step(nodes: int) -> float:
-    """What a step takes where trees are walked one by one.
+    """The time of a step where trees are walked one by one, in nanoseconds.
 
-    Its branch is guessed, the less often right the more nodes there are.
+    The branch predictor is right less often the more nodes there are.
     """
     return max(_GUESSED * float(np.log2(max(nodes, 1))) - _FORESEEN, _STRAIGHT)
 
 
 def pack(
-    op: Nodes, leaf: NDArray[Any], held: str = "", same: NDArray[np.int64] | None = None
+    op: Nodes, leaf: NDArray[Any], tested_as: str = "", same: NDArray[np.int64] | None = None
 ) -> Packed | None:
     """The nodes packed, the leaf of number k holding leaf[k]; None where that cannot be done.
 
-    They take half of the bytes where numbers are tested (held) as float32. Leaves may be told
-    which first one of them is the same.
+    They take half of the bytes where numbers are tested as float32 (`tested_as`). `same` gives for
+    each leaf the first leaf with the same content.
     """
-    table = Table(op)
+    table = NodeTable(op)
     if table.mostly_slots or np.any(np.isnan(leaf)):
         return None
     threshold = table.thresholds()
     if threshold is None:
         return None
-    small = table.compact(threshold, same) if held == "float32" else None
+    small = table.compact(threshold, same) if tested_as == "float32" else None
     return small or table.packed(table.first_words(leaf, threshold))
 
 
-class Table:
+class NodeTable:
     """The nodes that can be reached, in the order in which they are packed."""
 
     def __init__(self, op: Nodes) -> None:
@@ -142,31 +144,33 @@ class Table:
             for part in (op.feature, op.left, op.right, op.roots)
         )
         #: The new number of each node, the old numbers of the nodes in their new order.
-        self.number = _places(feature, left, right, roots)
+        self.number = _numbers(feature, left, right, roots)
         reached = np.flatnonzero(self.number >= 0)
         self.order = reached[np.argsort(self.number[reached])]
         self.feature, self.left = feature[self.order], left[self.order]
         self.inner = self.feature >= 0
         self.roots: NDArray[np.int64] = self.number[roots]
-        self._ask()
+        self._assign_slots()
 
-    def _ask(self) -> None:
-        """Which slot each node looks at."""
+    def _assign_slots(self) -> None:
+        """Compute the slot that each node tests."""
         op = self.op
         missing = np.asarray(op.missing.array)[self.order].astype(np.int64)
         self.sets = np.zeros(len(self.order), bool)
         if len(op.words):
             self.sets = self.inner & (np.asarray(op.category.array)[self.order] >= 0)
-        way = np.where(missing % _ZEROS == _LEFT, _GOES_LEFT, 0)
-        way |= np.where(bool(op.zeros) & (missing >= _ZEROS), _ZERO_TOO, 0)
-        way |= np.where(self.sets, _IN_A_SET, 0)
-        self.slots, found = np.unique((self.feature * 8 + way)[self.inner], return_inverse=True)
+        treatment = np.where(missing % _ZEROS == _LEFT, _GOES_LEFT, 0)
+        treatment |= np.where(bool(op.zeros) & (missing >= _ZEROS), _ZERO_TOO, 0)
+        treatment |= np.where(self.sets, _IN_A_SET, 0)
+        self.slots, index = np.unique(
+            (self.feature * 8 + treatment)[self.inner], return_inverse=True
+        )
         self.slot = np.zeros(len(self.order), np.int64)
-        self.slot[self.inner] = found + 1
+        self.slot[self.inner] = index + 1
 
     @property
     def steps(self) -> float:
-        """About how many steps a row takes, at the least."""
+        """A low estimate of the steps that a row takes."""
         return len(self.roots) * float(np.log2(len(self.order) / max(len(self.roots), 1)))
 
     @property
@@ -178,12 +182,12 @@ class Table:
 
     @property
     def filling(self) -> float:
-        """What filling slots takes a row; nothing where it is little next to walking."""
+        """The time to fill a row's slots; 0 where it is little next to walking."""
         slots = len(self.slots)
         return 0.0 if len(self.roots) * _SLOTS_A_TREE >= slots else _SLOT * slots
 
     def thresholds(self) -> NDArray[np.float64] | None:
-        """What a value is at most where it passes; None where some test cannot be said so."""
+        """The largest value that passes each test; None where a test has no such form."""
         threshold: NDArray[np.float64] = np.asarray(self.op.threshold.array)[self.order]
         if self.op.strict:
             below = np.nextafter(threshold, -np.inf)
@@ -196,12 +200,12 @@ class Table:
         return self.number[old]
 
     def first_words(self, leaf: NDArray[Any], threshold: NDArray[np.float64]) -> NDArray[np.int64]:
-        """The bits of thresholds, leaves and the places of sets."""
+        """The bits of thresholds, of leaves' contents and of the positions of sets."""
         tests = self.inner & ~self.sets
-        made = np.zeros(len(self.order))
-        made[tests] = threshold[tests]
-        made[~self.inner] = leaf[self.left[~self.inner]]
-        bits: NDArray[np.int64] = made.view(np.int64)
+        content = np.zeros(len(self.order))
+        content[tests] = threshold[tests]
+        content[~self.inner] = leaf[self.left[~self.inner]]
+        bits: NDArray[np.int64] = content.view(np.int64)
         return bits
 
     def packed(self, bits: NDArray[np.int64]) -> Packed:
@@ -213,8 +217,8 @@ class Table:
         elif code is not None:
             bits[self.sets] = code.astype(np.float64).view(np.int64)
         else:
-            words, place = self._words()
-            bits[self.sets] = place
+            words, position = self._words()
+            bits[self.sets] = position
             slot = slot | (self.sets.astype(np.int64) << _SET_BIT)
         nodes = np.stack([bits, (slot << 32) | (2 * child)], axis=1).reshape(-1)
         return self._tables(Blob.of(nodes), Blob.of(2 * self._starts()), words, shared)
@@ -222,11 +226,11 @@ class Table:
     def compact(
         self, threshold: NDArray[np.float64], same: NDArray[np.int64] | None = None
     ) -> Packed | None:
-        """The tables for numbers tested as float32; None where a node has no room for its own."""
+        """The tables for numbers tested as float32; None where a node's numbers do not fit."""
         (shared, slot), code = self._shared(), self.single
         shift = len(self.order).bit_length()
-        told = shared is not None or code is not None or not self.sets.any()
-        if not told or int(slot.max()) >> (32 - shift):
+        fits = shared is not None or code is not None or not self.sets.any()
+        if not fits or int(slot.max()) >> (32 - shift):
             return None
         first = np.zeros(len(self.order), np.int32)
         tests = self.inner & ~self.sets
@@ -238,12 +242,12 @@ class Table:
         second = ((slot << shift) | self._next()).astype(np.uint32).view(np.int32)
         nodes = np.stack([first, second], axis=1).reshape(-1)
         words = np.asarray(self.op.words.array)
-        made = self._tables(Blob.of(nodes), Blob.of(self._starts()), words, shared)
-        return made._replace(shift=shift, order=order)
+        packed = self._tables(Blob.of(nodes), Blob.of(self._starts()), words, shared)
+        return packed._replace(shift=shift, order=order)
 
     @cached_property
     def single(self) -> NDArray[np.int64] | None:
-        """The only category of each node's set, if all have one and none passes what is missing."""
+        """The only category of each node's set, if all have one and none has missing values."""
         if not self.sets.any() or np.any(self.slots[self.slot[self.sets] - 1] & _GOES_LEFT):
             return None
         spans = np.stack([np.asarray(self.op.category.array), np.asarray(self.op.length.array)])
@@ -253,7 +257,7 @@ class Table:
         return np.array(each, np.int64)[which.reshape(-1)] if min(each) >= 0 else None
 
     def _next(self) -> NDArray[np.int64]:
-        """Where walks go from each node if they pass: leaves lead to themselves."""
+        """The number of the node that a passing walk goes to: leaves lead to themselves."""
         here = np.arange(len(self.order))
         return np.where(self.inner, self.number[np.where(self.inner, self.left, 0)], here)
 
@@ -285,13 +289,13 @@ class Table:
         )
 
     def _shared(self) -> tuple[Shared | None, NDArray[np.int64]]:
-        """The sets that have slots of their own, where few are shared, and each node's slot."""
+        """The sets with slots of their own, if few are shared by many nodes; each node's slot."""
         if not self.sets.any():
             return None, self.slot
         old = self.order[self.sets]
         start, length = (np.asarray(part.array)[old] for part in (self.op.category, self.op.length))
-        asked = np.stack([start, length, self.slot[self.sets]]).astype(np.int64)
-        unique, which = np.unique(asked, axis=1, return_inverse=True)
+        tests = np.stack([start, length, self.slot[self.sets]]).astype(np.int64)
+        unique, which = np.unique(tests, axis=1, return_inverse=True)
         count = unique.shape[1]
         if _SHARED * count > self.sets.sum() or _STEPS_A_SET * count > self.steps:
             return None, self._behind()
@@ -307,14 +311,14 @@ class Table:
         ), slot
 
     def _behind(self) -> NDArray[np.int64]:
-        """Each node's slot, where those of codes come behind all others."""
+        """Each node's slot, where the slots of codes come behind all others."""
         if self.single is None:
             return self.slot
-        place = np.argsort(np.argsort(self.slots & _IN_A_SET != 0, kind="stable"))
-        return np.where(self.inner, place[self.slot - 1] + 1, 0)
+        rank = np.argsort(np.argsort(self.slots & _IN_A_SET != 0, kind="stable"))
+        return np.where(self.inner, rank[self.slot - 1] + 1, 0)
 
     def _words(self) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
-        """The sets, each between ones and zeros, and where each node's is (and how long)."""
+        """The words of all sets, each between ones and zeros; each node's position and length."""
         if not self.sets.any():
             return np.zeros(1, np.uint32), np.empty(0, np.int64)
         old = np.asarray(self.op.words.array)
@@ -330,22 +334,23 @@ class Table:
 
 
 def _zeros(slots: NDArray[np.int64]) -> Blob:
-    """The largest number that each of these slots takes for zero, if it looks for that."""
+    """The largest number that each of these slots takes for zero, if it treats zeros as missing."""
     return Blob.of(np.where(slots & _ZERO_TOO != 0, np.float64(np.float32(1e-35)), -1.0))
 
 
 def _only(words: NDArray[np.uint32]) -> int:
     """The only number in a set; -1 if there is none, or another."""
-    found = np.flatnonzero(np.unpackbits(words.view(np.uint8), bitorder="little"))
-    return int(found[0]) if len(found) == 1 and found[0] < MANY else -1
+    members = np.flatnonzero(np.unpackbits(words.view(np.uint8), bitorder="little"))
+    return int(members[0]) if len(members) == 1 and members[0] < MANY else -1
 
 
 def _counted(
     leaves: NDArray[np.int64], same: NDArray[np.int64] | None
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The leaves that are kept, and which of those each leaf is.
+    """The leaves that are stored, and the stored one of each leaf.
 
-    All are, as blocks of rows count them, unless hardly any differ: then what all look at is near.
+    All are stored, as blocks of rows number them, unless hardly any differ: then the few stay in
+    cache.
     """
     if same is not None:
         kept, which = np.unique(same[leaves], return_inverse=True)
@@ -354,7 +359,7 @@ def _counted(
     return leaves, np.arange(len(leaves))
 
 
-def _places(
+def _numbers(
     feature: NDArray[np.int64],
     left: NDArray[np.int64],
     right: NDArray[np.int64],
@@ -362,8 +367,8 @@ def _places(
 ) -> NDArray[np.int64]:
     """The number of each node: tree after tree, children side by side (-1: not reached).
 
-    Behind a pair of children stands all that is below the bigger of them, so that most steps stay
-    in the same line of the cache.
+    Behind a pair of children stand all nodes below the bigger of them, so that most steps stay in
+    the same cache line.
     """
     levels, level = [], roots
     while level.size:
@@ -373,15 +378,15 @@ def _places(
     pairs = np.zeros(len(feature), np.int64)
     for inner in reversed(levels):
         pairs[inner] = 1 + pairs[left[inner]] + pairs[right[inner]]
-    made = np.full(len(feature), -1, np.int64)
-    below = np.zeros(len(feature), np.int64)  # where the pairs below a node start
-    made[roots] = np.cumsum(1 + 2 * pairs[roots]) - 1 - 2 * pairs[roots]
-    below[roots] = made[roots] + 1
+    numbers = np.full(len(feature), -1, np.int64)
+    below = np.zeros(len(feature), np.int64)  # the first of the pairs below a node
+    numbers[roots] = np.cumsum(1 + 2 * pairs[roots]) - 1 - 2 * pairs[roots]
+    below[roots] = numbers[roots] + 1
     for inner in levels:
         one, other = left[inner], right[inner]
-        made[one], made[other] = below[inner], below[inner] + 1
+        numbers[one], numbers[other] = below[inner], below[inner] + 1
         big = np.where(pairs[one] >= pairs[other], one, other)
         small = one + other - big
         below[big] = below[inner] + 2
         below[small] = below[big] + 2 * pairs[big]
-    return made
+    return numbers

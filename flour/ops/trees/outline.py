@@ -1,4 +1,4 @@
-"""The outline of an ensemble's trees: how deep its nodes are, and what is left of what."""
+"""The outline of an ensemble's trees: depth of the nodes and order of the leaves."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 if TYPE_CHECKING:
-    from flour.ops.trees.lockstep import Table
+    from flour.ops.trees.lockstep import NodeTable
 
 
 class Outline:
     """Of each node, by its number in a table: its children, tree, depth, and leaves."""
 
-    def __init__(self, table: Table) -> None:
+    def __init__(self, table: NodeTable) -> None:
         self.table = table
         count = len(table.order)
         self.left = np.where(table.inner, table.child(table.op.left), 0)
@@ -22,7 +22,7 @@ class Outline:
         self.tree, self.depth = np.zeros(count, np.int64), np.zeros(count, np.int64)
         self.tree[table.roots] = np.arange(len(table.roots))
         levels = self._levels()
-        #: How many leaves are below each node, and how many of its tree are left of those.
+        #: The number of leaves below each node, and of its tree's leaves to the left of those.
         self.leaves, self.position = np.ones(count, np.int64), np.zeros(count, np.int64)
         for inner in reversed(levels):
             self.leaves[inner] = self.leaves[self.left[inner]] + self.leaves[self.right[inner]]
@@ -45,8 +45,8 @@ class Outline:
     def leaf_order(self) -> NDArray[np.int64]:
         """The leaves, tree after tree, each from left to right."""
         leaves = np.flatnonzero(~self.table.inner)
-        made: NDArray[np.int64] = leaves[np.lexsort((self.position[leaves], self.tree[leaves]))]
-        return made
+        ordered: NDArray[np.int64] = leaves[np.lexsort((self.position[leaves], self.tree[leaves]))]
+        return ordered
 
 
 def at_most(limits: NDArray[np.float64], dtype: str) -> NDArray[Any]:
@@ -54,5 +54,5 @@ def at_most(limits: NDArray[np.float64], dtype: str) -> NDArray[Any]:
     with np.errstate(over="ignore"):
         near = limits.astype(dtype)
         below = np.nextafter(near, np.asarray(-np.inf, dtype))
-    made: NDArray[Any] = np.where(near.astype(np.float64) > limits, below, near)
-    return made
+    limited: NDArray[Any] = np.where(near.astype(np.float64) > limits, below, near)
+    return limited

@@ -1,11 +1,11 @@
 """Sixty-four rows at a time through an ensemble, without walking: one bit a row.
 
 The rows at a node are the bits of one number. A test splits them in two: those that fail go right,
-the others left, which is two ANDs for all 64. Nobody waits for a node to know which is next, and
-no branch is ever taken wrong. What a row loses by visiting every node, 64 rows win back.
+the others left, which is two ANDs for all 64. No step waits for a node to know the next one, and no
+branch is mispredicted. That makes up, over 64 rows, for visiting every node.
 
-The tests compare ranks, not numbers: how many of the thresholds that nodes look for in a column
-its value exceeds. A rank is one byte, so that one comparison of a vector register tests all rows;
+The tests compare ranks, not numbers: the rank of a value is the number of its column's thresholds
+that it exceeds. A rank is one byte, so that one comparison of a vector register tests all rows;
 columns with more thresholds than that have several ranks, each of a share of them. A set of
 categories is 64 bits, looked up at once for all rows.
 
@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flour.core.types import Type, Vector
-from flour.ops.trees.lockstep import Table, guessed_step
+from flour.ops.trees.lockstep import NodeTable, guessed_step
 from flour.ops.trees.outline import Outline
 from objectstore import Blob
 
@@ -30,52 +30,53 @@ if TYPE_CHECKING:
     from flour.ops.trees.walk import Nodes
 
 ROWS = 64
-#: Sixteen bits say where a node's rows are, which slot it looks at, and how many leaves it has.
+#: Sixteen bits each for the position of a node's rows, its slot, and its number of leaves.
 _MOST = 1 << 16
-#: No row holds more categories than this: they are looked up 64 at a time.
+#: A column has at most this many blocks of 64 categories, which are looked up at once.
 _MOST_BLOCKS = 16
-#: So many sets have ranks of their own (a cache's size), if each is asked for by so many nodes.
+#: At most this many sets have ranks of their own (a cache's size), if on average at least this many
+#: nodes test for each.
 _MOST_SHARED, _SHARED = 512, 2
-#: How many thresholds a rank of one byte counts: see oven.compiler.intrinsics.slices.
+#: The number of thresholds that a rank of one byte counts: see oven.compiler.intrinsics.slices.
 _SHARE = 254
 
 
 class Slots(NamedTuple):
-    """The columns that are looked at (twice where some nodes take zeros for missing)."""
+    """The tested columns (twice where some nodes take zeros for missing)."""
 
     column: Blob
     #: The largest number that is taken for zero.
     zero: Blob
-    #: Where its thresholds start, in bytes, and the power of two they are padded to.
+    #: The offset of its thresholds, in bytes, and the power of two they are padded to.
     start: Blob
     power: Blob
-    #: Where its ranks are, and how many it has.
+    #: The offset of its ranks, and their number.
     share: Blob
     shares: Blob
 
 
 class Members(NamedTuple):
-    """The columns whose categories are looked up, once for each way of taking missing ones."""
+    """The columns whose categories are looked up, once for each treatment of missing ones."""
 
     column: Blob
     zero: Blob
     #: Minus infinity where missing values are in every set, else NaN.
     fill: Blob
-    #: Where the rows of its categories are, and how many times 64 of them there are.
+    #: The offset of the rows of its categories, and the number of blocks of 64 categories.
     start: Blob
     blocks: Blob
 
 
-class Layout(NamedTuple):
-    """The nodes of an ensemble, tree after tree, and in each in the order of their depth."""
+class SlicedTables(NamedTuple):
+    """The nodes of an ensemble, tree after tree, ordered by depth within a tree."""
 
     #: See oven.compiler.intrinsics.slices; the nodes of tree t are those from first[t] to first[t +
     #: 1].
     nodes: Blob
     first: Blob
     #: With sets: the nodes that test numbers, and those that test for sets (two int64 each: the
-    #: node, and where its words are). Where few sets are shared by many nodes, the sets instead,
-    #: each with the place of its ranks: 1 for the rows that are not in it.
+    #: node, and the offset of its words). Where few sets are shared by many nodes, the sets
+    #: instead, each with the offset of its ranks: 1 for the rows that are not in it.
     numbers: Blob
     first_number: Blob
     sets: Blob
@@ -84,25 +85,26 @@ class Layout(NamedTuple):
     tests: Slots
     members: Members
     threshold: Blob
-    #: Where each tree's leaf values start, and the values from the leftmost leaf to the rightmost.
+    #: The offset of each tree's leaf values, and the values from the leftmost leaf to the
+    #: rightmost.
     offset: Blob
     value: Blob
     #: The width of a leaf's number.
     leaf: str
-    #: The most inner nodes of one tree; how many ranks a row has; how many numbers say which rows
-    #: are in which category.
+    #: The most inner nodes of one tree; the number of a row's ranks; the number of 64-bit masks
+    #: that say which rows are in which category.
     most: int
     shares: int
     blocks: int
-    #: How many sets are looked up once for all nodes that share them.
+    #: The number of sets that are looked up once for all nodes that share them.
     shared: int
     cost: Cost
 
 
 def held_as(op: Nodes, x: Type | None) -> str:
-    """The float width that values can be tested in, or nothing where they are no floats.
+    """The float width that values can be tested in; empty where they are no floats.
 
-    Without a type, as for floats as wide as the trees look at.
+    Without a type, as for floats of the width that the trees test.
     """
     if x is None:
         return "float32" if op.narrow else "float64"
@@ -114,18 +116,18 @@ def held_as(op: Nodes, x: Type | None) -> str:
 
 def slices(op: Trees, x: Type | None = None) -> Slices | None:
     """The ensemble in slices, or None where it has to be walked."""
-    table = Table(op)
+    table = NodeTable(op)
     threshold = table.thresholds()
     if threshold is None:
         return None
-    made = Slices(op, table, threshold, held_as(op, x))
-    return made if made.fits() and made.cost().block < ROWS * made.cost().walk else None
+    sliced = Slices(op, table, threshold, held_as(op, x))
+    return sliced if sliced.fits() and sliced.cost().block < ROWS * sliced.cost().walk else None
 
 
 class Cost(NamedTuple):
-    """What ways through an ensemble take, in nanoseconds on the machine this was measured on.
+    """Estimated times of the ways to score an ensemble, in nanoseconds on the measured machine.
 
-    Only which of them is less matters, and that is much the same on others.
+    Only their order matters, which is much the same on other machines.
     """
 
     #: 64 rows at a time; one row by walks among others, and alone.
@@ -135,27 +137,29 @@ class Cost(NamedTuple):
 
     @property
     def least(self) -> int:
-        """From how many rows on a block of 64 costs less than walking row by row."""
+        """The smallest number of rows for which a block costs less than walking each row."""
         return int(min(max(np.ceil(self.block / self.alone), 1), ROWS))
 
 
-#: A node of 64 rows, a tree, a column, each halving of its thresholds after the first four, and
-#: all else.
+#: The times for a node of 64 rows, a tree, a column, each halving of its thresholds after the first
+#: four, and all else.
 _NODE, _TREE, _COLUMN, _HALVING, _REST = 0.9, 25.0, 24.0, 25.0, 50.0
 #: A column that is no float, besides; one of float32, and each 31 of its thresholds.
 _LONE, _NARROW, _PART = 75.0, 10.0, 14.0
-#: So many thresholds are searched for at once, and so many times that, among float32.
+#: Thresholds of float32 that are compared at once, and the most such parts of a column.
 PART, MOST_PARTS = 31, 16
 #: A step of a walk where the nodes fit a core's own cache, and where they do not.
 _STEP, _FAR_STEP, _NEAR_BYTES = 1.4, 2.4, 1 << 20
-#: What a row alone waits longer for: nobody has been at its nodes just before.
+#: The factor for a row alone: no other row has just brought its nodes into the cache.
 _ALONE = 1.3
 
 
 class Slices:
-    """Where every node, leaf and threshold goes."""
+    """The positions of every node, leaf and threshold in the tables of an ensemble."""
 
-    def __init__(self, op: Nodes, table: Table, threshold: NDArray[np.float64], held: str) -> None:
+    def __init__(
+        self, op: Nodes, table: NodeTable, threshold: NDArray[np.float64], held: str
+    ) -> None:
         self.op, self.table, self.threshold, self.held = op, table, threshold, held
         self.outline = Outline(table)
         self.left, self.right = self.outline.left, self.outline.right
@@ -165,7 +169,7 @@ class Slices:
         self._ranks()
 
     def _order(self) -> None:
-        """The inner nodes in their order, and where the rows at each node are kept."""
+        """Compute the order of the inner nodes, and the position of the rows at each node."""
         inner = np.flatnonzero(self.table.inner)
         self.inner = inner[np.lexsort((inner, self.depth[inner], self.tree[inner]))]
         self.first = np.concatenate(
@@ -177,9 +181,9 @@ class Slices:
         self.rows[self.right[self.inner]] = 2 * self.place + 2
 
     def _ranks(self) -> None:
-        """The different thresholds of each slot, and the rank of each node among them.
+        """Compute the different thresholds of each slot, and the rank of each node among them.
 
-        Which way missing values go is no part of the slot here: there are ranks for both ways.
+        The direction of missing values is no part of the slot here: there are ranks for both.
         """
         table = self.table
         tests = self.inner[~table.sets[self.inner]]
@@ -193,27 +197,27 @@ class Slices:
         self.counts = np.diff(self.at)
         self.shares = -(-self.counts // _SHARE)
         self.share = np.cumsum(self.shares) - self.shares
-        place = np.searchsorted(self.used, slot)
-        rank = np.cumsum(new) - 1 - self.at[place]
+        index = np.searchsorted(self.used, slot)
+        rank = np.cumsum(new) - 1 - self.at[index]
         self.rank, self.number = (np.zeros(len(table.order), np.int64) for _ in range(2))
         self.rank[tests[order]] = rank % _SHARE
         goes_left = key[order] % 2
-        self.number[tests[order]] = 2 * (self.share[place] + rank // _SHARE) + goes_left
+        self.number[tests[order]] = 2 * (self.share[index] + rank // _SHARE) + goes_left
 
     def fits(self) -> bool:
-        """Whether every number has room in a node."""
+        """Whether every number fits into the bits that a node has for it."""
         most = int(np.diff(self.first).max(initial=0))
         wide = max(2 * int(self.shares.sum()), int(self.counts.max(initial=0)) + 2, 2 * most + 2)
         return wide < _MOST and int(self.set_blocks().max(initial=0)) <= _MOST_BLOCKS
 
     def cost(self) -> Cost:
-        """What ways through the ensemble take."""
+        """The estimated times of the ways to score the ensemble."""
         block = len(self.inner) * _NODE + len(self.table.roots) * _TREE + self._ranking()
         block += _REST
         return Cost(block, *self.walking())
 
     def _ranking(self) -> float:
-        """What the ranks of 64 rows take."""
+        """The time to rank the columns of 64 rows."""
         if self.ranked_as() == "float32":
             return float((_NARROW + _PART * -(-self.counts // PART)).sum())
         power = np.maximum(np.ceil(np.log2(self.counts + 1)), 4)
@@ -221,12 +225,12 @@ class Slices:
         return float((_COLUMN + lone + _HALVING * (power - 4)).sum())
 
     def ranked_as(self) -> str:
-        """The float width in which columns are ranked, if they are turned on their side before."""
+        """The float width in which transposed columns are ranked; empty if not transposed."""
         many = int(self.counts.max(initial=0)) > PART * MOST_PARTS
         return "float64" if self.held and many else self.held
 
     def walking(self) -> tuple[float, float]:
-        """What walking a row takes, among others and alone."""
+        """The time to walk a row, among others and alone."""
         table = self.table
         leaves = np.flatnonzero(~table.inner)
         step = _STEP if 16 * len(self.tree) <= _NEAR_BYTES else _FAR_STEP
@@ -237,7 +241,7 @@ class Slices:
         walk = steps * step + table.filling
         return walk, walk * _ALONE
 
-    def layout(self) -> Layout:
+    def layout(self) -> SlicedTables:
         """The tables native code reads."""
         op: Any = self.op
         table, inner = self.table, self.inner
@@ -253,7 +257,7 @@ class Slices:
         count = self.leaves[table.roots]
         width = np.asarray(op.value.array)[table.left[leaves]].astype(op.dtype)
         padded, tests = self._tests()
-        return Layout(
+        return SlicedTables(
             nodes=_whole(node.astype(np.uint64) | (passed.astype(np.uint64) << np.uint64(48))),
             first=_whole(self.first),
             numbers=_whole(number if apart else number[:1]),
@@ -265,7 +269,8 @@ class Slices:
             members=members,
             threshold=Blob.of(padded),
             offset=_whole(np.cumsum(count) - count),
-            # Flat, as the values of the leaves are where rows are scored one by one: kept once.
+            # Flat, like the values of the leaves for rows scored one by one, so that one copy is
+            # kept.
             value=Blob.of(width.reshape(-1)),
             leaf="uint8" if int(count.max()) <= 256 else "uint16",
             most=int(np.diff(self.first).max(initial=0)),
@@ -276,18 +281,18 @@ class Slices:
         )
 
     def members(self, nodes: NDArray[np.int64], blocks: int) -> NDArray[np.bool_]:
-        """Which of the first categories each node that tests for a set lets pass."""
+        """The categories, of the first 64 * blocks, that pass each node that tests for a set."""
         start, length = (
             np.asarray(part.array)[self.table.order[nodes]].astype(np.int64)[:, None]
             for part in (self.op.category, self.op.length)
         )
         code, words = np.arange(64 * blocks), np.asarray(self.op.words.array).astype(np.int64)
-        word = words[np.minimum(start + code // 32, len(words) - 1)]
-        made: NDArray[np.bool_] = (code < 32 * length) & ((word >> (code % 32)) & 1 != 0)
-        return made
+        bitmap = words[np.minimum(start + code // 32, len(words) - 1)]
+        passing: NDArray[np.bool_] = (code < 32 * length) & ((bitmap >> (code % 32)) & 1 != 0)
+        return passing
 
     def _starts(self, chosen: NDArray[np.bool_]) -> NDArray[np.int64]:
-        """Where each tree's share of the chosen nodes starts."""
+        """The first of the chosen nodes of each tree."""
         starts: NDArray[np.int64] = np.concatenate([[0], np.cumsum(chosen)])[self.first]
         return starts
 
@@ -317,7 +322,7 @@ class Slices:
         return self.inner[self.table.sets[self.inner]]
 
     def set_blocks(self) -> NDArray[np.int64]:
-        """For each slot that is tested for sets, how many times 64 categories they reach."""
+        """For each slot that is tested for sets, their number of blocks of 64 categories."""
         nodes = self.set_nodes()
         if not nodes.size:
             return np.zeros(0, np.int64)
@@ -332,7 +337,8 @@ class Slices:
     ) -> tuple[Members, NDArray[np.int64], NDArray[np.uint64], NDArray[np.int64]]:
         """The slots, the nodes and the words of sets; every set of a slot has as many words.
 
-        Where nodes share sets, the sets stand for them, and the ranks each node looks at are told.
+        Where nodes share sets, the sets are listed instead of nodes, with the rank that each node
+        tests.
         """
         nodes, blocks = self.set_nodes(), self.set_blocks()
         used, which = np.unique(self.table.slot[nodes], return_inverse=True)
@@ -353,22 +359,22 @@ class Slices:
                 for part in (self.op.category, self.op.length)
             ]
         ).astype(np.int64)
-        unique, found = np.unique(np.stack([*spans, which]), axis=1, return_inverse=True)
-        words, places, size, known = [], [], 0, np.asarray(self.op.words.array)
+        unique, index = np.unique(np.stack([*spans, which]), axis=1, return_inverse=True)
+        words, offsets, size, all_words = [], [], 0, np.asarray(self.op.words.array)
         for begin, length, slot in unique.T.tolist():
-            made = np.zeros(2 * int(blocks[slot]), np.uint32)
-            made[:length] = known[begin : begin + length]
-            places.append(size)
-            words.append(made.view(np.uint64))
+            bitmap = np.zeros(2 * int(blocks[slot]), np.uint32)
+            bitmap[:length] = all_words[begin : begin + length]
+            offsets.append(size)
+            words.append(bitmap.view(np.uint64))
             size += int(blocks[slot])
-        found, place = found.reshape(-1), np.array(places, np.int64)
-        count, ranks = len(place), 2 * int(self.shares.sum())
+        index, offset = index.reshape(-1), np.array(offsets, np.int64)
+        count, ranks = len(offset), 2 * int(self.shares.sum())
         if count > _MOST_SHARED or _SHARED * count > len(nodes):
-            node, place, found = which | (self.place[chosen] << 32), place[found], found[:0]
+            node, offset, index = which | (self.place[chosen] << 32), offset[index], index[:0]
         else:
             node = unique[2] | ((ranks + np.arange(count)) << 32)
-        sets = np.stack([node, place], axis=1).reshape(-1)
-        return slots, sets, np.concatenate(words), found + ranks
+        sets = np.stack([node, offset], axis=1).reshape(-1)
+        return slots, sets, np.concatenate(words), index + ranks
 
 
 def _zeros(taken: NDArray[Any]) -> Blob:
@@ -377,6 +383,6 @@ def _zeros(taken: NDArray[Any]) -> Blob:
 
 
 def _whole(values: NDArray[Any]) -> Blob:
-    """Whole numbers (never none: an address needs a place)."""
-    made = np.asarray(values).astype(np.int64) if values.size else np.zeros(1, np.int64)
-    return Blob.of(made)
+    """Whole numbers as a blob; never an empty one, which would have no address."""
+    whole = np.asarray(values).astype(np.int64) if values.size else np.zeros(1, np.int64)
+    return Blob.of(whole)

@@ -1,11 +1,11 @@
-"""The native code of flour.ops.trees.slices: what happens to sixty-four rows."""
+"""The native code of flour.ops.trees.slices: scoring sixty-four rows at a time."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 from flour.core.types import Vector
-from flour.ops.trees.slices import ROWS, Layout, Members, Slots
+from flour.ops.trees.slices import ROWS, Members, SlicedTables, Slots
 from flour.ops.trees.tiles import SIDE, Turned
 
 if TYPE_CHECKING:
@@ -20,115 +20,121 @@ class Slicing:
     """Writes the scoring of blocks of 64 rows."""
 
     def __init__(
-        self, e: Emitter, op: Trees, made: Layout, x: Column, out: Column, turned: Turned | None
+        self,
+        e: Emitter,
+        op: Trees,
+        tables: SlicedTables,
+        x: Column,
+        out: Column,
+        turned: Turned | None,
     ) -> None:
-        self.e, self.op, self.made, self.x, self.out = e, op, made, x, out
+        self.e, self.op, self.tables, self.x, self.out = e, op, tables, x, out
         self.turned = turned
         self.trees = e.size(len(op.roots))
-        self.tests = e.size(len(made.tests.column))
+        self.tests = e.size(len(tables.tests.column))
         if turned is not None:
             self.tile = e.scratch(turned.dtype, ROWS * SIDE * len(turned.groups.array))
         self.seen = e.scratch("float64", ROWS)
-        self.ranks = e.scratch("uint8", ROWS * (2 * made.shares + made.shared))
-        self.masks = e.scratch("uint64", 2 * made.most + 1)
-        self.leaves = e.scratch(made.leaf, ROWS)
+        self.ranks = e.scratch("uint8", ROWS * (2 * tables.shares + tables.shared))
+        self.masks = e.scratch("uint64", 2 * tables.most + 1)
+        self.leaves = e.scratch(tables.leaf, ROWS)
         self.sums = e.scratch(op.dtype, ROWS * len(op.base))
-        self.with_sets = len(made.members.column) > 0
+        self.with_sets = len(tables.members.column) > 0
         if self.with_sets:
-            self.fails = "" if made.shared else e.scratch("uint64", made.most)
-            self.codes = e.scratch("uint8", ROWS * len(made.members.column))
-            self.members = e.scratch("uint64", made.blocks)
+            self.fails = "" if tables.shared else e.scratch("uint64", tables.most)
+            self.codes = e.scratch("uint8", ROWS * len(tables.members.column))
+            self.members = e.scratch("uint64", tables.blocks)
 
     def blocks(self, count: str) -> None:
-        """So many blocks from the first row on; of the last, what is there."""
+        """Score `count` blocks from the first row on; the last block may have fewer rows."""
         e = self.e
         with e.loop(count) as block:
             first = e.var(f"{block} * {ROWS}", "h")
-            there = e.var(f"min({ROWS}, {e.rows} - {first})", "h")
-            self._look(first, there)
+            row_count = e.var(f"min({ROWS}, {e.rows} - {first})", "h")
+            self._look(first, row_count)
             with e.loop(self.out.size) as o, e.loop(str(ROWS)) as row:
                 start = e.at(self.op.base, o, self.op.dtype)
                 e.store(self.sums, f"{o} * {ROWS} + {row}", start, self.op.dtype)
             with e.loop(self.trees) as t:
                 self._tree(t)
                 self._add(t)
-            self._write(first, there)
+            self._write(first, row_count)
 
     # --- what the rows hold ----------------------------------------------------------------------
 
-    def _look(self, first: str, there: str) -> None:
+    def _look(self, first: str, row_count: str) -> None:
         """The ranks of the values, and the categories."""
-        made = self.made
+        tables = self.tables
         if self.turned is None:
-            self._look_at_each(first, there)
+            self._look_at_each(first, row_count)
         else:
-            self._turn(self.turned, first, there)
+            self._turn(self.turned, first, row_count)
         if self.with_sets:
-            self._categories(first, there)
-        if made.shared:
+            self._categories(first, row_count)
+        if tables.shared:
             self._shared()
 
-    def _turn(self, turned: Turned, first: str, there: str) -> None:
-        """The ranks of columns that are turned on their side, all at once."""
-        e, tests = self.e, self.made.tests
+    def _turn(self, turned: Turned, first: str, row_count: str) -> None:
+        """The ranks of transposed columns, all at once."""
+        e, tests = self.e, self.tables.tests
         held = f"{turned.dtype}{'_narrowed' * turned.narrowed}"
-        e.line(turn(e, self.x, turned.groups, held, first, there, self.tile))
+        e.line(turn(e, self.x, turned.groups, held, first, row_count, self.tile))
         size = _BYTES[turned.dtype]
         with e.loop(self.tests) as u:
-            place = e.load(e.address(turned.place), u, "int64", constant=True)
-            values = e.var(f"{self.tile} + {place}", "r")
+            offset = e.load(e.address(turned.place), u, "int64", constant=True)
+            values = e.var(f"{self.tile} + {offset}", "r")
             zero = f"{e.address(turned.zeros)} + {u} * {size}"
             share, shares = (self._fact(tests, key, u) for key in ("share", "shares"))
             ranks = f"{self.ranks} + {share}, {shares}"
             if turned.dtype == "float32":
-                start, parts = (known(e, table, u) for table in (turned.start, turned.parts))
+                start, parts = (loaded(e, table, u) for table in (turned.start, turned.parts))
                 thresholds = f"{e.address(turned.threshold)} + {start}, {parts}"
                 e.line(f"rank64_float32({values}, {zero}, {thresholds}, {ranks})")
             else:
                 start, power = (self._fact(tests, key, u) for key in ("start", "power"))
-                thresholds = f"{e.address(self.made.threshold)} + {start}, {power}"
+                thresholds = f"{e.address(self.tables.threshold)} + {start}, {power}"
                 e.line(f"seen64({values}, {zero}, {self.seen})")
                 e.line(f"rank64({self.seen}, {thresholds}, {ranks})")
 
-    def _look_at_each(self, first: str, there: str) -> None:
+    def _look_at_each(self, first: str, row_count: str) -> None:
         """The ranks of values that are no floats, column after column."""
-        e, made = self.e, self.made
-        threshold = e.address(made.threshold)
+        e, tables = self.e, self.tables
+        threshold = e.address(tables.threshold)
         with e.loop(self.tests) as u:
             with e.loop(str(ROWS)) as row:
-                value, gone = self._value(made.tests, u, first, there, row)
-                e.store(self.seen, row, f"(math.nan if {gone} else {value})", "float64")
+                value, missing = self._value(tables.tests, u, first, row_count, row)
+                e.store(self.seen, row, f"(math.nan if {missing} else {value})", "float64")
             facts = ("start", "power", "share", "shares")
-            start, power, share, shares = (self._fact(made.tests, key, u) for key in facts)
+            start, power, share, shares = (self._fact(tables.tests, key, u) for key in facts)
             where = f"{threshold} + {start}, {power}, {self.ranks} + {share}, {shares}"
             e.line(f"rank64({self.seen}, {where})")
 
     def _fact(self, slots: Slots | Members, key: str, u: str) -> str:
-        """A whole number that is known of a slot."""
-        return known(self.e, getattr(slots, key), u)
+        """A whole number of a slot's description, by its field."""
+        return loaded(self.e, getattr(slots, key), u)
 
     def _value(
-        self, slots: Slots | Members, u: str, first: str, there: str, row: str
+        self, slots: Slots | Members, u: str, first: str, row_count: str, row: str
     ) -> tuple[str, str]:
-        """What a row holds in a slot's column, and whether that is taken for missing."""
+        """A row's value in a slot's column, and whether it is taken for missing."""
         e, kind = self.e, self.x.type
         assert isinstance(kind, Vector)
         column = f"int64({e.load(e.address(slots.column), u, 'int32', constant=True)})"
-        where = e.var(self.x.row(f"({first} + min({row}, {there} - 1))"), "r")
+        where = e.var(self.x.row(f"({first} + min({row}, {row_count} - 1))"), "r")
         loaded = e.let(e.load(where, column, kind.dtype, constant=True), kind.dtype).expr
         value = e.let(self.op.seen(loaded, kind), "float64").expr
-        gone = f"{value} != {value}"
+        missing = f"{value} != {value}"
         if self.op.zeros:
             zero = e.load(e.address(slots.zero), u, "float64", constant=True)
-            gone = f"({gone}) or abs({value}) <= {zero}"
-        return value, e.let(f"({gone})", "bool").expr
+            missing = f"({missing}) or abs({value}) <= {zero}"
+        return value, e.let(f"({missing})", "bool").expr
 
-    def _categories(self, first: str, there: str) -> None:
+    def _categories(self, first: str, row_count: str) -> None:
         """For each slot the last six bits of each code, and the rows of every 64 categories.
 
         Behind those stand the rows that belong to every set (missing, and missing goes left).
         """
-        e, members = self.e, self.made.members
+        e, members = self.e, self.tables.members
         with e.loop(e.size(len(members.column))) as u:
             start, blocks = (self._fact(members, key, u) for key in ("start", "blocks"))
             fill = e.load(e.address(members.fill), u, "float64", constant=True)
@@ -136,71 +142,71 @@ class Slicing:
             with e.loop(f"{blocks} + 1") as b:
                 e.store(self.members, f"{start} + {b}", "uint64(0)", "uint64")
             with e.loop(str(ROWS)) as row:
-                value, gone = self._value(members, u, first, there, row)
+                value, missing = self._value(members, u, first, row_count, row)
                 least = "> -1.0" if self.op.signed else ">= 0.0"
                 inside = f"{value} {least} and {value} < float64(64 * {blocks})"
-                code = e.var(f"int64({value}) if not {gone} and {inside} else 0", "k")
+                code = e.var(f"int64({value}) if not {missing} and {inside} else 0", "k")
                 e.store(self.codes, f"{u} * {ROWS} + {row}", f"{code} & 63", "uint8")
-                place = e.var(f"{start} + ({blocks} if {gone} else {code} >> 6)", "k")
-                counted = f"(({always}) if {gone} else ({inside}))"
+                index = e.var(f"{start} + ({blocks} if {missing} else {code} >> 6)", "k")
+                counted = f"(({always}) if {missing} else ({inside}))"
                 bit = f"(uint64(1 if {counted} else 0) << uint64({row}))"
-                known = e.load(self.members, place, "uint64")
-                e.store(self.members, place, f"{known} | {bit}", "uint64")
+                rows = e.load(self.members, index, "uint64")
+                e.store(self.members, index, f"{rows} | {bit}", "uint64")
 
     # --- trees -----------------------------------------------------------------------------------
 
     def _span(self, table: str, t: str) -> tuple[str, str]:
-        """Where a tree's nodes start in a table, and how many they are."""
-        return span(self.e, getattr(self.made, table), t)
+        """The first of a tree's nodes in a table, and their number."""
+        return span(self.e, getattr(self.tables, table), t)
 
     def _tree(self, t: str) -> None:
-        """Which leaf each row reaches."""
-        e, made = self.e, self.made
+        """Compute the leaf that each row reaches."""
+        e, tables = self.e, self.tables
         start, count = self._span("first", t)
-        nodes = f"{e.address(made.nodes)} + {start} * 8"
+        nodes = f"{e.address(tables.nodes)} + {start} * 8"
         rest = f"{self.masks}, {self.leaves}"
-        if made.shared or not self.with_sets:
-            e.line(f"split64_{made.leaf}({nodes}, {count}, {self.ranks}, {rest})")
+        if tables.shared or not self.with_sets:
+            e.line(f"split64_{tables.leaf}({nodes}, {count}, {self.ranks}, {rest})")
             return
         self._numbers(t)
         self._sets(t)
-        e.line(f"split64_known_{made.leaf}({nodes}, {count}, {self.fails}, {rest})")
+        e.line(f"split64_known_{tables.leaf}({nodes}, {count}, {self.fails}, {rest})")
 
     def _numbers(self, t: str) -> None:
-        """Which rows fail the nodes that test a number."""
-        e, made = self.e, self.made
+        """Compute the rows that fail each node that tests a number."""
+        e, tables = self.e, self.tables
         start, count = self._span("first_number", t)
-        nodes = f"{e.address(made.numbers)} + {start} * 8"
+        nodes = f"{e.address(tables.numbers)} + {start} * 8"
         e.line(f"fails64({nodes}, {count}, {self.ranks}, {self.fails})")
 
     def _sets(self, t: str) -> None:
-        """Which rows fail the nodes that test for a set of categories."""
+        """Compute the rows that fail each node that tests for a set of categories."""
         e = self.e
         start, count = self._span("first_set", t)
         with e.loop(count) as k:
-            place, passed = self._set(f"({start} + {k})")
-            e.store(self.fails, place, f"~{passed}", "uint64")
+            index, passed = self._set(f"({start} + {k})")
+            e.store(self.fails, index, f"~{passed}", "uint64")
 
     def _shared(self) -> None:
         """The ranks of the rows for each set that nodes share: 1 for those that are not in it."""
         e = self.e
-        with e.loop(e.size(self.made.shared)) as k:
-            place, passed = self._set(k)
-            e.line(f"bytes64(~{passed}, {self.ranks} + {place} * {ROWS})")
+        with e.loop(e.size(self.tables.shared)) as k:
+            index, passed = self._set(k)
+            e.line(f"bytes64(~{passed}, {self.ranks} + {index} * {ROWS})")
 
     def _set(self, k: str) -> tuple[str, str]:
-        """Where it is wanted which rows are in a set, and the rows."""
-        e, made = self.e, self.made
-        nodes, words = e.address(made.sets), e.address(made.words)
+        """The index to store a set's rows at, and the bits of the rows that are in the set."""
+        e, tables = self.e, self.tables
+        nodes, words = e.address(tables.sets), e.address(tables.words)
         at = e.var(f"2 * {k}", "h")
         node = e.var(e.load(nodes, at, "int64", constant=True), "h")
-        word = e.var(e.load(nodes, f"{at} + 1", "int64", constant=True), "h")
+        offset = e.var(e.load(nodes, f"{at} + 1", "int64", constant=True), "h")
         slot = e.var(f"{node} & 65535", "h")
-        where, blocks = (self._fact(made.members, key, slot) for key in ("start", "blocks"))
+        where, blocks = (self._fact(tables.members, key, slot) for key in ("start", "blocks"))
         passed = e.var(e.load(self.members, f"{where} + {blocks}", "uint64"), "m")
         codes = f"{self.codes} + {slot} * {ROWS}"
         with e.loop(blocks) as b:
-            bits = e.load(words, f"{word} + {b}", "uint64", constant=True)
+            bits = e.load(words, f"{offset} + {b}", "uint64", constant=True)
             rows = e.load(self.members, f"{where} + {b}", "uint64")
             e.line(f"{passed} = {passed} | (member64({codes}, {bits}) & {rows})")
         return f"({node} >> 32)", passed
@@ -209,27 +215,27 @@ class Slicing:
 
     def _add(self, t: str) -> None:
         """The values of the leaves, to each row's sums."""
-        e, op, made = self.e, self.op, self.made
-        offset = e.var(e.load(e.address(made.offset), t, "int64", constant=True), "h")
+        e, op, tables = self.e, self.op, self.tables
+        offset = e.var(e.load(e.address(tables.offset), t, "int64", constant=True), "h")
         target = e.load(e.address(op.target), t, "int32", constant=True)
         first = e.var(f"int64({target})", "h")
         size = _BYTES[op.dtype]
-        values, word = e.address(made.value), f"add64_{made.leaf}_{op.dtype}"
+        values, intrinsic = e.address(tables.value), f"add64_{tables.leaf}_{op.dtype}"
         if op.value.shape[1] == 1:
             sums = f"{self.sums} + {first} * {ROWS * size}"
-            e.line(f"{word}({self.leaves}, {values} + {offset} * {size}, 1, {sums})")
+            e.line(f"{intrinsic}({self.leaves}, {values} + {offset} * {size}, 1, {sums})")
             return
         span = e.size(op.value.shape[1])
         with e.loop(span) as v:
-            held = f"{values} + ({offset} * {span} + {v}) * {size}"
+            leaf_values = f"{values} + ({offset} * {span} + {v}) * {size}"
             sums = f"{self.sums} + ({first} + {v}) * {ROWS * size}"
-            e.line(f"{word}({self.leaves}, {held}, {span}, {sums})")
+            e.line(f"{intrinsic}({self.leaves}, {leaf_values}, {span}, {sums})")
 
-    def _write(self, first: str, there: str) -> None:
+    def _write(self, first: str, row_count: str) -> None:
         """The sums of the rows that are there."""
         e, op = self.e, self.op
         by = e.number(op.divisor, op.dtype) if op.divisor else ""
-        with e.loop(there) as row:
+        with e.loop(row_count) as row:
             into = e.var(self.out.row(f"({first} + {row})"), "w")
             with e.loop(self.out.size) as o:
                 total = e.load(self.sums, f"{o} * {ROWS} + {row}", op.dtype)
@@ -237,20 +243,22 @@ class Slicing:
 
 
 def span(e: Emitter, table: Blob, t: str) -> tuple[str, str]:
-    """Where a tree's nodes start, and how many they are, by a table of where trees start."""
+    """The first of a tree's nodes and their number, from a table of the trees' first nodes."""
     ends = (e.load(e.address(table), f"{t} + {i}", "int64", constant=True) for i in (0, 1))
-    start, end = (e.var(place, "h") for place in ends)
+    start, end = (e.var(bound, "h") for bound in ends)
     return start, f"{end} - {start}"
 
 
-def known(e: Emitter, table: Blob, u: str) -> str:
+def loaded(e: Emitter, table: Blob, u: str) -> str:
     """A local holding a whole number of a table."""
     return e.var(e.load(e.address(table), u, "int64", constant=True), "h")
 
 
-def turn(e: Emitter, x: Column, groups: Blob, held: str, first: str, there: str, tile: str) -> str:
-    """Turn columns of rows on their side."""
+def turn(
+    e: Emitter, x: Column, groups: Blob, held: str, first: str, row_count: str, tile: str
+) -> str:
+    """Emit the transposition of columns of 64 rows."""
     kind: Any = x.type
-    rows = f"{x.row(first)}, {x.stride}, {there}, {x.size}"
-    given = f"{rows}, {e.address(groups)}, {e.size(len(groups.array))}, {tile}"
-    return f"turn64_{kind.dtype}_{held}({given})"
+    rows = f"{x.row(first)}, {x.stride}, {row_count}, {x.size}"
+    arguments = f"{rows}, {e.address(groups)}, {e.size(len(groups.array))}, {tile}"
+    return f"turn64_{kind.dtype}_{held}({arguments})"

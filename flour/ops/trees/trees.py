@@ -17,7 +17,7 @@ from flour.core.errors import ParameterError
 from flour.core.op import Array, Columns
 from flour.core.types import FLOATS, Type, Vector
 from flour.ops.trees.lockstep import LANES, pack
-from flour.ops.trees.quickscorer_row import OneRow, alone
+from flour.ops.trees.quickscorer_row import OneRow, row_tables
 from flour.ops.trees.slices import ROWS, held_as, slices
 from flour.ops.trees.slicing import Slicing
 from flour.ops.trees.tiles import Tiled, tiles, turned
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class Walk(Nodes, abstract=True):
-    """What looks at its input only in the tests, so that thresholds can be pulled back."""
+    """Trees that read their input only in the tests, so that thresholds can be pulled back."""
 
 
 class Trees(Walk):
@@ -41,9 +41,9 @@ class Trees(Walk):
     #: The first output column each tree adds to.
     target: Array
     base: Array
-    #: What the sums are divided by (how many trees there are, for a mean); 0 for nothing.
+    #: The divisor of the sums (the number of trees, for a mean); 0 for none.
     divisor: int = 0
-    #: The float width the sums are made in.
+    #: The float width that sums are computed in.
     dtype: str = "float64"
 
     def leaf_count(self) -> int:
@@ -66,35 +66,35 @@ class Trees(Walk):
     def reference(self, x: Columns) -> Columns:
         x = self.rows(x)
         value, base = (part.astype(self.dtype) for part in raw(self.value, self.base))
-        made = np.tile(base, (len(x), 1))
+        sums = np.tile(base, (len(x), 1))
         span = self.value.shape[1]
         with self.together():
             for root, first in zip(self.roots.array, self.target.array, strict=True):
-                made[:, first : first + span] += value[self.walk(x, int(root))]
-        return made / np.dtype(self.dtype).type(self.divisor) if self.divisor else made
+                sums[:, first : first + span] += value[self.walk(x, int(root))]
+        return sums / np.dtype(self.dtype).type(self.divisor) if self.divisor else sums
 
     def structure(self) -> tuple[object, ...]:
         span = self.value.shape[1] == 1
         return (*super().structure(), self.dtype, self.divisor > 0, span)
 
     def remark(self) -> str:
-        tiled, held = self._tiled(None), self._held().astype(np.float64)
-        packed = pack(self, held, held_as(self, None), self.alike())
-        made = slices(self) if tiled is None else None
-        small = None if made is None else alone(made, held)
+        tiled, content = self._tiled(None), self._held().astype(np.float64)
+        packed = pack(self, content, held_as(self, None), self.alike())
+        ranked = slices(self) if tiled is None else None
+        small = None if ranked is None else row_tables(ranked, content)
         together = f"{LANES} walked together"
         if packed is not None and packed.in_turns:
             together = "all walked in turns"
         one = "walked one by one" if packed is None else together
-        said = one if small is None else "all nodes of a tree at once"
-        sliced = None if made is None else made.layout()
+        remark = one if small is None else "all nodes of a tree at once"
+        sliced = None if ranked is None else ranked.layout()
         if tiled is not None:
-            said += f"; from {tiled.least} rows on {ROWS} rows at a time, numbers compared"
+            remark += f"; from {tiled.least} rows on {ROWS} rows at a time, numbers compared"
         elif sliced is not None:
-            said += f"; from {sliced.cost.least} rows on {ROWS} rows at a time"
+            remark += f"; from {sliced.cost.least} rows on {ROWS} rows at a time"
         held_once = {*_blobs(packed), *_blobs(tiled), *_blobs(sliced), *_blobs(small)}
         each = sum(blob.array.nbytes for blob in held_once) / len(self.feature)
-        return f"{len(self.roots)} trees, {said}; tables of {each:.1f} bytes a node"
+        return f"{len(self.roots)} trees, {remark}; tables of {each:.1f} bytes a node"
 
     def kernel(self, e: Emitter, inputs: tuple[Column, ...], out: Column) -> None:
         (x,) = inputs
@@ -105,15 +105,15 @@ class Trees(Walk):
             tiling.blocks(blocks, tiling.sums(self, out))
             self._walks(e, x, out, start=f"{blocks} * {ROWS}")
             return
-        made = slices(self, x.type)
-        if made is None:
+        ranked = slices(self, x.type)
+        if ranked is None:
             self._walks(e, x, out)
             return
-        sliced = made.layout()
+        sliced = ranked.layout()
         blocks = full_blocks(e, sliced.cost.least)
-        Slicing(e, self, sliced, x, out, turned(made, x.type)).blocks(blocks)
+        Slicing(e, self, sliced, x, out, turned(ranked, x.type)).blocks(blocks)
         rest = f"{blocks} * {ROWS}"
-        small = alone(made, self._held().astype(np.float64))
+        small = row_tables(ranked, self._held().astype(np.float64))
         if small is None:
             self._walks(e, x, out, start=rest)
             return
@@ -125,20 +125,20 @@ class Trees(Walk):
             self._walks(e, x, out, start=rest)
 
     def _tiled(self, x: Type | None) -> Tiled | None:
-        """The ensemble for blocks that test numbers, if that suits it."""
+        """The tables for blocks that test numbers, if these cost less."""
         value = self.value.array
         return (
             tiles(self, x, value.astype(self.dtype)) if value.shape[1] == len(self.base) else None
         )
 
     def _held(self) -> NDArray[Any]:
-        """What a leaf holds: its value, or where its values are."""
+        """The content of each leaf: its value, or the position of its values."""
         value = self.value.array
         leaf = value[:, 0] if value.shape[1] == 1 else np.arange(len(value))
         return leaf.astype(self.dtype)
 
     def alike(self) -> NDArray[np.int64]:
-        """For each leaf the first one that holds the same, to the bit."""
+        """For each leaf the first one with the same content, to the bit."""
         value = np.ascontiguousarray(self.value.array.astype(self.dtype))
         kind = f"i{value.itemsize}" if value.shape[1] == 1 else f"V{value[0].nbytes}"
         bits = value.view(kind).reshape(-1)
@@ -146,13 +146,13 @@ class Trees(Walk):
         return np.asarray(first[which.reshape(-1)], np.int64)
 
     def ordered(self, order: NDArray[np.int64]) -> Blob:
-        """The leaves' values in this order: flat, as blocks of rows have them, so kept once."""
+        """The leaves' values in this order: flat, as for blocks, so that one copy is kept."""
         return Blob.of(self.value.array[order].astype(self.dtype).reshape(-1))
 
     def _walks(self, e: Emitter, x: Column, out: Column, *, start: str = "") -> None:
-        """Few rows walk one by one; a block too (where no start is given), eight at a time."""
-        held = self._held().astype(np.float64)
-        packed = pack(self, held, held_as(self, x.type), self.alike())
+        """Walk the rows: few one by one, a block (without a start) eight at a time."""
+        content = self._held().astype(np.float64)
+        packed = pack(self, content, held_as(self, x.type), self.alike())
         if packed is None:
             self._one_by_one(e, x, out, start or "0")
             return
@@ -176,15 +176,15 @@ class Trees(Walk):
             with e.loop(e.size(len(self.roots))) as t:
                 root = f"int64({e.load(roots, t, 'int32', constant=True)})"
                 leaf = self.descend(e, x, row, root)
-                held = leaf
+                content = leaf
                 if self.value.shape[1] == 1:
-                    held = e.load(value, leaf, self.dtype, constant=True)
-                sums.take(i, t, held)
+                    content = e.load(value, leaf, self.dtype, constant=True)
+                sums.take(i, t, content)
             sums.end(i)
 
 
 def full_blocks(e: Emitter, least: int) -> str:
-    """How many blocks there are, the last of them too if it has as many rows as this."""
+    """The number of blocks, with the last one if it has at least this many rows."""
     return e.var(f"({e.rows} + {ROWS} - {e.size(least)}) // {ROWS}", "h")
 
 
@@ -204,7 +204,7 @@ class _Sums:
         self, e: Emitter, op: Trees, out: Column, order: NDArray[np.int64] | None = None
     ) -> None:
         self.e, self.op, self.out = e, op, out
-        #: The values in the order in which walks count leaves; nothing where leaves hold them.
+        #: The values in the order in which walks number leaves; empty where leaves hold them.
         self.counted = "" if order is None else e.address(op.ordered(order))
         self.single = len(op.base) == 1
         self.total = ""
@@ -216,25 +216,25 @@ class _Sums:
         with e.loop(self.out.size) as o:
             e.store(into, o, e.at(self.op.base, o, self.op.dtype), self.op.dtype)
 
-    def value(self, held: str) -> str:
+    def value(self, content: str) -> str:
         """The one value of a leaf."""
         dtype = self.op.dtype
         if self.counted:
-            return self.e.load(self.counted, held, dtype, constant=True)
-        return f"{dtype}({held})"
+            return self.e.load(self.counted, content, dtype, constant=True)
+        return f"{dtype}({content})"
 
-    def take(self, i: str, t: str, held: str) -> None:
-        """Add one tree's leaf: what it holds is its value, or where its values are."""
+    def take(self, i: str, t: str, content: str) -> None:
+        """Add one tree's leaf, whose content is its value or the position of its values."""
         e, op, dtype = self.e, self.op, self.op.dtype
         into = e.var(self.out.row(i), "w")
         target = e.address(op.target)
         first = e.var(f"int64({e.load(target, t, 'int32', constant=True)})", "k")
         if op.value.shape[1] == 1:
-            e.store(into, first, f"{e.load(into, first, dtype)} + {self.value(held)}", dtype)
+            e.store(into, first, f"{e.load(into, first, dtype)} + {self.value(content)}", dtype)
             return
         value = self.counted or e.address(whole(op.value), dtype)
         span = e.size(op.value.shape[1])
-        start = e.var(f"int64({held}) * {span}", "k")
+        start = e.var(f"int64({content}) * {span}", "k")
         with e.loop(span) as v:
             one = e.load(value, f"{start} + {v}", dtype, constant=True)
             at = f"{first} + {v}"
@@ -248,7 +248,7 @@ class _Sums:
                 total = e.load(into, o, self.op.dtype)
                 e.store(into, o, f"{total} / {self.by}", self.op.dtype)
 
-    # One output of one row alone is kept in a register: memory would be waited for at every tree.
+    # One output of one row alone is kept in a register: memory would cost a wait at every tree.
 
     def begin_alone(self, i: str) -> None:
         """The same for one row alone."""
@@ -258,12 +258,12 @@ class _Sums:
         start = self.e.at(self.op.base, "0", self.op.dtype)
         self.total = self.e.var(f"{self.op.dtype}({start})", "s")
 
-    def take_alone(self, i: str, t: str, held: str) -> None:
+    def take_alone(self, i: str, t: str, content: str) -> None:
         """The same for one row alone."""
         if self.single:
-            self.e.line(f"{self.total} = {self.total} + {self.value(held)}")
+            self.e.line(f"{self.total} = {self.total} + {self.value(content)}")
         else:
-            self.take(i, t, held)
+            self.take(i, t, content)
 
     def end_alone(self, i: str) -> None:
         """The same for one row alone."""
@@ -307,16 +307,16 @@ class TreeLeaves(Walk):
 
     def _walks(self, e: Emitter, x: Column, out: Column, start: str) -> None:
         """Row after row."""
-        counted = np.arange(len(self.number)).astype(np.float64)
-        packed = pack(self, counted, held_as(self, x.type))
+        numbers = np.arange(len(self.number)).astype(np.float64)
+        packed = pack(self, numbers, held_as(self, x.type))
         if packed is None or packed.order is None:
             number = e.address(whole(self.number), "int64")
         else:
             number = e.address(Blob.of(self.number.array[packed.order].astype(np.int64)))
 
-        def take(i: str, t: str, held: str) -> None:
-            found = e.load(number, f"int64({held})", "int64", constant=True)
-            e.store(out.row(i), t, found, "int64")
+        def take(i: str, t: str, content: str) -> None:
+            leaf = e.load(number, f"int64({content})", "int64", constant=True)
+            e.store(out.row(i), t, leaf, "int64")
 
         def nothing(i: str) -> None:
             """There is nothing to do for the whole row."""

@@ -23,9 +23,9 @@ from flour.core.types import Type, Vector
 if TYPE_CHECKING:
     from flour.core.emission import Column, Emitter
 
-#: What `missing` says of a node: NaN is compared like any number (and so fails the test) ...
+#: The values of a node's `missing`: NaN is compared like any number (and so fails the test) ...
 COMPARED = 0
-#: ... or is sent left, or right, whatever the test says ...
+#: ... or is sent left, or right, without a test ...
 LEFT, RIGHT = 1, 2
 #: ... and so are zeros, where this is added to it. Zero is what LightGBM takes for it.
 ZEROS = 4
@@ -42,7 +42,7 @@ _TABLES = {
 
 
 class Nodes(Op, abstract=True):
-    """What walking an ensemble needs: the nodes of all trees in one table."""
+    """The nodes of all trees of an ensemble in one table, and the walks over them."""
 
     method = ""  # a table of nodes is written by importers, not by hand
     feature: Long
@@ -51,7 +51,7 @@ class Nodes(Op, abstract=True):
     right: Long
     missing: Long
     roots: Array
-    #: Where a node's set of categories starts in `words` (-1: it has none) and how many words.
+    #: The first of a node's words of categories in `words` (-1: it has none), and their number.
     category: Long = ()  # type: ignore[assignment]  # canonicalised like any array
     length: Long = ()  # type: ignore[assignment]  # as above
     words: Long = ()  # type: ignore[assignment]  # as above
@@ -61,7 +61,7 @@ class Nodes(Op, abstract=True):
     narrow: bool = False
     #: Some nodes take zeros for missing.
     zeros: bool = False
-    #: Zeros of a sparse vector are missing (what it does not store, XGBoost has not seen).
+    #: Zeros of a sparse vector are missing (XGBoost takes values that are not stored for missing).
     absent: bool = False
     #: Numbers between -1 and 0 are cut to category 0 (else no negative number is a category).
     signed: bool = True
@@ -88,19 +88,19 @@ class Nodes(Op, abstract=True):
                 raise ParameterError(f"{key} is a row of {dtype}", found=repr(table))
 
     def _check_walks(self) -> None:
-        """Every walk must end at a leaf: native code follows these numbers without looking."""
+        """Every walk must end at a leaf: native code follows these numbers without checks."""
         feature, left, right = raw(self.feature, self.left, self.right)
-        place = np.arange(len(feature))
+        number = np.arange(len(feature))
         inner = feature >= 0
         for child in (left, right):
-            if np.any(child[inner] <= place[inner]) or np.any(child[inner] >= len(feature)):
+            if np.any(child[inner] <= number[inner]) or np.any(child[inner] >= len(feature)):
                 raise ParameterError("the children of a node stand after it, inside the table")
         (roots,) = raw(self.roots)
         if roots.min() < 0 or roots.max() >= len(feature):
             raise ParameterError("a root is outside the table of nodes")
         # Following a node that two parents share, or a root that is a child, may never end well.
-        met = np.bincount(np.concatenate([left[inner], right[inner], roots]))
-        if met.max() > 1:
+        references = np.bincount(np.concatenate([left[inner], right[inner], roots]))
+        if references.max() > 1:
             raise ParameterError("every node has one parent, or is the root of one tree")
         leaves = left[~inner]
         if leaves.size and (leaves.min() < 0 or leaves.max() >= self.leaf_count()):
@@ -116,11 +116,11 @@ class Nodes(Op, abstract=True):
             raise ParameterError("a set of categories is outside its table")
 
     def leaf_count(self) -> int:
-        """How many leaves `left` may point to."""
+        """The number of leaves that `left` may point to."""
         raise NotImplementedError(f"{self.name}.leaf_count")
 
     def together(self) -> AbstractContextManager[None]:
-        """Have all long tables whole meanwhile."""
+        """Keep all long tables assembled for the duration."""
         return assembled(*(v for v in self.fields().values() if isinstance(v, Pieces)))
 
     def structure(self) -> tuple[object, ...]:
@@ -140,7 +140,7 @@ class Nodes(Op, abstract=True):
     # --- the meaning ---------------------------------------------------------------------------
 
     def rows(self, x: Columns) -> NDArray[Any]:
-        """The rows as the tests see them: dense, NaN where something is missing."""
+        """The rows as the tests read them: dense, NaN where a value is missing."""
         dense = densify(x)
         if not (self.absent and isinstance(x, Sparse)):
             return np.asarray(dense)
@@ -204,22 +204,22 @@ class Nodes(Op, abstract=True):
             e.line(f"{look} = {e.load(feature, at, 'int32', constant=True)}")
         return e.let(f"int64({e.load(left, at, 'int32', constant=True)})", "int64").expr
 
-    def _emit_missing(self, e: Emitter, value: str, way: str, passed: str) -> None:
+    def _emit_missing(self, e: Emitter, value: str, treatment: str, passed: str) -> None:
         zero = f" or ({value} >= -{ZERO} and {value} <= {ZERO})" if self.zeros else ""
         with e.block(f"if {value} != {value}{zero}:"):
-            way = e.let(f"int64({way})", "int64").expr
-            known = f"{way} % {ZEROS} != {COMPARED}"
+            treatment = e.let(f"int64({treatment})", "int64").expr
+            directed = f"{treatment} % {ZEROS} != {COMPARED}"
             if self.zeros:
-                known = f"({known}) if {value} != {value} else {way} >= {ZEROS}"
-            with e.block(f"if {known}:"):
-                e.line(f"{passed} = {way} % {ZEROS} == {LEFT}")
+                directed = f"({directed}) if {value} != {value} else {treatment} >= {ZEROS}"
+            with e.block(f"if {directed}:"):
+                e.line(f"{passed} = {treatment} % {ZEROS} == {LEFT}")
 
     def seen(self, value: str, kind: Vector, dtype: str = "float64") -> str:
-        """A loaded value as the tests see it, in this float width."""
-        made = f"{dtype}(float32({value}))" if self.narrow else f"{dtype}({value})"
+        """A loaded value as the tests read it, in this float width."""
+        widened = f"{dtype}(float32({value}))" if self.narrow else f"{dtype}({value})"
         if not (self.absent and kind.sparse):
-            return made
-        return f"({made} if {value} != 0 else {dtype}(math.nan))"
+            return widened
+        return f"({widened} if {value} != 0 else {dtype}(math.nan))"
 
     def _emit_member(self, e: Emitter, value: str, at: str, passed: str) -> None:
         tables = (self.category, self.length, self.words)

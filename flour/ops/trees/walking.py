@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from flour.core.emission import Column, Emitter
     from flour.ops.trees.walk import Nodes
 
-    #: What to do with a row before and after its walks, and with what a tree's leaf holds.
+    #: Code for a row before and after its walks, and for the content of a tree's leaf.
     Begin = Callable[[str], None]
     Take = Callable[[str, str, str], None]
 
@@ -24,23 +24,23 @@ _MOST_ROWS, _SLOT_BYTES, _BYTES = 64, 64 * 1024, {"float32": 4, "float64": 8}
 class Walks:
     """Writes walks in lock-step over packed nodes."""
 
-    def __init__(self, e: Emitter, op: Nodes, made: Packed, x: Column, *, block: bool) -> None:
+    def __init__(self, e: Emitter, op: Nodes, packed: Packed, x: Column, *, block: bool) -> None:
         self.e, self.op, self.x = e, op, x
         self.trees = e.size(len(op.roots))
-        self.nodes, self.roots = e.address(made.nodes), e.address(made.roots)
-        self.column, self.fill = e.address(made.column), e.address(made.fill)
-        self.zero, self.code = e.address(made.zero), e.address(made.code)
-        self.words, self.shared = e.address(made.words), made.shared
-        self.shift = e.size(made.shift) if made.shift else ""
-        self.coded = made.coded
-        told = made.shared is not None or made.coded is not None
-        self.apart = len(op.words) > 0 and not told and not made.shift
-        #: How slots hold numbers.
-        self.dtype = "float32" if made.shift else "float64"
-        count = len(made.column)
-        own = sum(len(part.column) for part in (made.shared, made.coded) if part is not None)
+        self.nodes, self.roots = e.address(packed.nodes), e.address(packed.roots)
+        self.column, self.fill = e.address(packed.column), e.address(packed.fill)
+        self.zero, self.code = e.address(packed.zero), e.address(packed.code)
+        self.words, self.shared = e.address(packed.words), packed.shared
+        self.shift = e.size(packed.shift) if packed.shift else ""
+        self.coded = packed.coded
+        has_set_slots = packed.shared is not None or packed.coded is not None
+        self.apart = len(op.words) > 0 and not has_set_slots and not packed.shift
+        #: The dtype of the numbers in slots.
+        self.dtype = "float32" if packed.shift else "float64"
+        count = len(packed.column)
+        own = sum(len(part.column) for part in (packed.shared, packed.coded) if part is not None)
         #: Whether all trees take their steps in turns.
-        self.in_turns = not block and made.in_turns
+        self.in_turns = not block and packed.in_turns
         if self.in_turns:
             self.places, self.numbers = (e.scratch("int32", len(op.roots)) for _ in range(2))
             self.ends = e.scratch("int64", len(op.roots))
@@ -49,90 +49,90 @@ class Walks:
         self.offsets = e.scratch("int64", LANES) if block else ""
         rows = 1
         if block:
-            held = min(_MOST_ROWS, _SLOT_BYTES // (_BYTES[self.dtype] * (count + own + 1)))
-            rows = LANES * max(1, held // LANES)
+            fitting = min(_MOST_ROWS, _SLOT_BYTES // (_BYTES[self.dtype] * (count + own + 1)))
+            rows = LANES * max(1, fitting // LANES)
             self.chunk = e.size(rows)
         self.count = e.size(count)
         self.width = e.size(count + own + 1)
         self.slots = e.scratch(self.dtype, (count + own + 1) * rows)
         self.codes = e.scratch("int64", (count + 1) * rows) if self.apart else ""
 
-    def look(self, row: str, place: str = "0") -> None:
-        """Fill the slots of one row, the one at this place among those held."""
+    def look(self, row: str, index: str = "0") -> None:
+        """Fill the slots of one row, which is the one of this index among the held rows."""
         e = self.e
-        start = e.var(f"{place} * {self.width}", "h")
+        start = e.var(f"{index} * {self.width}", "h")
         e.store(self.slots, start, "-math.inf", self.dtype)
         if self.codes:
             e.store(self.codes, start, "0", "int64")
         with e.loop(self.count) as u:
-            value, gone = self._value(row, self.column, self.zero, u)
-            kept = f"({self._of(self.fill, u)} if {gone} else {value})"
-            e.store(self.slots, f"{start} + {u} + 1", kept, self.dtype)
+            value, missing = self._value(row, self.column, self.zero, u)
+            content = f"({self._of(self.fill, u)} if {missing} else {value})"
+            e.store(self.slots, f"{start} + {u} + 1", content, self.dtype)
             if self.codes:
-                self._code(f"{start} + {u} + 1", u, value, gone)
+                self._code(f"{start} + {u} + 1", u, value, missing)
         if self.shared is not None:
             self._look_up(self.shared, row, start)
         if self.coded is not None:
             self._look_at_codes(self.coded, row, start)
 
     def _value(self, row: str, columns: str, zeros: str, u: str) -> tuple[str, str]:
-        """What the row holds in a slot's column, and whether that is taken for missing."""
+        """The row's value in a slot's column, and whether it is taken for missing."""
         e, kind = self.e, self.x.type
         assert isinstance(kind, Vector)
         column = f"int64({e.load(columns, u, 'int32', constant=True)})"
         loaded = e.load(row, column, kind.dtype, constant=True)
         value = e.let(self.op.seen(loaded, kind, self.dtype), self.dtype).expr
-        gone = f"{value} != {value}"
+        missing = f"{value} != {value}"
         if self.op.zeros:
-            gone = f"({gone}) or abs({value}) <= {self._of(zeros, u)}"
-        return value, e.let(f"({gone})", "bool").expr
+            missing = f"({missing}) or abs({value}) <= {self._of(zeros, u)}"
+        return value, e.let(f"({missing})", "bool").expr
 
     def _look_up(self, sets: Shared, row: str, start: str) -> None:
-        """The slots of sets: minus infinity for what is in the set, which passes, NaN for else."""
+        """Fill the slots of sets: minus infinity for members, which passes, NaN for others."""
         e = self.e
         column, fill, zero = (e.address(part) for part in (sets.column, sets.fill, sets.zero))
         first, limit = e.address(sets.start), e.address(sets.limit)
         least = "> -1.0" if self.op.signed else ">= 0.0"
         with e.loop(e.size(len(sets.column))) as u:
-            value, gone = self._value(row, column, zero, u)
-            kept = e.var("math.nan", "v")
-            with e.block(f"if {gone}:"):
-                e.line(f"{kept} = {self._of(fill, u)}")
+            value, missing = self._value(row, column, zero, u)
+            content = e.var("math.nan", "v")
+            with e.block(f"if {missing}:"):
+                e.line(f"{content} = {self._of(fill, u)}")
             with e.block(f"elif {value} {least} and {value} < {self._of(limit, u)}:"):
                 code = e.let(f"int64({value})", "int64").expr
                 where = f"{e.load(first, u, 'int64', constant=True)} + {code} // 32"
                 word = e.load(self.words, where, "uint32", constant=True)
                 with e.block(f"if (int64({word}) >> ({code} % 32)) & 1 != 0:"):
-                    e.line(f"{kept} = -math.inf")
-            e.store(self.slots, f"{start} + {self.count} + 1 + {u}", kept, self.dtype)
+                    e.line(f"{content} = -math.inf")
+            e.store(self.slots, f"{start} + {self.count} + 1 + {u}", content, self.dtype)
 
     def _look_at_codes(self, codes: Coded, row: str, start: str) -> None:
-        """The slots of codes: NaN for what is no category, which no node tests for."""
+        """Fill the slots of codes: NaN for a value that is no category, as no node tests for it."""
         e = self.e
         column, zero = e.address(codes.column), e.address(codes.zero)
         least = "> -1.0" if self.op.signed else ">= 0.0"
         with e.loop(e.size(len(codes.column))) as u:
-            value, gone = self._value(row, column, zero, u)
-            kept = e.var("math.nan", "v")
-            with e.block(f"if not ({gone}) and {value} {least} and {value} < {float(MANY)}:"):
-                e.line(f"{kept} = float64(int64({value}))")
-            e.store(self.slots, f"{start} + {self.count} + 1 + {u}", kept, self.dtype)
+            value, missing = self._value(row, column, zero, u)
+            content = e.var("math.nan", "v")
+            with e.block(f"if not ({missing}) and {value} {least} and {value} < {float(MANY)}:"):
+                e.line(f"{content} = float64(int64({value}))")
+            e.store(self.slots, f"{start} + {self.count} + 1 + {u}", content, self.dtype)
 
     def _of(self, table: str, u: str) -> str:
         return self.e.load(table, u, "float64", constant=True)
 
-    def _code(self, where: str, u: str, value: str, gone: str) -> None:
+    def _code(self, where: str, u: str, value: str, missing: str) -> None:
         """The slot's value as the number of a category."""
         e = self.e
-        known = e.var(e.load(self.code, u, "int64", constant=True), "k")
+        code = e.var(e.load(self.code, u, "int64", constant=True), "k")
         least = "> -1.0" if self.op.signed else ">= 0.0"
-        with e.block(f"if {known} != 0 and not {gone}:"):
+        with e.block(f"if {code} != 0 and not {missing}:"):
             inside = f"{value} {least} and {value} < {float(BEYOND)}"
-            e.line(f"{known} = int64({value}) if {inside} else {BEYOND}")
-        e.store(self.codes, where, known, "int64")
+            e.line(f"{code} = int64({value}) if {inside} else {BEYOND}")
+        e.store(self.codes, where, code, "int64")
 
     def one_by_one(self, begin: Begin, take: Take, end: Begin, start: str = "0") -> None:
-        """Row after row: `take` gets what each tree's leaf holds, tree after tree."""
+        """Row after row: `take` gets the content of each tree's leaf, tree after tree."""
         e = self.e
         with e.loop(e.rows, start) as i:
             self.look(e.var(self.x.row(i), "r"))
@@ -141,15 +141,23 @@ class Walks:
             end(i)
 
     def _all_trees(self, i: str, take: Take) -> None:
-        """A step of every tree, then the next: where each leads to is asked for meanwhile."""
+        """A step of every tree, then the next: each tree's next node is loaded meanwhile."""
         e = self.e
         with e.loop(self.trees) as t:
             root = e.load(self.roots, t, "int64", constant=True)
             e.store(self.places, t, f"int32({root})", "int32")
             e.store(self.numbers, t, f"int32({t})", "int32")
         kind, more = self._kind()
-        given = [self.places, self.nodes, self.slots, *more, self.numbers, self.ends, self.trees]
-        e.line(f"walk_all{kind}({', '.join(given)})")
+        arguments = [
+            self.places,
+            self.nodes,
+            self.slots,
+            *more,
+            self.numbers,
+            self.ends,
+            self.trees,
+        ]
+        e.line(f"walk_all{kind}({', '.join(arguments)})")
         with e.loop(self.trees) as t:
             take(i, t, e.load(self.ends, t, "int64" if self.shift else "float64"))
 
@@ -193,15 +201,15 @@ class Walks:
         self.walk()
 
     def walk(self) -> None:
-        """Walk from the places; they hold where the walks end."""
+        """Walk from the nodes in `places`, which hold the ends of the walks afterwards."""
         apart = "_apart" if self.offsets else ""
         offsets = [self.offsets] if self.offsets else []
         kind, more = self._kind()
-        given = [self.places, self.nodes, self.slots, *more, *offsets]
-        self.e.line(f"walk8{kind}{apart}({', '.join(given)})")
+        arguments = [self.places, self.nodes, self.slots, *more, *offsets]
+        self.e.line(f"walk8{kind}{apart}({', '.join(arguments)})")
 
     def _kind(self) -> tuple[str, list[str]]:
-        """What kind of nodes there are, and what their walks are given besides."""
+        """The suffix of the intrinsic for this kind of nodes, and its extra arguments."""
         if self.codes:
             return "_sets", [self.codes, self.words]
         small, bits = ("_small", [self.shift]) if self.shift else ("", [])
@@ -210,8 +218,8 @@ class Walks:
         return f"{small}_codes", [*bits, f"{self.count} + 1"]
 
     def held(self, lane: str) -> str:
-        """What the leaf at the end of a walk holds, or its number where nodes have eight bytes."""
-        place = self.e.load(self.places, lane, "int64")
+        """The content of the leaf at the end of a walk, or its number for nodes of eight bytes."""
+        node = self.e.load(self.places, lane, "int64")
         if self.shift:
-            return f"int64({self.e.load(self.nodes, f'2 * {place}', 'int32', constant=True)})"
-        return self.e.load(self.nodes, place, "float64", constant=True)
+            return f"int64({self.e.load(self.nodes, f'2 * {node}', 'int32', constant=True)})"
+        return self.e.load(self.nodes, node, "float64", constant=True)

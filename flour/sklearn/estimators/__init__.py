@@ -16,5 +16,5 @@ from flour import ops
 def load() -> None:
     """Register the adapters of every estimator, those beside operators included."""
     ops.load()
-    for found in iter_modules(__path__):
-        import_module(f"{__name__}.{found.name}")
+    for module in iter_modules(__path__):
+        import_module(f"{__name__}.{module.name}")

@@ -22,12 +22,12 @@ def _lightgbm(fit: Any, x: Flow, to: Importer) -> dict[str, Flow]:
 @adapts("lightgbm.sklearn.LGBMClassifier")
 def _lightgbm_classifier(fit: Any, x: Flow, to: Importer) -> dict[str, Flow]:
     value, scores = _lightgbm_answers(fit, x, to)
-    made = _classified(fit, value, to)
-    return {**made, "scores": scores} if hasattr(fit, "decision_function") else made
+    outputs = _classified(fit, value, to)
+    return {**outputs, "scores": scores} if hasattr(fit, "decision_function") else outputs
 
 
 def _lightgbm_answers(fit: Any, x: Flow, to: Importer) -> tuple[Flow, Flow]:
-    """What the booster answers, and its raw scores."""
+    """The booster's answer, and its raw scores."""
     from flour.boosters import lightgbm
 
     head, trees = lightgbm.parse(lightgbm.text_of(fit))
@@ -46,11 +46,11 @@ def _xgboost_classifier(fit: Any, x: Flow, to: Importer) -> dict[str, Flow]:
     value = _xgboost_value(fit, x, to)
     if isinstance(value.type, Vector) and fit.n_classes_ == 2:  # a label of its own each column
         return {"label": value.greater([0.5]).cast("float64"), "probabilities": value}
-    made = _classified(fit, value, to)
+    outputs = _classified(fit, value, to)
     if fit.objective != "multi:softmax":
-        return made
-    # The library hands on what its booster says: whole numbers of another width.
-    return {**made, "label": made["label"].cast("int32")}
+        return outputs
+    # The library returns its booster's labels, whole numbers of another width.
+    return {**outputs, "label": outputs["label"].cast("int32")}
 
 
 def _xgboost_value(fit: Any, x: Flow, to: Importer) -> Flow:
@@ -69,7 +69,7 @@ def _xgboost_value(fit: Any, x: Flow, to: Importer) -> Flow:
 
 
 def _marked(fit: Any, x: Flow, to: Importer) -> Flow:
-    """NaN where a number stands that the wrapper was told to take for missing; NaN is so anyway."""
+    """x with NaN for the number that the wrapper takes for missing; NaN itself always is."""
     if np.isnan(fit.missing):
         return x
     kind, marker = x.type, np.float32(fit.missing)
@@ -82,7 +82,7 @@ def _marked(fit: Any, x: Flow, to: Importer) -> Flow:
 
 
 def _classified(fit: Any, value: Flow, to: Importer) -> dict[str, Flow]:
-    """Labels from what the booster answers: a probability, or one for each class."""
+    """Labels from the booster's answer: a probability, or one for each class."""
     many = isinstance(value.type, Vector)
     to.need(not many or fit.n_classes_ > 2, "a classifier whose booster has several targets")
     if many:

@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 @adapts("sklearn.ensemble.GradientBoostingClassifier")
 def _boosted_classifier(fit: Any, x: Flow, to: Importer) -> dict[str, Flow]:
     scores = _boosted(fit, x, to)
-    made = _classifier(fit, scores, to)
+    outputs = _classifier(fit, scores, to)
     if scores.type.width > 1:  # type: ignore[union-attr]  # trees make vectors
-        return made
+        return outputs
     # This one decides for the second class from zero on; the others only above zero.
-    first = made["scores"].negate().greater([0.0]).cast("int64")
-    return {**made, "label": first.take(fit.classes_[::-1])}
+    first = outputs["scores"].negate().greater([0.0]).cast("int64")
+    return {**outputs, "label": first.take(fit.classes_[::-1])}
 
 
 @adapts("sklearn.ensemble.GradientBoostingRegressor")
@@ -42,14 +42,14 @@ def _boosted(fit: Any, x: Flow, to: Importer) -> Flow:
     trees = [fit.estimators_[i, k].tree_ for i in range(stages) for k in range(outputs)]
     rows = [tree.value[tree.children_left < 0].reshape(-1, 1) for tree in trees]
     base, first = _first_guess(fit, x, outputs, to)
-    made = Trees(
+    raw = Trees(
         **table(trees),
         value=np.concatenate(rows) * fit.learning_rate,
         target=np.tile(np.arange(outputs, dtype=np.int32), stages),
         base=base,
         narrow=True,
     )(x)
-    return made if first is None else made + first
+    return raw if first is None else raw + first
 
 
 def _first_guess(
@@ -70,7 +70,7 @@ def _first_guess(
 
 
 def _constant_guess(fit: Any) -> NDArray[np.float64]:
-    """The margins of what a dummy says of every row; probabilities are kept off 0 and 1."""
+    """The margins of a dummy's constant prediction; probabilities are kept off 0 and 1."""
     row = np.zeros((1, fit.n_features_in_))
     if not hasattr(fit, "classes_"):
         return np.asarray(fit._loss.link.link(fit.init_.predict(row).astype(np.float64)))
@@ -120,32 +120,36 @@ def _hist(fit: Any, x: Flow, to: Importer) -> Flow:
         _hist_nodes(tree.nodes, int(starts[i]), int(leaves[i]), int(words[i]))
         for i, tree in enumerate(trees)
     ]
-    made = {key: np.concatenate([part[key] for part in parts]) for key in parts[0]}
+    nodes = {key: np.concatenate([part[key] for part in parts]) for key in parts[0]}
     if not words[-1]:
-        del made["category"], made["length"]
+        del nodes["category"], nodes["length"]
     else:
-        made["words"] = np.concatenate([tree.raw_left_cat_bitsets.ravel() for tree in trees])
+        nodes["words"] = np.concatenate([tree.raw_left_cat_bitsets.ravel() for tree in trees])
     return Trees(
-        **made,
+        **nodes,
         roots=starts[:-1].astype(np.int32),
         target=np.tile(np.arange(outputs, dtype=np.int32), len(fit._predictors)),
         base=np.asarray(fit._baseline_prediction, np.float64).reshape(-1),
     )(_hist_columns(fit, x, to))
 
 
-def _hist_nodes(nodes: Any, start: int, leaf: int, word: int) -> dict[str, NDArray[Any]]:
+def _hist_nodes(
+    nodes: Any, first_node: int, first_leaf: int, first_word: int
+) -> dict[str, NDArray[Any]]:
     inner = nodes["is_leaf"] == 0
     categorical = inner & (nodes["is_categorical"] != 0)
-    number = leaf + np.cumsum(~inner) - 1
-    ways = np.where(nodes["missing_go_to_left"] != 0, LEFT, RIGHT)
+    number = first_leaf + np.cumsum(~inner) - 1
+    directions = np.where(nodes["missing_go_to_left"] != 0, LEFT, RIGHT)
     return {
         "feature": _i4(np.where(inner, nodes["feature_idx"], -1)),
         "threshold": np.where(inner, nodes["num_threshold"], 0.0),
-        "left": _i4(np.where(inner, nodes["left"].astype(int) + start, number)),
-        "right": _i4(np.where(inner, nodes["right"].astype(int) + start, 0)),
-        "missing": np.where(inner, ways, COMPARED).astype(np.uint8),
+        "left": _i4(np.where(inner, nodes["left"].astype(int) + first_node, number)),
+        "right": _i4(np.where(inner, nodes["right"].astype(int) + first_node, 0)),
+        "missing": np.where(inner, directions, COMPARED).astype(np.uint8),
         "value": nodes["value"][~inner][:, None].astype(np.float64),
-        "category": _i4(np.where(categorical, word + 8 * nodes["bitset_idx"].astype(int), -1)),
+        "category": _i4(
+            np.where(categorical, first_word + 8 * nodes["bitset_idx"].astype(int), -1)
+        ),
         "length": _i4(np.where(categorical, 8, 0)),
     }
 
@@ -157,7 +161,7 @@ def _i4(values: NDArray[Any]) -> NDArray[np.int32]:
 def _hist_columns(fit: Any, x: Flow, to: Importer) -> Flow:
     """The columns as the trees number them: encoded categories first, then the numbers.
 
-    The encoder answers NaN for a category it has not seen, and NaN goes the way of missing values.
+    The encoder gives NaN for an unseen category, and NaN goes the way of missing values.
     """
     if fit._preprocessor is None:
         return to.doubles(x)

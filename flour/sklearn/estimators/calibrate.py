@@ -1,4 +1,4 @@
-"""Calibrated classifiers: the scores of others, bent into probabilities."""
+"""Calibrated classifiers: the scores of other classifiers, mapped to probabilities."""
 
 from __future__ import annotations
 
@@ -27,40 +27,40 @@ def _calibrated(fit: Any, x: Flow, to: Importer) -> dict[str, Flow]:
 
 def _member(item: Any, x: Flow, to: Importer) -> Flow:
     """The probabilities of one classifier and its calibrators."""
-    made = to.predict(item.estimator, x, type(item.estimator).__name__)
+    outputs = to.predict(item.estimator, x, type(item.estimator).__name__)
     to.need(
-        "scores" in made or "probabilities" in made,
+        "scores" in outputs or "probabilities" in outputs,
         f"{type(item.estimator).__name__} has neither scores nor probabilities to calibrate",
     )
-    shares = _tempered(item, made) if item.method == "temperature" else _bent(item, made)
-    # The library rounds what is barely above one; nothing is further above it.
+    shares = _tempered(item, outputs) if item.method == "temperature" else _curved(item, outputs)
+    # The library cuts shares that rounding put above one.
     return shares.clip(-np.inf, 1.0)
 
 
 # --- one curve a class ----------------------------------------------------------------------------
 
 
-def _bent(item: Any, made: dict[str, Flow]) -> Flow:
+def _curved(item: Any, outputs: dict[str, Flow]) -> Flow:
     """A sigmoid or an isotonic curve for each class that the classifier knows."""
-    places = np.searchsorted(item.classes, item.estimator.classes_)
+    numbers = np.searchsorted(item.classes, item.estimator.classes_)
     if len(item.classes) == 2:
-        second = _curve(item.calibrators[0], _second(made))
+        second = _curve(item.calibrators[0], _second(outputs))
         return second.one_minus().concat(second)
-    columns = _columns(item, made)
+    columns = _columns(item, outputs)
     curves = [_curve(c, column) for c, column in zip(item.calibrators, columns, strict=False)]
-    return _in_place(curves, places, len(item.classes)).proportions()
+    return _in_place(curves, numbers, len(item.classes)).proportions()
 
 
-def _second(made: dict[str, Flow]) -> Flow:
-    """What a classifier of two classes says of the second."""
-    return made["scores"] if "scores" in made else made["probabilities"].element(1)
+def _second(outputs: dict[str, Flow]) -> Flow:
+    """The output of a classifier of two classes for the second."""
+    return outputs["scores"] if "scores" in outputs else outputs["probabilities"].element(1)
 
 
-def _columns(item: Any, made: dict[str, Flow]) -> list[Flow]:
-    """What the classifier says of each class, one flow a calibrator."""
+def _columns(item: Any, outputs: dict[str, Flow]) -> list[Flow]:
+    """The output of the classifier for each class, one flow per calibrator."""
     if len(item.estimator.classes_) == 2:
-        return [_second(made)]
-    values = made.get("scores", made.get("probabilities"))
+        return [_second(outputs)]
+    values = outputs.get("scores", outputs.get("probabilities"))
     assert values is not None, "checked by the caller"
     return [values.element(k) for k in range(len(item.estimator.classes_))]
 
@@ -74,34 +74,34 @@ def _curve(calibrator: Any, x: Flow) -> Flow:
     return x.cast("float64").multiply(slope).add(offset).negate().sigmoid()
 
 
-def _in_place(curves: list[Flow], places: Any, classes: int) -> Flow:
-    """The curves at the numbers of their classes; a class nobody knows gets nothing."""
+def _in_place(curves: list[Flow], numbers: Any, classes: int) -> Flow:
+    """The curves at the numbers of their classes; a class without a curve gets zero."""
     nothing = curves[0].fill([0.0], scalar=True)
-    column = {int(place): curve for place, curve in zip(places, curves, strict=False)}
+    column = {int(number): curve for number, curve in zip(numbers, curves, strict=False)}
     return Concat()(*(column.get(k, nothing) for k in range(classes)))
 
 
 # --- one temperature for all ----------------------------------------------------------------------
 
 
-def _tempered(item: Any, made: dict[str, Flow]) -> Flow:
+def _tempered(item: Any, outputs: dict[str, Flow]) -> Flow:
     """Softmax at another temperature."""
-    logits = _logits(made)
+    logits = _logits(outputs)
     beta = item.calibrators[0].beta_
     if np.asarray(beta).dtype == np.float64:
         logits = logits.cast("float64")
     return logits.multiply(float(beta)).softmax().cast("float64")
 
 
-def _logits(made: dict[str, Flow]) -> Flow:
-    """Scores as they are, probabilities by their logarithm.
+def _logits(outputs: dict[str, Flow]) -> Flow:
+    """Scores unchanged, probabilities by their logarithm.
 
     The library tells them apart by looking at all rows at once; scores that happen to look like
     probabilities in every row are not expected here.
     """
     from flour.core.types import Vector
 
-    if "scores" not in made:
-        return made["probabilities"].add(1e-12).log()
-    scores = made["scores"]
+    if "scores" not in outputs:
+        return outputs["probabilities"].add(1e-12).log()
+    scores = outputs["scores"]
     return scores if isinstance(scores.type, Vector) else scores.negate().concat(scores)

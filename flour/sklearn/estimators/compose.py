@@ -1,4 +1,4 @@
-"""Pipelines and columns: estimators that only say what runs on what."""
+"""Pipelines and column transformers: estimators that only connect others."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def passes_through(step: Any) -> bool:
-    """Whether a step leaves its input as it is."""
+    """Whether a step leaves its input unchanged."""
     if step is None or (isinstance(step, str) and step == "passthrough"):
         return True
     return type(step).__name__ == "FunctionTransformer" and step.func is None
@@ -59,14 +59,14 @@ def _column_transformer(fit: Any, x: Flow, to: Importer) -> Flow:
             continue
         part = _column(x, picked[0]) if np.isscalar(columns) else columns_of(x, picked)
         parts.append(_weighted(_child(child, part, to, name), weights.get(name)))
-    made = beside(parts, x, to)
-    if not isinstance(made.type, Vector) or made.type.dtype == "string":
-        return made
-    return made.to_sparse() if getattr(fit, "sparse_output_", False) else made.to_dense()
+    joined = beside(parts, x, to)
+    if not isinstance(joined.type, Vector) or joined.type.dtype == "string":
+        return joined
+    return joined.to_sparse() if getattr(fit, "sparse_output_", False) else joined.to_dense()
 
 
 def _child(child: Any, x: Flow, to: Importer, name: str) -> Flow:
-    """What a transformer makes of its columns; one that only passes them on keeps mixed ones."""
+    """A transformer's features of its columns; a passthrough keeps columns of mixed types."""
     return x if passes_through(child) else to.transform(child, x, name)
 
 
@@ -75,7 +75,7 @@ def _weighted(x: Flow, weight: float | None) -> Flow:
 
 
 def _column(x: Flow, number: int) -> Flow:
-    """One column as one value per row: what text vectorisers take."""
+    """One column as one value per row, as text vectorisers take it."""
     if isinstance(x.type, Record):
         return x.field(x.type.names[number])
     return x.element(number) if isinstance(x.type, Vector) else x

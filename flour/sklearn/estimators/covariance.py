@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
 @adapts("sklearn.covariance.EllipticEnvelope")
 def _envelope(fit: Any, x: Flow, to: Importer) -> dict[str, Flow]:
-    away = to.doubles(x).subtract(fit.location_)
-    distance = away.linear(fit.get_precision(), []).times(away).sum()
+    centred = to.doubles(x).subtract(fit.location_)
+    distance = centred.linear(fit.get_precision(), []).times(centred).sum()
     # The library takes the root of the squared distance and squares it again.
     scores = distance.sqrt().square().negate().subtract([fit.offset_])
     return {"label": inliers(scores, "int64"), "scores": scores}

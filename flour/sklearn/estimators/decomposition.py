@@ -17,22 +17,22 @@ if TYPE_CHECKING:
 @adapts("sklearn.decomposition.PCA", "sklearn.decomposition.IncrementalPCA")
 def _pca(fit: Any, x: Flow, to: Importer) -> Flow:
     components = fit.components_
-    made = to.floats(x).linear(components, [])
-    made = _shifted(made, np.reshape(fit.mean_, -1) @ components.T, components)
+    projected = to.floats(x).linear(components, [])
+    projected = _shifted(projected, np.reshape(fit.mean_, -1) @ components.T, components)
     if not fit.whiten:
-        return made
+        return projected
     scale = np.sqrt(fit.explained_variance_)
     scale = np.maximum(scale, np.finfo(scale.dtype).eps)
     if scale.dtype == components.dtype:
-        return made.divide(scale)
-    return in_place(made, lambda x: x.divide(scale))
+        return projected.divide(scale)
+    return in_place(projected, lambda x: x.divide(scale))
 
 
-def _shifted(made: Flow, offset: Any, components: Any) -> Flow:
+def _shifted(products: Flow, offset: Any, components: Any) -> Flow:
     """The products less those of the mean, which the library subtracts in place."""
     if offset.dtype == components.dtype:
-        return made.subtract(offset)
-    return in_place(made, lambda x: x.subtract(offset))
+        return products.subtract(offset)
+    return in_place(products, lambda x: x.subtract(offset))
 
 
 @adapts("sklearn.decomposition.TruncatedSVD")
@@ -64,7 +64,7 @@ def _sparse_pca(fit: Any, x: Flow, to: Importer) -> Flow:
 
 
 def ridge_weights(components: Any, alpha: float) -> Any:
-    """What the ridge solution for a row is a product with: solve(C C' + alpha, C)."""
+    """The matrix whose product with a row is its ridge solution: solve(C C' + alpha, C)."""
     outputs, columns = components.shape
     if outputs <= columns:
         gram = components @ components.T

@@ -22,13 +22,13 @@ def _linear(fit: Any, x: Flow, to: Importer) -> dict[str, Flow]:
     scores = affine(x, fit.coef_, fit.intercept_)
     binary = len(fit.classes_) == 2
     chances = both(scores.sigmoid()) if binary else scores.softmax()
-    made = to.classifier(fit.classes_, scores, chances)
+    outputs = to.classifier(fit.classes_, scores, chances)
     if fit.solver == "lsqr":
-        return made
+        return outputs
     if fit.solver == "svd":
         x = to.promoted(x, fit.xbar_).subtract(fit.xbar_)
     axes = fit.scalings_[:, : fit._max_components].T
-    return {**made, "features": x.linear(axes, [])}
+    return {**outputs, "features": x.linear(axes, [])}
 
 
 @adapts("sklearn.discriminant_analysis.QuadraticDiscriminantAnalysis")
@@ -48,6 +48,6 @@ def _quadratic(fit: Any, x: Flow, to: Importer) -> dict[str, Flow]:
 
 
 def _distance(x: Flow, mean: Any, rotation: Any, scaling: Any) -> Flow:
-    """How far x is from a class's mean, in the class's own axes."""
+    """The squared distance of x from a class's mean, in the class's own axes."""
     axes = rotation * scaling ** (-0.5)
     return x.subtract(mean).linear(axes.T, []).square().sum()

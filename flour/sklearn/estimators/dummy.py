@@ -1,4 +1,4 @@
-"""Adapters of sklearn.dummy: answers that do not look at the input."""
+"""Adapters of sklearn.dummy: answers that do not depend on the input."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def _any_column(x: Flow) -> Flow:
-    """Something that has as many rows as the input, numbers or not."""
+    """A flow with the rows of the input, of numbers or not."""
     return x.field(x.type.names[0]) if isinstance(x.type, Record) else x
 
 
@@ -41,11 +41,11 @@ def _classifier(fit: Any, x: Flow, to: Importer) -> dict[str, Flow]:
         classes[k][np.argmax(priors[k])] if constants is None else constants[k]
         for k in range(fit.n_outputs_)
     ]
-    made = {"label": _labels(x, np.asarray(answers), several=several)}
+    outputs = {"label": _labels(x, np.asarray(answers), several=several)}
     for k, answer in enumerate(answers):
         name = f"probabilities_{k}" if several else "probabilities"
-        made[name] = x.fill(_chances(fit, classes[k], priors[k], answer))
-    return made
+        outputs[name] = x.fill(_chances(fit, classes[k], priors[k], answer))
+    return outputs
 
 
 def _labels(x: Flow, answers: Any, *, several: bool) -> Flow:

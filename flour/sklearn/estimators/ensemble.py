@@ -38,26 +38,26 @@ def columns(flows: Sequence[Flow], x: Flow, to: Importer) -> Flow:
 
 @adapts("sklearn.ensemble.VotingClassifier")
 def _voting_classifier(fit: Any, x: Flow, to: Importer) -> dict[str, Flow]:
-    made = members(fit, x, to, named=True)
+    children = members(fit, x, to, named=True)
     if fit.voting == "soft":
-        each = [child["probabilities"] for child in made]
+        each = [child["probabilities"] for child in children]
         average = _average(each, fit._weights_not_none)
-        found = {"label": average.arg_max().take(fit.classes_), "probabilities": average}
-        # Unflattened, transform answers in three dimensions, which no column has.
-        return {**found, "features": beside(each, x, to)} if fit.flatten_transform else found
-    votes = columns([child["label"] for child in made], x, to)
-    weights = fit._weights_not_none or [1.0] * len(made)
-    counts = votes.tally(weights, np.zeros(len(made)), len(fit.classes_))
+        outputs = {"label": average.arg_max().take(fit.classes_), "probabilities": average}
+        # Unflattened, transform returns three dimensions, which no column has.
+        return {**outputs, "features": beside(each, x, to)} if fit.flatten_transform else outputs
+    votes = columns([child["label"] for child in children], x, to)
+    weights = fit._weights_not_none or [1.0] * len(children)
+    counts = votes.tally(weights, np.zeros(len(children)), len(fit.classes_))
     return {"label": counts.arg_max().take(fit.classes_), "features": votes}
 
 
 @adapts("sklearn.ensemble.VotingRegressor")
 def _voting_regressor(fit: Any, x: Flow, to: Importer) -> dict[str, Flow]:
-    made = members(fit, x, to, named=True)
-    each = columns([child["value"] for child in made], x, to)
+    children = members(fit, x, to, named=True)
+    each = columns([child["value"] for child in children], x, to)
     weights = fit._weights_not_none
     if weights is None:
-        value = each.as_float().sum() / float(len(made))
+        value = each.as_float().sum() / float(len(children))
     else:
         value = each.cast("float64").multiply(weights).sum() / float(np.sum(weights))
     return {"value": value, "features": each}
@@ -81,43 +81,43 @@ def _stacking_classifier(fit: Any, x: Flow, to: Importer) -> dict[str, Flow]:
     several = isinstance(fit._label_encoder, list)
     to.need(not several, "a StackingClassifier of several targets is not imported")
     meta = _meta(fit, x, to)
-    made = to.predict(fit.final_estimator_, meta, "final_estimator_")
-    found = {"label": made["label"].take(fit.classes_), "features": meta}
-    return found | {name: made[name] for name in ("probabilities", "scores") if name in made}
+    final = to.predict(fit.final_estimator_, meta, "final_estimator_")
+    outputs = {"label": final["label"].take(fit.classes_), "features": meta}
+    return outputs | {name: final[name] for name in ("probabilities", "scores") if name in final}
 
 
 @adapts("sklearn.ensemble.StackingRegressor")
 def _stacking_regressor(fit: Any, x: Flow, to: Importer) -> dict[str, Flow]:
     meta = _meta(fit, x, to)
-    made = to.predict(fit.final_estimator_, meta, "final_estimator_")
-    return {"value": made["value"], "features": meta}
+    final = to.predict(fit.final_estimator_, meta, "final_estimator_")
+    return {"value": final["value"], "features": meta}
 
 
 def _meta(fit: Any, x: Flow, to: Importer) -> Flow:
-    """What the final estimator sees: the children's answers, and x itself where it passes."""
-    made = members(fit, x, to, named=True)
+    """The input of the final estimator: the children's answers, and x itself with passthrough."""
+    children = members(fit, x, to, named=True)
     classes = getattr(fit, "classes_", ())
     parts = [
         part
-        for child, method in zip(made, fit.stack_method_, strict=True)
+        for child, method in zip(children, fit.stack_method_, strict=True)
         for part in _answers(child, method, len(classes), to)
     ]
     return beside([*parts, to.matrix(x)] if fit.passthrough else parts, x, to)
 
 
-def _answers(made: dict[str, Flow], method: str, classes: int, to: Importer) -> list[Flow]:
+def _answers(outputs: dict[str, Flow], method: str, classes: int, to: Importer) -> list[Flow]:
     """The columns that one child contributes."""
     if method == "predict":
-        found = made["value"] if "value" in made else made["label"]
-        numbers = not isinstance(found.type, Scalar | Vector) or found.type.dtype != "string"
+        answer = outputs["value"] if "value" in outputs else outputs["label"]
+        numbers = not isinstance(answer.type, Scalar | Vector) or answer.type.dtype != "string"
         to.need(numbers, "a child that stacks string labels is not imported", "encode the labels")
-        return [found]
+        return [answer]
     if method == "decision_function":
-        return [made["scores"]]
-    if "probabilities" not in made:
-        several = [flow for name, flow in made.items() if name.startswith("probabilities_")]
+        return [outputs["scores"]]
+    if "probabilities" not in outputs:
+        several = [flow for name, flow in outputs.items() if name.startswith("probabilities_")]
         return [_without_first(flow) for flow in several]
-    return [_without_first(made["probabilities"]) if classes == 2 else made["probabilities"]]
+    return [_without_first(outputs["probabilities"]) if classes == 2 else outputs["probabilities"]]
 
 
 def _without_first(probabilities: Flow) -> Flow:
@@ -132,46 +132,46 @@ def _without_first(probabilities: Flow) -> Flow:
 def _bagged(fit: Any, x: Flow, to: Importer) -> list[dict[str, Flow]]:
     """The outputs of every child on the columns it was given."""
     x = to.matrix(x)
-    made = []
+    children = []
     everything = list(range(fit.n_features_in_))
     for i, (child, features) in enumerate(
         zip(fit.estimators_, fit.estimators_features_, strict=True)
     ):
         part = x if list(features) == everything else x.select(features)
-        made.append(to.predict(child, part, f"estimators_[{i}]"))
-    return made
+        children.append(to.predict(child, part, f"estimators_[{i}]"))
+    return children
 
 
 @adapts("sklearn.ensemble.BaggingClassifier")
 def _bagging_classifier(fit: Any, x: Flow, to: Importer) -> dict[str, Flow]:
-    made, count = _bagged(fit, x, to), len(fit.classes_)
+    children, count = _bagged(fit, x, to), len(fit.classes_)
     each = [
         _of_all_classes(outputs, child, count, x)
-        for outputs, child in zip(made, fit.estimators_, strict=True)
+        for outputs, child in zip(children, fit.estimators_, strict=True)
     ]
     probabilities = reduce(add, each) / float(fit.n_estimators)
-    found = {
+    result = {
         "label": probabilities.arg_max().take(fit.classes_),
         "probabilities": probabilities,
     }
     # The library's own decision_function fails where a child never saw one of the classes.
     complete = all(len(child.classes_) == count for child in fit.estimators_)
     if hasattr(fit, "decision_function") and complete:
-        scores = reduce(add, [child["scores"] for child in made])
-        found["scores"] = scores / float(fit.n_estimators)
-    return found
+        scores = reduce(add, [child["scores"] for child in children])
+        result["scores"] = scores / float(fit.n_estimators)
+    return result
 
 
-def _of_all_classes(made: dict[str, Flow], child: Any, count: int, x: Flow) -> Flow:
+def _of_all_classes(outputs: dict[str, Flow], child: Any, count: int, x: Flow) -> Flow:
     """A child's probabilities in float64, zero for classes it never saw; else its one vote."""
-    if "probabilities" not in made:
-        return made["label"].as_vector().tally([1.0], [0.0], count)
-    seen = made["probabilities"].cast("float64")
-    known = list(child.classes_)
-    if len(known) == count:
-        return seen
-    places = [known.index(c) if c in known else len(known) for c in range(count)]
-    return seen.concat(x.fill([0.0])).select(places)
+    if "probabilities" not in outputs:
+        return outputs["label"].as_vector().tally([1.0], [0.0], count)
+    shares = outputs["probabilities"].cast("float64")
+    seen = list(child.classes_)
+    if len(seen) == count:
+        return shares
+    columns = [seen.index(c) if c in seen else len(seen) for c in range(count)]
+    return shares.concat(x.fill([0.0])).select(columns)
 
 
 @adapts("sklearn.ensemble.BaggingRegressor")
@@ -187,9 +187,9 @@ def _bagging_regressor(fit: Any, x: Flow, to: Importer) -> dict[str, Flow]:
 def _ada_boost_classifier(fit: Any, x: Flow, to: Importer) -> dict[str, Flow]:
     count = len(fit.classes_)
     to.need(count > 1, "AdaBoostClassifier of one class is not imported")
-    made = members(fit, x, to)
-    votes = columns([codes(child["label"], fit.classes_, to) for child in made], x, to)
-    weights = np.asarray(fit.estimator_weights_[: len(made)], np.float64)
+    children = members(fit, x, to)
+    votes = columns([codes(child["label"], fit.classes_, to) for child in children], x, to)
+    weights = np.asarray(fit.estimator_weights_[: len(children)], np.float64)
     against = -1 / (count - 1) * weights
     scores = votes.tally(weights, against, count) / float(fit.estimator_weights_.sum())
     if count > 2:
@@ -204,13 +204,13 @@ def _ada_boost_classifier(fit: Any, x: Flow, to: Importer) -> dict[str, Flow]:
 
 @adapts("sklearn.ensemble.AdaBoostRegressor")
 def _ada_boost_regressor(fit: Any, x: Flow, to: Importer) -> dict[str, Flow]:
-    made = members(fit, x, to)
-    values = columns([child["value"] for child in made], x, to)
-    return {"value": values.weighted_median(fit.estimator_weights_[: len(made)])}
+    children = members(fit, x, to)
+    values = columns([child["value"] for child in children], x, to)
+    return {"value": values.weighted_median(fit.estimator_weights_[: len(children)])}
 
 
 def codes(label: Flow, classes: Any, to: Importer) -> Flow:
-    """The class numbers behind a label: its place in `classes`, whatever the labels are."""
+    """The class numbers behind a label: its index in `classes`, for labels of any type."""
     op = label.node.op
     to.need(
         isinstance(op, Take | TakeText),
@@ -218,11 +218,11 @@ def codes(label: Flow, classes: Any, to: Importer) -> Flow:
     )
     assert isinstance(op, Take | TakeText)
     values = op.table.to_list() if isinstance(op, TakeText) else op.table.array.tolist()
-    known = np.asarray(classes).tolist()
-    places = [known.index(value) for value in values]
+    labels = np.asarray(classes).tolist()
+    numbers = [labels.index(value) for value in values]
     number = label.input(0)
     kind = number.type
     assert isinstance(kind, Scalar | Vector)
-    if places == list(range(len(places))) and kind.dtype in INTS:
+    if numbers == list(range(len(numbers))) and kind.dtype in INTS:
         return number
-    return number.take(np.asarray(places, np.int64))
+    return number.take(np.asarray(numbers, np.int64))

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def table(trees: Sequence[Any], columns: Sequence[Any] | None = None) -> dict[str, NDArray[Any]]:
     """The nodes of fitted `tree_` objects in one table; `columns` renames each tree's features.
 
-    scikit-learn looks at float32 values, and compares them with float64 thresholds.
+    scikit-learn narrows values to float32, and compares them with float64 thresholds.
     """
     starts = np.cumsum([0, *(tree.node_count for tree in trees)])
     leaves = np.cumsum([0, *(tree.n_leaves for tree in trees)])
@@ -28,8 +28,8 @@ def table(trees: Sequence[Any], columns: Sequence[Any] | None = None) -> dict[st
         _nodes(tree, int(start), int(leaf), None if columns is None else columns[i])
         for i, (tree, start, leaf) in enumerate(zip(trees, starts, leaves, strict=False))
     ]
-    made = {key: np.concatenate([part[key] for part in parts]) for key in parts[0]}
-    return {**made, "roots": starts[:-1].astype(np.int32)}
+    nodes = {key: np.concatenate([part[key] for part in parts]) for key in parts[0]}
+    return {**nodes, "roots": starts[:-1].astype(np.int32)}
 
 
 def _nodes(tree: Any, start: int, leaf: int, columns: Any) -> dict[str, NDArray[Any]]:
@@ -66,7 +66,7 @@ def forest(
 ) -> Flow:
     """The sum or mean of the trees' leaf values, all outputs side by side."""
     value = _leaf_values(trees)
-    made = Trees(
+    trees_op = Trees(
         **table(trees, columns),
         value=value,
         target=np.zeros(len(trees), np.int32),
@@ -74,7 +74,7 @@ def forest(
         narrow=True,
         divisor=len(trees) if mean else 0,
     )
-    return made(x)
+    return trees_op(x)
 
 
 # --- single trees and forests -------------------------------------------------------------------
@@ -102,8 +102,8 @@ def _votes(fit: Any, values: Flow) -> dict[str, Flow]:
     labels = [
         part.arg_max().take(classes) for part, classes in zip(parts, fit.classes_, strict=True)
     ]
-    made = {f"probabilities_{k}": part for k, part in enumerate(parts)}
-    return {"label": labels[0].concat(*labels[1:]), **made}
+    probabilities = {f"probabilities_{k}": part for k, part in enumerate(parts)}
+    return {"label": labels[0].concat(*labels[1:]), **probabilities}
 
 
 @adapts("sklearn.tree.DecisionTreeRegressor", "sklearn.tree.ExtraTreeRegressor")
@@ -130,14 +130,14 @@ def _isolation_forest(fit: Any, x: Flow, to: Importer) -> dict[str, Flow]:
         )
     ]
     whole = all(len(columns) == fit.n_features_in_ for columns in fit.estimators_features_)
-    made = Trees(
+    trees_op = Trees(
         **table(trees, None if whole else fit.estimators_features_),
         value=np.concatenate(depth)[:, None],
         target=np.zeros(len(trees), np.int32),
         base=[0.0],
         narrow=True,
     )
-    depths = made(to.floats(x)).element(0)
+    depths = trees_op(to.floats(x)).element(0)
     # The anomaly score is 2 ** -(depth / expected depth); one row alone counts as depth 1 of 1.
     expected = len(trees) * _average_path_length(fit._max_samples)
     share = depths / expected if expected else depths.multiply([0.0]).add([1.0])
@@ -149,8 +149,8 @@ def _isolation_forest(fit: Any, x: Flow, to: Importer) -> dict[str, Flow]:
 def _deepest_outlier(expected: float, offset: float) -> float:
     """The largest sum of depths whose score is still below zero.
 
-    The offset is a score of the training data, so rows are often exactly on it: labels hang on the
-    last bit of a power, which only the library's own computation gets right.
+    The offset is a score of the training data, so rows are often exactly on it: labels depend on
+    the last bit of a power, which only the library's own computation gives.
     """
 
     def outside(depth: float) -> bool:
@@ -168,7 +168,7 @@ def _deepest_outlier(expected: float, offset: float) -> float:
 
 
 def _average_path_length(samples: int) -> float:
-    """The mean length of an unsuccessful search in a binary tree of so many samples."""
+    """The mean length of an unsuccessful search in a binary tree of this number of samples."""
     if samples <= 1:
         return 0.0
     if samples == 2:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from flour.language.flow import Flow
     from flour.sklearn.importer import Importer
 
-#: Functions that make floats of whole numbers.
+#: Functions that turn whole numbers into floats.
 _TO_FLOAT: dict[str, type[Op]] = {
     "exp": unary.Exp,
     "expm1": unary.Expm1,
@@ -36,7 +36,7 @@ _TO_FLOAT: dict[str, type[Op]] = {
     "rint": unary.Rint,
     "erf": unary.Erf,
 }
-#: Functions that answer in the dtype they get, or in one of their own.
+#: Functions whose result has the dtype of the input, or one of its own.
 _ANY: dict[str, type[Op]] = {
     "absolute": unary.Abs,
     "fabs": unary.Abs,
@@ -69,20 +69,20 @@ def _function_transformer(fit: Any, x: Flow, to: Importer) -> Flow:
 
 
 def _python(call: Any, fit: Any, x: Flow, to: Importer, what: str) -> Flow:
-    """The function as a Python stage; what it answers is asked of the sample."""
-    known = to.python(call, what, "or " + _HINT)
+    """The function as a Python stage; its result for the sample gives the width and dtype."""
+    function = to.python(call, what, "or " + _HINT)
     to.need(not to.is_sparse(x), "the function would be handed a sparse matrix")
     rows = to.rows(x)
     hint = "pass sample=, a few rows: they show how many columns the function makes"
-    to.need(rows is not None and len(rows), "nobody knows what the function answers", hint)
+    to.need(rows is not None and len(rows), "the width of the function's result is not known", hint)
     names = tuple(map(str, getattr(fit, "feature_names_in_", ())))
-    made = PythonColumns(known, 0, names=names).answer(rows)
-    fine = made.shape[:1] == rows.shape[:1] and made.ndim == 2 and made.dtype.name in DTYPES
-    found = f"{made.dtype} {made.shape} of {rows.shape} rows"
-    to.need(fine, f"the function answers no rows of numbers: {found}")
-    # The width it was asked in; whole numbers may turn out to have fractions.
-    kept = x.cast(str(rows.dtype)) if rows.dtype.kind == "f" else x
-    return PythonColumns(known, made.shape[1], str(made.dtype.name), names)(kept)
+    answer = PythonColumns(function, 0, names=names).answer(rows)
+    fine = answer.shape[:1] == rows.shape[:1] and answer.ndim == 2 and answer.dtype.name in DTYPES
+    found = f"{answer.dtype} {answer.shape} of {rows.shape} rows"
+    to.need(fine, f"the function's result is not a matrix of numbers: {found}")
+    # The float width of the sample; columns of whole numbers may have fractions later.
+    columns = x.cast(str(rows.dtype)) if rows.dtype.kind == "f" else x
+    return PythonColumns(function, answer.shape[1], str(answer.dtype.name), names)(columns)
 
 
 _HINT = "use one of numpy's own functions: " + ", ".join(f"np.{n}" for n in (*_TO_FLOAT, *_ANY))

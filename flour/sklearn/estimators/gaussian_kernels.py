@@ -1,7 +1,7 @@
 """The kernels of Gaussian processes, with training points, as programs.
 
-A kernel is either a flow with one number a training point or, where it is the same for all rows
-and points (constants, white noise), just that number.
+A kernel is either a flow with one number per training point or, where it is the same for all rows
+and points (constants, white noise), that number.
 """
 
 from __future__ import annotations
@@ -21,14 +21,20 @@ if TYPE_CHECKING:
 
 def covariance(kernel: Any, x: Flow, points: Any, to: Importer) -> Flow:
     """The covariance of x with every training point."""
-    made = _walk(kernel, x, points, to)
-    return made if not isinstance(made, float) else x.fill(np.full(len(points), made))
+    kernel_value = _walk(kernel, x, points, to)
+    return (
+        kernel_value
+        if not isinstance(kernel_value, float)
+        else x.fill(np.full(len(points), kernel_value))
+    )
 
 
 def variance(kernel: Any, x: Flow, to: Importer) -> Flow:
     """The prior variance at x."""
-    made = _own(kernel, x, to)
-    return made if not isinstance(made, float) else x.fill([made], scalar=True)
+    kernel_value = _own(kernel, x, to)
+    return (
+        kernel_value if not isinstance(kernel_value, float) else x.fill([kernel_value], scalar=True)
+    )
 
 
 def _walk(kernel: Any, x: Flow, points: Any, to: Importer) -> Flow | float:
@@ -80,27 +86,27 @@ def _matern(kernel: Any, x: Flow, points: Any, to: Importer) -> Flow:
         f"the Matern kernel with nu={kernel.nu} needs Bessel functions, which are not native",
         "use nu of 0.5, 1.5, 2.5 or infinity",
     )
-    away = _scaled(kernel, x, points, "euclidean", to)
+    distances = _scaled(kernel, x, points, "euclidean", to)
     if kernel.nu == 0.5:
-        return away.negate().exp()
+        return distances.negate().exp()
     if kernel.nu == np.inf:
-        return away.square().negate().divide(2.0).exp()
+        return distances.square().negate().divide(2.0).exp()
     if kernel.nu == 1.5:
-        away = away.multiply(math.sqrt(3))
-        return away.add(1.0) * away.negate().exp()
-    away = away.multiply(math.sqrt(5))
-    return (away.add(1.0) + away.square().divide(3.0)) * away.negate().exp()
+        distances = distances.multiply(math.sqrt(3))
+        return distances.add(1.0) * distances.negate().exp()
+    distances = distances.multiply(math.sqrt(5))
+    return (distances.add(1.0) + distances.square().divide(3.0)) * distances.negate().exp()
 
 
 def _rational_quadratic(kernel: Any, x: Flow, points: Any, to: Importer) -> Flow:
-    away = to.doubles(x).distances(points, "sqeuclidean")
-    away = away.divide(float(2 * kernel.alpha * kernel.length_scale**2))
-    return away.add(1.0).power(-float(kernel.alpha))
+    distances = to.doubles(x).distances(points, "sqeuclidean")
+    distances = distances.divide(float(2 * kernel.alpha * kernel.length_scale**2))
+    return distances.add(1.0).power(-float(kernel.alpha))
 
 
 def _exp_sine_squared(kernel: Any, x: Flow, points: Any, to: Importer) -> Flow:
-    away = to.doubles(x).distances(points, "euclidean")
-    waves = away.multiply(float(np.pi / kernel.periodicity)).sin()
+    distances = to.doubles(x).distances(points, "euclidean")
+    waves = distances.multiply(float(np.pi / kernel.periodicity)).sin()
     return waves.divide(float(kernel.length_scale)).square().multiply(-2.0).exp()
 
 

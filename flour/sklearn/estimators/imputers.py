@@ -20,18 +20,18 @@ if TYPE_CHECKING:
 @adapts("sklearn.impute.SimpleImputer")
 def _simple_imputer(fit: Any, x: Flow, to: Importer) -> Flow:
     statistics = np.asarray(fit.statistics_)
-    kept = np.arange(len(statistics))
+    columns = np.arange(len(statistics))
     if not fit.keep_empty_features:
-        kept = np.flatnonzero([value == value for value in statistics])  # noqa: PLR0124 (no NaN)
+        columns = np.flatnonzero([value == value for value in statistics])  # noqa: PLR0124 (no NaN)
     kinds = text_columns(x)
     if not any(kinds):
         source = to.matrix(x)
         source = source if fit.strategy in ("most_frequent", "constant") else source.as_float()
-        numbers = statistics[kept].astype(np.float64)
-        made = _kept(source, kept).impute(number_marker(fit.missing_values, to), numbers)
-        return with_indicator(fit, made, source, to)
+        numbers = statistics[columns].astype(np.float64)
+        imputed = _kept(source, columns).impute(number_marker(fit.missing_values, to), numbers)
+        return with_indicator(fit, imputed, source, to)
     to.need(not fit.add_indicator, "indicators beside strings have no common type", _INDICATOR)
-    return _each_kind(fit, x, to, kinds, kept)
+    return _each_kind(fit, x, to, kinds, columns)
 
 
 _INDICATOR = "impute the columns of strings and those of numbers apart"
@@ -42,19 +42,19 @@ def _kept(x: Flow, columns: Any) -> Flow:
     return x if whole else x.select(columns)
 
 
-def _each_kind(fit: Any, x: Flow, to: Importer, kinds: list[bool], kept: Any) -> Flow:
+def _each_kind(fit: Any, x: Flow, to: Importer, kinds: list[bool], columns: Any) -> Flow:
     """Strings, or strings and numbers: each run of columns of one kind is filled by itself."""
     pieces: list[Flow] = []
     start = 0
-    for place in range(1, len(kept) + 1):
-        if place < len(kept) and kinds[kept[place]] == kinds[kept[start]]:
+    for end in range(1, len(columns) + 1):
+        if end < len(columns) and kinds[columns[end]] == kinds[columns[start]]:
             continue
-        run = kept[start:place]
-        pieces.append(_filled(fit, pick(x, run), to, run, text=kinds[kept[start]]))
-        start = place
+        run = columns[start:end]
+        pieces.append(_filled(fit, pick(x, run), to, run, text=kinds[columns[start]]))
+        start = end
     if len(pieces) == 1:
         return pieces[0]
-    return Bundle(tuple(f"x{j}" for j in range(len(kept))))(*pieces)
+    return Bundle(tuple(f"x{j}" for j in range(len(columns))))(*pieces)
 
 
 def _filled(fit: Any, x: Flow, to: Importer, columns: Any, *, text: bool) -> Flow:
@@ -88,13 +88,13 @@ def text_marker(missing: Any, to: Importer) -> tuple[str, list[str]]:
     return NAN, []
 
 
-def with_indicator(fit: Any, made: Flow, source: Flow, to: Importer) -> Flow:
-    """The imputed columns, and after them where values were missing if the imputer says so."""
+def with_indicator(fit: Any, imputed: Flow, source: Flow, to: Importer) -> Flow:
+    """The imputed columns, and after them the flags of missing values, if the imputer adds them."""
     if not fit.add_indicator:
-        return made
+        return imputed
     marker = number_marker(fit.missing_values, to)
     flags = _kept(source, fit.indicator_.features_).is_missing(marker)
-    return made.concat(flags)
+    return imputed.concat(flags)
 
 
 @adapts("sklearn.impute.MissingIndicator")
@@ -102,14 +102,14 @@ def _missing_indicator(fit: Any, x: Flow, to: Importer) -> Flow:
     to.need(not fit._precomputed, "a precomputed mask is no input of a program")
     columns, kinds = [int(j) for j in fit.features_], text_columns(x)
     if not any(kinds):
-        made = _kept(to.matrix(x), columns).is_missing(number_marker(fit.missing_values, to))
+        flags = _kept(to.matrix(x), columns).is_missing(number_marker(fit.missing_values, to))
     else:
-        to.need(all(kinds[j] for j in columns), "strings beside numbers are looked at together")
+        to.need(all(kinds[j] for j in columns), "one indicator for strings and numbers")
         part = pick(x, columns)
         marker, marked = text_marker(fit.missing_values, to)
-        made = IsMissingText(marker=marker, text=marked)(
+        flags = IsMissingText(marker=marker, text=marked)(
             part if isinstance(part.type, Vector) else part.as_vector()
         )
     if fit.sparse == "auto":
-        return made
-    return made.to_sparse() if fit.sparse else made.to_dense()
+        return flags
+    return flags.to_sparse() if fit.sparse else flags.to_dense()

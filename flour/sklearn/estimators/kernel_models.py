@@ -40,9 +40,9 @@ def kernel_components(fit: Any, kernel: Flow) -> Flow:
     rows = fit._centerer.K_fit_rows_
     mean = kernel.sum().divide(float(len(rows)))
     centred = (kernel.subtract(rows, wide=True) - mean).add(fit._centerer.K_fit_all_, wide=True)
-    some = np.flatnonzero(fit.eigenvalues_)
+    nonzero = np.flatnonzero(fit.eigenvalues_)
     scaled = np.zeros_like(fit.eigenvectors_)
-    scaled[:, some] = fit.eigenvectors_[:, some] / np.sqrt(fit.eigenvalues_[some])
+    scaled[:, nonzero] = fit.eigenvectors_[:, nonzero] / np.sqrt(fit.eigenvalues_[nonzero])
     return centred.linear(scaled.T, [])
 
 

@@ -31,10 +31,10 @@ if TYPE_CHECKING:
     "sklearn.svm.LinearSVR",
 )
 def _regressor(fit: Any, x: Flow, to: Importer) -> dict[str, Flow]:
-    made = affine(to.matrix(x), fit.coef_, fit.intercept_)
-    # One target fitted as a column answers with a column, except for the stochastic models.
+    products = affine(to.matrix(x), fit.coef_, fit.intercept_)
+    # A target fitted as a column is predicted as a column, except by the stochastic models.
     single = plain(fit.coef_).ndim == 1 or type(fit).__name__.startswith("SGD")
-    return {"value": made.element(0) if single else made}
+    return {"value": products.element(0) if single else products}
 
 
 @adapts(
@@ -43,10 +43,10 @@ def _regressor(fit: Any, x: Flow, to: Importer) -> dict[str, Flow]:
     "sklearn.linear_model.TweedieRegressor",
 )
 def _generalised(fit: Any, x: Flow, to: Importer) -> dict[str, Flow]:
-    made = affine(to.matrix(x), fit.coef_, fit.intercept_).element(0)
+    raw = affine(to.matrix(x), fit.coef_, fit.intercept_).element(0)
     link = type(fit._base_loss.link).__name__
     to.need(link in ("IdentityLink", "LogLink"), f"the link {link} has no inverse here")
-    return {"value": made.exp() if link == "LogLink" else made}
+    return {"value": raw.exp() if link == "LogLink" else raw}
 
 
 @adapts("sklearn.linear_model.RANSACRegressor")
@@ -83,7 +83,7 @@ def _chances(scores: Flow, fit: Any) -> Flow:
     if fit.loss == "log_loss":
         chances = scores.sigmoid()
     else:
-        # The second class's chance lands in a float64 array whatever the data.
+        # The second class's probability goes into a float64 array for data of any dtype.
         clipped = scores.clip([-1.0], [1.0])
         chances = (clipped.cast("float64") if binary else clipped) + 1.0
         chances = chances / 2.0

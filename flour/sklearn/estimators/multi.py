@@ -29,44 +29,50 @@ def _multi_regressor(fit: Any, x: Flow, to: Importer) -> Outputs:
 
 @adapts("sklearn.multioutput.MultiOutputClassifier")
 def _multi_classifier(fit: Any, x: Flow, to: Importer) -> Outputs:
-    made = members(fit, x, to)
-    labels = [child["label"] for child in made]
+    children = members(fit, x, to)
+    labels = [child["label"] for child in children]
     strings = {isinstance(f.type, Scalar | Vector) and f.type.dtype == "string" for f in labels}
     to.need(len(strings) == 1, "targets of strings and of numbers cannot share one array")
-    found = {"label": beside(labels, x, to)}
-    if all("probabilities" in child for child in made):
-        found |= {f"probabilities_{i}": child["probabilities"] for i, child in enumerate(made)}
-    return found
+    outputs = {"label": beside(labels, x, to)}
+    if all("probabilities" in child for child in children):
+        outputs |= {
+            f"probabilities_{i}": child["probabilities"] for i, child in enumerate(children)
+        }
+    return outputs
 
 
 @adapts("sklearn.multioutput.RegressorChain")
 def _regressor_chain(fit: Any, x: Flow, to: Importer) -> Outputs:
-    made = _chain(fit, x, to, lambda child: child["value"])
-    return {"value": _unordered(fit, [child["value"] for child in made])}
+    children = _chain(fit, x, to, lambda child: child["value"])
+    return {"value": _unordered(fit, [child["value"] for child in children])}
 
 
 @adapts("sklearn.multioutput.ClassifierChain")
 def _classifier_chain(fit: Any, x: Flow, to: Importer) -> Outputs:
     method = getattr(fit, "chain_method_", "predict")
-    outputs = {"predict": "label", "predict_proba": "probabilities", "decision_function": "scores"}
-    to.need(method in outputs, f"a chain by {method} is not imported")
-    made = _chain(fit, x, to, lambda child: _second(child[outputs[method]], to))
-    # The library collects whatever it predicts in float64, labels too.
+    output_of = {
+        "predict": "label",
+        "predict_proba": "probabilities",
+        "decision_function": "scores",
+    }
+    to.need(method in output_of, f"a chain by {method} is not imported")
+    children = _chain(fit, x, to, lambda child: _second(child[output_of[method]], to))
+    # The library collects its predictions in float64, labels too.
     return {
-        name: _unordered(fit, [_second(child[name], to) for child in made])
+        name: _unordered(fit, [_second(child[name], to) for child in children])
         for name in ("label", "probabilities", "scores")
-        if all(name in child for child in made)
+        if all(name in child for child in children)
     }
 
 
 def _chain(fit: Any, x: Flow, to: Importer, answer: Callable[[Outputs], Flow]) -> list[Outputs]:
     """Every child's outputs on x and the answers of the children before it, in chain order."""
-    seen, made = to.doubles(x), []
+    inputs, children = to.doubles(x), []
     for i, child in enumerate(fit.estimators_):
-        made.append(to.predict(child, seen, f"estimators_[{i}]"))
+        children.append(to.predict(child, inputs, f"estimators_[{i}]"))
         if i + 1 < len(fit.estimators_):
-            seen = seen.concat(answer(made[-1]).cast("float64"))
-    return made
+            inputs = inputs.concat(answer(children[-1]).cast("float64"))
+    return children
 
 
 def _second(x: Flow, to: Importer) -> Flow:
@@ -79,8 +85,8 @@ def _second(x: Flow, to: Importer) -> Flow:
 
 def _unordered(fit: Any, flows: list[Flow]) -> Flow:
     """The children's answers in the order of the targets, as float64."""
-    place = np.argsort(fit.order_)
-    parts = [flows[int(i)].cast("float64") for i in place]
+    order = np.argsort(fit.order_)
+    parts = [flows[int(i)].cast("float64") for i in order]
     return parts[0].concat(*parts[1:]) if len(parts) > 1 else parts[0].as_vector()
 
 
@@ -98,69 +104,71 @@ def _constant(fit: Any, x: Flow, _to: Importer) -> Outputs:
     }
 
 
-def _confidence(made: Outputs) -> Flow:
-    """How much a two-class estimator is for its second class."""
-    if "value" in made:
-        return made["value"]
-    return made["scores"] if "scores" in made else made["probabilities"].element(1)
+def _confidence(outputs: Outputs) -> Flow:
+    """The confidence of a two-class estimator in its second class."""
+    if "value" in outputs:
+        return outputs["value"]
+    return outputs["scores"] if "scores" in outputs else outputs["probabilities"].element(1)
 
 
-def _limit(made: Outputs) -> list[float]:
-    """Above which confidence the second class wins."""
-    return [0.0] if "scores" in made else [0.5]
+def _limit(outputs: Outputs) -> list[float]:
+    """The confidence above which the second class wins."""
+    return [0.0] if "scores" in outputs else [0.5]
 
 
 @adapts("sklearn.multiclass.OneVsRestClassifier")
 def _one_vs_rest(fit: Any, x: Flow, to: Importer) -> Outputs:
-    made = members(fit, x, to)
-    confidence = beside([_confidence(child) for child in made], x, to)
+    children = members(fit, x, to)
+    confidence = beside([_confidence(child) for child in children], x, to)
     if fit.label_binarizer_.y_type_ == "multiclass":
         label = confidence.arg_max().take(fit.classes_)
     elif fit.multilabel_:
         to.need(not fit.label_binarizer_.sparse_input_, "sparse labels are not imported")
-        label = confidence.greater(_limit(made[0])).cast("int64")
+        label = confidence.greater(_limit(children[0])).cast("int64")
     else:
-        above = confidence.element(0).greater(_limit(made[0]))
+        above = confidence.element(0).greater(_limit(children[0]))
         label = above.cast("int64").take(fit.classes_)
-    found = {"label": label}
+    outputs = {"label": label}
     if hasattr(fit, "predict_proba"):
-        found["probabilities"] = _rest_probabilities(fit, made, x, to)
+        outputs["probabilities"] = _rest_probabilities(fit, children, x, to)
     if hasattr(fit, "decision_function"):
-        scores = [child["scores"] for child in made]
-        found["scores"] = scores[0] if len(scores) == 1 else beside(scores, x, to)
-    return found
+        scores = [child["scores"] for child in children]
+        outputs["scores"] = scores[0] if len(scores) == 1 else beside(scores, x, to)
+    return outputs
 
 
-def _rest_probabilities(fit: Any, made: list[Outputs], x: Flow, to: Importer) -> Flow:
-    each = [child["probabilities"].element(1) for child in made]
-    found = each[0].one_minus().concat(each[0]) if len(each) == 1 else beside(each, x, to)
-    return found if fit.multilabel_ else found.as_float().share()
+def _rest_probabilities(fit: Any, children: list[Outputs], x: Flow, to: Importer) -> Flow:
+    each = [child["probabilities"].element(1) for child in children]
+    shares = each[0].one_minus().concat(each[0]) if len(each) == 1 else beside(each, x, to)
+    return shares if fit.multilabel_ else shares.as_float().share()
 
 
 @adapts("sklearn.multiclass.OneVsOneClassifier")
 def _one_vs_one(fit: Any, x: Flow, to: Importer) -> Outputs:
     to.need(fit.pairwise_indices_ is None, "precomputed kernels are not imported")
-    made = members(fit, x, to)
-    won = beside([child["label"] if "label" in child else child["value"] for child in made], x, to)
-    scores = won.duels(beside([_confidence(c) for c in made], x, to), len(fit.classes_))
+    children = members(fit, x, to)
+    won = beside(
+        [child["label"] if "label" in child else child["value"] for child in children], x, to
+    )
+    scores = won.duels(beside([_confidence(c) for c in children], x, to), len(fit.classes_))
     if len(fit.classes_) > 2:
         return {"label": scores.arg_max().take(fit.classes_), "scores": scores}
     second = scores.element(1)
-    above = second.greater(_limit(made[0])).cast("int64")
+    above = second.greater(_limit(children[0])).cast("int64")
     return {"label": above.take(fit.classes_), "scores": second}
 
 
 @adapts("sklearn.multiclass.OutputCodeClassifier")
 def _output_code(fit: Any, x: Flow, to: Importer) -> Outputs:
-    made = members(fit, x, to)
-    found = beside([_confidence(child) for child in made], x, to).cast("float64")
+    children = members(fit, x, to)
+    confidences = beside([_confidence(child) for child in children], x, to).cast("float64")
     book = np.asarray(fit.code_book_, np.float64)
     # The nearest row of the code book: |x|^2 is the same for all of them.
-    distance = found.linear(-2 * book, np.einsum("ij,ij->i", book, book))
+    distance = confidences.linear(-2 * book, np.einsum("ij,ij->i", book, book))
     return {"label": distance.arg_min().take(fit.classes_)}
 
 
 @adapts("sklearn.semi_supervised.SelfTrainingClassifier")
 def _self_training(fit: Any, x: Flow, to: Importer) -> Outputs:
-    made = to.predict(fit.estimator_, x, "estimator_")
-    return {name: flow for name, flow in made.items() if name != "features"}
+    outputs = to.predict(fit.estimator_, x, "estimator_")
+    return {name: flow for name, flow in outputs.items() if name != "features"}

@@ -35,20 +35,20 @@ def _forward(fit: Any, x: Flow, to: Importer) -> Flow:
 
 @adapts("sklearn.neural_network.MLPRegressor")
 def _regressor(fit: Any, x: Flow, to: Importer) -> dict[str, Flow]:
-    made = _forward(fit, x, to)
-    return {"value": made.element(0) if fit.n_outputs_ == 1 else made}
+    activations = _forward(fit, x, to)
+    return {"value": activations.element(0) if fit.n_outputs_ == 1 else activations}
 
 
 @adapts("sklearn.neural_network.MLPClassifier")
 def _classifier(fit: Any, x: Flow, to: Importer) -> dict[str, Flow]:
-    made = _forward(fit, x, to)
+    activations = _forward(fit, x, to)
     kind = fit._label_binarizer.y_type_
     if kind == "multiclass":
-        return {"label": made.arg_max().take(fit.classes_), "probabilities": made}
-    above = made.greater([0.5]).cast("int64")
+        return {"label": activations.arg_max().take(fit.classes_), "probabilities": activations}
+    above = activations.greater([0.5]).cast("int64")
     if kind == "multilabel-indicator":
-        return {"label": above, "probabilities": made}
-    return {"label": above.element(0).take(fit.classes_), "probabilities": both(made)}
+        return {"label": above, "probabilities": activations}
+    return {"label": above.element(0).take(fit.classes_), "probabilities": both(activations)}
 
 
 @adapts("sklearn.neural_network.BernoulliRBM")

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from flour.language.flow import Flow
     from flour.sklearn.importer import Importer
 
-#: What each kernel takes of `kernel_params`; the rest is dropped, as the library drops it.
+#: The parameters in `kernel_params` that each kernel takes; others are dropped, as in the library.
 TAKES = {
     "chi2": ("gamma",),
     "rbf": ("gamma",),
@@ -29,9 +29,9 @@ TAKES = {
 def _nystroem(fit: Any, x: Flow, to: Importer) -> Flow:
     to.need(isinstance(fit.kernel, str), "a kernel that is a Python function stays Python")
     takes = TAKES.get(fit.kernel, ())
-    given = {**(fit.kernel_params or {})}
-    given |= {name: getattr(fit, name) for name in takes if getattr(fit, name) is not None}
-    settings = {name: value for name, value in given.items() if name in takes}
+    available = {**(fit.kernel_params or {})}
+    available |= {name: getattr(fit, name) for name in takes if getattr(fit, name) is not None}
+    settings = {name: value for name, value in available.items() if name in takes}
     if fit.kernel == "chi2":
         settings.setdefault("gamma", 1.0)
     points = np.asarray(plain(fit.components_))

@@ -1,4 +1,4 @@
-"""Estimators that searched for other estimators: what is left at serving time is the winner."""
+"""Estimators that search for the best of others: at serving time only the best is used."""
 
 from __future__ import annotations
 
@@ -29,38 +29,38 @@ def _search(fit: Any, x: Flow, to: Importer) -> Flow | dict[str, Flow]:
 @adapts("sklearn.model_selection.FixedThresholdClassifier")
 def _fixed_threshold(fit: Any, x: Flow, to: Importer) -> dict[str, Flow]:
     child = getattr(fit, "estimator_", fit.estimator)
-    made = to.predict(child, x, "estimator_")
-    scores, method = _confidence(fit, made, child.classes_, fit.pos_label, to)
+    outputs = to.predict(child, x, "estimator_")
+    scores, method = _confidence(fit, outputs, child.classes_, fit.pos_label, to)
     automatic = 0.5 if method == "probabilities" else 0.0
     threshold = automatic if fit.threshold == "auto" else fit.threshold
-    return _decided(made, scores, threshold, child.classes_, fit.pos_label)
+    return _decided(outputs, scores, threshold, child.classes_, fit.pos_label)
 
 
 @adapts("sklearn.model_selection.TunedThresholdClassifierCV")
 def _tuned_threshold(fit: Any, x: Flow, to: Importer) -> dict[str, Flow]:
-    made = to.predict(fit.estimator_, x, "estimator_")
+    outputs = to.predict(fit.estimator_, x, "estimator_")
     positive = fit._curve_scorer._get_pos_label()
-    scores, _ = _confidence(fit, made, fit.classes_, positive, to)
-    return _decided(made, scores, fit.best_threshold_, fit.classes_, positive)
+    scores, _ = _confidence(fit, outputs, fit.classes_, positive, to)
+    return _decided(outputs, scores, fit.best_threshold_, fit.classes_, positive)
 
 
 def _confidence(
-    fit: Any, made: dict[str, Flow], classes: Any, positive: Any, to: Importer
+    fit: Any, outputs: dict[str, Flow], classes: Any, positive: Any, to: Importer
 ) -> tuple[Flow, str]:
-    """How sure the child is of the positive class, and by which of its outputs."""
-    wanted = {"auto": ("probabilities", "scores"), "predict_proba": ("probabilities",)}
-    names = [n for n in wanted.get(fit.response_method, ("scores",)) if n in made]
+    """The child's confidence in the positive class, and the output that it is taken from."""
+    response_outputs = {"auto": ("probabilities", "scores"), "predict_proba": ("probabilities",)}
+    names = [n for n in response_outputs.get(fit.response_method, ("scores",)) if n in outputs]
     to.need(names, f"the estimator has no {fit.response_method}")
-    known = positive is None or bool(np.any(classes == positive))
-    to.need(known, f"pos_label={positive!r} is none of the classes", "fit it with one that is")
+    is_class = positive is None or bool(np.any(classes == positive))
+    to.need(is_class, f"pos_label={positive!r} is none of the classes", "fit it with one that is")
     column = 1 if positive is None else int(np.flatnonzero(classes == positive)[0])
     if names[0] == "probabilities":
-        return made["probabilities"].element(column), names[0]
-    return (made["scores"] if column else -made["scores"]), names[0]
+        return outputs["probabilities"].element(column), names[0]
+    return (outputs["scores"] if column else -outputs["scores"]), names[0]
 
 
 def _decided(
-    made: dict[str, Flow], scores: Flow, threshold: float, classes: Any, positive: Any
+    outputs: dict[str, Flow], scores: Flow, threshold: float, classes: Any, positive: Any
 ) -> dict[str, Flow]:
     """The child's outputs with the label that the threshold gives."""
     reached = scores.cast("float64").greater_equal([threshold])
@@ -70,5 +70,5 @@ def _decided(
             int(np.flatnonzero(test)[0]) for test in (classes != positive, classes == positive)
         ]
     label = reached.cast("int64").take(np.asarray(classes)[order])
-    kept = {name: flow for name, flow in made.items() if name in ("probabilities", "scores")}
+    kept = {name: flow for name, flow in outputs.items() if name in ("probabilities", "scores")}
     return {"label": label, **kept}

@@ -1,4 +1,4 @@
-"""Feature selection: the columns that were kept, and what a selector's estimator says of them."""
+"""Feature selection: the selected columns, and the answers of a selector's estimator for them."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ def _selector(fit: Any, x: Flow, to: Importer) -> Flow:
 @adapts("sklearn.feature_selection.RFE", "sklearn.feature_selection.RFECV")
 def _elimination(fit: Any, x: Flow, to: Importer) -> dict[str, Flow]:
     features = kept(fit, x, to)
-    made = to.predict(fit.estimator_, features, "estimator_")
-    return {**{k: v for k, v in made.items() if k != "distances"}, "features": features}
+    outputs = to.predict(fit.estimator_, features, "estimator_")
+    return {**{k: v for k, v in outputs.items() if k != "distances"}, "features": features}
 
 
 def kept(fit: Any, x: Flow, to: Importer) -> Flow:
     """The columns a selector keeps, in their own dtype."""
     support = np.asarray(fit.get_support())
     x = to.matrix(x)
-    made = x if support.all() else x.select(np.flatnonzero(support))
-    # Nothing is kept: the library answers with an empty array, also for sparse data.
-    return made if support.any() else made.to_dense()
+    selected = x if support.all() else x.select(np.flatnonzero(support))
+    # Without any column the library returns an empty array, for sparse data too.
+    return selected if support.any() else selected.to_dense()

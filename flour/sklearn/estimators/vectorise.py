@@ -21,7 +21,7 @@ def _document(fit: Any, x: Flow, to: Importer) -> Flow:
     if isinstance(x.type, Vector) and x.type.width == 1:
         x = x.element(0)
     if callable(fit.analyzer):
-        return x  # which does all there is to do
+        return x  # a callable analyzer does all the work itself
     if fit.preprocessor is not None:  # nor is anything else done to the document
         what = "a preprocessor of your own cannot be translated"
         return PythonText(to.python(fit.preprocessor, what))(x)
@@ -36,39 +36,41 @@ def _document(fit: Any, x: Flow, to: Importer) -> Flow:
 def _words(fit: Any, x: Flow, to: Importer) -> Flow:
     """The document's words without stop words."""
     if fit.tokenizer is None:
-        found = x.tokenize(fit.token_pattern)
+        words = x.tokenize(fit.token_pattern)
     else:
         what = "a tokenizer of your own cannot be translated"
         another = "or say it as token_pattern=, a regular expression"
-        found = PythonWords(to.python(fit.tokenizer, what, another))(x)
+        words = PythonWords(to.python(fit.tokenizer, what, another))(x)
     stop = fit.get_stop_words()
-    return found.drop_words(sorted(stop)) if stop else found
+    return words.drop_words(sorted(stop)) if stop else words
 
 
 def _analysed(fit: Any, x: Flow, to: Importer, *, lenient: bool = False) -> Flow:
-    """What an analyzer that is a function finds: each is a feature as it stands."""
+    """The features that an analyzer function finds, each one a word."""
     what = "an analyzer of your own cannot be translated"
     return PythonWords(to.python(fit.analyzer, what), lenient=lenient)(x)
 
 
 def _counts(fit: Any, x: Flow, to: Importer) -> Flow:
-    """How often each term of the vocabulary occurs."""
+    """The count of each term of the vocabulary."""
     x = _document(fit, x, to)
     terms = sorted(fit.vocabulary_, key=fit.vocabulary_.__getitem__)
     dtype, (low, high) = str(np.dtype(fit.dtype).name), fit.ngram_range
     if callable(fit.analyzer):
-        known = all(isinstance(term, str) for term in terms)
-        to.need(known, "the analyzer's features are no strings")
-        found = _analysed(fit, x, to, lenient=True).word_ngrams(terms, 1, 1, dtype)
+        strings = all(isinstance(term, str) for term in terms)
+        to.need(strings, "the analyzer's features are no strings")
+        counts = _analysed(fit, x, to, lenient=True).word_ngrams(terms, 1, 1, dtype)
     elif fit.analyzer == "word":
-        found = _words(fit, x, to).word_ngrams(terms, low, high, dtype)
+        counts = _words(fit, x, to).word_ngrams(terms, low, high, dtype)
     else:
-        found = x.char_ngrams(terms, low, high, within_words=fit.analyzer == "char_wb", dtype=dtype)
-    return found.binarize(0.0) if fit.binary else found
+        counts = x.char_ngrams(
+            terms, low, high, within_words=fit.analyzer == "char_wb", dtype=dtype
+        )
+    return counts.binarize(0.0) if fit.binary else counts
 
 
 def _weighted(fit: Any, x: Flow) -> Flow:
-    """Counts damped, weighed by how rare each term is, and brought to length one."""
+    """Counts damped, weighted by the rarity of each term, and scaled to length one."""
     if fit.sublinear_tf:
         x = x.damp()
     if fit.use_idf:
@@ -77,7 +79,7 @@ def _weighted(fit: Any, x: Flow) -> Flow:
 
 
 def _normalised(x: Flow, norm: str | None) -> Flow:
-    """Rows of length one; the library adds up and divides in float64 whatever the features are."""
+    """Rows of length one; the library adds up and divides in float64 for features of any dtype."""
     if norm is None:
         return x
     size = (x.square() if norm == "l2" else x.abs()).cast("float64").sum()
@@ -97,7 +99,7 @@ def _tfidf(fit: Any, x: Flow, to: Importer) -> Flow:
 
 @adapts("sklearn.feature_extraction.text.TfidfTransformer")
 def _tfidf_transformer(fit: Any, x: Flow, to: Importer) -> Flow:
-    # The library makes a sparse matrix of whatever it gets.
+    # The library makes its input a sparse matrix, whichever it is.
     return _weighted(fit, to.floats(x).to_sparse())
 
 
@@ -111,8 +113,10 @@ def _hashing(fit: Any, x: Flow, to: Importer) -> Flow:
     else:
         words = x.runs(low, high, within_words=fit.analyzer == "char_wb")
     dtype = str(np.dtype(fit.dtype).name)
-    found = words.hashing(fit.n_features, signed=fit.alternate_sign, binary=fit.binary, dtype=dtype)
-    return _normalised(found, fit.norm)
+    counts = words.hashing(
+        fit.n_features, signed=fit.alternate_sign, binary=fit.binary, dtype=dtype
+    )
+    return _normalised(counts, fit.norm)
 
 
 declines(

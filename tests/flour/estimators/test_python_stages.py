@@ -172,7 +172,7 @@ def test_functions_of_columns(made: Any) -> None:
     assert plan.mixes_rows, "nobody knows that it does not"
     with pytest.raises(UnsupportedSetting, match=r"allow_python=True"):
         flour.from_sklearn(made, NUMBERS)
-    with pytest.raises(UnsupportedSetting, match="nobody knows"):
+    with pytest.raises(UnsupportedSetting, match="the width of the function's result"):
         flour.from_sklearn(made, allow_python=True)
 
 

@@ -159,7 +159,7 @@ def test_native_code_answers_the_same() -> None:
         ({"nodes_truenodeids": [0, 0, 0]}, "met twice"),
         ({"nodes_falsenodeids": [1, 0, 0]}, "met twice"),
         ({"nodes_featureids": [2, 0, 0]}, "feature 2 of 2"),
-        ({"nodes_modes": ["BRANCH", "LEAF", "LEAF"]}, "nobody knows"),
+        ({"nodes_modes": ["BRANCH", "LEAF", "LEAF"]}, "unknown test"),
         ({"class_ids": [5, 0, 0, 0, 0, 0]}, "target 5 of 3"),
         ({"nodes_nodeids": [0, 1, 1]}, "two nodes"),
     ],

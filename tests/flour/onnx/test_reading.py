@@ -244,7 +244,7 @@ def test_many_tensors_do_not_fill_the_memory_either(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr("flour.onnx.importer.MAX_MADE", 4 << 10)
     with pytest.raises(NotNative, match="no native code") as refused:
         from_onnx(many_large_ones(), native_only=True)
-    assert "values and tables of places would fill the memory" in str(refused.value)
+    assert "values and index tables would fill the memory" in str(refused.value)
 
 
 def test_nodes_remember_their_names() -> None:

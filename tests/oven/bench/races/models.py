@@ -15,7 +15,7 @@ from sklearn.ensemble import RandomForestClassifier
 
 import flour
 from flour.core.node import topological
-from flour.ops.trees.lockstep import Table
+from flour.ops.trees.lockstep import NodeTable
 from flour.ops.trees.trees import Trees
 from tests.house import ROOT
 
@@ -124,7 +124,7 @@ def _rows(width: int, kind: str) -> Any:
 
 def _tables(op: Trees) -> dict[str, Any]:
     """The ensemble as the hand-written C reads it."""
-    table = Table(op)
+    table = NodeTable(op)
     node = np.dtype([("threshold", "f8"), ("column", "i4"), ("left", "i4")])
     made = np.zeros(len(table.order), node)
     here = np.arange(len(table.order))
