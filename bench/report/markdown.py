@@ -102,11 +102,10 @@ def _reading(figures: Figures) -> str:
     return (
         "The first row is what Pretzel takes, from the fastest workload to the slowest. The other "
         "rows are ratios: what a contestant takes, divided by what Pretzel takes, so 10x means ten "
-        "times as slow, or ten times as much memory, and a figure below 1x means that Pretzel is "
-        "behind. All contestants were measured side by side in one run. A ratio is the geometric "
-        f"mean over the workloads named in its row ({loads}). Memory is what all pipelines of a "
-        "workload add to a process; loading is the time to load all of them from files in a new "
-        "process."
+        "times as slow, or ten times as much memory; below 1x, Pretzel takes more. All contestants "
+        "were measured side by side in one run. A ratio is the geometric mean over the workloads "
+        f"named in its row ({loads}). Memory is what all pipelines of a workload add to a process; "
+        "loading is the time to load all of them from files in a new process."
     )
 
 
