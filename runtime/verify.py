@@ -62,7 +62,7 @@ def verify(plan: Plan, estimator: Any, rows: Any, tolerance: float = 1e-9) -> No
             f"the program does not answer as {type(estimator).__name__} does",
             where=f"{found[0].total} rows given to verify",
             found="; ".join(map(str, found)),
-            hint="this is a bug of the import; serve the original and report it",
+            hint="report this bug of the import, and serve the original meanwhile",
         )
 
 
@@ -93,7 +93,7 @@ def verify_forms(
                     f"the program answers otherwise when rows come as {form}",
                     where=f"{where} given to verify",
                     found=str(bad),
-                    hint="this is a bug of the import; serve the original and report it",
+                    hint="report this bug of the import, and serve the original meanwhile",
                 )
 
 

@@ -82,24 +82,30 @@ def short(figures: Figures) -> str:
         [name, _where(every, name), *(known.get(name, "–") for known in means)] for name in names
     ]
     columns = ["times ours", "measured on", *(MEANS[each.title] for each in every)]
-    lost = [f"{MEANS[each.title]}: {each.told}" for each in every if "nowhere" not in each.told]
+    lost = [
+        f"{MEANS[each.title].capitalize()}: {each.told.replace('Ours', 'Pretzel')}"
+        for each in every
+        if "nowhere" not in each.told
+    ]
     whole = "[All figures](docs/performance.md), [how they are measured](docs/90-bench.md)."
     table = Table("Measured", _reading(figures), columns, rows).markdown(2)
     return "\n".join([table, *(f"- {each}" for each in lost), "", f"{machine(figures)} {whole}"])
 
 
 def _reading(figures: Figures) -> str:
-    """How the table is to be read, by somebody who has seen nothing else."""
+    """How to read the table, for a reader who has seen nothing else of the bench."""
     counts = {each["name"]: each["count"] for each in figures.run.about.get("specs", [])}
     loads = ", ".join(
         f"{name.upper()}: {counts.get(name, '?')} {_LOADS[name]}"
         for name in figures.workloads("latency")
     )
     return (
-        "What others take, divided by what Pretzel takes, side by side in one run: 10x is ten "
-        "times as slow, or ten times as much memory. Each figure is the geometric mean over the "
-        f"workloads on which its row was measured ({loads}). Memory is what all of their pipelines "
-        "add to a process, loading is all of them from files in a fresh one."
+        "The first row is what Pretzel takes, from the fastest workload to the slowest. The other "
+        "rows are ratios: what a contestant takes, divided by what Pretzel takes, so 10x means ten "
+        "times as slow, or ten times as much memory; below 1x, Pretzel takes more. All contestants "
+        "were measured side by side in one run. A ratio is the geometric mean over the workloads "
+        f"named in its row ({loads}). Memory is what all pipelines of a workload add to a process; "
+        "loading is the time to load all of them from files in a new process."
     )
 
 
@@ -120,9 +126,9 @@ MEANS = {
     "Loading": "loading",
 }
 _LOADS = {
-    "sa": "pipelines from text to its sentiment",
-    "ac": "with trees over other models' outputs",
-    "tab": "over tables with holes and categories",
+    "sa": "pipelines that score the sentiment of texts",
+    "ac": "with trees over the outputs of other models",
+    "tab": "over tables with missing values and categories",
     "lin": "linear",
     "gbt": "boosted trees",
 }

@@ -11,9 +11,9 @@ until somebody reads it, so fusing is calling and a concatenation is a list. A p
 
 The `j` handed to functions is the column number in the whole vector, as an expression; asking for
 an element emits lines that compute it, so ask inside the loop that uses it. Everything emitted is a
-Python expression or statement over int64 addresses and numbers, in the vocabulary of
-`oven.intrinsics`; widths, addresses and fitted numbers come from the parameter table, so the text
-depends on structure alone.
+Python expression or statement over int64 addresses and numbers, in the vocabulary that
+`oven.compiler.native` compiles (docs/35-native-code.md); widths, addresses and fitted numbers come
+from the parameter table, so the text depends on structure alone.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Emitted source to object code. The only file that knows numba.
+"""Emitted source to object code, by numba. Only this folder, `oven.compiler`, imports numba.
 
 A stage is one function `stage(params, io, n, scratch)` of four int64: the address of the parameter
 table, of the input and output columns, the number of rows, and the address of scratch memory. It

@@ -22,7 +22,11 @@ EXAMPLES = """\
 def arguments(parser: argparse.ArgumentParser) -> None:
     """What the command takes."""
     parser.add_argument(
-        "arguments", nargs="*", metavar="ARGUMENT", default=["quick"], help="for bench (quick)"
+        "arguments",
+        nargs="*",
+        metavar="ARGUMENT",
+        default=["quick"],
+        help="arguments for bench (quick)",
     )
 
 
@@ -30,7 +34,7 @@ def run(options: argparse.Namespace, out: Output) -> int:
     """Hand over to the benchmarks, in a process of their own."""
     if find_spec("bench") is None or find_spec("bench.__main__") is None:
         raise NotInstalled(
-            "the benchmarks are not here",
+            "the benchmarks are not installed",
             found="no package 'bench', which the wheel leaves out",
             hint="run this from a checkout of the project, whose scripts/setup installs everything",
         )

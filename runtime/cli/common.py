@@ -20,7 +20,7 @@ def trust(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--trust-pickle",
         action="store_true",
-        help="read pickle and joblib files, which run code of whoever wrote them",
+        help="read pickle and joblib files; reading them runs code of their author",
     )
 
 
@@ -29,7 +29,7 @@ def tolerance(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--tolerance",
         type=float,
-        help="of numbers, relative to the largest (1e-9; 1e-5 for float32)",
+        help="for numbers, relative to the largest (1e-9; 1e-5 for float32)",
     )
 
 
@@ -38,13 +38,13 @@ def rows(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--format",
         choices=("csv", "tsv", "jsonl", "parquet"),
-        help="of the rows; by default what the file's name says",
+        help="of the rows; by default that of the file's ending",
     )
     parser.add_argument("--separator", metavar="C", help="between the cells of a CSV file")
     parser.add_argument(
         "--header",
         action=argparse.BooleanOptionalAction,
-        help="whether a CSV file begins with names; by default what it looks like",
+        help="whether a CSV file begins with a line of names; by default it is detected",
     )
 
 
@@ -52,7 +52,7 @@ def size(text: str) -> int:
     """A number of bytes: 300M, 2GiB, 4096."""
     found = _SIZE.fullmatch(text.strip())
     if found is None:
-        raise argparse.ArgumentTypeError(f"{text!r} is no size; 500M and 2G are")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a size; write it like 500M or 2G")
     return int(float(found[1]) * (1 << _POWERS[found[2].lower()]))
 
 
@@ -63,5 +63,5 @@ def positive(text: str) -> int:
     except ValueError:
         value = 0
     if value < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is no whole number above zero")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number above zero")
     return value

@@ -62,10 +62,10 @@ def compare_file(
         seen(block.done)
     if not rows or not outputs:
         raise Unfaithful(
-            "nothing was compared",
+            "no row was compared",
             where=path,
             found=f"{rows} rows; outputs that both have: {', '.join(outputs) or 'none'}",
-            hint="give a file with rows the model was trained for",
+            hint="give a file whose rows have the columns that the model was trained on",
         )
     return Compared(rows, outputs, tuple(kept))
 
@@ -84,7 +84,7 @@ def _unfaithful(block: reading.Block, bad: Mismatch, made: Any, wanted: Any) -> 
         "the plan does not answer as the original does",
         where=f"{block.file}:{block.lines[first]}",
         found=f"{bad}; ours {_short(made[first])}, the original's {_short(wanted[first])}",
-        hint="this is a bug of the import; serve the original and report it",
+        hint="report this bug of the import, and serve the original meanwhile",
     )
 
 

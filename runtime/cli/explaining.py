@@ -23,9 +23,9 @@ STAGES = ("logical", "optimised", "stages", "source", "llvm", "asm", "timed")
 def arguments(parser: argparse.ArgumentParser) -> None:
     """What the command takes."""
     common.model(parser)
-    parser.add_argument("--stage", choices=STAGES, default="stages", help="which step (stages)")
+    parser.add_argument("--stage", choices=STAGES, default="stages", help="what to show (stages)")
     parser.add_argument("--html", action="store_true", help="a page of HTML instead of text")
-    parser.add_argument("--output", metavar="FILE", help="write it there")
+    parser.add_argument("--output", metavar="FILE", help="write to this file")
 
 
 def run(options: argparse.Namespace, out: Output) -> int:

@@ -40,9 +40,13 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     where.add_argument("--output", metavar="FILE", help="save it as this file")
     parser.add_argument("--name", help="of the endpoint; by default the file's")
     parser.add_argument("--version", help="of the endpoint; by default the next number")
-    parser.add_argument("--force", action="store_true", help="replace what is there")
-    parser.add_argument("--exact", action="store_true", help="keep every bit, sums in their order")
-    parser.add_argument("--verify", metavar="ROWS", help="a file of rows to replay on both sides")
+    parser.add_argument("--force", action="store_true", help="replace a model that is there")
+    parser.add_argument(
+        "--exact", action="store_true", help="keep every bit, sum in the model's order"
+    )
+    parser.add_argument(
+        "--verify", metavar="ROWS", help="rows for which plan and original must answer alike"
+    )
     common.tolerance(parser)
     common.rows(parser)
 
@@ -89,7 +93,9 @@ def _imported(
 
     if model.form == formats.PLAN:
         raise CommandError(
-            "this is a plan already", where=str(model.path), hint="copy it into the folder"
+            "this file is a plan already",
+            where=str(model.path),
+            hint="copy it into the folder of models; plans need no import",
         )
     progress.step("reading")
     raw = folder.read(model.path)
@@ -130,7 +136,9 @@ def _target(options: argparse.Namespace, model: Model) -> Path:
     name = options.name or model.name
     wrong = wrong_name(name, options.version or "1")
     if wrong:
-        raise CommandError("this cannot be served", found=wrong, hint="choose one with --name")
+        raise CommandError(
+            "this name cannot be served", found=wrong, hint="choose another one with --name"
+        )
     if options.into:
         folder = Path(options.into) / name
         target = folder / (options.version or _next_version(folder)) / f"{name}.pretzel"
@@ -138,7 +146,9 @@ def _target(options: argparse.Namespace, model: Model) -> Path:
         target = Path(options.output or f"{name}.pretzel")
     if target.exists() and not options.force:
         raise CommandError(
-            "there is a model already", where=str(target), hint="--force replaces it"
+            "there is already a model of this name and version",
+            where=str(target),
+            hint="--force replaces it",
         )
     return target
 

@@ -32,13 +32,13 @@ def blocks(path: str, inputs: Mapping[str, Type], options: Options) -> Iterator[
 
     arrow = _library()
     if path == "-":
-        raise BadTable("Parquet is read from a file", where="standard input")
+        raise BadTable("Parquet cannot be read from standard input", where="standard input")
     if not Path(path).is_file():
         raise NotFound("there is no such file", where=path)
     try:
         file = arrow.parquet.ParquetFile(path)
     except (arrow.ArrowException, OSError) as problem:
-        raise BadTable("this is no Parquet", where=path, found=str(problem)[:120]) from None
+        raise BadTable("this is not a Parquet file", where=path, found=str(problem)[:120]) from None
     with file:
         size, total, done = Path(path).stat().st_size, max(file.metadata.num_rows, 1), 0
         for batch in file.iter_batches(options.chunk):

@@ -39,11 +39,15 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--output-format",
         choices=("csv", "tsv", "jsonl", "parquet"),
-        help="of the answers; by default what the file's name says, or that of the rows",
+        help="of the answers; by default that of the file's ending, or of the rows",
     )
     parser.add_argument("--outputs", metavar="A,B", help="only these outputs of the model")
     parser.add_argument(
-        "--keep", metavar="COLUMN", action="append", default=[], help="copy it to the answers"
+        "--keep",
+        metavar="COLUMN",
+        action="append",
+        default=[],
+        help="copy this column to the answers",
     )
     parser.add_argument(
         "--chunk", type=common.positive, default=10_000, help="rows at a time (10000)"
@@ -94,7 +98,9 @@ def _output_format(options: argparse.Namespace, how: Options) -> str:
     else:
         form = reading.format_of(options.output, None)
     if form == "parquet" and options.output == "-":
-        raise CommandError("Parquet is written to a file", hint="--output answers.parquet")
+        raise CommandError(
+            "Parquet cannot be written to standard output", hint="--output answers.parquet"
+        )
     return form
 
 

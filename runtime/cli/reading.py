@@ -72,7 +72,7 @@ def format_of(path: str, told: str | None) -> str:
     found = told or _BY_ENDING.get(Path(path).suffix.lower())
     if found is None:
         raise BadTable(
-            "it cannot be told what kind of file this is",
+            "the format of this file is unknown",
             where="standard input" if path == "-" else path,
             hint="say so: --format " + "|".join(FORMATS),
         )
@@ -163,7 +163,7 @@ def _rows(reader: Any, name: str) -> Iterator[tuple[int, list[str]]]:
             return
         except (csv.Error, UnicodeDecodeError) as problem:
             where = f"{name}:{reader.line_num or 1}"
-            raise BadTable("this is no CSV", where=where, found=str(problem)[:120]) from None
+            raise BadTable("this is not CSV", where=where, found=str(problem)[:120]) from None
         if row:
             yield line, row
         line = reader.line_num + 1
@@ -230,12 +230,10 @@ def _parsed(line: str, where: str) -> Any:
         return json.loads(line)
     except json.JSONDecodeError as problem:
         raise BadTable(
-            "this is no JSON", where=f"{where}:{problem.colno}", found=problem.msg
+            "this is not JSON", where=f"{where}:{problem.colno}", found=problem.msg
         ) from None
     except (RecursionError, ValueError) as problem:
-        raise BadTable(
-            "this is no JSON that can be read", where=where, found=str(problem)[:80]
-        ) from None
+        raise BadTable("this JSON cannot be read", where=where, found=str(problem)[:80]) from None
 
 
 def _json_block(

@@ -46,11 +46,13 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     common.trust(parser)
     where = parser.add_argument_group("listening")
     where.add_argument("--host", default="127.0.0.1", help="address to listen on (127.0.0.1)")
-    where.add_argument("--port", type=int, default=8000, help="0 for any that is free (8000)")
+    where.add_argument("--port", type=int, default=8000, help="0 means any free port (8000)")
     where.add_argument(
         "--workers", type=common.positive, default=1, help="processes that answer requests (1)"
     )
-    where.add_argument("--tokens", metavar="FILE", help="clients that may ask: `name token` a line")
+    where.add_argument(
+        "--tokens", metavar="FILE", help="a file with a line `name token` for each client"
+    )
     where.add_argument(
         "--set",
         metavar="NAME=VALUE",
@@ -64,11 +66,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     )
     folder.add_argument("--strict", action="store_true", help="end if a model cannot be loaded")
     folder.add_argument(
-        "--keep-removed", action="store_true", help="go on serving what is removed from the folder"
+        "--keep-removed", action="store_true", help="keep serving models whose files are removed"
     )
-    folder.add_argument("--staging", metavar="DIR", help="keep imported plans there")
+    folder.add_argument("--staging", metavar="DIR", help="directory for imported plans")
     memory = parser.add_argument_group("memory and processors")
-    memory.add_argument("--memory", metavar="SIZE", type=common.size, help="for plans, as in 2G")
+    memory.add_argument("--memory", metavar="SIZE", type=common.size, help="for plans, such as 2G")
     memory.add_argument("--store", metavar="DIR", help="share parameters with other processes")
     memory.add_argument(
         "--executors", type=common.positive, help="threads of each worker (its share of the cores)"
@@ -105,7 +107,7 @@ def _alone(settings: ServerSettings, options: argparse.Namespace, out: Output) -
             _follow(repository, options)
             _listening(server.url, len(runtime.endpoints()), 1, out)
             ended.wait()
-            out.note("finishing what is on its way")
+            out.note("finishing the requests in progress")
 
 
 def _several(settings: ServerSettings, options: argparse.Namespace, out: Output) -> None:
@@ -130,7 +132,7 @@ def _several(settings: ServerSettings, options: argparse.Namespace, out: Output)
             _follow(repository, options)
             _listening(supervisor.url, fleet.count, options.workers, out)
             ended.wait()
-            out.note("finishing what is on its way")
+            out.note("finishing the requests in progress")
 
 
 def _common(

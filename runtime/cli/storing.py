@@ -39,7 +39,7 @@ def run(options: argparse.Namespace, out: Output) -> int:
 
     if not (Path(options.folder) / "blobs").is_dir():
         raise NotFound(
-            "this is no store of parameters",
+            "this folder is not a store of parameters",
             where=options.folder,
             hint="a store has the folders blobs/ and owners/; pretzel serve --store makes one",
         )

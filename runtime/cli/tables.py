@@ -59,7 +59,7 @@ class Column:
             return self.read(text)
         except (ValueError, OverflowError):
             raise BadTable(
-                f"this is no {self.dtype}",
+                f"this is not a valid {self.dtype}",
                 where=where(place, self.place, self.name),
                 found=repr(text[:60]),
                 hint="an empty cell is a missing value" if self.dtype[0] == "f" else None,
@@ -147,7 +147,7 @@ class Schema:
             raise BadTable(
                 f"the model reads {width} columns, this file has {self._width}",
                 where=f"{self._file}:1",
-                hint="was the right separator given? --separator",
+                hint="if the cells are separated by another character, name it with --separator",
             )
 
     def _place(self, name: str, position: int, *, optional: bool) -> int | None:
@@ -216,7 +216,7 @@ def _dtype(kind: Type, name: str, file: str) -> str:
         case Text():
             return "string"
     raise BadTable(
-        f"column {name!r} holds {kind}, which CSV has no form for",
+        f"column {name!r} holds {kind}, which cannot be written as CSV",
         where=file,
         hint="use JSON lines",
     )

@@ -36,7 +36,7 @@ def run(options: argparse.Namespace, out: Output) -> int:
     from runtime.cli.models import open_model
 
     if bool(options.against) != bool(options.rows):
-        raise CommandError("--against and --rows go together")
+        raise CommandError("--against needs --rows, and --rows needs --against")
     opened = open_model(options.model, trust_pickle=options.trust_pickle)
     answers = opened.verified_rows()
     facts: dict[str, Any] = {"model": opened.model.name, "answers_beside": answers}

@@ -4,7 +4,7 @@ FlourError (flour.core.errors)
 └── RepositoryError      something is wrong with a folder of models
     ├── NoFolder             the folder is not there, or cannot be read
     ├── BadConfig            a configuration file is not what it can be
-    ├── UnsupportedModel     this kind of model, or this setting of it, is not served here
+    ├── UnsupportedModel     this kind of model, or this setting of it, is not supported
     ├── Untrusted            a pickle, and nobody said that it may be read
     ├── UnsafePath           a path leads out of the folder, or is no ordinary file
     ├── NotSettled           a file changes while it is read
@@ -33,7 +33,7 @@ class BadConfig(RepositoryError):
 
 
 class UnsupportedModel(RepositoryError):
-    """A kind of model, or a setting of it, that is not served here."""
+    """A kind of model, or a setting of it, that is not supported."""
 
 
 class Untrusted(RepositoryError):

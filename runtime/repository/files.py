@@ -120,7 +120,7 @@ class Folder:
         """Raise unless the path stays inside the folder."""
         if not self._inside(path):
             raise UnsafePath(
-                "this path leads out of the folder",
+                "this path leads outside the folder",
                 where=shown(path),
                 found=shown(Path(os.path.realpath(path))),
                 hint="models, and links to them, must stay inside the folder that is served",
@@ -155,7 +155,7 @@ class Folder:
             yield file
             after = os.fstat(descriptor)
             if (before.st_size, before.st_mtime_ns) != (after.st_size, after.st_mtime_ns):
-                raise NotSettled("this file changes while it is read", where=shown(path))
+                raise NotSettled("this file changed while it was read", where=shown(path))
 
     def read(self, path: Path, limit: int | None = None) -> bytes:
         """The whole content of a file."""
@@ -172,7 +172,7 @@ class Folder:
             return self.read(path, MAX_CONFIG).decode("utf-8-sig")
         except UnicodeDecodeError as problem:
             raise RepositoryError(
-                "this file is no UTF-8 text", where=f"{shown(path)}, byte {problem.start}"
+                "this file is not UTF-8 text", where=f"{shown(path)}, byte {problem.start}"
             ) from None
 
     def chunks(self, path: Path) -> Iterator[bytes]:
@@ -188,7 +188,7 @@ class Folder:
 
 def _checked(found: os.stat_result, path: Path, limit: int) -> os.stat_result:
     if not stat.S_ISREG(found.st_mode):
-        raise UnsafePath("this is no ordinary file", where=shown(path))
+        raise UnsafePath("this is not a regular file", where=shown(path))
     if found.st_size > limit:
         raise _too_large(path, found.st_size, limit)
     return found

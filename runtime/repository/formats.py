@@ -56,9 +56,9 @@ def of(folder: Folder, path: Path) -> str:
     possible = by_name(path)
     if not possible:
         raise UnsupportedModel(
-            "this is no kind of model that is known here",
+            "this is not a model in a supported format",
             where=shown(path),
-            hint="known are " + ", ".join(ENDINGS),
+            hint="supported are " + ", ".join(ENDINGS),
         )
     if len(possible) == 1:
         return possible[0]
@@ -103,6 +103,6 @@ def importer(form: str, where: str) -> Callable[[bytes], Flow]:
     """The importer of a format whose files are data."""
     name = f"from_{form}"
     if form not in (LIGHTGBM, XGBOOST, ONNX) or not hasattr(flour, name):
-        raise UnsupportedModel(f"models of the format {form!r} are not served here", where=where)
+        raise UnsupportedModel(f"models of the format {form!r} are not supported", where=where)
     found: Callable[[bytes], Flow] = getattr(flour, name)
     return found

@@ -120,7 +120,7 @@ class IsolatedImporter:
     def _running(self) -> subprocess.Popen[bytes]:
         with self._lock:
             if self._closed:
-                raise RepositoryError("nothing is prepared any more: the server ends")
+                raise RepositoryError("no model is imported any more: the server is shutting down")
             if self._process is None or self._process.poll() is not None:
                 self._let_go()
                 self._process = self._start()
@@ -233,8 +233,8 @@ def _ending(code: int, *, late: bool, limit: float) -> str:
 
 def _crashed(model: Model, found: str) -> Crashed:
     return Crashed(
-        "the process that prepared this model has ended",
+        "the process that imported this model has ended",
         where=shown(model.path),
         found=found,
-        hint="standard error may say more; SIGKILL may mean that memory was short",
+        hint="see standard error; SIGKILL often means that memory ran out",
     )

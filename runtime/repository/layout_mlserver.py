@@ -55,9 +55,11 @@ def _settings(folder: Folder, path: Path) -> Mapping[str, Any]:
     try:
         found = json.loads(folder.read_text(path))
     except (ValueError, RecursionError) as problem:
-        raise BadConfig("this is no JSON", where=shown(path), found=str(problem)[:120]) from None
+        raise BadConfig("this is not JSON", where=shown(path), found=str(problem)[:120]) from None
     if not isinstance(found, dict) or not isinstance(found.get("parameters") or {}, dict):
-        raise BadConfig("settings are objects", where=shown(path), found=type(found).__name__)
+        raise BadConfig(
+            "the settings must be a JSON object", where=shown(path), found=type(found).__name__
+        )
     return found
 
 
@@ -91,9 +93,9 @@ def _runtime(implementation: str, path: Path) -> tuple[tuple[str, ...], tuple[st
     found = _RUNTIMES.get(implementation.rpartition(".")[2])
     if found is None:
         raise UnsupportedModel(
-            f"the implementation {implementation!r} is not served here",
+            f"the implementation {implementation!r} is not supported",
             where=shown(path),
-            hint="served are " + ", ".join(_RUNTIMES),
+            hint="supported are " + ", ".join(_RUNTIMES),
         )
     return found
 
@@ -102,10 +104,10 @@ def _file(folder: Folder, place: Path, uri: str, usual: tuple[str, ...]) -> Path
     """The model's file: named by the settings, or one of the usual names."""
     if "://" in uri and not uri.startswith("file://"):
         raise UnsupportedModel(
-            "models are read from the folder only",
+            "models outside the folder are not read",
             where=shown(place / SETTINGS),
             found=uri[:80],
-            hint="copy the file beside its settings",
+            hint="copy the file next to its model-settings.json",
         )
     target = place / uri.removeprefix("file://")
     folder.guard(target)
@@ -115,7 +117,7 @@ def _file(folder: Folder, place: Path, uri: str, usual: tuple[str, ...]) -> Path
         if folder.is_file(target / name):
             return target / name
     raise UnsafePath(
-        "there is no model file",
+        "the model file is missing",
         where=shown(target),
         hint=f"name it in parameters.uri, or call it {usual[0]}",
     )

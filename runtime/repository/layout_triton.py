@@ -52,16 +52,16 @@ class Configured:
             return formats.ONNX, "model.onnx", Plain()
         if backend != "fil":
             raise UnsupportedModel(
-                f"the backend {backend!r} is not served here",
+                f"the backend {backend!r} is not supported",
                 where=self._where,
-                hint="served are fil and onnxruntime",
+                hint="supported are fil and onnxruntime",
             )
         kind = self._parameter("model_type") or "xgboost"
         if kind not in _FIL:
             raise UnsupportedModel(
-                f"model_type {kind!r} is not served here",
+                f"model_type {kind!r} is not supported",
                 where=self._where,
-                hint="served are " + ", ".join(_FIL),
+                hint="supported are " + ", ".join(_FIL),
             )
         return *_FIL[kind], self._fil()
 
@@ -146,7 +146,7 @@ def model(folder: Folder, place: Path, into: Findings) -> None:
         named = config.text("name")
         if named not in ("", name):
             raise BadConfig(
-                "the model's name is that of its folder", where=shown(path), found=named[:60]
+                "the model's name must be that of its folder", where=shown(path), found=named[:60]
             )
         configured = Configured(config, shown(path))
     except FlourError as problem:
@@ -185,5 +185,5 @@ def _is_version(name: str) -> bool:
 
 def _plain_name(name: str, where: str) -> str:
     if name != Path(name).name:
-        raise BadConfig("a file's name has no folders", where=where, found=name[:60])
+        raise BadConfig("the name of a file must not contain folders", where=where, found=name[:60])
     return name

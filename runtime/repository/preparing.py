@@ -54,7 +54,7 @@ class Here:
             if problem.errno not in _PASSING:
                 raise
             raise NoRoom(
-                "there is no room to prepare it",
+                "there is not enough disk space or memory to import it",
                 where=shown(model.path),
                 found=problem.strerror,
                 hint="it is tried again whenever the folder is looked at",

@@ -63,7 +63,9 @@ def read_rows(raw: bytes, where: str) -> Iterator[tuple[Any, Mapping[str, Any]]]
         if not line.strip():
             continue
         if number > MAX_ROWS:
-            raise BadConfig("there are too many rows", where=where, found=f"over {MAX_ROWS:,}")
+            raise BadConfig(
+                "there are too many sample rows", where=where, found=f"over {MAX_ROWS:,}"
+            )
         try:
             found = json.loads(line)
             row, answers = found["input"], found["outputs"]
@@ -89,7 +91,7 @@ def compared(plan: Plan, rows: Iterable[tuple[Any, Mapping[str, Any]]], where: s
             bad = _differs(name, made[name], wanted)
             if bad is not None:
                 raise Unfaithful(
-                    "the model does not give the answers that stand beside it",
+                    "the model's answers differ from those in the file of samples beside it",
                     where=f"{where}, row {number}",
                     found=f"{bad.output}: {_short(made[name][0])}, wanted {_short(wanted)}",
                 )

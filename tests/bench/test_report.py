@@ -324,7 +324,9 @@ def test_the_documents_have_a_place_for_it() -> None:
     assert "| Pretzel itself |  | 1 µs | 3 µs | 10,000,000 rows/s | 3 MiB | 0.001 s |" in text
     assert "behind" not in text
     assert "2026-01-02" in text
-    assert "- memory: Ours is behind ort on LIN (0.5x)." in markdown.short(Figures(run(factor=8)))
+    assert "- Memory: Pretzel is behind ort on LIN (0.5x)." in markdown.short(
+        Figures(run(factor=8))
+    )
 
 
 def test_a_row_says_on_which_workloads_it_was_measured() -> None:

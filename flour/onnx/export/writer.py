@@ -3,7 +3,7 @@
 A vector is a tensor (rows, width), one value per row a tensor (rows,), a record one input of shape
 (rows, 1) for each column. Sparse vectors are written as dense ones. float64 stays float64.
 
-The forms are in `export_numbers` and `export_models`:
+The forms are in the other modules of `flour.onnx.export`, by kind of operator; one looks like this:
 
     @form("Softmax")
     def _softmax(out, item, x):

@@ -232,7 +232,7 @@ def test_numbers_in_their_range(tmp_path: Path, dtype: str, good: str, bad: str)
     inputs: dict[str, Type] = {"x": Scalar(dtype)}
     (block,) = read(f"x\n{good}\n", inputs, tmp_path / "r.csv")
     assert block.data.dtype == dtype
-    with pytest.raises(BadTable, match=f"this is no {dtype}"):
+    with pytest.raises(BadTable, match=f"this is not a valid {dtype}"):
         read(f'x\n{good}\n"{bad}"\n', inputs, tmp_path / "r.csv")
 
 

@@ -79,7 +79,7 @@ def test_a_crash_is_a_reason_and_others_are_served(tmp_path: Path, runtime: Runt
         }
         assert [runtime.predict(name, ROW)["top"] for name in "ae"] == [1.0, 5.0]
         found = reasons(repository)
-        assert found["b"] == "the process that prepared this model has ended; b.pkl; SIGABRT"
+        assert found["b"] == "the process that imported this model has ended; b.pkl; SIGABRT"
         assert found["c"].endswith("code 3")
         assert "ended" not in found["d"]
         assert repository.poll() == ()  # it is not tried again before it changes
@@ -188,7 +188,8 @@ def test_without_room_it_is_said_once_and_tried_again(
         with monkeypatch.context() as without:
             without.setattr(Staging, "bring", full)
             (event,) = repository.poll()
-            assert event.reason == f"there is no room to prepare it; a.pretzel; {os.strerror(28)}"
+            what = "there is not enough disk space or memory to import it"
+            assert event.reason == f"{what}; a.pretzel; {os.strerror(28)}"
             assert repository.poll() == ()
             with pytest.raises(Exception, match="cannot be loaded"):
                 repository.load("a")

@@ -128,13 +128,13 @@ def test_versions_that_are_served(tmp_path: Path, runtime: Runtime) -> None:
 @pytest.mark.parametrize(
     ("config", "why"),
     [
-        ('backend: "python"', "backend 'python' is not served here"),
-        ('platform: "ensemble"', "backend 'ensemble' is not served here"),
+        ('backend: "python"', "backend 'python' is not supported"),
+        ('platform: "ensemble"', "backend 'ensemble' is not supported"),
         ('backend: "fil" parameters { key: "model_type" value { string_value: "treelite" } }',
-         "'treelite' is not served here"),
-        ('backend: "fil" name: "other"', "name is that of its folder"),
+         "'treelite' is not supported"),
+        ('backend: "fil" name: "other"', "name must be that of its folder"),
         ('backend: "fil" input [{ name: "x" dims: [4] }]', "input is called 'input__0'"),
-        ('backend: "fil" default_model_filename: "../../secret"', "has no folders"),
+        ('backend: "fil" default_model_filename: "../../secret"', "must not contain folders"),
         ("backend: {", "should stand here"),
         ('backend: "fil" parameters [{ key: "predict_proba" value { string_value: "maybe" } }]',
          "predict_proba is true or false"),
@@ -234,13 +234,13 @@ def test_mlserver_answers_as_sklearn_does_where_pickles_are_trusted(
 @pytest.mark.parametrize(
     ("settings", "why"),
     [
-        ("{", "no JSON"),
-        ("[" * 10_000, "no JSON"),
-        ("[]", "settings are objects"),
+        ("{", "not JSON"),
+        ("[" * 10_000, "not JSON"),
+        ("[]", "the settings must be a JSON object"),
         ('{"name": 3}', "name is a string"),
-        ('{"implementation": "models.MyModel"}', "'models.MyModel' is not served here"),
-        ('{"implementation": "mlserver_xgboost.XGBoostModel"}', "no model file"),
-        ('{"implementation": "x.XGBoostModel", "parameters": {"uri": "s3://b/x"}}', "folder only"),
+        ('{"implementation": "models.MyModel"}', "'models.MyModel' is not supported"),
+        ('{"implementation": "mlserver_xgboost.XGBoostModel"}', "model file is missing"),
+        ('{"implementation": "x.XGBoostModel", "parameters": {"uri": "s3://b/x"}}', "outside"),
         ('{"implementation": "x.XGBoostModel", "parameters": {"uri": "/etc/passwd"}}', "leads out"),
         ('{"implementation": "x.XGBoostModel", "parameters": {"uri": "../../x"}}', "leads out"),
         ('{"name": "a b", "implementation": "x.XGBoostModel", "parameters": {"uri": "x.json"}}',
@@ -305,6 +305,6 @@ def test_rows_that_stand_beside_a_model_are_checked(tmp_path: Path, runtime: Run
     (tmp_path / "odd.verify.jsonl").write_text("{}\n", encoding="utf-8")
     states = {line.name: line for line in loaded(tmp_path, runtime).index()}
     assert states["good"].state == "READY"
-    assert "does not give the answers" in states["bad"].reason
+    assert "answers differ from those" in states["bad"].reason
     assert "wanted 4.1" in states["bad"].reason
     assert "a line is" in states["odd"].reason
