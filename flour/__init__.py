@@ -12,10 +12,10 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING
 
 from flour.core.errors import FlourError
+from flour.core.extension_points import declare, extension
 from flour.core.types import Category, Pairs, Record, Scalar, Text, Tokens, Type, Vector, Whole
 from flour.language.flow import Flow, outputs
 from flour.language.sources import (
@@ -65,16 +65,27 @@ __all__ = [
 ]
 
 
-#: Importers are loaded when first asked for: most processes only serve.
-_IMPORTERS = {
-    "from_lightgbm": "flour.boosters.lightgbm",
-    "from_onnx": "flour.onnx",
-    "from_sklearn": "flour.sklearn.importer",
-    "from_xgboost": "flour.boosters.xgboost",
-}
+#: What the language and its operators call although it stands above them: one line each, imported
+#: when it is first asked for. `flour.core.extension_points` says how.
+for _point, _places in {
+    "apply": ("flour.language.flow:apply",),
+    "operators": ("flour.ops:load",),
+    "column": ("flour.ops.record:column",),
+    "columns": ("flour.ops.record:columns",),
+    "take": ("flour.ops.structure:take",),
+    "adapters": ("flour.ops:load", "flour.sklearn.estimators:load", "flour.boosters:load"),
+    "opaque_session": ("flour.onnx.ort:Held",),
+    "onnx_model": ("flour.onnx.export.writer:to_onnx",),
+    "native_plan": ("oven:bake",),
+    "from_lightgbm": ("flour.boosters.lightgbm:from_lightgbm",),
+    "from_onnx": ("flour.onnx:from_onnx",),
+    "from_sklearn": ("flour.sklearn.importer:from_sklearn",),
+    "from_xgboost": ("flour.boosters.xgboost:from_xgboost",),
+}.items():
+    declare(_point, *_places)
 
 
 def __getattr__(name: str) -> object:
-    if name in _IMPORTERS:
-        return getattr(import_module(_IMPORTERS[name]), name)
+    if name.startswith("from_") and name in __all__:
+        return extension(name)
     raise AttributeError(f"module 'flour' has no attribute {name!r}")

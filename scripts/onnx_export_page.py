@@ -16,11 +16,11 @@ from onnx import ModelProto
 
 from flour.core.errors import UnsupportedSetting
 from flour.core.op import REGISTRY
+from flour.core.source import Source
 from flour.language.flow import source
 from flour.onnx.export.refused import WITHOUT
 from flour.onnx.export.writer import FORMS, load
 from flour.ops import load as load_operators
-from flour.ops.source import Source
 from tests.cases import CASES, Case
 
 INTRODUCTION = """# Operators as ONNX

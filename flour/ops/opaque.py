@@ -10,24 +10,33 @@ tensor and back is one of three layouts:
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from math import prod
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 
 from flour.core.check import expect
 from flour.core.errors import OpaqueFailed, ParameterError
+from flour.core.extension_points import extension
 from flour.core.op import Array, Arrays, Columns, Op
+from flour.core.reference import row_count
 from flour.core.types import DTYPES, Record, Type, Vector, Whole
-from flour.ops.source import row_count
-
-if TYPE_CHECKING:
-    from flour.onnx.ort import Held
 
 LAYOUTS = ("rows", "each", "whole")
 #: What an onnxruntime session takes besides its model: measured, see docs/19-onnxruntime.md.
 SESSION_BYTES = 96 << 10
 MODEL_FACTOR = 4
+
+
+class Session(Protocol):
+    """A session of onnxruntime over a part of a model."""
+
+    def run(self, values: Sequence[Any]) -> list[Any]:
+        """The outputs for these inputs, or OpaqueFailed."""
+
+    def answers(self, names: Sequence[str], feed: Mapping[str, Any]) -> list[Any]:
+        """These outputs for inputs by name, or OpaqueFailed."""
 
 
 class Wire(NamedTuple):
@@ -77,7 +86,7 @@ class Opaque(Op):
     inputs: ClassVar[tuple[Wire, ...]] = ()
     outputs: ClassVar[tuple[Wire, ...]] = ()
     #: The session, once there is one; nothing that the operator is known by.
-    _held: ClassVar[Held | None] = None
+    _held: ClassVar[Session | None] = None
 
     def check(self) -> None:
         """The fields fit together; the model itself is looked at before it is first run."""
@@ -123,14 +132,13 @@ class Opaque(Op):
 
     # --- running -----------------------------------------------------------------------------
 
-    def held(self) -> Held:
+    def held(self) -> Session:
         """The session, made when it is first asked for."""
-        held = self._held
-        if held is None:
-            from flour.onnx.ort import Held
+        return self._held or self._opened()
 
-            held = Held(self)
-            object.__setattr__(self, "_held", held)
+    def _opened(self) -> Session:
+        held: Session = extension("opaque_session")(self)
+        object.__setattr__(self, "_held", held)
         return held
 
     def reference(self, *inputs: Columns) -> Columns:

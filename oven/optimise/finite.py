@@ -12,6 +12,7 @@ import numpy as np
 from flour.core.chunked_array import Pieces
 from flour.core.node import Node, topological
 from flour.core.op import Op
+from flour.core.source import Source
 from flour.core.types import Scalar, Type, Vector
 from flour.ops.binary import CastLike, Minus, Plus, Times
 from flour.ops.categorise import Encoding
@@ -20,7 +21,7 @@ from flour.ops.encode import LookUp, OneHot
 from flour.ops.linear import Linear
 from flour.ops.link import Sigmoid, Softmax
 from flour.ops.reduce import Max, Min, Norm, Sum
-from flour.ops.source import Field, Fill, Pick, Source
+from flour.ops.source import Field, Fill, Pick
 from flour.ops.storage import ToDense, ToSparse
 from flour.ops.structure import AsVector, Concat, Element, Select, Take
 from flour.ops.unary import Abs, Negate, Relu, Sign, Square

@@ -13,11 +13,11 @@ import numpy as np
 from flour.core.node import Node
 from flour.core.op import Columns, Parameter
 from flour.core.reference import apply_op, evaluate, public
+from flour.core.source import Source
 from flour.core.sparse import Sparse
 from flour.core.types import Text, Type, Vector
 from flour.data.coerce import coerce, native_types
 from flour.language.flow import Flow
-from flour.ops.source import Source
 from flour.ops.structure import TakeText
 from oven.codegen.ports import Port, find_ports, pack
 from oven.codegen.stages import PYTHON, Stage, Value, cut

@@ -20,9 +20,9 @@ import numpy as np
 
 from flour.core.errors import UnsupportedSetting
 from flour.core.node import Node
+from flour.core.source import Source
 from flour.core.types import Category, Record, Scalar, Text, Type, Vector
 from flour.onnx.export.refused import WITHOUT
-from flour.ops.source import Source
 
 if TYPE_CHECKING:
     from flour.language.flow import Flow

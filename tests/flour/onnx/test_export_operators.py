@@ -20,6 +20,7 @@ from onnxruntime.capi.onnxruntime_pybind11_state import NotImplemented as NoKern
 from flour.core.errors import UnsupportedSetting
 from flour.core.op import REGISTRY
 from flour.core.reference import apply_op
+from flour.core.source import Source
 from flour.core.sparse import densify
 from flour.core.types import Record, Text, Vector
 from flour.language.flow import Flow, source
@@ -27,7 +28,6 @@ from flour.onnx import import_model
 from flour.onnx.export.refused import WITHOUT
 from flour.onnx.export.writer import FORMS, load
 from flour.ops import onnx_ngrams
-from flour.ops.source import Source
 from tests.cases import CASES, Case
 from tests.columns import assert_close
 from tests.flour.test_cases import columns, made
