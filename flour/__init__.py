@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from flour.core.errors import FlourError
 from flour.core.extension_points import declare, extension
+from flour.core.model_formats import FORMATS, ModelFormat, register
 from flour.core.types import Category, Pairs, Record, Scalar, Text, Tokens, Type, Vector, Whole
 from flour.language.flow import Flow, outputs
 from flour.language.sources import (
@@ -77,15 +78,30 @@ for _point, _places in {
     "opaque_session": ("flour.onnx.ort:Held",),
     "onnx_model": ("flour.onnx.export.writer:to_onnx",),
     "native_plan": ("oven:bake",),
-    "from_lightgbm": ("flour.boosters.lightgbm:from_lightgbm",),
-    "from_onnx": ("flour.onnx:from_onnx",),
-    "from_sklearn": ("flour.sklearn.importer:from_sklearn",),
-    "from_xgboost": ("flour.boosters.xgboost:from_xgboost",),
 }.items():
     declare(_point, *_places)
 
+#: The importers, by the files that they read: `from_lightgbm` and so on.
+_ORIGINALS = "flour.sklearn.originals"
+register(
+    ModelFormat("lightgbm", (".txt", ".lgb", ".bst", ".model"), begins=b"tree"),
+    "flour.boosters.lightgbm",
+    f"{_ORIGINALS}:lightgbm_answers",
+)
+register(
+    ModelFormat("xgboost", (".json", ".ubj", ".model", ".bst", ".xgb", ".deprecated")),
+    "flour.boosters.xgboost",
+    f"{_ORIGINALS}:xgboost_answers",
+)
+register(ModelFormat("onnx", (".onnx",)), "flour.onnx", f"{_ORIGINALS}:onnx_answers")
+register(
+    ModelFormat("sklearn", (".joblib", ".pkl", ".pickle"), runs_code=True),
+    "flour.sklearn.importer",
+    f"{_ORIGINALS}:estimator_answers",
+)
+
 
 def __getattr__(name: str) -> object:
-    if name.startswith("from_") and name in __all__:
+    if name.startswith("from_") and name.removeprefix("from_") in FORMATS:
         return extension(name)
     raise AttributeError(f"module 'flour' has no attribute {name!r}")
