@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import flour
-from flour.core.extension_points import extension
 from flour.core.model_formats import FORMATS, that_begins, with_ending
 from flour.language.flow import Flow
 from objectstore.layout import MAGIC
@@ -89,5 +88,5 @@ def importer(form: str, where: str) -> Callable[[bytes], Flow]:
     """The importer of a format whose files are data."""
     if form not in FORMATS or FORMATS[form].runs_code:
         raise UnsupportedModel(f"models of the format {form!r} are not served here", where=where)
-    found: Callable[[bytes], Flow] = extension(f"from_{form}")
+    found: Callable[[bytes], Flow] = getattr(flour, f"from_{form}")
     return found
