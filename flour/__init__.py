@@ -12,10 +12,11 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING
 
 from flour.core.errors import FlourError
+from flour.core.extension_points import declare, extension
+from flour.core.model_formats import FORMATS, ModelFormat, register
 from flour.core.types import Category, Pairs, Record, Scalar, Text, Tokens, Type, Vector, Whole
 from flour.language.flow import Flow, outputs
 from flour.language.sources import (
@@ -65,16 +66,42 @@ __all__ = [
 ]
 
 
-#: Importers are loaded when first asked for: most processes only serve.
-_IMPORTERS = {
-    "from_lightgbm": "flour.boosters.lightgbm",
-    "from_onnx": "flour.onnx",
-    "from_sklearn": "flour.sklearn.importer",
-    "from_xgboost": "flour.boosters.xgboost",
-}
+#: What the language and its operators call although it stands above them: one line each, imported
+#: when it is first asked for. `flour.core.extension_points` says how.
+for _point, _places in {
+    "apply": ("flour.language.flow:apply",),
+    "operators": ("flour.ops:load",),
+    "column": ("flour.ops.record:column",),
+    "columns": ("flour.ops.record:columns",),
+    "take": ("flour.ops.structure:take",),
+    "adapters": ("flour.ops:load", "flour.sklearn.estimators:load", "flour.boosters:load"),
+    "opaque_session": ("flour.onnx.ort:Held",),
+    "onnx_model": ("flour.onnx.export.writer:to_onnx",),
+    "native_plan": ("oven:bake",),
+}.items():
+    declare(_point, *_places)
+
+#: The importers, by the files that they read: `from_lightgbm` and so on.
+_ORIGINALS = "flour.sklearn.originals"
+register(
+    ModelFormat("lightgbm", (".txt", ".lgb", ".bst", ".model"), begins=b"tree"),
+    "flour.boosters.lightgbm",
+    f"{_ORIGINALS}:lightgbm_answers",
+)
+register(
+    ModelFormat("xgboost", (".json", ".ubj", ".model", ".bst", ".xgb", ".deprecated")),
+    "flour.boosters.xgboost",
+    f"{_ORIGINALS}:xgboost_answers",
+)
+register(ModelFormat("onnx", (".onnx",)), "flour.onnx", f"{_ORIGINALS}:onnx_answers")
+register(
+    ModelFormat("sklearn", (".joblib", ".pkl", ".pickle"), runs_code=True),
+    "flour.sklearn.importer",
+    f"{_ORIGINALS}:estimator_answers",
+)
 
 
 def __getattr__(name: str) -> object:
-    if name in _IMPORTERS:
-        return getattr(import_module(_IMPORTERS[name]), name)
+    if name.startswith("from_") and name.removeprefix("from_") in FORMATS:
+        return extension(name)
     raise AttributeError(f"module 'flour' has no attribute {name!r}")

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from flour.core.extension_points import declare
 from flour.tracing import model_flow
 from oven.bake import bake
 from oven.plans.plan import Plan
@@ -27,6 +28,10 @@ def _known() -> Any:
 
 
 model_flow.remember(_known)
+
+#: What a plan calls although it stands above it: flour/core/extension_points.py says how.
+declare("explain", "oven.explain.explain:explain")
+declare("bake_report", "oven.explain.report:report")
 
 
 def __getattr__(name: str) -> object:

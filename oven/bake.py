@@ -33,9 +33,11 @@ def _bake(flow: Flow, *, exact: bool = False, background: bool | Executor) -> Pl
 
     if not debug.asked():
         return Plan(flow, optimise(flow, exact=exact), exact=exact, background=background)
+    from oven.explain.report import report
+
     made = trace(flow, exact)
     plan = Plan(flow, made.flow, exact=exact, background=background)
-    debug.report(plan, made)
+    report(plan, made)
     return plan
 
 

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from flour.core.adapters import ADAPTERS, NOT_NATIVE, public_name
+from flour.language.adapters import ADAPTERS, NOT_NATIVE, public_name
 from flour.sklearn.estimators import load
 
 NATIVE, PLANNED, REFUSED = "native", "planned", "refused"

@@ -4,6 +4,7 @@ Pages that are named are written, and no others: those about ONNX take their tim
 
 flour/language/fluent.py        one typed method per operator, so that editors complete them
 docs/12-operators.md   every operator, with what it means
+docs/25-rules.md       the table of rewrite rules
 docs/coverage.md       every scikit-learn estimator: native, planned or refused
 docs/coverage-onnx.md  ONNX's own test cases, by operator: native or not
 docs/coverage-onnx-export.md  every operator: the ONNX nodes it becomes, or why not
@@ -53,11 +54,8 @@ class Numbers:
     __slots__ = ()
 
     def _apply(self, name: str, others: Sequence[Numbers], **fields: object) -> Flow:
-        from flour import ops
-        from flour.language import flow
-
-        ops.load()
-        return flow.build(name, fields, self, *others)  # type: ignore[arg-type]  # self is a Flow
+        """The flow of this operator over self and others; a flow knows how."""
+        raise NotImplementedError
 '''
 
 FLUENT = '''
@@ -150,9 +148,11 @@ def main() -> int:
     import onnx_coverage_page
     import onnx_export_page
     import operators_page
+    import rules_page
 
     pages = {
         "docs/12-operators.md": operators_page.page,
+        "docs/25-rules.md": rules_page.page,
         "docs/coverage.md": coverage_page.page,
         "docs/coverage-onnx.md": onnx_coverage_page.page,
         "docs/coverage-onnx-export.md": onnx_export_page.page,

@@ -15,12 +15,11 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from onnx import ModelProto
 
 from flour.core.errors import UnsupportedSetting
-from flour.core.op import REGISTRY
+from flour.core.source import Source
 from flour.language.flow import source
-from flour.onnx.export.refused import WITHOUT
+from flour.onnx.export.refused import reason
 from flour.onnx.export.writer import FORMS, load
 from flour.ops import load as load_operators
-from flour.ops.source import Source
 from tests.cases import CASES, Case
 
 INTRODUCTION = """# Operators as ONNX
@@ -54,15 +53,16 @@ def page() -> str:
             found[case.op.name].append(case)
     written = sum(name in FORMS for name in found)
     lines = [
-        f"Of {len(REGISTRY) - 1} operators {written} have a form, {len(WITHOUT)} have none.\n\n",
+        f"Of {len(found)} operators {written} have a form, {len(found) - written} have none.\n\n",
         "| operator | cases | written | as, or why not |\n|---|---|---|---|\n",
     ]
-    return INTRODUCTION + "".join(lines) + "".join(_line(n, found[n]) for n in sorted(found))
+    return INTRODUCTION + "".join(lines) + "".join(line(n, found[n]) for n in sorted(found))
 
 
-def _line(name: str, cases: list[Case]) -> str:
-    if name in WITHOUT:
-        return f"| {name} | {len(cases)} | – | {WITHOUT[name]} |\n"
+def line(name: str, cases: list[Case]) -> str:
+    """The row of an operator."""
+    if name not in FORMS:
+        return f"| {name} | {len(cases)} | – | {reason(name)} |\n"
     used: set[str] = set()
     refused: set[str] = set()
     count = 0

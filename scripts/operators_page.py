@@ -34,8 +34,9 @@ def families() -> dict[str, list[type[Op]]]:
     found: dict[str, list[type[Op]]] = {}
     for name in sorted(REGISTRY):
         kind = REGISTRY[name]
-        if kind.__module__.startswith("flour.ops."):
-            found.setdefault(kind.__module__.removeprefix("flour.ops."), []).append(kind)
+        family = kind.__module__.removeprefix("flour.ops.").removeprefix("flour.core.")
+        if not family.startswith("tests."):
+            found.setdefault(family, []).append(kind)
     return dict(sorted(found.items()))
 
 

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from flour.core.callables import function
+from flour.core.source import Source
 from flour.core.types import Category, Pairs, Record, Scalar, Text, Tokens, Vector
 from flour.ops import (
     bayes,
@@ -111,8 +112,9 @@ KNOTS = [[-1.0, -0.75, -0.5, 0.0, 0.75, 1.0, 1.5]]
 GRAMS = onnx_ngrams.Grams.of([(1,), (2,), (1, 2), (2, 2, 0)], (3, 0, 1, 1), 4, (1, 3, 1))
 
 CASES: list[Case] = [
+    # --- flour/core/source.py
+    Case(Source("x", Vector(3)), ()),
     # --- flour/ops/source.py
-    Case(source.Source("x", Vector(3)), ()),
     Case(source.Field("age"), (RECORD,)),
     Case(source.Pick(("fare", "age")), (RECORD,)),
     *rows(source.Fill([1.0, 2.0]), 3),

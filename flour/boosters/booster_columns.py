@@ -15,9 +15,9 @@ import numpy as np
 
 from flour.core.errors import DamagedProgram
 from flour.core.types import Record, Scalar, Type, Vector
+from flour.language.adapters import Importer
 from flour.language.flow import Flow
 from flour.ops.categories import Coding, codes_of, pick
-from flour.sklearn.importer import Importer
 
 Categories = Mapping[int, Sequence[Any]]
 
@@ -64,3 +64,14 @@ def _numbered(x: Flow, values: Sequence[Any], to: Importer, *, strict: bool) -> 
     codes = codes_of(x, [[*values, None, np.nan]], [coding], to, strict=strict)
     starts = np.array([0, count], np.int64)
     return codes.look_up(np.arange(count, dtype=np.float64), starts, np.array([np.nan]))
+
+
+def classified(fit: Any, value: Flow, to: Importer) -> dict[str, Flow]:
+    """Labels from what the booster answers: a probability, or one for each class."""
+    many = isinstance(value.type, Vector)
+    to.need(not many or fit.n_classes_ > 2, "a classifier whose booster has several targets")
+    if many:
+        return {"label": value.arg_max().take(fit.classes_), "probabilities": value}
+    index = value.greater([0.5]).cast("int64")
+    both = value.one_minus().concat(value)
+    return {"label": index.take(fit.classes_), "probabilities": both}

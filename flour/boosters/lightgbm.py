@@ -14,14 +14,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from flour.boosters.booster_columns import coded, input_type
+from flour.boosters.booster_columns import classified, coded, input_type, kinds
 from flour.core.errors import DamagedProgram, UnsupportedSetting
-from flour.core.types import Vector
+from flour.core.types import Type, Vector
+from flour.language.adapters import Importer, adapts, knows_columns
 from flour.language.flow import Flow, outputs, source
 from flour.ops.trees.linear_trees import LinearTrees
 from flour.ops.trees.trees import TreeLeaves, Trees
 from flour.ops.trees.walk import COMPARED, LEFT, RIGHT, ZERO, ZEROS
-from flour.sklearn.importer import Importer
 
 # decision_type of a node: bit 0 a set of categories, bit 1 default left, bits 2-3 what is missing.
 _CATEGORICAL, _DEFAULT_LEFT, _MISSING_SHIFT = 1, 2, 2
@@ -413,3 +413,34 @@ _LINKS: dict[str, Callable[[Flow, Fields], Flow]] = {
     "multiclass": _softmax,
     "cross_entropy_lambda": _log1p_exp,
 }
+
+
+# --- the wrappers for scikit-learn, inside pipelines ------------------------------------------
+
+
+@adapts("lightgbm.sklearn.LGBMRegressor", "lightgbm.sklearn.LGBMRanker")
+def _regressor(fit: Any, x: Flow, to: Importer) -> dict[str, Flow]:
+    return {"value": _wrapper_answers(fit, x, to)[0]}
+
+
+@adapts("lightgbm.sklearn.LGBMClassifier")
+def _classifier(fit: Any, x: Flow, to: Importer) -> dict[str, Flow]:
+    value, scores = _wrapper_answers(fit, x, to)
+    made = classified(fit, value, to)
+    return {**made, "scores": scores} if hasattr(fit, "decision_function") else made
+
+
+def _wrapper_answers(fit: Any, x: Flow, to: Importer) -> tuple[Flow, Flow]:
+    """What the booster answers, and its raw scores."""
+    head, trees = parse(text_of(fit))
+    scores, _ = scores_of(head, trees, columns(head, x, to))
+    return answered(head, trees, scores), flat(scores)
+
+
+@knows_columns("lightgbm.sklearn")
+def _column_types(fit: Any) -> list[Type] | None:
+    """The types of the frame's columns that a wrapper was fitted on."""
+    if not fit.booster_.pandas_categorical:
+        return None
+    head, _ = parse(text_of(fit))
+    return kinds(int(fit.n_features_in_), categories_of(head))

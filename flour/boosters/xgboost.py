@@ -17,13 +17,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flour.boosters import ubjson, xgboost_binary
-from flour.boosters.booster_columns import Categories, coded, input_type
+from flour.boosters.booster_columns import Categories, classified, coded, input_type, kinds
 from flour.core.errors import DamagedProgram, UnsupportedSetting
-from flour.core.types import Vector
+from flour.core.types import Type, Vector
+from flour.language.adapters import Importer, adapts, knows_columns
 from flour.language.flow import Flow, outputs, source
 from flour.ops.trees.trees import TreeLeaves, Trees
 from flour.ops.trees.walk import COMPARED, LEFT, RIGHT
-from flour.sklearn.importer import Importer
 
 _MAX_WORDS = 1 << 19  # XGBoost knows categories below 2**24
 Data = Mapping[str, Any]
@@ -490,3 +490,57 @@ _LINKS: dict[str, Callable[[Flow], Flow]] = {
     "multi:softmax": _best,
     "multi:softprob": _shares,
 }
+
+
+# --- the wrappers for scikit-learn, inside pipelines ------------------------------------------
+
+
+@adapts("xgboost.sklearn.XGBRegressor", "xgboost.sklearn.XGBRFRegressor")
+@adapts("xgboost.sklearn.XGBRanker")
+def _regressor(fit: Any, x: Flow, to: Importer) -> dict[str, Flow]:
+    return {"value": _wrapper_value(fit, x, to)}
+
+
+@adapts("xgboost.sklearn.XGBClassifier", "xgboost.sklearn.XGBRFClassifier")
+def _classifier(fit: Any, x: Flow, to: Importer) -> dict[str, Flow]:
+    value = _wrapper_value(fit, x, to)
+    if isinstance(value.type, Vector) and fit.n_classes_ == 2:  # a label of its own each column
+        return {"label": value.greater([0.5]).cast("float64"), "probabilities": value}
+    made = classified(fit, value, to)
+    if fit.objective != "multi:softmax":
+        return made
+    # The library hands on what its booster says: whole numbers of another width.
+    return {**made, "label": made["label"].cast("int32")}
+
+
+def _wrapper_value(fit: Any, x: Flow, to: Importer) -> Flow:
+    model = parse(fit)
+    # Training that stopped early answers with its best round, through the wrapper only.
+    best = fit.get_booster().attr("best_iteration")
+    rounds = None if best is None else int(best) + 1
+    given = _marked(fit, columns(model, x, to).cast("float32"), to)
+    # The wrappers call inplace_predict, which rounds the margins of DART otherwise.
+    scores, _ = scores_of(model, given, rounds, in_place=True)
+    if model.objective == "multi:softmax":
+        return scores.softmax()
+    return converted(model, scores)
+
+
+def _marked(fit: Any, x: Flow, to: Importer) -> Flow:
+    """NaN where a number stands that the wrapper was told to take for missing; NaN is so anyway."""
+    if np.isnan(fit.missing):
+        return x
+    kind, marker = x.type, np.float32(fit.missing)
+    numbers = "c" not in (fit.get_booster().feature_types or ())
+    to.need(numbers, f"missing={fit.missing} beside categories", "train with missing=NaN")
+    assert isinstance(kind, Vector)
+    if kind.sparse and marker == 0:
+        return x  # zeros of sparse rows are missing, stored or not
+    return x.impute(float(marker), np.full(kind.width, np.nan, np.float32))
+
+
+@knows_columns("xgboost.sklearn")
+def _column_types(fit: Any) -> list[Type] | None:
+    """The types of the frame's columns that a wrapper was fitted on."""
+    known = parse(fit).categories
+    return kinds(int(fit.n_features_in_), known) if known else None

@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import Enum
 from inspect import get_annotations
-from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -29,14 +29,16 @@ from flour.core.callables import Function
 from flour.core.callables import found as found_function
 from flour.core.chunked_array import Pieces, in_pieces
 from flour.core.errors import DamagedProgram, FlourError, ParameterError
+from flour.core.extension_points import extension
 from flour.core.types import Type
 from objectstore import Blob, StoreError, Strings
 from objectstore.digest import combine
 
 if TYPE_CHECKING:
     from flour.core.emission import Column, Emitter, Value
-    from flour.language.flow import Flow
 
+#: A flow, whose class is the language's: what an operator is applied to, and what comes of it.
+Program = TypeVar("Program")
 Array: TypeAlias = Blob
 Arrays: TypeAlias = tuple[Blob, ...]
 Table: TypeAlias = Strings
@@ -153,11 +155,10 @@ class Op:
         fields = (f"{key}={_short(getattr(self, key))}" for key in self._fields)
         return f"{self.name}({', '.join(fields)})"
 
-    def __call__(self, *inputs: Flow) -> Flow:
+    def __call__(self, *inputs: Program) -> Program:
         """Apply this operator to flows (the fluent methods do the same)."""
-        from flour.language.flow import apply
-
-        return apply(self, *inputs)
+        made: Program = extension("apply")(self, *inputs)
+        return made
 
     def replace(self, **fields: object) -> Self:
         """The same operator with some parameters changed."""
@@ -365,7 +366,7 @@ def _field_data(value: object) -> object:  # noqa: PLR0911 (one for each kind)
 
 def from_data(data: object, find: Callable[[str], Parameter]) -> Op:
     """The operator described by `to_data`, its parameters looked up with `find`."""
-    _load_operators()
+    extension("operators")()
     match data:
         case [str(name), dict(fields)] if name in REGISTRY:
             values = {key: _field_value(value, find) for key, value in fields.items()}
@@ -374,12 +375,6 @@ def from_data(data: object, find: Callable[[str], Parameter]) -> Op:
             except (FlourError, StoreError, TypeError, ValueError, OverflowError) as problem:
                 raise DamagedProgram(f"{name} cannot be made", found=str(problem)[:200]) from None
     raise DamagedProgram("this is not an operator", found=repr(data)[:80])
-
-
-def _load_operators() -> None:
-    from flour import ops  # the families are built on this module
-
-    ops.load()
 
 
 def _field_value(  # noqa: PLR0911 (one for each kind)

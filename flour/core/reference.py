@@ -11,24 +11,9 @@ from flour.core.errors import FlourError
 from flour.core.node import Node, topological
 from flour.core.op import Columns
 from flour.core.provenance import Origin
+from flour.core.source import Source
 from flour.core.sparse import Sparse, densify
 from flour.core.types import Type, Vector, Whole
-from flour.data.coerce import coerce, native_types
-from flour.language.flow import Flow
-from flour.ops.source import Source
-
-
-def run(flow: Flow, data: object) -> dict[str, Any]:
-    """Every output of the program for this data.
-
-    The input's own float width and sparsity are kept where the program allows it, because the
-    training library would compute in them too.
-    """
-    kinds = native_types(flow.inputs(), data)
-    typed = flow.retype(**kinds) if kinds != flow.inputs() else flow
-    columns, _ = coerce(typed.inputs(), data)
-    values = evaluate(typed.outputs.values(), columns, typed.origins())
-    return {name: public(values[item], item.type) for name, item in typed.outputs.items()}
 
 
 def evaluate(
@@ -77,3 +62,10 @@ def public(value: Columns, kind: Type) -> Any:
         except ImportError:
             return value
     return value
+
+
+def row_count(column: Columns) -> int:
+    """How many rows a column of any kind has."""
+    if isinstance(column, dict):
+        return row_count(next(iter(column.values())))
+    return len(column)

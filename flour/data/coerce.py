@@ -26,6 +26,7 @@ from flour.core.errors import (
     WrongDtype,
 )
 from flour.core.op import Columns
+from flour.core.reference import row_count
 from flour.core.sparse import Sparse
 from flour.core.types import (
     FLOATS,
@@ -44,7 +45,6 @@ from flour.data.coerce_pairs import is_block, pair_rows
 from flour.data.coerce_texts import documents
 from flour.data.coerce_values import as_dtype
 from flour.data.frames import as_column, frame_columns, is_sparse
-from flour.ops.source import row_count
 
 Data = Any
 

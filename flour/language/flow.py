@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from numpy.typing import ArrayLike
 
 from flour.core.errors import FlourError, ParameterError, TypeMismatch
+from flour.core.extension_points import extension
 from flour.core.node import Node, node, rebuild, topological
 from flour.core.op import REGISTRY, Op
 from flour.core.provenance import Origin, here
+from flour.core.reference import evaluate, public
+from flour.core.source import Source
 from flour.core.types import Record, Scalar, Type, Vector
+from flour.data.coerce import coerce, native_types
 from flour.language.shorthands import Shorthands
-from flour.ops.source import Source
 from objectstore.digest import combine
-
-if TYPE_CHECKING:
-    from oven import Plan
 
 
 class Flow(Shorthands):
@@ -192,45 +191,51 @@ class Flow(Shorthands):
 
     def field(self, label: str) -> Flow:
         """One named column of a record."""
-        from flour.ops.record import column
-
+        column = extension("column")
         with _AtTheCall(REGISTRY["Field"]):
-            return column(self, label)
+            made: Flow = column(self, label)
+        return made
 
     def columns(self, labels: Sequence[str]) -> Flow:
         """Several columns of a record, all numbers or all strings, as one vector."""
-        from flour.ops.record import columns
-
-        return columns(self, labels)
+        made: Flow = extension("columns")(self, labels)
+        return made
 
     def take(self, table: object) -> Flow:
         """The entry of a table (numbers or strings) for each index."""
-        from flour.ops.structure import take
-
+        take = extension("take")
         with _AtTheCall(REGISTRY["Take"]):
             op = take(table)
         return apply(op, self)
+
+    def _apply(self, name: str, others: Sequence[Any], **fields: object) -> Flow:
+        extension("operators")()
+        return build(name, fields, self, *others)
 
     # --- running -----------------------------------------------------------------------------
 
     def reference(self, data: object) -> dict[str, Any]:
         """Every output for this data, computed by the numpy definitions."""
-        from flour.core.reference import run
+        # The input's own float width and sparsity are kept where the program allows it, because
+        # the training library would compute in them too.
+        kinds = native_types(self.inputs(), data)
+        typed = self.retype(**kinds) if kinds != self.inputs() else self
+        columns, _ = coerce(typed.inputs(), data)
+        values = evaluate(typed.outputs.values(), columns, typed.origins())
+        return {name: public(values[item], item.type) for name, item in typed.outputs.items()}
 
-        return run(self, data)
+    def plan(self, *, exact: bool = False) -> Any:
+        """Bake the program into native code: an `oven.Plan`.
 
-    def plan(self, *, exact: bool = False) -> Plan:
-        """Bake the program into native code."""
-        # The one name that points up the house: resolved here, at the call, so that flour can be
-        # used and tested without a compiler.
-        plan: Plan = import_module("oven").bake(self, exact=exact)
-        return plan
+        The language does not know the compiler, so type checkers know the plan where it has a
+        name: `plan: oven.Plan = flow.plan()`, or `oven.bake(flow)`.
+        """
+        return extension("native_plan")(self, exact=exact)
 
     def to_onnx(self) -> bytes:
         """The program as a serialised ONNX model; an operator without ONNX form is refused."""
-        from flour.onnx.export.writer import to_onnx
-
-        return to_onnx(self)
+        data: bytes = extension("onnx_model")(self)
+        return data
 
     def retype(self, **kinds: Type) -> Flow:
         """The same program over inputs of other types (another float width, sparse...)."""

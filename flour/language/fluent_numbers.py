@@ -17,11 +17,8 @@ class Numbers:
     __slots__ = ()
 
     def _apply(self, name: str, others: Sequence[Numbers], **fields: object) -> Flow:
-        from flour import ops
-        from flour.language import flow
-
-        ops.load()
-        return flow.build(name, fields, self, *others)  # type: ignore[arg-type]  # self is a Flow
+        """The flow of this operator over self and others; a flow knows how."""
+        raise NotImplementedError
 
     def abs(self) -> Flow:
         """The magnitude of x."""

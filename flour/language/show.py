@@ -20,8 +20,8 @@ from flour.core.errors import ParameterError
 from flour.core.node import Node
 from flour.core.op import Op
 from flour.core.provenance import Origin, here
+from flour.core.source import Source
 from flour.core.types import Type
-from flour.ops.source import Source
 from objectstore import Blob, Strings
 
 if TYPE_CHECKING:

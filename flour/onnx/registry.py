@@ -11,12 +11,13 @@ register themselves when `load()` imports them.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
+from pathlib import Path
 from pkgutil import iter_modules
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,9 +26,6 @@ from flour.language.flow import Flow
 from flour.onnx.errors import NotNative
 from flour.onnx.model import GraphDef, NodeDef
 from flour.onnx.tensor import Tensor, carrier
-
-if TYPE_CHECKING:
-    from flour.onnx.importer import Importer
 
 Adapter = Callable[["Call"], "Tensor | tuple[Tensor | None, ...]"]
 _F = TypeVar("_F", bound=Adapter)
@@ -59,10 +57,8 @@ def onnx_op(*names: str, since: int = 1, domain: str = "") -> Callable[[_F], _F]
 @cache
 def load() -> None:
     """Import every module of adapters."""
-    from flour import onnx
-
-    for module in iter_modules(onnx.__path__):
-        import_module(f"flour.onnx.{module.name}")
+    for found in iter_modules([str(Path(__file__).parent)]):
+        import_module(f"flour.onnx.{found.name}")
 
 
 def adapter_of(domain: str, op_type: str, opset: int) -> Adapter:
@@ -72,6 +68,20 @@ def adapter_of(domain: str, op_type: str, opset: int) -> Adapter:
         if since <= opset:
             return adapter
     raise NotNative("no native code for this operator")
+
+
+class Importer(Protocol):
+    """What an adapter may ask of the importer that walks the model."""
+
+    @property
+    def values(self) -> Mapping[str, Tensor]:
+        """The tensors that have a name so far."""
+
+    def inner(self, graph: GraphDef, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        """The outputs of an inner graph for these inputs; it sees the names around it."""
+
+    def answers(self, node: NodeDef) -> bool:
+        """Whether what a node leaves is an output of the model."""
 
 
 @dataclass(frozen=True)

@@ -6,18 +6,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from flour.core.adapters import adapts
 from flour.core.check import expect, fitted, is_float, vector
 from flour.core.errors import ParameterError
 from flour.core.op import Arity, Array, Bound, Columns, Op
 from flour.core.types import INTS, Vector, promote
+from flour.language.adapters import adapts
 from flour.ops.linear import affine
 from flour.ops.reduce import zero
 
 if TYPE_CHECKING:
     from flour.core.emission import Emitter, RowValue, VectorValue
+    from flour.language.adapters import Importer
     from flour.language.flow import Flow
-    from flour.sklearn.importer import Importer
 
 
 class SpreadDistances(Op):

@@ -14,8 +14,8 @@ from flour.ops.categorise import UNKNOWN, Categorise, CategoriseText, flatten
 from flour.ops.impute import EITHER, NAN, NONE, TEXT, ImputeText
 
 if TYPE_CHECKING:
+    from flour.language.adapters import Importer
     from flour.language.flow import Flow
-    from flour.sklearn.importer import Importer
 
 
 class Coding(NamedTuple):

@@ -6,17 +6,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from flour.core.adapters import adapts
 from flour.core.check import fitted, vector
 from flour.core.errors import ParameterError
 from flour.core.op import Array, Columns, Op
 from flour.core.types import Type, Vector, dtype_name, promote
+from flour.language.adapters import adapts
 from flour.ops.categorise import ascends, check_runs, flatten
 
 if TYPE_CHECKING:
     from flour.core.emission import Emitter, RowValue, VectorValue
+    from flour.language.adapters import Importer
     from flour.language.flow import Flow
-    from flour.sklearn.importer import Importer
 
 
 class Bins(Op):

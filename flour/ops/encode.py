@@ -6,20 +6,20 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from flour.core.adapters import adapts, declines
 from flour.core.check import expect, fitted, vector
 from flour.core.errors import ParameterError
 from flour.core.op import Arity, Array, Columns, Op
 from flour.core.sparse import Sparse
 from flour.core.types import DTYPES, INTS, Type, Vector, dtype_name
+from flour.language.adapters import adapts, declines
 from flour.ops.categories import Coding, codes_of
 from flour.ops.categorise import check_runs, flatten
 from flour.ops.elementwise import one
 
 if TYPE_CHECKING:
     from flour.core.emission import Emitter, Push, RowValue, VectorValue
+    from flour.language.adapters import Importer
     from flour.language.flow import Flow
-    from flour.sklearn.importer import Importer
 
 
 def _codes(kind: Type, width: int, who: str) -> Vector:

@@ -7,18 +7,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from flour.core.adapters import adapts
-from flour.core.adapters import public_name as name_of
 from flour.core.check import expect, fitted, is_float, vector
 from flour.core.errors import ParameterError
 from flour.core.op import Array, Columns, Op
 from flour.core.types import Type, Vector
-from flour.sklearn.estimators.imputers import number_marker, with_indicator
 
 if TYPE_CHECKING:
     from flour.core.emission import At, Emitter, RowValue, VectorValue
-    from flour.language.flow import Flow
-    from flour.sklearn.importer import Importer
 
 
 class ImputeNearest(Op):
@@ -248,117 +243,3 @@ class ImputeInTurn(Op):
             e.line(f"{total} = {total} + {e.at(self.biases, s)}")
             limited = f"clip({total}, {e.at(self.low, target)}, {e.at(self.high, target)})"
             e.store(base, target, e.cast(limited, "float64", dtype), dtype)
-
-
-# --- adapters ---------------------------------------------------------------------------------
-
-
-@adapts("sklearn.impute.KNNImputer")
-def _knn_imputer(fit: Any, x: Flow, to: Importer) -> Flow:
-    to.need(fit.metric == "nan_euclidean", "the metric is Python code")
-    to.need(fit.weights in ("uniform", "distance"), "the weights are Python code")
-    source = to.floats(x)
-    mask = np.asarray(fit._mask_fit_X)
-    points = np.where(mask, np.nan, np.asarray(fit._fit_X, np.float64))
-    valid = np.asarray(fit._valid_mask)
-    means = np.zeros(len(valid))
-    means[valid] = np.ma.array(fit._fit_X, mask=mask, dtype=np.float64)[:, valid].mean(axis=0)
-    filled = blanked(source, fit, to).impute_nearest(
-        points, means, fit.n_neighbors, closeness=fit.weights == "distance"
-    )
-    if not valid.all():
-        filled = (
-            _emptied(filled, valid)
-            if fit.keep_empty_features
-            else filled.select(valid.nonzero()[0])
-        )
-    return with_indicator(fit, filled, source, to)
-
-
-def _emptied(x: Flow, valid: Any) -> Flow:
-    """Columns without any value in training become zero."""
-    return x.multiply(valid.astype(np.float64))
-
-
-def blanked(x: Flow, fit: Any, to: Importer) -> Flow:
-    """x with NaN for every value that the imputer takes as missing."""
-    marker = number_marker(fit.missing_values, to)
-    return x if np.isnan(marker) else x.impute(marker, [np.nan])
-
-
-#: Regressors whose prediction is a product with coef_ plus intercept_, and nothing else.
-_LINEAR = frozenset(
-    f"sklearn.linear_model.{name}"
-    for name in (
-        *("ARDRegression", "BayesianRidge", "ElasticNet", "ElasticNetCV", "HuberRegressor"),
-        *("Lars", "LarsCV", "Lasso", "LassoCV", "LassoLars", "LassoLarsCV", "LassoLarsIC"),
-        *("LinearRegression", "OrthogonalMatchingPursuit", "QuantileRegressor", "Ridge"),
-        *("RidgeCV", "SGDRegressor", "TheilSenRegressor"),
-    )
-)
-_MOST_STEPS = 128
-
-
-@adapts("sklearn.impute.IterativeImputer")
-def _iterative_imputer(fit: Any, x: Flow, to: Importer) -> Flow:
-    to.need(not fit.sample_posterior, "drawing from the posterior is random", "sample_posterior")
-    empty = np.asarray(fit._is_empty_feature)
-    to.need(
-        not (empty.any() and fit.keep_empty_features),
-        "a column without a value in training was kept",
-        "keep_empty_features=False",
-    )
-    source = to.floats(x)
-    filled = to.transform(fit.initial_imputer_, source, "initial_imputer_")
-    present = blanked(source, fit, to)
-    if empty.any():
-        present = present.select(np.flatnonzero(~empty))
-    imputed = filled if fit.n_iter_ == 0 else _rounds(fit, present, filled, to)
-    return with_indicator(fit, imputed, source, to)
-
-
-def _rounds(fit: Any, x: Flow, filled: Flow, to: Importer) -> Flow:
-    steps = fit.imputation_sequence_
-    if all(name_of(type(step.estimator)) in _LINEAR for step in steps):
-        return _linear_rounds(fit, x, filled)
-    to.need(
-        len(steps) <= _MOST_STEPS,
-        f"{len(steps)} regressions in turn are too many that are not linear",
-        "use a linear estimator, or a smaller max_iter",
-    )
-    width = len(fit._min_value)
-    imputed, has_values = filled, x.is_nan().cast("int64").sum().less([width])
-    for step in steps:
-        imputed = _predicted(fit, step, x, imputed, to)
-    return has_values.where(imputed, filled)
-
-
-def _predicted(fit: Any, step: Any, x: Flow, imputed: Flow, to: Importer) -> Flow:
-    """One column written anew, the others as they are."""
-    target, width = int(step.feat_idx), len(fit._min_value)
-    name = f"imputation_sequence_[{target}]"
-    value = to.predict(step.estimator, imputed.select(step.neighbor_feat_idx), name)["value"]
-    value = value.as_float().clip([fit._min_value[target]], [fit._max_value[target]])
-    missing = x.element(target).is_nan()
-    column = missing.where(value.cast_like(imputed), imputed.element(target)).as_vector()
-    parts = [column]
-    if target > 0:
-        parts.insert(0, imputed.select(np.arange(target)))
-    if target + 1 < width:
-        parts.append(imputed.select(np.arange(target + 1, width)))
-    return parts[0].concat(*parts[1:])
-
-
-def _linear_rounds(fit: Any, x: Flow, filled: Flow) -> Flow:
-    steps, width = fit.imputation_sequence_, len(fit._min_value)
-    weights = np.zeros((len(steps), width))
-    for row, step in zip(weights, steps, strict=True):
-        row[step.neighbor_feat_idx] = np.ravel(step.estimator.coef_)
-    return x.impute_in_turn(
-        filled,
-        targets=np.array([step.feat_idx for step in steps], np.int64),
-        weights=weights,
-        biases=np.array([np.ravel(step.estimator.intercept_)[0] for step in steps], np.float64),
-        low=np.asarray(fit._min_value, np.float64),
-        high=np.asarray(fit._max_value, np.float64),
-    )

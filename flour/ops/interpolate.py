@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from flour.core.adapters import adapts
 from flour.core.check import expect, fitted, is_float, vector
 from flour.core.errors import ParameterError
 from flour.core.op import Array, Columns, Op
 from flour.core.sparse import Sparse
 from flour.core.types import Type, Vector
+from flour.language.adapters import adapts
 from flour.ops.bases import FloatElementwise
 
 if TYPE_CHECKING:
     from flour.core.emission import Emitter, RowValue, ScalarValue, VectorValue
+    from flour.language.adapters import Importer
     from flour.language.flow import Flow
-    from flour.sklearn.importer import Importer
 
 
 class Ranks(Op):

@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from flour.core.adapters import adapts
 from flour.core.check import numeric
 from flour.core.errors import ParameterError
 from flour.core.op import Array
 from flour.core.types import Type
+from flour.language.adapters import adapts
 from flour.ops.bases import FloatElementwise
 
 if TYPE_CHECKING:
     from flour.core.emission import Emitter, ScalarValue
+    from flour.language.adapters import Importer
     from flour.language.flow import Flow
-    from flour.sklearn.importer import Importer
 
 
 class Interpolate(FloatElementwise):

@@ -14,8 +14,8 @@ from flour.ops.neighbours import cosine_similarity
 
 if TYPE_CHECKING:
     from flour.core.emission import Emitter, ScalarValue
+    from flour.language.adapters import Importer
     from flour.language.flow import Flow
-    from flour.sklearn.importer import Importer
 
 
 class Power(FloatElementwise):

@@ -6,19 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from flour.core.adapters import adapts, declines
 from flour.core.check import expect, fitted, is_float, vector
 from flour.core.errors import ParameterError
 from flour.core.op import Arity, Array, Bound, Columns, Op
 from flour.core.types import FLOATS, INTS, Type, Vector, promote
-from flour.ops.nearest import WeightedRows
-from flour.ops.neighbours import fitted_points, nearest
-from flour.sklearn.estimators.kernel_models import kernel_components
 
 if TYPE_CHECKING:
     from flour.core.emission import Emitter, RowValue, VectorValue
-    from flour.language.flow import Flow
-    from flour.sklearn.importer import Importer
 
 
 class ShortestWay(Op):
@@ -185,38 +179,3 @@ def _solve(e: Emitter, matrix: str, weights: str, k: str) -> str:
         e.store(weights, i, f"{total} / {diagonal}", "float64")
         e.line(f"{whole} = {whole} + {e.load(weights, i, 'float64')}")
     return whole
-
-
-# --- adapters -------------------------------------------------------------------------------------
-
-
-@adapts("sklearn.manifold.Isomap")
-def _isomap(fit: Any, x: Flow, to: Importer) -> Flow:
-    to.need(
-        fit.n_neighbors is not None,
-        "neighbours within a radius differ in number from row to row",
-        "fit it with n_neighbors=",
-    )
-    to.need(not to.is_sparse(x), "Isomap of sparse rows is not native")
-    places, near = nearest(fit.nbrs_, x, to, fit.nbrs_.n_neighbors)
-    lengths = places.shortest_way(near, np.asarray(fit.dist_matrix_))
-    # The library stores the path lengths in the data's own float width, and goes on in float64.
-    kernel = lengths.cast_like(to.floats(x)).square().multiply(-0.5)
-    wide = fit.kernel_pca_.X_fit_.dtype != np.float32
-    return kernel_components(fit.kernel_pca_, kernel.cast("float64") if wide else kernel)
-
-
-@adapts("sklearn.manifold.LocallyLinearEmbedding")
-def _locally_linear(fit: Any, x: Flow, to: Importer) -> Flow:
-    points = fitted_points(fit.nbrs_._fit_X, to)
-    to.need(points.dtype == np.float64, "float32 training data is solved for in float32")
-    places, _ = nearest(fit.nbrs_, x, to, fit.n_neighbors)
-    weights = to.doubles(x).barycentre(places, points, float(fit.reg))
-    weights = weights.cast_like(to.floats(x))
-    return WeightedRows(fit.embedding_.astype(np.float64))(places, weights).cast("float64")
-
-
-declines(
-    "refused: it has no transform for new rows",
-    *(f"sklearn.manifold.{name}" for name in ("MDS", "ClassicalMDS", "SpectralEmbedding", "TSNE")),
-)

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from flour.core.adapters import adapts, declines
+from flour.language.adapters import adapts, declines
 from flour.ops.metrics import METRICS
 from flour.ops.nearest import Closeness, Maximum, Scatter, Votes, WeightedRows
 
 if TYPE_CHECKING:
+    from flour.language.adapters import Importer
     from flour.language.flow import Flow
-    from flour.sklearn.importer import Importer
 
 #: Training points of more numbers than this are refused: searching them all would take too long.
 MOST = 2**28

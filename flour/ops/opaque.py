@@ -10,25 +10,34 @@ column becomes an ONNX tensor and back:
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from math import prod
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 
 from flour.core.check import expect
 from flour.core.errors import OpaqueFailed, ParameterError
+from flour.core.extension_points import extension
 from flour.core.op import Array, Arrays, Columns, Op
+from flour.core.reference import row_count
 from flour.core.types import DTYPES, Record, Type, Vector, Whole
-from flour.ops.source import row_count
-
-if TYPE_CHECKING:
-    from flour.onnx.ort import Held
 
 LAYOUTS = ("rows", "each", "whole")
 #: Estimated memory of an onnxruntime session: bytes, and a multiple of the model's size (measured,
 #: see docs/19-onnxruntime.md).
 SESSION_BYTES = 96 << 10
 MODEL_FACTOR = 4
+
+
+class Session(Protocol):
+    """A session of onnxruntime over a part of a model."""
+
+    def run(self, values: Sequence[Any]) -> list[Any]:
+        """The outputs for these inputs, or OpaqueFailed."""
+
+    def answers(self, names: Sequence[str], feed: Mapping[str, Any]) -> list[Any]:
+        """These outputs for inputs by name, or OpaqueFailed."""
 
 
 class Wire(NamedTuple):
@@ -77,8 +86,8 @@ class Opaque(Op):
     #: The parsed `reads` and `leaves`: inputs, in the order of the operator's inputs, and outputs.
     inputs: ClassVar[tuple[Wire, ...]] = ()
     outputs: ClassVar[tuple[Wire, ...]] = ()
-    #: The session, once there is one; no part of the operator's identity.
-    _held: ClassVar[Held | None] = None
+    #: The session, once there is one; nothing that the operator is known by.
+    _held: ClassVar[Session | None] = None
 
     def check(self) -> None:
         """Check that the fields fit together; the model itself is checked before its first run."""
@@ -124,14 +133,13 @@ class Opaque(Op):
 
     # --- running -----------------------------------------------------------------------------
 
-    def held(self) -> Held:
-        """The session, opened at the first call."""
-        held = self._held
-        if held is None:
-            from flour.onnx.ort import Held
+    def held(self) -> Session:
+        """The session, made when it is first asked for."""
+        return self._held or self._opened()
 
-            held = Held(self)
-            object.__setattr__(self, "_held", held)
+    def _opened(self) -> Session:
+        held: Session = extension("opaque_session")(self)
+        object.__setattr__(self, "_held", held)
         return held
 
     def reference(self, *inputs: Columns) -> Columns:

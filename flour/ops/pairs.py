@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from flour.core.adapters import adapts
 from flour.core.check import pairs
 from flour.core.errors import ParameterError
 from flour.core.op import Arity, Columns, Op, Table
 from flour.core.types import FLOATS, Pairs, Tokens, Type, Vector
+from flour.language.adapters import adapts
 from flour.ops.ngrams import stacked
 from flour.ops.text import looked_up, numbered
 from flour.strings.hashing import murmur3
@@ -23,8 +23,8 @@ from flour.strings.hashing import murmur3
 if TYPE_CHECKING:
     from flour.core.emission import Emitter, PairsValue, Push, VectorValue
     from flour.core.sparse import Sparse
+    from flour.language.adapters import Importer
     from flour.language.flow import Flow
-    from flour.sklearn.importer import Importer
 
 #: Hashes from here on, as unsigned numbers, are half of all: their values are negated.
 _NEGATIVE = 0x80000000

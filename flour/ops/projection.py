@@ -6,19 +6,19 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-import flour
-from flour.core.adapters import adapts
 from flour.core.check import expect, is_float, vector
 from flour.core.op import Arity, Bound, Columns, Op
 from flour.core.types import Type, Vector, promote
+from flour.language.adapters import adapts
+from flour.language.sources import concat
 from flour.ops.bases import FloatElementwise
 from flour.ops.linear import affine, plain
 from flour.ops.reduce import zero
 
 if TYPE_CHECKING:
     from flour.core.emission import Emitter, RowValue, ScalarValue, VectorValue
+    from flour.language.adapters import Importer
     from flour.language.flow import Flow
-    from flour.sklearn.importer import Importer
 
 
 class ChiWave(FloatElementwise):
@@ -143,7 +143,7 @@ def _additive(fit: Any, x: Flow, to: Importer) -> Flow:
     parts = [x.chi_wave(step=0, interval=interval, sine=False)]
     for step in range(1, fit.sample_steps):
         parts += [x.chi_wave(step=step, interval=interval, sine=sine) for sine in (False, True)]
-    return flour.concat(*parts)
+    return concat(*parts)
 
 
 @adapts("sklearn.kernel_approximation.PolynomialCountSketch")
@@ -169,4 +169,4 @@ def _pooled(fit: Any, x: Flow, to: Importer) -> Flow:
     name = names.get(fit.pooling_func)
     to.need(name, f"pooling_func={fit.pooling_func!r} is not known here", "np.mean, max, min, sum")
     x = to.matrix(x)
-    return flour.concat(*(getattr(x.select(group), str(name))() for group in groups))
+    return concat(*(getattr(x.select(group), str(name))() for group in groups))

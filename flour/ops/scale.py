@@ -6,18 +6,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from flour.core.adapters import adapts
 from flour.core.check import expect
 from flour.core.op import Array
 from flour.core.types import FLOATS, Scalar, Type, Vector
+from flour.language.adapters import adapts
 from flour.ops.bases import Elementwise, FloatElementwise
 from flour.ops.elementwise import one
 from flour.ops.reduce import zero
 
 if TYPE_CHECKING:
     from flour.core.emission import Emitter, ScalarValue
+    from flour.language.adapters import Importer
     from flour.language.flow import Flow
-    from flour.sklearn.importer import Importer
 
 
 class Binarize(Elementwise):

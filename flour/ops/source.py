@@ -1,4 +1,4 @@
-"""The inputs of a program, and picking columns out of a record."""
+"""Columns picked out of a record, and values that are the same for every row."""
 
 from __future__ import annotations
 
@@ -9,25 +9,11 @@ import numpy as np
 from flour.core.check import expect
 from flour.core.errors import ParameterError, TypeMismatch
 from flour.core.op import Array, Columns, Op
+from flour.core.reference import row_count
 from flour.core.types import Category, Record, Scalar, Type, Vector, promote
 
 if TYPE_CHECKING:
     from flour.core.emission import Emitter, RowValue
-
-
-class Source(Op):
-    """A named input of the program."""
-
-    label: str
-    kind: object  # a Type; the field is static and part of the program's identity
-
-    def check(self) -> None:
-        label: object = self.label  # from a file it may be anything
-        if not isinstance(label, str) or not isinstance(self.kind, Type):
-            raise ParameterError("an input has a name and a type", found=repr(self.kind))
-
-    def infer(self) -> Type:
-        return self.kind  # type: ignore[return-value]  # Op keeps static fields untyped
 
 
 class Field(Op):
@@ -111,10 +97,3 @@ class Fill(Op):
         if self.scalar:
             return e.let(e.at(self.values, "0"), dtype)
         return e.dense(dtype, len(self.values), lambda j: e.at(self.values, j))
-
-
-def row_count(column: Columns) -> int:
-    """The number of rows of a column of any kind."""
-    if isinstance(column, dict):
-        return row_count(next(iter(column.values())))
-    return len(column)

@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from flour.core.adapters import adapts
 from flour.core.check import expect, fitted, is_float, vector
 from flour.core.errors import InputError, ParameterError
 from flour.core.op import Arity, Array, Columns, Op
 from flour.core.types import Type, Vector
+from flour.language.adapters import adapts
 
 if TYPE_CHECKING:
     from flour.core.emission import Emitter, RowValue, VectorValue
+    from flour.language.adapters import Importer
     from flour.language.flow import Flow
-    from flour.sklearn.importer import Importer
 
 CONSTANT, LINEAR, CONTINUE, PERIODIC, ERROR = MODES = (
     "constant",

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from flour.core.adapters import ADAPTERS, adapts, public_name
 from flour.core.op import Array
 from flour.core.types import Vector
+from flour.language.adapters import ADAPTERS, adapts, public_name
 from flour.ops.bases import FloatElementwise
 
 if TYPE_CHECKING:
     from flour.core.emission import Emitter, ScalarValue
+    from flour.language.adapters import Importer
     from flour.language.flow import Flow
-    from flour.sklearn.importer import Importer
 
 _EPSILON = float(np.spacing(1.0))
 

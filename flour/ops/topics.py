@@ -6,19 +6,19 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from flour.core.adapters import adapts
 from flour.core.check import expect, fitted, vector
 from flour.core.errors import ParameterError
 from flour.core.op import Arity, Array, Bound, Columns, Op
 from flour.core.sparse import Sparse, densify
 from flour.core.types import Type, Vector
+from flour.language.adapters import adapts
 from flour.ops.elementwise import one
 from flour.ops.reduce import zero
 
 if TYPE_CHECKING:
     from flour.core.emission import Emitter, RowValue, VectorValue
+    from flour.language.adapters import Importer
     from flour.language.flow import Flow
-    from flour.sklearn.importer import Importer
 
 #: scikit-learn's default is 100; without a limit a file could ask for a year's worth of them.
 MOST_ROUNDS = 100_000

@@ -14,10 +14,11 @@ from typing import Any
 import numpy as np
 
 from flour.core.errors import FlourError, ImportRefused, UnsupportedSetting
+from flour.core.extension_points import extension
 from flour.core.node import Node, node, rebuild
+from flour.core.source import Source
 from flour.core.types import FLOATS, Vector
 from flour.language.flow import Flow
-from flour.ops.source import Source
 
 #: Relative to the largest answer; converters compute partly in float32.
 TOLERANCE = 1e-6
@@ -42,9 +43,7 @@ def through_onnx(estimator: Any, x: Flow, rows: Any) -> Flow | dict[str, Flow]:
 
 
 def _agreeing(estimator: Any, x: Flow, rows: Any, dtype: str) -> Flow | dict[str, Flow]:
-    from flour.onnx import from_onnx
-
-    program = from_onnx(_converted(estimator, rows.shape[1], dtype))
+    program = extension("from_onnx")(_converted(estimator, rows.shape[1], dtype))
     program_outputs = {
         name: grafted(flow, {_INPUT: x.cast(dtype)})
         for name, flow in _named(estimator, program).items()

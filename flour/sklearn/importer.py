@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from flour.core import provenance
-from flour.core.adapters import ADAPTERS, NOT_NATIVE, Adapter, public_name
 from flour.core.callables import Function, function
 from flour.core.errors import (
     FlourError,
@@ -18,11 +17,21 @@ from flour.core.errors import (
     UnknownEstimator,
     UnsupportedSetting,
 )
+from flour.core.source import Source
 from flour.core.sparse import densify
-from flour.core.types import Record, Scalar, Type, Vector
+from flour.core.types import Record, Type
+from flour.language.adapters import (
+    ADAPTERS,
+    INSTEAD,
+    NOT_NATIVE,
+    Adapter,
+    Importer,
+    load_adapters,
+    public_name,
+)
 from flour.language.flow import Flow, outputs, source
 from flour.ops.record import Narrow
-from flour.ops.source import Field, Pick, Source
+from flour.ops.source import Field, Pick
 from flour.sklearn.inputs import input_type
 
 
@@ -38,7 +47,7 @@ def from_sklearn(estimator: object, sample: object = None, *, allow_python: bool
     With `allow_python`, functions of your own (an analyzer, that of a FunctionTransformer) are
     called while predicting, as Python stages; without, they are refused.
     """
-    importer = Importer(sample, allow_python=allow_python)
+    importer = EstimatorImporter(sample, allow_python=allow_python)
     x = source("X", _input_type(estimator, sample))
     result = importer.adapt(estimator, x)
     program = outputs(**result) if isinstance(result, dict) else outputs(features=result)
@@ -81,12 +90,11 @@ def _without_unread(program: Flow) -> Flow:
     return program.retype(X=Record(kind.fields, unread=unread))
 
 
-_INSTEAD = "replace this step or serve it as a Python stage"
 _ALLOW = "from_sklearn(..., allow_python=True) calls it while predicting, as a Python stage"
 
 
-class Importer:
-    """The services of an import that an adapter uses while it translates an estimator."""
+class EstimatorImporter(Importer):
+    """The importer that walks a fitted estimator."""
 
     def __init__(self, sample: object = None, *, allow_python: bool = False) -> None:
         self._depth = 0
@@ -163,7 +171,7 @@ class Importer:
         raise UnsupportedSetting(
             f"{type(estimator).__name__} has no transform here",
             where=self.where() or None,
-            hint=_INSTEAD,
+            hint=INSTEAD,
         )
 
     def _adapter(self, estimator: Any) -> Adapter:
@@ -173,7 +181,7 @@ class Importer:
                 where=self.where() or _itself(estimator),
                 hint=f"make one and fit it: {estimator.__name__}().fit(X, y)",
             )
-        load_operators()
+        load_adapters()
         name = public_name(type(estimator))
         if name in ADAPTERS:
             return ADAPTERS[name]
@@ -181,7 +189,7 @@ class Importer:
         raise UnknownEstimator(
             f"{name} cannot be imported" + (f" ({reason})" if reason else ""),
             where=self.where() or _itself(estimator),
-            hint=f"docs/coverage.md lists what can; {_INSTEAD}",
+            hint=f"docs/coverage.md lists what can; {INSTEAD}",
         )
 
     def _unfitted(self, estimator: Any, problem: AttributeError) -> FlourError:
@@ -199,24 +207,10 @@ class Importer:
             f"{name} cannot be imported as it is fitted",
             where=self.where() or _itself(estimator),
             found=f"{type(problem).__name__}: {problem}"[:120],
-            hint=f"see that its own methods answer; {_INSTEAD}",
+            hint=f"see that its own methods answer; {INSTEAD}",
         )
 
-    # --- refusing ----------------------------------------------------------------------------
-
-    def where(self) -> str:
-        """The step being imported, for messages."""
-        path = provenance.current_step()
-        return f"step '{path}'" if path else ""
-
-    def refuse(self, what: str, hint: str | None = None) -> Any:
-        """Raise UnsupportedSetting: this configuration has no exact translation."""
-        raise UnsupportedSetting(what, where=self.where() or None, hint=hint or _INSTEAD)
-
-    def need(self, fine: object, what: str, hint: str | None = None) -> None:
-        """Refuse unless `fine`."""
-        if not fine:
-            self.refuse(what, hint)
+    # --- what a caller allows, and the sample ----------------------------------------------------
 
     def python(self, call: Any, what: str, otherwise: str = "") -> Function:
         """A function of the user's own, if allowed; `otherwise` is another way for the hint."""
@@ -227,64 +221,6 @@ class Importer:
     def rows(self, x: Flow) -> Any:
         """The rows of the sample as they reach this step; None without a sample."""
         return None if self._sample is None else densify(x.reference(self._sample)["output"])
-
-    # --- common conversions ------------------------------------------------------------------
-
-    def matrix(self, x: Flow) -> Flow:
-        """X as one vector: a record's columns side by side, a vector as it is."""
-        if isinstance(x.type, Record):
-            return x.columns(x.type.names)
-        if isinstance(x.type, Scalar):
-            return x.as_vector()
-        return x
-
-    def floats(self, x: Flow) -> Flow:
-        """X as a vector of float32 or float64 (as scikit-learn's FLOAT_DTYPES validation does)."""
-        return self.matrix(x).as_float()
-
-    def doubles(self, x: Flow) -> Flow:
-        """X as a vector of float64."""
-        return self.matrix(x).cast("float64")
-
-    def is_sparse(self, x: Flow) -> bool:
-        """Whether x is stored sparsely."""
-        return isinstance(x.type, Vector) and x.type.sparse
-
-    def promoted(self, x: Flow, *arrays: Any) -> Flow:
-        """X in the dtype numpy gives to arithmetic between it and these arrays.
-
-        Only the arrays decide on the cast: the program may later get data of another float width.
-        """
-        narrow = np.result_type(np.float32, *(np.asarray(a).dtype for a in arrays)) == np.float32
-        return self.floats(x) if narrow else self.doubles(x)
-
-    # --- outputs -----------------------------------------------------------------------------
-
-    def classifier(
-        self, classes: Any, scores: Flow, probabilities: Flow | None = None
-    ) -> dict[str, Flow]:
-        """The outputs of a classifier that decides by its scores.
-
-        Two classes have one column of scores: above zero is the second class. More have one
-        column each, and the largest wins.
-        """
-        kind = scores.type
-        if isinstance(kind, Vector) and kind.width == 1:
-            scores = scores.element(0)
-            index = scores.greater(0.0).cast("int64")
-        else:
-            index = scores.arg_max()
-        outputs = {"label": index.take(classes)}
-        if probabilities is not None:
-            outputs["probabilities"] = probabilities
-        return {**outputs, "scores": scores}
-
-
-def load_operators() -> None:
-    """Import every adapter, which registers it, and the operators."""
-    from flour.sklearn import estimators
-
-    estimators.load()
 
 
 def _itself(estimator: Any) -> str:

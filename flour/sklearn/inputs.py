@@ -10,6 +10,7 @@ import numpy as np
 from flour.core.errors import ParameterError, UnfittedEstimator
 from flour.core.types import FLOATS, Pairs, Record, Scalar, Text, Tokens, Type, Vector, dtype_name
 from flour.data.frames import as_column, frame_columns, is_sparse
+from flour.language.adapters import COLUMN_TYPES, load_adapters
 
 
 def input_type(estimator: Any, sample: Any = None) -> Type:
@@ -137,20 +138,12 @@ def _categories(estimator: Any) -> list[Type] | None:
 
 
 def _of_frame(estimator: Any) -> list[Type] | None:
-    """The column types of a booster that was trained on a frame with categories."""
-    module = type(estimator).__module__
-    if module not in ("lightgbm.sklearn", "xgboost.sklearn"):
+    """The column types of an estimator that says what frame it was trained on."""
+    load_adapters()
+    reader = COLUMN_TYPES.get(type(estimator).__module__)
+    if reader is None or not estimator.__sklearn_is_fitted__():  # an ensemble's prototype
         return None
-    if not estimator.__sklearn_is_fitted__():
-        return None  # the prototype of an ensemble's estimators
-    from flour.boosters import lightgbm, xgboost  # which build on the importer
-    from flour.boosters.booster_columns import kinds
-
-    if module == "lightgbm.sklearn" and estimator.booster_.pandas_categorical:
-        head, _ = lightgbm.parse(lightgbm.text_of(estimator))
-        return kinds(int(estimator.n_features_in_), lightgbm.categories_of(head))
-    categories = xgboost.parse(estimator).categories if module == "xgboost.sklearn" else {}
-    return kinds(int(estimator.n_features_in_), categories) if categories else None
+    return reader(estimator)
 
 
 def _stored(values: Any) -> str:

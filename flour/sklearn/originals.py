@@ -12,6 +12,8 @@ from typing import Any
 import numpy as np
 
 from flour.core.errors import UnsupportedSetting
+from flour.core.extension_points import extension
+from flour.core.model_formats import FORMATS
 
 #: The method of an estimator behind each output.
 _METHODS = {
@@ -31,15 +33,10 @@ def original(form: str, model: Any) -> Answers:
 
     `model` is a fitted estimator for "sklearn", the bytes of the file for the others.
     """
-    makers: Mapping[str, Callable[[Any], Answers]] = {
-        "sklearn": _estimator,
-        "lightgbm": _lightgbm,
-        "xgboost": _xgboost,
-        "onnx": _onnx,
-    }
-    if form not in makers:
+    if form not in FORMATS:
         raise UnsupportedSetting(f"there is no original of a model of the format {form!r}")
-    return makers[form](model)
+    answers: Answers = extension(f"original_{form}")(model)
+    return answers
 
 
 def as_frame(data: Any) -> Any:
@@ -51,7 +48,8 @@ def as_frame(data: Any) -> Any:
     return pd.DataFrame(dict(data))
 
 
-def _estimator(model: Any) -> Answers:
+def estimator_answers(model: Any) -> Answers:
+    """What a fitted estimator answers."""
     named = hasattr(model, "feature_names_in_")
 
     def answer(rows: Any) -> dict[str, Any]:
@@ -67,7 +65,8 @@ def _estimator(model: Any) -> Answers:
     return answer
 
 
-def _lightgbm(raw: bytes) -> Answers:
+def lightgbm_answers(raw: bytes) -> Answers:
+    """What LightGBM answers for a model in this text."""
     import lightgbm
 
     booster = lightgbm.Booster(model_str=raw.decode("utf-8", "replace"))
@@ -82,7 +81,8 @@ def _lightgbm(raw: bytes) -> Answers:
     return answer
 
 
-def _xgboost(raw: bytes) -> Answers:
+def xgboost_answers(raw: bytes) -> Answers:
+    """What XGBoost answers for the model in this file."""
     import xgboost
 
     booster = xgboost.Booster(model_file=bytearray(raw))
@@ -101,7 +101,8 @@ def _xgboost(raw: bytes) -> Answers:
     return answer
 
 
-def _onnx(raw: bytes) -> Answers:
+def onnx_answers(raw: bytes) -> Answers:
+    """What onnxruntime answers for this model."""
     import onnxruntime
 
     session = onnxruntime.InferenceSession(raw, providers=["CPUExecutionProvider"])

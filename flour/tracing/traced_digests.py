@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from flour.core.chunked_array import Pieces
 from flour.core.op import Op
+from flour.core.source import Source
 from flour.language.flow import Flow
-from flour.ops.source import Source
 from flour.tracing.traced_array import TracedArray
 from objectstore import Blob, Strings
 from objectstore.digest import DIGEST_CHARS, array_digest, combine, strings_digested

@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 
 from flour.core.node import Node, topological
+from flour.core.source import Source
 from flour.core.types import Pairs, Record, Text, Tokens, Type, Vector, Whole
-from flour.ops.source import Field, Pick, Source
+from flour.ops.source import Field, Pick
 
 
 @dataclass(frozen=True)

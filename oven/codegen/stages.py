@@ -24,8 +24,8 @@ from flour.core.emission import (
 from flour.core.emission import Value as Emitted
 from flour.core.node import Node, readers, topological
 from flour.core.op import Op, Parameter
+from flour.core.source import Source
 from flour.core.types import Pairs, Record, Text, Tokens, Type, Vector, Whole
-from flour.ops.source import Source
 from objectstore import Blob
 from oven.codegen.emitter import BYTES, Body, Scope, Slot
 from oven.codegen.ports import Port, View

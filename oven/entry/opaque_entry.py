@@ -12,9 +12,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from flour.core.node import Node
+from flour.core.source import Source
 from flour.core.types import FLOATS, Type, Vector
 from flour.ops.opaque import Opaque, Wire
-from flour.ops.source import Field, Source
+from flour.ops.source import Field
 from flour.ops.structure import Element
 from oven.codegen.stages import Stage
 from oven.run.native_run import NativeRun

@@ -18,7 +18,9 @@ class Pass:
 
 
 def _pass(name: str, why: str, *rules: str) -> Pass:
-    return Pass(name, why, tuple(RULES[rule] for rule in rules))
+    """These rules in this order, then those that say themselves that they belong here."""
+    joining = (rule for rule in RULES.values() if name in rule.passes and rule.name not in rules)
+    return Pass(name, why, (*(RULES[rule] for rule in rules), *joining))
 
 
 PASSES: tuple[Pass, ...] = (

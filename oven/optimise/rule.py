@@ -47,6 +47,9 @@ class Rule:
     guard: Callable[[Match], bool] = always
     #: The name of the rule's file, unless given.
     name: str = ""
+    #: The passes that it joins, last of their rules, where oven/optimise/passes.py does not place
+    #: it before another one.
+    passes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.name:

@@ -12,8 +12,8 @@ from flour.core.chunked_array import Long, Pieces
 from flour.core.node import Node, topological
 from flour.core.op import Op
 from flour.core.provenance import Origin
+from flour.core.source import Source
 from flour.core.types import Type
-from flour.ops.source import Source
 from objectstore import Blob, Strings
 
 _LONGEST = 6

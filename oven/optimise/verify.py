@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 
 from flour.core.errors import FlourError
 from flour.core.node import Node, topological
+from flour.core.source import Source
 from flour.core.types import Type
-from flour.ops.source import Source
 from objectstore import Strings
 from oven.errors import RewriteError
 

@@ -10,14 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from flour.core.extension_points import extension
 from flour.core.node import Node
 from flour.core.op import Columns, Parameter
 from flour.core.reference import apply_op, evaluate, public
+from flour.core.source import Source
 from flour.core.sparse import Sparse
 from flour.core.types import Text, Type, Vector
 from flour.data.coerce import coerce, native_types
 from flour.language.flow import Flow
-from flour.ops.source import Source
 from flour.ops.structure import TakeText
 from oven.codegen.ports import Port, find_ports, pack
 from oven.codegen.stages import PYTHON, Stage, Value, cut
@@ -373,9 +374,10 @@ class Plan:
         """The plan of the same program over other input types."""
         key = tuple(kinds.values())
         if key not in self._variants:
-            from oven.bake import bake
-
-            made = bake(self.flow.retype(**kinds), exact=self.exact, background=self._background)
+            bake = extension("native_plan")
+            made: Plan = bake(
+                self.flow.retype(**kinds), exact=self.exact, background=self._background
+            )
             if self._check is not None:
                 self._check(made.stages)
             self._variants[key] = made
@@ -443,9 +445,8 @@ class Plan:
 
     def explain(self, stage: str = "stages", form: str = "text", data: object = None) -> str:
         """The program at any point of its way: see docs/80-debugging.md."""
-        from oven.explain.explain import explain
-
-        return explain(self, stage, form, data)
+        text: str = extension("explain")(self, stage, form, data)
+        return text
 
     def save(self, path: str | Path, *, durable: bool = True) -> None:
         """Write the plan as data: a manifest and blobs, no code."""

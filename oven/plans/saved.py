@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, Any, TypeGuard, TypeVar
 from flour import ops
 from flour.core.callables import allowing
 from flour.core.errors import FlourError, PythonRefused
+from flour.core.extension_points import extension
 from flour.core.node import Node, node, topological
 from flour.core.op import Parameter, from_data, to_data
 from flour.core.provenance import Origin
@@ -165,7 +166,7 @@ def _loaded(
             _keep(plan, archive, found)
     characters.compare(reader.manifest.get("unicode"), where)
     if debug.asked():
-        debug.report(plan, None)
+        extension("bake_report")(plan, None)
     return plan
 
 

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
-from typing import TYPE_CHECKING
 
 from runtime.http.bodies import Live, Ready, ServerMetadata
 from runtime.http.messages import Answer, Request, Response
 from runtime.http.openapi import document
-from runtime.http.routes import Route
+from runtime.http.routes import HandlerContext, Route
 from runtime.http.typed_json import json
-
-if TYPE_CHECKING:
-    from runtime.http.service import Service
 
 EXTENSIONS = ["model_repository", "binary_tensor_data", "statistics", "model_configuration"]
 
@@ -32,22 +28,22 @@ def _document(routes: tuple[Route, ...]) -> bytes:
     return document(routes, server_version())
 
 
-def metadata(service: Service, request: Request) -> Answer:
+def metadata(service: HandlerContext, request: Request) -> Answer:
     """Name, version, extensions."""
     return json(ServerMetadata("pretzel", server_version(), EXTENSIONS))
 
 
-def live(service: Service, request: Request) -> Answer:
+def live(service: HandlerContext, request: Request) -> Answer:
     """The process answers: it just did."""
     return json(Live(live=True))
 
 
-def ready(service: Service, request: Request) -> Answer:
+def ready(service: HandlerContext, request: Request) -> Answer:
     """Whether every model that should be there is."""
     there = service.ready()
     return json(Ready(ready=there), 200 if there else 503)
 
 
-def openapi(service: Service, request: Request) -> Answer:
+def openapi(service: HandlerContext, request: Request) -> Answer:
     """The document of all routes."""
     return Response(_document(service.routes))

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from concurrent.futures import Future
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -14,10 +14,8 @@ from runtime.http.codec import ModelCodec
 from runtime.http.interfaces import InferCall
 from runtime.http.messages import HEADER_LENGTH, TIMEOUT_HEADER, Answer, Request, Response
 from runtime.http.response_options import NOTHING, ResponseOptions
+from runtime.http.routes import HandlerContext
 from runtime.service.inputs import row_count
-
-if TYPE_CHECKING:
-    from runtime.http.service import Service
 
 _ARRAY = np.ndarray
 
@@ -26,7 +24,7 @@ Encode = Callable[[dict[str, Any]], Response]
 _LENGTH, _TIMEOUT = HEADER_LENGTH.encode(), TIMEOUT_HEADER.encode()
 
 
-def infer(service: Service, request: Request) -> Answer:
+def infer(service: HandlerContext, request: Request) -> Answer:
     """Answer a request for inference."""
     params = request.params
     name = params["model"]
@@ -52,7 +50,11 @@ def infer(service: Service, request: Request) -> Answer:
 
 
 def _few(
-    service: Service, front: ModelCodec, ask: InferCall, request: Request, wished: ResponseOptions
+    service: HandlerContext,
+    front: ModelCodec,
+    ask: InferCall,
+    request: Request,
+    wished: ResponseOptions,
 ) -> Response | None:
     """The answer to a few rows that were asked for in another way than most."""
     found = front.fitting.look(ask.data)
@@ -75,7 +77,7 @@ def tells(request: Request) -> bool:
     return _LENGTH in request.headers or _TIMEOUT in request.headers
 
 
-def _quick(service: Service, front: ModelCodec, request: Request) -> Answer | None:
+def _quick(service: HandlerContext, front: ModelCodec, request: Request) -> Answer | None:
     """The short way, for requests as most are; None for others."""
     known = front.quick(request.body)
     if known is None:
@@ -95,7 +97,7 @@ def _quick(service: Service, front: ModelCodec, request: Request) -> Answer | No
     return made
 
 
-def quick(service: Service, front: ModelCodec, data: Any) -> tuple[Any, ...] | None:
+def quick(service: HandlerContext, front: ModelCodec, data: Any) -> tuple[Any, ...] | None:
     """The outputs of a row or a few rows, if they can be had at once; else None."""
     try:
         return service.answering.quick(front.served, data)
@@ -112,7 +114,7 @@ def _block(row: Any) -> Any:
 
 
 def answered(
-    service: Service, front: ModelCodec, ask: InferCall, request: Request, encode: Encode
+    service: HandlerContext, front: ModelCodec, ask: InferCall, request: Request, encode: Encode
 ) -> Answer:
     """The response to a call, at once if its answers are there."""
     try:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from runtime.http.codec import ModelCodec
+    from runtime.service.version import ModelVersion
 
 JSON = "application/json"
 OCTETS = "application/octet-stream"
@@ -15,6 +15,14 @@ OCTETS = "application/octet-stream"
 HEADER_LENGTH = "inference-header-content-length"
 #: How many milliseconds the client will wait, as a header.
 TIMEOUT_HEADER = "x-request-timeout-ms"
+
+
+class Addressed(Protocol):
+    """What a request was found to mean."""
+
+    @property
+    def served(self) -> ModelVersion:
+        """The version that answers it."""
 
 
 class Request:
@@ -47,7 +55,7 @@ class Request:
         #: What the path says, by the names of the route's pattern.
         self.params: Mapping[str, str] = {}
         #: The version that it went to, for those who count; None as long as there is none.
-        self.front: ModelCodec | None = None
+        self.front: Addressed | None = None
         #: What is traced of it, if it is.
         self.trace: Any = None
 

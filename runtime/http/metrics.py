@@ -8,19 +8,16 @@ ask each other and answer as one: a scrape that reaches any of them reads the su
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
 
 from runtime.http import metrics_process, metrics_runtime, metrics_triton
 from runtime.http.loop_fairness import uncollected
 from runtime.http.messages import Answer, Request, Response
-from runtime.http.metrics_data import Family, Snapshot, from_json, merge, to_json
+from runtime.http.metrics_data import Family, Snapshot, SnapshotSource, from_json, merge, to_json
 from runtime.http.metrics_meters import Meters
 from runtime.http.metrics_text import CONTENT_TYPE, exposition
 from runtime.http.parameters import Accountant
 from runtime.http.problems import HttpError, log
-
-if TYPE_CHECKING:
-    from runtime.http.service import Service
+from runtime.http.routes import HandlerContext
 
 #: What peers are asked for.
 KIND = "metrics"
@@ -32,7 +29,7 @@ PATIENCE = 2.0
 class Metrics:
     """Everything that is counted of a service."""
 
-    def __init__(self, service: Service) -> None:
+    def __init__(self, service: HandlerContext) -> None:
         self._service = service
         self.meters = Meters(service.router.template)
         self.accountant = Accountant()
@@ -82,7 +79,7 @@ def _readable(theirs: dict[int, object]) -> list[Snapshot]:
     return made
 
 
-def metrics(service: Service, request: Request) -> Answer:
+def metrics(service: HandlerContext, request: Request) -> Answer:
     """All figures as text."""
     if service.metrics is None:
         raise HttpError(
@@ -91,7 +88,7 @@ def metrics(service: Service, request: Request) -> Answer:
     return _text(service, service.metrics)
 
 
-async def _text(service: Service, known: Metrics) -> Response:
+async def _text(service: HandlerContext, known: SnapshotSource) -> Response:
     snapshot = await known.everywhere()
     body = await asyncio.to_thread(_body, snapshot, triton=service.settings.triton_metrics)
     return Response(body, content_type=CONTENT_TYPE)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, Protocol
 
 import msgspec
 
@@ -90,6 +90,15 @@ class Family:
 
 
 Snapshot = list[Family]
+
+
+class SnapshotSource(Protocol):
+    """What knows the figures of all processes that serve one port."""
+
+    async def everywhere(self) -> Snapshot:
+        """The figures of all of them."""
+
+
 _parts, _family = msgspec.json.Decoder(list[msgspec.Raw]), msgspec.json.Decoder(Family)
 
 

@@ -12,6 +12,7 @@ from runtime.http.codec import Counts, ModelCodec
 from runtime.http.loop_fairness import gently
 from runtime.http.metrics_data import Family
 from runtime.http.result_cache import Cached
+from runtime.http.routes import HandlerContext
 from runtime.service.materialise import GroupStats
 from runtime.service.memory import MemoryStats
 from runtime.service.stats import RuntimeStats, VersionStats
@@ -19,7 +20,6 @@ from scheduler import Engine, Latency, PoolStats
 
 if TYPE_CHECKING:
     from runtime.http.parameters import Parameters
-    from runtime.http.service import Service
 
 _counter = partial(Family, kind="counter")
 _gauge = partial(Family, kind="gauge")
@@ -29,7 +29,7 @@ _INLINE, _BATCH = ("engine", Engine.INLINE.value), ("engine", Engine.BATCH.value
 _OWN, _SHARED = ("kind", "own"), ("kind", "shared")
 
 
-def families(service: Service, stats: RuntimeStats, parameters: Parameters) -> list[Family]:
+def families(service: HandlerContext, stats: RuntimeStats, parameters: Parameters) -> list[Family]:
     """All of them."""
     return [
         *_versions(service, stats.versions),
@@ -46,7 +46,7 @@ def families(service: Service, stats: RuntimeStats, parameters: Parameters) -> l
 # --- models ------------------------------------------------------------------------------------
 
 
-def _versions(service: Service, versions: Iterable[VersionStats]) -> list[Family]:
+def _versions(service: HandlerContext, versions: Iterable[VersionStats]) -> list[Family]:
     calls = _counter("pretzel_calls_total", help="Calls that were answered.")
     failed = _counter("pretzel_call_failures_total", help="Calls that were not.")
     rows = _counter("pretzel_rows_total", help="Rows that were answered.")
@@ -80,7 +80,7 @@ def _versions(service: Service, versions: Iterable[VersionStats]) -> list[Family
     return [calls, failed, rows, seconds, engines, chosen, row, serving, resident, reserved]
 
 
-def _parameters(service: Service, parameters: Parameters) -> list[Family]:
+def _parameters(service: HandlerContext, parameters: Parameters) -> list[Family]:
     # What is in a store of files is mapped by all processes, and there once.
     mapped = not isinstance(service.runtime.store, MemoryStore)
     over: Literal["max", "sum"] = "max" if mapped else "sum"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -29,13 +28,11 @@ from runtime.http.codec import ModelCodec
 from runtime.http.interfaces import ModelState, Repository
 from runtime.http.messages import Answer, Request, Response
 from runtime.http.problems import HttpError
+from runtime.http.routes import HandlerContext
 from runtime.http.signature import TensorSpec
 from runtime.http.tensors import BYTES
 from runtime.http.typed_json import body_of, json
 from runtime.service.stats import VersionStats
-
-if TYPE_CHECKING:
-    from runtime.http.service import Service
 
 _index_request = msgspec.json.Decoder(IndexRequest)
 _repository_request = msgspec.json.Decoder(RepositoryRequest)
@@ -46,16 +43,16 @@ def _platform(front: ModelCodec) -> str:
     return str(front.served.notes.get("platform", "pretzel"))
 
 
-def _front(service: Service, request: Request) -> ModelCodec:
+def _front(service: HandlerContext, request: Request) -> ModelCodec:
     return service.front(request.params["model"], request.params.get("version"))
 
 
-def names(service: Service, request: Request) -> Answer:
+def names(service: HandlerContext, request: Request) -> Answer:
     """Every model that answers."""
     return json(ModelNames([each.name for each in service.runtime.endpoints()]))
 
 
-def metadata(service: Service, request: Request) -> Answer:
+def metadata(service: HandlerContext, request: Request) -> Answer:
     """What a model takes and gives."""
     front = _front(service, request)
     found = [each for each in service.runtime.endpoints() if each.name == front.served.name]
@@ -68,12 +65,12 @@ def _tensors(specs: Iterable[TensorSpec]) -> list[TensorMetadata]:
     return [TensorMetadata(spec.name, spec.datatype, list(spec.shape)) for spec in specs]
 
 
-def ready(service: Service, request: Request) -> Answer:
+def ready(service: HandlerContext, request: Request) -> Answer:
     """Whether a model answers; one that is not there is an error."""
     return json(ModelReady(_front(service, request).served.name, ready=True))
 
 
-def config(service: Service, request: Request) -> Answer:
+def config(service: HandlerContext, request: Request) -> Answer:
     """The model's configuration, in Triton's words."""
     front = _front(service, request)
     inputs, outputs = _config(front.inputs), _config(front.outputs)
@@ -88,7 +85,7 @@ def _triton(spec: TensorSpec) -> str:
     return "TYPE_STRING" if spec.datatype == BYTES else f"TYPE_{spec.datatype}"
 
 
-def statistics(service: Service, request: Request) -> Answer:
+def statistics(service: HandlerContext, request: Request) -> Answer:
     """What versions have done: all, those of a model, or one."""
     name, version = request.params.get("model"), request.params.get("version")
     if name is not None:
@@ -99,7 +96,7 @@ def statistics(service: Service, request: Request) -> Answer:
     return json(Statistics([_statistics(service, each) for each in chosen]))
 
 
-def _statistics(service: Service, known: VersionStats) -> ModelStatistics:
+def _statistics(service: HandlerContext, known: VersionStats) -> ModelStatistics:
     counts = service.front(known.name, known.version).counts
     return ModelStatistics(
         name=known.name,
@@ -118,7 +115,7 @@ def _statistics(service: Service, known: VersionStats) -> ModelStatistics:
 # --- the repository ------------------------------------------------------------------------------
 
 
-def _repository(service: Service) -> Repository:
+def _repository(service: HandlerContext) -> Repository:
     if service.repository is None:
         raise HttpError(
             "this server has no repository", 501, hint="its models are registered by its process"
@@ -126,13 +123,13 @@ def _repository(service: Service) -> Repository:
     return service.repository
 
 
-def index(service: Service, request: Request) -> Answer:
+def index(service: HandlerContext, request: Request) -> Answer:
     """Every model that is known, loaded or not."""
     wanted: IndexRequest = body_of(request, _index_request)
     return _listed(service, ready=wanted.ready)
 
 
-async def _listed(service: Service, *, ready: bool) -> Response:
+async def _listed(service: HandlerContext, *, ready: bool) -> Response:
     repository = service.repository
     known = _registered(service)
     if repository is not None:
@@ -141,25 +138,25 @@ async def _listed(service: Service, *, ready: bool) -> Response:
     return json([IndexEntry(each.name, each.version, each.state, each.reason) for each in states])
 
 
-def _registered(service: Service) -> Iterable[ModelState]:
+def _registered(service: HandlerContext) -> Iterable[ModelState]:
     for each in service.runtime.endpoints():
         for version in each.versions:
             yield ModelState(each.name, version)
 
 
-def load(service: Service, request: Request) -> Answer:
+def load(service: HandlerContext, request: Request) -> Answer:
     """Load a model, or load it again."""
     repository, name = _asked(service, request)
     return _done(repository.load, name, Loaded(name, load=True))
 
 
-def unload(service: Service, request: Request) -> Answer:
+def unload(service: HandlerContext, request: Request) -> Answer:
     """Take a model out of service."""
     repository, name = _asked(service, request)
     return _done(repository.unload, name, Unloaded(name, unload=True))
 
 
-def _asked(service: Service, request: Request) -> tuple[Repository, str]:
+def _asked(service: HandlerContext, request: Request) -> tuple[Repository, str]:
     """Where the model is, and its name; the body may say nothing that we do not know."""
     repository = _repository(service)
     body_of(request, _repository_request)

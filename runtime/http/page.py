@@ -10,7 +10,6 @@ import asyncio
 import time
 from collections.abc import Iterator, Sequence
 from html import escape
-from typing import TYPE_CHECKING
 from urllib.parse import parse_qs, quote
 
 from runtime.http import page_html as html
@@ -21,11 +20,9 @@ from runtime.http.messages import Answer, Request, Response
 from runtime.http.metrics_data import Distribution, Snapshot
 from runtime.http.page_html import Cell, duration, number, size
 from runtime.http.problems import HttpError
+from runtime.http.routes import HandlerContext
 from runtime.service.stats import VersionStats
 from runtime.service.version import ModelVersion
-
-if TYPE_CHECKING:
-    from runtime.http.service import Service
 
 HTML = "text/html; charset=utf-8"
 #: So many models are listed; a search finds the others.
@@ -42,7 +39,7 @@ _HEADERS = (
 )
 
 
-def status(service: Service, request: Request) -> Answer:
+def status(service: HandlerContext, request: Request) -> Answer:
     """The page of everything."""
     _check_on(service)
     asked = parse_qs(request.query)
@@ -51,7 +48,7 @@ def status(service: Service, request: Request) -> Answer:
     return _status(service, asked.get("q", [""])[0], min(again, LONGEST_REFRESH))
 
 
-def explain(service: Service, request: Request) -> Answer:
+def explain(service: HandlerContext, request: Request) -> Answer:
     """One plan, at the step that the query names: `?step=stages` and so on."""
     _check_on(service)
     served = service.front(request.params["model"], request.params.get("version")).served
@@ -63,7 +60,7 @@ def explain(service: Service, request: Request) -> Answer:
     return _explained(served, step)
 
 
-def _check_on(service: Service) -> None:
+def _check_on(service: HandlerContext) -> None:
     if not service.settings.status_page:
         raise HttpError("there is no status page", 404, hint="the setting is status_page=true")
 
@@ -94,7 +91,7 @@ def _plan(name: str, version: str, step: str) -> str:
 # --- everything ----------------------------------------------------------------------------------
 
 
-async def _status(service: Service, wanted: str, refresh: int) -> Response:
+async def _status(service: HandlerContext, wanted: str, refresh: int) -> Response:
     snapshot = await service.metrics.everywhere() if service.metrics is not None else []
     body = await asyncio.to_thread(_page, service, snapshot, wanted, refresh)
     return Response(body, content_type=HTML, headers=_HEADERS)
@@ -128,12 +125,12 @@ class Figures:
         return made
 
 
-def _page(service: Service, snapshot: Snapshot, wanted: str, refresh: int) -> bytes:
+def _page(service: HandlerContext, snapshot: Snapshot, wanted: str, refresh: int) -> bytes:
     with uncollected():
         return _made(service, snapshot, wanted, refresh)
 
 
-def _made(service: Service, snapshot: Snapshot, wanted: str, refresh: int) -> bytes:
+def _made(service: HandlerContext, snapshot: Snapshot, wanted: str, refresh: int) -> bytes:
     figures = Figures(snapshot)
     here = f"?q={quote(wanted)}&refresh=" if wanted else "?refresh="
     again = ("stop refreshing", f"{here}0") if refresh else ("refresh every 5 s", f"{here}5")
@@ -148,7 +145,7 @@ def _made(service: Service, snapshot: Snapshot, wanted: str, refresh: int) -> by
     return html.document("Pretzel", parts, nav=nav, refresh=refresh)
 
 
-def _facts(service: Service, figures: Figures) -> Iterator[tuple[str, str, str]]:
+def _facts(service: HandlerContext, figures: Figures) -> Iterator[tuple[str, str, str]]:
     ready = service.ready()
     yield "state", "ready" if ready else "not ready", "good" if ready else "bad"
     began = figures.one("process_start_time_seconds")
@@ -172,7 +169,7 @@ _COLUMNS = (
 )
 
 
-def _models(service: Service, figures: Figures, wanted: str) -> str:
+def _models(service: HandlerContext, figures: Figures, wanted: str) -> str:
     every = service.runtime.stats().versions
     found = [each for each in every if wanted in each.name]
     durations = figures.durations()
@@ -211,7 +208,7 @@ def _model(
 _LOOKS = {"READY": "good", "UNAVAILABLE": "bad"}
 
 
-def _repository(service: Service) -> str:
+def _repository(service: HandlerContext) -> str:
     """The folder of models: what it has, and why some of that does not answer."""
     if service.repository is None:
         return ""
@@ -239,7 +236,7 @@ def _state(each: ModelState) -> Sequence[Cell]:
     )
 
 
-def _engines(service: Service) -> str:
+def _engines(service: HandlerContext) -> str:
     """Executors with their queues, and common first parts, where there are any."""
     stats = service.runtime.stats()
     made = ""

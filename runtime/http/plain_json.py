@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -23,16 +23,14 @@ from runtime.http.inference import answered, quick, tells
 from runtime.http.messages import Answer, Request, Response
 from runtime.http.problems import HttpError
 from runtime.http.response_options import ResponseOptions, timeout
+from runtime.http.routes import HandlerContext
 from runtime.service.inputs import as_block
-
-if TYPE_CHECKING:
-    from runtime.http.service import Service
 
 _anything = msgspec.json.Decoder()
 _instances = msgspec.json.Decoder(Instances)
 
 
-def predict(service: Service, request: Request) -> Answer:
+def predict(service: HandlerContext, request: Request) -> Answer:
     """Answer a row with an object, rows with an array of objects."""
     front = request.front = service.front(request.params["model"])
     data = decoded(request.body, _anything, Any)
@@ -52,7 +50,7 @@ def predict(service: Service, request: Request) -> Answer:
     return answered(service, front, front.ask(data, wished), request, made)
 
 
-def instances(service: Service, request: Request) -> Answer:
+def instances(service: HandlerContext, request: Request) -> Answer:
     """The first version of the protocol: `instances` in, `predictions` out."""
     front = request.front = service.front(request.params["model"])
     asked: Instances = decoded(request.body, _instances, Instances)

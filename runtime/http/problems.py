@@ -12,11 +12,11 @@ from math import ceil
 
 import msgspec
 
+import scheduler
 from flour.core import errors as flour
 from objectstore.errors import Explained, StoreError
 from runtime import errors as runtime
 from runtime.http.messages import Response
-from scheduler import errors as scheduler
 
 log = logging.getLogger("pretzel.http")
 

@@ -4,17 +4,48 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Executor
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import unquote
 
+from runtime.http.codec import ModelCodec
+from runtime.http.interfaces import Answering, Guard, Observer, Peers, Repository
 from runtime.http.messages import JSON, Answer, Request
+from runtime.http.metrics_data import SnapshotSource
 from runtime.http.problems import HttpError
+from runtime.http.settings import ServerSettings
+from runtime.service.runtime import Runtime
 
-if TYPE_CHECKING:
-    from runtime.http.service import Service
 
-Handler = Callable[["Service", Request], Answer]
+class HandlerContext:
+    """What a handler may ask of the service that calls it."""
+
+    runtime: Runtime
+    settings: ServerSettings
+    repository: Repository | None
+    answering: Answering
+    guards: list[Guard]
+    observers: list[Observer]
+    peers: Peers
+    #: Requests whose answers are awaited now.
+    waiting: int
+    #: What handlers do that takes long, so that the event loop does not wait for it.
+    threads: Executor
+    routes: tuple[Route, ...]
+    router: Router
+    metrics: SnapshotSource | None
+
+    def ready(self) -> bool:
+        """Whether every model that should be there is."""
+        raise NotImplementedError
+
+    def front(self, name: str, version: str | None = None) -> ModelCodec:
+        """What was worked out for the version that an address means, now or before."""
+        raise NotImplementedError
+
+
+Handler = Callable[[HandlerContext, Request], Answer]
 
 #: So many paths are remembered with where they lead; then all are forgotten.
 REMEMBERED = 4096

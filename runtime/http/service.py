@@ -14,8 +14,7 @@ from runtime.http.codec import ModelCodec
 from runtime.http.compression import SOON, pack, unpack
 from runtime.http.interfaces import Alone, Answering, Direct, Guard, Observer, Peers, Repository
 from runtime.http.messages import Answer, Request, Response
-from runtime.http.metrics import Metrics
-from runtime.http.routes import Handler, Route, Router
+from runtime.http.routes import Handler, HandlerContext, Route, Router
 from runtime.http.settings import ServerSettings
 from runtime.http.table import ROUTES
 from runtime.service.runtime import Runtime
@@ -26,7 +25,7 @@ _READY_SECONDS = 0.5
 _LARGE = 128 << 10
 
 
-class Service:
+class Service(HandlerContext):
     """All that is known to handlers, and the way of a request."""
 
     def __init__(  # noqa: PLR0913 (each has a default)
@@ -45,15 +44,13 @@ class Service:
         self.answering = answering or Direct(runtime)
         self.guards, self.observers = list(guards), list(observers)
         self.peers: Peers = peers or Alone()
-        #: Requests whose answers are awaited now.
         self.waiting = 0
-        #: What handlers do that takes long, so that the event loop does not wait for it.
         self.threads = ThreadPoolExecutor(thread_name_prefix="pretzel-http-work")
         self._ready_until = 0.0
         self._small = settings.compress_above
         self.routes = (*ROUTES, *routes)
         self.router = Router(self.routes)
-        self.metrics: Metrics | None = None
+        self.metrics = None
         telemetry.attach(self)
 
     # --- requests ----------------------------------------------------------------------------

@@ -6,7 +6,6 @@ What is off is not there at all, so it costs nothing.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from flour.core.errors import ParameterError
 from runtime.http.access_log import AccessLog
@@ -14,12 +13,10 @@ from runtime.http.guards import Client, Tokens
 from runtime.http.messages import Request
 from runtime.http.metrics import Metrics
 from runtime.http.problems import log
-
-if TYPE_CHECKING:
-    from runtime.http.service import Service
+from runtime.http.routes import HandlerContext
 
 
-def attach(service: Service) -> None:
+def attach(service: HandlerContext) -> None:
     """Put the observers that the settings ask for into a service."""
     settings = service.settings
     if settings.metrics:
@@ -31,7 +28,7 @@ def attach(service: Service) -> None:
         _trace(service)
 
 
-def _who(service: Service) -> Callable[[Request], Client | None]:
+def _who(service: HandlerContext) -> Callable[[Request], Client | None]:
     """Says who asks, where a guard knows; guards come after observers, so it is looked up late."""
 
     def client(request: Request) -> Client | None:
@@ -41,7 +38,7 @@ def _who(service: Service) -> Callable[[Request], Client | None]:
     return client
 
 
-def _trace(service: Service) -> None:
+def _trace(service: HandlerContext) -> None:
     try:
         from opentelemetry import trace
 
@@ -62,14 +59,14 @@ def _trace(service: Service) -> None:
     service.answering = TracedAnswering(service.answering, tracing)
 
 
-def resume(service: Service, request: Request) -> None:
+def resume(service: HandlerContext, request: Request) -> None:
     """Others were looked at since this request was: what looks on must know whose turn it is."""
     again = getattr(service.answering, "resume", None)
     if again is not None:
         again(request)
 
 
-def finish(service: Service) -> None:
+def finish(service: HandlerContext) -> None:
     """The service has ended: let those who look on write what they hold."""
     for each in (*service.observers, service.answering):
         end = getattr(each, "close", None)

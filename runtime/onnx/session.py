@@ -19,6 +19,7 @@ import numpy as np
 import oven
 from flour.core.errors import FlourError, OpaqueFailed
 from flour.core.node import Node, node, rebuild
+from flour.core.source import Source
 from flour.core.types import Record, Text, Type, Vector
 from flour.data.coerce import WHOLE_DTYPES
 from flour.language.flow import Flow
@@ -32,7 +33,6 @@ from flour.onnx.tensor import NARROW
 from flour.onnx.whole import WholeProgram, is_better_whole, whole_model
 from flour.onnx.words import Listed
 from flour.ops.opaque import Opaque
-from flour.ops.source import Source
 from flour.ops.structure import Element
 from oven.entry.columns_entry import COLUMN, FLAT
 from oven.entry.zipmap import zipmap

@@ -14,10 +14,10 @@ import numpy as np
 import oven
 from flour.core.errors import FlourError
 from flour.core.node import Node, node, rebuild
+from flour.core.source import Source
 from flour.core.types import Pairs, Vector
 from flour.language.flow import Flow
 from flour.ops.pairs import NamedValues
-from flour.ops.source import Source
 from oven.entry.columns_entry import COLUMN
 
 Entry = Callable[[Mapping[str, Any]], "Sequence[Any] | None"]

@@ -1,14 +1,8 @@
 """Kinds of files that models are kept in, and the importer of each.
 
-| format | files | read by |
-|---|---|---|
-| plan | .pretzel .plan | oven.load |
-| lightgbm | .txt .lgb .bst | flour.from_lightgbm |
-| xgboost | .json .ubj .model .bst .xgb .deprecated | flour.from_xgboost |
-| onnx | .onnx | flour.from_onnx |
-| sklearn | .joblib .pkl .pickle | flour.from_sklearn, where pickles are trusted |
-
-The ending says which formats a file may have, its first bytes which it has.
+Plans end in .pretzel or .plan and are read by `oven.load`; the formats of other libraries' models
+are the rows of `flour.core.model_formats`, which flour/__init__.py fills in. The ending says which
+formats a file may have, its first bytes which it has.
 """
 
 from __future__ import annotations
@@ -18,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import flour
+from flour.core.model_formats import FORMATS, that_begins, with_ending
 from flour.language.flow import Flow
 from objectstore.layout import MAGIC
 from runtime.repository.errors import UnsupportedModel, Untrusted
@@ -25,30 +20,20 @@ from runtime.repository.files import Folder, shown
 
 PLAN, LIGHTGBM, XGBOOST, ONNX, SKLEARN = "plan", "lightgbm", "xgboost", "onnx", "sklearn"
 
-ENDINGS: dict[str, tuple[str, ...]] = {
-    ".pretzel": (PLAN,),
-    ".plan": (PLAN,),
-    ".txt": (LIGHTGBM,),
-    ".lgb": (LIGHTGBM,),
-    ".bst": (LIGHTGBM, XGBOOST),
-    ".model": (XGBOOST, LIGHTGBM),
-    ".json": (XGBOOST,),
-    ".ubj": (XGBOOST,),
-    ".xgb": (XGBOOST,),
-    ".deprecated": (XGBOOST,),
-    ".onnx": (ONNX,),
-    ".joblib": (SKLEARN,),
-    ".pkl": (SKLEARN,),
-    ".pickle": (SKLEARN,),
-}
-"""What a file may be, by how its name ends."""
-
+_PLANS = (".pretzel", ".plan")
 _HEAD = 16
+
+
+def endings() -> list[str]:
+    """How names of model files end."""
+    known = (ending for each in FORMATS.values() for ending in each.endings)
+    return list(dict.fromkeys((*_PLANS, *known)))
 
 
 def by_name(path: Path) -> tuple[str, ...]:
     """The formats that a file of this name may have; none if it is no model."""
-    return ENDINGS.get(path.suffix.lower(), ())
+    ending = path.suffix.lower()
+    return (PLAN,) if ending in _PLANS else tuple(each.name for each in with_ending(ending))
 
 
 def of(folder: Folder, path: Path) -> str:
@@ -58,13 +43,13 @@ def of(folder: Folder, path: Path) -> str:
         raise UnsupportedModel(
             "this is not a model in a supported format",
             where=shown(path),
-            hint="supported are " + ", ".join(ENDINGS),
+            hint="supported are " + ", ".join(endings()),
         )
     if len(possible) == 1:
         return possible[0]
     with folder.open(path) as file:
         head = file.read(_HEAD)
-    return LIGHTGBM if head.startswith(b"tree") else XGBOOST
+    return that_begins([FORMATS[name] for name in possible], head).name
 
 
 def is_plan(head: bytes) -> bool:
@@ -74,7 +59,7 @@ def is_plan(head: bytes) -> bool:
 
 def check_trust(form: str, where: str, *, trust_pickle: bool) -> None:
     """Raise unless a file of this format may be read."""
-    if form == SKLEARN and not trust_pickle:
+    if form in FORMATS and FORMATS[form].runs_code and not trust_pickle:
         raise Untrusted(
             "this is a pickle, which runs code when it is read",
             where=where,
@@ -101,8 +86,7 @@ def program(form: str, raw: bytes, where: str) -> Flow:
 
 def importer(form: str, where: str) -> Callable[[bytes], Flow]:
     """The importer of a format whose files are data."""
-    name = f"from_{form}"
-    if form not in (LIGHTGBM, XGBOOST, ONNX) or not hasattr(flour, name):
+    if form not in FORMATS or FORMATS[form].runs_code:
         raise UnsupportedModel(f"models of the format {form!r} are not supported", where=where)
-    found: Callable[[bytes], Flow] = getattr(flour, name)
+    found: Callable[[bytes], Flow] = getattr(flour, f"from_{form}")
     return found

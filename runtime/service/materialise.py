@@ -28,10 +28,10 @@ import oven
 from flour.core.errors import FlourError
 from flour.core.node import Node
 from flour.core.reference import public
+from flour.core.source import Source
 from flour.core.sparse import densify
 from flour.core.types import Text, Vector
 from flour.data.coerce import coerce
-from flour.ops.source import Source
 from oven import Plan
 from oven.entry.array_entry import Call as Entry
 from oven.plans.background import shared as background

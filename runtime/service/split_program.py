@@ -10,9 +10,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from flour.core.node import Node, node, readers, rebuild
+from flour.core.source import Source
 from flour.core.types import Vector
 from flour.language.flow import Flow
-from flour.ops.source import Source
 
 #: A vector of this many columns is passed on with its zeros.
 SHORT = 4096

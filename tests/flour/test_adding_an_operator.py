@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-import os
 import re
-import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from tests.house import ROOT
+from tests.tree_copy import blocks, copied, insert, put, run, run_tests
 
 pytestmark = pytest.mark.once
 
-PAGE = (ROOT / "docs" / "adding-an-operator.md").read_text(encoding="utf-8")
-FILE, ROW = re.findall(r"^```py\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
-NEEDED = ("flour", "objectstore", "oven", "scripts", "tests", "docs", "pyproject.toml")
+FILE, ROW = blocks("adding-an-operator.md")
 
 SHOP = '''
 """The shop's own estimator."""
@@ -47,65 +41,45 @@ np.testing.assert_allclose(plan.run(X)["value"], model.predict(X), rtol=1e-12)
 assert flour.vector("x", 3).softsign().show().count("Softsign") == 1
 """
 
+EXPORTS = """
+import sys
+sys.path[:0] = [".", "scripts"]
+import onnx_export_page
+from tests.cases import CASES
+print(onnx_export_page.line("Softsign", [each for each in CASES if each.op.name == "Softsign"]))
+"""
+
 
 @pytest.fixture
 def tree(tmp_path: Path) -> Path:
-    """Return a copy of the sources, without what tools made."""
-    for name in NEEDED:
-        source = ROOT / name
-        if source.is_dir():
-            shutil.copytree(source, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
-        else:
-            shutil.copy(source, tmp_path / name)
-    return tmp_path
+    """Return a copy of the sources."""
+    return copied(tmp_path / "tree")
 
 
-def run(tree: Path, *arguments: str) -> str:
-    """Run Python in the copy, on the code cache that all tests share."""
-    done = subprocess.run(
-        [sys.executable, *arguments],
-        cwd=tree,
-        env={**os.environ, "PYTHONPATH": str(tree)},
-        capture_output=True,
-        text=True,
-        timeout=240,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
+def add(tree: Path, file: str) -> None:
+    """Add the operator as the page says: one file, one row."""
+    put(tree, "flour/ops/softsign.py", file)
+    insert(tree, "tests/cases.py", "    source,\n", "    softsign,\n")
+    insert(tree, "tests/cases.py", "    # --- flour/core/source.py", ROW)
 
 
 def test_one_file_and_one_row_are_enough(tree: Path) -> None:
-    (tree / "flour" / "ops" / "softsign.py").write_text(FILE, encoding="utf-8")
-    cases = tree / "tests" / "cases.py"
-    text = cases.read_text(encoding="utf-8")
-    text = text.replace("from flour.ops import (\n", "from flour.ops import (\n    softsign,\n", 1)
-    text = text.replace("CASES: list[Case] = [\n", "CASES: list[Case] = [\n" + ROW, 1)
-    cases.write_text(text, encoding="utf-8")
-    (tree / "shop.py").write_text(SHOP, encoding="utf-8")
+    add(tree, FILE)
+    put(tree, "shop.py", SHOP)
 
-    assert "flour/fluent" in run(tree, "scripts/generate.py", "docs/12-operators.md")
+    assert "flour/language/fluent" in run(tree, "scripts/generate.py", "docs/12-operators.md")
     assert "`Softsign()`" in (tree / "docs" / "12-operators.md").read_text(encoding="utf-8")
     tests = ("tests/flour/test_cases.py", "tests/oven/test_cases.py")
-    report = run(tree, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", "Softsign", *tests)
-    assert int(re.findall(r"(\d+) passed", report)[0]) >= 12
+    assert run_tests(tree, "-k", "Softsign", *tests) >= 12
     run(tree, "-c", USE)
+    (tree / "shop.py").unlink()
+    assert run_tests(tree, "tests/test_house_rules.py") > 20
+    assert re.search(r"\| Softsign \| 2 \| – \| not exportable", run(tree, "-c", EXPORTS))
 
 
 def test_a_wrong_operator_is_caught(tree: Path) -> None:
     wrong = FILE.replace("{one(x.dtype)} + abs", "{one(x.dtype)} - abs")
     assert wrong != FILE
-    (tree / "flour" / "ops" / "softsign.py").write_text(wrong, encoding="utf-8")
-    cases = tree / "tests" / "cases.py"
-    text = cases.read_text(encoding="utf-8")
-    text = text.replace("from flour.ops import (\n", "from flour.ops import (\n    softsign,\n", 1)
-    cases.write_text(
-        text.replace("CASES: list[Case] = [\n", "CASES: list[Case] = [\n" + ROW, 1),
-        encoding="utf-8",
-    )
+    add(tree, wrong)
     with pytest.raises(AssertionError, match="failed"):
-        run(
-            tree,
-            *("-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", "Softsign"),
-            "tests/oven/test_cases.py",
-        )
+        run_tests(tree, "-k", "Softsign", "tests/oven/test_cases.py")

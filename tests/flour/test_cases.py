@@ -10,9 +10,9 @@ import pytest
 from flour.core.node import Node, node
 from flour.core.op import from_data, to_data
 from flour.core.reference import apply_op
+from flour.core.source import Source
 from flour.core.sparse import Sparse
 from flour.core.types import Category, Record, Scalar, Type, Vector
-from flour.ops.source import Source
 from tests.cases import CASES, Case
 from tests.columns import assert_close, draw
 

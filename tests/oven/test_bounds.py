@@ -20,11 +20,11 @@ from flour.core.errors import FlourError
 from flour.core.node import Node, node
 from flour.core.op import Op, Parameter, from_data, to_data
 from flour.core.reference import evaluate
+from flour.core.source import Source
 from flour.core.sparse import densify
 from flour.core.types import Category, Pairs, Record, Scalar, Text, Tokens, Type, Vector
 from flour.language.flow import Flow
 from flour.ops.encode import OneHot
-from flour.ops.source import Source
 from objectstore import Blob, StoreError, Strings
 from oven.compiler import source_check
 from oven.compiler.native import vocabulary

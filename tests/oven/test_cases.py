@@ -7,9 +7,9 @@ import pytest
 
 import oven
 from flour.core.reference import evaluate
+from flour.core.source import Source
 from flour.core.sparse import Sparse, densify
 from flour.language.flow import Flow, source
-from flour.ops.source import Source
 from oven.plans.plan import Plan
 from tests.cases import CASES, Case
 from tests.columns import assert_close

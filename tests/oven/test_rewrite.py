@@ -14,10 +14,10 @@ import pytest
 
 import oven
 from flour.core.node import Node, node
+from flour.core.source import Source
 from flour.core.types import Vector
 from flour.language.flow import Flow, outputs
 from flour.ops.elementwise import Add, Cast, Multiply
-from flour.ops.source import Source
 from flour.ops.unary import Abs, Exp, Negate
 from oven.errors import RewriteError
 from oven.optimise.passes import PASSES, Pass

@@ -3,7 +3,8 @@
 A vector is a tensor (rows, width), one value per row a tensor (rows,), a record one input of shape
 (rows, 1) for each column. Sparse vectors are written as dense ones. float64 stays float64.
 
-The forms are in the other modules of `flour.onnx.export`, by kind of operator; one looks like this:
+The modules of this folder register the forms; an operator that none of them names is not
+exportable:
 
     @form("Softmax")
     def _softmax(out, item, x):
@@ -14,15 +15,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from importlib import import_module
+from pathlib import Path
+from pkgutil import iter_modules
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from flour.core.errors import UnsupportedSetting
 from flour.core.node import Node
+from flour.core.source import Source
 from flour.core.types import Category, Record, Scalar, Text, Type, Vector
-from flour.onnx.export.refused import WITHOUT
-from flour.ops.source import Source
+from flour.onnx.export.refused import reason
 
 if TYPE_CHECKING:
     from flour.language.flow import Flow
@@ -31,7 +34,6 @@ OPSET, ML_OPSET, IR = 19, 5, 10
 ML = "ai.onnx.ml"
 #: Operator -> (writer, its node, the names of its inputs) -> the name of what it makes.
 FORMS: dict[str, Callable[..., str]] = {}
-_MODULES = ("numbers", "functions", "pairs", "rows", "columns", "distances", "models", "text")
 
 
 def form(*names: str) -> Callable[[Callable[..., str]], Callable[..., str]]:
@@ -47,8 +49,8 @@ def form(*names: str) -> Callable[[Callable[..., str]], Callable[..., str]]:
 
 def load() -> None:
     """Register every form."""
-    for name in _MODULES:
-        import_module(f"flour.onnx.export.{name}")
+    for found in iter_modules([str(Path(__file__).parent)]):
+        import_module(f"flour.onnx.export.{found.name}")
 
 
 def to_onnx(flow: Flow) -> bytes:
@@ -82,7 +84,7 @@ def _written(out: Writer, item: Node, where: str) -> str:
         raise UnsupportedSetting(
             f"{item.op.name} has no ONNX form",
             where=where or item.op.name,
-            found=WITHOUT.get(item.op.name, str(item.type)),
+            found=reason(item.op.name),
             hint="export the steps before it, or save the plan as it is",
         )
     return write(out, item, *(out.names[source] for source in item.inputs))

@@ -9,12 +9,9 @@ from functools import cache
 from importlib import import_module
 from pkgutil import iter_modules
 
-from flour import ops
-
 
 @cache
 def load() -> None:
-    """Register the adapters of every estimator, those beside operators included."""
-    ops.load()
-    for module in iter_modules(__path__):
-        import_module(f"{__name__}.{module.name}")
+    """Register the adapters of every estimator here."""
+    for found in iter_modules(__path__):
+        import_module(f"{__name__}.{found.name}")

@@ -8,15 +8,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flour.core import provenance
-from flour.core.adapters import adapts
+from flour.language.adapters import adapts
 from flour.ops.trees.trees import Trees
 from flour.ops.trees.walk import COMPARED, LEFT, RIGHT
 from flour.sklearn.estimators.compose import columns_of
 from flour.sklearn.estimators.forests import table
 
 if TYPE_CHECKING:
+    from flour.language.adapters import Importer
     from flour.language.flow import Flow
-    from flour.sklearn.importer import Importer
 
 
 @adapts("sklearn.ensemble.GradientBoostingClassifier")

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from flour.core.adapters import adapts
+from flour.language.adapters import adapts
 from flour.ops.isotonic import isotonic
 from flour.ops.structure import Concat
 
 if TYPE_CHECKING:
+    from flour.language.adapters import Importer
     from flour.language.flow import Flow
-    from flour.sklearn.importer import Importer
 
 
 @adapts("sklearn.calibration.CalibratedClassifierCV")

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from flour.core import provenance
-from flour.core.adapters import adapts
 from flour.core.check import is_string
 from flour.core.types import Record, Text, Vector
+from flour.language.adapters import adapts
 from flour.ops.record import Bundle, Narrow
 
 if TYPE_CHECKING:
+    from flour.language.adapters import Importer
     from flour.language.flow import Flow
-    from flour.sklearn.importer import Importer
 
 
 def passes_through(step: Any) -> bool:

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from flour.core.adapters import adapts, declines
+from flour.language.adapters import adapts, declines
 from flour.ops.linear import in_place
 
 if TYPE_CHECKING:
+    from flour.language.adapters import Importer
     from flour.language.flow import Flow
-    from flour.sklearn.importer import Importer
 
 
 @adapts("sklearn.decomposition.PCA", "sklearn.decomposition.IncrementalPCA")

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-import flour
-from flour.core.adapters import adapts
+from flour.language.adapters import adapts
+from flour.language.sources import concat
 from flour.ops.linear import affine
 from flour.sklearn.estimators.linear_models import both
 
 if TYPE_CHECKING:
+    from flour.language.adapters import Importer
     from flour.language.flow import Flow
-    from flour.sklearn.importer import Importer
 
 
 @adapts("sklearn.discriminant_analysis.LinearDiscriminantAnalysis")
@@ -37,7 +37,7 @@ def _quadratic(fit: Any, x: Flow, to: Importer) -> dict[str, Flow]:
     facts = zip(fit.means_, fit.rotations_, fit.scalings_, strict=True)
     parts = [_distance(x, *fact) for fact in facts]
     spread = np.asarray([np.sum(np.log(s)) for s in fit.scalings_])
-    scores = flour.concat(*parts).add(spread).multiply([-0.5])
+    scores = concat(*parts).add(spread).multiply([-0.5])
     scores = to.promoted(scores, fit.priors_).add(np.log(fit.priors_))
     shifted = scores.minus(scores.max())
     chances = shifted.minus(shifted.exp().sum().log()).exp()

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from flour.core.adapters import adapts
 from flour.core.types import INTS, Scalar, Vector
+from flour.language.adapters import adapts
 from flour.ops.structure import Take, TakeText
 from flour.sklearn.estimators.compose import beside
 
 if TYPE_CHECKING:
+    from flour.language.adapters import Importer
     from flour.language.flow import Flow
-    from flour.sklearn.importer import Importer
 
 
 def members(fit: Any, x: Flow, to: Importer, *, named: bool = False) -> list[dict[str, Flow]]:

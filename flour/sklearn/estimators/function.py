@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from flour.core.adapters import adapts
 from flour.core.callables import called
 from flour.core.op import Op
 from flour.core.types import DTYPES
+from flour.language.adapters import adapts
 from flour.ops import unary
 from flour.ops.python import PythonColumns
 
 if TYPE_CHECKING:
+    from flour.language.adapters import Importer
     from flour.language.flow import Flow
-    from flour.sklearn.importer import Importer
 
 #: Functions that turn whole numbers into floats.
 _TO_FLOAT: dict[str, type[Op]] = {

@@ -15,8 +15,8 @@ import numpy as np
 from flour.ops.kernel import pairwise_kernel
 
 if TYPE_CHECKING:
+    from flour.language.adapters import Importer
     from flour.language.flow import Flow
-    from flour.sklearn.importer import Importer
 
 
 def covariance(kernel: Any, x: Flow, points: Any, to: Importer) -> Flow:

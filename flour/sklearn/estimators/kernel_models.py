@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from flour.core.adapters import adapts
+from flour.language.adapters import adapts
 from flour.ops.kernel import pairwise_kernel
 from flour.ops.nearest import WeightedRows
 from flour.ops.neighbours import fitted_points, nearest
 
 if TYPE_CHECKING:
+    from flour.language.adapters import Importer
     from flour.language.flow import Flow
-    from flour.sklearn.importer import Importer
 
 
 def _to_training_rows(fit: Any, x: Flow, to: Importer, gamma: float | None) -> Flow:

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from flour.core.adapters import adapts
+from flour.language.adapters import adapts
 from flour.ops.linear import affine, plain
 
 if TYPE_CHECKING:
+    from flour.language.adapters import Importer
     from flour.language.flow import Flow
-    from flour.sklearn.importer import Importer
 
 # --- regressors -----------------------------------------------------------------------------------
 

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from flour.core.adapters import adapts
 from flour.core.types import Scalar, Vector
+from flour.language.adapters import adapts
 from flour.sklearn.estimators.compose import beside
 from flour.sklearn.estimators.ensemble import members
 
 if TYPE_CHECKING:
+    from flour.language.adapters import Importer
     from flour.language.flow import Flow
-    from flour.sklearn.importer import Importer
 
 Outputs: TypeAlias = "dict[str, Flow]"
 

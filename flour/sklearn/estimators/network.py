@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from flour.core.adapters import adapts
+from flour.language.adapters import adapts
 from flour.ops.linear import affine
 from flour.sklearn.estimators.linear_models import both
 
 if TYPE_CHECKING:
+    from flour.language.adapters import Importer
     from flour.language.flow import Flow
-    from flour.sklearn.importer import Importer
 
 ACTIVATIONS: dict[str, Callable[[Flow], Flow]] = {
     "identity": lambda x: x,

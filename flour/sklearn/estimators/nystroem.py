@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from flour.core.adapters import adapts
+from flour.language.adapters import adapts
 from flour.ops.kernel import pairwise_kernel
 from flour.ops.linear import plain
 
 if TYPE_CHECKING:
+    from flour.language.adapters import Importer
     from flour.language.flow import Flow
-    from flour.sklearn.importer import Importer
 
 #: The parameters in `kernel_params` that each kernel takes; others are dropped, as in the library.
 TAKES = {

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from flour.core.adapters import adapts, declines
 from flour.core.types import Vector
+from flour.language.adapters import adapts, declines
 from flour.ops.python import PythonText, PythonWords
 
 if TYPE_CHECKING:
+    from flour.language.adapters import Importer
     from flour.language.flow import Flow
-    from flour.sklearn.importer import Importer
 
 
 def _document(fit: Any, x: Flow, to: Importer) -> Flow:

@@ -12,8 +12,8 @@ Numerics none: the same numbers are compared.
 from __future__ import annotations
 
 from flour.core.node import Node, node
+from flour.core.source import Source
 from flour.core.types import Vector
-from flour.ops.source import Source
 from flour.ops.storage import ToDense
 from flour.ops.trees.linear_trees import LinearTrees
 from flour.ops.trees.trees import TreeLeaves, Trees

@@ -16,8 +16,9 @@ from flour.core.errors import FlourError
 from flour.core.node import Node, node
 from flour.core.op import Arity, Op
 from flour.core.reference import apply_op
+from flour.core.source import Source
 from flour.core.types import Category, Scalar, Type, Vector
-from flour.ops.source import Field, Fill, Pick, Source
+from flour.ops.source import Field, Fill, Pick
 from oven.optimise.finite import may_refuse
 from oven.optimise.pattern import Applied, Facts, Match, Rest
 from oven.optimise.rule import BITS, Rule

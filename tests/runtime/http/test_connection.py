@@ -19,8 +19,7 @@ from runtime.http import connection as module
 from runtime.http.interfaces import Direct, InferCall
 from runtime.http.messages import Request, Response
 from runtime.http.problems import refusal
-from runtime.http.routes import Route
-from runtime.http.service import Service
+from runtime.http.routes import HandlerContext, Route
 from runtime.service.version import ModelVersion
 from tests.house import until
 from tests.runtime.http.client import Client, replies
@@ -405,7 +404,7 @@ def test_guards_and_observers_see_every_request(runtime: Runtime) -> None:
 
 
 def test_routes_can_be_added(runtime: Runtime) -> None:
-    def hello(service: Service, request: Request) -> Response:
+    def hello(service: HandlerContext, request: Request) -> Response:
         assert service.runtime is runtime
         return Response(request.params["name"].encode(), content_type="text/plain")
 

@@ -15,8 +15,7 @@ from runtime.http import Server, ServerSettings
 from runtime.http.headers import spelling
 from runtime.http.interfaces import ModelState
 from runtime.http.messages import Request, Response
-from runtime.http.routes import Route
-from runtime.http.service import Service
+from runtime.http.routes import HandlerContext, Route
 from tests.house import until
 from tests.runtime.http.client import Client, replies
 from tests.runtime.http.conftest import House
@@ -118,7 +117,7 @@ def test_stop_does_not_wait_for_handlers_in_threads_for_ever(runtime: Runtime) -
         await asyncio.to_thread(go.wait, 120)
         return Response()
 
-    def stuck(_service: Service, _request: Request) -> Awaitable[Response]:
+    def stuck(_service: HandlerContext, _request: Request) -> Awaitable[Response]:
         return wait()
 
     route = Route("GET", "/stuck", stuck, "Takes long")

@@ -1,0 +1,175 @@
+"""Which estimator becomes which program: a table by dotted name, so nothing is imported to fill it.
+
+    @adapts("sklearn.preprocessing.MaxAbsScaler")
+    def _max_abs(fit, x, to):
+        return to.floats(x).divide(fit.scale_)
+
+The function gets the fitted estimator, the flow that reaches it and the importer (for children
+and common conversions). A transformer returns its features; a predictor returns a dict of named
+outputs (label, probabilities, scores, value, distances).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import takewhile
+from typing import Any, TypeVar
+
+import numpy as np
+
+from flour.core import provenance
+from flour.core.callables import Function
+from flour.core.errors import UnsupportedSetting
+from flour.core.extension_points import extensions
+from flour.core.types import Record, Scalar, Type, Vector
+from flour.language.flow import Flow
+
+Adapter = Callable[[Any, Flow, "Importer"], Any]
+ADAPTERS: dict[str, Adapter] = {}
+#: Dotted name -> why it is not native yet ("planned: ...") or never will be ("refused: ...").
+NOT_NATIVE: dict[str, str] = {}
+_F = TypeVar("_F", bound=Adapter)
+
+
+def adapts(*names: str) -> Callable[[_F], _F]:
+    """Register an adapter for classes by their public dotted names."""
+
+    def register(adapter: _F) -> _F:
+        for name in names:
+            ADAPTERS[name] = adapter
+        return adapter
+
+    return register
+
+
+def declines(reason: str, *names: str) -> None:
+    """Say why classes have no adapter; `reason` starts with "planned" or "refused"."""
+    for name in names:
+        NOT_NATIVE[name] = reason
+
+
+def public_name(cls: type) -> str:
+    """The dotted name a class is imported by: its module down to the first private part."""
+    parts = takewhile(lambda part: not part.startswith("_"), cls.__module__.split("."))
+    return ".".join([*parts, cls.__qualname__])
+
+
+#: A module of estimators -> the types of the columns one was fitted on; None: it does not say.
+COLUMN_TYPES: dict[str, Callable[[Any], list[Type] | None]] = {}
+_Reader = TypeVar("_Reader", bound=Callable[[Any], list[Type] | None])
+
+
+def knows_columns(module: str) -> Callable[[_Reader], _Reader]:
+    """Register what tells the types of the columns that estimators of a module were fitted on."""
+
+    def register(reader: _Reader) -> _Reader:
+        COLUMN_TYPES[module] = reader
+        return reader
+
+    return register
+
+
+def load_adapters() -> None:
+    """Import every module of adapters, which registers them."""
+    for load in extensions("adapters"):
+        load()
+
+
+INSTEAD = "replace this step or serve it as a Python stage"
+
+
+class Importer:
+    """What an adapter may ask for while it translates an estimator."""
+
+    # --- children: the importer of estimators knows --------------------------------------------
+
+    def transform(self, estimator: Any, x: Flow, name: str | None = None) -> Flow:
+        """The features a transformer makes of x; `name` is the step's name for messages."""
+        raise NotImplementedError
+
+    def predict(self, estimator: Any, x: Flow, name: str | None = None) -> dict[str, Flow]:
+        """The named outputs of a predictor on x."""
+        raise NotImplementedError
+
+    def adapt(self, estimator: Any, x: Flow) -> Flow | dict[str, Flow]:
+        """The program of an estimator: features, or named outputs."""
+        raise NotImplementedError
+
+    def as_features(self, estimator: Any, made: dict[str, Flow]) -> Flow:
+        """What `transform` of an estimator that also predicts answers."""
+        raise NotImplementedError
+
+    def python(self, call: Any, what: str, otherwise: str = "") -> Function:
+        """A function of the user's own, where such may be called; `otherwise` is another way."""
+        raise NotImplementedError
+
+    def rows(self, x: Flow) -> Any:
+        """What reaches this step of the sample; None without a sample."""
+        raise NotImplementedError
+
+    # --- refusing ----------------------------------------------------------------------------
+
+    def where(self) -> str:
+        """The step being imported, for messages."""
+        path = provenance.current_step()
+        return f"step '{path}'" if path else ""
+
+    def refuse(self, what: str, hint: str | None = None) -> Any:
+        """Raise UnsupportedSetting: this configuration has no exact translation."""
+        raise UnsupportedSetting(what, where=self.where() or None, hint=hint or INSTEAD)
+
+    def need(self, fine: object, what: str, hint: str | None = None) -> None:
+        """Refuse unless `fine`."""
+        if not fine:
+            self.refuse(what, hint)
+
+    # --- common conversions ------------------------------------------------------------------
+
+    def matrix(self, x: Flow) -> Flow:
+        """X as one vector: a record's columns side by side, a vector as it is."""
+        if isinstance(x.type, Record):
+            return x.columns(x.type.names)
+        if isinstance(x.type, Scalar):
+            return x.as_vector()
+        return x
+
+    def floats(self, x: Flow) -> Flow:
+        """X as a vector of float32 or float64 (what FLOAT_DTYPES validation makes of it)."""
+        return self.matrix(x).as_float()
+
+    def doubles(self, x: Flow) -> Flow:
+        """X as a vector of float64."""
+        return self.matrix(x).cast("float64")
+
+    def is_sparse(self, x: Flow) -> bool:
+        """Whether x is stored sparsely."""
+        return isinstance(x.type, Vector) and x.type.sparse
+
+    def promoted(self, x: Flow, *arrays: Any) -> Flow:
+        """X in the dtype numpy gives to arithmetic between it and these arrays.
+
+        Only the arrays decide what is done: the program may meet data of another float width.
+        """
+        narrow = np.result_type(np.float32, *(np.asarray(a).dtype for a in arrays)) == np.float32
+        return self.floats(x) if narrow else self.doubles(x)
+
+    # --- outputs -----------------------------------------------------------------------------
+
+    def classifier(
+        self, classes: Any, scores: Flow, probabilities: Flow | None = None
+    ) -> dict[str, Flow]:
+        """The outputs of a classifier that decides by its scores.
+
+        Two classes have one column of scores: above zero is the second class. More have one
+        column each, and the largest wins.
+        """
+        kind = scores.type
+        if isinstance(kind, Vector) and kind.width == 1:
+            scores = scores.element(0)
+            index = scores.greater(0.0).cast("int64")
+        else:
+            index = scores.arg_max()
+        made = {"label": index.take(classes)}
+        if probabilities is not None:
+            made["probabilities"] = probabilities
+        return {**made, "scores": scores}
