@@ -13,8 +13,9 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from module_graph import circles, import_graph, rooms
+from module_graph import circles, import_graph, parsed, rooms
 from private_reaches import private_reaches
+from request_path import request_path
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("flour", "objectstore", "oven", "runtime", "scheduler")
@@ -39,13 +40,16 @@ BOUNDS = {
     "oven: rooms": Bound(10, 10),
     "oven: arrows between rooms": Bound(22, 22),
     "oven: circles of rooms": Bound(1, 0),
-    "oven: floors": Bound(9, 6),
+    "oven: floors": Bound(8, 6),
     "lines of a file: longest": Bound(600, 600),
     "lines of a function: median": Bound(6, 6),
     "lines of a function: longest": Bound(60, 60),
     "functions without annotations": Bound(0, 0),
     "parameters: bare Any": Bound(1_300, 636),
-    "tests: private reaches": Bound(25, 0),
+    "tests: private reaches": Bound(12, 0),
+    "request: files": Bound(20, 6),
+    "request: rooms": Bound(10, 6),
+    "request: most entries into a file": Bound(6, 2),
     "last scripts/test: minutes": Bound(float("inf"), 8),
 }
 
@@ -53,10 +57,9 @@ BOUNDS = {
 def measured(root: Path) -> dict[str, float]:
     """Return every gauge of the checkout at `root`, by its name."""
     paths = [path for package in PACKAGES for path in sorted((root / package).rglob("*.py"))]
-    texts = [path.read_text(encoding="utf-8") for path in paths]
-    functions = [node for text in texts for node in functions_of(ast.parse(text))]
+    functions = [node for path in paths for node in functions_of(parsed(path))]
     return {
-        **_of_files([text.splitlines() for text in texts]),
+        **_of_files([path.read_text(encoding="utf-8").splitlines() for path in paths]),
         **_of_imports(root),
         **_of_functions(functions),
         "tests: private reaches": len(private_reaches(root, (*PACKAGES, "bench"))),
@@ -167,7 +170,7 @@ def beyond(gauges: dict[str, float]) -> list[str]:
 
 def main(arguments: Iterable[str]) -> int:
     """Print the table; with `--check`, return 1 where a gauge is beyond its limit."""
-    gauges = measured(ROOT)
+    gauges = measured(ROOT) | request_path()
     print(*table(gauges), sep="\n")
     complaints = beyond(gauges) if "--check" in arguments else []
     for complaint in complaints:

@@ -7,6 +7,7 @@ each one is a name that a reader of the module has to know.
 from __future__ import annotations
 
 import ast
+import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
@@ -40,8 +41,13 @@ def _modules(root: Path, packages: Iterable[str]) -> Iterator[tuple[str, Path]]:
 
 
 def _imported(name: str, path: Path, known: Mapping[str, Path]) -> set[str]:
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    return {each for node in ast.walk(tree) for each in _named(node, known)} - {name}
+    return {each for node in ast.walk(parsed(path)) for each in _named(node, known)} - {name}
+
+
+@functools.cache
+def parsed(path: Path) -> ast.Module:
+    """Return the syntax tree of a file, read once per process."""
+    return ast.parse(path.read_text(encoding="utf-8"), filename=str(path))
 
 
 def _named(node: ast.AST, known: Mapping[str, Path]) -> Iterator[str]:

@@ -15,6 +15,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from module_graph import parsed
+
 #: Functions that are given an attribute's name as text.
 BY_NAME = {"setattr", "getattr", "hasattr", "delattr", "attrgetter"}
 #: Public by the documentation of `collections.namedtuple`, in spite of their names.
@@ -50,7 +52,7 @@ def _owners(root: Path, packages: Iterable[str]) -> dict[str, set[str]]:
     for package in packages:
         for path in (root / package).rglob("*.py"):
             folder = path.parent.relative_to(root).as_posix()
-            for name in _defined(_parsed(path)):
+            for name in _defined(path):
                 found.setdefault(name, set()).add(folder)
     return found
 
@@ -66,26 +68,27 @@ def _among(folders: Iterable[str], tested: str) -> bool:
     return any(each == tested or each.startswith(tested + "/") for each in folders)
 
 
-def _defined(tree: ast.Module) -> Iterator[str]:
-    """Private functions, classes, variables and attributes of `self`."""
+@functools.cache
+def _defined(path: Path) -> frozenset[str]:
+    """Private functions, classes, variables and attributes of `self` in a file."""
+    return frozenset(filter(is_private, _bound(parsed(path))))
+
+
+def _bound(tree: ast.Module) -> Iterator[str]:
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-            name = node.name
+            yield node.name
         elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-            name = node.id
+            yield node.id
         elif isinstance(node, ast.Attribute) and _of_itself(node):
-            name = node.attr
-        else:
-            continue
-        if is_private(name):
-            yield name
+            yield node.attr
 
 
 def _uses(root: Path, path: Path) -> Iterator[tuple[int, str]]:
     """The private names in a file of tests that neither it nor the tests it imports define."""
-    tree = _parsed(path)
+    tree = parsed(path)
     helpers = [each for each in _helpers(root, tree) if each.is_file()]
-    own = {name for each in (path, *helpers) for name in _defined(_parsed(each))}
+    own = frozenset[str]().union(*map(_defined, (path, *helpers)))
     for node in ast.walk(tree):
         for name in _used(node):
             if is_private(name) and name not in own:
@@ -98,20 +101,19 @@ def _helpers(root: Path, tree: ast.Module) -> Iterator[Path]:
             yield root / (str(node.module).replace(".", "/") + ".py")
 
 
-@functools.cache
-def _parsed(path: Path) -> ast.Module:
-    return ast.parse(path.read_text(encoding="utf-8"))
-
-
 def _used(node: ast.AST) -> list[str]:
     if isinstance(node, ast.Attribute):
         return [] if _of_itself(node) else [node.attr]
     if isinstance(node, ast.ImportFrom):
         return [alias.name for alias in node.names]
-    if isinstance(node, ast.Call) and ast.unparse(node.func).split(".")[-1] in BY_NAME:
+    if isinstance(node, ast.Call) and _name_of(node.func) in BY_NAME:
         texts = [each.value for each in node.args if isinstance(each, ast.Constant)]
         return [each.split(".")[-1] for each in texts if isinstance(each, str)]
     return []
+
+
+def _name_of(function: ast.expr) -> str:
+    return function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
 
 
 def _of_itself(node: ast.Attribute) -> bool:

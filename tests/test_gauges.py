@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import ast
 import sys
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
+import flour
 from tests.house import ROOT
 
 sys.path.insert(0, str(ROOT / "scripts"))
@@ -15,6 +17,7 @@ sys.path.insert(0, str(ROOT / "scripts"))
 import gauges
 import module_graph
 import private_reaches
+import request_path
 
 Files = dict[str, str]
 
@@ -128,16 +131,25 @@ def test_the_command_fails_only_when_asked_to_check(
 ) -> None:
     monkeypatch.setattr(gauges, "BOUNDS", {"lines of a file: longest": gauges.Bound(0, 0)})
     monkeypatch.setattr(gauges, "measured", lambda _: {"lines of a file: longest": 7})
+    monkeypatch.setattr(gauges, "request_path", dict)
     assert gauges.main(arguments) == len(arguments)
     said = capsys.readouterr()
     assert "longest" in said.out
     assert bool(said.err) == bool(arguments)
 
 
-def test_every_bound_is_of_a_gauge() -> None:
-    shown = set(gauges.measured(ROOT)) | {"last scripts/test: minutes"}
+def test_every_bound_is_of_a_gauge(tmp_path: Path) -> None:
+    shown = {*gauges.measured(tmp_path), *request_path.request_path(), "last scripts/test: minutes"}
     assert set(gauges.BOUNDS) <= shown
     assert all(bound.goal <= bound.limit for bound in gauges.BOUNDS.values())
+
+
+def test_a_call_enters_files_of_ours_one_after_the_other() -> None:
+    found = request_path.entered(lambda: flour.scalar("a"))
+    assert found[0] == "flour.language.sources"
+    assert "flour.core.node" in found
+    assert all(one != other for one, other in pairwise(found))
+    assert request_path.entered(lambda: ast.parse("1")) == []
 
 
 REACHED = {
