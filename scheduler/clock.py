@@ -90,6 +90,12 @@ class SimulatedClock:
         """How many threads sleep until some later moment."""
         return len(self._sleepers)
 
+    @property
+    def next_wake(self) -> float | None:
+        """The moment at which the first sleeper wakes if no signal comes; None without sleepers."""
+        with self._guard:
+            return min((moment for moment, _ in self._sleepers), default=None)
+
     def wait(self, signal: Signal, timeout: float | None) -> bool:
         """Sleep until the signal is set or the test has moved time far enough."""
         if timeout is None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -33,7 +35,7 @@ ALONE = "== passed alone, failed in company: tests/test_it.py::test_flaky"
 def checkout(tmp_path: Path) -> Path:
     """Return a checkout with what scripts/test needs, which has been set up."""
     (tmp_path / "pyproject.toml").touch()
-    for name in ("scripts/test", "tests/second_look.py"):
+    for name in ("scripts/test", "tests/second_look.py", "tests/suite_time.py"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         shutil.copy2(ROOT / name, tmp_path / name)
     shim(tmp_path / "scripts" / "setup", "")
@@ -76,6 +78,17 @@ def test_what_passes_alone_is_said_and_no_failure(checkout: Path) -> None:
     assert (code, "2 passed" in said[-1]) == (0, True)
     assert ALONE in said, "it is said in every pass that follows"
     assert "they run alone" not in "".join(said), "nothing was to be looked at again"
+
+
+def test_the_time_of_each_folder_is_said(checkout: Path) -> None:
+    _, said = ran(checkout)
+    pattern = r" +[0-9.]+ s +(\d+) tests  tests  \([0-9.]+ s test_it\.py::test_\w+.*\)"
+    rows = [found[1] for line in said if (found := re.fullmatch(pattern, line))]
+    assert rows == ["3", "1"], "one of them is skipped, and one ran again"
+    text = (checkout / ".cache" / "pytest" / "suite-times").read_text(encoding="utf-8")
+    passes = [json.loads(line) for line in text.splitlines()]
+    assert [each["folders"]["tests"]["tests"] for each in passes] == [3, 1]
+    assert all(each["seconds"] >= each["folders"]["tests"]["seconds"] for each in passes)
 
 
 def test_what_fails_twice_is_a_failure(checkout: Path) -> None:

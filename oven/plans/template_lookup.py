@@ -11,6 +11,7 @@ import os
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from numpy.typing import NDArray
@@ -223,6 +224,23 @@ _layouts = _Layouts()
 _families: dict[tuple[bytes, Ways], _Family] = {}
 _last: dict[bytes, tuple[bytes, ...]] = {}
 _lock = threading.Lock()
+
+
+@contextmanager
+def nothing_met() -> Iterator[None]:
+    """Inside, every structure is new; afterwards what was known before is known again.
+
+    It shows what the first import of a model takes, in tests and in measurements.
+    """
+    with _lock:
+        before = dict(_families)
+        _families.clear()
+    try:
+        yield
+    finally:
+        with _lock:
+            _families.clear()
+            _families.update(before)
 
 
 def _layout(data: bytes) -> ModelLayout | None:

@@ -243,9 +243,12 @@ class Server:
         while True:
             await asyncio.sleep(1.0)
             self._new_date()
-            now = perf_counter()
-            for connection in tuple(self._connections):
-                connection.check(now)
+            self.check(perf_counter())
+
+    def check(self, now: float) -> None:
+        """End what has taken clients too long at the moment `now` of `perf_counter`."""
+        for connection in tuple(self._connections):
+            connection.check(now)
 
     def _new_date(self) -> None:
         self.date = formatdate(usegmt=True)

@@ -66,7 +66,7 @@ class _Seen:
     """Since when files have been as they are."""
 
     stamp: tuple[Print, ...]
-    since: float = field(default_factory=time.monotonic)
+    since: float
 
 
 class Repository:
@@ -84,6 +84,7 @@ class Repository:
         staging: str | Path | None = None,
         quiet_seconds: float = QUIET_SECONDS,
         max_bytes: int = MAX_BYTES,
+        clock: Callable[[], float] = time.monotonic,
         on_event: Callable[[Event], object] | None = None,
         on_line: OnLine | None = None,
     ) -> None:
@@ -93,13 +94,15 @@ class Repository:
         `unload_removed`, what vanishes from the folder is taken out. Plans are kept in the
         directory `staging`, which processes may share, or in one that goes with the repository.
         With `apart`, another process imports models and tries them: one that crashes there, or
-        takes all memory, is refused, and this process goes on.
+        takes all memory, is refused, and this process goes on. A file is left alone until it has
+        not changed for `quiet_seconds`, by `clock` or by its own time of change.
         `on_event` is told what happens, on the thread where it happens; `on_line` what the other
         process prints, line by line, which without it goes to standard error.
         """
         self.folder, self.runtime = Folder(path, max_bytes=max_bytes), runtime
         self.folder.check()
-        self._unload_removed, self._quiet_seconds = unload_removed, quiet_seconds
+        self._unload_removed = unload_removed
+        self._quiet_seconds, self._clock = quiet_seconds, clock
         self._on_event = on_event or (lambda _: None)
         self._staging = Staging(staging)
         folder, staged = self.folder, self._staging
@@ -228,9 +231,9 @@ class Repository:
         """Whether files have not changed for a while, by their own clock or by ours."""
         seen = self._seen.get(key)
         if seen is None or seen.stamp != stamp:
-            seen = self._seen[key] = _Seen(stamp)
+            seen = self._seen[key] = _Seen(stamp, self._clock())
         newest = max((one.changed_ns for one in stamp), default=0) / 1e9
-        ages = time.time() - newest, time.monotonic() - seen.since
+        ages = time.time() - newest, self._clock() - seen.since
         return any(age >= self._quiet_seconds for age in ages)
 
     def _bring(self, model: Model, entry: _Entry, *, patient: bool) -> list[Event]:

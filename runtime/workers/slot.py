@@ -45,6 +45,20 @@ class WorkerEvent:
     reason: str = ""
 
 
+class Backoff:
+    """The pause before the next process of a worker: longer after each that lived shortly."""
+
+    def __init__(self) -> None:
+        """No process has ended yet."""
+        self._pause = FIRST_PAUSE
+
+    def after(self, lived: float) -> float:
+        """Return the pause after a process that lived for so many seconds."""
+        doubled = min(self._pause * 2, LONGEST_PAUSE)
+        self._pause = FIRST_PAUSE if lived > SHORT_LIFE else doubled
+        return self._pause
+
+
 Handler = Callable[["Slot", str, Any], Any]
 
 
@@ -74,7 +88,7 @@ class Slot:
         self.channel: Channel | None = None
         self.process: subprocess.Popen[bytes] | None = None
         self._stopping = threading.Event()
-        self._pause = FIRST_PAUSE
+        self._backoff = Backoff()
         self._trouble = ""
         self.leaving = False
         """Whether it takes no more connections, and ends when it has answered what it has."""
@@ -111,14 +125,12 @@ class Slot:
                 reason = problem.strerror or str(problem)
             if self._stopping.is_set():
                 return
-            lived = time.monotonic() - began
+            pause = self._backoff.after(time.monotonic() - began)
             self.ended += 1
-            doubled = min(self._pause * 2, LONGEST_PAUSE)
-            self._pause = FIRST_PAUSE if lived > SHORT_LIFE else doubled
             number = 0 if self.process is None else self.process.pid
-            after = f"{reason}; the next one comes in {self._pause:.1f} s"
+            after = f"{reason}; the next one comes in {pause:.1f} s"
             self._on_event(WorkerEvent("ended", self.number, number, after))
-            self._stopping.wait(self._pause)
+            self._stopping.wait(pause)
 
     def _live(self) -> str:
         """Start a process and stay with it to its end; how it ended."""

@@ -42,18 +42,22 @@ def test_answers_are_the_librarys(who: str, load: str, small: Small) -> None:
         me.close()
 
 
-def test_everybody_has_as_many_threads_to_answer_with() -> None:
-    ours, other = Pretzel(1, {"executors": 3}), find("onnxruntime")(1, {"executors": 3})
-    ours.start()
+def test_our_runtime_has_the_executors_of_the_options(monkeypatch: pytest.MonkeyPatch) -> None:
+    settings: dict[str, object] = {}
+    monkeypatch.setattr("runtime.Runtime", lambda **given: settings.update(given))
+    Pretzel(1, {"executors": 3}).start()
+    assert settings == {"executors": 3}
+
+
+def test_others_answer_with_the_threads_of_the_options() -> None:
+    other = find("onnxruntime")(1, {"executors": 3})
     try:
-        assert ours.runtime._engines.executors == 3
         model = Model(len, _which_thread, number_row, number_block, len, len)
         names = {other.submit(model, 0.02).result() for _ in range(20)}
         asked = [other.submit(model, 0.02) for _ in range(20)]
         names |= {each.result() for each in asked}
         assert len(names) == 3
     finally:
-        ours.close()
         other.close()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import select
 import socket
 import threading
 import time
@@ -248,12 +249,25 @@ def serving(runtime: Runtime, slow: Slow | None = None, **known: Any) -> Server:
     return Server(runtime, ServerSettings(port=0, **known), answering=slow)
 
 
+def pass_time(server: Server, seconds: float) -> None:
+    """Look at the server's clients as if it were so many seconds later."""
+    server.loop.call_soon_threadsafe(server.check, time.perf_counter() + seconds)
+
+
+def hears(server: Server, connection: socket.socket, seconds: float) -> bool:
+    """Whether a client hears something so many seconds later."""
+    pass_time(server, seconds)
+    return bool(select.select([connection], [], [], 0.01)[0])
+
+
 def test_slow_clients_are_told_and_cut_off(runtime: Runtime) -> None:
-    with serving(runtime, header_seconds=0.2, body_seconds=0.2, body_rate=1 << 30) as server:
+    with serving(runtime, header_seconds=10, body_seconds=10, body_rate=1 << 30) as server:
         client = Client(server.port)
         connections = [client.raw() for _ in range(2)]
         connections[0].sendall(infer(7)[:30])
         connections[1].sendall(infer(7)[:-3])
+        for each in connections:
+            until(lambda each=each: hears(server, each, 11.0))  # type: ignore[misc]
         told = [replies(each)[0] for each in connections]
         assert [each.status for each in told] == [408, 408]
         assert "headers" in told[0].error
@@ -265,10 +279,22 @@ def test_slow_clients_are_told_and_cut_off(runtime: Runtime) -> None:
 
 def test_silent_clients_are_cut_off(runtime: Runtime) -> None:
     with (
-        serving(runtime, idle_seconds=0.2) as server,
+        serving(runtime, idle_seconds=75) as server,
         Client(server.port).raw() as connection,
     ):
+        until(lambda: hears(server, connection, 76.0))
         assert connection.recv(10) == b""
+
+
+@pytest.mark.parametrize("cut", [0, 30, -3], ids=["idle", "headers", "body"])
+def test_clients_within_their_limits_are_waited_for(runtime: Runtime, cut: int) -> None:
+    limits = {"header_seconds": 1000, "body_seconds": 1000, "idle_seconds": 1000}
+    with serving(runtime, None, **limits) as server, Client(server.port).raw() as connection:
+        connection.sendall(infer(7)[:cut])
+        for _ in range(5):
+            assert not hears(server, connection, 900.0)
+        connection.sendall(infer(7)[cut:])
+        assert top(replies(connection)[0]) == 9.0
 
 
 def test_a_client_that_does_not_read_is_cut_off(runtime: Runtime) -> None:

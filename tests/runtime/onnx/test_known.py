@@ -33,9 +33,8 @@ TEXTS = np.array([[" ".join(RNG.choice(WORDS, 6))] for _ in range(20)], object)
 
 @pytest.fixture(autouse=True)
 def _nothing_known() -> Iterator[None]:
-    onnx_known._families.clear()
-    yield
-    onnx_known._families.clear()
+    with onnx_known.nothing_met():
+        yield
 
 
 def numbers(*parts: Any) -> Any:
@@ -145,11 +144,8 @@ def known(data: bytes) -> bool:
 
 def afresh(data: bytes) -> InferenceSession:
     """A session as if the model were the first of its kind."""
-    before = dict(onnx_known._families)
-    onnx_known._families.clear()
-    made = InferenceSession(data)
-    onnx_known._families.clear()
-    onnx_known._families.update(before)
+    with onnx_known.nothing_met():
+        made = InferenceSession(data)
     assert not isinstance(made._program, SharedModel)
     return made
 

@@ -46,12 +46,8 @@ def is_known(flow: flour.Flow) -> bool:
 
 def afresh(data: bytes) -> Plan:
     """A plan as if the model were the first of its kind."""
-    before = dict(template_lookup._families)
-    template_lookup._families.clear()
-    made = oven.bake(flour.from_onnx(data))
-    template_lookup._families.clear()
-    template_lookup._families.update(before)
-    return made
+    with template_lookup.nothing_met():
+        return oven.bake(flour.from_onnx(data))
 
 
 def assert_the_same(data: bytes, rows: NDArray[Any]) -> bool:

@@ -16,6 +16,7 @@ from objectstore import FileStore
 from runtime import Runtime
 from runtime.errors import UnknownEndpoint
 from runtime.repository import Event, Repository, RepositoryError
+from scheduler import SimulatedClock
 from tests.runtime.repository.folders import WIDTH, X, age, fil, lgb, save_plan, xgb
 
 ROW = np.zeros(WIDTH)
@@ -33,6 +34,21 @@ def offset(runtime: Runtime, address: str = "a") -> float:
 
 def kinds(events: tuple[Event, ...]) -> list[tuple[str, str, str]]:
     return [(event.kind, event.name, event.version) for event in events]
+
+
+def test_a_file_from_the_future_is_quiet_by_our_clock(tmp_path: Path, runtime: Runtime) -> None:
+    """Folders may be of another machine, whose clock is ahead."""
+    now = SimulatedClock()
+    repository = Repository(tmp_path, runtime, quiet_seconds=5.0, clock=now.now)
+    for turn, found in enumerate(("loaded", "replaced")):
+        save_plan(tmp_path / "a.pretzel", float(turn))
+        age(tmp_path / "a.pretzel", seconds=-3600.0)
+        assert repository.poll() == ()
+        now.advance(4.9)
+        assert repository.poll() == ()
+        now.advance(0.2)
+        assert kinds(repository.poll()) == [(found, "a", "1")]
+        assert offset(runtime) == turn
 
 
 def test_new_changed_and_removed_versions(tmp_path: Path, runtime: Runtime) -> None:
