@@ -16,9 +16,9 @@ import flour
 import oven
 from flour.core.errors import InputError, NotRectangular
 from flour.core.types import Record, Vector
+from flour.data.batch import row_count
 from flour.language.flow import Flow
 from runtime.errors import NotOffered
-from runtime.service.inputs import row_count
 from runtime.verify import verify as check_against
 
 _R = TypeVar("_R")

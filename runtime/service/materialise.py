@@ -36,9 +36,10 @@ from oven import Plan
 from oven.entry.array_entry import Call as Entry
 from oven.plans.background import shared as background
 from oven.plans.plan import digests_in
+from runtime.service.entry import SAMPLE
 from runtime.service.results import Results, freeze, key_of
 from runtime.service.split_program import Cut, cut
-from runtime.service.version import SAMPLE, ModelVersion
+from runtime.service.version import ModelVersion
 
 OFF, TRIAL, ON = "off", "trial", "on"
 #: Calls that take less have nothing to gain: looking an input up takes some 3 us.
@@ -200,9 +201,9 @@ class Group:
     def route(self) -> None:
         """Open the shortest way for what shares nothing now, shut it for what does."""
         for reference in tuple(self.members.values()):
-            served = reference()
-            if served is not None:
-                served.open()
+            version = reference()
+            if version is not None:
+                version.open()
 
 
 class Shared:
@@ -272,9 +273,9 @@ class Shared:
         return answers
 
 
-def _promises(served: ModelVersion, plan: Plan, prefix: Plan, seconds: float) -> bool:
+def _promises(version: ModelVersion, plan: Plan, prefix: Plan, seconds: float) -> bool:
     """Whether the common part takes long enough of a call of so many seconds to be looked up."""
-    if served.grows or prefix.row_work is None or not plan.row_work:
+    if version.grows or prefix.row_work is None or not plan.row_work:
         return True  # nobody knows before it is tried
     return seconds * prefix.row_work / plan.row_work >= CANDIDATE_SECONDS
 
@@ -306,70 +307,70 @@ class Materialiser:
         self._registrations = 0
         self._building: set[Future[None]] = set()
 
-    def join(self, served: ModelVersion, plan: Plan) -> None:
+    def join(self, version: ModelVersion, plan: Plan) -> None:
         """A version was registered."""
         if not self.results.budget:
             return
         found = plan.node_digests
         with self._lock:
             self._registrations += 1
-            self._members[served] = found
+            self._members[version] = found
             for digest in digests_in(found):
                 self._nodes[digest] = self._nodes.get(digest, 0) + 1
 
-    def leave(self, served: ModelVersion) -> None:
+    def leave(self, version: ModelVersion) -> None:
         """A version was unregistered: nobody else may share with it any more."""
         with self._lock:
-            for digest in digests_in(self._members.pop(served, "")):
+            for digest in digests_in(self._members.pop(version, "")):
                 self._nodes[digest] -= 1
                 if not self._nodes[digest]:
                     del self._nodes[digest]
-        self.part(served)
+        self.part(version)
 
-    def part(self, served: ModelVersion) -> None:
+    def part(self, version: ModelVersion) -> None:
         """A version leaves its group, because it goes or its plan is dropped for memory."""
         with self._lock:
-            self._looked_at.pop(served, None)
-            self._spent.pop(served, None)
-            one, served.shared = served.shared, None
+            self._looked_at.pop(version, None)
+            self._spent.pop(version, None)
+            one, version.shared = version.shared, None
             if one is None:
                 return
             group = one.group
-            group.members.pop(served.owner, None)
+            group.members.pop(version.owner, None)
             if group.members:
                 return
             self._groups = {key: each for key, each in self._groups.items() if each is not group}
         self.results.drop(group.number)
 
     def consider(
-        self, served: ModelVersion, seconds: float, rows: int = 1, calls: int = SAMPLE
+        self, version: ModelVersion, seconds: float, rows: int = 1, calls: int = SAMPLE
     ) -> None:
         """One of so many calls took so long; look, in the background, what it could share."""
-        one = served.shared
+        one = version.shared
         if one is not None:
             one.group.way(rows).passed(calls, seconds)
             return
-        if self._building or self._looked_at.get(served) == self._registrations:
+        if self._building or self._looked_at.get(version) == self._registrations:
             return  # one after the other: what the first one takes is what the next must be worth
-        if not self._is_worth(served, seconds, rows, calls):
+        if not self._is_worth(version, seconds, rows, calls):
             return
         with self._lock:
-            plan = served.plan
-            known = served in self._members and served.shared is None
-            if plan is None or not known or self._looked_at.get(served) == self._registrations:
+            plan = version.plan
+            known = version in self._members and version.shared is None
+            if plan is None or not known or self._looked_at.get(version) == self._registrations:
                 return
-            self._looked_at[served] = self._registrations
-        building = background().submit(self._build, served, plan, seconds)
+            self._looked_at[version] = self._registrations
+        building = background().submit(self._build, version, plan, seconds)
         self._building.add(building)
         building.add_done_callback(self._building.discard)
 
-    def _is_worth(self, served: ModelVersion, seconds: float, rows: int, calls: int) -> bool:
+    def _is_worth(self, version: ModelVersion, seconds: float, rows: int, calls: int) -> bool:
         """Whether calls that are slow enough have taken as long as making two parts would."""
         one = rows == 1
         with self._lock:
-            if served not in self._members:  # it went while this call was on its way
+            if version not in self._members:  # it went while this call was on its way
                 return False
-            spent = self._spent.setdefault(served, [0.0, 0.0])
+            spent = self._spent.setdefault(version, [0.0, 0.0])
         if seconds < CANDIDATE_SECONDS + one * DETOUR_SECONDS:
             spent[one] /= 2
             return False
@@ -384,14 +385,14 @@ class Materialiser:
     def _is_shared(self, item: Node) -> bool:
         return self._nodes.get(item.digest, 0) > 1
 
-    def _build(self, served: ModelVersion, plan: Plan, seconds: float) -> None:
+    def _build(self, version: ModelVersion, plan: Plan, seconds: float) -> None:
         start = time.thread_time()
         found = cut(plan.flow, self._is_shared)
         if found is None:
             return
         try:
             group = self._group(found, exact=plan.exact)
-            if not _promises(served, plan, group.prefix, seconds):
+            if not _promises(version, plan, group.prefix, seconds):
                 return
             suffix = oven.bake(found.suffix, exact=plan.exact)
         except FlourError:
@@ -399,11 +400,11 @@ class Materialiser:
         finally:
             self._building_takes.add(time.thread_time() - start)
         with self._lock:
-            if served not in self._members or served.plan is not plan:
+            if version not in self._members or version.plan is not plan:
                 return
             group = self._groups.setdefault(self._key(found, exact=plan.exact), group)
-            group.members[served.owner] = weakref.ref(served)
-            served.shared = Shared(group, suffix, self.results)
+            group.members[version.owner] = weakref.ref(version)
+            version.shared = Shared(group, suffix, self.results)
         group.route()
 
     def _key(self, found: Cut, *, exact: bool) -> str:
