@@ -115,12 +115,9 @@ class BatchReader:
         """The data of a call as a batch."""
         if type(data) is dict:
             return self._by_name(data)
-        return self._unnamed(data)
-
-    def _unnamed(self, data: object) -> Batch:
-        """Data without the name of the only input."""
-        read = self._values if self.vector else self._document
-        return read(data) or self._general(data)
+        if self.vector:
+            return self._values(data) or self._general(data)
+        return self._document(data) or self._general(data)
 
     def _by_name(self, data: dict[str, Any]) -> Batch:
         first: Any = next(iter(data.values()), None)
@@ -128,19 +125,20 @@ class BatchReader:
         if rank == 2 or (rank == 1 and self.by_column):
             return Batch(Kind.ARRAYS, data, len(first), single=False)
         if self._name is not None and len(data) == 1 and self._name in data:
-            return self._unnamed(first)
+            return self._general(first) if type(first) is dict else self.read(first)
         if self.by_column and data.keys() == self.columns and are_values(data.values()):
-            return Batch(Kind.ROW, data, 1, single=True)
+            return _row(data)
         return self._general(data)
 
     def _values(self, data: object) -> Batch | None:
         """A vector or a record without names."""
         if type(data) is np.ndarray:
-            if data.ndim == 1 and data.dtype.names is None:
-                return Batch(Kind.ROW, data, 1, single=True)
-            return Batch(Kind.ARRAYS, data, len(data), single=False) if data.ndim == 2 else None
+            rank = data.ndim
+            if rank == 1 and data.dtype.names is None:
+                return _row(data)
+            return Batch(Kind.ARRAYS, data, len(data), single=False) if rank == 2 else None
         if (type(data) is list or type(data) is tuple) and data and are_values(data):
-            return Batch(Kind.ROW, data, 1, single=True)
+            return _row(data)
         return None
 
     def _document(self, data: object) -> Batch | None:
@@ -178,6 +176,14 @@ class BatchReader:
         if all(single for _, single in parts.values()):
             return {name: block for name, (block, _) in parts.items()}, True
         return data, False
+
+
+_ROW = Kind.ROW
+
+
+def _row(data: object) -> Batch:
+    """A row that an entry reads as it is; without the checks of a call to Batch."""
+    return tuple.__new__(Batch, (_ROW, data, 1, True))
 
 
 def read_batch(inputs: Mapping[str, Type], data: object) -> Batch:

@@ -116,10 +116,10 @@ class Endpoints:
     def find(self, name: str, version: str | None = None) -> ModelVersion:
         """What answers under this address, or UnknownEndpoint."""
         address = name if version is None else f"{name}@{version}"
-        found = self.routes.get(address)
-        if found is None:
+        model = self.routes.get(address)
+        if model is None:
             raise self._unknown(name, version)
-        return found
+        return model
 
     def _unknown(self, name: str, version: str | None) -> UnknownEndpoint:
         from difflib import get_close_matches

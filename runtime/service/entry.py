@@ -13,6 +13,7 @@ Outputs = tuple[Any, ...]
 SAMPLE = 64
 INLINE_SAMPLE = 8
 UNTIMED = SAMPLE - 1
+_ROW = Kind.ROW
 
 
 class Counter:
@@ -55,7 +56,7 @@ class InlineEntry:
     def takes(self, batch: Batch) -> bool:
         """Whether the batch is small enough to go straight to the entry."""
         kind = batch.kind
-        if kind is Kind.ROW or kind is Kind.DOCUMENT:
+        if kind is _ROW or kind is Kind.DOCUMENT:
             return True
         if kind is Kind.ARRAYS:
             return batch.rows <= max(self.inline_rows, 1)

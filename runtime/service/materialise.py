@@ -254,20 +254,20 @@ class Shared:
 
     def _first(self, block: object) -> tuple[Mapping[str, Any], int]:
         columns, rows = coerce(self.group.prefix.inputs, block)
-        made = self.group.prefix.run_columns(columns, rows)
+        results = self.group.prefix.run_columns(columns, rows)
         if self.group.dense:
-            made = {name: densify(value) for name, value in made.items()}
-        freeze(made)
-        return made, rows
+            results = {name: densify(value) for name, value in results.items()}
+        freeze(results)
+        return results, rows
 
     def _rest(self, columns: Mapping[str, Any], rows: int) -> dict[str, Any]:
         suffix = self._suffix
         if self._entry is not None and not self._passed_on:
-            found = self._entry(columns[self._label])
-            return dict(zip(suffix.optimised.outputs, found, strict=True))
-        made = suffix.run_columns(columns, rows)
+            values = self._entry(columns[self._label])
+            return dict(zip(suffix.optimised.outputs, values, strict=True))
+        outputs = suffix.run_columns(columns, rows)
         kinds = suffix.optimised.outputs
-        answers = {name: public(value, kinds[name].type) for name, value in made.items()}
+        answers = {name: public(value, kinds[name].type) for name, value in outputs.items()}
         if self._passed_on:  # callers may write to what they get
             answers = {name: _own(value) for name, value in answers.items()}
         return answers
@@ -311,11 +311,11 @@ class Materialiser:
         """A version was registered."""
         if not self.results.budget:
             return
-        found = plan.node_digests
+        digests = plan.node_digests
         with self._lock:
             self._registrations += 1
-            self._members[version] = found
-            for digest in digests_in(found):
+            self._members[version] = digests
+            for digest in digests_in(digests):
                 self._nodes[digest] = self._nodes.get(digest, 0) + 1
 
     def leave(self, version: ModelVersion) -> None:
@@ -356,8 +356,8 @@ class Materialiser:
             return
         with self._lock:
             plan = version.plan
-            known = version in self._members and version.shared is None
-            if plan is None or not known or self._looked_at.get(version) == self._registrations:
+            is_member = version in self._members and version.shared is None
+            if plan is None or not is_member or self._looked_at.get(version) == self._registrations:
                 return
             self._looked_at[version] = self._registrations
         building = background().submit(self._build, version, plan, seconds)
@@ -387,14 +387,14 @@ class Materialiser:
 
     def _build(self, version: ModelVersion, plan: Plan, seconds: float) -> None:
         start = time.thread_time()
-        found = cut(plan.flow, self._is_shared)
-        if found is None:
+        parts = cut(plan.flow, self._is_shared)
+        if parts is None:
             return
         try:
-            group = self._group(found, exact=plan.exact)
+            group = self._group(parts, exact=plan.exact)
             if not _promises(version, plan, group.prefix, seconds):
                 return
-            suffix = oven.bake(found.suffix, exact=plan.exact)
+            suffix = oven.bake(parts.suffix, exact=plan.exact)
         except FlourError:
             return  # a part that cannot be baked alone: the plan goes on as it is
         finally:
@@ -402,24 +402,24 @@ class Materialiser:
         with self._lock:
             if version not in self._members or version.plan is not plan:
                 return
-            group = self._groups.setdefault(self._key(found, exact=plan.exact), group)
+            group = self._groups.setdefault(self._key(parts, exact=plan.exact), group)
             group.members[version.owner] = weakref.ref(version)
             version.shared = Shared(group, suffix, self.results)
         group.route()
 
-    def _key(self, found: Cut, *, exact: bool) -> str:
-        return f"{found.key} {exact}"
+    def _key(self, parts: Cut, *, exact: bool) -> str:
+        return f"{parts.key} {exact}"
 
-    def _group(self, found: Cut, *, exact: bool) -> Group:
-        key = self._key(found, exact=exact)
+    def _group(self, parts: Cut, *, exact: bool) -> Group:
+        key = self._key(parts, exact=exact)
         with self._lock:
-            known = self._groups.get(key)
-        if known is not None:
-            return known
-        prefix = oven.bake(found.prefix, exact=exact)
+            group = self._groups.get(key)
+        if group is not None:
+            return group
+        prefix = oven.bake(parts.prefix, exact=exact)
         with self._lock:
             self._numbers += 1
-            return self._groups.setdefault(key, Group(self._numbers, prefix, dense=found.dense))
+            return self._groups.setdefault(key, Group(self._numbers, prefix, dense=parts.dense))
 
     def stats(self) -> tuple[GroupStats, ...]:
         """What each group does."""

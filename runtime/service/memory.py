@@ -163,9 +163,9 @@ class Residency:
 
     def take(self, version: ModelVersion, *, pin: bool = False) -> Plan:
         """The version's plan, brought back if it was dropped, and pinned if asked."""
-        found = version.plan
-        if found is not None and not pin:
-            return found
+        plan_in_memory = version.plan
+        if plan_in_memory is not None and not pin:
+            return plan_in_memory
         seconds = 0.0
         with version.residence.lock:
             plan = version.plan
@@ -296,10 +296,10 @@ class Residency:
         if self._spill.process != os.getpid():
             if self._spill_in is not None:
                 self._spill_in.mkdir(parents=True, exist_ok=True)
-            made = Path(mkdtemp(prefix="pretzel-", dir=self._spill_in))
+            directory = Path(mkdtemp(prefix="pretzel-", dir=self._spill_in))
             # Also where nobody closes the runtime.
             self._spill = _Spill(
-                os.getpid(), weakref.finalize(self, _remove, made, os.getpid()), made
+                os.getpid(), weakref.finalize(self, _remove, directory, os.getpid()), directory
             )
         self._spill.path.mkdir(parents=True, exist_ok=True)
         return self._spill.path

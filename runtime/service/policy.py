@@ -62,7 +62,9 @@ class Policy:
     def choose(self, batch: Batch, version: ModelVersion, call: Call) -> Choice:
         """Where a batch runs; Overloaded where it would only be refused later."""
         if call is PLAIN or call is NONBLOCKING:
-            if self._takes_entry(batch, version, call):
+            entry = version.entry
+            takes = entry.function is not None and entry.takes(batch)
+            if takes and (call is PLAIN or self._is_over_at_once(batch, version)):
                 return BY_ENTRY
             if call is PLAIN and self._is_undivided(batch, version):
                 return UNDIVIDED
@@ -113,17 +115,14 @@ class Policy:
 
     # --- without figures ---------------------------------------------------------------------
 
-    def _takes_entry(self, batch: Batch, version: ModelVersion, call: Call) -> bool:
-        entry = version.entry
-        if entry.function is None or not entry.takes(batch):
-            return False
-        if call.blocking:
-            return True
+    def _is_over_at_once(self, batch: Batch, version: ModelVersion) -> bool:
+        """Whether the entry answers without a wait: the batch is short, and its code is there."""
         if not version.learned.nonblocking:
             return False
-        if batch.rows == 1 and batch.characters > DOCUMENT + SHORT_CHARACTERS:
-            return False
-        return not batch.has_dtype or is_compiled_for(version, batch)
+        if version.reader.text and batch.rows == 1:
+            return batch.characters <= DOCUMENT + SHORT_CHARACTERS
+        plan = version.residence.plan
+        return not batch.has_dtype or (plan is not None and plan.is_compiled_for(batch.data))
 
     def _is_undivided(self, batch: Batch, version: ModelVersion) -> bool:
         """Whether there is nothing to decide: executors divide neither a row nor such a block."""

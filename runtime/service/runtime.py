@@ -10,7 +10,6 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import Future
-from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from types import BuiltinFunctionType, TracebackType
@@ -277,7 +276,7 @@ class Runtime:
         call = Call.of(version, outputs, timeout, priority, engine, blocking=False)
         batch, choice, values = self._at_once(version, data, call)
         if values is not None:
-            return DoneFuture(dict(zip(version.outputs, values, strict=True)))
+            return DoneFuture(dict(zip(version.outputs, values)))  # noqa: B905 (as in predict)
         if choice.way is not Way.INLINE:
             return self._submit(version, batch, choice, call)
         future: Future[Answers] = Future()
@@ -380,10 +379,12 @@ class Runtime:
         batch = data if isinstance(data, Batch) else version.reader.read(data)
         choice = self._policy.choose(batch, version, call)
         if choice is BY_ENTRY:
-            with suppress(Exception):  # it is raised again
+            try:
                 values = self._by_entry(version, batch)
-                if values is not None:
-                    return batch, choice, values
+            except Exception:  # noqa: BLE001 (it is raised again)
+                values = None
+            if values is not None:
+                return batch, choice, values
             choice = self._policy.weigh(batch, version, call)
         refuse_extra(version.inputs, batch.block)
         return batch, choice, None

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from flour.core.errors import InputError
+from flour.data.batch import Batch
 from runtime import Runtime
 from runtime.http.interfaces import Direct, InferCall
 from runtime.http.result_cache import Cached
@@ -36,11 +37,11 @@ class Counting(Direct):
         self.count = 0
         quick = self.quick
 
-        def counted(served: Any, batch: Any) -> Any:
+        def counted(version: ModelVersion, batch: Batch) -> Any:
             self.count += 1
-            return quick(served, batch)
+            return quick(version, batch)
 
-        self.quick = counted  # type: ignore[method-assign]
+        self.quick = counted
 
     def answer(self, ask: InferCall) -> Future[dict[str, Any]]:
         self.count += 1
