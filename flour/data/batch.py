@@ -127,7 +127,7 @@ class BatchReader:
         if self._name is not None and len(data) == 1 and self._name in data:
             return self._general(first) if type(first) is dict else self.read(first)
         if self.by_column and data.keys() == self.columns and are_values(data.values()):
-            return _row(data)
+            return row_batch(data)
         return self._general(data)
 
     def _values(self, data: object) -> Batch | None:
@@ -135,10 +135,10 @@ class BatchReader:
         if type(data) is np.ndarray:
             rank = data.ndim
             if rank == 1 and data.dtype.names is None:
-                return _row(data)
+                return row_batch(data)
             return Batch(Kind.ARRAYS, data, len(data), single=False) if rank == 2 else None
         if (type(data) is list or type(data) is tuple) and data and are_values(data):
-            return _row(data)
+            return row_batch(data)
         return None
 
     def _document(self, data: object) -> Batch | None:
@@ -181,8 +181,8 @@ class BatchReader:
 _ROW = Kind.ROW
 
 
-def _row(data: object) -> Batch:
-    """A row that an entry reads as it is; without the checks of a call to Batch."""
+def row_batch(data: object) -> Batch:
+    """The batch of a row that an entry reads as it is, for callers that know it to be one."""
     return tuple.__new__(Batch, (_ROW, data, 1, True))
 
 

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flour.core.types import FLOATS, Category, Scalar, Text, Type, Vector
-from flour.data.batch import Batch
+from flour.data.batch import Batch, Kind, row_batch
 from runtime.http import codec_binary, codec_json
 from runtime.http.classification import top_classes
 from runtime.http.codec_json import (
@@ -104,10 +104,12 @@ class ModelCodec:
 
     def quick(self, body: bytes) -> tuple[Batch, str | None] | None:
         """The row or block and the id of a request without options; None for others."""
-        decoded = self._numbers(body) if self.rows is None else self.rows.read(body)
+        if self.rows is None:
+            return self._numbers(body)
+        decoded = self.rows.read(body)
         return None if decoded is None else (self.version.reader.read(decoded[0]), decoded[1])
 
-    def _numbers(self, body: bytes) -> tuple[Any, str | None] | None:
+    def _numbers(self, body: bytes) -> tuple[Batch, str | None] | None:
         try:
             asked = _quick.decode(body)
         except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
@@ -121,8 +123,9 @@ class ModelCodec:
         if len(shape) != 2 or shape[1] != width or shape[0] * width != len(data) or shape[0] < 1:
             return None
         if shape[0] == 1:
-            return data, asked.id
-        return np.array(data, DTYPES[item.datatype]).reshape(shape), asked.id
+            return row_batch(data), asked.id  # msgspec has looked at every value
+        array = np.array(data, DTYPES[item.datatype]).reshape(shape)
+        return Batch(Kind.ARRAYS, array, len(array), single=False), asked.id
 
     def decode(self, request: Request, default_priority: int) -> tuple[InferCall, ResponseOptions]:
         """Any request, as a call and what is wished of its answer."""

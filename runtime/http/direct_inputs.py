@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from flour.core.types import Category, Record, Scalar, Text, Type, Vector
-from flour.data.batch import Batch, Kind
+from flour.data.batch import Batch, Kind, row_batch
 from runtime.http.tensors import DTYPES, datatype_of
 from runtime.service.version import ModelVersion
 
@@ -46,7 +46,7 @@ class DirectInputs:
         if kind is not _ARRAY or data.ndim != 2 or not len(data):
             return None
         if data.dtype == self._numbers:
-            return Batch(Kind.ROW, data[0], 1, single=True) if len(data) == 1 else batch
+            return row_batch(data[0]) if len(data) == 1 else batch
         plan = self._version.plan
         return batch if plan is not None and plan.is_compiled_for(data) else None
 

@@ -8,6 +8,7 @@ import sys
 import threading
 import weakref
 from collections.abc import Iterator
+from functools import partial
 from types import BuiltinFunctionType
 from typing import Any
 
@@ -99,6 +100,11 @@ def test_the_gate_answers_as_the_method(runtime: Runtime, name: str, place: int)
     data = DATA[place]
     wanted = outcome(Runtime.predict, runtime, name, data)
     np.testing.assert_equal(outcome(runtime.predict, name, data), wanted)
+
+
+def test_a_row_may_stand_under_the_inputs_name(runtime: Runtime) -> None:
+    for predict in (runtime.predict, partial(Runtime.predict, runtime)):
+        assert offset_of(predict("numbers", {"x": ROW}), ROW) == 1.0
 
 
 def test_arguments_by_name_and_wrong_ones_are_the_methods_own(runtime: Runtime) -> None:
