@@ -16,9 +16,9 @@ import flour
 import oven
 from flour.core.errors import InputError, NotRectangular
 from flour.core.types import Record, Vector
+from flour.data.batch import row_count
 from flour.language.flow import Flow
 from runtime.errors import NotOffered
-from runtime.service.inputs import row_count
 from runtime.verify import verify as check_against
 
 _R = TypeVar("_R")
@@ -35,10 +35,10 @@ def compile(  # noqa: A001 (the name people expect: runtime.compile)
     replayed on the original, and a mismatch is refused.
     """
     flow = source if isinstance(source, Flow) else flour.from_sklearn(source, sample)
-    made = Compiled(flow, None if isinstance(source, Flow) else source, exact=exact)
+    compiled = Compiled(flow, None if isinstance(source, Flow) else source, exact=exact)
     if verify is not None and not isinstance(source, Flow):
-        check_against(made.plan, source, verify)
-    return made
+        check_against(compiled.plan, source, verify)
+    return compiled
 
 
 class offered:  # noqa: N801 (used as a decorator)
@@ -56,8 +56,8 @@ class offered:  # noqa: N801 (used as a decorator)
     def __get__(self, owner: Compiled | None, kind: type) -> Any:
         if owner is None:
             return self
-        made = any(name in owner.outputs for name in self.names)
-        if not made or self.method.__name__ in owner.missing:
+        has_output = any(name in owner.outputs for name in self.names)
+        if not has_output or self.method.__name__ in owner.missing:
             raise self.refusal(owner)
         return self.method.__get__(owner, kind)
 
@@ -73,7 +73,7 @@ class offered:  # noqa: N801 (used as a decorator)
 class Compiled:
     """An estimator's program as native code, with the estimator's own methods."""
 
-    def __init__(self, flow: Flow, estimator: Any = None, *, exact: bool = False) -> None:
+    def __init__(self, flow: Flow, estimator: object = None, *, exact: bool = False) -> None:
         self.flow = flow
         self.plan = oven.bake(flow, exact=exact)
         self.outputs = tuple(flow.outputs)
@@ -110,7 +110,7 @@ class Compiled:
     # --- scikit-learn's methods --------------------------------------------------------------
 
     @offered("label", "value")
-    def predict(self, X: Any) -> Any:
+    def predict(self, X: object) -> Any:
         """Class labels, values or cluster numbers."""
         if "value" in self.outputs:
             return self._run("value", X)
@@ -119,40 +119,42 @@ class Compiled:
         return label.astype(classes.dtype) if isinstance(classes, np.ndarray) else label
 
     @offered("probabilities", "probabilities_0")
-    def predict_proba(self, X: Any) -> Any:
+    def predict_proba(self, X: object) -> Any:
         """Class probabilities; a list of them where there are several targets."""
         if "probabilities" in self.outputs:
             return self._run("probabilities", X)
-        made = self._checked(self.plan, X)
-        return [made[name] for name in self.outputs if name.startswith("probabilities_")]
+        answers = self._checked(self.plan, X)
+        return [answers[name] for name in self.outputs if name.startswith("probabilities_")]
 
     @offered("probabilities", "probabilities_0")
-    def predict_log_proba(self, X: Any) -> Any:
+    def predict_log_proba(self, X: object) -> Any:
         """Logarithms of the class probabilities."""
-        made = self.predict_proba(X)
+        probabilities = self.predict_proba(X)
         with np.errstate(divide="ignore"):
-            return [np.log(part) for part in made] if isinstance(made, list) else np.log(made)
+            if isinstance(probabilities, list):
+                return [np.log(part) for part in probabilities]
+            return np.log(probabilities)
 
     @offered("scores")
-    def decision_function(self, X: Any) -> Any:
+    def decision_function(self, X: object) -> Any:
         """The scores the decision is made by."""
         return self._run("scores", X)
 
     @offered("features", "distances")
-    def transform(self, X: Any) -> Any:
+    def transform(self, X: object) -> Any:
         """The transformed rows."""
         return self._run("features" if "features" in self.outputs else "distances", X)
 
     # --- running -----------------------------------------------------------------------------
 
-    def _run(self, name: str, X: Any) -> Any:
+    def _run(self, name: str, X: object) -> Any:
         if type(X) is np.ndarray and X.ndim == 2 and len(X):
             if not self._nan_allowed:
                 refuse_non_finite(X)
             return self._entries[name](X)[0]
         return self._checked(self._parts[name], X)[name]
 
-    def _checked(self, plan: oven.Plan, X: Any) -> dict[str, Any]:
+    def _checked(self, plan: oven.Plan, X: object) -> dict[str, Any]:
         if not self._nan_allowed:
             refuse_non_finite(X)
         if self._wants_rows and row_count(X) == 0 and hasattr(X, "__len__"):
@@ -165,7 +167,7 @@ class Compiled:
         return plan.run(X)
 
 
-def refuse_non_finite(X: Any) -> None:
+def refuse_non_finite(X: object) -> None:
     """Raise InputError for NaN or infinity in an array, as the training library would."""
     if not (isinstance(X, np.ndarray) and X.dtype.kind == "f"):
         return
@@ -183,6 +185,6 @@ def refuse_non_finite(X: Any) -> None:
         )
 
 
-def _allows_nan(estimator: Any) -> bool:
+def _allows_nan(estimator: object) -> bool:
     tags = getattr(estimator, "__sklearn_tags__", None)
     return True if tags is None else bool(tags().input_tags.allow_nan)

@@ -120,9 +120,9 @@ def _answers(
 
     wanted = options.outputs.split(",") if options.outputs else None
     try:
-        for made in runtime.predict_batch("model", data(), outputs=wanted):
+        for answers in runtime.predict_batch("model", data(), outputs=wanted):
             block = waiting.popleft()
-            yield block, {**block.kept, **_columns(made)}
+            yield block, {**block.kept, **_columns(answers)}
     except BadTable:  # it knows its place
         raise
     except InputError as problem:
@@ -144,10 +144,10 @@ def _located(problem: InputError, plan: Plan, waiting: Sequence[Block]) -> Input
 
 def _columns(answers: dict[str, Any], before: str = "") -> dict[str, Any]:
     """Answers as columns; those of a record by its name and theirs."""
-    found: dict[str, Any] = {}
+    columns: dict[str, Any] = {}
     for name, value in answers.items():
         if isinstance(value, dict):
-            found |= _columns(value, f"{before}{name}.")
+            columns |= _columns(value, f"{before}{name}.")
         else:
-            found[before + name] = value.toarray() if hasattr(value, "toarray") else value
-    return found
+            columns[before + name] = value.toarray() if hasattr(value, "toarray") else value
+    return columns

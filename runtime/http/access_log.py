@@ -103,8 +103,8 @@ class AccessLog:
             bytes=0 if request.method == "HEAD" else len(response.body),
             seconds=round(seconds, 6),
             client=who.name if who is not None and who.known else "",
-            model=front.served.name if front is not None else "",
-            version=front.served.version if front is not None else "",
+            model=front.version.name if front is not None else "",
+            version=front.version.version if front is not None else "",
             id=(request.header("x-request-id") or "")[:LONGEST],
         )
 

@@ -23,8 +23,8 @@ from typing import Any
 
 import numpy as np
 
+from flour.data.batch import row_count
 from runtime.http.interfaces import Answering, InferCall
-from runtime.service.inputs import row_count
 from runtime.service.version import ModelVersion
 from scheduler import DeadlineExceeded
 
@@ -48,12 +48,12 @@ class BatchSettings:
     """A block goes when it has so many."""
 
     @classmethod
-    def of(cls, served: ModelVersion, usual: BatchSettings) -> BatchSettings:
+    def of(cls, version: ModelVersion, usual: BatchSettings) -> BatchSettings:
         """What holds for a version."""
         noted = {
-            name: served.notes[f"batch_{name}"]
+            name: version.notes[f"batch_{name}"]
             for name in cls.__slots__
-            if f"batch_{name}" in served.notes
+            if f"batch_{name}" in version.notes
         }
         return replace(usual, **noted) if noted else usual  # type: ignore[arg-type]  # notes are data
 
@@ -72,21 +72,21 @@ class BatchStats:
 class _Waiting:
     """A request that waits for others."""
 
-    __slots__ = ("arrived", "ask", "future", "rows")
+    __slots__ = ("arrived", "call", "future", "rows")
 
-    def __init__(self, ask: InferCall, rows: int) -> None:
-        self.ask, self.rows, self.arrived = ask, rows, monotonic()
+    def __init__(self, call: InferCall, rows: int) -> None:
+        self.call, self.rows, self.arrived = call, rows, monotonic()
         self.future: Future[Answers] = Future()
 
     def late(self, now: float) -> bool:
-        timeout = self.ask.timeout
+        timeout = self.call.timeout
         return timeout is not None and now >= self.arrived + timeout
 
     def rest(self, now: float) -> InferCall:
         """The same request with what is left of its time."""
-        if self.ask.timeout is None:
-            return self.ask
-        return replace(self.ask, timeout=max(0.0, self.arrived + self.ask.timeout - now))
+        if self.call.timeout is None:
+            return self.call
+        return replace(self.call, timeout=max(0.0, self.arrived + self.call.timeout - now))
 
 
 class _Batch:
@@ -118,17 +118,17 @@ class Batched:
         self._took: dict[str, float] = {}  # by owner: what a block takes, in seconds
         self._requests = self._rows = self._blocks = self._alone = 0
 
-    def answer(self, ask: InferCall) -> Future[Answers]:
+    def answer(self, call: InferCall) -> Future[Answers]:
         """The answers, perhaps together with those of others."""
-        settings = BatchSettings.of(ask.served, self._usual)
-        key = _key(ask) if settings.wait > 0 and not ask.served.mixes_rows else None
-        rows = row_count(ask.data) if key is not None else 0
-        if key is None or not 0 < rows < settings.rows or self._instant(ask.served, rows):
-            return self.inner.answer(ask)
-        return self._join(key, _Waiting(ask, rows), settings)
+        settings = BatchSettings.of(call.version, self._usual)
+        key = _key(call) if settings.wait > 0 and not call.version.mixes_rows else None
+        rows = call.batch.rows if key is not None else 0
+        if key is None or not 0 < rows < settings.rows or self._instant(call.version, rows):
+            return self.inner.answer(call)
+        return self._join(key, _Waiting(call, rows), settings)
 
-    def _instant(self, served: ModelVersion, rows: int) -> bool:
-        expected = self._cost(served, rows)
+    def _instant(self, version: ModelVersion, rows: int) -> bool:
+        expected = self._cost(version, rows)
         return expected is not None and expected <= INSTANT
 
     def stats(self) -> BatchStats:
@@ -141,7 +141,7 @@ class Batched:
         batch = self._open.get(key)
         if batch is None:
             batch = self._open[key] = _Batch()
-            loop, wait = asyncio.get_running_loop(), self._patience(one.ask.served, settings)
+            loop, wait = asyncio.get_running_loop(), self._patience(one.call.version, settings)
             batch.timer = loop.call_later(wait, self._send, key)
         batch.waiting.append(one)
         batch.rows += one.rows
@@ -149,11 +149,11 @@ class Batched:
             self._send(key)
         return one.future
 
-    def _patience(self, served: ModelVersion, settings: BatchSettings) -> float:
+    def _patience(self, version: ModelVersion, settings: BatchSettings) -> float:
         """How long the first of a block waits: less where the work itself takes long."""
         if settings.objective <= 0:
             return settings.wait
-        left = settings.objective - self._took.get(served.owner, 0.0)
+        left = settings.objective - self._took.get(version.owner, 0.0)
         return max(0.0, min(settings.wait, left))
 
     def _send(self, key: Hashable) -> None:
@@ -190,12 +190,13 @@ class Batched:
             self._by_itself(ready[0])
             return
         # A short deadline must not end the others, nor a low priority hold up the first.
-        first = ready[0].ask
+        first = ready[0].call
         timeouts = [one.rest(now).timeout for one in ready]
         longest = None if None in timeouts else max(each for each in timeouts if each is not None)
-        priorities = [one.ask.priority or 0 for one in ready]
-        block = _stacked([one.ask.data for one in ready])
-        whole = InferCall(first.served, block, first.outputs, longest, max(priorities))
+        priorities = [one.call.priority or 0 for one in ready]
+        block = _stacked([one.call.batch.data for one in ready])
+        batch = first.version.reader.read(block)
+        whole = InferCall(first.version, batch, first.outputs, longest, max(priorities))
         loop = asyncio.get_running_loop()
         done = partial(self._shared_out, ready, loop, monotonic())
         _after(self.inner, whole, done)
@@ -212,7 +213,7 @@ class Batched:
         if done.cancelled() or error is not None:
             loop.call_soon_threadsafe(self._one_by_one, ready)
             return
-        loop.call_soon_threadsafe(self._learn, ready[0].ask.served.owner, monotonic() - began)
+        loop.call_soon_threadsafe(self._learn, ready[0].call.version.owner, monotonic() - began)
         answers, start, now = done.result(), 0, monotonic()
         for one in ready:
             stop = start + one.rows
@@ -240,10 +241,10 @@ class Batched:
 _OWNERS = 10_000
 
 
-def _after(inner: Answering, ask: InferCall, done: Callable[[Future[Answers]], None]) -> None:
+def _after(inner: Answering, call: InferCall, done: Callable[[Future[Answers]], None]) -> None:
     """Ask, and say when it is done; an error of asking is an answer too."""
     try:
-        coming = inner.answer(ask)
+        coming = inner.answer(call)
     except Exception as error:  # noqa: BLE001 (it is the caller's)
         coming = Future()
         coming.set_exception(error)
@@ -257,22 +258,24 @@ def _passed_on(future: Future[Answers], done: Future[Answers]) -> None:
         future.set_exception(error)
 
 
-def _key(ask: InferCall) -> Hashable | None:
-    """What requests have in common that can be one block; None for data that cannot be stacked."""
-    form = _form(ask.data)
-    return None if form is None else (ask.served.owner, ask.served.digest, ask.outputs, form)
+def _key(call: InferCall) -> Hashable | None:
+    """Requests with the same key can be one block; None for a row or for data of another form."""
+    form = None if call.batch.single else _form(call.batch.data)
+    version = call.version
+    return None if form is None else (version.owner, version.digest, call.outputs, form)
 
 
-def _form(data: Any) -> Hashable | None:
+def _form(data: object) -> Hashable | None:
     if isinstance(data, np.ndarray) and data.ndim and not data.dtype.names:
-        return (data.dtype.str, data.shape[1:])
+        objects = data.ndim == 1 and data.dtype.kind == "O"
+        return "list" if objects else (data.dtype.str, data.shape[1:])
     if isinstance(data, list) and data:
         return "list"
     if isinstance(data, Mapping) and data:
         parts = [(name, _form(column)) for name, column in data.items()]
         counts = {row_count(column) for column in data.values()}
-        known = len(counts) == 1 and all(form is not None for _, form in parts)
-        return tuple(parts) if known else None
+        alike = len(counts) == 1 and all(form is not None for _, form in parts)
+        return tuple(parts) if alike else None
     return None
 
 
@@ -281,7 +284,7 @@ def _stacked(blocks: list[Any]) -> Any:
     first = blocks[0]
     if isinstance(first, Mapping):
         return {name: _stacked([block[name] for block in blocks]) for name in first}
-    if isinstance(first, np.ndarray):
+    if all(isinstance(block, np.ndarray) for block in blocks):
         return np.concatenate(blocks)
     return [row for block in blocks for row in block]
 

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flour.core.types import FLOATS, Category, Scalar, Text, Type, Vector
+from flour.data.batch import Batch, Kind, row_batch
 from runtime.http import codec_binary, codec_json
 from runtime.http.classification import top_classes
 from runtime.http.codec_json import (
@@ -65,7 +66,7 @@ class ModelCodec:
     __slots__ = (
         *(
             "counts",
-            "fitting",
+            "direct",
             "inputs",
             "outputs",
             "places",
@@ -74,38 +75,41 @@ class ModelCodec:
             "quick_width",
             "rows",
         ),
-        *("served", "template", "usual"),
+        *("template", "usual", "version"),
     )
 
-    def __init__(self, served: ModelVersion) -> None:
-        self.served, self.counts = served, Counts()
-        self.inputs: tuple[TensorSpec, ...] = specs(served.inputs, inputs=True)
-        self.outputs: tuple[TensorSpec, ...] = specs(served.kinds, inputs=False)
-        known = {"model_name": served.name, "model_version": served.version}
-        self.prefix = encode(known)[:-1]
+    def __init__(self, version: ModelVersion) -> None:
+        self.version, self.counts = version, Counts()
+        self.inputs: tuple[TensorSpec, ...] = specs(version.inputs, inputs=True)
+        self.outputs: tuple[TensorSpec, ...] = specs(version.kinds, inputs=False)
+        names = {"model_name": version.name, "model_version": version.version}
+        self.prefix = encode(names)[:-1]
         #: What is answered to those who name no outputs; None for everything.
-        self.usual = _usual(served)
+        self.usual = _usual(version)
         #: Where that is among the outputs; None for everything.
-        self.places = None if self.usual is None else _places(served, self.usual)
-        self.template = _template(served, self.prefix, self.usual or served.outputs)
-        kind = next(iter(served.inputs.values()))
-        numbers = len(served.inputs) == 1 and isinstance(kind, Vector) and kind.dtype in FLOATS
-        numbers = numbers and _is_dense(kind) and all(map(_is_dense, served.kinds.values()))
+        self.places = None if self.usual is None else _places(version, self.usual)
+        self.template = _template(version, self.prefix, self.usual or version.outputs)
+        kind = next(iter(version.inputs.values()))
+        numbers = len(version.inputs) == 1 and isinstance(kind, Vector) and kind.dtype in FLOATS
+        numbers = numbers and _is_dense(kind) and all(map(_is_dense, version.kinds.values()))
         self.quick_type = self.inputs[0].datatype if numbers else ""
         self.quick_width = kind.width if isinstance(kind, Vector) else 0
         #: What reads a row that comes as columns; None where there is none.
-        reader = RowDecoder(served.inputs if self.template else {})
+        reader = RowDecoder(version.inputs if self.template else {})
         self.rows = reader or None
         #: Which arrays go to the plan's entry.
-        self.fitting = DirectInputs(served)
+        self.direct = DirectInputs(version)
 
     # --- requests ----------------------------------------------------------------------------
 
-    def quick(self, body: bytes) -> tuple[Any, str | None] | None:
-        """The row or block and the id of a request that wishes nothing else; None for others."""
-        return self._numbers(body) if self.rows is None else self.rows.read(body)
+    def quick(self, body: bytes) -> tuple[Batch, str | None] | None:
+        """The row or block and the id of a request without options; None for others."""
+        if self.rows is None:
+            return self._numbers(body)
+        decoded = self.rows.read(body)
+        return None if decoded is None else (self.version.reader.read(decoded[0]), decoded[1])
 
-    def _numbers(self, body: bytes) -> tuple[Any, str | None] | None:
+    def _numbers(self, body: bytes) -> tuple[Batch, str | None] | None:
         try:
             asked = _quick.decode(body)
         except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
@@ -119,8 +123,9 @@ class ModelCodec:
         if len(shape) != 2 or shape[1] != width or shape[0] * width != len(data) or shape[0] < 1:
             return None
         if shape[0] == 1:
-            return data, asked.id
-        return np.array(data, DTYPES[item.datatype]).reshape(shape), asked.id
+            return row_batch(data), asked.id  # msgspec has looked at every value
+        array = np.array(data, DTYPES[item.datatype]).reshape(shape)
+        return Batch(Kind.ARRAYS, array, len(array), single=False), asked.id
 
     def decode(self, request: Request, default_priority: int) -> tuple[InferCall, ResponseOptions]:
         """Any request, as a call and what is wished of its answer."""
@@ -136,15 +141,15 @@ class ModelCodec:
             asked = codec_json.decode(body[:size])
             tensors = self._tensors(asked, codec_binary.Reader(body, size))
         wished = response_options(asked, request, default_priority)
-        data = call_data(self.served.inputs, tensors)
-        return self.ask(data, wished), wished
+        data = call_data(self.version.inputs, tensors)
+        return self.call(self.version.reader.read(data), wished), wished
 
     def _tensors(self, asked: Envelope, reader: codec_binary.Reader) -> list[Tensor]:
         common = content_type(asked.parameters, "$")
         items: Sequence[RequestInput | LooseInput] = asked.inputs
-        made = []
-        for place, item in enumerate(items):
-            where = f"$.inputs[{place}]"
+        tensors = []
+        for index, item in enumerate(items):
+            where = f"$.inputs[{index}]"
             size = codec_binary.binary_size(item.parameters, where)
             if size is None:
                 array = codec_json.values(item, where)
@@ -152,9 +157,9 @@ class ModelCodec:
                 raw = reader.take(size, where)
                 array = codec_binary.values(raw, item.datatype, item.shape, where)
             tensor = Tensor(item.name, item.datatype, array)
-            made.append(read(tensor, content_type(item.parameters, where) or common, where))
+            tensors.append(read(tensor, content_type(item.parameters, where) or common, where))
         reader.finish()
-        return made
+        return tensors
 
     def _raw(self, body: bytes) -> InferCall:
         """A body that is the one input and nothing else."""
@@ -174,26 +179,26 @@ class ModelCodec:
                 )
             shape = [len(body) // size, *spec.shape[1:]]
             array = codec_binary.values(view, spec.datatype, shape, spec.name)
-        data = call_data(self.served.inputs, [Tensor(spec.name, spec.datatype, array)])
-        return self.ask(data, NOTHING)
+        data = call_data(self.version.inputs, [Tensor(spec.name, spec.datatype, array)])
+        return self.call(self.version.reader.read(data), NOTHING)
 
-    def ask(self, data: Any, wished: ResponseOptions) -> InferCall:
-        """The call for some data."""
+    def call(self, batch: Batch, wished: ResponseOptions) -> InferCall:
+        """The call for a batch."""
         outputs = self.usual
         if wished.outputs is not None:
             outputs = tuple(dict.fromkeys(map(self._source, wished.outputs)))
-        return InferCall(self.served, data, outputs, wished.timeout, wished.priority)
+        return InferCall(self.version, batch, outputs, wished.timeout, wished.priority)
 
     def _source(self, wish: OutputOptions) -> str:
         """The program's output that a tensor comes from."""
-        known = {spec.name for spec in self.outputs}
-        if wish.name not in known:
+        names = {spec.name for spec in self.outputs}
+        if wish.name not in names:
             raise HttpError(
                 f"the model has no output {wish.name!r}"[:200],
                 where="$.outputs",
                 hint="its outputs are " + ", ".join(spec.name for spec in self.outputs[:20]),
             )
-        return wish.name if wish.name in self.served.kinds else wish.name.split(".")[0]
+        return wish.name if wish.name in self.version.kinds else wish.name.split(".")[0]
 
     # --- responses ---------------------------------------------------------------------------
 
@@ -201,42 +206,41 @@ class ModelCodec:
         """The answer to one row: the bytes that are known before, with the values in between."""
         values = [b"" if name is None else b',"id":' + encode(name)]
         if self.places is not None:
-            answers = tuple(answers[place] for place in self.places)
-        for value in answers:  # vectors are arrays, anything else is a value of Python's
-            made = encode(value.tolist() if type(value) is _ARRAY else value)
-            values.append(made)
+            answers = tuple(answers[index] for index in self.places)
+        # Vectors are arrays, anything else is a value of Python's.
+        values += (encode(v.tolist() if type(v) is _ARRAY else v) for v in answers)
         return self.template % tuple(values)
 
     def as_block(self, answers: tuple[Any, ...]) -> tuple[NDArray[Any], ...]:
         """The outputs for one row as those for a block of it."""
-        kinds = self.served.kinds.values()
+        kinds = self.version.kinds.values()
         return tuple(_block(kind, value) for kind, value in zip(kinds, answers, strict=True))
 
     def told(self, answers: tuple[Any, ...]) -> dict[str, Any]:
         """The outputs that are answered to those who name none, of all of them."""
-        made = dict(zip(self.served.outputs, answers, strict=True))
-        return made if self.usual is None else {name: made[name] for name in self.usual}
+        values = dict(zip(self.version.outputs, answers, strict=True))
+        return values if self.usual is None else {name: values[name] for name in self.usual}
 
     def encode(self, answers: Mapping[str, Any], wished: ResponseOptions) -> Response:
         """The answer to a block of rows."""
-        found = dict(self._arrays(answers))
+        arrays = dict(self._arrays(answers))
         wanted = wished.outputs or tuple(
-            OutputOptions(spec.name, wished.binary) for spec in self.outputs if spec.name in found
+            OutputOptions(spec.name, wished.binary) for spec in self.outputs if spec.name in arrays
         )
         heads: list[bytes] = []
         raw: list[bytes | memoryview] = []
         for wish in wanted:
-            array = found[wish.name]
+            array = arrays[wish.name]
             if wish.classes:
-                array = top_classes(array, wish.classes, self.served.classes)
+                array = top_classes(array, wish.classes, self.version.classes)
             datatype = datatype_of(array.dtype)
-            known: dict[str, Any] = written(datatype) if wished.content else {}
+            parameters: dict[str, Any] = written(datatype) if wished.content else {}
             if wish.binary:
                 raw.append(codec_binary.raw_values(array, datatype))
-                known["binary_data_size"] = len(raw[-1])
-                heads.append(tensor_head(wish.name, datatype, array.shape, known) + b"}")
+                parameters["binary_data_size"] = len(raw[-1])
+                heads.append(tensor_head(wish.name, datatype, array.shape, parameters) + b"}")
             else:
-                head = tensor_head(wish.name, datatype, array.shape, known)
+                head = tensor_head(wish.name, datatype, array.shape, parameters)
                 heads.append(head + b',"data":' + encoded_values(array) + b"}")
         header = self._header(heads, wished)
         if not raw:
@@ -260,16 +264,16 @@ class ModelCodec:
                 yield before + name, _array(value)
 
 
-def _usual(served: ModelVersion) -> tuple[str, ...] | None:
+def _usual(version: ModelVersion) -> tuple[str, ...] | None:
     """The outputs that stand for all, where whoever registered the version has said so."""
-    told = served.notes.get("default_outputs")
-    names = tuple(name for name in served.kinds if isinstance(told, tuple) and name in told)
-    return names if names and len(names) < len(served.kinds) else None
+    told = version.notes.get("default_outputs")
+    names = tuple(name for name in version.kinds if isinstance(told, tuple) and name in told)
+    return names if names and len(names) < len(version.kinds) else None
 
 
-def _places(served: ModelVersion, names: Sequence[str]) -> tuple[int, ...]:
+def _places(version: ModelVersion, names: Sequence[str]) -> tuple[int, ...]:
     """Where outputs stand among all of them."""
-    return tuple(served.outputs.index(name) for name in names)
+    return tuple(version.outputs.index(name) for name in names)
 
 
 def _is_dense(kind: Type) -> bool:
@@ -308,11 +312,11 @@ def _array(value: Any) -> NDArray[Any]:
     return objects([encode(words).decode() for words in value], [len(value)])
 
 
-def _template(served: ModelVersion, prefix: bytes, names: Sequence[str]) -> bytes:
+def _template(version: ModelVersion, prefix: bytes, names: Sequence[str]) -> bytes:
     """The answer to one row with places for the id and each of these outputs."""
     tensors = []
     for name in names:
-        kind = served.kinds[name]
+        kind = version.kinds[name]
         if not _is_dense(kind):
             return b""  # such answers do not go this way
         (spec,) = specs({name: kind}, inputs=False)

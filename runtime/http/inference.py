@@ -5,19 +5,17 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import Future
+from functools import partial
 from time import perf_counter
 from typing import Any
 
-import numpy as np
-
+from flour.data.batch import Batch, row_count
 from runtime.http.codec import ModelCodec
 from runtime.http.interfaces import InferCall
 from runtime.http.messages import HEADER_LENGTH, TIMEOUT_HEADER, Answer, Request, Response
 from runtime.http.response_options import NOTHING, ResponseOptions
 from runtime.http.routes import HandlerContext
-from runtime.service.inputs import row_count
-
-_ARRAY = np.ndarray
+from runtime.service.entry import Outputs
 
 Encode = Callable[[dict[str, Any]], Response]
 
@@ -35,41 +33,38 @@ def infer(service: HandlerContext, request: Request) -> Answer:
         front = service.front(name)
     request.front = front
     if (front.quick_type or front.rows is not None) and (request.plain or not tells(request)):
-        made = _quick(service, front, request)
-        if made is not None:
-            return made
+        answer = _quick(service, front, request)
+        if answer is not None:
+            return answer
     try:
-        ask, wished = front.decode(request, service.settings.default_priority)
+        call, wished = front.decode(request, service.settings.default_priority)
     except BaseException:
         front.counts.failed += 1
         raise
-    made = None if wished.timeout is not None else _few(service, front, ask, request, wished)
-    if made is not None:
-        return made
-    return answered(service, front, ask, request, lambda answers: front.encode(answers, wished))
+    response = None if wished.timeout is not None else _few(service, front, call, request, wished)
+    if response is not None:
+        return response
+    return answered(service, front, call, request, partial(front.encode, wished=wished))
 
 
 def _few(
     service: HandlerContext,
     front: ModelCodec,
-    ask: InferCall,
+    call: InferCall,
     request: Request,
     wished: ResponseOptions,
 ) -> Response | None:
     """The answer to a few rows that were asked for in another way than most."""
-    found = front.fitting.look(ask.data)
-    if found is None:
+    batch = front.direct.match(call.batch)
+    outputs = None if batch is None else quick(service, front, batch)
+    if batch is None or outputs is None:
         return None
-    data, rows = found
-    answers = quick(service, front, data)
-    if answers is None:
-        return None
-    if not rows:  # it was a row of its own, and is answered as the block that it came as
-        answers = front.as_block(answers)
-    every = dict(zip(front.served.outputs, answers, strict=True))
-    made = front.encode(front.told(answers) if wished.outputs is None else every, wished)
-    front.counts.done(rows or 1, perf_counter() - request.started)
-    return made
+    if batch.single:  # the request was a block of one row, and is answered as that
+        outputs = front.as_block(outputs)
+    every = dict(zip(front.version.outputs, outputs, strict=True))
+    response = front.encode(front.told(outputs) if wished.outputs is None else every, wished)
+    front.counts.done(batch.rows, perf_counter() - request.started)
+    return response
 
 
 def tells(request: Request) -> bool:
@@ -79,49 +74,41 @@ def tells(request: Request) -> bool:
 
 def _quick(service: HandlerContext, front: ModelCodec, request: Request) -> Answer | None:
     """The short way, for requests as most are; None for others."""
-    known = front.quick(request.body)
-    if known is None:
+    decoded = front.quick(request.body)
+    if decoded is None:
         return None
-    data, name = known
-    answers = quick(service, front, data)
-    one = type(data) is not _ARRAY
-    if one and answers is not None:
+    batch, name = decoded
+    outputs = quick(service, front, batch)
+    if batch.single and outputs is not None:
         front.counts.done(1, perf_counter() - request.started)
-        return Response(front.encode_row(answers, name))
+        return Response(front.encode_row(outputs, name))
     wished = NOTHING if name is None else ResponseOptions(id=name)
-    if answers is None:
-        ask = front.ask(_block(data) if one else data, wished)
-        return answered(service, front, ask, request, lambda answers: front.encode(answers, wished))
-    made = front.encode(front.told(answers), wished)
-    front.counts.done(len(data), perf_counter() - request.started)
-    return made
+    if outputs is None:
+        call = front.call(batch.as_block, wished)
+        return answered(service, front, call, request, partial(front.encode, wished=wished))
+    response = front.encode(front.told(outputs), wished)
+    front.counts.done(batch.rows, perf_counter() - request.started)
+    return response
 
 
-def quick(service: HandlerContext, front: ModelCodec, data: Any) -> tuple[Any, ...] | None:
+def quick(service: HandlerContext, front: ModelCodec, batch: Batch) -> Outputs | None:
     """The outputs of a row or a few rows, if they can be had at once; else None."""
     try:
-        return service.answering.quick(front.served, data)
+        return service.answering.quick(front.version, batch)
     except BaseException:
         front.counts.failed += 1
         raise
 
 
-def _block(row: Any) -> Any:
-    """A row as a block of one, as the long way has them."""
-    if type(row) is dict:
-        return {name: [value] for name, value in row.items()}
-    return [row]
-
-
 def answered(
-    service: HandlerContext, front: ModelCodec, ask: InferCall, request: Request, encode: Encode
+    service: HandlerContext, front: ModelCodec, call: InferCall, request: Request, encode: Encode
 ) -> Answer:
     """The response to a call, at once if its answers are there."""
     try:
-        future = service.answering.answer(ask)
+        future = service.answering.answer(call)
         if not future.done():
             return _awaited(front, future, request, encode)
-        return _made(front, future.result(), request, encode)
+        return _response(front, future.result(), request, encode)
     except BaseException:
         front.counts.failed += 1
         raise
@@ -131,13 +118,15 @@ async def _awaited(
     front: ModelCodec, future: Future[dict[str, Any]], request: Request, encode: Encode
 ) -> Response:
     try:
-        return _made(front, await asyncio.wrap_future(future), request, encode)
+        return _response(front, await asyncio.wrap_future(future), request, encode)
     except BaseException:
         front.counts.failed += 1
         raise
 
 
-def _made(front: ModelCodec, answers: dict[str, Any], request: Request, encode: Encode) -> Response:
-    made = encode(answers)
+def _response(
+    front: ModelCodec, answers: dict[str, Any], request: Request, encode: Encode
+) -> Response:
+    response = encode(answers)
     front.counts.done(max(1, row_count(answers)), perf_counter() - request.started)
-    return made
+    return response

@@ -14,7 +14,9 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from flour.data.batch import Batch
 from runtime.http.messages import Request, Response
+from runtime.service.entry import Outputs
 from runtime.service.runtime import Runtime
 from runtime.service.version import ModelVersion
 
@@ -56,10 +58,10 @@ class Repository(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class InferCall:
-    """A call as it was decoded: which version, with what, and what is wished."""
+    """A call as it was decoded: which version, with which data and options."""
 
-    served: ModelVersion
-    data: Any
+    version: ModelVersion
+    batch: Batch
     outputs: tuple[str, ...] | None = None
     timeout: float | None = None
     priority: int | None = None
@@ -68,11 +70,11 @@ class InferCall:
 class Answering(Protocol):
     """From a decoded call to its answers, on the event loop's thread: neither call may block."""
 
-    def quick(self, served: ModelVersion, data: Any) -> tuple[Any, ...] | None:
+    def quick(self, version: ModelVersion, batch: Batch) -> Outputs | None:
         """The outputs of a row or a few rows, if they can be had at once; else None."""
         ...
 
-    def answer(self, ask: InferCall) -> Future[dict[str, Any]]:
+    def answer(self, call: InferCall) -> Future[dict[str, Any]]:
         """A future of the answers; cancelling it gives the call up."""
         ...
 
@@ -84,14 +86,14 @@ class Direct:
         self._runtime = runtime
         self.quick = runtime.quick
 
-    def answer(self, ask: InferCall) -> Future[dict[str, Any]]:
-        """What the runtime makes of it."""
+    def answer(self, call: InferCall) -> Future[dict[str, Any]]:
+        """The runtime's future."""
         return self._runtime.submit(
-            ask.served,
-            ask.data,
-            outputs=ask.outputs,
-            timeout=ask.timeout,
-            priority=ask.priority,
+            call.version,
+            call.batch,
+            outputs=call.outputs,
+            timeout=call.timeout,
+            priority=call.priority,
         )
 
 

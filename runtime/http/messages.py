@@ -21,7 +21,7 @@ class Addressed(Protocol):
     """What a request was found to mean."""
 
     @property
-    def served(self) -> ModelVersion:
+    def version(self) -> ModelVersion:
         """The version that answers it."""
 
 

@@ -41,7 +41,7 @@ class Meters:
     def __call__(self, request: Request, response: Response, seconds: float) -> None:
         """One more request."""
         front = request.front
-        owner = None if front is None else front.served.owner
+        owner = None if front is None else front.version.owner
         key = request.method, request.path, response.status, owner
         found = self._quick.get(key)
         if found is None:
@@ -54,7 +54,7 @@ class Meters:
         if len(self._quick) >= REMEMBERED:
             self._quick.clear()
         route = self._route(request.method, request.path)
-        served = None if request.front is None else request.front.served
+        served = None if request.front is None else request.front.version
         key = Series(
             request.method if route else "",
             route or NOWHERE,

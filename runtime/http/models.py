@@ -40,7 +40,7 @@ _repository_request = msgspec.json.Decoder(RepositoryRequest)
 
 def _platform(front: ModelCodec) -> str:
     """What kind of model this is, as the layout it came in calls it."""
-    return str(front.served.notes.get("platform", "pretzel"))
+    return str(front.version.notes.get("platform", "pretzel"))
 
 
 def _front(service: HandlerContext, request: Request) -> ModelCodec:
@@ -55,10 +55,10 @@ def names(service: HandlerContext, request: Request) -> Answer:
 def metadata(service: HandlerContext, request: Request) -> Answer:
     """What a model takes and gives."""
     front = _front(service, request)
-    found = [each for each in service.runtime.endpoints() if each.name == front.served.name]
-    versions = list(found[0].versions) if found else [front.served.version]
+    found = [each for each in service.runtime.endpoints() if each.name == front.version.name]
+    versions = list(found[0].versions) if found else [front.version.version]
     inputs, outputs = _tensors(front.inputs), _tensors(front.outputs)
-    return json(ModelMetadata(front.served.name, versions, _platform(front), inputs, outputs))
+    return json(ModelMetadata(front.version.name, versions, _platform(front), inputs, outputs))
 
 
 def _tensors(specs: Iterable[TensorSpec]) -> list[TensorMetadata]:
@@ -67,14 +67,14 @@ def _tensors(specs: Iterable[TensorSpec]) -> list[TensorMetadata]:
 
 def ready(service: HandlerContext, request: Request) -> Answer:
     """Whether a model answers; one that is not there is an error."""
-    return json(ModelReady(_front(service, request).served.name, ready=True))
+    return json(ModelReady(_front(service, request).version.name, ready=True))
 
 
 def config(service: HandlerContext, request: Request) -> Answer:
     """The model's configuration, in Triton's words."""
     front = _front(service, request)
     inputs, outputs = _config(front.inputs), _config(front.outputs)
-    return json(ModelConfig(front.served.name, _platform(front), "pretzel", 0, inputs, outputs))
+    return json(ModelConfig(front.version.name, _platform(front), "pretzel", 0, inputs, outputs))
 
 
 def _config(specs: Iterable[TensorSpec]) -> list[ConfigTensor]:

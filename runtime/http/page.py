@@ -51,7 +51,7 @@ def status(service: HandlerContext, request: Request) -> Answer:
 def explain(service: HandlerContext, request: Request) -> Answer:
     """One plan, at the step that the query names: `?step=stages` and so on."""
     _check_on(service)
-    served = service.front(request.params["model"], request.params.get("version")).served
+    served = service.front(request.params["model"], request.params.get("version")).version
     step = parse_qs(request.query).get("step", ["stages"])[0]
     if step not in STEPS:
         raise HttpError(

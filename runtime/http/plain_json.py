@@ -16,6 +16,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from flour.data.batch import Batch
 from runtime.http.bodies import Instances, Predictions
 from runtime.http.codec import ModelCodec
 from runtime.http.codec_json import decoded, encode
@@ -24,7 +25,6 @@ from runtime.http.messages import Answer, Request, Response
 from runtime.http.problems import HttpError
 from runtime.http.response_options import ResponseOptions, timeout
 from runtime.http.routes import HandlerContext
-from runtime.service.inputs import as_block
 
 _anything = msgspec.json.Decoder()
 _instances = msgspec.json.Decoder(Instances)
@@ -33,21 +33,19 @@ _instances = msgspec.json.Decoder(Instances)
 def predict(service: HandlerContext, request: Request) -> Answer:
     """Answer a row with an object, rows with an array of objects."""
     front = request.front = service.front(request.params["model"])
-    data = decoded(request.body, _anything, Any)
-    if request.plain or not tells(request):
-        row = quick(service, front, data)
-        if row is not None:  # only a row goes this way: blocks are no arrays yet
-            return _done(front, request, _row(front, front.told(row)))
-    data = _by_input(front, data)
-    _, single = as_block(front.served.inputs, data)
+    batch = _batch(front, decoded(request.body, _anything, Any))
+    if batch.single and (request.plain or not tells(request)):
+        outputs = quick(service, front, batch)
+        if outputs is not None:
+            return _done(front, request, _row(front, front.told(outputs)))
     wished = ResponseOptions(timeout=timeout({}, request))
 
-    def made(answers: dict[str, Any]) -> Response:
-        if single:
+    def response(answers: dict[str, Any]) -> Response:
+        if batch.single:
             return Response(encode(_row(front, answers)))
         return Response(encode(_rows(front, answers)))
 
-    return answered(service, front, front.ask(data, wished), request, made)
+    return answered(service, front, front.call(batch, wished), request, response)
 
 
 def instances(service: HandlerContext, request: Request) -> Answer:
@@ -57,14 +55,15 @@ def instances(service: HandlerContext, request: Request) -> Answer:
     if not asked.instances:
         raise HttpError("there is no instance", where="$.instances")
     if len(asked.instances) == 1 and (request.plain or not tells(request)):
-        row = quick(service, front, asked.instances[0])
-        if row is not None:
-            made_row = front.told(row)
-            only = [_plain(value) for value in made_row.values()]
-            found = only if len(only) == 1 else [_row(front, made_row)]
-            return _done(front, request, Predictions(found))
-    data = _by_input(front, asked.instances)
-    if as_block(front.served.inputs, data)[1]:
+        row = front.version.reader.read(asked.instances[0])
+        outputs = quick(service, front, row) if row.single else None
+        if outputs is not None:
+            answers_of_row = front.told(outputs)
+            only = [_plain(value) for value in answers_of_row.values()]
+            predictions = only if len(only) == 1 else [_row(front, answers_of_row)]
+            return _done(front, request, Predictions(predictions))
+    batch = _batch(front, asked.instances)
+    if batch.single:
         raise HttpError(
             "each instance is a row of its own",
             where="$.instances[0]",
@@ -72,29 +71,29 @@ def instances(service: HandlerContext, request: Request) -> Answer:
             hint="a single row is [[1.0, 2.0]], not [1.0, 2.0]",
         )
 
-    def made(answers: dict[str, Any]) -> Response:
+    def response(answers: dict[str, Any]) -> Response:
         if len(answers) == 1:  # as the protocol says it: the values alone
             return Response(encode(Predictions(_column(next(iter(answers.values()))))))
         return Response(encode(Predictions(_rows(front, answers))))
 
     wished = ResponseOptions(timeout=timeout({}, request))
-    return answered(service, front, front.ask(data, wished), request, made)
+    return answered(service, front, front.call(batch, wished), request, response)
 
 
-def _done(front: ModelCodec, request: Request, answer: Any) -> Response:
+def _done(front: ModelCodec, request: Request, answer: object) -> Response:
     """The answer to a row that was over at once."""
-    made = Response(encode(answer))
+    response = Response(encode(answer))
     front.counts.done(1, perf_counter() - request.started)
-    return made
+    return response
 
 
-def _by_input(front: ModelCodec, data: Any) -> Any:
-    """Rows of several inputs as each input's rows."""
-    inputs = front.served.inputs
-    if len(inputs) == 1 or not isinstance(data, list):
-        return data
-    whole = all(isinstance(row, dict) and row.keys() == inputs.keys() for row in data)
-    return {name: [row[name] for row in data] for name in inputs} if whole and data else data
+def _batch(front: ModelCodec, data: object) -> Batch:
+    """The batch of what JSON holds; rows of several inputs become each input's rows."""
+    inputs = front.version.inputs
+    rows = data if len(inputs) > 1 and isinstance(data, list) else []
+    if rows and all(isinstance(row, dict) and row.keys() == inputs.keys() for row in rows):
+        data = {name: [row[name] for row in rows] for name in inputs}
+    return front.version.reader.read(data)
 
 
 def _row(front: ModelCodec, answers: Mapping[str, Any]) -> dict[str, Any]:
@@ -115,25 +114,25 @@ def _rows(front: ModelCodec, answers: Mapping[str, Any]) -> list[dict[str, Any]]
     return [dict(zip(names, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
 
-def _namer(front: ModelCodec) -> Callable[[Any], Any]:
+def _namer(front: ModelCodec) -> Callable[[Any], object]:
     """Puts class labels to the probabilities of a row, where the program has a label for each."""
-    classes = front.served.classes
+    classes = front.version.classes
     names = [text if isinstance(text, str) else encode(text).decode() for text in classes or ()]
 
-    def named(row: Any) -> Any:
+    def named(row: Any) -> object:
         fits = isinstance(row, list) and len(row) == len(names)
         return dict(zip(names, row, strict=True)) if fits else row
 
     return named
 
 
-def _column(value: Any) -> list[Any]:
+def _column(value: object) -> list[Any]:
     """An output as a list of rows."""
     if isinstance(value, Mapping):
         columns = {name: _column(part) for name, part in value.items()}
         return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
-    made: list[Any] = _plain(value)
-    return made
+    rows: list[Any] = _plain(value)
+    return rows
 
 
 def _plain(value: Any) -> Any:

@@ -16,7 +16,9 @@ from functools import partial
 from threading import Lock
 from typing import Any
 
+from flour.data.batch import Batch
 from runtime.http.interfaces import Answering, InferCall
+from runtime.service.entry import Outputs
 from runtime.service.results import Results, freeze, key_of
 from runtime.service.version import ModelVersion
 
@@ -45,14 +47,14 @@ class _Endpoint:
         self.hits = self.misses = 0
 
     def get(self, kind: int, key: Hashable) -> Any:
-        found = self.results.get(kind, key)
-        if found is None:
+        value = self.results.get(kind, key)
+        if value is None:
             self.misses += 1
         else:
             self.hits += 1
-        return found
+        return value
 
-    def put(self, kind: int, key: Hashable, value: Any) -> None:
+    def put(self, kind: int, key: Hashable, value: Outputs | Mapping[str, object]) -> None:
         freeze(value if isinstance(value, Mapping) else dict(enumerate(value)))
         self.results.put(kind, key, value)
 
@@ -71,33 +73,33 @@ class Cached:
         self._endpoints: dict[str, _Endpoint] = {}
         self._lock = Lock()
 
-    def quick(self, served: ModelVersion, data: Any) -> tuple[Any, ...] | None:
+    def quick(self, version: ModelVersion, batch: Batch) -> Outputs | None:
         """The outputs of a row or a few rows, kept or made at once."""
-        budget = self._budget(served)
-        key = _key(served, data, None) if budget else None
+        budget = self._budget(version)
+        key = _key(version, batch, None) if budget else None
         if key is None:
-            return self.inner.quick(served, data)
-        kept = self._of(served.name, budget)
-        found: tuple[Any, ...] | None = kept.get(_QUICK, key)
-        if found is None:
-            found = self.inner.quick(served, data)
-            if found is not None:
-                kept.put(_QUICK, key, found)
-        return found
+            return self.inner.quick(version, batch)
+        kept = self._of(version.name, budget)
+        outputs: Outputs | None = kept.get(_QUICK, key)
+        if outputs is None:
+            outputs = self.inner.quick(version, batch)
+            if outputs is not None:
+                kept.put(_QUICK, key, outputs)
+        return outputs
 
-    def answer(self, ask: InferCall) -> Future[dict[str, Any]]:
+    def answer(self, call: InferCall) -> Future[dict[str, Any]]:
         """The answers, kept or to come; what fails is not kept."""
-        budget = self._budget(ask.served)
-        key = _key(ask.served, ask.data, ask.outputs) if budget else None
+        budget = self._budget(call.version)
+        key = _key(call.version, call.batch, call.outputs) if budget else None
         if key is None:
-            return self.inner.answer(ask)
-        kept = self._of(ask.served.name, budget)
-        found = kept.get(_WHOLE, key)
-        if found is not None:
-            known: Future[dict[str, Any]] = Future()
-            known.set_result(dict(found))
-            return known
-        coming = self.inner.answer(ask)
+            return self.inner.answer(call)
+        kept = self._of(call.version.name, budget)
+        answers = kept.get(_WHOLE, key)
+        if answers is not None:
+            future: Future[dict[str, Any]] = Future()
+            future.set_result(dict(answers))
+            return future
+        coming = self.inner.answer(call)
         coming.add_done_callback(partial(_keep, kept, key))
         return coming
 
@@ -123,25 +125,25 @@ class Cached:
             for name, each in every
         )
 
-    def _budget(self, served: ModelVersion) -> int:
-        noted = served.notes.get(NOTE, self._usual)
+    def _budget(self, version: ModelVersion) -> int:
+        noted = version.notes.get(NOTE, self._usual)
         return noted if isinstance(noted, int) else 0
 
     def _of(self, name: str, budget: int) -> _Endpoint:
-        found = self._endpoints.get(name)
-        if found is None or found.results.budget != budget:
+        endpoint = self._endpoints.get(name)
+        if endpoint is None or endpoint.results.budget != budget:
             if self._names is not None:
                 self.forget(self._names())
             with self._lock:
-                found = self._endpoints[name] = _Endpoint(budget)
-        return found
+                endpoint = self._endpoints[name] = _Endpoint(budget)
+        return endpoint
 
 
-def _key(served: ModelVersion, data: Any, outputs: tuple[str, ...] | None) -> Hashable | None:
-    # A row of the short way is a plain list; as a block of values it would mean something else.
-    shape = type(data).__name__
-    digest = key_of(data)
-    return None if digest is None else (served.version, served.digest, outputs, shape, digest)
+def _key(version: ModelVersion, batch: Batch, outputs: tuple[str, ...] | None) -> Hashable | None:
+    # The values of a row may be those of a block as well, which has other answers.
+    form = type(batch.data).__name__, batch.single
+    digest = key_of(batch.data)
+    return None if digest is None else (version.version, version.digest, outputs, form, digest)
 
 
 def _keep(kept: _Endpoint, key: Hashable, done: Future[dict[str, Any]]) -> None:

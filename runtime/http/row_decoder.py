@@ -52,13 +52,13 @@ _decode = msgspec.json.Decoder(Cells).decode
 class RowDecoder:
     """Reads the rows of one version."""
 
-    __slots__ = ("_count", "_known", "_text")
+    __slots__ = ("_count", "_datatypes", "_text")
 
     def __init__(self, inputs: Mapping[str, Type]) -> None:
         """Look at what the version takes."""
         self._text = len(inputs) == 1 and isinstance(next(iter(inputs.values())), Text)
-        self._known = {} if self._text else _columns(inputs)
-        self._count = len(self._known) or int(self._text)
+        self._datatypes = {} if self._text else _columns(inputs)
+        self._count = len(self._datatypes) or int(self._text)
 
     def __bool__(self) -> bool:
         """Whether there is anything that it could read."""
@@ -83,10 +83,10 @@ class RowDecoder:
         return None if row is None else (row, asked.id)
 
     def _row(self, cells: list[Cell]) -> dict[str, Any] | None:
-        row, known = {}, self._known
+        row, datatypes = {}, self._datatypes
         for cell in cells:
             value: Any = cell.data[0]
-            if known.get(cell.name) != cell.datatype:
+            if datatypes.get(cell.name) != cell.datatype:
                 return None
             if type(value) is not _PYTHON[cell.datatype]:
                 value = _converted(value, cell.datatype)
@@ -106,16 +106,16 @@ def _columns(inputs: Mapping[str, Type]) -> dict[str, str]:
         if not isinstance(kind, Record) or kind.unread:
             return {}
         kinds = dict(kind.fields)
-    made = {}
+    datatypes = {}
     for name, kind in kinds.items():
         if not isinstance(kind, Scalar | Category | Text):
             return {}
-        made[name] = BYTES if isinstance(kind, Text) else datatype_of(kind.dtype)
-    return made if set(made.values()) <= _PYTHON.keys() else {}
+        datatypes[name] = BYTES if isinstance(kind, Text) else datatype_of(kind.dtype)
+    return datatypes if set(datatypes.values()) <= _PYTHON.keys() else {}
 
 
-def _converted(value: Any, datatype: str) -> Any:
-    """What the long way makes of a value of another type; an ellipsis where that is to be seen."""
+def _converted(value: object, datatype: str) -> Any:
+    """A value of another type as the general way converts it; an ellipsis where that decides."""
     if datatype == "FP64":
         if value is None:
             return nan

@@ -57,29 +57,29 @@ def _specs(name: str, kind: Type, *, alone: bool) -> Iterator[TensorSpec]:
 
 def call_data(inputs: Mapping[str, Type], tensors: Sequence[Tensor]) -> Any:
     """The data of a call from the tensors of its request."""
-    found = _by_name(tensors)
+    by_name = _by_name(tensors)
     if len(inputs) == 1:
-        return _one(next(iter(inputs.values())), found)
-    data = {name: _several(name, kind, found) for name, kind in inputs.items()}
-    known = [name for name in found if name in inputs or name.split(".")[0] in inputs]
-    _refuse_others(found, known, list(inputs))
+        return _one(next(iter(inputs.values())), by_name)
+    data = {name: _several(name, kind, by_name) for name, kind in inputs.items()}
+    read = [name for name in by_name if name in inputs or name.split(".")[0] in inputs]
+    _refuse_others(by_name, read, list(inputs))
     return data
 
 
 def _by_name(tensors: Sequence[Tensor]) -> dict[str, Tensor]:
-    found = {tensor.name: tensor for tensor in tensors}
-    if len(found) != len(tensors):
+    by_name = {tensor.name: tensor for tensor in tensors}
+    if len(by_name) != len(tensors):
         names = [tensor.name for tensor in tensors]
         double = next(name for name in names if names.count(name) > 1)
         raise HttpError("two inputs have the same name", where="$.inputs", found=repr(double)[:80])
-    if not found:
+    if not by_name:
         raise HttpError("there is no input", where="$.inputs", hint="send one tensor at least")
-    return found
+    return by_name
 
 
-def _one(kind: Type, found: Mapping[str, Tensor]) -> Any:
+def _one(kind: Type, by_name: Mapping[str, Tensor]) -> Any:
     """The data of the only input."""
-    tensors = list(found.values())
+    tensors = list(by_name.values())
     match kind:
         case Vector(width=width):
             return _vector(width, tensors)
@@ -90,44 +90,44 @@ def _one(kind: Type, found: Mapping[str, Tensor]) -> Any:
                 and tensors[0].name not in kind.names
             ):
                 return tensors[0].values
-            return {name: _column(tensor) for name, tensor in found.items()}
+            return {name: _column(tensor) for name, tensor in by_name.items()}
     if len(tensors) != 1:
         raise HttpError(
-            "the model has one input", where="$.inputs", found=", ".join(list(found)[:20])
+            "the model has one input", where="$.inputs", found=", ".join(list(by_name)[:20])
         )
     return _values(kind, tensors[0])
 
 
-def _several(name: str, kind: Type, found: Mapping[str, Tensor]) -> Any:
+def _several(name: str, kind: Type, by_name: Mapping[str, Tensor]) -> Any:
     """The data of one of several inputs."""
     if isinstance(kind, Record):
         start = len(name) + 1
         columns = {
             key[start:]: _column(tensor)
-            for key, tensor in found.items()
+            for key, tensor in by_name.items()
             if key.startswith(f"{name}.")
         }
         if columns:
             return columns
-    if name not in found:
-        close = get_close_matches(name, found, 1)
+    if name not in by_name:
+        close = get_close_matches(name, by_name, 1)
         raise HttpError(
             f"there is no input {name!r}",
             where="$.inputs",
-            found=", ".join(list(found)[:20]),
+            found=", ".join(list(by_name)[:20]),
             hint=f"did you mean {close[0]!r}?" if close else "inputs are found by name",
         )
-    tensor = found[name]
+    tensor = by_name[name]
     return tensor.values if isinstance(kind, Record) else _values(kind, tensor)
 
 
-def _refuse_others(found: Mapping[str, Tensor], known: list[str], names: list[str]) -> None:
-    others = [name for name in found if name not in known]
+def _refuse_others(by_name: Mapping[str, Tensor], read: list[str], names: list[str]) -> None:
+    others = [name for name in by_name if name not in read]
     if others:
         raise HttpError(
             f"the model has no input {others[0]!r}",
             where="$.inputs",
-            found=", ".join(list(found)[:20]),
+            found=", ".join(list(by_name)[:20]),
             hint="its inputs are " + ", ".join(names[:20]),
         )
 
@@ -157,17 +157,17 @@ def _values(kind: Type, tensor: Tensor) -> Any:
     return _column(tensor)
 
 
-def _object(raw: Any, name: str, place: int) -> dict[str, Any]:
+def _object(raw: Any, name: str, index: int) -> dict[str, Any]:
     """A row of named values, from its JSON."""
     try:
-        found = json.loads(raw)
+        row = json.loads(raw)
     except (TypeError, ValueError, RecursionError):
-        found = None
-    if isinstance(found, dict):
-        return found
+        row = None
+    if isinstance(row, dict):
+        return row
     raise HttpError(
         "a row of named values is a JSON object",
-        where=f"$.inputs.{name}[{place}]"[:100],
+        where=f"$.inputs.{name}[{index}]"[:100],
         found=repr(raw)[:60],
         hint='such as {"city": "Rome", "age": 3}',
     )

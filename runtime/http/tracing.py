@@ -19,6 +19,7 @@ from opentelemetry import trace
 from opentelemetry.trace import Span, SpanKind, StatusCode
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
+from flour.data.batch import Batch
 from oven import Plan
 from oven.explain import timing
 from oven.explain.explain import label
@@ -26,7 +27,8 @@ from runtime.http.health import server_version
 from runtime.http.interfaces import Answering, InferCall
 from runtime.http.messages import Request, Response
 from runtime.http.routes import Router
-from runtime.service.inputs import as_block, first_row, refuse_extra
+from runtime.service.entry import Outputs
+from runtime.service.inputs import first_row, refuse_extra
 from runtime.service.version import ModelVersion
 
 Answers = dict[str, Any]
@@ -116,8 +118,8 @@ def _facts(request: Request, response: Response) -> dict[str, str | int]:
         "client.address": request.peer,
     }
     if request.front is not None:
-        made["pretzel.model"] = request.front.served.name
-        made["pretzel.version"] = request.front.served.version
+        made["pretzel.model"] = request.front.version.name
+        made["pretzel.version"] = request.front.version.version
     return made
 
 
@@ -133,17 +135,17 @@ class TracedAnswering:
         self.inner, self._tracing = inner, tracing
         self._threads = ThreadPoolExecutor(1, "pretzel-traced")
 
-    def quick(self, served: ModelVersion, data: Any) -> tuple[Any, ...] | None:
+    def quick(self, version: ModelVersion, batch: Batch) -> Outputs | None:
         """The outputs of a row or a few rows, if they can be had at once."""
         traced = self._tracing.current
         if traced is None:
-            return self.inner.quick(served, data)
+            return self.inner.quick(version, batch)
         if traced.by_stage:
             return None
         began = time.perf_counter()
-        answers = self.inner.quick(served, data)
+        answers = self.inner.quick(version, batch)
         if answers is not None:
-            traced.owner, traced.began, traced.ended = served.owner, began, time.perf_counter()
+            traced.owner, traced.began, traced.ended = version.owner, began, time.perf_counter()
         return answers
 
     def answer(self, ask: InferCall) -> Future[Answers]:
@@ -151,8 +153,8 @@ class TracedAnswering:
         traced = self._tracing.current
         if traced is None:
             return self.inner.answer(ask)
-        traced.owner, traced.began = ask.served.owner, time.perf_counter()
-        plan = ask.served.plan
+        traced.owner, traced.began = ask.version.owner, time.perf_counter()
+        plan = ask.version.plan
         if traced.by_stage and plan is not None and plan.ready:
             coming = self._threads.submit(_by_stages, plan, ask, traced)
         else:
@@ -175,9 +177,9 @@ def _ended(traced: Traced, _done: object) -> None:
 
 def _by_stages(plan: Plan, ask: InferCall, traced: Traced) -> Answers:
     """The answers of a call, stage by stage."""
-    block, single = as_block(ask.served.inputs, ask.data)
-    refuse_extra(ask.served.inputs, block)
-    ask.served.batch.tick()
+    block = ask.batch.block
+    refuse_extra(ask.version.inputs, block)
+    ask.version.counts.batch.tick()
     answers, traced.rows, traced.stages = timing.staged(plan, block)
-    made = first_row(answers) if single else answers
+    made = first_row(answers) if ask.batch.single else answers
     return made if ask.outputs is None else {name: made[name] for name in ask.outputs}

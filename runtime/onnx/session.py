@@ -15,6 +15,7 @@ from types import BuiltinFunctionType
 from typing import Any, NamedTuple, SupportsIndex
 
 import numpy as np
+from numpy.typing import NDArray
 
 import oven
 from flour.core.errors import FlourError, OpaqueFailed
@@ -104,15 +105,15 @@ class InferenceSession:
             raise error(NoSuchFile, "there is no such model", where=str(path))
         try:
             given = raw(path_or_bytes)
-            known = look_up(given, (native_only, rows, "session")) if compiled else None
-            again = None if known is None else known.hit()
-            if again is not None:
-                self._recall(again)
+            lookup = look_up(given, (native_only, rows, "session")) if compiled else None
+            hit = None if lookup is None else lookup.hit()
+            if hit is not None:
+                self._recall(hit)
                 return
             with proving(on=prove):
                 self._import(given or path_or_bytes, native_only, rows, compiled)
-            if known is not None and self._plan is not None:
-                known.learn(self._plan, _of_documents, self._facts)
+            if lookup is not None and self._plan is not None:
+                lookup.learn(self._plan, _of_documents, self._facts)
         except FlourError as problem:
             raise translated(problem) from problem
 
@@ -146,18 +147,18 @@ class InferenceSession:
         self._ranks: Mapping[str, int] | None = None
         self._short = None if self._plan is None else self._shortest(self._plan)
         self._count = len(self._inputs)
-        order = [(place, self._shapers.get(name)) for name, place in self._places.items()]
+        order = [(index, self._shapers.get(name)) for name, index in self._places.items()]
         #: All outputs in the model's order; None where that is how they are answered.
         plain = [(k, None) for k in range(len(order))]
         self._order: Order | None = None if order == plain else order
         if isinstance(self._short, BuiltinFunctionType):
-            self._open_gate(self._short, order)
+            self._open_native_run(self._short, order)
 
     def _facts(self) -> Facts | None:
         """What sessions over models of the same structure need not find out again."""
         if self._ranks is None or not isinstance(self._short, BuiltinFunctionType):
             return None
-        order = [(place, self._shapers.get(name)) for name, place in self._places.items()]
+        order = [(index, self._shapers.get(name)) for name, index in self._places.items()]
         return Facts(
             self._inputs,
             self._outputs,
@@ -181,13 +182,13 @@ class InferenceSession:
         self._order, self._ranks = facts.order, facts.ranks
         self._short = plan.column_entry(facts.ranks, _one_listed(plan, self._inputs[0].name))
         if isinstance(self._short, BuiltinFunctionType):
-            self._open_gate(self._short, facts.gate)
+            self._open_native_run(self._short, facts.gate)
 
     @property
     def program(self) -> OnnxProgram:
         """The model as a program: its flow, and what its inputs and outputs are for a row."""
-        known = self._program
-        return known.program() if isinstance(known, SharedModel) else known
+        program = self._program
+        return program.program() if isinstance(program, SharedModel) else program
 
     @property
     def plan(self) -> oven.Plan:
@@ -207,33 +208,39 @@ class InferenceSession:
         short = self._short
         if short is not None and type(input_feed) is dict and len(input_feed) == self._count:
             try:
-                made = short(input_feed)
+                answers = short(input_feed)
             except FlourError as problem:
                 raise translated(problem) from problem
-            if made is not None:
+            if answers is not None:
                 if output_names is not None:
-                    return self._picked(made, output_names)
-                order = self._order
-                return list(made) if order is None else [_labelled(s, made[k]) for k, s in order]
+                    return self._picked(answers, output_names)
+                return self._in_order(answers)
         names = self._names if output_names is None else self._wanted(output_names)
         feed = self._checked(input_feed)
         run = self.program.flow.reference if self._plan is None else self._plan.run
         try:
-            found = self.program.run(run, feed)
+            values = self.program.run(run, feed)
         except FlourError as problem:
             raise translated(problem) from problem
-        return [_labelled(self._shapers.get(name), found[name]) for name in names]
+        return [_labelled(self._shapers.get(name), values[name]) for name in names]
 
-    def _open_gate(self, entry: BuiltinFunctionType, order: Order) -> None:
-        """Let machine code stand in for `run`, unless somebody's own means something else."""
+    def _in_order(self, answers: Sequence[Any]) -> list[Any]:
+        """All outputs in the model's order, from those of the plan."""
+        order = self._order
+        if order is None:
+            return list(answers)
+        return [_labelled(shape, answers[index]) for index, shape in order]
+
+    def _open_native_run(self, entry: BuiltinFunctionType, order: Order) -> None:
+        """Let machine code stand in for `run`, unless a subclass has its own."""
         if type(self).run is not InferenceSession.run:
             return
-        # The general way is that of a twin without a gate, so that nothing refers to itself.
+        # The general way is that of a twin without machine code, so that nothing refers to itself.
         twin = object.__new__(type(self))
         vars(twin).update(vars(self))
-        made = open_gate(entry, twin.run, order)
-        if made is not None:
-            vars(self)["run"] = made
+        native = open_gate(entry, twin.run, order)
+        if native is not None:
+            vars(self)["run"] = native
 
     def _shortest(self, plan: oven.Plan) -> Callable[[Feed], Sequence[Any] | None] | None:
         """Straight through the plan's entry, where its rows are the model's; or to onnxruntime."""
@@ -253,10 +260,10 @@ class InferenceSession:
         self._ranks = ranks
         return plan.column_entry(ranks, _one_listed(plan, entries[0].port.name))
 
-    def _picked(self, made: Sequence[Any], names: Sequence[str]) -> list[Any]:
+    def _picked(self, answers: Sequence[Any], names: Sequence[str]) -> list[Any]:
         """Some of all the outputs."""
         places, shapers = self._places, self._shapers
-        return [_labelled(shapers.get(n), made[places[n]]) for n in self._wanted(names)]
+        return [_labelled(shapers.get(n), answers[places[n]]) for n in self._wanted(names)]
 
     def _wanted(self, names: Sequence[str]) -> Sequence[str]:
         for name in names:
@@ -376,8 +383,8 @@ def _one_listed(plan: oven.Plan, name: str) -> Callable[[object], Sequence[Any] 
     if list(map(type, plan.inputs.values())) != [Text]:
         return lambda _: None
 
-    def run(feed: Any) -> Sequence[Any] | None:
-        rows = feed.get(name)
+    def run(feed: object) -> Sequence[Any] | None:
+        rows = feed.get(name) if type(feed) is dict else None
         if type(rows) is not list or len(rows) != 1 or type(rows[0]) is not list:
             return None
         one = len(rows[0]) == 1 and type(rows[0][0]) is str
@@ -391,9 +398,9 @@ def _of_maps(plan: oven.Plan, flow: Flow, name: str) -> Callable[[Feed], Sequenc
     entry = entry_of_maps(flow)
 
     def run(feed: Feed) -> Sequence[Any] | None:
-        made = None if entry is None else entry(feed)
-        if made is not None:
-            return made
+        answers = None if entry is None else entry(feed)
+        if answers is not None:
+            return answers
         row = feed.get(name)
         return [*plan.run([row]).values()] if type(row) is dict else None
 
@@ -429,11 +436,11 @@ def _of_documents(flow: Flow) -> Flow:
         return texts if old in above or _is_source(old) else node(old.op, below)
 
     try:
-        made = rebuild(flow.outputs.values(), change)
+        roots = rebuild(flow.outputs.values(), change)
     except FlourError:  # something reads a string that is no document
         return flow
-    same = [item.type for item in made] == list(flow.types.values())
-    return Flow(dict(zip(flow.outputs, made, strict=True)), None, (flow,)) if same else flow
+    same = [item.type for item in roots] == list(flow.types.values())
+    return Flow(dict(zip(flow.outputs, roots, strict=True)), None, (flow,)) if same else flow
 
 
 def _is_source(item: Node) -> bool:
@@ -446,17 +453,19 @@ def _check_of(item: Value) -> Callable[[Any], Any]:
     if dtype is None:
         return lambda value: value  # sequences, maps and the like are looked at by who runs them
 
-    def check(value: Any) -> Any:
+    def check(value: object) -> object:
         if isinstance(value, list | tuple | np.generic):
             value = _as_array(value, dtype, item.name)
-        found = str(getattr(value, "dtype", type(value).__name__))
-        own = "string" if getattr(getattr(value, "dtype", None), "kind", "") in "OUS" else found
+        dtype_found = str(getattr(value, "dtype", type(value).__name__))
+        own = (
+            "string" if getattr(getattr(value, "dtype", None), "kind", "") in "OUS" else dtype_found
+        )
         if not isinstance(value, np.ndarray) or own != dtype:
             raise error(
                 InvalidArgument,
                 f"the input {item.name!r} is not of the model's dtype",
                 where=item.name,
-                found=f"{found}, expected {dtype}",
+                found=f"{dtype_found}, expected {dtype}",
                 hint=f"pass a numpy array of {dtype}",
             )
         _check_shape(item, value.shape)
@@ -465,7 +474,7 @@ def _check_of(item: Value) -> Callable[[Any], Any]:
     return check
 
 
-def _as_array(value: Any, dtype: str, name: str) -> Any:
+def _as_array(value: object, dtype: str, name: str) -> NDArray[Any]:
     try:
         return np.asarray(value, numpy_dtype(dtype))
     except (TypeError, ValueError, OverflowError) as problem:
@@ -524,7 +533,7 @@ def _is_lying(answer: Answer) -> bool:
     return (tensor.axis, tensor.shape) == (1, (1, 1)) and tensor.labels is None
 
 
-def _laid(column: Any) -> Any:
+def _laid(column: NDArray[Any]) -> NDArray[Any]:
     return column.reshape(1, -1)
 
 
@@ -548,19 +557,19 @@ def _taker_apart(listed: Listed) -> Callable[[Any], Any]:
     ends = np.cumsum([item.size for item in listed.items]).tolist()
     pairs = zip(listed.items, ends, strict=True)
     whole = slice(None)
-    places = [
+    columns = [
         (whole, slice(end - item.size, end) if item.rank > 1 else end - 1) for item, end in pairs
     ]
 
     widths = {item.size if item.rank > 1 else 0 for item in listed.items}
     width = widths.pop() if len(widths) == 1 else 0
 
-    def take(found: Any) -> Any:
-        if isinstance(found, list):  # the long way has done so already
-            return found
-        if len(found) >= _MANY and width * found.itemsize == _PAIR and found.dtype != object:
-            return _pairs_apart(found)
-        return [np.ascontiguousarray(found[place]) for place in places]
+    def take(block: NDArray[Any] | list[Any]) -> list[Any]:
+        if isinstance(block, list):  # the general way has done so already
+            return block
+        if len(block) >= _MANY and width * block.itemsize == _PAIR and block.dtype != object:
+            return _pairs_apart(block)
+        return [np.ascontiguousarray(block[column]) for column in columns]
 
     return take
 
@@ -571,12 +580,12 @@ _PAIR = 8
 _MANY = 32
 
 
-def _pairs_apart(found: Any) -> list[Any]:
+def _pairs_apart(block: NDArray[Any]) -> list[Any]:
     """The arrays where each has eight bytes of every row: numpy copies one number at a time."""
-    wide = np.ascontiguousarray(found).view(np.int64)
-    shape = (len(found), _PAIR // found.itemsize)
-    return [wide[:, k].copy().view(found.dtype).reshape(shape) for k in range(wide.shape[1])]
+    wide = np.ascontiguousarray(block).view(np.int64)
+    shape = (len(block), _PAIR // block.itemsize)
+    return [wide[:, k].copy().view(block.dtype).reshape(shape) for k in range(wide.shape[1])]
 
 
-def _labelled(shape: Callable[[Any], Any] | None, value: Any) -> Any:
+def _labelled(shape: Callable[[Any], Any] | None, value: object) -> object:
     return value if shape is None else shape(value)

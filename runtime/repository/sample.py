@@ -16,10 +16,10 @@ import numpy as np
 
 from flour.core.errors import FlourError, InputError
 from flour.core.types import Category, Pairs, Record, Scalar, Text, Tokens, Type, Vector
+from flour.data.batch import read_batch
 from oven import Plan
 from runtime.errors import Unfaithful
 from runtime.repository.errors import BadConfig
-from runtime.service.inputs import as_block
 from runtime.verify import Mismatch, compare
 
 MAX_ROWS = 10_000
@@ -83,7 +83,7 @@ def compared(plan: Plan, rows: Iterable[tuple[Any, Mapping[str, Any]]], where: s
     """Raise Unfaithful unless every row gets its answers; how many answers there were."""
     count = 0
     for number, (row, answers) in enumerate(rows, 1):
-        made = plan.run(as_block(plan.inputs, row)[0])
+        made = plan.run(read_batch(plan.inputs, row).block)
         for name, wanted in answers.items():
             if name not in made:
                 found = ", ".join(made)

@@ -50,32 +50,32 @@ class Catalog:
         #: Versions that nothing refers to any more, to be let go of; see `sweep`.
         self.departed: deque[int] = deque()
 
-    def admit(self, served: ModelVersion, plan: Plan) -> None:
+    def admit(self, version: ModelVersion, plan: Plan) -> None:
         """A version comes: hold its parameters, count its stages."""
         stages = tuple(code for _, code in plan.stage_kinds if code is not None)
         with self._lock:
             self._numbers += 1
             number = self._numbers
-            if served.owner in self._holding:  # requests still on their way to a former one
-                self._release(served.owner)
-            self.store.hold(self._prefix + served.owner, plan.resident())
-            self._holding[served.owner] = number
-            self._known[number] = (served.owner, stages)
+            if version.owner in self._holding:  # requests still on their way to a former one
+                self._release(version.owner)
+            self.store.hold(self._prefix + version.owner, plan.resident())
+            self._holding[version.owner] = number
+            self._known[number] = (version.owner, stages)
             for stage in stages:
                 self._stages[stage] = self._stages.get(stage, 0) + 1
-        weakref.finalize(served, self.departed.append, number).atexit = False
+        weakref.finalize(version, self.departed.append, number).atexit = False
 
-    def hold(self, served: ModelVersion, plan: Plan) -> None:
+    def hold(self, version: ModelVersion, plan: Plan) -> None:
         """Hold the parameters of a version that was brought back into memory."""
         with self._lock:
-            if served.owner in self._holding:
-                self.store.hold(self._prefix + served.owner, plan.resident())
+            if version.owner in self._holding:
+                self.store.hold(self._prefix + version.owner, plan.resident())
 
-    def let_go(self, served: ModelVersion) -> None:
+    def let_go(self, version: ModelVersion) -> None:
         """Let go of the parameters of a version that is dropped from memory but registered."""
         with self._lock:
-            if served.owner in self._holding:
-                self._release(served.owner)
+            if version.owner in self._holding:
+                self._release(version.owner)
 
     def sweep(self) -> None:
         """Let go of what nobody refers to any more."""

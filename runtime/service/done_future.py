@@ -38,8 +38,8 @@ class DoneFuture(Future[Any]):
         """
         if name not in _LATE:
             raise AttributeError(name)
-        made = vars(self)[name] = _LATE[name]()
-        return made
+        attribute = vars(self)[name] = _LATE[name]()
+        return attribute
 
     def done(self) -> bool:
         """It is."""

@@ -62,32 +62,32 @@ class Endpoints:
                 hint="give it another version, or unregister this one first",
             )
 
-    def claim(self, served: ModelVersion, *, replace: bool = False) -> ModelVersion | None:
+    def claim(self, version: ModelVersion, *, replace: bool = False) -> ModelVersion | None:
         """Take a version's address for it, until it is added or given up; who has it so far."""
         with self.lock:
-            self.check(served.name, served.version, replace=replace)
-            self._claimed.add(served.owner)
-            return self.routes.get(served.owner)
+            self.check(version.name, version.version, replace=replace)
+            self._claimed.add(version.owner)
+            return self.routes.get(version.owner)
 
-    def disclaim(self, served: ModelVersion) -> None:
+    def disclaim(self, version: ModelVersion) -> None:
         """Give a claimed address up."""
         with self.lock:
-            self._claimed.discard(served.owner)
+            self._claimed.discard(version.owner)
 
-    def add(self, served: ModelVersion, *, activate: bool) -> None:
+    def add(self, version: ModelVersion, *, activate: bool) -> None:
         """Put a version in the table; the first one of a name always goes into service.
 
         One that takes another's address takes its service, too.
         """
         with self.lock:
-            self._claimed.discard(served.owner)
-            versions = self._versions.setdefault(served.name, {})
-            former = self.routes.get(served.owner)
-            follows = former is not None and self.routes.get(served.name) is former
-            versions[served.version] = served
-            self.routes[served.owner] = served
+            self._claimed.discard(version.owner)
+            versions = self._versions.setdefault(version.name, {})
+            former = self.routes.get(version.owner)
+            follows = former is not None and self.routes.get(version.name) is former
+            versions[version.version] = version
+            self.routes[version.owner] = version
             if activate or follows or len(versions) == 1:
-                self.routes[served.name] = served
+                self.routes[version.name] = version
 
     def switch(self, name: str, version: str) -> None:
         """Let another version answer from the next request on."""
@@ -97,16 +97,16 @@ class Endpoints:
     def remove(self, name: str, version: str | None = None) -> list[ModelVersion]:
         """Take a version out, or the whole endpoint; what was taken out."""
         with self.lock:
-            served = self.find(name, version)
+            model = self.find(name, version)
             versions = self._versions[name]
-            if version is not None and len(versions) > 1 and self.routes[name] is served:
+            if version is not None and len(versions) > 1 and self.routes[name] is model:
                 raise InService(
                     "this version answers the endpoint's requests",
-                    where=served.owner,
+                    where=model.owner,
                     found="also registered: " + ", ".join(v for v in versions if v != version),
                     hint=f"switch({name!r}, another version) first, or unregister the whole name",
                 )
-            gone = list(versions.values()) if version is None else [served]
+            gone = list(versions.values()) if version is None else [model]
             for each in gone:
                 del versions[each.version], self.routes[each.owner]
             if not versions:
@@ -116,10 +116,10 @@ class Endpoints:
     def find(self, name: str, version: str | None = None) -> ModelVersion:
         """What answers under this address, or UnknownEndpoint."""
         address = name if version is None else f"{name}@{version}"
-        found = self.routes.get(address)
-        if found is None:
+        model = self.routes.get(address)
+        if model is None:
             raise self._unknown(name, version)
-        return found
+        return model
 
     def _unknown(self, name: str, version: str | None) -> UnknownEndpoint:
         from difflib import get_close_matches

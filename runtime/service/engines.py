@@ -10,18 +10,18 @@ from collections.abc import Callable, Mapping
 from functools import cache, partial
 from typing import Any, NamedTuple
 
+from flour.data.batch import Batch
 from oven import Plan
 from oven.compiler.gil_yield import BYTES, WOKEN
 from oven.plans.execution import Chunk, Execution
 from runtime.errors import RuntimeClosed
-from runtime.service.choice import CORES, Call, decide
-from runtime.service.inputs import block_rows, first_row
+from runtime.service.call import Call
+from runtime.service.costs import Costs
+from runtime.service.inputs import first_row
 from runtime.service.version import ModelVersion
 from scheduler import (
-    CostModel,
     DeadlineExceeded,
     Decision,
-    Estimate,
     InlineEngine,
     InlineStats,
     Job,
@@ -30,7 +30,6 @@ from scheduler import (
     Pool,
     PoolStats,
     QueueRules,
-    Settings,
     Stage,
     Stages,
     Ticket,
@@ -69,21 +68,11 @@ def _last(number: int, piece: Piece, memory: object) -> Answers:
     return shaped(piece.work.finish(), piece.call, single=piece.single)
 
 
-#: What a call takes that was never measured: for itself, and for the bytes that it touches.
-BASE_SECONDS = 3e-6
-BYTES_A_SECOND = 2e10
-_SIZES = 16
+#: Of this machine: callers and executors share them, however many executors there are.
+CORES = cores()
 #: What waits for executors, unless told otherwise: answers that come later than this help few, and
 #: each call that waits in vain has cost its caller as much as several that are refused.
 RULES = QueueRules(seconds=0.25)
-#: From what executors took nothing is concluded about more than so many times as many rows.
-_FARTHER = 16
-
-
-def _key(served: ModelVersion, rows: int) -> tuple[str, int]:
-    """Calls of about the same size have the same key: within a factor of four."""
-    return served.owner, min(rows.bit_length() // 2, _SIZES - 1)
-
 
 WHOLE = Stages.chain(_whole)
 
@@ -120,18 +109,18 @@ def _parts(work: Execution, chunk_rows: int) -> list[slice]:
 
 def shaped(answers: Mapping[str, Any], call: Call, *, single: bool) -> Answers:
     """The answers as the caller wants them: all or some outputs, of a block or of one row."""
-    made = first_row(answers) if single else dict(answers)
-    return made if call.outputs is None else {name: made[name] for name in call.outputs}
+    wanted = first_row(answers) if single else dict(answers)
+    return wanted if call.outputs is None else {name: wanted[name] for name in call.outputs}
 
 
-def _wishes(served: ModelVersion, decision: Decision, call: Call) -> dict[str, Any]:
+def _scheduling(version: ModelVersion, decision: Decision, call: Call) -> dict[str, Any]:
     """What the scheduler should know about a call."""
     return {
-        "key": served.owner,
+        "key": version.owner,
         "priority": call.priority,
         "deadline": call.deadline,
         "cost": decision.seconds,
-        "computes": served.row_work is not None,
+        "computes": version.learned.row_work is not None,
     }
 
 
@@ -154,16 +143,13 @@ class Engines:
 
     def __init__(
         self,
-        executors: int | None = None,
+        executors: int | None,
+        costs: Costs,
         *,
         rules: QueueRules | None = None,
-        settings: Settings | None = None,
         inline_limit: int | None = None,
     ) -> None:
-        # What the same work takes on a caller's thread and on an executor: the latter is measured
-        # while others run too.
-        self.costs, self._batch_costs = CostModel(), CostModel()
-        self.settings = settings or Settings()
+        self._costs = costs
         self.executors = cores() if executors is None else executors
         self._rules = rules or RULES
         self._inline = InlineEngine(limit=inline_limit, sample=1 << 62)
@@ -184,7 +170,7 @@ class Engines:
                     raise RuntimeClosed("this runtime was closed")
                 pool = self._pool
                 if pool is None:
-                    pool = Pool(self.executors, rules=self._rules, costs=self._batch_costs)
+                    pool = Pool(self.executors, rules=self._rules, costs=self._costs.batch)
                     for owner, executors in self._reserved.items():
                         pool.reserve(owner, executors)
                     self._pool = pool
@@ -201,52 +187,19 @@ class Engines:
         self._pool = None
         self._inside.clear()
 
-    def choose(self, served: ModelVersion, call: Call, rows: int, *, note: bool = True) -> Decision:
-        """The engine for a call, and why."""
+    @property
+    def inline_callers(self) -> int:
+        """How many callers compute on their own threads now."""
+        return len(self._inside)
+
+    def load(self, owner: str) -> Load:
+        """How busy the executors are that would serve a version."""
         pool = self._pool
-        idle = Load(self.executors, self.executors)
-        made = decide(
-            served,
-            call,
-            rows,
-            idle if pool is None else pool.load(served.owner),
-            estimate=self.estimate(served, rows),
-            inline_callers=len(self._inside),
-            settings=self.settings,
-        )
-        if note:
-            served.decision = made
-        return made
+        return Load(self.executors, self.executors) if pool is None else pool.load(owner)
 
-    def observe(self, served: ModelVersion, rows: int, seconds: float) -> None:
-        """A call has taken so long on its caller's thread."""
-        self.costs.observe(_key(served, rows), rows, seconds)
-
-    def estimate(self, served: ModelVersion, rows: int) -> Estimate | None:
-        """What a call should take: measured near its size, else worked out, else far from it.
-
-        A call of one row is mostly overhead and says nothing of a thousand rows: what executors
-        took counts for up to so many times as many rows. What was measured once may have been slow
-        for reasons that have gone: so the least counts.
-        """
-        near = self.costs.estimate(_key(served, rows), rows)
-        batch = self._batch_costs.estimate(served.owner, rows, farther=_FARTHER)
-        if near is not None:
-            return near if batch is None else min(near, batch)
-        if batch is not None:
-            return batch
-        if served.row_work is None:
-            return None
-        if served.grows:  # its code says nothing of texts; one is about as good as another
-            return self.costs.estimate(_key(served, 1), rows)
-        seconds = BASE_SECONDS + rows * served.row_work / BYTES_A_SECOND
-        return Estimate(seconds, seconds / max(rows, 1), 0)
-
-    def forget(self, owner: str) -> None:
-        """A version is gone, and so is the last call of it."""
-        self._batch_costs.forget(owner)
-        for size in range(_SIZES):
-            self.costs.forget((owner, size))
+    def is_full(self, version: ModelVersion, priority: int) -> bool:
+        """Whether the queue has no room for a call of this version."""
+        return self._pool is not None and self._pool.is_full(version.owner, priority)
 
     # --- inline ------------------------------------------------------------------------------
 
@@ -258,20 +211,19 @@ class Engines:
             answers: Any = self._inline.run(WHOLE, (run, block), rows=rows, deadline=deadline)
         finally:
             self._inside.discard(token)
-        made: Answers = answers
-        return made
+        outputs: Answers = answers
+        return outputs
 
     # --- batch -------------------------------------------------------------------------------
 
     def submit(
         self,
-        served: ModelVersion,
+        version: ModelVersion,
         plan: Plan,
-        block: object,
+        batch: Batch,
         decision: Decision,
         call: Call,
         *,
-        single: bool,
         done: Callable[[], None],
     ) -> Ticket:
         """A ticket for the answers; `done` is called once, when the plan is not needed any more.
@@ -279,123 +231,106 @@ class Engines:
         The data is checked here; an error in it is the caller's at once.
         """
         try:
-            load = self.check_room(served, call.priority)
+            load = self.check_room(version, call.priority)
             if plan.ready:
-                job = self._job(served, plan, block, decision, call, single=single)
+                job = self._job(version, plan, batch, decision, call)
             else:  # it answers from the definitions until it is
-                job = self._whole_job(served, plan.run, block, decision, call, single=single)
+                job = self._whole_job(version, plan.run, batch, decision, call)
             ticket = self.pool.submit(job)
         except BaseException:
             done()
             raise
         if load.idle:
             BYTES[WOKEN] = 1  # an executor was woken and wants the interpreter's lock
-        served.batch.tick()
+        version.counts.batch.tick()
         ticket.add_done_callback(_Once(done))
         return ticket
 
     def submit_whole(
         self,
-        served: ModelVersion,
+        version: ModelVersion,
         run: Run,
-        block: object,
+        batch: Batch,
         decision: Decision,
         call: Call,
-        *,
-        single: bool,
     ) -> Ticket:
         """A ticket for what `run` makes of the data, all at once, by an executor."""
-        self.check_room(served, call.priority)
-        job = self._whole_job(served, run, block, decision, call, single=single)
+        self.check_room(version, call.priority)
+        job = self._whole_job(version, run, batch, decision, call)
         ticket = self.pool.submit(job)
-        served.batch.tick()
+        version.counts.batch.tick()
         return ticket
 
-    def check_room(self, served: ModelVersion, priority: int = 0) -> Load:
+    def check_room(self, version: ModelVersion, priority: int = 0) -> Load:
         """Raise Overloaded before any work is done for a call that would be refused anyway."""
         pool = self.pool
-        load = pool.load(served.owner)
-        if not load.idle and pool.is_full(served.owner, priority):
+        load = pool.load(version.owner)
+        if not load.idle and pool.is_full(version.owner, priority):
             wait = load.queued_seconds / max(1, load.executors)
             raise Overloaded(
                 "the queue is full",
-                where=served.owner,
+                where=version.owner,
                 found=f"{load.queued_jobs} jobs and {load.queued_rows} rows wait, for {wait:.3f} s",
                 hint="send the call again when it has drained, or elsewhere",
                 retry_after=wait,
             )
         return load
 
-    def check_early(self, served: ModelVersion, call: Call, data: Any) -> None:
-        """The same for a caller that must not be held up, before even its data is looked at.
-
-        Only for what certainly is a block, and longer than such a caller makes here and now.
-        """
-        pool = self._pool
-        if pool is None or not pool.is_full(served.owner, call.priority):
-            return
-        rows = block_rows(data, documents=served.text)
-        expected = self.estimate(served, rows) if rows else None
-        if expected is not None and expected.seconds > self.settings.instant:
-            self.check_room(served, call.priority)
-
     def _job(
         self,
-        served: ModelVersion,
+        version: ModelVersion,
         plan: Plan,
-        block: object,
+        batch: Batch,
         decision: Decision,
         call: Call,
-        *,
-        single: bool,
     ) -> Job:
-        work = plan.begin(block)
+        work, single = plan.begin(batch.block), batch.single
         room, rows = work.memory_bytes, max(work.rows, 1)
         pieces = [
             Piece(work, work.chunk(part.start, part.stop), call, single)
             for part in _parts(work, decision.chunk_rows)
         ]
-        alone, known = len(pieces) == 1, _wishes(served, decision, call)
+        alone, options = len(pieces) == 1, _scheduling(version, decision, call)
         stages = _steps(work.steps, alone=alone)
         if alone:
-            return Job.of(stages, pieces, rows=rows, room=room, alone=True, **known)
+            return Job.of(stages, pieces, rows=rows, room=room, alone=True, **options)
 
         def join(_: list[Any]) -> Answers:
             return shaped(work.finish(), call, single=single)
 
-        return Job.of(stages, pieces, rows=rows, room=room, join=join, **known)
+        return Job.of(stages, pieces, rows=rows, room=room, join=join, **options)
 
     def _whole_job(
         self,
-        served: ModelVersion,
+        version: ModelVersion,
         run: Run,
-        block: object,
+        batch: Batch,
         decision: Decision,
         call: Call,
-        *,
-        single: bool,
     ) -> Job:
+        single = batch.single
+
         def join(answers: list[Any]) -> Answers:
             return shaped(answers[0], call, single=single)
 
-        known = _wishes(served, decision, call)
+        options = _scheduling(version, decision, call)
         # It waits for a file or a compiler, or does without: other calls will take another time.
-        return Job.of(WHOLE, [(run, block)], rows=1, join=join, typical=False, **known)
+        return Job.of(WHOLE, [(run, batch.block)], rows=1, join=join, typical=False, **options)
 
     # --- reservations ------------------------------------------------------------------------
 
-    def reserve(self, served: ModelVersion) -> None:
+    def reserve(self, version: ModelVersion) -> None:
         """Give a version executors of its own."""
-        self.pool.reserve(served.owner, served.reserved)
+        self.pool.reserve(version.owner, version.reserved)
         with self._lock:
-            self._reserved[served.owner] = served.reserved
+            self._reserved[version.owner] = version.reserved
 
-    def release(self, served: ModelVersion) -> None:
+    def release(self, version: ModelVersion) -> None:
         """Take a version's executors back, once what they have accepted is done."""
         with self._lock:
-            self._reserved.pop(served.owner, None)
+            self._reserved.pop(version.owner, None)
         if self._pool is not None:
-            self._pool.release(served.owner)
+            self._pool.release(version.owner)
 
     # --- the end -----------------------------------------------------------------------------
 

@@ -36,9 +36,10 @@ from oven import Plan
 from oven.entry.array_entry import Call as Entry
 from oven.plans.background import shared as background
 from oven.plans.plan import digests_in
+from runtime.service.entry import SAMPLE
 from runtime.service.results import Results, freeze, key_of
 from runtime.service.split_program import Cut, cut
-from runtime.service.version import SAMPLE, ModelVersion
+from runtime.service.version import ModelVersion
 
 OFF, TRIAL, ON = "off", "trial", "on"
 #: Calls that take less have nothing to gain: looking an input up takes some 3 us.
@@ -200,9 +201,9 @@ class Group:
     def route(self) -> None:
         """Open the shortest way for what shares nothing now, shut it for what does."""
         for reference in tuple(self.members.values()):
-            served = reference()
-            if served is not None:
-                served.open()
+            version = reference()
+            if version is not None:
+                version.open()
 
 
 class Shared:
@@ -253,28 +254,28 @@ class Shared:
 
     def _first(self, block: object) -> tuple[Mapping[str, Any], int]:
         columns, rows = coerce(self.group.prefix.inputs, block)
-        made = self.group.prefix.run_columns(columns, rows)
+        results = self.group.prefix.run_columns(columns, rows)
         if self.group.dense:
-            made = {name: densify(value) for name, value in made.items()}
-        freeze(made)
-        return made, rows
+            results = {name: densify(value) for name, value in results.items()}
+        freeze(results)
+        return results, rows
 
     def _rest(self, columns: Mapping[str, Any], rows: int) -> dict[str, Any]:
         suffix = self._suffix
         if self._entry is not None and not self._passed_on:
-            found = self._entry(columns[self._label])
-            return dict(zip(suffix.optimised.outputs, found, strict=True))
-        made = suffix.run_columns(columns, rows)
+            values = self._entry(columns[self._label])
+            return dict(zip(suffix.optimised.outputs, values, strict=True))
+        outputs = suffix.run_columns(columns, rows)
         kinds = suffix.optimised.outputs
-        answers = {name: public(value, kinds[name].type) for name, value in made.items()}
+        answers = {name: public(value, kinds[name].type) for name, value in outputs.items()}
         if self._passed_on:  # callers may write to what they get
             answers = {name: _own(value) for name, value in answers.items()}
         return answers
 
 
-def _promises(served: ModelVersion, plan: Plan, prefix: Plan, seconds: float) -> bool:
+def _promises(version: ModelVersion, plan: Plan, prefix: Plan, seconds: float) -> bool:
     """Whether the common part takes long enough of a call of so many seconds to be looked up."""
-    if served.grows or prefix.row_work is None or not plan.row_work:
+    if version.grows or prefix.row_work is None or not plan.row_work:
         return True  # nobody knows before it is tried
     return seconds * prefix.row_work / plan.row_work >= CANDIDATE_SECONDS
 
@@ -306,70 +307,70 @@ class Materialiser:
         self._registrations = 0
         self._building: set[Future[None]] = set()
 
-    def join(self, served: ModelVersion, plan: Plan) -> None:
+    def join(self, version: ModelVersion, plan: Plan) -> None:
         """A version was registered."""
         if not self.results.budget:
             return
-        found = plan.node_digests
+        digests = plan.node_digests
         with self._lock:
             self._registrations += 1
-            self._members[served] = found
-            for digest in digests_in(found):
+            self._members[version] = digests
+            for digest in digests_in(digests):
                 self._nodes[digest] = self._nodes.get(digest, 0) + 1
 
-    def leave(self, served: ModelVersion) -> None:
+    def leave(self, version: ModelVersion) -> None:
         """A version was unregistered: nobody else may share with it any more."""
         with self._lock:
-            for digest in digests_in(self._members.pop(served, "")):
+            for digest in digests_in(self._members.pop(version, "")):
                 self._nodes[digest] -= 1
                 if not self._nodes[digest]:
                     del self._nodes[digest]
-        self.part(served)
+        self.part(version)
 
-    def part(self, served: ModelVersion) -> None:
+    def part(self, version: ModelVersion) -> None:
         """A version leaves its group, because it goes or its plan is dropped for memory."""
         with self._lock:
-            self._looked_at.pop(served, None)
-            self._spent.pop(served, None)
-            one, served.shared = served.shared, None
+            self._looked_at.pop(version, None)
+            self._spent.pop(version, None)
+            one, version.shared = version.shared, None
             if one is None:
                 return
             group = one.group
-            group.members.pop(served.owner, None)
+            group.members.pop(version.owner, None)
             if group.members:
                 return
             self._groups = {key: each for key, each in self._groups.items() if each is not group}
         self.results.drop(group.number)
 
     def consider(
-        self, served: ModelVersion, seconds: float, rows: int = 1, calls: int = SAMPLE
+        self, version: ModelVersion, seconds: float, rows: int = 1, calls: int = SAMPLE
     ) -> None:
         """One of so many calls took so long; look, in the background, what it could share."""
-        one = served.shared
+        one = version.shared
         if one is not None:
             one.group.way(rows).passed(calls, seconds)
             return
-        if self._building or self._looked_at.get(served) == self._registrations:
+        if self._building or self._looked_at.get(version) == self._registrations:
             return  # one after the other: what the first one takes is what the next must be worth
-        if not self._is_worth(served, seconds, rows, calls):
+        if not self._is_worth(version, seconds, rows, calls):
             return
         with self._lock:
-            plan = served.plan
-            known = served in self._members and served.shared is None
-            if plan is None or not known or self._looked_at.get(served) == self._registrations:
+            plan = version.plan
+            is_member = version in self._members and version.shared is None
+            if plan is None or not is_member or self._looked_at.get(version) == self._registrations:
                 return
-            self._looked_at[served] = self._registrations
-        building = background().submit(self._build, served, plan, seconds)
+            self._looked_at[version] = self._registrations
+        building = background().submit(self._build, version, plan, seconds)
         self._building.add(building)
         building.add_done_callback(self._building.discard)
 
-    def _is_worth(self, served: ModelVersion, seconds: float, rows: int, calls: int) -> bool:
+    def _is_worth(self, version: ModelVersion, seconds: float, rows: int, calls: int) -> bool:
         """Whether calls that are slow enough have taken as long as making two parts would."""
         one = rows == 1
         with self._lock:
-            if served not in self._members:  # it went while this call was on its way
+            if version not in self._members:  # it went while this call was on its way
                 return False
-            spent = self._spent.setdefault(served, [0.0, 0.0])
+            spent = self._spent.setdefault(version, [0.0, 0.0])
         if seconds < CANDIDATE_SECONDS + one * DETOUR_SECONDS:
             spent[one] /= 2
             return False
@@ -384,41 +385,41 @@ class Materialiser:
     def _is_shared(self, item: Node) -> bool:
         return self._nodes.get(item.digest, 0) > 1
 
-    def _build(self, served: ModelVersion, plan: Plan, seconds: float) -> None:
+    def _build(self, version: ModelVersion, plan: Plan, seconds: float) -> None:
         start = time.thread_time()
-        found = cut(plan.flow, self._is_shared)
-        if found is None:
+        parts = cut(plan.flow, self._is_shared)
+        if parts is None:
             return
         try:
-            group = self._group(found, exact=plan.exact)
-            if not _promises(served, plan, group.prefix, seconds):
+            group = self._group(parts, exact=plan.exact)
+            if not _promises(version, plan, group.prefix, seconds):
                 return
-            suffix = oven.bake(found.suffix, exact=plan.exact)
+            suffix = oven.bake(parts.suffix, exact=plan.exact)
         except FlourError:
             return  # a part that cannot be baked alone: the plan goes on as it is
         finally:
             self._building_takes.add(time.thread_time() - start)
         with self._lock:
-            if served not in self._members or served.plan is not plan:
+            if version not in self._members or version.plan is not plan:
                 return
-            group = self._groups.setdefault(self._key(found, exact=plan.exact), group)
-            group.members[served.owner] = weakref.ref(served)
-            served.shared = Shared(group, suffix, self.results)
+            group = self._groups.setdefault(self._key(parts, exact=plan.exact), group)
+            group.members[version.owner] = weakref.ref(version)
+            version.shared = Shared(group, suffix, self.results)
         group.route()
 
-    def _key(self, found: Cut, *, exact: bool) -> str:
-        return f"{found.key} {exact}"
+    def _key(self, parts: Cut, *, exact: bool) -> str:
+        return f"{parts.key} {exact}"
 
-    def _group(self, found: Cut, *, exact: bool) -> Group:
-        key = self._key(found, exact=exact)
+    def _group(self, parts: Cut, *, exact: bool) -> Group:
+        key = self._key(parts, exact=exact)
         with self._lock:
-            known = self._groups.get(key)
-        if known is not None:
-            return known
-        prefix = oven.bake(found.prefix, exact=exact)
+            group = self._groups.get(key)
+        if group is not None:
+            return group
+        prefix = oven.bake(parts.prefix, exact=exact)
         with self._lock:
             self._numbers += 1
-            return self._groups.setdefault(key, Group(self._numbers, prefix, dense=found.dense))
+            return self._groups.setdefault(key, Group(self._numbers, prefix, dense=parts.dense))
 
     def stats(self) -> tuple[GroupStats, ...]:
         """What each group does."""

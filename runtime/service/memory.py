@@ -72,16 +72,16 @@ class _Spill(NamedTuple):
 class _Resident:
     """A plan in memory: what it occupies, what it is worth."""
 
-    __slots__ = ("bytes", "made", "parameters", "seconds", "seen", "served", "worth")
+    __slots__ = ("bytes", "made", "parameters", "seconds", "seen", "version", "worth")
 
-    def __init__(self, served: ModelVersion, plan: Plan, seconds: float) -> None:
-        self.served: ModelVersion | None = served  # None once it has gone
+    def __init__(self, version: ModelVersion, plan: Plan, seconds: float) -> None:
+        self.version: ModelVersion | None = version  # None once it has gone
         self.seconds = max(seconds, LEAST_SECONDS)
         every = (plan, *plan.variants)
         self.made = _made(plan)
         self.parameters = {item.digest: item.nbytes for one in every for item in one.resident()}
         self.bytes = PLAN_BYTES * len(every) + sum(map(_object_bytes, every))
-        self.seen = served.inline.value + served.batch.value
+        self.seen = version.counts.inline.value + version.counts.batch.value
         self.worth = 0.0
 
 
@@ -121,31 +121,31 @@ class Residency:
 
     # --- coming ------------------------------------------------------------------------------
 
-    def admit(self, served: ModelVersion, plan: Plan, seconds: float) -> None:
+    def admit(self, version: ModelVersion, plan: Plan, seconds: float) -> None:
         """A plan has come into memory; loading it takes so long."""
         if self.budget is None:
             return
         with self._lock:
-            if not served.retired:
-                self._account(_Resident(served, plan, seconds))
-            self._shrink(served)
+            if not version.residence.retired:
+                self._account(_Resident(version, plan, seconds))
+            self._shrink(version)
 
-    def rebook(self, served: ModelVersion) -> None:
+    def rebook(self, version: ModelVersion) -> None:
         """A plan may have made others since it came, for data of another float width."""
-        plan = served.plan
+        plan = version.plan
         if self.budget is None or plan is None:
             return
         with self._lock:
-            one = self._residents.get(served)
+            one = self._residents.get(version)
             if one is not None and one.made != _made(plan):
                 self._remove(one)
-                self._account(_Resident(served, plan, one.seconds))
-                self._shrink(served)
+                self._account(_Resident(version, plan, one.seconds))
+                self._shrink(version)
 
     def _account(self, one: _Resident) -> None:
-        if one.served is None or one.served in self._residents:
+        if one.version is None or one.version in self._residents:
             return
-        self._residents[one.served] = one
+        self._residents[one.version] = one
         self._used += one.bytes
         for digest, nbytes in one.parameters.items():
             holders = self._holders.get(digest, 0)
@@ -161,30 +161,30 @@ class Residency:
         self._pushes += 1
         heappush(self._heap, (one.worth, self._pushes, one))
 
-    def take(self, served: ModelVersion, *, pin: bool = False) -> Plan:
+    def take(self, version: ModelVersion, *, pin: bool = False) -> Plan:
         """The version's plan, brought back if it was dropped, and pinned if asked."""
-        found = served.plan
-        if found is not None and not pin:
-            return found
+        plan_in_memory = version.plan
+        if plan_in_memory is not None and not pin:
+            return plan_in_memory
         seconds = 0.0
-        with served.lock:
-            plan = served.plan
+        with version.residence.lock:
+            plan = version.plan
             if plan is None:
                 start = time.perf_counter()
-                plan = self._load(served)
-                self._catalog.hold(served, plan)
-                served.plan = plan
-                served.open()
+                plan = self._load(version)
+                self._catalog.hold(version, plan)
+                version.residence.plan = plan
+                version.open()
                 seconds = time.perf_counter() - start
-            served.pins += pin
+            version.residence.pins += pin
         if seconds:
-            self.admit(served, plan, seconds)
+            self.admit(version, plan, seconds)
             with self._lock:
                 self._cold.record(seconds)
         return plan
 
-    def _load(self, served: ModelVersion) -> Plan:
-        path = served.path
+    def _load(self, version: ModelVersion) -> Plan:
+        path = version.residence.path
         store = self._catalog.store
         try:
             assert path is not None, "what was dropped was written before"
@@ -194,9 +194,9 @@ class Residency:
                 "a plan that was dropped for memory cannot be brought back",
                 where=str(path),
                 found=str(problem).splitlines()[0],
-                hint=f"register {served.name!r} again",
+                hint=f"register {version.name!r} again",
             ) from problem
-        if plan.digest != served.digest:
+        if plan.digest != version.digest:
             raise LostPlan(
                 "the file of a plan has become another program",
                 where=str(path),
@@ -213,14 +213,14 @@ class Residency:
         busy: list[_Resident] = []
         while self._used > self.budget and self._heap:
             worth, _, one = heappop(self._heap)
-            served = one.served
-            if served is None:
+            version = one.version
+            if version is None:
                 continue
-            seen = served.inline.value + served.batch.value
+            seen = version.counts.inline.value + version.counts.batch.value
             if seen != one.seen:  # it was called since: it is worth its load again
                 one.seen = seen
                 self._push(one)
-            elif served is not newest and self._drop(served):
+            elif version is not newest and self._drop(version):
                 self._age = max(self._age, worth)
                 self._evictions += 1
                 self._remove(one)
@@ -229,29 +229,29 @@ class Residency:
         for one in busy:
             self._push(one)
 
-    def _drop(self, served: ModelVersion) -> bool:
+    def _drop(self, version: ModelVersion) -> bool:
         """Drop a plan unless it is in use or has no file; return whether it was."""
-        if not served.lock.acquire(blocking=False):
+        if not version.residence.lock.acquire(blocking=False):
             return False
         try:
-            if served.pins or not self._on_file(served):
+            if version.residence.pins or not self._on_file(version):
                 return False
-            served.drop()
-            self.on_drop(served)
+            version.drop()
+            self.on_drop(version)
             if isinstance(self._catalog.store, MemoryStore):
-                self._catalog.let_go(served)
+                self._catalog.let_go(version)
             return True
         finally:
-            served.lock.release()
+            version.residence.lock.release()
 
-    def _on_file(self, served: ModelVersion) -> bool:
+    def _on_file(self, version: ModelVersion) -> bool:
         """Whether the plan can be had again; it is written to a file if there is none."""
-        if served.path is not None or served.plan is None:
+        if version.residence.path is not None or version.plan is None:
             return True
-        path = self._write(served.plan)
+        path = self._write(version.plan)
         if path is None:
             return False
-        self.own(served, path)
+        self.own(version, path)
         return True
 
     def _write(self, plan: Plan) -> Path | None:
@@ -265,11 +265,11 @@ class Residency:
             return None
         return path
 
-    def own(self, served: ModelVersion, path: Path) -> None:
+    def own(self, version: ModelVersion, path: Path) -> None:
         """A file was written here for this version, and goes with it."""
-        served.path = path
+        version.residence.path = path
         # Requests that were accepted may still bring the plan back; nobody can after them.
-        weakref.finalize(served, _unlink, path, os.getpid()).atexit = False
+        weakref.finalize(version, _unlink, path, os.getpid()).atexit = False
 
     def mapped(self, plan: Plan, *, background: bool) -> tuple[Plan, Path | None]:
         """The same plan on the store's files, which all processes share, and its own file.
@@ -296,18 +296,18 @@ class Residency:
         if self._spill.process != os.getpid():
             if self._spill_in is not None:
                 self._spill_in.mkdir(parents=True, exist_ok=True)
-            made = Path(mkdtemp(prefix="pretzel-", dir=self._spill_in))
+            directory = Path(mkdtemp(prefix="pretzel-", dir=self._spill_in))
             # Also where nobody closes the runtime.
             self._spill = _Spill(
-                os.getpid(), weakref.finalize(self, _remove, made, os.getpid()), made
+                os.getpid(), weakref.finalize(self, _remove, directory, os.getpid()), directory
             )
         self._spill.path.mkdir(parents=True, exist_ok=True)
         return self._spill.path
 
     def _remove(self, one: _Resident) -> None:
-        assert one.served is not None, "it is removed once"
-        del self._residents[one.served]
-        one.served = None
+        assert one.version is not None, "it is removed once"
+        del self._residents[one.version]
+        one.version = None
         self._used -= one.bytes
         for digest, nbytes in one.parameters.items():
             self._holders[digest] -= 1
@@ -315,14 +315,14 @@ class Residency:
                 del self._holders[digest]
                 self._used -= nbytes
 
-    def forget(self, served: ModelVersion) -> None:
+    def forget(self, version: ModelVersion) -> None:
         """A version was unregistered."""
         with self._lock:
-            one = self._residents.get(served)
+            one = self._residents.get(version)
             if one is not None:
                 self._remove(one)
             if len(self._heap) > 2 * len(self._residents) + _SLACK:  # most of it has gone
-                self._heap = [entry for entry in self._heap if entry[2].served is not None]
+                self._heap = [entry for entry in self._heap if entry[2].version is not None]
                 heapify(self._heap)
 
     def close(self) -> None:

@@ -16,15 +16,20 @@ from typing import Any
 
 import numpy as np
 
+from flour.data.batch import DOCUMENT
 from oven.entry.builtin import NativeTable, any_arguments, made_of
 from oven.entry.interpreter import slots
-from runtime.service.version import DOCUMENT, SAMPLE, ModelVersion
+from runtime.service.entry import SAMPLE, InlineEntry
+from runtime.service.version import ModelVersion
 
-# What the code reads of a version, see runtime.service.version.
-_SLOTS = ("call", "calls", "outputs", "few", "characters", "vector", "text", "named", "slow")
+# What the code reads of a version's entry, see runtime.service.entry.
+_SLOTS = (
+    *("function", "calls", "outputs", "inline_rows", "inline_characters"),
+    *("vector", "text", "named", "coarse_timing"),
+)
 #: The table's words, in order.
 WORDS = (
-    *("ROUTES", "GENERAL", "TIMED", "REST", "RARE"),
+    *("ROUTES", "GENERAL", "TIMED", "REST", "RARE", "AT_ENTRY"),
     *(f"AT_{name.upper()}" for name in _SLOTS),
     # Types and objects.
     *("FUNCTION_TYPE", "ARRAY_TYPE", "LIST_TYPE", "TUPLE_TYPE", "DICT_TYPE", "STR_TYPE"),
@@ -39,21 +44,22 @@ def gate(self, arguments, count, names):
     table = ld_int64(self, 2)
     pair = stack_words(3)
     known = False
-    served, call, data = 0, 0, 0
+    served, entry, call, data = 0, 0, 0, 0
     if count == 2 and names == 0:
         name, data = ld_int64(arguments, 0), ld_int64(arguments, 1)
         if ld_int64(name, 1) == ldc_int64(table, STR_TYPE):
             served = c_call_2(ldc_int64(table, DICT_GET), ldc_int64(table, ROUTES), name)
     if served != 0:
-        call = ld_int64(served, ldc_int64(table, AT_CALL))
+        entry = ld_int64(served, ldc_int64(table, AT_ENTRY))
+        call = ld_int64(entry, ldc_int64(table, AT_FUNCTION))
         if ld_int64(call, 1) != ldc_int64(table, FUNCTION_TYPE):
             served = 0
     if served != 0:
         kind, yes = ld_int64(data, 1), ldc_int64(table, TRUE)
-        named = ld_int64(served, ldc_int64(table, AT_NAMED)) == yes
+        named = ld_int64(entry, ldc_int64(table, AT_NAMED)) == yes
         first, text_at = 0, ldc_int64(table, AT_TEXT)
         if kind == ldc_int64(table, STR_TYPE):
-            known = ld_int64(served, text_at) == yes
+            known = ld_int64(entry, text_at) == yes
         elif kind == ldc_int64(table, DICT_TYPE):
             st_int64(pair, 0, 0)
             more = c_call_4(ldc_int64(table, DICT_NEXT), data, pair, pair + 8, pair + 16)
@@ -61,17 +67,18 @@ def gate(self, arguments, count, names):
                 first = ld_int64(pair, 2)
                 if ld_int64(first, 1) == ldc_int64(table, ARRAY_TYPE):
                     dimensions = ld_int32(first, 6)
-                    if dimensions == 1 or dimensions == 2:
+                    if dimensions == 2 or (dimensions == 1 and named):
                         few = c_call_1(
-                            ldc_int64(table, AS_LONG), ld_int64(served, ldc_int64(table, AT_FEW))
+                            ldc_int64(table, AS_LONG),
+                            ld_int64(entry, ldc_int64(table, AT_INLINE_ROWS)),
                         )
                         known = ld_int64(ld_int64(first, 4), 0) <= max(few, 1)
                     first = 0
                 elif not named:
                     first = 0
-        elif kind == ldc_int64(table, LIST_TYPE) and ld_int64(served, text_at) == yes:
+        elif kind == ldc_int64(table, LIST_TYPE) and ld_int64(entry, text_at) == yes:
             few = c_call_1(
-                ldc_int64(table, AS_LONG), ld_int64(served, ldc_int64(table, AT_CHARACTERS))
+                ldc_int64(table, AS_LONG), ld_int64(entry, ldc_int64(table, AT_INLINE_CHARACTERS))
             )
             many, items = ld_int64(data, 2), ld_int64(data, 3)
             size = DOCUMENT * many
@@ -84,13 +91,13 @@ def gate(self, arguments, count, names):
                         break
                     size += ld_int64(document, 2)
             known = known and size <= few
-        elif ld_int64(served, ldc_int64(table, AT_VECTOR)) == yes:
+        elif ld_int64(entry, ldc_int64(table, AT_VECTOR)) == yes:
             if kind == ldc_int64(table, ARRAY_TYPE):
                 dimensions = ld_int32(data, 6)
                 known = dimensions == 1
                 if dimensions == 2:
                     few = c_call_1(
-                        ldc_int64(table, AS_LONG), ld_int64(served, ldc_int64(table, AT_FEW))
+                        ldc_int64(table, AS_LONG), ld_int64(entry, ldc_int64(table, AT_INLINE_ROWS))
                     )
                     known = ld_int64(ld_int64(data, 4), 0) <= few
             elif kind == ldc_int64(table, LIST_TYPE):
@@ -111,23 +118,22 @@ def gate(self, arguments, count, names):
 """
 #: Count the call, make it, name the answers. What is used is held: the version may go meanwhile.
 _ANSWER = """\
-    turn = c_call_1(ldc_int64(table, NEXT), ld_int64(served, ldc_int64(table, AT_CALLS)))
+    turn = c_call_1(ldc_int64(table, NEXT), ld_int64(entry, ldc_int64(table, AT_CALLS)))
     if turn == 0:
         return 0
     number = c_call_1(ldc_int64(table, AS_LONG), turn)
     c_call_1(ldc_int64(table, DECREASE), turn)
-    outputs = ld_int64(served, ldc_int64(table, AT_OUTPUTS))
+    outputs = ld_int64(entry, ldc_int64(table, AT_OUTPUTS))
     c_call_1(ldc_int64(table, INCREASE), served)
     c_call_1(ldc_int64(table, INCREASE), call)
     made = 0
     rest = ldc_int64(table, RARE)
-    if ld_int64(served, ldc_int64(table, AT_SLOW)) == ldc_int64(table, TRUE):
+    if ld_int64(entry, ldc_int64(table, AT_COARSE_TIMING)) == ldc_int64(table, TRUE):
         rest = ldc_int64(table, REST)
     if number & rest == 0:
         st_int64(pair, 0, served)
-        st_int64(pair, 1, call)
-        st_int64(pair, 2, data)
-        made = c_call_4(ldc_int64(table, CALL_ANY), ldc_int64(table, TIMED), pair, 3, 0)
+        st_int64(pair, 1, data)
+        made = c_call_4(ldc_int64(table, CALL_ANY), ldc_int64(table, TIMED), pair, 2, 0)
     else:
         answers = c_call_2(ldc_int64(table, CALL), call, data)
         if answers != 0:
@@ -167,15 +173,15 @@ def open_native_predict(
     """`predict` over these routes, or None where this interpreter can have no such function.
 
     `general(...)` is called for whatever the gate does not do itself, and for one call in so many
-    `timed(served, entry, row)`.
+    `timed(version, row)`.
     """
-    places = slots(ModelVersion, _SLOTS)
-    if places is None:
+    at_entry, places = slots(ModelVersion, ("entry",)), slots(InlineEntry, _SLOTS)
+    if at_entry is None or places is None:
         return None
 
     def fill(known: Mapping[str, int]) -> NativeTable:
         words = {**known, "ROUTES": id(routes), "REST": SAMPLE - 1, "RARE": RARE - 1}
-        words |= {"GENERAL": id(general), "TIMED": id(timed)}
+        words |= {"GENERAL": id(general), "TIMED": id(timed), "AT_ENTRY": at_entry[0]}
         words |= {f"AT_{name.upper()}": place for name, place in zip(_SLOTS, places, strict=True)}
         table = np.array([words[word] for word in WORDS], np.int64).view(NativeTable)
         table.kept = (routes, general, timed)

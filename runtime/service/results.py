@@ -34,11 +34,11 @@ class Results:
     def get(self, group: int, key: Hashable) -> Any:
         """The value, or None."""
         with self._lock:
-            found = self._entries.get((group, key))
-            if found is None:
+            entry = self._entries.get((group, key))
+            if entry is None:
                 return None
             self._entries.move_to_end((group, key))
-            return found[0]
+            return entry[0]
 
     def put(self, group: int, key: Hashable, value: Any) -> None:
         """Keep a value, at the cost of those not used for longest."""

@@ -13,96 +13,39 @@ from concurrent.futures import Future
 from functools import partial
 from pathlib import Path
 from types import BuiltinFunctionType, TracebackType
-from typing import Any, Self
-
-import numpy as np
+from typing import Self
 
 import oven
+from flour.data.batch import Batch
 from flour.language.flow import Flow
 from objectstore import MemoryStore, Store
 from oven import Plan
 from oven.compiler import cache
 from oven.compiler.gil_yield import WAITING, yield_gil
-from oven.entry.array_entry import Call as Entry
 from oven.run.native_run import thread_bytes
 from runtime.errors import BadRegistration, RuntimeClosed
 from runtime.service import batches
+from runtime.service.call import Call
 from runtime.service.catalog import Catalog
-from runtime.service.choice import ANY, DIRECT_SECONDS, Call
+from runtime.service.costs import Costs
 from runtime.service.done_future import DoneFuture
 from runtime.service.endpoint import Endpoint, Endpoints
 from runtime.service.engines import Answers, Engines, in_time, shaped
-from runtime.service.inputs import as_block, refuse_extra, row_count
+from runtime.service.entry import INLINE_SAMPLE, SAMPLE, UNTIMED, Outputs
+from runtime.service.inputs import refuse_extra
 from runtime.service.materialise import Materialiser
 from runtime.service.memory import Residency
 from runtime.service.native_predict import open_native_predict
+from runtime.service.policy import BY_ENTRY, Choice, Policy, Way
 from runtime.service.stats import RuntimeStats, explained, version_stats
-from runtime.service.unwrap import unwrapped
-from runtime.service.version import INLINE_SAMPLE, SAMPLE, SHORT_CHARACTERS, VALUES, ModelVersion
-from scheduler import Decision, Engine, QueueRules, Settings
+from runtime.service.version import ModelVersion
+from scheduler import Engine, QueueRules, Settings
 
 #: What sub-plan materialisation may keep, unless told otherwise.
 RESULT_BYTES = 32 << 20
-#: A look at the clock, and at what is due, is a fifth of such a call.
-SLOW_SECONDS = 20e-6
-_REST = SAMPLE - 1
-
-
-def _is_short(data: Any, served: ModelVersion) -> bool:
-    """Whether this is a document, a row of values, or few rows in arrays, as the plan reads."""
-    kind = type(data)
-    if kind is dict:  # which has to be a row, with the right names, or a few rows in arrays
-        first = next(iter(data.values()), None)
-        if type(first) is np.ndarray:
-            return 0 < first.ndim <= 2 and len(first) <= max(served.few, 1)
-        return bool(data) and data.keys() == served.columns and type(first) in VALUES
-    if not served.vector:
-        return (kind is str or kind is bytes) and served.text
-    if kind is np.ndarray:
-        dimensions = data.ndim
-        return dimensions == 1 or (dimensions == 2 and len(data) <= served.few)
-    return (kind is list or kind is tuple) and bool(data) and type(data[0]) in served.first
-
-
-def _is_long(data: Any) -> bool:
-    """Whether this is a document that takes longer than others do."""
-    return type(data) is str and len(data) > SHORT_CHARACTERS
-
-
-def _rows(data: Any, served: ModelVersion) -> int:
-    """How many rows that is, which is short."""
-    if served.text and type(data) is list:
-        return len(data)
-    if type(data) is dict:
-        data = next(iter(data.values()))
-        return len(data) if isinstance(data, np.ndarray) else 1
-    return len(data) if isinstance(data, np.ndarray) and data.ndim == 2 else 1
-
-
-def _shortened(data: Any, served: ModelVersion) -> Any:
-    """What is short in what a caller wrapped, or None."""
-    if served.is_few(data):
-        return data
-    found = unwrapped(served.inputs, data)
-    if (type(found) is list and served.text) or _is_short(found, served):
-        return found
-    return None
-
-
-NOT_HERE = "its code or its parameters are not here yet, and the caller must not be held up"
-
-
-def _has_width(data: Any) -> bool:
-    """Whether what is short comes in arrays; numbers of another width have code of their own."""
-    if type(data) is dict:
-        data = next(iter(data.values()))
-    return isinstance(data, np.ndarray)
-
-
-def _is_here(served: ModelVersion, block: Any) -> bool:
-    """Whether a call need wait for no file and no compiler."""
-    plan = served.plan
-    return plan is not None and plan.is_compiled_for(block)
+#: Calls by the entry that take longer than this are timed more often: a look at the clock, and at
+#: what is due, is a fifth of such a call.
+COARSE_SECONDS = 20e-6
 
 
 class Runtime:
@@ -133,14 +76,14 @@ class Runtime:
         self.store = MemoryStore() if store is None else store
         self._endpoints = Endpoints()
         self._routes = self._endpoints.routes
-        self._engines = Engines(
-            executors, rules=rules, settings=settings, inline_limit=inline_limit
-        )
-        self._catalog = Catalog(self.store, owner, gone=self._engines.forget)
+        self._costs = Costs()
+        self._engines = Engines(executors, self._costs, rules=rules, inline_limit=inline_limit)
+        self._policy = Policy(self._engines, self._costs, settings)
+        self._catalog = Catalog(self.store, owner, gone=self._costs.forget)
         self._memory = Residency(memory_budget, self._catalog, Path(spill) if spill else None)
         self._materialiser = Materialiser(result_bytes)
         self._memory.on_drop = self._materialiser.part
-        self._closed = self._gated = False
+        self._closed = self._has_native = False
 
     # --- registering -------------------------------------------------------------------------
 
@@ -177,23 +120,22 @@ class Runtime:
         written = None
         if path is None:
             plan, written = self._memory.mapped(plan, background=background)
-        served = ModelVersion(name, number, plan, reserved=int(reserve))
-        served.path = path
+        model = ModelVersion(name, number, plan, reserved=int(reserve), notes=notes)
+        model.residence.path = path
         if written is not None:
-            self._memory.own(served, written)
-        served.notes = dict(notes or {})
-        former = self._endpoints.claim(served, replace=replace)
+            self._memory.own(model, written)
+        former = self._endpoints.claim(model, replace=replace)
         try:
             if former is not None:  # what both are known by is the new one's
                 self._part(former)
-            self._admit(served, plan)
+            self._admit(model, plan)
         except BaseException:
-            self._endpoints.disclaim(served)
+            self._endpoints.disclaim(model)
             raise
-        self._endpoints.add(served, activate=activate)
-        self._memory.admit(served, plan, seconds)
+        self._endpoints.add(model, activate=activate)
+        self._memory.admit(model, plan, seconds)
         if former is not None:
-            former.retired = True
+            former.residence.retired = True
             self._memory.forget(former)
         return number
 
@@ -213,23 +155,24 @@ class Runtime:
             hint="an estimator is imported first: flour.from_sklearn(estimator)",
         )
 
-    def _admit(self, served: ModelVersion, plan: Plan) -> None:
-        self._catalog.admit(served, plan)
-        served.open()  # where native code cannot be made, this says so
-        self._open_gate(served)
-        if served.reserved:
-            self._engines.reserve(served)
-        self._materialiser.join(served, plan)
+    def _admit(self, version: ModelVersion, plan: Plan) -> None:
+        self._catalog.admit(version, plan)
+        version.open()  # where native code cannot be made, this says so
+        self._open_native_predict(version)
+        if version.reserved:
+            self._engines.reserve(version)
+        self._materialiser.join(version, plan)
 
-    def _open_gate(self, served: ModelVersion) -> None:
+    def _open_native_predict(self, version: ModelVersion) -> None:
         """Let machine code stand in for `predict`, once there is an entry of that kind."""
-        if self._gated or type(served.call) is not BuiltinFunctionType:
+        if self._has_native or type(version.entry.function) is not BuiltinFunctionType:
             return
-        self._gated = True
-        if type(self).predict is Runtime.predict:  # somebody else's means something else
-            made = open_native_predict(self._routes, partial(Runtime.predict, self), self._timed)
-            if made is not None:
-                vars(self)["predict"] = made
+        self._has_native = True
+        if type(self).predict is Runtime.predict:  # a subclass may answer with something else
+            general = partial(Runtime.predict, self)
+            native = open_native_predict(self._routes, general, self._timed_natively)
+            if native is not None:
+                vars(self)["predict"] = native
 
     def unregister(self, name: str, version: str | int | None = None) -> None:
         """Take out a version, or the endpoint with all its versions.
@@ -241,16 +184,16 @@ class Runtime:
         self._catalog.sweep()
 
     def _retire(self, gone: list[ModelVersion]) -> None:
-        for served in gone:
-            served.retired = True
-            self._part(served)
-            self._memory.forget(served)
+        for version in gone:
+            version.residence.retired = True
+            self._part(version)
+            self._memory.forget(version)
 
-    def _part(self, served: ModelVersion) -> None:
+    def _part(self, version: ModelVersion) -> None:
         """A version gives up executors of its own, and what it has in common with others."""
-        if served.reserved:
-            self._engines.release(served)
-        self._materialiser.leave(served)
+        if version.reserved:
+            self._engines.release(version)
+        self._materialiser.leave(version)
 
     def switch(self, name: str, version: str | int) -> None:
         """Let another version answer the endpoint's requests, from the next one on."""
@@ -270,7 +213,7 @@ class Runtime:
     def predict(
         self,
         name: str,
-        data: Any,
+        data: object,
         *,
         outputs: str | Iterable[str] | None = None,
         timeout: float | None = None,
@@ -283,28 +226,15 @@ class Runtime:
         seconds a call that waits is given up with DeadlineExceeded; a higher `priority` goes
         first among what waits for executors; `engine` is "inline" or "batch", just this once.
         """
-        served = self._routes.get(name) or self._find(name)
-        if outputs is None and timeout is None and priority is None and engine is None:
-            call = served.call
-            if call is not None:
-                short = data if _is_short(data, served) else _shortened(data, served)
-                if short is not None:
-                    if served.tick() & _REST:
-                        return dict(zip(served.outputs, call(short)))  # noqa: B905 (costs as much)
-                    return self._timed(served, call, short)
-            return self._answer(served, data, ANY)
-        return self._answer(served, data, Call.of(served, outputs, timeout, priority, engine))
-
-    def _timed(self, served: ModelVersion, call: Entry, data: Any) -> Answers:
-        """A call by the shortest way, with a look at the clock and at what is due."""
-        start = served.clock()
-        answers = dict(zip(served.outputs, call(data), strict=True))
-        seconds = served.clock() - start
-        rows = _rows(data, served)
-        served.slow = seconds > SLOW_SECONDS
-        self._look(served, seconds, rows)
-        served.read(data, seconds)
-        return answers
+        version = self._routes.get(name) or self._find(name)
+        call = Call.of(version, outputs, timeout, priority, engine)
+        batch = version.reader.read(data)
+        choice = self._policy.choose(batch, version, call)
+        if choice is BY_ENTRY:
+            values = self._by_entry(version, batch)
+            if values is not None:
+                return dict(zip(version.outputs, values))  # noqa: B905 (checking costs as much)
+        return self._answer(version, batch, choice, call)
 
     def find(self, name: str) -> ModelVersion:
         """What answers under this address now; a front end may call it in its name's place.
@@ -313,24 +243,22 @@ class Runtime:
         """
         return self._routes.get(name) or self._find(name)
 
-    def quick(self, served: ModelVersion, data: Any) -> tuple[Any, ...] | None:
-        """The outputs by the shortest way, in their order; None where another way has to be taken.
+    def quick(self, version: ModelVersion, batch: Batch) -> Outputs | None:
+        """The outputs by the plan's entry, in their order; None where another way has to be taken.
 
-        For a row of numbers, or a block of few rows, as `predict` takes them.
+        For a row, or a block of few rows, as `predict` takes them; on the thread of an event loop.
         """
         if WAITING[0]:
             yield_gil()
-        call = served.call
-        if call is None or not _is_short(data, served):
+        entry = version.entry
+        if entry.function is None or not entry.takes(batch):
             return None
-        if served.tick() & _REST:
-            return call(data)
-        return tuple(self._timed(served, call, data).values())
+        return self._by_entry(version, batch)
 
     def submit(
         self,
         name: str | ModelVersion,
-        data: Any,
+        data: object,
         *,
         outputs: str | Iterable[str] | None = None,
         timeout: float | None = None,
@@ -344,29 +272,24 @@ class Runtime:
         """
         if WAITING[0]:
             yield_gil()
-        served = self._find(name)
-        if outputs is None and timeout is None and priority is None and engine is None:
-            at_once = self._at_once(served, data)
-            if at_once is not None:
-                return DoneFuture(at_once)
-        call = Call.of(served, outputs, timeout, priority, engine, blocking=False)
-        self._engines.check_early(served, call, data)
-        block, single, decision = self._decided(served, data, call)
-        if decision.engine is Engine.BATCH:
-            return self._submit(served, block, decision, call, single=single)
-        made: Future[Answers] = Future()
+        version = self._find(name)
+        call = Call.of(version, outputs, timeout, priority, engine, blocking=False)
+        batch, choice, values = self._at_once(version, data, call)
+        if values is not None:
+            return DoneFuture(dict(zip(version.outputs, values)))  # noqa: B905 (as in predict)
+        if choice.way is not Way.INLINE:
+            return self._submit(version, batch, choice, call)
+        future: Future[Answers] = Future()
         try:
-            made.set_result(
-                self._inline(served, block, call, single=single, few=decision.chunk_rows)
-            )
+            future.set_result(self._inline(version, batch, choice, call))
         except Exception as error:  # noqa: BLE001 (it is the future's)
-            made.set_exception(error)
-        return made
+            future.set_exception(error)
+        return future
 
     async def apredict(
         self,
         name: str,
-        data: Any,
+        data: object,
         *,
         outputs: str | Iterable[str] | None = None,
         timeout: float | None = None,  # noqa: ASYNC109 (a deadline for the executors)
@@ -381,22 +304,19 @@ class Runtime:
 
         if WAITING[0]:
             yield_gil()
-        served = self._find(name)
-        if outputs is None and timeout is None and priority is None and engine is None:
-            at_once = self._at_once(served, data)
-            if at_once is not None:
-                return at_once
-        call = Call.of(served, outputs, timeout, priority, engine, blocking=False)
-        self._engines.check_early(served, call, data)
-        block, single, decision = self._decided(served, data, call)
-        if decision.engine is Engine.INLINE:
-            return self._inline(served, block, call, single=single, few=decision.chunk_rows)
-        return await asyncio.wrap_future(self._submit(served, block, decision, call, single=single))
+        version = self._find(name)
+        call = Call.of(version, outputs, timeout, priority, engine, blocking=False)
+        batch, choice, values = self._at_once(version, data, call)
+        if values is not None:
+            return dict(zip(version.outputs, values, strict=True))
+        if choice.way is Way.INLINE:
+            return self._inline(version, batch, choice, call)
+        return await asyncio.wrap_future(self._submit(version, batch, choice, call))
 
     def predict_batch(
         self,
         name: str,
-        blocks: Iterable[Any],
+        blocks: Iterable[object],
         *,
         outputs: str | Iterable[str] | None = None,
         priority: int | None = None,
@@ -407,35 +327,18 @@ class Runtime:
         For data larger than memory: at most `ahead` blocks (two for each executor) are on their
         way, and a version that is switched or unregistered meanwhile answers to the end.
         """
-        served = self._find(name)
-        call = Call.of(served, outputs, None, priority, Engine.BATCH.value)
+        version = self._find(name)
+        call = Call.of(version, outputs, None, priority, Engine.BATCH.value)
 
-        def submit(data: Any) -> Future[Answers]:
-            block, single, decision = self._decided(served, data, call)
-            return self._submit(served, block, decision, call, single=single)
+        def submit(data: object) -> Future[Answers]:
+            batch = version.reader.read(data)
+            choice = self._policy.choose(batch, version, call)
+            refuse_extra(version.inputs, batch.block)
+            return self._submit(version, batch, choice, call)
 
         return batches.answers(submit, blocks, ahead or 2 * self._engines.executors)
 
     # --- the way of a call -------------------------------------------------------------------
-
-    def _at_once(self, served: ModelVersion, data: Any) -> Answers | None:
-        """The answers by the shortest way for callers that must not be held up, or None.
-
-        Data that the entry refuses is None, too: it takes the long way, which says what is wrong.
-        """
-        call = served.call
-        if call is None or not served.soon:
-            return None
-        if _is_long(data) or not (_is_short(data, served) or served.is_few(data)):
-            return None
-        if _has_width(data) and not _is_here(served, data):
-            return None
-        try:
-            if served.tick() & _REST:
-                return dict(zip(served.outputs, call(data)))  # noqa: B905 (costs as much)
-            return self._timed(served, call, data)
-        except Exception:  # noqa: BLE001 (it is raised again)
-            return None
 
     def _find(self, name: str | ModelVersion) -> ModelVersion:
         self._check_open()
@@ -443,80 +346,93 @@ class Runtime:
             self._catalog.sweep()
         return name if isinstance(name, ModelVersion) else self._endpoints.find(name)
 
-    def _answer(self, served: ModelVersion, data: Any, call: Call) -> Answers:
-        if call is ANY and (served.call is not None or (served.shared and served.direct)):
-            block, single = as_block(served.inputs, data)
-            # There is nothing to decide: what is not cut gains nothing from executors.
-            if single or (served.mixes_rows and self._engines.calm):
-                if type(block) is not dict or not block.keys() <= served.columns:
-                    refuse_extra(served.inputs, block)
-                return self._inline(served, block, call, single=single)
-        block, single, decision = self._decided(served, data, call)
-        if decision.engine is Engine.INLINE:
-            return self._inline(served, block, call, single=single, few=decision.chunk_rows)
-        return self._submit(served, block, decision, call, single=single).result()
+    def _by_entry(self, version: ModelVersion, batch: Batch) -> Outputs | None:
+        """The outputs by the plan's entry; None where it has been closed meanwhile."""
+        entry = version.entry
+        return entry.call(batch) if entry.tick() & UNTIMED else self._timed(version, batch)
 
-    def _decided(self, served: ModelVersion, data: Any, call: Call) -> tuple[Any, bool, Decision]:
-        if call.engine is Engine.BATCH:
-            self._engines.check_room(served, call.priority)
-        block, single = as_block(served.inputs, data)
-        refuse_extra(served.inputs, block)
-        rows = 1 if single else row_count(block)
-        decision = self._engines.choose(served, call, rows)
-        if not call.blocking and call.engine is None:
-            here = decision.engine is Engine.INLINE
-            if here or single:  # a row is over no later than a block of them
-                served.soon = here
-        if decision.engine is Engine.INLINE and not (call.blocking or _is_here(served, block)):
-            decision = decision._replace(engine=Engine.BATCH, why=NOT_HERE)
-            served.decision = decision
-        return block, single, decision
+    def _timed(self, version: ModelVersion, batch: Batch) -> Outputs | None:
+        """A call by the entry, with a look at the clock and at what is due."""
+        start = version.clock()
+        values = version.entry.call(batch)
+        if values is not None:
+            seconds = version.clock() - start
+            version.entry.coarse_timing = seconds > COARSE_SECONDS
+            self._learn(version, batch, seconds)
+        return values
+
+    def _timed_natively(self, version: ModelVersion, data: object) -> Answers:
+        """The same for machine code, which has counted the call."""
+        batch = version.reader.read(data)
+        values = self._timed(version, batch)
+        if values is None:
+            return Runtime.predict(self, version.owner, data)
+        return dict(zip(version.outputs, values, strict=True))
+
+    def _at_once(
+        self, version: ModelVersion, data: object, call: Call
+    ) -> tuple[Batch, Choice, Outputs | None]:
+        """The batch, where it runs, and its outputs if the entry has answered it at once.
+
+        Data that the entry refuses takes another way, where the error says what is wrong.
+        """
+        batch = data if isinstance(data, Batch) else version.reader.read(data)
+        choice = self._policy.choose(batch, version, call)
+        if choice is BY_ENTRY:
+            try:
+                values = self._by_entry(version, batch)
+            except Exception:  # noqa: BLE001 (it is raised again)
+                values = None
+            if values is not None:
+                return batch, choice, values
+            choice = self._policy.weigh(batch, version, call)
+        refuse_extra(version.inputs, batch.block)
+        return batch, choice, None
+
+    def _answer(self, version: ModelVersion, batch: Batch, choice: Choice, call: Call) -> Answers:
+        refuse_extra(version.inputs, batch.block)
+        if choice.way is Way.CHUNKS or choice.way is Way.WHOLE:
+            return self._submit(version, batch, choice, call).result()
+        return self._inline(version, batch, choice, call)
 
     def _submit(
-        self, served: ModelVersion, block: Any, decision: Decision, call: Call, *, single: bool
+        self, version: ModelVersion, batch: Batch, choice: Choice, call: Call
     ) -> Future[Answers]:
-        if not (call.blocking or _is_here(served, block)):
-            run = partial(self._late, served)
-            return self._engines.submit_whole(served, run, block, decision, call, single=single)
-        plan = self._memory.take(served, pin=True)
-        return self._engines.submit(
-            served, plan, block, decision, call, single=single, done=served.unpin
-        )
+        if choice.way is Way.WHOLE:
+            run = partial(self._load_and_run, version)
+            return self._engines.submit_whole(version, run, batch, choice.decision, call)
+        plan, done = self._memory.take(version, pin=True), version.unpin
+        return self._engines.submit(version, plan, batch, choice.decision, call, done=done)
 
-    def _late(self, served: ModelVersion, block: Any) -> Answers:
-        """Bring back what a call needs and nobody could wait for, and answer it."""
-        return self._memory.take(served).run(block)
+    def _load_and_run(self, version: ModelVersion, block: object) -> Answers:
+        """Bring back the plan that the caller could not wait for, and answer the call."""
+        return self._memory.take(version).run(block)
 
-    def _inline(
-        self, served: ModelVersion, block: Any, call: Call, *, single: bool, few: int = 1
-    ) -> Answers:
-        plan, shared = self._memory.take(served), served.shared
-        rows = 1 if single else max(row_count(block), 1)
-        run = plan.run if shared is None else partial(shared.run, plan, served.entry, rows)
-        if call.deadline is not None and rows > few and plan.ready:
-            run = partial(in_time, plan, few, call.deadline)
-        sampled = not served.tick() & (INLINE_SAMPLE - 1)
-        start = served.clock() if sampled else 0.0
-        answers = self._engines.inline(run, block, rows, call.deadline)
+    def _inline(self, version: ModelVersion, batch: Batch, choice: Choice, call: Call) -> Answers:
+        plan, shared = self._memory.take(version), version.shared
+        rows, chunk_rows = batch.rows or 1, choice.decision.chunk_rows
+        opened = version.residence.opened
+        run = plan.run if shared is None else partial(shared.run, plan, opened, rows)
+        if call.deadline is not None and rows > chunk_rows and plan.ready:
+            run = partial(in_time, plan, chunk_rows, call.deadline)
+        sampled = not version.entry.tick() & (INLINE_SAMPLE - 1)
+        start = version.clock() if sampled else 0.0
+        answers = self._engines.inline(run, batch.block, rows, call.deadline)
         if sampled:
-            seconds = served.clock() - start
-            self._look(served, seconds, rows, INLINE_SAMPLE)
-            served.read(block, seconds)
-        return shaped(answers, call, single=single)
+            self._learn(version, batch, version.clock() - start, INLINE_SAMPLE)
+        return shaped(answers, call, single=batch.single)
 
-    def _look(self, served: ModelVersion, seconds: float, rows: int, calls: int = SAMPLE) -> None:
-        """Now and then: learn what a call takes, and do what is due."""
-        self._engines.observe(served, rows, seconds)
-        served.took(rows, seconds)
+    def _learn(
+        self, version: ModelVersion, batch: Batch, seconds: float, calls: int = SAMPLE
+    ) -> None:
+        """Learn from one call in so many what they take, and do what is due."""
+        self._policy.learn(version, batch, seconds)
         if self._catalog.departed:
             self._catalog.sweep()
-        self._materialiser.consider(served, seconds, rows, calls)
-        self._memory.rebook(served)
-        if rows == 1:
-            served.direct = seconds < DIRECT_SECONDS
-            served.soon = seconds <= self._engines.settings.instant
-        if served.direct is not (served.call is not None):
-            served.open()
+        self._materialiser.consider(version, seconds, batch.rows or 1, calls)
+        self._memory.rebook(version)
+        if version.learned.inline_ok is not (version.entry.function is not None):
+            version.open()
 
     # --- looking ------------------------------------------------------------------------------
 
@@ -527,9 +443,9 @@ class Runtime:
         return RuntimeStats(
             versions=tuple(
                 version_stats(
-                    served, self._engines, in_service=self._routes.get(served.name) is served
+                    version, self._costs, in_service=self._routes.get(version.name) is version
                 )
-                for served in every
+                for version in every
             ),
             inline=inline,
             batch=batch,
@@ -540,18 +456,18 @@ class Runtime:
             thread_bytes=thread_bytes(),
         )
 
-    def expected(self, served: ModelVersion, rows: int) -> float | None:
+    def expected(self, version: ModelVersion, rows: int) -> float | None:
         """The seconds that a call with this many rows should take; None if nothing is known."""
-        found = self._engines.estimate(served, rows)
-        return None if found is None else found.seconds
+        estimate = self._costs.estimate(version, rows)
+        return None if estimate is None else estimate.seconds
 
     def explain(
         self, name: str, rows: int = 1, *, timeout: float | None = None, blocking: bool = True
     ) -> str:
         """Which engine a call with this many rows would go to now, and why, in words."""
-        served = self._find(name)
-        call = Call.of(served, timeout=timeout, blocking=blocking)
-        return explained(served, self._engines.choose(served, call, rows, note=False), rows)
+        version = self._find(name)
+        call = Call.of(version, timeout=timeout, blocking=blocking)
+        return explained(version, self._policy.decide(version, call, rows), rows)
 
     # --- the end ------------------------------------------------------------------------------
 
@@ -571,8 +487,8 @@ class Runtime:
         vars(self).pop("predict", None)  # it refers to this runtime, as this does to it
         gone = self._endpoints.clear()
         ended = self._engines.close(drain=drain, timeout=timeout)
-        for served in gone:
-            self._materialiser.leave(served)
+        for version in gone:
+            self._materialiser.leave(version)
         self._memory.close()
         self._catalog.close()
         if self._own_store:

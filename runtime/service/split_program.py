@@ -45,7 +45,7 @@ def cut(flow: Flow, is_shared: Callable[[Node], bool]) -> Cut | None:
     ]
     if not edge:
         return None
-    labels = {item: f"shared_{place}" for place, item in enumerate(edge)}
+    labels = {item: f"shared_{index}" for index, item in enumerate(edge)}
     dense = all(map(_is_short, edge))
     suffix = _rest(flow, labels, dense=dense)
     if suffix.types != flow.types:  # an output would be stored differently
@@ -71,5 +71,5 @@ def _rest(flow: Flow, labels: Mapping[Node, str], *, dense: bool) -> Flow:
             kind = kind.having(sparse=False)
         return node(Source(labels[old], kind), ())
 
-    made = rebuild(flow.outputs.values(), change)
-    return Flow(dict(zip(flow.outputs, made, strict=True)))
+    roots = rebuild(flow.outputs.values(), change)
+    return Flow(dict(zip(flow.outputs, roots, strict=True)))

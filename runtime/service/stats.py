@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from runtime.service.catalog import CatalogStats
-from runtime.service.engines import Engines
+from runtime.service.costs import Costs
 from runtime.service.materialise import GroupStats
 from runtime.service.memory import MemoryStats
 from runtime.service.version import ModelVersion
@@ -47,28 +47,28 @@ class RuntimeStats:
     """Scratch memory that the process' threads keep, rooms for documents included."""
 
 
-def version_stats(served: ModelVersion, engines: Engines, *, in_service: bool) -> VersionStats:
+def version_stats(version: ModelVersion, costs: Costs, *, in_service: bool) -> VersionStats:
     """What is known of one version."""
-    estimate = engines.estimate(served, 1)
-    last = served.decision
+    estimate = costs.estimate(version, 1)
+    last = version.learned.decision
     return VersionStats(
-        name=served.name,
-        version=served.version,
+        name=version.name,
+        version=version.version,
         in_service=in_service,
-        resident=served.plan is not None,
-        reserved=served.reserved,
-        inline_calls=served.inline.value,
-        batch_calls=served.batch.value,
+        resident=version.plan is not None,
+        reserved=version.reserved,
+        inline_calls=version.counts.inline.value,
+        batch_calls=version.counts.batch.value,
         row_seconds=None if estimate is None else estimate.seconds,
         engine=None if last is None else last.engine.value,
         reason=None if last is None else last.reason,
     )
 
 
-def explained(served: ModelVersion, decision: Decision, rows: int) -> str:
+def explained(version: ModelVersion, decision: Decision, rows: int) -> str:
     """A decision in words, with the plan it is about."""
     lines = [
-        f"{served.owner}: {rows:,} rows go {decision.engine.value}",
+        f"{version.owner}: {rows:,} rows go {decision.engine.value}",
         f"  because {decision.reason}",
     ]
     if decision.inline_seconds is not None and decision.batch_seconds is not None:
@@ -78,16 +78,16 @@ def explained(served: ModelVersion, decision: Decision, rows: int) -> str:
         )
     if decision.late:
         lines.append("  it would be late either way")
-    if served.call is not None:
-        lines.append("  a single row (vector, dict, str) takes the shortest way, inline")
-    shared = served.shared
+    if version.entry.function is not None:
+        lines.append("  a single row (vector, dict, str) goes to the plan's entry, inline")
+    shared = version.shared
     if shared is not None:
         group = shared.group
         lines.append(
             f"  its first part is common to {len(group.members)} versions; "
             f"materialisation is {group.rows.mode} for rows, {group.blocks.mode} for blocks"
         )
-    plan = served.plan
+    plan = version.plan
     lines.append(f"  {plan!r}" if plan is not None else "  dropped for memory; loaded when called")
     return "\n".join(lines)
 

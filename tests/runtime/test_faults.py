@@ -69,7 +69,7 @@ def check_idle(runtime: Runtime) -> None:
         batch = runtime.stats().batch
         assert batch is not None
         ends = batch.done + batch.failed + batch.expired + batch.cancelled
-        pins = sum(each.pins for each in runtime._endpoints.all())
+        pins = sum(each.residence.pins for each in runtime._endpoints.all())
         if ends == batch.submitted and not batch.buffers.in_use and not pins:
             return
         assert time.monotonic() < until, (batch, pins)

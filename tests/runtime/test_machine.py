@@ -248,7 +248,7 @@ class RuntimeMachine(RuleBasedStateMachine):
                 batch.submitted == batch.done + batch.failed + batch.expired + batch.cancelled
                 and not batch.buffers.in_use
             )
-            pins = sum(each.pins for each in self.runtime._endpoints.all())
+            pins = sum(each.residence.pins for each in self.runtime._endpoints.all())
             gc.collect()
             alive = stats.catalog.versions == len(stats.versions)
             if done and not pins and alive:
@@ -265,7 +265,11 @@ class RuntimeMachine(RuleBasedStateMachine):
         resident = {each.owner for each in self.runtime._endpoints.all() if each.plan is not None}
         assert resident == {each.owner for each in memory._residents}
         assert set(self.runtime.store.holdings()) >= resident
-        open_ones = [each for each in self.runtime._endpoints.all() if each.call or each.entry]
+        open_ones = [
+            each
+            for each in self.runtime._endpoints.all()
+            if each.entry.function or each.residence.opened
+        ]
         assert {each.owner for each in open_ones} <= resident
 
     def _check_nothing_is_left(self) -> None:

@@ -298,7 +298,7 @@ def test_rows_keep_their_way_when_blocks_share() -> None:
         for n in range(3):
             served = runtime._find(f"t{n}")
             assert served.shared is not None
-            assert served.call is served.entry is not None
+            assert served.entry.function is served.residence.opened is not None
         (group,) = runtime.stats().groups
         assert (group.row_mode, group.block_mode) == (OFF, ON)
         looks = group.hits + group.misses
@@ -363,10 +363,10 @@ def test_a_row_of_a_member_is_not_put_to_the_policy() -> None:
         for mode in (OFF, ON):
             served.shared.group.rows.mode = mode
             served.open()
-            assert (served.call is None) is (mode is ON)
-            served.decision = None
+            assert (served.entry.function is None) is (mode is ON)
+            served.learned.decision = None
             runtime.predict("t0", "word001 word002")
-            assert served.decision is None
+            assert served.learned.decision is None
 
 
 # --- where programs part -------------------------------------------------------------------------

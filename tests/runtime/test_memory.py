@@ -207,8 +207,8 @@ def test_a_file_that_has_gone_is_that_requests_error(size: int, tmp_path: Path) 
     with Runtime(executors=1, memory_budget=size, spill=tmp_path) as runtime:
         filled(runtime, 3)
         (lost,) = [each for each in runtime._endpoints.all() if each.name == "p0"]
-        assert lost.path is not None
-        lost.path.unlink()
+        assert lost.residence.path is not None
+        lost.residence.path.unlink()
         for _ in range(2):
             with pytest.raises(LostPlan, match="register 'p0' again"):
                 runtime.predict("p0", DATA)
@@ -263,7 +263,7 @@ def test_many_threads_on_more_plans_than_fit(size: int, kind: str, tmp_path: Pat
         stats = runtime.stats().memory
         assert stats.resident < 9
         assert stats.cold_hits > 0
-        assert all(each.pins == 0 for each in runtime._endpoints.all())
+        assert all(each.residence.pins == 0 for each in runtime._endpoints.all())
 
 
 def test_one_load_serves_all_who_wait(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -311,7 +311,7 @@ def test_large_plans_made_here_are_served_from_the_stores_files(tmp_path: Path) 
         runtime.register("large", large)
         runtime.register("small", shift(1.0))
         for served in runtime._endpoints.all():
-            assert (served.path is not None) is (served.name == "large")
+            assert (served.residence.path is not None) is (served.name == "large")
         plan = runtime._find("large").plan
         assert plan is not None
         kept = [store.get(item.digest) for item in plan.parameters()]

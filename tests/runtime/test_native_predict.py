@@ -8,6 +8,7 @@ import sys
 import threading
 import weakref
 from collections.abc import Iterator
+from functools import partial
 from types import BuiltinFunctionType
 from typing import Any
 
@@ -15,10 +16,11 @@ import numpy as np
 import pytest
 
 import oven
+from flour.data.batch import Batch, Kind
 from runtime import Runtime
 from runtime.errors import RuntimeClosed, UnknownEndpoint
+from runtime.service.entry import SAMPLE
 from runtime.service.native_predict import RARE
-from runtime.service.version import SAMPLE
 from tests.runtime.plans import WIDTH, documents, offset_of, record_flow, shift, text_flow
 
 ROW = np.arange(float(WIDTH))
@@ -100,6 +102,11 @@ def test_the_gate_answers_as_the_method(runtime: Runtime, name: str, place: int)
     np.testing.assert_equal(outcome(runtime.predict, name, data), wanted)
 
 
+def test_a_row_may_stand_under_the_inputs_name(runtime: Runtime) -> None:
+    for predict in (runtime.predict, partial(Runtime.predict, runtime)):
+        assert offset_of(predict("numbers", {"x": ROW}), ROW) == 1.0
+
+
 def test_arguments_by_name_and_wrong_ones_are_the_methods_own(runtime: Runtime) -> None:
     wanted = outcome(Runtime.predict, runtime, "numbers", ROW)
     assert outcome(runtime.predict, name="numbers", data=ROW) == wanted
@@ -121,16 +128,16 @@ def test_whoever_asks_for_help_gets_it(runtime: Runtime) -> None:
 def test_calls_are_counted_and_some_are_timed(runtime: Runtime) -> None:
     served = runtime.find("numbers")
     timed: list[Any] = []
-    vars(runtime)["_look"] = lambda *args: timed.append(args[0])
+    vars(runtime)["_learn"] = lambda *args: timed.append(args[0])
     for slow, looks in ((True, RARE // SAMPLE), (False, 1)):
         timed.clear()
         for _ in range(RARE):
-            served.slow = slow
+            served.entry.coarse_timing = slow
             assert offset_of(runtime.predict("numbers", ROW), ROW) == 1.0
         assert timed == [served] * looks
-    assert served.inline.value == 2 * RARE
+    assert served.counts.inline.value == 2 * RARE
     Runtime.predict(runtime, "numbers", ROW)
-    assert served.inline.value == 2 * RARE + 1
+    assert served.counts.inline.value == 2 * RARE + 1
 
 
 def test_it_follows_what_is_registered(runtime: Runtime) -> None:
@@ -178,7 +185,15 @@ def test_nothing_leaks(runtime: Runtime) -> None:
     calls += [("record", PERSON), ("record", {**PERSON, "more": 1}), ("text", "word001")]
     served = runtime.find("numbers")
     watched = [
-        *(runtime.predict, served, served.call, served.outputs, *served.outputs, *rows, PERSON),
+        *(
+            runtime.predict,
+            served,
+            served.entry.function,
+            served.outputs,
+            *served.outputs,
+            *rows,
+            PERSON,
+        ),
         *("numbers", *PERSON, None, True),
     ]
 
@@ -221,34 +236,36 @@ def test_a_subclass_has_its_own_way() -> None:
         assert mine.predict("numbers", ROW)["asked"] == "numbers"
 
 
-def test_how_many_rows_are_few_is_learnt(runtime: Runtime) -> None:
-    served = runtime.find("numbers")
-    least = served.few
-    served.took(3 * least, 25e-6)
-    learnt = served.few
+def test_how_many_rows_take_the_entry_is_learnt(runtime: Runtime) -> None:
+    version = runtime.find("numbers")
+    entry, least = version.entry, version.entry.inline_rows
+
+    def learn(rows: int, seconds: float) -> int:
+        version.learn(Batch(Kind.ARRAYS, None, rows, single=False), seconds)
+        return entry.inline_rows
+
+    learnt = learn(3 * least, 25e-6)
     assert learnt == pytest.approx(6 * least, abs=1)
-    served.took(1, 1e-6)  # which says nothing of so many
-    assert served.few == learnt
-    served.took(learnt, 10e-6)  # nor this of five times as many
-    assert served.few == 4 * learnt
-    served.took(4 * learnt, 1.0)
-    assert served.few == least
+    assert learn(1, 1e-6) == learnt, "it says nothing of so many"
+    assert learn(learnt, 10e-6) == 4 * learnt, "nor this of five times as many"
+    assert learn(4 * learnt, 1.0) == least
 
 
-def test_how_many_documents_are_few_is_learnt_by_their_length(runtime: Runtime) -> None:
-    text = runtime.find("text")
-    text.took(10, 1e-6)
-    text.read([7, "word"], 1e-6)
-    assert (text.few, text.characters) == (0, 0)
-    text.read("x" * 68, 5e-6)
-    assert text.characters == 400, "four times as much as was seen"
-    text.read(["x" * 268], 5e-6)
-    assert text.characters == 1200
-    text.read("x" * 18, 1e-3)  # which says nothing of so much
-    assert text.characters == 1200
-    text.read(["x" * 168] * 4, 100e-6)
-    assert text.characters == 400
-    for data, few in (
+def test_how_many_documents_take_the_entry_is_learnt_by_their_length(runtime: Runtime) -> None:
+    version = runtime.find("text")
+    entry, read = version.entry, version.reader.read
+
+    def learn(data: object, seconds: float) -> int:
+        version.learn(read(data), seconds)
+        return entry.inline_characters
+
+    assert learn([7, "word"], 1e-6) == 0
+    assert entry.inline_rows == 0
+    assert learn("x" * 68, 5e-6) == 400, "four times as much as was seen"
+    assert learn(["x" * 268], 5e-6) == 1200
+    assert learn("x" * 18, 1e-3) == 1200, "it says nothing of so much"
+    assert learn(["x" * 168] * 4, 100e-6) == 400
+    for data, takes in (
         (["x" * 168, "x" * 168], True),
         (["x" * 168, "x" * 169], False),
         ([""] * 13, False),
@@ -256,22 +273,23 @@ def test_how_many_documents_are_few_is_learnt_by_their_length(runtime: Runtime) 
         ([], False),
         (("x",), False),
     ):
-        assert text.is_few(data) is few
-    assert not runtime.find("numbers").is_few(["x"])
+        assert entry.takes(read(data)) is takes
+    numbers = runtime.find("numbers")
+    assert not numbers.entry.takes(numbers.reader.read([["x"]]))
 
 
 def test_few_documents_take_the_shortest_way(runtime: Runtime) -> None:
     """More go where it is decided; both answer the same."""
     text = runtime.find("text")
-    text.characters = 10_000
-    before = text.inline.value
+    text.entry.inline_characters = 10_000
+    before = text.counts.inline.value
     for count in (1, 3, 100, 1000):
         block = [f"word{n % 7:03} word002" for n in range(count)]
         wanted = outcome(Runtime.predict, runtime, "text", block, engine="inline")
-        text.decision = None
+        text.learned.decision = None
         assert outcome(runtime.predict, "text", block) == wanted
-        assert (text.decision is None) is (count <= 100)
-    assert text.inline.value >= before + 6
+        assert (text.learned.decision is None) is (count <= 100)
+    assert text.counts.inline.value >= before + 6
     # What is among documents and is none is refused with its place, as ever.
     wanted = outcome(Runtime.predict, runtime, "text", ["word001", 7], engine="inline")
     assert outcome(runtime.predict, "text", ["word001", 7]) == wanted

@@ -14,7 +14,6 @@ from flour.core.errors import FlourError
 from flour.core.types import Category, Record, Scalar
 from flour.language.flow import source
 from runtime import Runtime
-from runtime.service.runtime import _is_short
 
 ROW = {"age": 31, "city": "Graz", "income": None}
 KIND = Record(
@@ -48,7 +47,7 @@ def runtime() -> Iterator[Runtime]:
 def short(runtime: Runtime, name: str, data: Any) -> bool:
     """Whether it goes in by the shortest way."""
     served = runtime.find(name)
-    return served.call is not None and _is_short(data, served)
+    return served.entry.function is not None and served.entry.takes(served.reader.read(data))
 
 
 @pytest.mark.parametrize(
@@ -67,7 +66,7 @@ def test_single_columns_take_the_shortest_way(runtime: Runtime) -> None:
     row = {"city": "Łódź", "age": 2}
     assert short(runtime, "columns", row)
     assert runtime.predict("columns", row)["output"].tolist() == [0, 1, 2]
-    assert type(runtime.find("columns").call).__name__ == "builtin_function_or_method"
+    assert type(runtime.find("columns").entry.function).__name__ == "builtin_function_or_method"
 
 
 def test_blocks_are_the_same_rows(runtime: Runtime) -> None:

@@ -27,6 +27,7 @@ from runtime.errors import (
     RuntimeClosed,
     UnknownEndpoint,
 )
+from runtime.service.call import Call
 from scheduler import DeadlineExceeded, Engine, Overloaded, QueueRules
 from tests.runtime.conftest import Hold
 from tests.runtime.plans import WIDTH, documents, offset_of, shift, shift_flow, text_flow
@@ -281,7 +282,7 @@ def test_the_choice_can_be_looked_at(runtime: Runtime) -> None:
     (version,) = runtime.stats().versions
     assert (version.engine, version.reason) == ("batch", "the caller asked for it")
     assert "a@1: 1 rows go inline" in runtime.explain("a")
-    assert "shortest way" in runtime.explain("a")
+    assert "goes to the plan's entry" in runtime.explain("a")
     many = runtime.explain("a", 10_000_000)
     assert "go batch" in many
     assert "in chunks of" in many
@@ -295,14 +296,7 @@ def test_work_for_many_rows_goes_to_executors_and_few_stay_here(runtime: Runtime
     (version,) = runtime.stats().versions
     assert version.batch_calls == 0
     served = runtime._find("a")
-    call = runtime._engines
-    assert call.choose(served, _plain(), 4_000_000).engine is Engine.BATCH
-
-
-def _plain() -> Any:
-    from runtime.service.choice import Call
-
-    return Call()
+    assert runtime._policy.decide(served, Call(), 4_000_000).engine is Engine.BATCH
 
 
 def test_a_reserved_version_has_executors_of_its_own(hold: Hold) -> None:
@@ -313,7 +307,7 @@ def test_a_reserved_version_has_executors_of_its_own(hold: Hold) -> None:
         hold.wait()
         assert offset_of(runtime.predict("mine", ROW), ROW) == 2.0
         assert offset_of(runtime.submit("mine", BLOCK, engine="batch").result(30), BLOCK) == 2.0
-        runtime._engines.observe(runtime._find("mine"), len(MANY), 1.0)
+        runtime._costs.observe(runtime._find("mine"), len(MANY), 1.0)
         assert offset_of(runtime.submit("mine", MANY).result(30), MANY) == 2.0
         stats = runtime.stats()
         assert stats.batch is not None
@@ -424,7 +418,7 @@ def test_plans_that_are_still_being_compiled_answer(runtime: Runtime) -> None:
     served.plan.wait(60)
     for _ in range(200):
         assert offset_of(runtime.predict("a", data[0]), data[0]) == 4.0
-    assert served.call is not None, "the shortest way opens once the code is there"
+    assert served.entry.function is not None, "the shortest way opens once the code is there"
 
 
 def test_texts_are_rows(runtime: Runtime) -> None:

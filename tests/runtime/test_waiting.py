@@ -17,7 +17,8 @@ import oven
 from flour import Flow
 from oven.plans.execution import Execution
 from runtime import Runtime
-from runtime.service.engines import in_time
+from runtime.service.call import Call
+from runtime.service.engines import CORES, in_time
 from scheduler import DeadlineExceeded, Overloaded, QueueRules, Settings
 from tests.runtime.conftest import Hold
 from tests.runtime.plans import WIDTH, documents, offset_of, shift, shift_flow, text_flow
@@ -145,21 +146,19 @@ def test_what_work_costs_is_not_what_waiting_costs(runtime: Runtime) -> None:
     """A busy machine stretches the forecast of a call, not what its owner is charged."""
     runtime.register("a", shift(1.0))
     served = runtime._find("a")
-    engines = runtime._engines
+    engines, policy = runtime._engines, runtime._policy
     for _ in range(50):
         runtime.predict("a", BLOCK)
-        engines.observe(served, len(BLOCK), 1e-3)
-    from runtime.service.choice import CORES, Call
-
-    idle = engines.choose(served, Call(), len(BLOCK))
+        runtime._costs.observe(served, len(BLOCK), 1e-3)
+    idle = policy.decide(served, Call(), len(BLOCK))
     engines._inside.update(object() for _ in range(10 * CORES))
-    busy = engines.choose(served, Call(), len(BLOCK))
+    busy = policy.decide(served, Call(), len(BLOCK))
     engines._inside.clear()
     assert idle.inline_seconds is not None
     assert busy.inline_seconds is not None
     assert busy.inline_seconds > 5 * idle.inline_seconds
     assert busy.seconds == idle.seconds is not None
-    job = engines._job(served, served.plan, BLOCK, busy, Call(), single=False)  # type: ignore[arg-type]
+    job = engines._job(served, served.plan, served.reader.read(BLOCK), busy, Call())  # type: ignore[arg-type]
     assert job.cost == pytest.approx(busy.seconds)
 
 
@@ -169,7 +168,7 @@ def test_a_reserved_version_is_called_here_for_what_is_over_at_once() -> None:
         with Runtime(executors=1, settings=Settings(instant=instant)) as runtime:
             runtime.register("mine", shift_flow(1.0, 64), reserve=True)
             data = np.zeros((1000, 64))  # too many for the shortest way
-            runtime._engines.observe(runtime._find("mine"), 1000, 20e-6)
+            runtime._costs.observe(runtime._find("mine"), 1000, 20e-6)
             assert offset_of(runtime.predict("mine", data), data) == 1.0
             assert runtime.stats().versions[0].batch_calls == 0
             assert offset_of(runtime.submit("mine", data).result(30), data) == 1.0
@@ -184,13 +183,13 @@ def test_a_crowded_queue_refuses_before_it_looks(
         runtime.register("held", hold.plan())
         runtime.register("a", shift(1.0))
         block = np.zeros((100_000, WIDTH))  # too many for the shortest way
-        runtime._engines.observe(runtime.find("a"), len(block), 1.0)
+        runtime._costs.observe(runtime.find("a"), len(block), 1.0)
         futures = [runtime.submit("held", BLOCK, engine="batch")]
         hold.wait()
         futures.append(runtime.submit("a", block))
         with monkeypatch.context() as no:
             no.setattr(
-                "runtime.service.runtime.as_block", lambda *_: pytest.fail("it was looked at")
+                "runtime.service.runtime.refuse_extra", lambda *_: pytest.fail("it was looked at")
             )
             with pytest.raises(Overloaded, match="the queue is full") as caught:
                 runtime.submit("a", block)
@@ -216,8 +215,8 @@ def test_nothing_of_a_version_is_left_when_it_has_gone(runtime: Runtime) -> None
     while runtime.stats().catalog.versions:
         assert time.monotonic() < until
         gc.collect()
-    assert runtime._engines.costs.snapshot() == {}
-    assert runtime._engines._batch_costs.snapshot() == {}
+    assert runtime._costs.inline.snapshot() == {}
+    assert runtime._costs.batch.snapshot() == {}
 
 
 def test_what_cannot_be_registered_reserves_nothing(
@@ -241,23 +240,21 @@ def test_what_cannot_be_registered_reserves_nothing(
 def test_what_blocks_cost_is_learned_from_blocks(runtime: Runtime) -> None:
     """Single rows by executors, mostly overhead, do not cut a block into many chunks."""
     runtime.register("a", shift(1.0))
-    served, engines = runtime.find("a"), runtime._engines
+    served, costs, policy = runtime.find("a"), runtime._costs, runtime._policy
     for _ in range(20):
-        engines._batch_costs.observe(served.owner, 1, 76e-6)
-    from runtime.service.choice import Call
-
+        costs.batch.observe(served.owner, 1, 76e-6)
     call = Call.of(served, engine="batch")
-    assert engines.choose(served, call, 100).chunk_rows == 100
+    assert policy.decide(served, call, 100).chunk_rows == 100
     for _ in range(20):
-        engines._batch_costs.observe(served.owner, 1000, 40e-3)
-    assert engines.choose(served, call, 10_000).chunk_rows <= 25
+        costs.batch.observe(served.owner, 1000, 40e-3)
+    assert policy.decide(served, call, 10_000).chunk_rows <= 25
 
 
 def test_what_texts_cost_is_learned_from_texts(runtime: Runtime) -> None:
     """Nothing is known of them before one was measured; after that, one is as good as another."""
     runtime.register("t", text_flow(0))
     assert runtime.expected(runtime.find("t"), 100) is None
-    runtime._engines.observe(runtime.find("t"), 1, 5e-6)
+    runtime._costs.observe(runtime.find("t"), 1, 5e-6)
     assert runtime.expected(runtime.find("t"), 100) == pytest.approx(500e-6)
     made = runtime.submit("t", documents(100)).result(60)
     assert len(made["score"]) == 100

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from flour.core.errors import ParameterError
+from flour.data.batch import Batch
 from runtime import Runtime
 from runtime.http import Server, ServerSettings
 from runtime.http.assembly import assembled, guards
@@ -108,7 +109,7 @@ class Slow(Direct):
         self.quick = self._never
         self.waiting: list[tuple[InferCall, Future[Any]]] = []
 
-    def _never(self, served: ModelVersion, data: Any) -> None:
+    def _never(self, version: ModelVersion, batch: Batch) -> None:
         """Nothing is over at once."""
 
     def answer(self, ask: InferCall) -> Future[dict[str, Any]]:
@@ -134,7 +135,7 @@ def test_a_crowd_is_counted_in_and_out() -> None:
         assert (refused.status, refused.headers["retry-after"]) == (503, "1")
         assert client.get("/v2/health/live").status == 200
         for asked, made in slow.waiting:
-            made.set_result(runtime.predict("m", asked.data))
+            made.set_result(runtime.predict("m", asked.batch.data))
         for thread in threads:
             thread.join(60)
         assert statuses == [200, 200]

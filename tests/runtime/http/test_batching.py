@@ -16,10 +16,16 @@ from flour.core.errors import InputError
 from runtime import Runtime
 from runtime.http.batching import Batched, BatchSettings
 from runtime.http.interfaces import Direct, InferCall
+from runtime.service.version import ModelVersion
 from scheduler import DeadlineExceeded
 from tests.runtime.plans import record_flow, shift, text_flow
 
 SLOW = BatchSettings(wait=0.02, rows=64)
+
+
+def call(version: ModelVersion, data: object, **options: Any) -> InferCall:
+    """A call with this data."""
+    return InferCall(version, version.reader.read(data), **options)
 
 
 class Counting(Direct):
@@ -32,7 +38,7 @@ class Counting(Direct):
 
     def answer(self, ask: InferCall) -> Future[dict[str, Any]]:
         self.asked.append(ask)
-        if len(ask.data) > self._fail_above:
+        if len(ask.batch.data) > self._fail_above:
             raise InputError("too many")
         return super().answer(ask)
 
@@ -57,7 +63,7 @@ def test_each_request_gets_its_own_rows(sizes: list[int], seed: int) -> None:
         inner = Counting(runtime)
         served = runtime.find("m")
         batched = Batched(inner, SLOW)
-        found = asyncio.run(gathered(batched, [InferCall(served, block) for block in blocks]))
+        found = asyncio.run(gathered(batched, [call(served, block) for block in blocks]))
         expected = [runtime.predict("m", block) for block in blocks]
     for one, other in zip(found, expected, strict=True):
         assert one.keys() == other.keys()
@@ -85,7 +91,7 @@ def test_columns_and_documents_go_together(kind: str) -> None:
                 for n in (1, 2)
             ]
         inner = Counting(runtime)
-        found = asyncio.run(gathered(Batched(inner, SLOW), [InferCall(served, b) for b in blocks]))
+        found = asyncio.run(gathered(Batched(inner, SLOW), [call(served, b) for b in blocks]))
         assert len(inner.asked) == 1
         for one, block in zip(found, blocks, strict=True):
             for name, value in runtime.predict("m", block).items():
@@ -99,9 +105,9 @@ def test_a_bad_request_fails_alone() -> None:
         inner = Counting(runtime, fail_above=2)
         batched = Batched(inner, SLOW)
         asks = [
-            InferCall(served, good),
-            InferCall(served, np.ones((3, 4))),
-            InferCall(served, good),
+            call(served, good),
+            call(served, np.ones((3, 4))),
+            call(served, good),
         ]
         first, second, third = asyncio.run(gathered(batched, asks))
         assert isinstance(second, InputError)
@@ -115,7 +121,7 @@ def test_a_full_block_does_not_wait() -> None:
     with runtime_with(shift(1.0, 4)) as runtime:
         served = runtime.find("m")
         batched = Batched(Direct(runtime), BatchSettings(wait=60.0, rows=8))
-        asks = [InferCall(served, np.ones((2, 4))) for _ in range(8)]
+        asks = [call(served, np.ones((2, 4))) for _ in range(8)]
         found = asyncio.run(asyncio.wait_for(gathered(batched, asks), 30))
         assert not [each for each in found if isinstance(each, Exception)]
         assert batched.stats().blocks == 2
@@ -126,9 +132,9 @@ def test_deadlines_count_from_the_request() -> None:
         served, row = runtime.find("m"), np.ones((1, 4))
         batched = Batched(Direct(runtime), BatchSettings(wait=0.05))
         asks = [
-            InferCall(served, row, timeout=0.001),
-            InferCall(served, row),
-            InferCall(served, row, timeout=30.0),
+            call(served, row, timeout=0.001),
+            call(served, row),
+            call(served, row, timeout=30.0),
         ]
         late, *others = asyncio.run(gathered(batched, asks))
         assert isinstance(late, DeadlineExceeded)
@@ -137,10 +143,10 @@ def test_deadlines_count_from_the_request() -> None:
 
 def test_who_gives_up_is_left_out() -> None:
     async def run(batched: Batched, inner: Counting) -> None:
-        first, second = (batched.answer(InferCall(served, np.ones((1, 4)))) for _ in range(2))
+        first, second = (batched.answer(call(served, np.ones((1, 4)))) for _ in range(2))
         assert first.cancel()
         await asyncio.wrap_future(second)
-        assert [len(ask.data) for ask in inner.asked] == [1]
+        assert [len(ask.batch.data) for ask in inner.asked] == [1]
 
     with runtime_with(shift(1.0, 4)) as runtime:
         served, inner = runtime.find("m"), Counting(runtime)
@@ -153,7 +159,7 @@ def test_the_objective_shortens_the_wait() -> None:
         served = runtime.find("m")
         batched = Batched(Direct(runtime), BatchSettings(wait=60.0, objective=0.5))
         batched._learn(served.owner, 1.0)
-        ask = InferCall(served, np.ones((1, 4)))
+        ask = call(served, np.ones((1, 4)))
         (found,) = asyncio.run(asyncio.wait_for(gathered(batched, [ask]), 30))
         assert not isinstance(found, Exception)
 
@@ -165,16 +171,16 @@ def test_off_by_default_and_on_by_note() -> None:
         inner = Counting(runtime)
         batched = Batched(inner)
         row = np.ones((1, 4))
-        asks = [InferCall(runtime.find(name), row) for name in ("off", "off", "on", "on")]
+        asks = [call(runtime.find(name), row) for name in ("off", "off", "on", "on")]
         asyncio.run(gathered(batched, asks))
-        assert [len(ask.data) for ask in inner.asked] == [1, 1, 2]
+        assert [len(ask.batch.data) for ask in inner.asked] == [1, 1, 2]
 
 
 def test_what_is_instant_waits_for_nobody() -> None:
     with runtime_with(shift(1.0, 4)) as runtime:
         served = runtime.find("m")
         batched = Batched(Direct(runtime), BatchSettings(wait=60.0), cost=lambda _s, _r: 1e-6)
-        ask = InferCall(served, np.ones((1, 4)))
+        ask = call(served, np.ones((1, 4)))
         assert len(asyncio.run(asyncio.wait_for(gathered(batched, [ask]), 30))) == 1
         assert batched.stats().blocks == 0
 
@@ -185,7 +191,7 @@ def test_programs_that_look_across_rows_go_alone() -> None:
         served = runtime.find("m")
         served.mixes_rows = True
         inner = Counting(runtime)
-        asks = [InferCall(served, np.ones((1, 4))) for _ in range(3)]
+        asks = [call(served, np.ones((1, 4))) for _ in range(3)]
         asyncio.run(gathered(Batched(inner, SLOW), asks))
         assert len(inner.asked) == 3
 
@@ -195,6 +201,6 @@ def test_requests_of_different_forms_do_not_mix() -> None:
         served, inner = runtime.find("m"), Counting(runtime)
         batched = Batched(inner, SLOW)
         blocks = [np.ones((1, 4)), np.ones((1, 4), np.float32), [[1.0, 2.0, 3.0, 4.0]]]
-        found = asyncio.run(gathered(batched, [InferCall(served, block) for block in blocks]))
+        found = asyncio.run(gathered(batched, [call(served, block) for block in blocks]))
         assert len(inner.asked) == 3
         assert [next(iter(one.values())).dtype.name for one in found][:2] == ["float64", "float32"]

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from flour.data.batch import Batch
 from runtime import Runtime
 from runtime.http import Server, ServerSettings
 from runtime.http import connection as module
@@ -219,7 +220,7 @@ class Slow(Direct):
         self.futures: list[Future[dict[str, Any]]] = []
         self.quick = self._never
 
-    def _never(self, served: ModelVersion, data: Any) -> None:
+    def _never(self, version: ModelVersion, batch: Batch) -> None:
         return None
 
     def answer(self, ask: InferCall) -> Future[dict[str, Any]]:
@@ -448,7 +449,7 @@ def test_what_went_wrong_in_here_is_not_told(
     runtime: Runtime, caplog: pytest.LogCaptureFixture
 ) -> None:
     class Broken(Direct):
-        def quick(self, served: ModelVersion, data: Any) -> None:
+        def quick(self, version: ModelVersion, batch: Batch) -> None:
             raise ZeroDivisionError("secret")
 
     broken = Broken(runtime)

@@ -9,12 +9,24 @@ import numpy as np
 import pytest
 
 from flour.core.errors import InputError
+from flour.data.batch import Batch
 from runtime import Runtime
 from runtime.http.interfaces import Direct, InferCall
 from runtime.http.result_cache import Cached
+from runtime.service.version import ModelVersion
 from tests.runtime.plans import shift, text_flow
 
 ROW = [1.0, 2.0, 3.0, 4.0]
+
+
+def call(version: ModelVersion, data: object, **options: Any) -> InferCall:
+    """A call with this data."""
+    return InferCall(version, version.reader.read(data), **options)
+
+
+def quick(cached: Cached, version: ModelVersion, data: object) -> Any:
+    """The answer that is there at once."""
+    return cached.quick(version, version.reader.read(data))
 
 
 class Counting(Direct):
@@ -25,9 +37,9 @@ class Counting(Direct):
         self.count = 0
         quick = self.quick
 
-        def counted(served: Any, data: Any) -> Any:
+        def counted(version: ModelVersion, batch: Batch) -> Any:
             self.count += 1
-            return quick(served, data)
+            return quick(version, batch)
 
         self.quick = counted
 
@@ -44,13 +56,13 @@ def test_the_same_request_is_answered_once() -> None:
         cached = Cached(inner, 1 << 20)
         served, text = runtime.find("m"), runtime.find("t")
         for data in (ROW, np.array([ROW] * 3)):
-            first = cached.quick(served, data)
-            second = cached.quick(served, data)
+            first = quick(cached, served, data)
+            second = quick(cached, served, data)
             assert first is not None
             assert second is not None
             for one, other in zip(first, second, strict=True):
                 np.testing.assert_array_equal(one, other)
-        for ask in (InferCall(served, np.array([ROW])), InferCall(text, ["some words"])):
+        for ask in (call(served, np.array([ROW])), call(text, ["some words"])):
             first_answers = cached.answer(ask).result(30)
             second_answers = cached.answer(ask).result(30)
             assert first_answers.keys() == second_answers.keys()
@@ -66,11 +78,11 @@ def test_a_new_version_answers_for_itself() -> None:
     with Runtime(executors=1) as runtime:
         cached = Cached(Direct(runtime), 1 << 20)
         runtime.register("m", shift(1.0, 4), version=1)
-        old = cached.quick(runtime.find("m"), ROW)
+        old = quick(cached, runtime.find("m"), ROW)
         runtime.register("m", shift(2.0, 4), version=2)
-        new = cached.quick(runtime.find("m"), ROW)
+        new = quick(cached, runtime.find("m"), ROW)
         runtime.register("m", shift(3.0, 4), version=2, replace=True)
-        newest = cached.quick(runtime.find("m"), ROW)
+        newest = quick(cached, runtime.find("m"), ROW)
         assert old is not None
         assert new is not None
         assert newest is not None
@@ -86,12 +98,12 @@ def test_outputs_dtypes_and_nan_make_a_difference() -> None:
         served = runtime.find("m")
         data = np.array([ROW])
         asks = [
-            InferCall(served, data),
-            InferCall(served, data, outputs=tuple(served.kinds)),
-            InferCall(served, data.astype(np.float32)),
-            InferCall(served, data * np.nan),
-            InferCall(served, -0.0 * data),
-            InferCall(served, 0.0 * data),
+            call(served, data),
+            call(served, data, outputs=tuple(served.kinds)),
+            call(served, data.astype(np.float32)),
+            call(served, data * np.nan),
+            call(served, -0.0 * data),
+            call(served, 0.0 * data),
         ]
         for ask in asks:
             cached.answer(ask).result(30)
@@ -104,12 +116,12 @@ def test_it_stays_within_its_bytes_and_forgets_the_oldest() -> None:
         cached = Cached(Direct(runtime), 20_000)
         served = runtime.find("m")
         for n in range(500):
-            cached.quick(served, [float(n), *ROW[1:]])
+            quick(cached, served, [float(n), *ROW[1:]])
         (stats,) = cached.stats()
         assert 0 < stats.used <= 20_000
         assert 1 < stats.entries < 500
-        cached.quick(served, [499.0, *ROW[1:]])
-        cached.quick(served, [0.0, *ROW[1:]])
+        quick(cached, served, [499.0, *ROW[1:]])
+        quick(cached, served, [0.0, *ROW[1:]])
         (after,) = cached.stats()
         assert (after.hits, after.misses) == (1, 501)
         cached.forget(set())
@@ -121,7 +133,7 @@ def test_errors_are_not_kept() -> None:
         runtime.register("m", shift(1.0, 4))
         inner = Counting(runtime)
         cached = Cached(inner, 1 << 20)
-        ask = InferCall(runtime.find("m"), np.ones((1, 7)))
+        ask = call(runtime.find("m"), np.ones((1, 7)))
         for _ in range(2):
             with pytest.raises(InputError):
                 cached.answer(ask).result(30)
@@ -135,7 +147,7 @@ def test_it_is_off_unless_asked_for() -> None:
         inner = Counting(runtime)
         cached = Cached(inner)
         for name in ("off", "off", "on", "on"):
-            cached.quick(runtime.find(name), ROW)
+            quick(cached, runtime.find(name), ROW)
         assert inner.count == 3
         assert [each.name for each in cached.stats()] == ["on"]
 
@@ -144,7 +156,7 @@ def test_kept_answers_cannot_be_changed() -> None:
     with Runtime(executors=1) as runtime:
         runtime.register("m", shift(1.0, 4))
         cached = Cached(Direct(runtime), 1 << 20)
-        made = cached.answer(InferCall(runtime.find("m"), np.array([ROW]))).result(30)
+        made = cached.answer(call(runtime.find("m"), np.array([ROW]))).result(30)
         for value in made.values():
             with pytest.raises(ValueError, match="read-only"):
                 value[:] = 0.0

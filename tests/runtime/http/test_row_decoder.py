@@ -198,7 +198,7 @@ def test_rows_do_go_the_short_way(
         raise AssertionError("this is the long way")
 
     monkeypatch.setattr(ModelCodec, "decode", long_way)
-    monkeypatch.setattr(ModelCodec, "ask", long_way)
+    monkeypatch.setattr(ModelCodec, "call", long_way)
     for _ in range(5):
         assert ask(path, body).status == 200
 

@@ -1,4 +1,4 @@
-"""Rows and documents in the wrappings of callers: the same answers by the shortest way."""
+"""Rows and documents in the wrappings of callers are the same batches, and get the same answers."""
 
 from __future__ import annotations
 
@@ -12,25 +12,26 @@ from sklearn.pipeline import make_pipeline
 
 import flour
 from flour.core.types import Record, Scalar, Text, Vector
+from flour.data.batch import Kind, read_batch
 from runtime import Runtime
-from runtime.service.unwrap import unwrapped
 
 DOCUMENT = "one two"
 
 
-#: What holds no document, or more than one, or is for others to read.
+#: What holds no document, or has to be coerced.
 OTHERS: tuple[Any, ...] = (
-    *([], [[]], [None], [[1]], {}, {"Y": DOCUMENT}, None, 1, [DOCUMENT] * 2),
+    *([], [[]], [None], [[1]], {}, {"Y": DOCUMENT}, None, 1),
     *(np.array(DOCUMENT), np.array([[[DOCUMENT]]])),
 )
 
 
 @pytest.mark.parametrize(
-    ("data", "kept"),
+    ("data", "unwrapped"),
     [
         (DOCUMENT, DOCUMENT),
         ({"X": DOCUMENT}, DOCUMENT),
         ([DOCUMENT], [DOCUMENT]),
+        ([DOCUMENT] * 2, [DOCUMENT] * 2),
         ([[DOCUMENT]], [DOCUMENT]),
         ({"X": [[DOCUMENT]]}, [DOCUMENT]),
         (np.array([[DOCUMENT]]), [DOCUMENT]),
@@ -39,16 +40,24 @@ OTHERS: tuple[Any, ...] = (
     ],
     ids=repr,
 )
-def test_documents(data: object, kept: object) -> None:
-    assert unwrapped({"X": Text()}, data) == kept
+def test_documents(data: object, unwrapped: object) -> None:
+    batch = read_batch({"X": Text()}, data)
+    if unwrapped is None:
+        assert batch.kind is Kind.GENERAL
+        return
+    assert batch.data == unwrapped
+    assert batch.kind is (Kind.DOCUMENT if unwrapped == DOCUMENT else Kind.DOCUMENTS)
+    assert (batch.single, batch.rows) == (unwrapped == DOCUMENT, len(batch.block))
 
 
 def test_rows_lose_their_name_and_records_do_not() -> None:
-    row = np.ones((1, 3))
-    assert unwrapped({"X": Vector(3)}, {"X": row}) is row
-    assert unwrapped({"X": Vector(3)}, {"Y": row}) is None
+    row = np.ones(3)
+    batch = read_batch({"X": Vector(3)}, {"X": row})
+    assert batch.data is row
+    assert (batch.kind, batch.single) == (Kind.ROW, True)
+    assert read_batch({"X": Vector(3)}, {"Y": row}).kind is Kind.GENERAL
     record = Record((("X", Scalar("float64")),))
-    assert unwrapped({"X": record}, {"X": 1.0}) is None
+    assert read_batch({"X": record}, {"X": 1.0}) == (Kind.ROW, {"X": 1.0}, 1, True)
 
 
 @pytest.mark.parametrize("data", [[DOCUMENT], [[DOCUMENT]], np.array([[DOCUMENT]])], ids=repr)

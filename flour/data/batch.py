@@ -1,0 +1,244 @@
+"""What a caller passed, classified once: a row or a block, in which form, of how many rows.
+
+    input             one row                               a block of rows
+    Vector            numpy vector, list of numbers         2-d array, list of lists, frame
+    Record            dict of values, list by position      frame, dict of columns, list of dicts
+    Text              str (or bytes)                        list of str
+    Pairs             dict of values by any names           list of dicts
+    Scalar, Category  a number, a str                       1-d array, list
+    several inputs    {input: one row of it}                {input: a block of it}
+
+The data of a program's only input may stand under the input's name, and one document in an array
+or in lists: a batch has neither wrapping. Frames are pandas', polars' and Arrow's, recognised by
+what they can do (see flour.data.frames). Classifying looks at the types of a row's values and
+never at those of a block, so it costs as much for a million rows as for one.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from flour.core.types import Category, Pairs, Record, Scalar, Text, Tokens, Type, Vector, Whole
+from flour.data.coerce import is_named
+from flour.data.coerce_pairs import is_one_row
+
+#: What a document costs however short it is, in characters.
+DOCUMENT = 32
+#: Values of a row that need no closer look.
+_VALUES: frozenset[type] = frozenset(
+    {float, int, str, bool, type(None), np.float64, np.float32, np.int64, np.bool_}
+)
+
+
+class Kind(enum.Enum):
+    """The form of a batch. A plan's entry reads all but GENERAL as they are."""
+
+    ROW = "a vector, a list of values, or a dict of values by column"
+    ARRAYS = "rows in a 2-d array, or in an array for each column"
+    DOCUMENT = "one document"
+    DOCUMENTS = "a list of documents"
+    GENERAL = "what has to be coerced"
+
+
+class Batch(NamedTuple):
+    """The data of one call. `rows` is 0 where only reading all of it would tell."""
+
+    kind: Kind
+    data: Any
+    rows: int
+    single: bool
+    """Whether it is one row, whose answers are values and not arrays."""
+
+    @property
+    def block(self) -> Any:
+        """The data as a block of rows, which is what plans run on."""
+        if self.kind is Kind.DOCUMENT:
+            return [self.data]
+        if self.kind is not Kind.ROW:
+            return self.data
+        if type(self.data) is np.ndarray:
+            return self.data[None]
+        if type(self.data) is dict:
+            return {name: [value] for name, value in self.data.items()}
+        return [self.data]
+
+    @property
+    def as_block(self) -> Batch:
+        """The same rows as a block: for callers that want arrays for a single row, too."""
+        return Batch(Kind.GENERAL, self.block, self.rows, single=False) if self.single else self
+
+    @property
+    def has_dtype(self) -> bool:
+        """Whether it comes in arrays, whose dtypes may need native code of their own."""
+        data = self.data
+        if type(data) is dict:
+            data = next(iter(data.values()), None)
+        return isinstance(data, np.ndarray)
+
+    @property
+    def characters(self) -> int:
+        """The size of documents, with DOCUMENT for each; 0 for anything else."""
+        if self.kind is Kind.DOCUMENT:
+            return DOCUMENT + len(self.data)
+        if self.kind is not Kind.DOCUMENTS or not all(type(each) is str for each in self.data):
+            return 0
+        return DOCUMENT * self.rows + sum(map(len, self.data))
+
+
+class BatchReader:
+    """Classifies the data of calls to one program."""
+
+    __slots__ = ("_inputs", "_name", "_only", "by_column", "columns", "text", "vector")
+
+    def __init__(self, inputs: Mapping[str, Type]) -> None:
+        """Read the types of the program's inputs."""
+        kinds = list(inputs.values())
+        only = kinds[0] if len(kinds) == 1 else None
+        self._inputs, self._only = inputs, only
+        #: Whether the only input is a vector or a record, and whether it is a document.
+        self.vector, self.text = isinstance(only, Vector | Record), isinstance(only, Text)
+        #: The name of the only input, where its data may stand under it.
+        self._name = next(iter(inputs)) if isinstance(only, Vector | Text) else None
+        #: The values of a row by name, of records and of several inputs of one value each.
+        self.columns = frozenset[str]()
+        if isinstance(only, Record):
+            self.columns = frozenset(only.names)
+        elif len(kinds) > 1 and all(isinstance(kind, Scalar | Category | Text) for kind in kinds):
+            self.columns = frozenset(inputs)
+        self.by_column = bool(self.columns)
+
+    def read(self, data: object) -> Batch:
+        """The data of a call as a batch."""
+        if type(data) is dict:
+            return self._by_name(data)
+        if self.vector:
+            return self._values(data) or self._general(data)
+        return self._document(data) or self._general(data)
+
+    def _by_name(self, data: dict[str, Any]) -> Batch:
+        first: Any = next(iter(data.values()), None)
+        rank = first.ndim if type(first) is np.ndarray and not self.text else 0
+        if rank == 2 or (rank == 1 and self.by_column):
+            return Batch(Kind.ARRAYS, data, len(first), single=False)
+        if self._name is not None and len(data) == 1 and self._name in data:
+            return self._general(first) if type(first) is dict else self.read(first)
+        if self.by_column and data.keys() == self.columns and are_values(data.values()):
+            return row_batch(data)
+        return self._general(data)
+
+    def _values(self, data: object) -> Batch | None:
+        """A vector or a record without names."""
+        if type(data) is np.ndarray:
+            rank = data.ndim
+            if rank == 1 and data.dtype.names is None:
+                return row_batch(data)
+            return Batch(Kind.ARRAYS, data, len(data), single=False) if rank == 2 else None
+        if (type(data) is list or type(data) is tuple) and data and are_values(data):
+            return row_batch(data)
+        return None
+
+    def _document(self, data: object) -> Batch | None:
+        """One document, or several in a list, or one with arrays or lists around it."""
+        if not self.text:
+            return None
+        if type(data) is str or type(data) is bytes:
+            return Batch(Kind.DOCUMENT, data, 1, single=True)
+        if isinstance(data, np.ndarray):
+            data = [data.item()] if data.size == 1 and 0 < data.ndim < 3 else None
+        elif type(data) is list and len(data) == 1 and type(data[0]) is list:
+            data = data[0] if len(data[0]) == 1 else None
+        if type(data) is not list or not data:
+            return None
+        if type(data[0]) is str or (len(data) == 1 and type(data[0]) is bytes):
+            return Batch(Kind.DOCUMENTS, data, len(data), single=False)
+        return None
+
+    def _general(self, data: object) -> Batch:
+        """Data that has to be coerced, as a block."""
+        block, single = self._block(data)
+        return Batch(Kind.GENERAL, block, 1 if single else row_count(block), single)
+
+    def _block(self, data: object) -> tuple[object, bool]:
+        """The data as a block of rows, and whether it was one row."""
+        inputs = self._inputs
+        if self._only is not None:
+            (name,) = inputs
+            if isinstance(data, Mapping) and is_named(name, self._only, data):
+                data = data[name]
+            return _part(self._only, data)
+        if not isinstance(data, Mapping) or not inputs.keys() <= data.keys():
+            return data, False  # coerce raises the error
+        parts = {name: _part(kind, data[name]) for name, kind in inputs.items()}
+        if all(single for _, single in parts.values()):
+            return {name: block for name, (block, _) in parts.items()}, True
+        return data, False
+
+
+_ROW = Kind.ROW
+
+
+def row_batch(data: object) -> Batch:
+    """The batch of a row that an entry reads as it is, for callers that know it to be one."""
+    return tuple.__new__(Batch, (_ROW, data, 1, True))
+
+
+def read_batch(inputs: Mapping[str, Type], data: object) -> Batch:
+    """The data of a call to a program with these inputs as a batch."""
+    return BatchReader(inputs).read(data)
+
+
+def is_value(value: object) -> bool:
+    """Whether this is one value and not a column of them."""
+    return value is None or isinstance(value, str | bytes | bool | int | float | np.generic)
+
+
+def are_values(row: Iterable[object]) -> bool:
+    """Whether all of these are single values."""
+    return _VALUES.issuperset(map(type, row)) or all(map(is_value, row))
+
+
+def row_count(data: object) -> int:
+    """About how many rows a block has, at no cost; 0 where it cannot be told."""
+    if isinstance(data, Mapping):
+        data = next(iter(data.values()), None)
+    shape = getattr(data, "shape", None)
+    if shape:
+        return int(shape[0])
+    return len(data) if isinstance(data, Sequence) else int(getattr(data, "num_rows", 0))
+
+
+def _part(kind: Type, data: object) -> tuple[object, bool]:
+    """The data of one input as a block of rows, and whether it was one row."""
+    if isinstance(kind, Record) and isinstance(data, Mapping):
+        single = bool(data) and are_values(data.values())
+        return ({name: [value] for name, value in data.items()}, True) if single else (data, False)
+    if isinstance(data, np.ndarray) and isinstance(kind, Vector | Record):
+        single = data.ndim == 1 and not data.dtype.names
+        return (data[None], True) if single else (data, False)
+    return ([data], True) if _IS_ROW[type(kind)](data) else (data, False)
+
+
+def _is_list_of_values(data: object) -> bool:
+    return isinstance(data, list | tuple) and bool(data) and are_values(data)
+
+
+def _is_list_of_words(data: object) -> bool:
+    return (
+        isinstance(data, list | tuple)
+        and bool(data)
+        and all(isinstance(word, str) for word in data)
+    )
+
+
+#: Whether the data of an input, which is no array or dict of a vector or record, is one row.
+_IS_ROW: Mapping[type, Callable[[object], bool]] = {
+    **dict.fromkeys((Vector, Record), _is_list_of_values),
+    **dict.fromkeys((Text, Scalar, Category), is_value),
+    Whole: lambda _: False,
+    Pairs: is_one_row,
+    Tokens: _is_list_of_words,
+}

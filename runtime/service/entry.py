@@ -1,0 +1,72 @@
+"""The way into a plan on the caller's thread: its entry, and how large a batch may take it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import count
+from typing import Any
+
+from flour.data.batch import DOCUMENT, Batch, BatchReader, Kind
+
+Outputs = tuple[Any, ...]
+#: Of SAMPLE calls by the entry one is timed, and of INLINE_SAMPLE other calls; powers of two.
+SAMPLE = 64
+INLINE_SAMPLE = 8
+UNTIMED = SAMPLE - 1
+_ROW = Kind.ROW
+
+
+class Counter:
+    """Counts from any number of threads without a lock: `next` on it is one step of C code."""
+
+    __slots__ = ("calls", "tick")
+
+    def __init__(self) -> None:
+        self.calls = count(1)
+        self.tick = self.calls.__next__
+
+    @property
+    def value(self) -> int:
+        """How often `tick` was called."""
+        return int(repr(self.calls)[6:-1]) - 1  # "count(12)": looking must not count
+
+
+class InlineEntry:
+    """What a call by the entry reads of a version, in Python and in machine code.
+
+    runtime.service.native_predict reads the slots where CPython keeps them.
+    """
+
+    __slots__ = (
+        *("calls", "coarse_timing", "function", "inline_characters", "inline_rows", "named"),
+        *("outputs", "text", "tick", "vector"),
+    )
+
+    def __init__(self, reader: BatchReader, outputs: tuple[str, ...], counter: Counter) -> None:
+        #: The plan's entry; None while batches have to go another way.
+        self.function: Callable[[object], Outputs] | None = None
+        self.outputs = outputs
+        self.calls, self.tick = counter.calls, counter.tick
+        self.vector, self.text, self.named = reader.vector, reader.text, reader.by_column
+        #: How many rows in arrays, and how many characters of documents, may take the entry.
+        self.inline_rows = self.inline_characters = 0
+        #: Whether calls take so long that one in SAMPLE is timed, and not one in RARE.
+        self.coarse_timing = True
+
+    def takes(self, batch: Batch) -> bool:
+        """Whether the batch is small enough to go straight to the entry."""
+        kind = batch.kind
+        if kind is _ROW or kind is Kind.DOCUMENT:
+            return True
+        if kind is Kind.ARRAYS:
+            return batch.rows <= max(self.inline_rows, 1)
+        return kind is Kind.DOCUMENTS and (batch.rows == 1 or self._takes_documents(batch))
+
+    def _takes_documents(self, batch: Batch) -> bool:
+        most = self.inline_characters
+        return DOCUMENT * batch.rows <= most and 0 < batch.characters <= most
+
+    def call(self, batch: Batch) -> Outputs | None:
+        """The outputs in their order; None where the entry has been closed meanwhile."""
+        function = self.function
+        return None if function is None else function(batch.data)

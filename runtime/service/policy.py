@@ -1,0 +1,167 @@
+"""Where a batch runs: by the plan's entry, inline, or by executors.
+
+`Policy.choose` is the one place that is asked. What of it needs figures (inline or by executors, in
+chunks of how many rows) is decided by scheduler/policy.py, where it is written down in words; the
+figures are measured: one call in 64 by the entry, one in eight others, and every chunk of an
+executor.
+"""
+
+from __future__ import annotations
+
+import enum
+from math import inf
+from typing import NamedTuple
+
+from flour.core.types import Category, Record, Scalar, Type, Vector
+from flour.data.batch import DOCUMENT, Batch, Kind
+from runtime.service.call import NONBLOCKING, PLAIN, Call
+from runtime.service.costs import Costs
+from runtime.service.engines import CORES, Engines
+from runtime.service.version import ModelVersion
+from scheduler import Ask, Decision, Engine, Settings, choose
+
+#: A single row that takes longer than this is worth a look at the queue and the deadline.
+DIRECT_SECONDS = 500e-6
+#: Documents up to this length take some 50 us at most.
+SHORT_CHARACTERS = 1 << 12
+NOT_HERE = "its code or its parameters are not here yet, and the caller must not be held up"
+
+
+class Way(enum.Enum):
+    """How a batch is answered."""
+
+    ENTRY = "by the plan's entry, on the caller's thread"
+    INLINE = "by the plan, on the caller's thread"
+    CHUNKS = "by executors, in chunks"
+    WHOLE = "by an executor in one piece, which may wait for a file or a compiler"
+
+
+class Choice(NamedTuple):
+    """Where a batch runs, and the policy's reasons."""
+
+    way: Way
+    decision: Decision
+
+
+#: The choices that need no figures.
+BY_ENTRY = Choice(
+    Way.ENTRY, Decision(Engine.INLINE, "a single row, or few, go to the plan's entry", 1)
+)
+UNDIVIDED = Choice(
+    Way.INLINE, Decision(Engine.INLINE, "executors gain nothing from what is not divided", 1)
+)
+
+
+class Policy:
+    """Chooses where batches run, by what was measured and how busy the engines are."""
+
+    def __init__(self, engines: Engines, costs: Costs, settings: Settings | None = None) -> None:
+        self._engines, self._costs = engines, costs
+        self.settings = settings or Settings()
+
+    def choose(self, batch: Batch, version: ModelVersion, call: Call) -> Choice:
+        """Where a batch runs; Overloaded where it would only be refused later."""
+        if call is PLAIN or call is NONBLOCKING:
+            entry = version.entry
+            takes = entry.function is not None and entry.takes(batch)
+            if takes and (call is PLAIN or self._is_over_at_once(batch, version)):
+                return BY_ENTRY
+            if call is PLAIN and self._is_undivided(batch, version):
+                return UNDIVIDED
+        return self.weigh(batch, version, call)
+
+    def weigh(self, batch: Batch, version: ModelVersion, call: Call) -> Choice:
+        """Inline or by executors, by the figures; also for a batch that the entry has refused."""
+        if call.engine is Engine.BATCH:
+            self._engines.check_room(version, call.priority)
+        elif not call.blocking:
+            self._check_room_early(batch, version, call)
+        decision = self.decide(version, call, batch.rows)
+        is_inline = decision.engine is Engine.INLINE
+        learned = version.learned
+        if not call.blocking and call.engine is None and (is_inline or batch.single):
+            learned.nonblocking = is_inline  # a row is over no later than a block of them
+        way = Way.INLINE if is_inline else Way.CHUNKS
+        if not (call.blocking or is_compiled_for(version, batch)):
+            way = Way.WHOLE
+            if is_inline:
+                decision = decision._replace(engine=Engine.BATCH, why=NOT_HERE)
+        learned.decision = decision
+        return Choice(way, decision)
+
+    def decide(self, version: ModelVersion, call: Call, rows: int) -> Decision:
+        """The engine for a call of this many rows, and why."""
+        ask = Ask(
+            rows=rows,
+            estimate=self._costs.estimate(version, rows),
+            blocking=call.blocking,
+            remaining=inf if call.timeout is None else call.timeout,
+            row_bytes=row_bytes(version),
+            engine=call.engine,
+            reserved=bool(version.reserved),
+            inline_callers=self._engines.inline_callers,
+            whole=version.mixes_rows,
+            cores=CORES,
+        )
+        return choose(ask, self._engines.load(version.owner), self.settings)
+
+    def learn(self, version: ModelVersion, batch: Batch, seconds: float) -> None:
+        """Learn from the time of a call on its caller's thread."""
+        self._costs.observe(version, batch.rows or 1, seconds)
+        version.learn(batch, seconds)
+        if batch.rows == 1:
+            version.learned.inline_ok = seconds < DIRECT_SECONDS
+            version.learned.nonblocking = seconds <= self.settings.instant
+
+    # --- without figures ---------------------------------------------------------------------
+
+    def _is_over_at_once(self, batch: Batch, version: ModelVersion) -> bool:
+        """Whether the entry answers without a wait: the batch is short, and its code is there."""
+        if not version.learned.nonblocking:
+            return False
+        if version.reader.text and batch.rows == 1:
+            return batch.characters <= DOCUMENT + SHORT_CHARACTERS
+        plan = version.residence.plan
+        return not batch.has_dtype or (plan is not None and plan.is_compiled_for(batch.data))
+
+    def _is_undivided(self, batch: Batch, version: ModelVersion) -> bool:
+        """Whether there is nothing to decide: executors divide neither a row nor such a block."""
+        if version.entry.function is None and not (version.shared and version.learned.inline_ok):
+            return False
+        return batch.single or (version.mixes_rows and self._engines.calm)
+
+    def _check_room_early(self, batch: Batch, version: ModelVersion, call: Call) -> None:
+        """Refuse what takes longer than such a caller may be held up, before its data is read."""
+        if batch.kind not in _BLOCKS or not self._engines.is_full(version, call.priority):
+            return
+        estimate = self._costs.estimate(version, batch.rows) if batch.rows else None
+        if estimate is not None and estimate.seconds > self.settings.instant:
+            self._engines.check_room(version, call.priority)
+
+
+#: What is a block for certain, before it was read.
+_BLOCKS = frozenset((Kind.ARRAYS, Kind.DOCUMENTS))
+
+
+def is_compiled_for(version: ModelVersion, batch: Batch) -> bool:
+    """Whether the batch can be answered without waiting for a file or a compiler."""
+    plan = version.plan
+    return plan is not None and plan.is_compiled_for(batch.block)
+
+
+def row_bytes(version: ModelVersion) -> int:
+    """About how many bytes a row takes; 0 for native code, which cuts tiles itself."""
+    if version.learned.row_work is not None:
+        return 0
+    return sum(_bytes(kind) for kind in version.inputs.values())
+
+
+def _bytes(kind: Type) -> int:
+    match kind:
+        case Vector(width=width):
+            return 8 * width
+        case Record(fields):
+            return sum(_bytes(sub) for _, sub in fields)
+        case Scalar() | Category():
+            return 8
+    return 0  # texts are as long as they are
