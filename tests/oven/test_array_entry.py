@@ -235,7 +235,7 @@ def test_plans_that_machine_code_cannot_enter() -> None:
 
 
 def test_where_there_are_no_entries_python_answers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(builtin, "addresses", lambda: None)
+    monkeypatch.setattr(builtin, "entry_code", lambda _: None)
     plan = oven.bake(classifier(["a", "b", "c"]))
     block = data(plan, 4)
     same(plan.entry()(block), of_run(plan, block))

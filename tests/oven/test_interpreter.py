@@ -10,8 +10,8 @@ import pytest
 from tests.house import run_python
 
 FOUND = """
-from oven.entry.interpreter import addresses
-print(addresses() is not None)
+from oven.entry.interpreter import object_layout
+print(object_layout() is not None)
 """
 
 
