@@ -2,9 +2,9 @@
 
 An entry follows addresses into Python's own objects. Here the same text runs with every load and
 store checked: an object's own bytes may be read, a list's items as far as it goes, an array's data
-within its bounds, the entry's tables and its memory. C functions are called as they are, under their
-names; what they give is known from then on, what was freed is not any more, and any of them can be
-made to fail.
+within its bounds, the entry's tables and its memory. C functions are called as they are, under
+their names; what they give is known from then on, what was freed is not any more, and any of them
+can be made to fail.
 """
 
 from __future__ import annotations
@@ -243,12 +243,13 @@ def run(
     words = dict(zip(code.words, map(int, table), strict=True))
     for each in table.kept:
         if isinstance(each, np.ndarray) and each.dtype == np.uint8:
-            size = words.get("SHARED_BYTES", words.get("SCRATCH_BYTES", 0))
+            size = words["SHARED_BYTES" if "SHARED_BYTES" in words else "SCRATCH_BYTES"]
             memory.allow("shared scratch", each.ctypes.data, size, writable=True)
             memory._objects[id(each)] = []
         else:
             memory.see(each, writable=isinstance(each, list))
-    for each in (table, argument, *(np.dtype(kind) for kind in (*SIZES, object))):
+    kinds: list[Any] = [*SIZES, object]
+    for each in (table, argument, *map(np.dtype, kinds)):
         memory.see(each)
     for name in ("Py_None", "Py_True", "Py_False"):
         memory.see(ctypes.cast(address(name), ctypes.py_object).value)

@@ -44,10 +44,8 @@ def entry(self, argument):
             data, stride = argument.ARRAY_DATA, ld_int64(strides, 0)
             if dimensions == 2:
                 rows = ld_int64(shape, 0)
-    elif kind == PyList_Type:
-        fits, items = argument.SIZE == width, argument.LIST_ITEMS
-    elif kind == PyTuple_Type:
-        fits, items = argument.SIZE == width, argument + 8 * TUPLE_ITEMS
+    else:
+        $items_of(items, argument, width)
     if not fits:
         $fall_back
     $answers
@@ -61,10 +59,8 @@ def entry(self, argument):
     text = scratch + table.SCRATCH_BYTES
     if items != 0:
         data = scratch + table.ROW
-        double = table.ITEM_BYTES == 8
-        fits = argument.SIZE == width
-        if argument.TYPE == PyList_Type:
-            items = argument.LIST_ITEMS
+        double, kind = table.ITEM_BYTES == 8, argument.TYPE
+        $items_of(items, argument, width)
         for j in range(width):
             if not fits:
                 break
@@ -167,13 +163,8 @@ def record_entry(self, argument):
         kind = record.TYPE
         if form <= ROWS_BY_NAME:
             fits = kind == PyDict_Type
-        elif kind == PyList_Type:
-            items, fits = record.LIST_ITEMS, record.SIZE == fields
         else:
-            items = record + 8 * TUPLE_ITEMS
-            fits = kind == PyTuple_Type
-            if fits:
-                fits = record.SIZE == fields
+            $items_of(items, record, fields)
         st_int64(pair, 0, 0)
         while fits:
             place, item = at, 0
@@ -184,7 +175,11 @@ def record_entry(self, argument):
             else:
                 $next_field
                 if form == COLUMNS:
-                    $item_of_column
+                    kind = item.TYPE
+                    $items_of(column, item, rows)
+                    if not fits:
+                        break
+                    item = ld_int64(column, i)
             at = place + 1
             field = table.FIELD_TABLE + FIELD_ROW * place
             read, cell = field.READ, row + field.OFFSET
@@ -220,19 +215,6 @@ elif kind == PyList_Type or kind == PyTuple_Type:
             form, many, axes = ROWS_BY_NAME, argument.SIZE, 2
         elif kind == PyList_Type or kind == PyTuple_Type:
             form, many, axes = LISTS, argument.SIZE, 2
-"""
-_ITEM_OF_COLUMN = """\
-kind = item.TYPE
-if kind == PyList_Type:
-    column = item.LIST_ITEMS
-else:
-    column = item + 8 * TUPLE_ITEMS
-    fits = kind == PyTuple_Type
-if fits:
-    fits = item.SIZE == rows
-if not fits:
-    break
-item = ld_int64(column, i)
 """
 #: One number as coercion means it: a float, or a whole number in the bounds of its field.
 _NUMBER = """\
@@ -270,15 +252,8 @@ elif read == WHOLE:
     elif not exact:
         fits = fits and form == ROW_BY_NAME
     fits = fits and field.LOW <= word and word <= field.HIGH
-    step = field.BYTES
-    if step == 8:
-        st_int64(cell, 0, word)
-    elif step == 4:
-        st_int32(cell, 0, int32(word))
-    elif step == 2:
-        st_int16(cell, 0, int16(word))
-    else:
-        st_int8(cell, 0, int8(word))
+    long = field.BYTES
+    $store_word
 """
 
 # --- arrays by name -------------------------------------------------------------------------------
@@ -377,18 +352,7 @@ if width != 1 and across == long:
     continue
 for j in range(width):
     here, there = into + j * long, begin + j * across
-    if long == 8:
-        for i in range(rows):
-            st_int64(here + i * row_bytes, 0, ld_int64(there + i * step, 0))
-    elif long == 4:
-        for i in range(rows):
-            st_int32(here + i * row_bytes, 0, ld_int32(there + i * step, 0))
-    elif long == 2:
-        for i in range(rows):
-            st_int16(here + i * row_bytes, 0, ld_int16(there + i * step, 0))
-    else:
-        for i in range(rows):
-            st_int8(here + i * row_bytes, 0, ld_int8(there + i * step, 0))
+    $copy_words
 """
 #: How long the UTF-8 of numpy's characters is, of four bytes each, and whether it can be written.
 _CHARACTERS = """\
@@ -511,7 +475,6 @@ DOCUMENTS = _form("text_entry", _DOCUMENTS, look=_LOOK_DOCUMENTS, convert="")
 RECORDS = _form(
     *("record_entry", _RECORDS),
     look=_LOOK_RECORDS,
-    item_of_column=_ITEM_OF_COLUMN,
     number=_NUMBER,
 )
 COLUMNS = _form("columns_entry", _COLUMNS, **_ARRAYS)

@@ -14,6 +14,8 @@ of its texts.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from oven.entry.generator import KINDS
 
 #: Whatever is not exactly what the plan was made for goes to a Python function in the table.
@@ -38,6 +40,15 @@ theirs, own = {0}, {1}
 same = theirs == own
 if not same:
     same = theirs.DTYPE_KIND & SAME_DTYPE == own.DTYPE_KIND & SAME_DTYPE
+"""
+#: Where the items of a list or a tuple are, and whether it has this many.
+_ITEMS_OF = """\
+if kind == PyList_Type:
+    {0}, fits = {1}.LIST_ITEMS, {1}.SIZE == {2}
+else:
+    {0}, fits = {1} + 8 * TUPLE_ITEMS, kind == PyTuple_Type
+    if fits:
+        fits = {1}.SIZE == {2}
 """
 #: Make the answers. Making an array takes longer than most rows do. So that of one row stays on a
 #: shelf, and where nobody else has it, as it was made, it is answered with again. Nothing is lost
@@ -287,12 +298,17 @@ return answers
 
 
 def _switch(name: str, cases: dict[str, str]) -> str:
-    """One of these lines, by the number of a dtype."""
-    lines: list[str] = []
-    for kind, line in cases.items():
-        word = "elif" if lines else "if"
-        lines.append(f"{word} {name} == KIND_{kind.upper()}:\n    {line}\n")
-    return "".join(lines)
+    """One of these lines, by a number."""
+    lines = [f"if {name} == {number}:\n    {line}\n" for number, line in cases.items()]
+    return "el".join(lines)
+
+
+def _of_kinds(name: str, lines: Callable[[str], str]) -> str:
+    return _switch(name, {f"KIND_{kind.upper()}": lines(kind) for kind in KINDS[:-1]})
+
+
+def _of_sizes(line: str) -> str:
+    return _switch("long", {str(size): line.format(8 * size) for size in (8, 4, 2, 1)})
 
 
 def _loaded(kind: str, where: str) -> str:
@@ -309,6 +325,10 @@ def _stored(kind: str) -> str:
     return f"st_{same}(there, 0, {same}(word))"
 
 
+def _value(kind: str) -> str:
+    return f"{'value' if _is_float(kind) else 'word'} = {_loaded(kind, 'here')}"
+
+
 def _python_number(kind: str) -> str:
     """The number in memory as one of Python's."""
     made = {"bool": "PyBool_FromLong", "uint64": "PyLong_FromUnsignedLongLong"}
@@ -320,12 +340,12 @@ def _is_float(kind: str) -> bool:
     return kind.startswith("float")
 
 
-_NUMBERS = KINDS[:-1]
 PARTS = {
     "fall_back": _FALL_BACK,
     "discard": _DISCARD,
     "allocate": _ALLOCATE,
     "same_dtype": _SAME_DTYPE,
+    "items_of": _ITEMS_OF,
     "answers": _ANSWERS,
     "shelved": _SHELVED,
     "rows_memory": _ROWS_MEMORY,
@@ -339,10 +359,12 @@ PARTS = {
     "wire": _WIRE,
     "filled": _FILLED,
     "run": _RUN,
-    "scalar": _switch("kind", {kind: _python_number(kind) for kind in _NUMBERS}),
-    "load_value": _switch(
-        "kind",
-        {k: f"{'value' if _is_float(k) else 'word'} = {_loaded(k, 'here')}" for k in _NUMBERS},
+    "scalar": _of_kinds("kind", _python_number),
+    "load_value": _of_kinds("kind", _value),
+    "store_value": _of_kinds("wanted", _stored),
+    "store_word": _of_sizes("st_int{0}(cell, 0, int{0}(word))"),
+    "copy_words": _of_sizes(
+        "for i in range(rows):\n"
+        "        st_int{0}(here + i * row_bytes, 0, ld_int{0}(there + i * step, 0))"
     ),
-    "store_value": _switch("wanted", {kind: _stored(kind) for kind in _NUMBERS}),
 }

@@ -8,7 +8,7 @@ import pickle
 import sys
 from collections.abc import Callable, Mapping
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -185,6 +185,13 @@ def _block(made: Plan, rows: list[dict[str, Any]]) -> Any:
     return np.array(flat, dtype if numbers and len(made.inputs) == 1 else object)
 
 
+class Data(NamedTuple):
+    """What is given in some form: the rows, and the plan that they are for."""
+
+    plan: Plan
+    rows: list[dict[str, Any]]
+
+
 class Hostile(list):  # type: ignore[type-arg]  # of anything
     """A subclass, which may mean something else by everything."""
 
@@ -206,63 +213,69 @@ def _changed(rows: list[dict[str, Any]], value: Any, place: int = 0) -> list[dic
     return [rows[0], {**rows[1], name: value}, *rows[2:]]
 
 
-FORMS: dict[str, Callable[[Plan, list[dict[str, Any]]], Any]] = {
+FORMS: dict[str, Callable[[Data], Any]] = {
     # A row.
-    "row": lambda p, r: _bare(p, r[0]),
-    "row as a tuple": lambda p, r: tuple(_bare(p, r[0])),
-    "row as an array": lambda p, r: _block(p, r)[0],
-    "row of objects": lambda p, r: np.array(_block(p, r)[0], ndmin=1).astype(object),
-    "dict": lambda p, r: r[0],
-    "dict reversed": lambda p, r: dict(reversed(r[0].items())),
-    "dict of equal keys": lambda p, r: {"".join([*name]): value for name, value in r[0].items()},
-    "dict of numpy's scalars": lambda p, r: _scalars(r[0]),
-    "dict of float32": lambda p, r: {k: np.float32(1) for k in r[0]},
-    "dict of holes": lambda p, r: dict.fromkeys(r[0]),
+    "row": lambda d: _bare(d.plan, d.rows[0]),
+    "row as a tuple": lambda d: tuple(_bare(d.plan, d.rows[0])),
+    "row as an array": lambda d: _block(*d)[0],
+    "row of objects": lambda d: np.array(_block(*d)[0], ndmin=1).astype(object),
+    "dict": lambda d: d.rows[0],
+    "dict reversed": lambda d: dict(reversed(d.rows[0].items())),
+    "dict of equal keys": lambda d: {"".join([*name]): value for name, value in d.rows[0].items()},
+    "dict of numpy's scalars": lambda d: _scalars(d.rows[0]),
+    "dict of float32": lambda d: {k: np.float32(1) for k in d.rows[0]},
+    "dict of holes": lambda d: dict.fromkeys(d.rows[0]),
     # A block.
-    "block": lambda p, r: _block(p, r),
-    "empty block": lambda p, r: _block(p, r)[:0],
-    "pickled block": lambda p, r: pickle.loads(pickle.dumps(_block(p, r))),
-    "strided block": lambda p, r: np.repeat(_block(p, r), 2, axis=0)[::2],
-    "block by columns": lambda p, r: np.asfortranarray(_block(p, r)),
-    "list of rows": lambda p, r: [_bare(p, row) for row in r],
-    "tuple of rows": lambda p, r: tuple(_bare(p, row) for row in r),
-    "list of tuples": lambda p, r: [tuple(_bare(p, row)) for row in r],
-    "dicts": lambda p, r: r,
-    "dicts, some reversed": lambda p, r: [r[0], dict(reversed(r[1].items())), *r[2:]],
-    "dicts of numpy's scalars": lambda p, r: [*map(_scalars, r)],
-    "lists by name": lambda p, r: {k: [row[k] for row in r] for k in r[0]},
-    "tuples by name": lambda p, r: {k: tuple(row[k] for row in r) for k in r[0]},
-    "arrays by name": lambda p, r: _arrays(p, r),
-    "arrays of one column": lambda p, r: {k: v[:, None] for k, v in _arrays(p, r).items()},
-    "strided arrays": lambda p, r: {k: np.repeat(v, 2, 0)[::2] for k, v in _arrays(p, r).items()},
-    "arrays reversed": lambda p, r: dict(reversed(_arrays(p, r).items())),
-    "pickled arrays": lambda p, r: pickle.loads(pickle.dumps(_arrays(p, r))),
-    "numpy's characters": lambda p, r: _arrays(p, r, np.str_),
-    "swapped characters": lambda p, r: {
-        k: v.astype(v.dtype.newbyteorder()) for k, v in _arrays(p, r, np.str_).items()
+    "block": lambda d: _block(*d),
+    "empty block": lambda d: _block(*d)[:0],
+    "pickled block": lambda d: pickle.loads(pickle.dumps(_block(*d))),
+    "strided block": lambda d: np.repeat(_block(*d), 2, axis=0)[::2],
+    "block by columns": lambda d: np.asfortranarray(_block(*d)),
+    "list of rows": lambda d: [_bare(d.plan, row) for row in d.rows],
+    "tuple of rows": lambda d: tuple(_bare(d.plan, row) for row in d.rows),
+    "list of tuples": lambda d: [tuple(_bare(d.plan, row)) for row in d.rows],
+    "dicts": lambda d: d.rows,
+    "dicts, some reversed": lambda d: [d.rows[0], dict(reversed(d.rows[1].items())), *d.rows[2:]],
+    "dicts of numpy's scalars": lambda d: [*map(_scalars, d.rows)],
+    "lists by name": lambda d: {k: [row[k] for row in d.rows] for k in d.rows[0]},
+    "tuples by name": lambda d: {k: tuple(row[k] for row in d.rows) for k in d.rows[0]},
+    "arrays by name": lambda d: _arrays(*d),
+    "arrays of one column": lambda d: {k: v[:, None] for k, v in _arrays(*d).items()},
+    "strided arrays": lambda d: {k: np.repeat(v, 2, 0)[::2] for k, v in _arrays(*d).items()},
+    "arrays reversed": lambda d: dict(reversed(_arrays(*d).items())),
+    "pickled arrays": lambda d: pickle.loads(pickle.dumps(_arrays(*d))),
+    "numpy's characters": lambda d: _arrays(*d, np.str_),
+    "swapped characters": lambda d: {
+        k: v.astype(v.dtype.newbyteorder()) for k, v in _arrays(*d, np.str_).items()
     },
     # What is handed on, and what is wrong.
-    "subclass": lambda p, r: Hostile(_bare(p, row) for row in r),
-    "dicts with a subclass": lambda p, r: _changed(r, Word("Graz"), -3),
-    "nothing": lambda p, r: None,
-    "empty list": lambda p, r: [],
-    "empty dict": lambda p, r: {},
-    "list of nothing": lambda p, r: [None] * 4,
-    "a key missing": lambda p, r: {k: v for k, v in r[0].items() if k != next(iter(r[0]))},
-    "a key more": lambda p, r: {**r[0], "more": 1.0},
-    "another key": lambda p, r: {**{k: v for k, v in [*r[0].items()][1:]}, 7: 1.0},
-    "a short row": lambda p, r: [[*_bare(p, row)][: 3 - i] for i, row in enumerate(r)],
-    "lists of other lengths": lambda p, r: {k: [r[0][k]] * (1 + len(k) % 2) for k in r[0]},
-    "arrays of other lengths": lambda p, r: {
-        k: v[: 1 + len(k) % 2] for k, v in _arrays(p, r).items()
-    },
-    "arrays of other dtypes": lambda p, r: {k: np.zeros(3, "complex64") for k in r[0]},
-    "no dimensions": lambda p, r: {k: np.array(1.0) for k in r[0]},
-    "rows of another kind": lambda p, r: [r[0], [*r[1].values()]],
-    "a huge number": lambda p, r: [10**400 for _ in r[0]] if len(r[0]) > 1 else [10**400] * 4,
+    "subclass": lambda d: Hostile(_bare(d.plan, row) for row in d.rows),
+    "dicts with a subclass": lambda d: _changed(d.rows, Word("Graz"), -3),
+    "nothing": lambda _: None,
+    "empty list": lambda _: [],
+    "empty dict": lambda _: {},
+    "list of nothing": lambda _: [None] * 4,
+    "a key missing": lambda d: {k: v for k, v in d.rows[0].items() if k != next(iter(d.rows[0]))},
+    "a key more": lambda d: {**d.rows[0], "more": 1.0},
+    "another key": lambda d: dict([*d.rows[0].items()][1:]) | {7: 1.0},
+    "a short row": lambda d: [[*_bare(d.plan, row)][: 3 - i] for i, row in enumerate(d.rows)],
+    "lists of other lengths": lambda d: {k: [d.rows[0][k]] * (1 + len(k) % 2) for k in d.rows[0]},
+    "arrays of other lengths": lambda d: {k: v[: 1 + len(k) % 2] for k, v in _arrays(*d).items()},
+    "arrays of other dtypes": lambda d: {k: np.zeros(3, "complex64") for k in d.rows[0]},
+    "no dimensions": lambda d: {k: np.array(1.0) for k in d.rows[0]},
+    "rows of another kind": lambda d: [d.rows[0], [*d.rows[1].values()]],
+    "a huge number": lambda d: (
+        [10**400 for _ in d.rows[0]] if len(d.rows[0]) > 1 else [10**400] * 4
+    ),
 }
+
+
+def _with(value: Any, place: int) -> Callable[[Data], Any]:
+    return lambda d: _changed(d.rows, value, place)
+
+
 FORMS |= {
-    f"{value!r:.20} in field {place}": lambda p, r, v=value, at=place: _changed(r, v, at)
+    f"{value!r:.20} in field {place}": _with(value, place)
     for value in (None, np.nan, 2**53 + 1, 2**64, -1, 0.5, True, "7", "\ud800", b"x", np.float32(2))
     for place in (0, 1, 2, 7)
 }
@@ -271,9 +284,11 @@ NATIVE = {
     "vector": ["row", "row as a tuple", "row as an array", "block", "strided block"],
     "document": ["row", "dict", "list of rows", "tuple of rows", "block", "arrays by name"],
     "column": ["dict", "lists by name", "arrays by name", "numpy's characters"],
-    "record": ["dict", "dict reversed", "dict of equal keys", "dict of numpy's scalars", "row"]
-    + ["dicts", "lists by name", "tuples by name", "list of rows", "list of tuples"]
-    + ["arrays by name", "arrays of one column", "strided arrays", "numpy's characters"],
+    "record": [
+        *("dict", "dict reversed", "dict of equal keys", "dict of numpy's scalars", "row"),
+        *("dicts", "lists by name", "tuples by name", "list of rows", "list of tuples"),
+        *("arrays by name", "arrays of one column", "strided arrays", "numpy's characters"),
+    ],
     "numbers": ["dict", "row", "row as an array", "block", "dicts", "arrays by name"],
     "inputs": ["arrays by name", "strided arrays", "pickled arrays", "numpy's characters"],
 }
@@ -301,7 +316,7 @@ def _same(got: Any, want: Any) -> None:
 
 def _fresh(form: str, made: Plan) -> Any:
     try:
-        return FORMS[form](made, rows_of(made))
+        return FORMS[form](Data(made, rows_of(made)))
     except (ValueError, TypeError, OverflowError):
         pytest.skip("there is no such data for this plan")
 
@@ -353,17 +368,20 @@ def test_without_memory_it_is_an_error_and_nothing_is_lost(
     data = _fresh(form, made)
     want = _outcome(entry, data)
     for turn in range(4):
-        count = iter(range(100))
         try:
-            got, calls = checked_entry.run(
-                entry, data, lambda called, n=turn, c=count: called == failing and next(c) == n
-            )
+            got, calls = checked_entry.run(entry, data, _failing(failing, turn))
         except MemoryError:
             continue
         except FlourError as error:
             got, calls = (type(error), str(error)), None
         _same(got, want)
         assert calls is None or calls.left == 0
+
+
+def _failing(name: str, turn: int) -> Callable[[str], bool]:
+    """Whether a call of this function fails: the one of this number does."""
+    count = iter(range(100))
+    return lambda called: called == name and next(count) == turn
 
 
 # --- the text -------------------------------------------------------------------------------------
