@@ -202,6 +202,10 @@ class Word(str):
     __slots__ = ()
 
 
+def _swapped(array: Any) -> Any:
+    return array.astype(array.dtype.newbyteorder())
+
+
 def _scalars(row: dict[str, Any]) -> dict[str, Any]:
     numpy = {float: np.float64, int: np.int64, bool: np.bool_}
     return {name: numpy.get(type(value), lambda v: v)(value) for name, value in row.items()}
@@ -229,6 +233,7 @@ FORMS: dict[str, Callable[[Data], Any]] = {
     "block": lambda d: _block(*d),
     "empty block": lambda d: _block(*d)[:0],
     "pickled block": lambda d: pickle.loads(pickle.dumps(_block(*d))),
+    "swapped block": lambda d: _swapped(_block(*d)),
     "strided block": lambda d: np.repeat(_block(*d), 2, axis=0)[::2],
     "block by columns": lambda d: np.asfortranarray(_block(*d)),
     "list of rows": lambda d: [_bare(d.plan, row) for row in d.rows],
@@ -245,9 +250,7 @@ FORMS: dict[str, Callable[[Data], Any]] = {
     "arrays reversed": lambda d: dict(reversed(_arrays(*d).items())),
     "pickled arrays": lambda d: pickle.loads(pickle.dumps(_arrays(*d))),
     "numpy's characters": lambda d: _arrays(*d, np.str_),
-    "swapped characters": lambda d: {
-        k: v.astype(v.dtype.newbyteorder()) for k, v in _arrays(*d, np.str_).items()
-    },
+    "swapped characters": lambda d: {k: _swapped(v) for k, v in _arrays(*d, np.str_).items()},
     # What is handed on, and what is wrong.
     "subclass": lambda d: Hostile(_bare(d.plan, row) for row in d.rows),
     "dicts with a subclass": lambda d: _changed(d.rows, Word("Graz"), -3),
@@ -281,7 +284,9 @@ FORMS |= {
 }
 #: Forms that each kind of plan takes in machine code: what is tested here must not go around it.
 NATIVE = {
-    "vector": ["row", "row as a tuple", "row as an array", "block", "strided block"],
+    "vector": [
+        *("row", "row as a tuple", "row as an array", "block", "strided block", "pickled block"),
+    ],
     "document": ["row", "dict", "list of rows", "tuple of rows", "block", "arrays by name"],
     "column": ["dict", "lists by name", "arrays by name", "numpy's characters"],
     "record": [
