@@ -46,7 +46,7 @@ NUMBA_TYPES: dict[str, Any] = {
 # vectoriser: 2,000 x 100 divisions cost 199 us instead of 34. numpy's divides as hardware does.
 OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy", "_nrt": False}
 STAGE = types.int64(types.int64, types.int64, types.int64, types.int64)
-# A function of two objects that Python itself calls; see oven.entry.array_code.
+# A function of two objects that Python itself calls; see oven.entry.generator.
 ENTRY = types.int64(types.int64, types.int64)
 
 

@@ -42,14 +42,14 @@ _ALLOWED = (
 _NUMBERS = ("math.inf", "math.nan", "math.pi")
 
 
-def vet(source: str, name: str, vocabulary: Container[str]) -> None:
+def vet(source: str, name: str, vocabulary: Container[str], parameters: int = 4) -> None:
     """Raise CompileError unless the source is one function that only uses the vocabulary."""
-    problem = _problem(source, name, vocabulary)
+    problem = _problem(source, name, vocabulary, parameters)
     if problem:
         raise CompileError.of(name, source, problem)
 
 
-def _problem(source: str, name: str, vocabulary: Container[str]) -> str:
+def _problem(source: str, name: str, vocabulary: Container[str], parameters: int) -> str:
     try:
         body = ast.parse(source).body
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
@@ -57,16 +57,16 @@ def _problem(source: str, name: str, vocabulary: Container[str]) -> str:
     if len(body) != 1 or not isinstance(body[0], ast.FunctionDef) or body[0].name != name:
         return f"this is not one function called {name}"
     function = body[0]
-    if function.decorator_list or function.returns or not _plain(function.args):
-        return "a stage's function has four plain parameters"
+    if function.decorator_list or function.returns or not _plain(function.args, parameters):
+        return f"the function has {parameters} plain parameters"
     inside = (item for statement in function.body for item in ast.walk(statement))
     return next((found for item in inside if (found := _complaint(item, vocabulary))), "")
 
 
-def _plain(arguments: ast.arguments) -> bool:
-    """Four names: defaults and annotations would run when the function is defined."""
+def _plain(arguments: ast.arguments, count: int) -> bool:
+    """So many names: defaults and annotations would run when the function is defined."""
     names = [item.arg for item in arguments.args]
-    return len(names) == 4 and ast.unparse(arguments) == ", ".join(names)
+    return len(names) == count and ast.unparse(arguments) == ", ".join(names)
 
 
 def _complaint(item: ast.AST, vocabulary: Container[str]) -> str:

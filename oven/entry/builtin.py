@@ -1,8 +1,8 @@
 """Machine code as functions that Python calls: built-in functions, made while the process runs.
 
 Such a function gets its table (an array of words, what Python calls its `self`) and whatever it was
-called with, as CPython's C interface says, and answers with an object. `oven.entry.interpreter`
-says where it finds the interpreter's own functions and types.
+called with, as CPython's C interface says, and answers with an object. Its text is generated
+(oven.entry.generator) for the interpreter as it was found to be (oven.entry.interpreter).
 """
 
 from __future__ import annotations
@@ -15,13 +15,22 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from oven.compiler import cache, machine
-from oven.entry.interpreter import addresses
+from oven.entry.generator import EntryCode, Template, entry_code
+from oven.entry.interpreter import address
 
 
 class NativeTable(np.ndarray[Any, Any]):
     """A function's table, which Python hands to it as its `self`; it keeps all it refers to."""
 
-    __slots__ = ("kept",)
+    __slots__ = ("code", "kept")
+    code: EntryCode
+    kept: tuple[Any, ...]
+
+
+class Contents(NamedTuple):
+    """What goes into a function's table by name, and what has to live as long."""
+
+    words: Mapping[str, int]
     kept: tuple[Any, ...]
 
 
@@ -46,7 +55,7 @@ def any_arguments(name: str, signature: str, doc: str) -> Style:
     return Style(name.encode(), f"{name}{signature}\n--\n\n{doc}".encode(), _ANY, 4)
 
 
-class Method(ctypes.Structure):
+class _Method(ctypes.Structure):
     """PyMethodDef: how Python's C interface describes a built-in function."""
 
     _fields_ = (
@@ -57,39 +66,61 @@ class Method(ctypes.Structure):
     )
 
 
-def made_of(
-    source: str, name: str, fill: Callable[[Mapping[str, int]], NativeTable], style: Style = ONE
+def native_function(
+    template: Template, fill: Callable[[], Contents], style: Style = ONE
 ) -> Callable[..., Any] | None:
-    """A built-in function of this machine code, bound to the table that `fill` makes.
+    """A built-in function of this machine code, bound to a table of what `fill` says.
 
     None where this interpreter can have none.
     """
-    known = addresses()
-    if known is None:
+    code = entry_code(template)
+    if code is None:
         return None
-    build = partial(_build, source, name, style.words)
-    address = cache.machine_code(cache.key(source), name, build)
-    made: Callable[..., Any] = _new_function(_described(address, style), fill(known), None)
+    contents = fill()
+    words = [
+        contents.words[name] if name in contents.words else address(name) for name in code.words
+    ]
+    if any(
+        word == 0 and name.startswith("Py") for name, word in zip(code.words, words, strict=True)
+    ):
+        return None
+    table = np.array(words, np.int64).view(NativeTable)
+    table.code, table.kept = code, contents.kept
+    where = cache.machine_code(cache.key(code.text), code.name, partial(_build, code, style.words))
+    made: Callable[..., Any] = _new_function(_described(where, style), table, None)
     return made
 
 
+def is_loaded(template: Template) -> bool:
+    """Whether this function's machine code is in the process: making another takes no time."""
+    code = entry_code(template)
+    return code is not None and cache.here(cache.key(code.text))
+
+
+def code_address(function: Callable[..., Any]) -> int:
+    """Where the machine code of a built-in function is: calling it there saves looking for it."""
+    return int(_function_of(function))
+
+
 #: One for each code there is, not for each function: they stay, as code does.
-_methods: dict[tuple[int, Style], Method] = {}
+_methods: dict[tuple[int, Style], _Method] = {}
 
 
-def _described(address: int, style: Style) -> int:
+def _described(where: int, style: Style) -> int:
     """Where Python's description of this code is."""
-    found = _methods.get((address, style))
+    found = _methods.get((where, style))
     if found is None:
-        made = Method(style.name, address, style.flags, style.doc)
-        found = _methods.setdefault((address, style), made)
+        made = _Method(style.name, where, style.flags, style.doc)
+        found = _methods.setdefault((where, style), made)
     return ctypes.addressof(found)
 
 
-def _build(source: str, name: str, words: int, given: str) -> cache.Code:
-    from oven.compiler import native  # numba is imported only to compile
+def _build(code: EntryCode, words: int, given: str) -> cache.Code:
+    from oven.compiler import native, source_check  # numba is imported only to compile
 
-    made = native.compile_source(source.replace(f"def {name}(", f"def {given}(", 1), given)
+    text = code.text.replace(f"def {code.name}(", f"def {given}(", 1)
+    source_check.vet(text, given, native.vocabulary(), words)
+    made = native.compile_source(text, given)
     # Code that is called with as many words as a stage is compiled like one.
     return made if words == ONE.words else machine.callable_by_c(made.symbol, made.llvm, words)
 
@@ -97,3 +128,6 @@ def _build(source: str, name: str, words: int, given: str) -> cache.Code:
 _new_function = ctypes.PYFUNCTYPE(
     ctypes.py_object, ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p
 )(("PyCFunction_NewEx", ctypes.pythonapi))
+_function_of = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object)(
+    ("PyCFunction_GetFunction", ctypes.pythonapi)
+)

@@ -7,7 +7,7 @@ code.
 
 It is what callers have who think in columns, or serve ONNX models by their inputs' names. Numbers
 come in the program's own dtype, strings as objects or as numpy's own characters; the machine code
-(oven.entry.columns_code) hands everything else on.
+(COLUMNS of oven.entry.forms) hands everything else on.
 """
 
 from __future__ import annotations
@@ -21,14 +21,13 @@ import numpy as np
 from flour.core.node import Node
 from flour.core.types import Category, Scalar, Text, Type, Vector
 from oven.codegen.stages import Stage
-from oven.compiler import cache
-from oven.entry import columns_code as code
 from oven.entry.array_entry import Call, decoding, layout, open_array_entry
-from oven.entry.builtin import NativeTable, made_of
+from oven.entry.builtin import Contents, is_loaded, native_function
+from oven.entry.forms import COLUMNS, NAMED
 from oven.entry.lazy_entry import LazyEntry
 from oven.entry.opaque_entry import open_opaque_entry
 from oven.entry.record_entry import open_record_entry
-from oven.entry.row_layout import Reading, Rows, rows_of, rows_table
+from oven.entry.row_layout import Reading, Rows, rows_contents, rows_of
 from oven.run.native_run import NativeRun
 
 Steps = Sequence[NativeRun | Stage]
@@ -72,8 +71,7 @@ def _open_plan(
 
 def _at_hand(kind: Vector | Text) -> bool:
     """Whether the code of entries for arrays is in this process: making one takes no time."""
-    sources = [code.SOURCE] if isinstance(kind, Text) else [code.SOURCE, code.NAMED_SOURCE]
-    return all(cache.here(cache.key(source)) for source in sources)
+    return is_loaded(COLUMNS) and (isinstance(kind, Text) or is_loaded(NAMED))
 
 
 def open_columns_entry(
@@ -90,15 +88,14 @@ def open_columns_entry(
     columns = columns_of(inputs, steps, outputs, ranks or {})
     if columns is None:
         return None
-    entry = made_of(code.SOURCE, code.NAME, partial(columns_table, columns, fallback))
+    entry = native_function(COLUMNS, partial(columns_contents, columns, fallback))
     found = layout(inputs, steps, outputs)
     if entry is None or found is None or not isinstance(found.kind, Vector):
         return entry
     # The one array is read where it lies, if its rows lie one behind another.
     straight = open_array_entry(found, entry)
     assert straight is not None, "there can be entries"
-    table = partial(_named_table, next(iter(inputs)), straight, entry)
-    return made_of(code.NAMED_SOURCE, code.NAMED, table)
+    return native_function(NAMED, partial(_named, next(iter(inputs)), straight, entry))
 
 
 def columns_of(
@@ -110,39 +107,34 @@ def columns_of(
 
 def _reading(ranks: Mapping[str, int], name: str, kind: Type | None) -> Reading | None:
     """How an array for this type is read; None where there is more to it."""
-    read, width, dtype, allowed = code.SKIP, 1, "object", FLAT | COLUMN
+    read, width, dtype, allowed = "SKIP", 1, "object", FLAT | COLUMN
     match kind:
         case None:
             pass
         case Text():
-            read = code.TEXT
+            read = "TEXT"
         case Scalar("string") | Category("string"):
-            read = code.STRING
+            read = "STRING"
         case Scalar(dtype) | Category(dtype):
-            read = code.NUMBER
+            read = "NUMBER"
         case Vector(width, "string", sparse=False) if width:
-            read, allowed = code.STRING, COLUMN
+            read, allowed = "STRING", COLUMN
         case Vector(width, dtype, sparse=False) if width:
-            read, allowed = code.NUMBER, COLUMN
+            read, allowed = "NUMBER", COLUMN
         case _:
             return None
     made = np.dtype(dtype)  # one of numpy's own, which live as long as it does
-    more = (width, made.itemsize, id(made), ranks.get(name, allowed))
-    return Reading(read, more, width, read in {code.STRING, code.TEXT})
+    more = {"ACROSS": width, "BYTES": made.itemsize, "DTYPE": id(made)}
+    more["RANKS"] = ranks.get(name, allowed)
+    return Reading(read, more, width, read in {"STRING", "TEXT"})
 
 
-def _named_table(
-    name: str, entry: Call, fallback: Callable[[object], Any], known: Mapping[str, int]
-) -> NativeTable:
-    words = {**known, "LABEL": id(name), "ENTRY": id(entry), "FALLBACK": id(fallback)}
-    table = np.array([words[word] for word in code.NAMED_WORDS], np.int64).view(NativeTable)
-    table.kept = (name, entry, fallback)
-    return table
+def _named(name: str, entry: Call, fallback: Callable[[object], Any]) -> Contents:
+    words = {"LABEL": id(name), "ENTRY": id(entry), "FALLBACK": id(fallback)}
+    return Contents(words, (name, entry, fallback))
 
 
-def columns_table(
-    found: Rows, fallback: Callable[[object], Any], known: Mapping[str, int]
-) -> NativeTable:
-    """The table of the machine code for arrays."""
-    words = {**known, "FALLBACK": id(fallback), "BARE": int(found.bare)}
-    return rows_table(found, code.COLUMN_WORDS, words, (fallback,))
+def columns_contents(found: Rows, fallback: Callable[[object], Any]) -> Contents:
+    """What the table of the machine code for arrays says."""
+    words = {"FALLBACK": id(fallback), "BARE": int(found.bare), "OBJECT": id(np.dtype(object))}
+    return rows_contents(found, words, fallback)

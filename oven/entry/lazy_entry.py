@@ -12,12 +12,10 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
-from oven.entry.array_code import WORDS
 from oven.entry.builtin import NativeTable
+from oven.entry.generator import FALLBACK
 
 Call = Callable[[object], Any]
-#: Where an entry's table says what takes the rest; the tables of all entries begin alike.
-_FALLBACK = WORDS.index("FALLBACK")
 
 
 class LazyEntry:
@@ -47,5 +45,5 @@ class LazyEntry:
         if table is not None:
             # Kept beside this one, which calls may be on their way to.
             table.kept = (*table.kept, made)
-            table[_FALLBACK] = id(made)
+            table[table.code.words.index(FALLBACK)] = id(made)
         return made

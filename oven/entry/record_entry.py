@@ -5,10 +5,10 @@
     label, probabilities = call([31, "Graz"])                       # by position
     labels, probabilities = call([{"age": 31, "city": "Graz"}])     # a block; also a dict of lists
 
-The machine code (oven.entry.record_code) checks and converts every value as flour.data.coerce does,
-into the rows that the stages read, and runs them. What it would have to think about goes to Python,
-with the same answers and the errors. Arrays go through the entry for vectors, where the plan has
-one.
+The machine code (RECORDS of oven.entry.forms) checks and converts every value as flour.data.coerce
+does, into the rows that the stages read, and runs them. What it would have to think about goes to
+Python, with the same answers and the errors. Arrays go through the entry for vectors, where the
+plan has one.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from flour.core.node import Node
 from flour.core.types import INTS, Category, Scalar, Text, Type, Vector
 from oven.codegen.ports import Port
 from oven.codegen.stages import Stage
-from oven.entry import record_code as code
 from oven.entry.array_entry import Call, EntryLayout, open_array_entry
-from oven.entry.builtin import NativeTable, made_of
-from oven.entry.row_layout import Reading, Rows, rows_of, rows_table
+from oven.entry.builtin import Contents, native_function
+from oven.entry.forms import RECORDS
+from oven.entry.row_layout import Reading, Rows, rows_contents, rows_of
 from oven.run.native_run import NativeRun
 
 
@@ -40,30 +40,28 @@ def open_record_entry(
     if found is None or (len(inputs) == 1 and not found.listed):
         return None
     arrays = _arrays(found, fallback) or fallback
-    return made_of(code.SOURCE, code.NAME, partial(_table, found, fallback, arrays))
+    return native_function(RECORDS, partial(_contents, found, fallback, arrays))
 
 
 def _reading(_: str, kind: Type | None) -> Reading | None:
     """How a value of this type is read; None where there is more to it."""
     match kind:
         case None:
-            return Reading(code.SKIP, _FREE)
+            return Reading("SKIP", {})
         case Text():
-            return Reading(code.TEXT, _FREE, text=True)
+            return Reading("TEXT", {}, text=True)
         case Scalar(dtype) | Category(dtype) if dtype in _READS:
-            return Reading(_READS[dtype], _FREE, text=dtype == "string")
+            return Reading(_READS[dtype], {}, text=dtype == "string")
         case Scalar("bool") | Category("bool"):
-            return Reading(code.WHOLE, (1, 0, 1))
+            return Reading("WHOLE", {"BYTES": 1, "LOW": 0, "HIGH": 1})
         case Scalar(dtype) | Category(dtype) if dtype in INTS:
             info = np.iinfo(dtype)
-            bounds = (info.bits // 8, int(info.min), min(int(info.max), 2**63 - 1))
-            return Reading(code.WHOLE, bounds)
+            bounds = {"LOW": int(info.min), "HIGH": min(int(info.max), 2**63 - 1)}
+            return Reading("WHOLE", {"BYTES": info.bits // 8, **bounds})
     return None
 
 
-#: The bytes and bounds of what is no whole number.
-_FREE = (0, 0, 0)
-_READS = {"string": code.STRING, "float64": code.FLOAT64, "float32": code.FLOAT32}
+_READS = {"string": "STRING", "float64": "FLOAT64", "float32": "FLOAT32"}
 
 
 def _arrays(found: Rows, fallback: Call) -> Call | None:
@@ -71,13 +69,12 @@ def _arrays(found: Rows, fallback: Call) -> Call | None:
     (port, *more), fields = found.run.inputs, tuple(found.fields.values())
     if more or not found.listed or found.run.rooms or not isinstance(port, Port):
         return None
-    plain = all(field.reading.read == code.FLOAT64 for field in fields)
+    plain = all(field.reading.read == "FLOAT64" for field in fields)
     if not plain or port.fields != tuple(found.fields):
         return None
     return open_array_entry(EntryLayout(found.run, Vector(len(fields)), found.outputs), fallback)
 
 
-def _table(found: Rows, fallback: Call, arrays: Call, known: Mapping[str, int]) -> NativeTable:
-    words = {**known, "FALLBACK": id(fallback), "ARRAYS": id(arrays)}
-    words["BY_POSITION"] = int(found.listed)
-    return rows_table(found, code.RECORD_WORDS, words, (fallback, arrays))
+def _contents(found: Rows, fallback: Call, arrays: Call) -> Contents:
+    words = {"FALLBACK": id(fallback), "ARRAYS": id(arrays), "BY_POSITION": int(found.listed)}
+    return rows_contents(found, words, fallback, arrays)

@@ -6,32 +6,32 @@ port behind the other from a multiple of 16 bytes on. What no stage reads is loo
 and goes to the end of the row.
 
 A value is read in its own dtype. Ports that want it in another one (a vector of an int64 and a
-float64 column is of float64) get it converted from there: see `CONVERT`.
+float64 column is of float64) get it converted from there.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from flour.core.node import Node
-from flour.core.types import Category, Record, Scalar, Type
+from flour.core.types import Category, Record, Scalar, Text, Type
 from oven.codegen.ports import Port, dtype_of
 from oven.codegen.stages import Stage, row_bytes
-from oven.entry.array_code import KINDS
-from oven.entry.array_entry import (
+from oven.entry.builtin import Contents
+from oven.entry.generator import KINDS, READS, numbers_of
+from oven.entry.tables import (
+    Memory,
     Output,
     aligned,
     leaves_all,
     named_output,
+    plan_contents,
     room_words,
     shared_scratch,
-    table_of,
 )
-from oven.entry.builtin import NativeTable
 from oven.run.native_run import NativeRun
 
 #: The bytes of a text, and what every port starts at a multiple of.
@@ -41,9 +41,10 @@ _CELL = 16
 class Reading(NamedTuple):
     """How an entry reads one value of a row, or several of one name side by side."""
 
-    read: int
-    #: What the entry's table says of it besides.
-    more: tuple[int, ...]
+    #: One of READS.
+    read: str
+    #: What the entry's table says of it besides: see the fields in ROWS.
+    more: Mapping[str, int]
     width: int = 1
     text: bool = False
 
@@ -168,46 +169,48 @@ def _places(
     return found
 
 
+def document_rows(run: NativeRun, outputs: tuple[Output, ...]) -> Rows:
+    """The rows of a plan that reads one document: a cell of text each."""
+    fields = {"": Field(Reading("TEXT", {}, text=True), 0, needed=True)}
+    return Rows(run, outputs, fields, {"": Text()}, (), (0,), _CELL, listed=False)
+
+
 # --- the table ------------------------------------------------------------------------------------
 
 
-def rows_table(
-    found: Rows, names: Sequence[str], words: Mapping[str, int], kept: tuple[Any, ...] = ()
-) -> NativeTable:
-    """The table of an entry for these rows; words of other entries say nothing in it."""
-    run = found.run
-    cells = aligned(16 * (1 + len(run.inputs) + len(found.outputs)))
-    stages = cells + aligned(8 * len(found.outputs))
-    size = stages + aligned(run.scratch_bytes)
-    rooms, sizes = room_words(run, size + 4 * found.row_bytes)
+def rows_contents(found: Rows, words: Mapping[str, int], *kept: object) -> Contents:
+    """The table of an entry that lays out these rows: these words, and what it says of fields."""
+    run, memory = found.run, Memory.of(found.run)
+    rooms, sizes = room_words(run, memory.size + 4 * found.row_bytes)
     scratch = shared_scratch(rooms["SHARED_BYTES"])
     fields, tables = _field_words(found)
-    words = {**dict.fromkeys(names, 0), **rooms, **fields, **words}
-    words |= {"SCRATCH": scratch.ctypes.data, "SCRATCH_BYTES": size}
-    words |= {"CELLS": cells, "STAGES": stages, "ROW_BYTES": found.row_bytes}
-    return table_of(names, words, run, found.outputs, (found, scratch, sizes, *tables, *kept))
+    known = {**memory.words(), **rooms, **fields, **words, "ROW_BYTES": found.row_bytes}
+    known["SCRATCH"] = scratch.ctypes.data
+    return plan_contents(run, found.outputs, known, found, scratch, sizes, *tables, *kept)
 
 
-def _field_words(found: Rows) -> tuple[dict[str, int], tuple[Any, ...]]:
+def _field_words(found: Rows) -> tuple[dict[str, int], tuple[object, ...]]:
     """What the table says of fields, and what has to be kept for it."""
-    labels, fields = tuple(found.fields), tuple(found.fields.values())
+    labels = tuple(found.fields)
     index = {label: float(place) for place, label in enumerate(labels)}
-    keys = np.array([id(label) for label in labels], np.int64)
-    rows = [[how.read, offset, needed, *how.more] for how, offset, needed in fields]
-    converted = [
-        [source, KINDS.index(dtype), place, KINDS.index(other)]
-        for source, dtype, place, other in found.conversions
-    ]
-    tables: list[NDArray[np.int64]] = [
-        np.array(part, np.int64) for part in (rows, found.ports, found.strings, converted)
-    ]
-    words = {"FIELDS": len(fields), "KEYS": keys.ctypes.data, "INDEX": id(index)}
-    words["REQUIRED"] = sum(field.needed for field in fields)
-    words |= {"PORTS": len(found.ports), "STRINGS": len(found.strings)}
-    words["CONVERSIONS"] = len(found.conversions)
-    where = [part.ctypes.data for part in tables]
-    words |= dict(zip(_TABLES, where, strict=True))
-    return words, (labels, index, keys, *tables)
+    tables = {
+        "KEYS": [id(label) for label in labels],
+        "FIELD_TABLE": [_field_row(field) for field in found.fields.values()],
+        "PORT_TABLE": found.ports,
+        "STRING_TABLE": found.strings,
+        "CONVERSION_TABLE": [
+            [source, KINDS.index(dtype), place, KINDS.index(other)]
+            for source, dtype, place, other in found.conversions
+        ],
+    }
+    arrays = {name: np.array(rows, np.int64) for name, rows in tables.items()}
+    words = {name: array.ctypes.data for name, array in arrays.items()}
+    words |= {"FIELDS": len(labels), "PORTS": len(found.ports), "STRINGS": len(found.strings)}
+    words |= {"INDEX": id(index), "CONVERSIONS": len(found.conversions)}
+    words["REQUIRED"] = sum(field.needed for field in found.fields.values())
+    return words, (labels, index, *arrays.values())
 
 
-_TABLES = ("FIELD_TABLE", "PORT_TABLE", "STRING_TABLE", "CONVERSION_TABLE")
+def _field_row(field: Field) -> list[int]:
+    words = {"READ": READS.index(field.reading.read), "OFFSET": field.offset}
+    return numbers_of({**words, "NEEDED": field.needed, **field.reading.more}, "field")

@@ -19,9 +19,9 @@ from flour.core.types import Text, Type, Vector
 from oven.codegen.ports import Port
 from oven.codegen.stages import Value, is_text
 from oven.codegen.string_cells import Cells
-from oven.entry import columns_code as code
-from oven.entry.builtin import NativeTable, made_of
-from oven.entry.columns_entry import Steps, columns_of, columns_table
+from oven.entry.builtin import Contents, native_function
+from oven.entry.columns_entry import Steps, columns_contents, columns_of
+from oven.entry.forms import PACKED
 from oven.entry.row_layout import Rows
 
 
@@ -45,7 +45,7 @@ def open_row_packing(inputs: Mapping[str, Type], steps: Steps, outputs: Sequence
     found = None if plain else columns_of(inputs, steps, outputs, {})
     if found is None or np.ndarray.__flags__ & _COLLECTED:
         return _nothing
-    native = made_of(code.LAY_SOURCE, code.LAY, partial(_table, found))
+    native = native_function(PACKED, partial(_contents, found))
     if native is None:
         return _nothing
     name = next(iter(inputs)) if kinds and isinstance(kinds[0], Text) and found.bare else None
@@ -56,12 +56,10 @@ def _nothing(_: object) -> None:
     return None
 
 
-def _table(found: Rows, known: Mapping[str, int]) -> NativeTable:
+def _contents(found: Rows) -> Contents:
     dtype = np.dtype(np.uint8)
-    made: NativeTable = columns_table(found, _nothing, known)
-    made[code.COLUMN_WORDS.index("DTYPE")] = id(dtype)
-    made.kept = (*made.kept, dtype)
-    return made
+    words, kept = columns_contents(found, _nothing)
+    return Contents({**words, "DTYPE": id(dtype)}, (*kept, dtype))
 
 
 def _laid(

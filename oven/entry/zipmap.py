@@ -8,59 +8,54 @@ A dict for each of thousands of rows takes Python longer than the model behind i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from functools import partial
 from typing import Any
 
 import numpy as np
 
-from oven.entry.builtin import NativeTable, made_of
+from oven.entry.builtin import Contents, native_function
+from oven.entry.generator import Template
+from oven.entry.parts import PARTS
 
 Rows = Callable[[Any], list[dict[Any, float]]]
 
-_WORDS = (
-    *("ARRAY_TYPE", "DTYPE", "WIDTH", "KEYS", "FALLBACK", "CALL", "INCREASE", "DECREASE"),
-    *("LIST_NEW", "LIST_SET", "DICT_NEW", "DICT_SET", "FLOAT_NEW"),
-)
-_NAME = "zipped"
 # A list that is not full yet has no addresses in it, which the collector knows how to pass over.
 _CODE = """\
 def zipped(self, argument):
-    table = ld_int64(self, 2)
-    width, known = ldc_int64(table, WIDTH), False
-    if ld_int64(argument, 1) == ldc_int64(table, ARRAY_TYPE) and ld_int32(argument, 6) == 2:
-        known = ld_int64(argument, 7) == ldc_int64(table, DTYPE)
-        known = known and ld_int64(ld_int64(argument, 4), 1) == width
-        known = known and ld_int32(argument, 16) & 256 != 0
-    if not known:
-        return c_call_2(ldc_int64(table, CALL), ldc_int64(table, FALLBACK), argument)
-    rows, keys = ld_int64(ld_int64(argument, 4), 0), ldc_int64(table, KEYS)
-    made = c_call_1(ldc_int64(table, LIST_NEW), rows)
+    table = self.ARRAY_DATA
+    width, fits = table.WIDTH, False
+    if argument.TYPE == PyArray_Type and argument.ARRAY_RANK == 2:
+        fits = argument.ARRAY_DTYPE == table.DTYPE and argument.ARRAY_FLAGS & ALIGNED != 0
+        fits = fits and ld_int64(argument.ARRAY_SHAPE, 1) == width
+    if not fits:
+        $fall_back
+    rows, keys = ld_int64(argument.ARRAY_SHAPE, 0), table.KEYS
+    made = PyList_New(rows)
     if made == 0:
         return 0
     for i in range(rows):
-        item, wrong = c_call_0(ldc_int64(table, DICT_NEW)), 0
+        item, wrong = PyDict_New(), 0
         if item == 0:
-            c_call_1(ldc_int64(table, DECREASE), made)
+            Py_DecRef(made)
             return 0
-        strides = ld_int64(argument, 5)
-        place = ld_int64(argument, 2) + i * ld_int64(strides, 0)
+        strides = argument.ARRAY_STRIDES
+        place = argument.ARRAY_DATA + i * ld_int64(strides, 0)
         for j in range(width):
             number = float64(ld_float32(place + j * ld_int64(strides, 1), 0))
-            value = c_call_float(ldc_int64(table, FLOAT_NEW), number)
+            value = PyFloat_FromDouble(number)
             if value == 0:
                 wrong = 1
                 break
-            key = ldc_int64(keys, j)
-            wrong |= c_call_3(ldc_int64(table, DICT_SET), item, key, value) & 0xFFFFFFFF
-            c_call_1(ldc_int64(table, DECREASE), value)
-        c_call_3(ldc_int64(table, LIST_SET), made, i, item)
+            wrong |= PyDict_SetItem(item, ldc_int64(keys, j), value)
+            Py_DecRef(value)
+        PyList_SetItem(made, i, item)
         if wrong != 0:
-            c_call_1(ldc_int64(table, DECREASE), made)
+            Py_DecRef(made)
             return 0
     return made
 """
-_SOURCE = "".join(f"{word} = {place}\n" for place, word in enumerate(_WORDS)) + _CODE
+_ZIPMAP = Template("zipped", _CODE, PARTS.__getitem__)
 
 
 def zipmap(labels: Sequence[Hashable]) -> Rows:
@@ -75,7 +70,7 @@ def zipmap(labels: Sequence[Hashable]) -> Rows:
     def rows(block: Any) -> list[dict[Any, float]]:
         return [dict(zip(keys, row, strict=True)) for row in np.asarray(block).tolist()]
 
-    return made_of(_SOURCE, _NAME, partial(_table, keys, rows)) or rows
+    return native_function(_ZIPMAP, partial(_contents, keys, rows)) or rows
 
 
 def _order(keys: Sequence[Any]) -> list[int]:
@@ -89,10 +84,8 @@ def _arranged(rows: Rows, order: list[int]) -> Rows:
     return lambda block: rows(np.asarray(block)[:, order])
 
 
-def _table(keys: tuple[Hashable, ...], fallback: Rows, known: Mapping[str, int]) -> NativeTable:
+def _contents(keys: tuple[Hashable, ...], fallback: Rows) -> Contents:
     dtype, places = np.dtype(np.float32), np.array([id(key) for key in keys], np.int64)
-    words = {**known, "DTYPE": id(dtype), "WIDTH": len(keys), "KEYS": places.ctypes.data}
+    words = {"DTYPE": id(dtype), "WIDTH": len(keys), "KEYS": places.ctypes.data}
     words["FALLBACK"] = id(fallback)
-    table = np.array([words[word] for word in _WORDS], np.int64).view(NativeTable)
-    table.kept = (keys, fallback, dtype, places)
-    return table
+    return Contents(words, (keys, fallback, dtype, places))

@@ -7,60 +7,54 @@ the call says, and whatever the entry does not answer, goes to the method writte
 
 from __future__ import annotations
 
-import ctypes
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from types import BuiltinFunctionType
 from typing import Any
 
 import numpy as np
 
-from oven.entry.builtin import ONE, Method, NativeTable, any_arguments, made_of
+from oven.entry.builtin import Contents, any_arguments, code_address, native_function
+from oven.entry.generator import Template
+from oven.entry.parts import PARTS
 
-_WORDS = (
-    *("ENTRY", "OWN", "GENERAL", "NONE", "DICT_TYPE", "TUPLE_TYPE", "CALL_ANY"),
-    *("LIST_NEW", "ERROR_CLEAR", "DECREASE", "CALL", "ORDER", "SIZE"),
-)
-_NAME = "session_gate"
 # A tuple fresh from the entry is nobody else's: its answers move to the list, and it goes.
 _CODE = """\
 def session_gate(self, arguments, count, names):
-    table = ld_int64(self, 2)
+    table = self.ARRAY_DATA
     known, made, answers = False, 0, 0
     if count == 2 and names == 0:
         feed = ld_int64(arguments, 1)
-        known = ld_int64(arguments, 0) == ldc_int64(table, NONE)
-        known = known and ld_int64(feed, 1) == ldc_int64(table, DICT_TYPE)
+        known = ld_int64(arguments, 0) == Py_None and feed.TYPE == PyDict_Type
         if known:
-            made = c_call_2(ldc_int64(table, ENTRY), ldc_int64(table, OWN), feed)
+            made = c_call_2(table.ENTRY, table.OWN, feed)
     if made != 0:
-        known = ld_int64(made, 1) == ldc_int64(table, TUPLE_TYPE) and ld_int64(made, 0) == 1
+        known = made.TYPE == PyTuple_Type and made.REFERENCES == 1
         if known:
-            order, size = ldc_int64(table, ORDER), ldc_int64(table, SIZE)
-            answers = c_call_1(ldc_int64(table, LIST_NEW), size)
+            answers = PyList_New(table.COUNT)
             known = answers != 0
         if known:
-            room = ld_int64(answers, 3)
-            for place in range(size):
-                source, shape = ldc_int64(order, 2 * place), ldc_int64(order, 2 * place + 1)
-                value = ld_int64(made, 3 + source)
+            items = answers.LIST_ITEMS
+            for place in range(table.COUNT):
+                source = TUPLE_ITEMS + ldc_int64(table.ORDER, 2 * place)
+                shape = ldc_int64(table.ORDER, 2 * place + 1)
+                value = ld_int64(made, source)
                 if shape == 0:
-                    st_int64(made, 3 + source, 0)
+                    st_int64(made, source, 0)
                 else:
-                    value = c_call_2(ldc_int64(table, CALL), shape, value)
-                st_int64(room, place, value)
+                    value = PyObject_CallOneArg(shape, value)
+                st_int64(items, place, value)
                 if value == 0:
                     known = False
                     break
-        c_call_1(ldc_int64(table, DECREASE), made)
+        Py_DecRef(made)
         if known:
             return answers
         if answers != 0:
-            c_call_1(ldc_int64(table, DECREASE), answers)
-    c_call_0(ldc_int64(table, ERROR_CLEAR))
-    general = ldc_int64(table, GENERAL)
-    return c_call_4(ldc_int64(table, CALL_ANY), general, arguments, count, names)
+            Py_DecRef(answers)
+    PyErr_Clear()
+    return PyObject_Vectorcall(table.FALLBACK, arguments, count, names)
 """
-_SOURCE = "".join(f"{word} = {place}\n" for place, word in enumerate(_WORDS)) + _CODE
+_TEMPLATE = Template("session_gate", _CODE, PARTS.__getitem__)
 _STYLE = any_arguments(
     "run",
     "(output_names, input_feed, run_options=None)",
@@ -82,33 +76,9 @@ def open_gate(entry: BuiltinFunctionType, general: Run, order: Order) -> Run | N
     """
     places = np.array([[place, id(shape) if shape else 0] for place, shape in order], np.int64)
 
-    def fill(known: Mapping[str, int]) -> NativeTable:
-        words = {
-            **known,
-            "ENTRY": _code_of(entry),
-            "OWN": id(entry.__self__),
-            "GENERAL": id(general),
-        }
-        words |= {"ORDER": places.ctypes.data, "SIZE": len(order)}
-        table = np.array([words[word] for word in _WORDS], np.int64).view(NativeTable)
-        table.kept = (entry, general, order, places)
-        return table
+    def fill() -> Contents:
+        words = {"ENTRY": code_address(entry), "OWN": id(entry.__self__), "FALLBACK": id(general)}
+        words |= {"ORDER": places.ctypes.data, "COUNT": len(order)}
+        return Contents(words, (entry, general, order, places))
 
-    return made_of(_SOURCE, _NAME, fill, _STYLE)
-
-
-class _Function(ctypes.Structure):
-    """The start of a built-in function object: what it is counted and known by, its method."""
-
-    _fields_ = (
-        ("count", ctypes.c_ssize_t),
-        ("kind", ctypes.c_void_p),
-        ("method", ctypes.POINTER(Method)),
-    )
-
-
-def _code_of(entry: BuiltinFunctionType) -> int:
-    """Where the machine code of an entry is: calling it there saves Python's looking for it."""
-    method = _Function.from_address(id(entry)).method.contents
-    assert method.flags == ONE.flags, "entries take one argument"
-    return int(method.function)
+    return native_function(_TEMPLATE, fill, _STYLE)

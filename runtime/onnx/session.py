@@ -422,7 +422,7 @@ def _as_whole(plan: oven.Plan, names: Sequence[str]) -> Callable[[Feed], list[An
 
 
 def _of_documents(flow: Flow) -> Flow:
-    """The program over documents, where it reads one string a row: see oven.entry.text_code."""
+    """The program over documents, where it reads one string a row: see oven.entry.forms."""
     inputs = flow.inputs()
     if list(inputs.values()) != [Vector(1, "string")]:
         return flow

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import pickle
 import sys
 import threading
 import weakref
@@ -98,29 +97,11 @@ def data(plan: Plan, rows: int, seed: int = 0) -> Any:
     return np.random.default_rng(seed).normal(size=(rows, WIDTH)).astype(kind.dtype)
 
 
-def test_it_is_machine_code(plan: Plan) -> None:
-    assert type(plan.entry()).__name__ == "builtin_function_or_method"
-
-
 @pytest.mark.parametrize("rows", [0, 1, 2, 7, 3000])
 def test_a_block_answers_as_run_does(plan: Plan, rows: int) -> None:
     block = data(plan, rows)
     same(plan.entry()(block), of_run(plan, block))
     same(tuple(plan.run(block).values()), of_run(plan, block))
-
-
-def test_arrays_out_of_a_pickle_go_the_same_way(plan: Plan) -> None:
-    """They have a dtype of their own; one of the other byte order is another."""
-    shown: list[object] = []
-    block, call = data(plan, 7), plan.entry(shown.append)
-    want = of_run(plan, block)
-    copy = pickle.loads(pickle.dumps(block))
-    assert copy.dtype is not block.dtype
-    same(call(copy), want)
-    same_row(call(copy[0]), tuple(value[:1] for value in want))
-    assert not shown
-    same(call(block.astype(block.dtype.newbyteorder())), want)
-    assert len(shown) == 1
 
 
 def test_a_row_answers_as_a_block_of_one(plan: Plan) -> None:
@@ -235,7 +216,7 @@ def test_plans_that_machine_code_cannot_enter() -> None:
 
 
 def test_where_there_are_no_entries_python_answers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(builtin, "addresses", lambda: None)
+    monkeypatch.setattr(builtin, "entry_code", lambda _: None)
     plan = oven.bake(classifier(["a", "b", "c"]))
     block = data(plan, 4)
     same(plan.entry()(block), of_run(plan, block))

@@ -12,9 +12,9 @@ import pytest
 
 import flour
 import oven
-from oven.entry.interpreter import addresses
+from oven.entry.interpreter import object_layout
 
-pytestmark = pytest.mark.skipif(addresses() is None, reason="this interpreter has no entries")
+pytestmark = pytest.mark.skipif(object_layout() is None, reason="this interpreter has no entries")
 
 Entry = Callable[[Any], tuple[Any, ...]]
 _ROW, _OTHER = np.array([[1.0, 2.0]]), np.array([[3.0, 5.0]])

@@ -58,5 +58,5 @@ def test_nothing_is_leaked() -> None:
 
 
 def test_where_there_is_no_such_function(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(builtin, "addresses", lambda: None)
+    monkeypatch.setattr(builtin, "entry_code", lambda _: None)
     assert zipmap(["a", "b"])(np.array([[1, 2]], np.float32)) == [{"a": 1.0, "b": 2.0}]

@@ -1,0 +1,370 @@
+"""The parts that entries are made of, each written once: see oven.entry.generator.
+
+Making an object may run the garbage collector, and that may run anybody's code, this entry
+included. So all containers are made first, and scratch memory, which all entries share, is used
+only after that: from there to the end no other Python code can run. A big block gets scratch memory
+of its own, and runs without the interpreter's lock.
+
+Parts speak of the entry's own variables: `argument` and `table`; `rows` and `dimensions`, what the
+answers are to be; `answers`, the tuple of them; `scratch`, `owned` and `capacity`, the memory, whom
+it belongs to and how much there is; `blocks` and `row_bytes`, where in it the rows lie and how far
+apart; `fits`, whether the argument is what the plan was made for; `total` and `longest`, the bytes
+of its texts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from oven.entry.generator import KINDS
+
+#: Whatever is not exactly what the plan was made for goes to a Python function in the table.
+_FALL_BACK = """\
+return PyObject_CallOneArg(table.FALLBACK, argument)
+"""
+_DISCARD = """\
+if owned != 0:
+    PyMem_RawFree(owned)
+Py_DecRef(answers)
+"""
+_ALLOCATE = """\
+owned = PyMem_RawMalloc({0} + 64)
+if owned == 0:
+    Py_DecRef(answers)
+    return PyErr_NoMemory()
+scratch = (owned + 63) & -64
+"""
+#: Whether two dtypes are the same; arrays that were pickled have a copy of theirs.
+_SAME_DTYPE = """\
+theirs, own = {0}, {1}
+same = theirs == own
+if not same:
+    same = theirs.DTYPE_KIND & SAME_DTYPE == own.DTYPE_KIND & SAME_DTYPE
+"""
+#: Where the items of a list or a tuple are, and whether it has this many.
+_ITEMS_OF = """\
+if kind == PyList_Type:
+    {0}, fits = {1}.LIST_ITEMS, {1}.SIZE == {2}
+else:
+    {0}, fits = {1} + 8 * TUPLE_ITEMS, kind == PyTuple_Type
+    if fits:
+        fits = {1}.SIZE == {2}
+"""
+#: Make the answers. Making an array takes longer than most rows do. So that of one row stays on a
+#: shelf, and where nobody else has it, as it was made, it is answered with again. Nothing is lost
+#: with an array that is changed or held in any way: the next takes its place.
+_ANSWERS = """\
+count = table.OUTPUTS
+answers = PyTuple_New(count)
+if answers == 0:
+    return 0
+sizes = stack_words(2)
+for place in range(count):
+    output = table.OUTPUT_TABLE + OUTPUT_ROW * place
+    across = output.ACROSS
+    if dimensions == 2 or across != SCALAR:
+        st_int64(sizes, 0, rows if dimensions == 2 else across)
+        st_int64(sizes, 1, across)
+        dtype, shelf, item = output.DTYPE, output.SHELF, 0
+        rank = dimensions - (1 if across == SCALAR else 0)
+        small = rows == 1 and across <= SHELVED
+        if small:
+            $shelved
+        if item == 0:
+            Py_IncRef(dtype)
+            item = PyArray_Empty(rank, sizes, dtype, 0)
+            if item == 0:
+                Py_DecRef(answers)
+                return 0
+            if small:
+                before = ld_int64(shelf, 0)
+                Py_IncRef(item)
+                st_int64(shelf, 0, item)
+                Py_DecRef(before)
+        PyTuple_SetItem(answers, place, item)
+"""
+_SHELVED = """\
+item = ld_int64(shelf, 0)
+same = item.TYPE == PyArray_Type
+if same:
+    same = item.REFERENCES == 1 and item.ARRAY_DTYPE == dtype
+    same = same and item.ARRAY_FLAGS == UNTOUCHED
+    same = same and item.ARRAY_BASE | item.ARRAY_WEAKREFS | item.ARRAY_BUFFERS == 0
+if same:
+    shape = item.ARRAY_SHAPE
+    same = item.ARRAY_RANK == rank
+    same = same and ld_int64(shape, 0) == ld_int64(sizes, 0)
+    if same and rank == 2:
+        same = ld_int64(shape, 1) == across
+if same and output.KIND == KIND_STRING:
+    held = ld_int64(item.ARRAY_DATA, 0)
+    same = held != 0
+    if same:
+        name = ldc_int64(output.NAMES, 0)
+        same = held.TYPE == name.TYPE
+if same:
+    Py_IncRef(item)
+else:
+    item = 0
+"""
+#: Memory for the rows.
+_ROWS_MEMORY = """\
+blocks, row_bytes = table.SCRATCH_BYTES, table.ROW_BYTES
+numbers = (blocks + rows * row_bytes + 63) & -64
+texts = table.TEXTS if dimensions == 2 else 0
+copies = numbers + 8 * rows * texts
+scratch, owned, capacity = table.SCRATCH, 0, table.SHARED_BYTES
+if copies > capacity:
+    $allocate(copies)
+    capacity = copies
+total, longest = 0, 0
+"""
+#: Of a dict the next value, with the place of the field that has its key.
+_NEXT_FIELD = """\
+if PyDict_Next(record, pair, pair + 8, pair + 16) == 0:
+    break
+key, item = ld_int64(pair, 1), ld_int64(pair, 2)
+known, plain = False, key.TYPE == PyUnicode_Type
+if at < table.FIELDS:
+    wanted = ldc_int64(table.KEYS, at)
+    known = key == wanted
+    if not known and plain and key.STRING_HASH == wanted.STRING_HASH:
+        known = PyUnicode_Compare(key, wanted) == 0
+if not known:
+    hit = 0
+    if plain:
+        hit = PyDict_GetItemWithError(table.INDEX, key)
+    if hit == 0:
+        fits = False
+        break
+    place = int64(hit.FLOAT_VALUE)
+"""
+#: A cell of text for a value: its UTF-8, which Python keeps, or that it is missing.
+_TEXT_CELL = """\
+if item.TYPE == PyUnicode_Type:
+    where = PyUnicode_AsUTF8AndSize(item, size)
+    st_int64(cell, 0, where)
+    st_int64(cell, 1, ld_int64(size, 0))
+    fits = where != 0
+    if fits:
+        total += ld_int64(size, 0)
+        longest = max(longest, ld_int64(size, 0))
+    else:
+        PyErr_Clear()
+else:
+    missing = 0
+    if item == Py_None:
+        missing = NO_STRING
+    elif item.TYPE == PyFloat_Type:
+        number = item.FLOAT_VALUE
+        missing = NO_NUMBER if number != number else 0
+    fits = missing != 0 and read == STRING
+    st_int64(cell, 1, missing)
+"""
+_REFUSE = """\
+if not fits or longest > table.LONGEST:
+    $discard
+    $fall_back
+"""
+#: Halves of whole numbers beyond int64 keep what is rounded away in their lowest bit.
+_CONVERT = """\
+for place in range(table.CONVERSIONS):
+    conversion = table.CONVERSION_TABLE + CONVERSION_ROW * place
+    kind, wanted = conversion.KIND, conversion.WANTED
+    for i in range(rows):
+        here = scratch + blocks + i * row_bytes + conversion.FROM
+        there = scratch + blocks + i * row_bytes + conversion.TO
+        word, value = 0, 0.0
+        $load_value
+        if kind != KIND_FLOAT64 and kind != KIND_FLOAT32:
+            value = float64(word)
+            if kind == KIND_UINT64 and word < 0:
+                value = 2.0 * float64(word >> 1 & 9223372036854775807 | word & 1)
+        $store_value
+"""
+#: Memory for what depends on the longest document.
+_GROW = """\
+room, most, sum_up = table.ROOMS, 0, 0
+for place in range(table.ROOM_COUNT):
+    takes = longest * room.EACH + room.FIXED
+    sum_up += (min(takes, room.MOST) + 63) & -64
+    most = max(most, sum_up)
+    if room.END != 0:
+        sum_up = 0
+    room += ROOM_ROW
+spare = (copies + total + 24 + 63) & -64
+work = rows * (table.ROW_WORK + longest * table.BYTE_WORK)
+release = work >= table.RELEASE_WORK
+if spare + most > capacity or (release and owned == 0):
+    larger = PyMem_RawMalloc(spare + most + 64)
+    if larger != 0:
+        memcpy((larger + 63) & -64, scratch, numbers)
+    if owned != 0:
+        PyMem_RawFree(owned)
+    if larger == 0:
+        Py_DecRef(answers)
+        return PyErr_NoMemory()
+    owned, scratch = larger, (larger + 63) & -64
+"""
+#: The texts themselves, behind one another, and their cells pointing there.
+_COPY_TEXTS = """\
+strings, string_table = table.STRINGS, table.STRING_TABLE
+for i in range(rows):
+    for place in range(strings):
+        cell = scratch + blocks + i * row_bytes + ldc_int64(string_table, place)
+        where, long = ld_int64(cell, 0), max(ld_int64(cell, 1), 0)
+        st_int64(cell, 0, behind)
+        $encode
+        if long > 0:
+            memcpy(behind, where, long)
+        behind += long
+st_int64(behind, 0, 0)
+st_int64(behind, 1, 0)
+"""
+#: Where the columns are.
+_WIRE = """\
+for place in range(table.PORTS):
+    st_int64(scratch, 2 * place, scratch + blocks + ldc_int64(table.PORT_TABLE, place))
+    st_int64(scratch, 2 * place + 1, row_bytes)
+column = table.ROOM_COLUMN
+st_int64(scratch, 2 * column, scratch + spare)
+st_int64(scratch, 2 * column + 1, longest)
+text = scratch + numbers
+"""
+#: What follows once all values are in their rows.
+_FILLED = """\
+$refuse
+$convert
+$grow
+behind = scratch + copies
+$copy_texts
+$wire
+$run
+"""
+#: Run all stages, and turn what they left into the answers.
+_RUN = """\
+for place in range(count):
+    output = table.OUTPUT_TABLE + OUTPUT_ROW * place
+    across, step = output.ACROSS, output.BYTES
+    where = scratch + table.CELLS + 8 * place
+    if dimensions == 2 and output.KIND == KIND_STRING:
+        where = text
+        text += 8 * rows
+    elif dimensions == 2 or across != SCALAR:
+        item = ld_int64(answers, TUPLE_ITEMS + place)
+        where = item.ARRAY_DATA
+    column = output.COLUMN
+    st_int64(scratch, 2 * column, where)
+    st_int64(scratch, 2 * column + 1, step)
+thread = 0
+if release:
+    thread = PyEval_SaveThread()
+refused = call_stage(table.RUN, table.PROGRAM, scratch, rows, scratch + table.STAGES) != 0
+if release:
+    PyEval_RestoreThread(thread)
+if refused:
+    $discard
+    $fall_back
+
+for place in range(count):
+    output = table.OUTPUT_TABLE + OUTPUT_ROW * place
+    kind, where = output.KIND, ld_int64(scratch, 2 * output.COLUMN)
+    names, last = output.NAMES, output.LAST
+    if dimensions == 2:
+        if kind == KIND_STRING:
+            item = ld_int64(answers, TUPLE_ITEMS + place)
+            cells = item.ARRAY_DATA
+            for i in range(rows):
+                name = ldc_int64(names, min(max(ld_int64(where, i), 0), last))
+                Py_IncRef(name)
+                before = ld_int64(cells, i)
+                st_int64(cells, i, name)
+                Py_DecRef(before)
+    elif output.ACROSS == SCALAR:
+        item = 0
+        $scalar
+        else:
+            item = ldc_int64(names, min(max(ld_int64(where, 0), 0), last))
+            Py_IncRef(item)
+        if item == 0:
+            Py_DecRef(answers)
+            answers = 0
+            break
+        PyTuple_SetItem(answers, place, item)
+if owned != 0:
+    PyMem_RawFree(owned)
+return answers
+"""
+
+
+def _switch(name: str, cases: dict[str, str]) -> str:
+    """One of these lines, by a number."""
+    lines = [f"if {name} == {number}:\n    {line}\n" for number, line in cases.items()]
+    return "el".join(lines)
+
+
+def _of_kinds(name: str, lines: Callable[[str], str]) -> str:
+    return _switch(name, {f"KIND_{kind.upper()}": lines(kind) for kind in KINDS[:-1]})
+
+
+def _of_sizes(line: str) -> str:
+    return _switch("long", {str(size): line.format(8 * size) for size in (8, 4, 2, 1)})
+
+
+def _loaded(kind: str, where: str) -> str:
+    """A number in memory as float64 or int64, whose bits a uint64 keeps."""
+    if kind == "bool":
+        return f"int64(ld_uint8({where}, 0) != 0)"
+    return f"float64(ld_{kind}({where}, 0))" if _is_float(kind) else f"int64(ld_{kind}({where}, 0))"
+
+
+def _stored(kind: str) -> str:
+    if _is_float(kind):
+        return f"st_{kind}(there, 0, {kind}(value))"
+    same = "int8" if kind == "bool" else kind.removeprefix("u")
+    return f"st_{same}(there, 0, {same}(word))"
+
+
+def _value(kind: str) -> str:
+    return f"{'value' if _is_float(kind) else 'word'} = {_loaded(kind, 'here')}"
+
+
+def _python_number(kind: str) -> str:
+    """The number in memory as one of Python's."""
+    made = {"bool": "PyBool_FromLong", "uint64": "PyLong_FromUnsignedLongLong"}
+    maker = "PyFloat_FromDouble" if _is_float(kind) else made.get(kind, "PyLong_FromLongLong")
+    return f"item = {maker}({_loaded(kind, 'where')})"
+
+
+def _is_float(kind: str) -> bool:
+    return kind.startswith("float")
+
+
+PARTS = {
+    "fall_back": _FALL_BACK,
+    "discard": _DISCARD,
+    "allocate": _ALLOCATE,
+    "same_dtype": _SAME_DTYPE,
+    "items_of": _ITEMS_OF,
+    "answers": _ANSWERS,
+    "shelved": _SHELVED,
+    "rows_memory": _ROWS_MEMORY,
+    "next_field": _NEXT_FIELD,
+    "text_cell": _TEXT_CELL,
+    "refuse": _REFUSE,
+    "convert": _CONVERT,
+    "grow": _GROW,
+    "copy_texts": _COPY_TEXTS,
+    "encode": "",
+    "wire": _WIRE,
+    "filled": _FILLED,
+    "run": _RUN,
+    "scalar": _of_kinds("kind", _python_number),
+    "load_value": _of_kinds("kind", _value),
+    "store_value": _of_kinds("wanted", _stored),
+    "store_word": _of_sizes("st_int{0}(cell, 0, int{0}(word))"),
+    "copy_words": _of_sizes(
+        "for i in range(rows):\n"
+        "        st_int{0}(here + i * row_bytes, 0, ld_int{0}(there + i * step, 0))"
+    ),
+}
