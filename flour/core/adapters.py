@@ -24,6 +24,7 @@ Adapter = Callable[[Any, "Flow", "Importer"], Any]
 ADAPTERS: dict[str, Adapter] = {}
 #: Dotted name -> why it is not native yet ("planned: ...") or never will be ("refused: ...").
 NOT_NATIVE: dict[str, str] = {}
+_registered = [0]
 _F = TypeVar("_F", bound=Adapter)
 
 
@@ -33,9 +34,15 @@ def adapts(*names: str) -> Callable[[_F], _F]:
     def register(adapter: _F) -> _F:
         for name in names:
             ADAPTERS[name] = adapter
+            _registered[0] += 1
         return adapter
 
     return register
+
+
+def registered() -> int:
+    """How often an adapter was registered: with others, estimators become other programs."""
+    return _registered[0]
 
 
 def declines(reason: str, *names: str) -> None:

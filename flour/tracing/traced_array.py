@@ -397,6 +397,11 @@ class TracedArray(NDArrayOperatorsMixin):
         return f"Formula({self.dtype}{list(self._value.shape)})"
 
 
+def as_array(values: Any) -> Any:
+    """`np.asarray`, which leaves a traced array as it is instead of looking at its values."""
+    return values if isinstance(values, TracedArray) else np.asarray(values)
+
+
 def noted(made: Called, *args: Any) -> Any:
     """A function's answer, one step where an argument is a formula: what is in it is not seen."""
     first = next((arg for arg in args if isinstance(arg, TracedArray)), None)
