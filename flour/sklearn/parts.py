@@ -12,12 +12,11 @@ import threading
 from collections.abc import Callable, Hashable
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 from flour.core.adapters import registered
 from flour.language.flow import Flow
-from flour.tracing.fitted import Parts, Reading, Recorder, outline
+from flour.tracing.fitted import Parts, Reading, Recorder, copied, outline
 from flour.tracing.traced_array import ArrayTrace
 
 #: Structures whose readings are kept, readings of each, and constants that plans share.
@@ -106,8 +105,7 @@ class EstimatorParts:
                 _constants[self.key] = values
                 while len(_constants) > MOST_CONSTANTS:
                     del _constants[next(iter(_constants))]
-        numbers = [np.copy(n, "K") if type(n) is np.ndarray else n for n in self._parts.numbers]
-        return StoredEstimator(reading, values, numbers, self._read)
+        return StoredEstimator(reading, values, [*map(copied, self._parts.numbers)], self._read)
 
 
 def take_apart(estimator: object, ways: Hashable, read: Import) -> EstimatorParts | None:

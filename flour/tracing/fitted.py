@@ -119,7 +119,7 @@ class Reading:
                 found = object.__new__(values[place])
                 vars(found).update(inside)
                 return found
-            return inside if values[place] is dict else values[place](inside.values())
+            return inside if values[place] is dict else _filled(values[place], [*inside.values()])
 
         return made(0, "object")
 
@@ -130,7 +130,7 @@ class Reading:
 def classified(value: Any) -> tuple[str, Any]:
     """The kind of a value, and what has to be equal where another takes its place."""
     kind = type(value)
-    if kind in _FLOATS or (kind is np.ndarray and value.dtype.kind == "f"):
+    if kind in _FLOATS or (kind is np.ndarray and value.dtype.kind == "f" and value.size):
         return "numbers", _memory(value)
     if value is _ABSENT:
         return "absent", None
@@ -139,27 +139,59 @@ def classified(value: Any) -> tuple[str, Any]:
     try:
         return "constant", frozen(value)
     except UnreadableError:
-        if kind not in _CONTAINERS:
+        if kind not in _CONTAINERS and not _is_list(value):
             raise
         return "container", (kind, frozen([*value]) if kind is dict else len(value))
 
 
+def _is_list(value: Any) -> bool:
+    """Whether this is a row of objects, such as arrays of several lengths."""
+    return type(value) is np.ndarray and value.dtype.kind == "O" and value.ndim == 1
+
+
 def is_object(value: Any) -> bool:
     """Whether a value is an object whose attributes may be read one by one."""
-    kind = type(value)
+    kind: Any = type(value)
+    return _has_attributes(kind)
+
+
+@lru_cache(1024)
+def _has_attributes(kind: Any) -> bool:
+    """Whether all that objects of this class are is in their attributes."""
+    above = kind.__mro__[:-1]
     return (
         kind.__module__.startswith(_PACKAGE)
-        and kind.__getattribute__ is object.__getattribute__
-        and hasattr(value, "__dict__")
+        and bool(kind.__dictoffset__)
         and not issubclass(kind, type | dict | list | tuple | np.ndarray)
+        and not any("__getattribute__" in vars(one) for one in above)
     )
+
+
+def _filled(kind: type, values: Sequence[Any]) -> Any:
+    """A list, a tuple or an array of these objects."""
+    if kind is not np.ndarray:
+        return kind(values)
+    made = np.empty(len(values), object)
+    for place, value in enumerate(values):
+        made[place] = value
+    return made
+
+
+def copied(array: Any) -> Any:
+    """A copy of an array, or of a scalar, with the same strides."""
+    if isinstance(array, np.generic):
+        return array
+    last = [(size - 1) * step for size, step in zip(array.shape, array.strides, strict=True)]
+    low, high = sum(min(step, 0) for step in last), sum(max(step, 0) for step in last)
+    room = np.empty(high - low + array.itemsize, np.uint8)
+    made = np.ndarray(array.shape, array.dtype, room, -low, array.strides)
+    made[...] = array
+    return made
 
 
 def _memory(array: NDArray[Any]) -> tuple[Any, ...]:
     """The layout of an array: sums over other layouts may round otherwise."""
-    if array.dtype.str not in ("<f4", "<f8") or not (
-        array.flags.c_contiguous or array.flags.f_contiguous
-    ):
+    if array.dtype.str not in ("<f4", "<f8"):
         raise UnreadableError("the layout of an array")
     return type(array), array.dtype.str, array.shape, array.strides
 
@@ -191,7 +223,7 @@ def _frozen_container(kind: type, values: Sequence[Any]) -> Any:
 def _frozen_array(value: NDArray[Any]) -> Any:
     if value.dtype.kind == "O":
         return "O", value.shape, frozen(value.ravel().tolist())
-    if value.dtype.kind not in "biuSU":
+    if value.dtype.kind not in "biuSU" and value.size:
         raise UnreadableError(value.dtype.str)
     return value.dtype.str, value.shape, value.tobytes()
 
@@ -255,19 +287,19 @@ class Recorder:
     def _stands_for(self, value: Any, kind: str, slot: int) -> Any:
         match kind:
             case "numbers":
-                plain = isinstance(value, np.ndarray)
-                return self._trace.leaf(value.copy(order="K") if plain else value)
+                return self._trace.leaf(copied(value))
             case "object":
                 return self._copy(value, slot)
             case "container" if type(value) is dict:
                 return {name: self.read(slot, name, it, item=True) for name, it in value.items()}
             case "container":
                 made = [self.read(slot, n, it, item=True) for n, it in enumerate(value)]
-                return type(value)(made)
+                return _filled(type(value), made)
         return value
 
     def _copy(self, value: object, slot: int) -> Any:
-        made = object.__new__(_recording(type(value)))
+        kind: Any = type(value)
+        made = object.__new__(_recording(kind))
         object.__setattr__(made, "_read_by", (self, slot, vars(value)))
         return made
 
@@ -298,7 +330,7 @@ def _is_computed(kind: type, name: str) -> bool:
 
 
 @lru_cache(256)
-def _recording(kind: type) -> type:
+def _recording(kind: Any) -> Any:
     """A class of the same name, with the same methods."""
     body = {"__module__": kind.__module__, "__qualname__": kind.__qualname__}
     return type(kind)(kind.__name__, (_Recording, kind), body)
