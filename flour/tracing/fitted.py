@@ -14,7 +14,7 @@ the trace.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from functools import lru_cache
@@ -33,6 +33,7 @@ _ABSENT = object()
 _PLAIN = frozenset({str, int, bool, bytes, type(None)})
 _FLOATS = frozenset({np.float64, np.float32})
 _CONTAINERS = frozenset({list, tuple, dict})
+_LEAVES = frozenset({*_PLAIN, *_FLOATS, float, dict, np.ndarray})
 
 
 class UnreadableError(Exception):
@@ -230,22 +231,18 @@ def _frozen_array(value: NDArray[Any]) -> Any:
 
 def outline(root: object) -> tuple[type, ...] | None:
     """The classes of an object and of those inside it; None where there are too many to compare."""
-    found = list[type]()
-    for one in _inside(root):
-        found.append(type(one))
+    found, rest = list[type](), [root]
+    while rest:
+        value = rest.pop()
+        kind: Any = type(value)
+        if kind is list or kind is tuple:
+            rest += value[: MOST_OBJECTS + 1]  # type: ignore[index]  # it is one of these
+        elif kind not in _LEAVES and _has_attributes(kind):
+            found.append(kind)
+            rest += vars(value).values()
         if len(found) > MOST_OBJECTS:
             return None
     return tuple(found)
-
-
-def _inside(value: Any) -> Iterator[object]:
-    if type(value) in (list, tuple):
-        for each in value[: MOST_OBJECTS + 1]:
-            yield from _inside(each)
-    elif is_object(value):
-        yield value
-        for each in vars(value).values():
-            yield from _inside(each)
 
 
 # --- recording ----------------------------------------------------------------------------------
