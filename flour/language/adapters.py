@@ -28,6 +28,7 @@ Adapter = Callable[[Any, Flow, "Importer"], Any]
 ADAPTERS: dict[str, Adapter] = {}
 #: Dotted name -> why it is not native yet ("planned: ...") or never will be ("refused: ...").
 NOT_NATIVE: dict[str, str] = {}
+_registered = [0]
 _F = TypeVar("_F", bound=Adapter)
 
 
@@ -37,9 +38,15 @@ def adapts(*names: str) -> Callable[[_F], _F]:
     def register(adapter: _F) -> _F:
         for name in names:
             ADAPTERS[name] = adapter
+            _registered[0] += 1
         return adapter
 
     return register
+
+
+def registered() -> int:
+    """The number of registrations of adapters so far: a new one may change any import."""
+    return _registered[0]
 
 
 def declines(reason: str, *names: str) -> None:
@@ -150,7 +157,8 @@ class Importer:
 
         Only the arrays decide what is done: the program may meet data of another float width.
         """
-        narrow = np.result_type(np.float32, *(np.asarray(a).dtype for a in arrays)) == np.float32
+        dtypes = (getattr(a, "dtype", None) or np.asarray(a).dtype for a in arrays)
+        narrow = np.result_type(np.float32, *dtypes) == np.float32
         return self.floats(x) if narrow else self.doubles(x)
 
     # --- outputs -----------------------------------------------------------------------------

@@ -19,6 +19,7 @@ from flour.onnx.errors import NotNative, TooLarge
 from flour.onnx.model import GraphDef, ModelDef, NodeDef, Port
 from flour.onnx.narrow import adapted, numpy_dtype, rounded
 from flour.onnx.opaque import OWN_BYTES, SHARED_BYTES, Pending
+from flour.onnx.parts import OnnxParts, take_apart
 from flour.onnx.program import ROWS, Answer, Entry, OnnxProgram, is_single
 from flour.onnx.proving import proving
 from flour.onnx.reading import Formulas, opened, raw, read_model
@@ -27,7 +28,7 @@ from flour.onnx.tensor import NARROW, Tensor, carrier, sizes_fit
 from flour.onnx.whole import is_better_whole, whole
 from flour.onnx.words import Listed, Map, refuse_words
 from flour.ops.opaque import Opaque
-from flour.tracing.model_flow import ModelFlow, met
+from flour.tracing.model_flow import model_program
 
 #: Operators that are named in the model's domain but come from this version on.
 LATEST = 1 << 30
@@ -59,16 +60,19 @@ def from_onnx(
     shapes, axes and thresholds that a model takes as inputs. With `prove`, parts for onnxruntime
     are first run in a process of their own, as onnxruntime can end the process that it is in.
     """
-    raw_model = raw(model)
-    lookup = None if fixed or prove else met(raw_model, (native_only, rows, "program"))
-    stored = None if lookup is None else lookup.flow(provenance.here())
-    if stored is not None:
-        return stored
-    with proving(on=prove):
-        model = opened(raw_model or model)
-        program = import_model(model, native_only=native_only, rows=rows, fixed=fixed)
-        flow = _gathered(model, program, rows=rows, fixed=fixed or {}).flow
-    return flow if lookup is None else ModelFlow.of(flow, lookup)
+    given = raw(model)
+
+    def parts() -> OnnxParts | None:
+        alone = not fixed and not prove
+        return take_apart(given, (native_only, rows, "program"), import_model) if alone else None
+
+    def usual() -> Flow:
+        with proving(on=prove):
+            whole = opened(given or model)
+            made = import_model(whole, native_only=native_only, rows=rows, fixed=fixed)
+            return _gathered(whole, made, rows=rows, fixed=fixed or {}).flow
+
+    return model_program(parts, usual)
 
 
 def _gathered(

@@ -19,6 +19,7 @@ from flour.core.check import expect, fitted, numeric
 from flour.core.errors import InputError, ParameterError
 from flour.core.op import Array, Columns, Op, Table
 from flour.core.types import Category, Scalar, Type, Vector, promote
+from flour.tracing.traced_array import as_array
 
 if TYPE_CHECKING:
     from flour.core.emission import Emitter, RowValue
@@ -324,6 +325,6 @@ def hash_of(text: bytes) -> int:
 def flatten(runs: Sequence[Sequence[Any]], dtype: Any = None) -> tuple[NDArray[Any], Array]:
     """The runs one after the other, and where each starts."""
     starts = np.cumsum([0, *map(len, runs)]).astype(np.int64)
-    parts = [np.asarray(run, dtype) for run in runs]
+    parts = [as_array(run, dtype) for run in runs]
     flat = np.concatenate(parts) if parts else np.empty(0, dtype)
     return flat, Array.of(starts)

@@ -14,6 +14,7 @@ from flour.core.sparse import Sparse
 from flour.core.types import FLOATS, Type, Vector, promote
 from flour.ops.product import multiply, product
 from flour.ops.reduce import zero
+from flour.tracing.traced_array import as_array
 
 if TYPE_CHECKING:
     from flour.core.emission import Column, Emitter, RowValue, VectorValue
@@ -181,7 +182,7 @@ def affine(x: Flow, weights: Any, bias: Any) -> Flow:
     table = np.atleast_2d(plain(weights))
     if type(bias) in (int, float):
         return x.linear(table, np.full(len(table), bias, table.dtype) if bias else [])
-    values = np.broadcast_to(np.asarray(bias), (len(table),))
+    values = np.broadcast_to(as_array(bias), (len(table),))
     if np.result_type(table, values) == table.dtype:
         return x.linear(table, values)
     return x.linear(table, []).cast("float64").add(values)
@@ -189,7 +190,7 @@ def affine(x: Flow, weights: Any, bias: Any) -> Flow:
 
 def plain(weights: Any) -> Any:
     """Fitted weights as an array, also where `sparsify()` was called."""
-    return weights.toarray() if hasattr(weights, "toarray") else np.asarray(weights)
+    return weights.toarray() if hasattr(weights, "toarray") else as_array(weights)
 
 
 def in_place(x: Flow, change: Callable[[Flow], Flow]) -> Flow:

@@ -33,6 +33,9 @@ from flour.language.flow import Flow, outputs, source
 from flour.ops.record import Narrow
 from flour.ops.source import Field, Pick
 from flour.sklearn.inputs import input_type
+from flour.sklearn.parts import take_apart
+from flour.tracing.model_flow import model_program
+from flour.tracing.traced_array import ArrayTrace
 
 
 def from_sklearn(estimator: object, sample: object = None, *, allow_python: bool = False) -> Flow:
@@ -47,11 +50,21 @@ def from_sklearn(estimator: object, sample: object = None, *, allow_python: bool
     With `allow_python`, functions of your own (an analyzer, that of a FunctionTransformer) are
     called while predicting, as Python stages; without, they are refused.
     """
-    importer = EstimatorImporter(sample, allow_python=allow_python)
-    x = source("X", _input_type(estimator, sample))
-    result = importer.adapt(estimator, x)
-    program = outputs(**result) if isinstance(result, dict) else outputs(features=result)
-    return _without_unread(program)
+    kind = _input_type(estimator, sample)
+
+    def read(fit: Any, trace: ArrayTrace | None) -> Flow:
+        """Without the sample: where it decides something, there is no other estimator like this."""
+        return _program(fit, kind, EstimatorImporter(None, allow_python=allow_python, trace=trace))
+
+    return model_program(
+        lambda: take_apart(estimator, (kind, allow_python), read),
+        lambda: _program(estimator, kind, EstimatorImporter(sample, allow_python=allow_python)),
+    )
+
+
+def _program(estimator: object, kind: Type, importer: Importer) -> Flow:
+    made = importer.adapt(estimator, source("X", kind))
+    return _without_unread(outputs(**made) if isinstance(made, dict) else outputs(features=made))
 
 
 def _input_type(estimator: object, sample: object) -> Type:
@@ -96,8 +109,15 @@ _ALLOW = "from_sklearn(..., allow_python=True) calls it while predicting, as a P
 class EstimatorImporter(Importer):
     """The importer that walks a fitted estimator."""
 
-    def __init__(self, sample: object = None, *, allow_python: bool = False) -> None:
+    def __init__(
+        self,
+        sample: object = None,
+        *,
+        allow_python: bool = False,
+        trace: ArrayTrace | None = None,
+    ) -> None:
         self._depth = 0
+        self._trace = trace
         self._sample = sample
         self._allow_python = allow_python
 
@@ -220,6 +240,8 @@ class EstimatorImporter(Importer):
 
     def rows(self, x: Flow) -> Any:
         """The rows of the sample as they reach this step; None without a sample."""
+        if self._trace is not None:
+            self._trace.refuse("the sample")
         return None if self._sample is None else densify(x.reference(self._sample)["output"])
 
 

@@ -377,6 +377,8 @@ class TracedArray(NDArrayOperatorsMixin):
         return operator.index(self._trace.pin(self._slot))
 
     def __iter__(self) -> Iterator[Any]:
+        if self.ndim > 1:
+            return (self[row] for row in range(len(self)))
         return iter(self._trace.pin(self._slot).copy())
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:  # noqa: FBT001 (numpy's protocol)
@@ -395,6 +397,13 @@ class TracedArray(NDArrayOperatorsMixin):
 
     def __repr__(self) -> str:
         return f"Formula({self.dtype}{list(self._value.shape)})"
+
+
+def as_array(values: Any, dtype: Any = None) -> Any:
+    """`np.asarray`, which leaves a traced array as it is instead of looking at its values."""
+    if not isinstance(values, TracedArray):
+        return np.asarray(values, dtype)
+    return values if dtype in (None, values.dtype) else values.astype(dtype)
 
 
 def noted(made: Called, *args: Any) -> Any:

@@ -23,9 +23,9 @@ import numpy as np
 from flour.core.op import Op
 from objectstore import Archive, Blob
 from objectstore.layout import ArrayRecord
-from oven.plans.skeleton import INLINE_BYTES, PlanSkeleton, RestoredPlan, described
+from oven.plans.skeleton import INLINE_BYTES, PlanSkeleton, RestoredPlan, described, one_run
 from oven.run.native_run import NativeRun
-from oven.run.run_signature import WORD, TableDraft, TableLayout, aligned
+from oven.run.run_signature import WORD, TableDraft, aligned
 
 if TYPE_CHECKING:
     from oven.plans.plan import Plan
@@ -44,12 +44,9 @@ def write(plan: Plan, archive: Archive) -> bytes | None:
     """The recipe of a plan in this file; None where more than one native run of ours makes it."""
     roots = tuple(plan.optimised.outputs.values())
     every = [item for flow in (plan.flow, plan.optimised) for item in flow.nodes()]
-    if not all(stage.native for stage in plan.stages) or not all(_ours(item.op) for item in every):
+    layout = one_run(plan.stages, roots)
+    if layout is None or not all(_ours(item.op) for item in every):
         return None
-    steps = plan.steps
-    if len(steps) != 1:
-        return None
-    layout = TableLayout(plan.stages, roots)
     draft = layout.draft()
     shape = described(plan.flow, plan.optimised, plan.stages, layout, draft, exact=plan.exact)
     if shape is None:

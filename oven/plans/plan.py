@@ -318,7 +318,8 @@ class Plan:
     def row_work(self) -> int | None:
         """About how many bytes a row makes native code touch; None where there is other code."""
         runs = [step for step in self.steps if isinstance(step, NativeRun)]
-        return sum(run.row_work for run in runs) if len(runs) == len(self.steps) else None
+        native = all(kind != PYTHON for kind, _ in self.stage_kinds)
+        return sum(run.row_work for run in runs) if native else None
 
     @property
     def entry_work(self) -> int | None:
@@ -327,11 +328,11 @@ class Plan:
         Labels are a stage of Python, which the entry does itself.
         """
         runs = [step for step in self.steps if isinstance(step, NativeRun)]
-        rest = [step for step in self.steps if not isinstance(step, NativeRun)]
-        labels = [item for step in rest for item in step.nodes]
-        if len(runs) != 1 or not all(isinstance(item.op, TakeText) for item in labels):
+        rest = [item for step in self.steps if isinstance(step, Stage) for item in step.nodes]
+        if len(runs) != 1 or not all(isinstance(item.op, TakeText) for item in rest):
             return None
-        return runs[0].row_work + LABEL_WORK * len(labels)
+        labels = sum(kind == PYTHON for kind, _ in self.stage_kinds)
+        return runs[0].row_work + LABEL_WORK * labels
 
     def is_compiled_for(self, data: object) -> bool:
         """Whether the native code for the data's own types is there: nobody waits for it."""

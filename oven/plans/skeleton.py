@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import weakref
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -52,8 +52,8 @@ class Facts:
     leaves: dict[str, Node]
     exact: bool
     mixes_rows: bool
-    #: Of each stage, its kind, and the name of its machine code.
-    stages: tuple[tuple[str, str], ...]
+    #: Of each stage, its kind, and the name of its machine code, if it is that.
+    stages: tuple[tuple[str, str | None], ...]
     classes: tuple[Any, ...] | None
 
 
@@ -66,6 +66,27 @@ class RestoredPlan:
     digest: str
     #: The digests of the program's nodes, its inputs left out, one after the other.
     nodes: str
+
+
+def one_run(stages: Sequence[Stage], roots: Sequence[Node]) -> TableLayout | None:
+    """The one native run that makes all outputs; None for a plan of more, or of other code.
+
+    Labels that are looked up in a table of texts are no part of it: their numbers are.
+    """
+    native = [stage for stage in stages if stage.native]
+    labels = [item for stage in stages if not stage.native for item in stage.nodes]
+    made = {item for stage in native for item in stage.outputs}
+    read = {value for stage in native for value in stage.inputs}
+    stored = any(stage.stores(item) for stage in native[:-1] for item in stage.outputs)
+    if not native or stored or not all(_is_label(item, made, roots) for item in labels):
+        return None
+    if not read.isdisjoint(labels):
+        return None
+    return TableLayout(native, {*roots, *(item.inputs[0] for item in labels)})
+
+
+def _is_label(item: Node, made: Collection[Node], roots: Sequence[Node]) -> bool:
+    return isinstance(item.op, TakeText) and item in roots and item.inputs[0] in made
 
 
 def described(
@@ -89,7 +110,9 @@ def described(
         "leaves": leaves,
         "exact": exact,
         "mixes_rows": any(item.op.mixes_rows() for item in optimised.nodes()),
-        "stages": [[stage.kind, cache.key(stage.source)] for stage in stages],
+        "stages": [
+            [stage.kind, cache.key(stage.source) if stage.native else None] for stage in stages
+        ],
         "classes": _labels(flow),
         "codes": [[place, cache.key(source), name] for place, source, name in draft.codes],
         "inner": draft.inner,

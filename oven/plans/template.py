@@ -28,9 +28,9 @@ from oven.codegen.ports import find_ports
 from oven.codegen.stages import cut
 from oven.compiler import cache
 from oven.optimise.rewrite import optimise
-from oven.plans.skeleton import INLINE_BYTES, PlanSkeleton, RestoredPlan, described
+from oven.plans.skeleton import INLINE_BYTES, PlanSkeleton, RestoredPlan, described, one_run
 from oven.run.native_run import NativeRun
-from oven.run.run_signature import WORD, TableDraft, TableLayout, aligned
+from oven.run.run_signature import WORD, TableDraft, aligned
 
 if TYPE_CHECKING:
     from oven.plans.plan import Plan
@@ -48,12 +48,11 @@ class Template:
         optimised = optimise(flow, exact=False)
         roots = tuple(optimised.outputs.values())
         stages = tuple(cut(roots, find_ports(roots)))
-        stored = any(stage.stores(item) for stage in stages[:-1] for item in stage.outputs)
-        if not stages or stored or not all(stage.native for stage in stages):
+        layout = one_run(stages, roots)
+        if layout is None:
             raise NoTemplateError("not one native run")
         if any(isinstance(item.op, Opaque) for item in flow.nodes()):
             raise NoTemplateError("a part on onnxruntime")
-        layout = TableLayout(stages, roots)
         draft = layout.draft()
         text = described(flow, optimised, stages, layout, draft)
         if text is None:
@@ -69,9 +68,11 @@ class Template:
     def equals(self, plan: Plan) -> bool:
         """Whether the plan of the numbers in the trace is this one, made the usual way."""
         mine, self._draft = self._draft, None
-        theirs = TableLayout(plan.stages, tuple(plan.optimised.outputs.values())).draft()
+        layout = one_run(plan.stages, tuple(plan.optimised.outputs.values()))
+        theirs = None if layout is None else layout.draft()
         return (
             mine is not None
+            and theirs is not None
             and (mine.words, mine.codes, mine.inner) == (theirs.words, theirs.codes, theirs.inner)
             and [*map(_content, mine.parameters)] == [*map(_content, theirs.parameters)]
         )

@@ -26,6 +26,7 @@ from flour.data.coerce import WHOLE_DTYPES
 from flour.language.flow import Flow
 from flour.onnx import OnnxProgram, import_model
 from flour.onnx.narrow import numpy_dtype
+from flour.onnx.parts import SharedModel, take_apart
 from flour.onnx.program import Answer, Entry
 from flour.onnx.proving import proving
 from flour.onnx.reading import opened, raw
@@ -37,7 +38,7 @@ from flour.ops.opaque import Opaque
 from flour.ops.structure import Element
 from oven.entry.columns_entry import COLUMN, FLAT
 from oven.entry.zipmap import zipmap
-from oven.plans.template_lookup import SharedModel, TemplateHit, look_up
+from oven.plans.template_lookup import TemplateHit, look_up
 from runtime.onnx.errors import InvalidArgument, NoSuchFile, error, translated
 from runtime.onnx.native_session_run import Order, open_gate
 from runtime.onnx.zipmap_input import entry_of_maps
@@ -105,10 +106,11 @@ class InferenceSession:
             raise error(NoSuchFile, "there is no such model", where=str(path))
         try:
             given = raw(path_or_bytes)
-            lookup = look_up(given, (native_only, rows, "session")) if compiled else None
+            parts = take_apart(given, (native_only, rows, "session"), import_model)
+            lookup = look_up(parts) if compiled else None
             hit = None if lookup is None else lookup.hit()
             if hit is not None:
-                self._recall(hit)
+                self._restore(hit)
                 return
             with proving(on=prove):
                 self._import(given or path_or_bytes, native_only, rows, compiled)
@@ -170,11 +172,11 @@ class InferenceSession:
             self._ranks,
         )
 
-    def _recall(self, again: TemplateHit) -> None:
-        """Be the session of a model whose structure is known."""
-        facts: Facts = again.facts
-        model = again.model
-        plan = again.plan(lambda: _of_documents(model.program().flow))
+    def _restore(self, hit: TemplateHit) -> None:
+        """Be the session of a model that a template is for."""
+        facts: Facts = hit.facts
+        model = hit.model
+        plan = hit.plan(lambda: _of_documents(model.program().flow))
         self._program, self._plan = model, plan
         self._inputs, self._outputs = facts.inputs, facts.outputs
         self._names, self._count = tuple(facts.places), len(facts.inputs)
@@ -187,8 +189,8 @@ class InferenceSession:
     @property
     def program(self) -> OnnxProgram:
         """The model as a program: its flow, and what its inputs and outputs are for a row."""
-        program = self._program
-        return program.program() if isinstance(program, SharedModel) else program
+        found = self._program
+        return found.program() if isinstance(found, SharedModel) else found
 
     @property
     def plan(self) -> oven.Plan:

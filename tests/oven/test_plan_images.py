@@ -86,6 +86,22 @@ def test_what_is_loaded_again_is_not_made_again(name: str, tmp_path: Path) -> No
     assert not again.unfolded
 
 
+def test_labels_of_text_are_no_reason_to_make_a_plan_again(tmp_path: Path) -> None:
+    scores = flour.vector("x", 3).linear(np.eye(3), [0.0, 1.0, 2.0])
+    labels = scores.arg_max().take(["no", "yes", "maybe"])
+    plan = oven.bake(flour.outputs(label=labels, scores=scores))
+    plan.save(tmp_path / "a.plan")
+    again = oven.load(tmp_path / "a.plan")
+    assert len(plan.steps) == 2, "its labels are a step of Python"
+    data = np.random.default_rng(3).normal(size=(9, 3))
+    same(again.run(data), plan.run(data))
+    same(_chunked(again, data), plan.run(data))
+    assert again.classes == plan.classes == ("no", "yes", "maybe")
+    facts = ("row_work", "entry_work", "stage_kinds")
+    assert [getattr(again, fact) for fact in facts] == [getattr(plan, fact) for fact in facts]
+    assert not again.unfolded
+
+
 def test_loading_writes_a_recipe_where_there_is_none(tmp_path: Path) -> None:
     saved("scaled_logistic", tmp_path / "a.plan")
     (one,) = known(tmp_path)

@@ -36,7 +36,7 @@ def _quadratic(fit: Any, x: Flow, to: Importer) -> dict[str, Flow]:
     x = to.promoted(x, *fit.means_)
     facts = zip(fit.means_, fit.rotations_, fit.scalings_, strict=True)
     parts = [_distance(x, *fact) for fact in facts]
-    spread = np.asarray([np.sum(np.log(s)) for s in fit.scalings_])
+    spread = np.stack([np.sum(np.log(s)) for s in fit.scalings_])
     scores = concat(*parts).add(spread).multiply([-0.5])
     scores = to.promoted(scores, fit.priors_).add(np.log(fit.priors_))
     shifted = scores.minus(scores.max())

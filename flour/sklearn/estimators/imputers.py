@@ -11,6 +11,7 @@ from flour.language.adapters import adapts
 from flour.ops.categories import pick, text_columns
 from flour.ops.impute import EITHER, NAN, NONE, TEXT, ImputeText, IsMissingText
 from flour.ops.record import Bundle
+from flour.tracing.traced_array import as_array
 
 if TYPE_CHECKING:
     from flour.language.adapters import Importer
@@ -19,10 +20,11 @@ if TYPE_CHECKING:
 
 @adapts("sklearn.impute.SimpleImputer")
 def _simple_imputer(fit: Any, x: Flow, to: Importer) -> Flow:
-    statistics = np.asarray(fit.statistics_)
+    statistics = as_array(fit.statistics_)
     columns = np.arange(len(statistics))
-    if not fit.keep_empty_features:
-        columns = np.flatnonzero([value == value for value in statistics])  # noqa: PLR0124 (no NaN)
+    present = statistics == statistics  # noqa: PLR0124 (no NaN)
+    if not fit.keep_empty_features and not np.all(present):
+        columns = np.flatnonzero(present)
     kinds = text_columns(x)
     if not any(kinds):
         source = to.matrix(x)

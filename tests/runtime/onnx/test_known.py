@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from onnx import ModelProto, helper
 
-from flour.onnx import wire
+from flour.onnx import import_model, parts, wire
+from flour.onnx.parts import SharedModel
 from flour.onnx.reading import Raw
 from flour.onnx.registry import onnx_op
-from oven.plans import template_lookup as onnx_known
-from oven.plans.template_lookup import SharedModel
+from oven.plans import template_lookup
 from oven.run.native_run import NativeRun
 from oven.run.run_signature import TableLayout
 from runtime.onnx.session import InferenceSession
@@ -33,7 +33,7 @@ TEXTS = np.array([[" ".join(RNG.choice(WORDS, 6))] for _ in range(20)], object)
 
 @pytest.fixture(autouse=True)
 def _nothing_known() -> Iterator[None]:
-    with onnx_known.nothing_met():
+    with template_lookup.nothing_met():
         yield
 
 
@@ -144,7 +144,7 @@ def known(data: bytes) -> bool:
 
 def afresh(data: bytes) -> InferenceSession:
     """A session as if the model were the first of its kind."""
-    with onnx_known.nothing_met():
+    with template_lookup.nothing_met():
         made = InferenceSession(data)
     assert not isinstance(made._program, SharedModel)
     return made
@@ -479,23 +479,29 @@ def test_damaged_models_are_damaged_however_many_are_known() -> None:
 
 
 def test_what_is_known_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(onnx_known, "MOST_FAMILIES", 3)
-    monkeypatch.setattr(onnx_known, "MOST_LAYOUT_BYTES", 2000)
-    monkeypatch.setattr(onnx_known, "_layouts", onnx_known._Layouts())
+    monkeypatch.setattr(template_lookup, "MOST_FAMILIES", 3)
+    monkeypatch.setattr(parts, "MOST_STRUCTURES", 3)
+    monkeypatch.setattr(parts, "MOST_LAYOUT_BYTES", 2000)
+    monkeypatch.setattr(parts, "_layouts", parts.Layouts())
+
+    def looked_up(data: bytes) -> object:
+        taken = parts.take_apart(Raw(data, None), (False, None, "session"), import_model)
+        return template_lookup.look_up(taken)
+
     for last in range(3, 18):
         data = scaled(*PLAIN, labels=[0, 1, 10**last])
-        assert onnx_known.look_up(Raw(data, None), (False, None, "session")) is not None
-        assert len(onnx_known._families) <= 3
-        assert len(onnx_known._layouts.once) <= 3
+        assert looked_up(data) is not None
+        assert len(template_lookup._families) <= 3
+        assert len(parts._layouts.once) <= 3
         assert not any(layout.fits(data) for layout in layouts()), "nothing is kept of the first"
-        assert onnx_known.look_up(Raw(data, None), (False, None, "session")) is not None
+        assert looked_up(data) is not None
         assert any(layout.fits(data) for layout in layouts())
-    assert sum(layout.held for layout in layouts()) == onnx_known._layouts.held <= 2000
+    assert sum(layout.held for layout in layouts()) == parts._layouts.held <= 2000
 
 
 def layouts() -> list[wire.ModelLayout]:
     """Those that are kept."""
-    return [layout for each in onnx_known._layouts.known.values() for layout in each]
+    return [layout for each in parts._layouts.by_size.values() for layout in each]
 
 
 def test_what_cannot_take_formulas_is_imported_every_time(
@@ -504,11 +510,11 @@ def test_what_cannot_take_formulas_is_imported_every_time(
     def wrong(*_: object) -> object:
         raise AssertionError("an array was expected")
 
-    monkeypatch.setattr(onnx_known, "Template", wrong)
+    monkeypatch.setattr(template_lookup, "Template", wrong)
     for _ in range(5):
         assert not known(scaled(*PLAIN))
-    (family,) = onnx_known._families.values()
-    assert family.failures == onnx_known.MOST_FAILURES, "it is given up"
+    (family,) = template_lookup._families.values()
+    assert family.failures == template_lookup.MOST_FAILURES, "it is given up"
 
 
 @pytest.mark.parametrize("kind", ["raw", "listed"])

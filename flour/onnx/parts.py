@@ -1,0 +1,159 @@
+"""ONNX models taken apart: the structure of their bytes, and their weights.
+
+What is found out of the bytes of one model (see flour.onnx.wire) is kept for the next: a model of a
+layout that is known is compared, not gone through.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Hashable, Iterator
+from typing import Any
+
+from numpy.typing import NDArray
+
+from flour.language.flow import Flow
+from flour.onnx.attributes import WordList
+from flour.onnx.program import OnnxProgram
+from flour.onnx.reading import Raw
+from flour.onnx.registry import registered
+from flour.onnx.wire import Leaf, ModelLayout, split
+from flour.tracing.traced_array import ArrayTrace, TracedArray
+
+#: Structures whose layouts are kept, and how many bytes of models these are together.
+MOST_STRUCTURES = 256
+MOST_LAYOUT_BYTES = 32 << 20
+#: The same places in larger models take as long to find as the rest.
+LARGEST = 64 << 20
+
+#: How a model is imported: `native_only`, `rows`, and who asks.
+Ways = tuple[bool, bool | None, str]
+Import = Callable[..., OnnxProgram]
+
+
+class SharedModel:
+    """A model as bytes of which most are other models', too."""
+
+    def __init__(
+        self, layout: ModelLayout, own: tuple[bytes, ...], ways: Ways, read: Import
+    ) -> None:
+        self._layout, self._own, self._ways, self._read = layout, own, ways, read
+        self._program: OnnxProgram | None = None
+
+    def program(self) -> OnnxProgram:
+        """The model as a program, imported when it is asked for."""
+        if self._program is None:
+            native_only, rows, _ = self._ways
+            data = self._layout.joined(self._own)
+            self._program = self._read(data, native_only=native_only, rows=rows).without_model()
+        return self._program
+
+    def flow(self) -> Flow:
+        """The program without what ONNX says of its arrays."""
+        return self.program().flow
+
+
+class OnnxParts:
+    """An ONNX model taken apart."""
+
+    def __init__(self, data: bytes, layout: ModelLayout, ways: Ways, read: Import) -> None:
+        self._data, self._layout, self._ways, self._read = data, layout, ways, read
+        self.named = "program" in ways
+
+    @property
+    def key(self) -> Hashable:
+        """The structure, the ways, and how many adapters there are: others make other programs."""
+        return self._layout.key, self._ways, registered()
+
+    def numbers(self) -> list[NDArray[Any]] | None:
+        """The weights."""
+        return self._layout.weights(self._data)
+
+    def traced(self, trace: ArrayTrace) -> Flow:
+        """The program with traced arrays for its weights."""
+        weights = self.numbers()
+        assert weights is not None, "they have been read before"
+        arrays, (native_only, rows, _) = iter(weights), self._ways
+        formulas = {leaf.owner: _leaf(trace, leaf, arrays) for leaf in self._layout.leaves}
+        read = self._read(self._data, native_only=native_only, rows=rows, formulas=formulas)
+        return read.flow
+
+    def stored(self) -> SharedModel:
+        """The model, the bytes that it shares with others left out."""
+        own = _shared(self._layout.own(self._data), self._layout)
+        return SharedModel(self._layout, own, self._ways, self._read)
+
+
+def _leaf(trace: ArrayTrace, leaf: Leaf, arrays: Iterator[NDArray[Any]]) -> TracedArray | WordList:
+    """What stands for the next of the weights."""
+    if not leaf.words:
+        return trace.leaf(next(arrays).copy())
+    offsets = trace.leaf(next(arrays), common=True)
+    return WordList(offsets, trace.leaf(next(arrays), free=True, common=True))
+
+
+def take_apart(model: Raw | None, ways: Ways, read: Import) -> OnnxParts | None:
+    """A model's structure and weights; None where its bytes are not understood.
+
+    `read` is `import_model`; `ways` is all that matters to how it is called.
+    """
+    if model is None or len(model.data) > LARGEST:
+        return None
+    layout = _layout(model.data)
+    return None if layout is None else OnnxParts(model.data, layout, ways, read)
+
+
+class Layouts:
+    """Layouts of structures that came twice, by their size; the oldest go first."""
+
+    def __init__(self) -> None:
+        self.by_size: dict[int, list[ModelLayout]] = {}
+        #: The parts of the first model of each structure.
+        self.once: dict[bytes, tuple[bytes, ...]] = {}
+        self.held = 0
+
+    def find(self, data: bytes) -> ModelLayout | None:
+        """The layout of these bytes, if it is kept."""
+        return next((it for it in self.by_size.get(len(data), ()) if it.fits(data)), None)
+
+    def keep(self, made: ModelLayout) -> ModelLayout:
+        """Keep a layout if its structure came before, with the parts that it had then."""
+        parts = self.once.get(made.key)
+        if parts is not None:
+            made = made.sharing(parts)
+            self.by_size.setdefault(made.size, []).append(made)
+            self.held += made.held
+        self.once[made.key] = tuple(part for _, part in made.fixed)
+        while self.held > MOST_LAYOUT_BYTES:
+            gone = self.by_size.pop(next(iter(self.by_size)))
+            self.held -= sum(each.held for each in gone)
+        while len(self.once) > MOST_STRUCTURES:
+            del self.once[next(iter(self.once))]
+        return made
+
+
+_layouts = Layouts()
+_last: dict[bytes, tuple[bytes, ...]] = {}
+_lock = threading.Lock()
+
+
+def _layout(data: bytes) -> ModelLayout | None:
+    found = _layouts.find(data)
+    made = split(data) if found is None else None
+    if made is not None:
+        with _lock:
+            return _layouts.keep(made)
+    return found
+
+
+def _shared(own: tuple[bytes, ...], layout: ModelLayout) -> tuple[bytes, ...]:
+    """A model's own bytes; what is the same as in the model before is that model's."""
+    before = _last.get(layout.key, ())
+    made = own
+    if len(before) == len(own):
+        made = tuple(old if old == new else new for old, new in zip(before, own, strict=True))
+    with _lock:
+        _last[layout.key] = made
+        while len(_last) > MOST_STRUCTURES:
+            del _last[next(iter(_last))]
+    return made

@@ -1,0 +1,129 @@
+"""Fitted estimators taken apart: the attributes that adapters read of earlier ones.
+
+The first estimator of a structure is imported as usual; the second is imported once more with a
+recorder (see flour.tracing.fitted), which tells what is read of it. From then on these attributes
+are read of each estimator with the same classes inside: numbers, and constants, which are part of
+the key.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Hashable
+from typing import Any
+
+from numpy.typing import NDArray
+
+from flour.language.adapters import registered
+from flour.language.flow import Flow
+from flour.tracing.fitted import Parts, Reading, Recorder, copied, outline
+from flour.tracing.traced_array import ArrayTrace
+
+#: Structures whose readings are kept, readings of each, and constants that plans share.
+MOST_STRUCTURES = 256
+MOST_READINGS = 4
+MOST_CONSTANTS = 1024
+
+#: The program of an estimator; with a trace, of one that is being recorded.
+Import = Callable[[Any, ArrayTrace | None], Flow]
+
+
+class _Structure:
+    """Estimators with the same classes inside, imported in one way."""
+
+    def __init__(self) -> None:
+        self.readings: list[Reading] = []
+        #: Something is read that cannot be told apart from others of its kind.
+        self.unreadable = False
+
+
+class StoredEstimator:
+    """An estimator as the attributes that its adapters read."""
+
+    def __init__(
+        self, reading: Reading, values: list[Any], numbers: list[NDArray[Any]], read: Import
+    ) -> None:
+        self._reading, self._values, self._read = reading, values, read
+        self._numbers = numbers
+
+    def flow(self) -> Flow:
+        """The program, imported now."""
+        return self._read(self._reading.restored(self._values, self._numbers), None)
+
+
+class EstimatorParts:
+    """A fitted estimator taken apart."""
+
+    named = True
+
+    def __init__(
+        self, estimator: object, structure: _Structure, key: Hashable, read: Import
+    ) -> None:
+        self._estimator, self._structure, self._key, self._read = estimator, structure, key, read
+        #: Which of the structure's readings fits, and what it says; 0 for none.
+        self._number, self._parts = 0, Parts((), [])
+        for number, reading in enumerate(structure.readings, 1):
+            parts = reading.of(estimator)
+            if parts is not None:
+                self._number, self._parts = number, parts
+
+    @property
+    def key(self) -> Hashable:
+        """The classes inside, what is read of them, and all of that but the numbers."""
+        return self._key, self._number, self._parts.constants
+
+    def numbers(self) -> list[NDArray[Any]] | None:
+        """The fitted numbers that are read; None where it is not known which are."""
+        return self._parts.numbers if self._number else None
+
+    def traced(self, trace: ArrayTrace) -> Flow:
+        """The program with traced arrays for the numbers; writes down what is read."""
+        recorder = Recorder(self._estimator, trace)
+        try:
+            flow = self._read(recorder.root, trace)
+        finally:
+            self._structure.unreadable |= recorder.unreadable
+        reading = recorder.reading()
+        parts = reading.of(self._estimator)
+        if parts is None:
+            recorder.refuse("what has changed since")
+        with _lock:
+            every = self._structure.readings
+            if reading not in every:
+                every.append(reading)
+            self._structure.unreadable |= len(every) > MOST_READINGS
+            self._number, self._parts = every.index(reading) + 1, parts
+        return flow
+
+    def stored(self) -> StoredEstimator:
+        """Its numbers, and the constants, which plans of equal ones share."""
+        reading = self._structure.readings[self._number - 1]
+        values = _constants.get(self.key)
+        if values is None:
+            values = reading.values(self._estimator)
+            with _lock:
+                _constants[self.key] = values
+                while len(_constants) > MOST_CONSTANTS:
+                    del _constants[next(iter(_constants))]
+        return StoredEstimator(reading, values, [*map(copied, self._parts.numbers)], self._read)
+
+
+def take_apart(estimator: object, ways: Hashable, read: Import) -> EstimatorParts | None:
+    """An estimator's structure and numbers; None for what is not one of a few objects.
+
+    `ways` is all that matters to how it is imported, besides what `read` is given.
+    """
+    classes = outline(estimator)
+    if not classes:
+        return None
+    key = classes, ways, registered()
+    with _lock:
+        structure = _structures.setdefault(key, _Structure())
+        while len(_structures) > MOST_STRUCTURES:
+            del _structures[next(iter(_structures))]
+    return None if structure.unreadable else EstimatorParts(estimator, structure, key, read)
+
+
+_structures: dict[Hashable, _Structure] = {}
+_constants: dict[Hashable, list[Any]] = {}
+_lock = threading.Lock()
