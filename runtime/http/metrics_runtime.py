@@ -163,13 +163,13 @@ def _pool(pool: PoolStats) -> list[Family]:
     seconds = _gauge("pretzel_queued_seconds", help="The work that waits, as it was estimated.")
     executors = _gauge("pretzel_executors", help="Executors.")
     idle = _gauge("pretzel_idle_executors", help="Executors that have nothing to do.")
-    for lane in pool.lanes:
-        known = {"lane": "shared" if lane.key is None else str(lane.key)}
-        queued.add(lane.queued_jobs, **known)
-        rows.add(lane.queued_rows, **known)
-        seconds.add(lane.queued_seconds, **known)
-        executors.add(lane.executors, **known)
-        idle.add(lane.idle, **known)
+    for queues in pool.queues:
+        known = {"lane": "shared" if queues.key is None else str(queues.key)}
+        queued.add(queues.queued_jobs, **known)
+        rows.add(queues.queued_rows, **known)
+        seconds.add(queues.queued_seconds, **known)
+        executors.add(queues.executors, **known)
+        idle.add(queues.idle, **known)
     return [
         jobs,
         *(queued, rows, seconds, executors, idle),

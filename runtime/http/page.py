@@ -248,12 +248,12 @@ def _engines(service: Service) -> str:
         columns = [Cell(name, "number" if place else "name") for place, name in enumerate(names)]
         rows = [
             (
-                Cell("shared" if lane.key is None else str(lane.key)),
-                *(Cell(number(count)) for count in (lane.executors, lane.idle)),
-                *(Cell(number(count)) for count in (lane.queued_jobs, lane.queued_rows)),
-                Cell(duration(lane.queued_seconds)),
+                Cell("shared" if queues.key is None else str(queues.key)),
+                *(Cell(number(count)) for count in (queues.executors, queues.idle)),
+                *(Cell(number(count)) for count in (queues.queued_jobs, queues.queued_rows)),
+                Cell(duration(queues.queued_seconds)),
             )
-            for lane in stats.batch.lanes
+            for queues in stats.batch.queues
         ]
         made += html.section("Executors of this process", html.table(columns, rows))
     if stats.groups:
