@@ -1,7 +1,7 @@
-"""What computing a value can bring about besides the value: NaN, infinities, errors.
+"""Whether computing a node can produce NaN or infinity, or refuse a row.
 
-Rules that treat 0 · x as 0 ask whether x is finite for every row of finite inputs; overflow is
-left out of account, as it needs inputs near the end of the float range. Rules that leave out a
+Rules that treat 0 · x as 0 check that x is finite for every row of finite inputs. Overflow is
+ignored, as it needs inputs near the end of the float range. Rules that leave out a
 branch ask whether it can refuse a row.
 """
 
@@ -26,7 +26,7 @@ from flour.ops.structure import AsVector, Concat, Element, Select, Take
 from flour.ops.unary import Abs, Negate, Relu, Sign, Square
 from objectstore import Blob
 
-#: Finite in, finite out, as long as their own numbers are finite too.
+#: Operators whose results are finite if their inputs and parameters are.
 _KEEPING: tuple[type[Op], ...] = (
     *(Source, Field, Pick, Fill, Concat, Select, Element, AsVector, Take, ToDense, ToSparse),
     *(Subtract, Add, Multiply, Divide, Clip, Cast, CastLike, OneMinus),
@@ -37,14 +37,14 @@ _KEEPING: tuple[type[Op], ...] = (
 
 def finite(item: Node) -> bool:
     """Whether every value of this node is finite whenever the program's inputs are."""
-    found: dict[Node, bool] = {}
+    known: dict[Node, bool] = {}
     for each in topological([item]):
-        found[each] = _whole(each.type) or (
+        known[each] = _whole(each.type) or (
             isinstance(each.op, _KEEPING)
             and _finite_parameters(each.op)
-            and all(found[source] for source in each.inputs)
+            and all(known[source] for source in each.inputs)
         )
-    return found[item]
+    return known[item]
 
 
 def may_refuse(item: Node) -> bool:

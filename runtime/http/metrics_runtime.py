@@ -1,4 +1,4 @@
-"""Metrics of the runtime: models, engines, queues, memory, shared work, caches."""
+"""Metrics of the runtime: models, engines, queues, memory, shared results, caches."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _OWN, _SHARED = ("kind", "own"), ("kind", "shared")
 
 
 def families(service: Service, stats: RuntimeStats, parameters: Parameters) -> list[Family]:
-    """All of them."""
+    """All metric families of the runtime."""
     return [
         *_versions(service, stats.versions),
         *_parameters(service, parameters),
@@ -59,41 +59,41 @@ def _versions(service: Service, versions: Iterable[VersionStats]) -> list[Family
     reserved = _gauge("pretzel_reserved_executors", help="Executors of the version's own.")
     every = service.runtime.versions()
     for each in gently(versions):
-        known = (("model", each.name), ("version", each.version))
+        labels = (("model", each.name), ("version", each.version))
         served = every.get(f"{each.name}@{each.version}")
         counts = (
             served.front.counts if served and isinstance(served.front, ModelCodec) else Counts()
         )
-        calls.put(counts.calls, known)
-        failed.put(counts.failed, known)
-        rows.put(counts.rows, known)
-        seconds.put(counts.seconds, known)
-        engines.put(each.inline_calls, (*known, _INLINE))
-        engines.put(each.batch_calls, (*known, _BATCH))
+        calls.put(counts.calls, labels)
+        failed.put(counts.failed, labels)
+        rows.put(counts.rows, labels)
+        seconds.put(counts.seconds, labels)
+        engines.put(each.inline_calls, (*labels, _INLINE))
+        engines.put(each.batch_calls, (*labels, _BATCH))
         if each.engine is not None:
-            chosen.put(1, (*known, ("engine", each.engine)))
+            chosen.put(1, (*labels, ("engine", each.engine)))
         if each.row_seconds is not None:
-            row.put(each.row_seconds, known)
-        serving.put(int(each.in_service), known)
-        resident.put(int(each.resident), known)
-        reserved.put(each.reserved, known)
+            row.put(each.row_seconds, labels)
+        serving.put(int(each.in_service), labels)
+        resident.put(int(each.resident), labels)
+        reserved.put(each.reserved, labels)
     return [calls, failed, rows, seconds, engines, chosen, row, serving, resident, reserved]
 
 
 def _parameters(service: Service, parameters: Parameters) -> list[Family]:
-    # What is in a store of files is mapped by all processes, and there once.
+    # A file store is mapped by all processes, so its parameters exist once on the machine.
     mapped = not isinstance(service.runtime.store, MemoryStore)
     over: Literal["max", "sum"] = "max" if mapped else "sum"
-    held = _gauge(
+    bytes_held = _gauge(
         "pretzel_parameter_bytes",
         help="Parameters of a version: its own, and those it has in common with others.",
         over=over,
     )
     for owner, (own, shared) in gently(parameters.by_owner.items()):
         name, _, version = owner.rpartition("@")
-        known = (("model", name), ("version", version))
-        held.put(own, (*known, _OWN))
-        held.put(shared, (*known, _SHARED))
+        labels = (("model", name), ("version", version))
+        bytes_held.put(own, (*labels, _OWN))
+        bytes_held.put(shared, (*labels, _SHARED))
     unique = _gauge("pretzel_unique_parameter_bytes", help="All parameters, each once.", over=over)
     unique.add(parameters.unique)
     copies = _gauge(
@@ -102,22 +102,24 @@ def _parameters(service: Service, parameters: Parameters) -> list[Family]:
         over=over,
     )
     copies.add(parameters.copies)
-    return [held, unique, copies]
+    return [bytes_held, unique, copies]
 
 
 def _catalog(stats: RuntimeStats) -> list[Family]:
-    known = stats.catalog
+    catalog = stats.catalog
     return [
-        _one(_flag, "versions", "Versions that are registered or still answer.", known.versions),
-        _one(_flag, "stages", "Different native stages.", known.stages),
-        _one(_flag, "stage_uses", "Native stages, if each version had its own.", known.stage_uses),
+        _one(_flag, "versions", "Versions that are registered or still answer.", catalog.versions),
+        _one(_flag, "stages", "Different native stages.", catalog.stages),
+        _one(
+            _flag, "stage_uses", "Native stages, if each version had its own.", catalog.stage_uses
+        ),
     ]
 
 
 def _one(make: Callable[..., Family], name: str, text: str, value: float) -> Family:
-    made = make(f"pretzel_{name}", help=text)
-    made.add(value)
-    return made
+    family = make(f"pretzel_{name}", help=text)
+    family.add(value)
+    return family
 
 
 # --- memory ------------------------------------------------------------------------------------
@@ -125,7 +127,7 @@ def _one(make: Callable[..., Family], name: str, text: str, value: float) -> Fam
 
 def _residency(memory: MemoryStats) -> list[Family]:
     cold = memory.cold
-    made = [
+    families = [
         _one(_gauge, "resident_plans", "Plans in memory.", memory.resident),
         _one(_gauge, "dropped_plans", "Registered plans that are not.", memory.dropped),
         _one(_counter, "evictions_total", "Plans that were dropped.", memory.evictions),
@@ -136,19 +138,19 @@ def _residency(memory: MemoryStats) -> list[Family]:
         ),
     ]
     if memory.budget is not None:
-        made.append(_one(_gauge, "memory_budget_bytes", "For plans.", memory.budget))
-        made.append(_one(_gauge, "memory_budget_used_bytes", "Of that.", memory.used))
-    return made
+        families.append(_one(_gauge, "memory_budget_bytes", "For plans.", memory.budget))
+        families.append(_one(_gauge, "memory_budget_used_bytes", "Of that.", memory.used))
+    return families
 
 
 # --- engines -----------------------------------------------------------------------------------
 
 
 def _inline(stats: RuntimeStats) -> list[Family]:
-    known = stats.inline
+    inline = stats.inline
     return [
-        _one(_counter, "inline_failures_total", "Calls that failed inline.", known.failed),
-        _one(_counter, "inline_refusals_total", "Calls refused by the limit.", known.refused),
+        _one(_counter, "inline_failures_total", "Calls that failed inline.", inline.failed),
+        _one(_counter, "inline_refusals_total", "Calls refused by the limit.", inline.refused),
         _one(_gauge, "result_bytes", "Kept results of common first parts.", stats.result_bytes),
         _one(_gauge, "thread_bytes", "Scratch memory that threads keep.", stats.thread_bytes),
     ]
@@ -164,12 +166,12 @@ def _pool(pool: PoolStats) -> list[Family]:
     executors = _gauge("pretzel_executors", help="Executors.")
     idle = _gauge("pretzel_idle_executors", help="Executors that have nothing to do.")
     for queues in pool.queues:
-        known = {"lane": "shared" if queues.key is None else str(queues.key)}
-        queued.add(queues.queued_jobs, **known)
-        rows.add(queues.queued_rows, **known)
-        seconds.add(queues.queued_seconds, **known)
-        executors.add(queues.executors, **known)
-        idle.add(queues.idle, **known)
+        labels = {"lane": "shared" if queues.key is None else str(queues.key)}
+        queued.add(queues.queued_jobs, **labels)
+        rows.add(queues.queued_rows, **labels)
+        seconds.add(queues.queued_seconds, **labels)
+        executors.add(queues.executors, **labels)
+        idle.add(queues.idle, **labels)
     return [
         jobs,
         *(queued, rows, seconds, executors, idle),
@@ -185,7 +187,7 @@ def _sum(latency: Latency) -> float:
     return latency.mean * latency.count
 
 
-# --- work that is not done twice -----------------------------------------------------------------
+# --- shared results and caches -------------------------------------------------------------------
 
 
 def _groups(groups: Iterable[GroupStats]) -> list[Family]:
@@ -203,21 +205,21 @@ def _groups(groups: Iterable[GroupStats]) -> list[Family]:
 
 
 def chain(answering: object) -> Iterator[Any]:
-    """What lies between a decoded request and the engines, from the outside in."""
-    found: Any = answering
-    while found is not None:
-        yield found
-        found = getattr(found, "inner", None)
+    """The layers between a decoded request and the engines, outermost first."""
+    layer: Any = answering
+    while layer is not None:
+        yield layer
+        layer = getattr(layer, "inner", None)
 
 
 def _answering(answering: object) -> list[Family]:
-    made: list[Family] = []
-    for each in chain(answering):
-        if isinstance(each, Cached):
-            made += _cached(each)
-        elif isinstance(each, Batched):
-            made += _batched(each)
-    return made
+    families: list[Family] = []
+    for layer in chain(answering):
+        if isinstance(layer, Cached):
+            families += _cached(layer)
+        elif isinstance(layer, Batched):
+            families += _batched(layer)
+    return families
 
 
 def _cached(cached: Cached) -> list[Family]:
@@ -233,10 +235,12 @@ def _cached(cached: Cached) -> list[Family]:
 
 
 def _batched(batched: Batched) -> list[Family]:
-    known = batched.stats()
+    counters = batched.stats()
     return [
-        _one(_counter, "batched_requests_total", "Requests that went in blocks.", known.requests),
-        _one(_counter, "batched_rows_total", "Rows of theirs.", known.rows),
-        _one(_counter, "batches_total", "Blocks.", known.blocks),
-        _one(_counter, "batch_retries_total", "Requests of blocks that failed.", known.alone),
+        _one(
+            _counter, "batched_requests_total", "Requests that went in blocks.", counters.requests
+        ),
+        _one(_counter, "batched_rows_total", "Rows of theirs.", counters.rows),
+        _one(_counter, "batches_total", "Blocks.", counters.blocks),
+        _one(_counter, "batch_retries_total", "Requests of blocks that failed.", counters.alone),
     ]
