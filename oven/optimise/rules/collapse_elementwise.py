@@ -3,8 +3,8 @@
 Why      every step costs something for every column of every row.
 Unless   there would not be fewer steps (so a single scaler keeps the library's bits); a
          decision depends on the result (a comparison, a bin, a nearest neighbour: the last bit
-         can turn a tie, and data often is exactly on a fitted edge); another operator reads a step; or
-         a number is zero, infinite or close to it.
+         can turn a tie, and data often is exactly on a fitted edge); another operator reads a step;
+         or a number is zero, infinite or close to it.
 Numerics each number moves by a few ulps: products and quotients of parameters are rounded once,
          when the plan is baked. A leading offset stays where it is unless the one behind it is
          at least 1/256 of its size, so that no digits cancel.
