@@ -1,4 +1,4 @@
-"""Columns of text from a CSV file, as the values a model's inputs are typed for.
+"""Converts columns of text from a CSV file to the types of a model's inputs.
 
 | input | columns of the file |
 |---|---|
@@ -6,7 +6,7 @@
 | Record | by name, others are left out; by position where the model was fitted without names |
 | Text, Scalar, Category | the column of the input's name, or the only one |
 
-An empty cell is a missing value: NaN for numbers, None for strings. Every mistake says which cell:
+An empty cell is a missing value: NaN for numbers, None for strings. Every error names the cell:
 file, line, column.
 """
 
@@ -26,36 +26,36 @@ _TRUE, _FALSE = {"true", "t", "1", "yes"}, {"false", "f", "0", "no"}
 
 
 class Column:
-    """One column that the model reads: where it is in the file, and how its cells are read."""
+    """One column that the model reads: its index in the file, and how its cells are parsed."""
 
-    __slots__ = ("dtype", "name", "place", "read")
+    __slots__ = ("dtype", "index", "name", "read")
 
-    def __init__(self, name: str, place: int, dtype: str) -> None:
-        self.name, self.place, self.dtype = name, place, dtype
+    def __init__(self, name: str, index: int, dtype: str) -> None:
+        self.name, self.index, self.dtype = name, index, dtype
         self.read = _reader(dtype)
 
     def values(self, rows: Sequence[Row], where: Where) -> Any:
         """The cells of this column, as an array."""
-        texts = [row[self.place] for row in rows]
+        texts = [row[self.index] for row in rows]
         if self.dtype.startswith("float"):
             try:
                 return np.array(texts, np.dtype(self.dtype))
-            except ValueError:  # a missing value, or something that is no number
+            except ValueError:  # a missing value, or text that is not a number
                 pass
-        values = [self._cell(text, place, where) for place, text in enumerate(texts)]
+        values = [self._cell(text, number, where) for number, text in enumerate(texts)]
         if self.dtype == "string":
-            made = np.empty(len(values), np.object_)
-            made[:] = values
-            return made
+            objects = np.empty(len(values), np.object_)
+            objects[:] = values
+            return objects
         return np.array(values, np.dtype(self.dtype))
 
-    def _cell(self, text: str, place: int, where: Where) -> Any:
+    def _cell(self, text: str, number: int, where: Where) -> Any:
         try:
             return self.read(text)
         except (ValueError, OverflowError):
             raise BadTable(
                 f"this is no {self.dtype}",
-                where=where(place, self.place, self.name),
+                where=where(number, self.index, self.name),
                 found=repr(text[:60]),
                 hint="an empty cell is a missing value" if self.dtype[0] == "f" else None,
             ) from None
@@ -77,7 +77,7 @@ def _reader(dtype: str) -> Callable[[str], Any]:
 
 def _number(text: str) -> float:
     word = text.strip().lower()
-    if word in ("true", "false"):  # as frames write columns of booleans, which models take for 1, 0
+    if word in ("true", "false"):  # data frames write booleans so; models take them as 1 and 0
         return float(word == "true")
     return float(word) if word else float("nan")
 
@@ -97,7 +97,7 @@ def _whole(text: str, limits: Any) -> int:
 
 
 class Schema:
-    """The columns of a file that a model reads, and how they become its data."""
+    """The columns of a file that a model reads, and their conversion to its data."""
 
     def __init__(
         self, inputs: Mapping[str, Type], header: Row | None, width: int, file: str
@@ -117,13 +117,13 @@ class Schema:
         match self._kind:
             case Vector(width, dtype):
                 self._check_width(width)
-                names = self._header or [str(place + 1) for place in range(width)]
-                return [Column(names[place], place, dtype) for place in range(width)]
+                names = self._header or [str(index + 1) for index in range(width)]
+                return [Column(names[index], index, dtype) for index in range(width)]
             case Record(fields, _, unread):
                 return [
-                    Column(name, place, _dtype(kind, name, self._file))
+                    Column(name, index, _dtype(kind, name, self._file))
                     for position, (name, kind) in enumerate(fields)
-                    if (place := self._place(name, position, optional=name in unread)) is not None
+                    if (index := self._index(name, position, optional=name in unread)) is not None
                 ]
         return [Column(self._input, self._only(), _dtype(self._kind, self._input, self._file))]
 
@@ -135,7 +135,7 @@ class Schema:
                 hint="was the right separator given? --separator",
             )
 
-    def _place(self, name: str, position: int, *, optional: bool) -> int | None:
+    def _index(self, name: str, position: int, *, optional: bool) -> int | None:
         if self._header is None or self._by_position():
             self._check_width(position + 1)
             return position
@@ -152,13 +152,13 @@ class Schema:
         )
 
     def _by_position(self) -> bool:
-        """Whether the header's names are not the model's, which has none of its own."""
+        """Whether columns go by position: the model was fitted without names, and none agrees."""
         kind = self._kind
         named = isinstance(kind, Record) and bool(set(kind.names) & set(self._header or ()))
         return isinstance(kind, Record) and kind.positional and not named
 
     def _only(self) -> int:
-        """The column of the one value that a row is."""
+        """The index of the only column of the input."""
         if self._header is not None and self._input in self._header:
             return self._header.index(self._input)
         if self._width != 1:
@@ -172,23 +172,23 @@ class Schema:
 
     def data(self, rows: Sequence[Row], where: Where) -> Any:
         """A block of rows, as the model takes it."""
-        made = [column.values(rows, where) for column in self.columns]
+        arrays = [column.values(rows, where) for column in self.columns]
         match self._kind:
             case Vector():
-                return np.stack(made, axis=1)
+                return np.stack(arrays, axis=1)
             case Record():
                 names = [column.name for column in self.columns]
-                return dict(zip(names, made, strict=True))
+                return dict(zip(names, arrays, strict=True))
             case Text():
-                return ["" if text is None else text for text in made[0]]
-        return made[0]
+                return ["" if text is None else text for text in arrays[0]]
+        return arrays[0]
 
     def looks_like_header(self, first: Row) -> bool:
-        """Whether a first line names columns: unless there are numbers where numbers should be."""
+        """Whether a first line is a header: true unless all number columns have numbers in it."""
         read = [column for column in self.columns if column.dtype not in ("string", "bool")]
         for column in read:
             try:
-                column.read(first[column.place])
+                column.read(first[column.index])
             except (ValueError, OverflowError):
                 return True
         return not read

@@ -1,4 +1,4 @@
-"""Kinds of files that models are kept in, and the importer of each.
+"""File formats of models, and the importer of each.
 
 | format | files | read by |
 |---|---|---|
@@ -8,7 +8,7 @@
 | onnx | .onnx | flour.from_onnx |
 | sklearn | .joblib .pkl .pickle | flour.from_sklearn, where pickles are trusted |
 
-The ending says which formats a file may have, its first bytes which it has.
+The ending gives the possible formats of a file, its first bytes decide.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ ENDINGS: dict[str, tuple[str, ...]] = {
     ".pkl": (SKLEARN,),
     ".pickle": (SKLEARN,),
 }
-"""What a file may be, by how its name ends."""
+"""Possible formats by the ending of a file's name."""
 
 _HEAD = 16
 
 
 def by_name(path: Path) -> tuple[str, ...]:
-    """The formats that a file of this name may have; none if it is no model."""
+    """The possible formats of a file with this name; none if it is not a model."""
     return ENDINGS.get(path.suffix.lower(), ())
 
 
@@ -68,7 +68,7 @@ def of(folder: Folder, path: Path) -> str:
 
 
 def is_plan(head: bytes) -> bool:
-    """Whether a file that begins like this is a plan of ours."""
+    """Whether a file with these first bytes is a plan."""
     return head.startswith(MAGIC)
 
 
@@ -95,8 +95,8 @@ def program(form: str, raw: bytes, where: str) -> Flow:
     if form == SKLEARN:
         return flour.from_sklearn(estimator(raw, where))
     read = importer(form, where)
-    made: Flow = read(raw)
-    return made
+    flow: Flow = read(raw)
+    return flow
 
 
 def importer(form: str, where: str) -> Callable[[bytes], Flow]:
@@ -104,5 +104,5 @@ def importer(form: str, where: str) -> Callable[[bytes], Flow]:
     name = f"from_{form}"
     if form not in (LIGHTGBM, XGBOOST, ONNX) or not hasattr(flour, name):
         raise UnsupportedModel(f"models of the format {form!r} are not served here", where=where)
-    found: Callable[[bytes], Flow] = getattr(flour, name)
-    return found
+    function: Callable[[bytes], Flow] = getattr(flour, name)
+    return function

@@ -1,4 +1,4 @@
-"""The process that prepares models for `Apart`: a request a line in, an answer a line out."""
+"""The process of `IsolatedImporter`: one request per line in, one answer per line out."""
 
 from __future__ import annotations
 
@@ -23,34 +23,34 @@ _PROMISES: dict[str, type[IoContract]] = {kind.__name__: kind for kind in (Plain
 
 
 def main(orders: str) -> None:
-    """Prepare what is asked for until nobody asks any more."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # whoever started this process ends it
+    """Prepare requested models until requests end."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent process ends this one
     faulthandler.enable()
     _go_first()
-    asked, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb", buffering=0)
-    os.dup2(2, 1)  # what models and libraries print is no answer
-    told_first = json.loads(orders)
-    folder = Folder(told_first["root"], max_bytes=told_first["max_bytes"])
-    staging = Staging(told_first["staging"])
-    here = Here(folder, staging, trust_pickle=told_first["trust_pickle"], exact=told_first["exact"])
+    requests, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb", buffering=0)
+    os.dup2(2, 1)  # output of models and libraries must not mix with answers
+    settings = json.loads(orders)
+    folder = Folder(settings["root"], max_bytes=settings["max_bytes"])
+    staging = Staging(settings["staging"])
+    here = Here(folder, staging, trust_pickle=settings["trust_pickle"], exact=settings["exact"])
     lines: SimpleQueue[bytes] = SimpleQueue()
-    threading.Thread(target=_read, args=(asked, lines), daemon=True).start()
+    threading.Thread(target=_read, args=(requests, lines), daemon=True).start()
     while True:
         try:
-            line = lines.get(timeout=told_first["idle_seconds"])
+            line = lines.get(timeout=settings["idle_seconds"])
         except Empty:
             os._exit(0)
         answers.write(json.dumps(_answer(here, staging, json.loads(line))).encode() + b"\n")
 
 
 def _go_first() -> None:
-    """Where memory runs out, this is what the system should end, and not a server."""
+    """Make the system end this process first when memory runs out, not the server."""
     with suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text("1000", encoding="ascii")
 
 
 def _read(asked: BinaryIO, lines: SimpleQueue[bytes]) -> None:
-    """Hand requests on; the end of them ends the process, whatever it does."""
+    """Pass on requests; their end ends the process, also in the middle of an import."""
     for line in asked:
         lines.put(line)
     os._exit(0)
@@ -60,13 +60,13 @@ def _answer(here: Here, staging: Staging, asked: dict[str, Any]) -> dict[str, An
     known = None if asked["known"] is None else staging.directory / asked["known"]
     try:
         return {"staged": here.prepare(_model(asked["model"]), known).name}
-    # Whatever it is, it is about this model; the next one may be well.
+    # Any error concerns this model only; go on with the next.
     except Exception as problem:  # noqa: BLE001
         return dict(told(problem))
 
 
 def _model(facts: dict[str, Any]) -> Model:
     promise = dict(facts["promise"])
-    made = _PROMISES[promise.pop("kind")](**promise)
+    contract = _PROMISES[promise.pop("kind")](**promise)
     rows = None if facts["rows"] is None else Path(facts["rows"])
-    return Model(**facts | {"path": Path(facts["path"]), "promise": made, "rows": rows})
+    return Model(**facts | {"path": Path(facts["path"]), "promise": contract, "rows": rows})

@@ -1,8 +1,8 @@
-"""From a model's file to a plan that has shown it can be served: the way before it is registered.
+"""Prepares models: from a file to a verified plan that can be registered.
 
-`Here` goes it in this process. `Apart` (runtime/repository/isolated_import.py) has another process
-go it, as importers and libraries read files from anywhere: one that crashes there takes nobody with
-it.
+`Here` does so in this process. `IsolatedImporter` (runtime/repository/isolated_import.py) uses
+another process, as importers and libraries read untrusted files: a crash there does not affect this
+one.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from runtime.repository.files import Folder, shown
 from runtime.repository.listing import Model
 from runtime.repository.staging import Staging
 
-#: What says more about this machine at this moment than about a model.
+#: Errors that are about the machine at the moment, not about the model.
 _PASSING = {errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EROFS}
 
 
@@ -26,14 +26,11 @@ class Preparing(Protocol):
     """Makes plans that can be registered."""
 
     def prepare(self, model: Model, known: Path | None) -> Path:
-        """The file of the model's plan, which answers as it should.
-
-        If that is `known`, the plan is not tried again.
-        """
+        """The file of the model's plan, verified."""
         ...
 
     def close(self) -> None:
-        """Nothing is prepared any more; what is on its way is given up where that is possible."""
+        """Prepare no more models; give up a current import if possible."""
         ...
 
 
@@ -47,7 +44,7 @@ class Here:
         self._trust, self._exact = trust_pickle, exact
 
     def prepare(self, model: Model, known: Path | None) -> Path:
-        """The file of the model's plan, which answers as it should."""
+        """The file of the model's plan, verified."""
         try:
             return self._prepared(model, known)
         except OSError as problem:
@@ -71,7 +68,7 @@ class Here:
         return staged
 
     def close(self) -> None:
-        """Nothing of it lasts."""
+        """Nothing to release."""
 
 
 def told(problem: BaseException) -> dict[str, str]:

@@ -1,8 +1,8 @@
-"""A folder of models as endpoints of a runtime, kept in step with it.
+"""Serves a folder of models as endpoints of a runtime, and follows its changes.
 
-Whatever changes in the folder goes the same way: it is left alone until it is quiet, copied or
-imported into the staging directory, loaded, verified, and only then takes over, in one step. What
-fails on that way is reported and changes nothing: the version that was there goes on answering.
+Every change in the folder takes the same steps: when its files have stopped changing, a model is
+copied or imported into the staging directory, loaded and verified, and only then replaces the old
+one, atomically. A failure is reported and changes nothing: the old version goes on answering.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from runtime.repository.staging import Staging
 from runtime.repository.walk import scan as walk
 
 QUIET_SECONDS = 1.0
-"""Files that changed less long ago may still be on their way."""
+"""Files that changed more recently than this may still be being written."""
 
 READY, UNAVAILABLE, LOADING = "READY", "UNAVAILABLE", "LOADING"
 
@@ -48,7 +48,7 @@ class Event:
 
 @dataclass(slots=True)
 class _Entry:
-    """What is known of one version."""
+    """The state of one version."""
 
     state: str = UNAVAILABLE
     reason: str = ""
@@ -56,14 +56,14 @@ class _Entry:
     staged: Path | None = None
     """The file of the plan that is registered; None if none is."""
     notes: Mapping[str, object] = field(default_factory=dict)
-    """What it is registered with."""
+    """The notes that it was registered with."""
     held: bool = False
-    """Whether somebody has unloaded it by name: it stays out until somebody loads it."""
+    """Whether it was unloaded by name: it stays unloaded until it is loaded by name."""
 
 
 @dataclass(slots=True)
 class _Seen:
-    """Since when files have been as they are."""
+    """The stamp of files, and since when they have had it."""
 
     stamp: tuple[Print, ...]
     since: float = field(default_factory=time.monotonic)
@@ -87,15 +87,15 @@ class Repository:
         on_event: Callable[[Event], object] | None = None,
         on_line: OnLine | None = None,
     ) -> None:
-        """Look at a folder; nothing is loaded yet.
+        """Check the folder; nothing is loaded yet.
 
         `trust_pickle` allows models in pickles, whose reading runs their code. With
-        `unload_removed`, what vanishes from the folder is taken out. Plans are kept in the
-        directory `staging`, which processes may share, or in one that goes with the repository.
-        With `apart`, another process imports models and tries them: one that crashes there, or
-        takes all memory, is refused, and this process goes on.
-        `on_event` is told what happens, on the thread where it happens; `on_line` what the other
-        process prints, line by line, which without it goes to standard error.
+        `unload_removed`, models that are removed from the folder are unloaded. Plans are kept in
+        the directory `staging`, which processes may share, or in one that is removed with the
+        repository. With `apart`, another process imports and verifies models: one that crashes it,
+        or takes all memory, is refused, and this process goes on. `on_event` is called with each
+        event, on the thread where it happens; `on_line` with each line that the other process
+        prints, which otherwise goes to standard error.
         """
         self.folder, self.runtime = Folder(path, max_bytes=max_bytes), runtime
         self.folder.check()
@@ -113,23 +113,23 @@ class Repository:
         self._entries: dict[tuple[str, str], _Entry] = {}
         self._seen: dict[tuple[str, str], _Seen] = {}
         self._working = threading.RLock()  # one change at a time
-        self._table = threading.Lock()  # what `index` reads
+        self._table = threading.Lock()  # of the entries, as `index` reads them
         self._stop = threading.Event()
         self._watcher: threading.Thread | None = None
 
     @property
     def staging(self) -> Path:
-        """Where the plans are that were registered."""
+        """The directory of the registered plans."""
         return self._staging.directory
 
     # --- looking -----------------------------------------------------------------------------
 
     def scan(self) -> Scan:
-        """What stands in the folder now; nothing is read but configurations and first bytes."""
+        """The models in the folder now; only configurations and first bytes are read."""
         return walk(self.folder)
 
     def index(self) -> tuple[ModelState, ...]:
-        """Every version that is known, loaded or not."""
+        """All versions, loaded or not."""
         with self._table:
             lines = [
                 ModelState(name, version, entry.state, entry.reason, not entry.held)
@@ -140,12 +140,12 @@ class Repository:
     # --- changing ----------------------------------------------------------------------------
 
     def load_all(self) -> tuple[Event, ...]:
-        """Load everything in the folder, as when a server starts; what fails is an event."""
+        """Load everything in the folder, as at the start of a server; failures are events."""
         with self._working:
             return self._sync(self.scan(), patient=False)
 
     def poll(self) -> tuple[Event, ...]:
-        """Bring the runtime in step with the folder; what happened.
+        """Update the runtime to the folder; returns the events.
 
         While another thread does so, this returns at once.
         """
@@ -178,7 +178,7 @@ class Repository:
         return events
 
     def unload(self, name: str) -> tuple[Event, ...]:
-        """Take a model out of service with all its versions; it stays out until it is loaded."""
+        """Unload all versions of a model; it stays unloaded until it is loaded by name."""
         with self._working:
             keys = [key for key in self._entries if key[0] == name]
             if not keys:
@@ -190,7 +190,7 @@ class Repository:
     # --- one step ----------------------------------------------------------------------------
 
     def _sync(self, scan: Scan, *, patient: bool, only: str | None = None) -> tuple[Event, ...]:
-        """What the folder has comes in, what it has no more goes."""
+        """Load new and changed models of a scan; unload those that are gone."""
         events: list[Event] = []
         models = [one for one in scan.models if only in (None, one.name)]
         troubles = [one for one in scan.troubles if only in (None, one.name)]
@@ -199,14 +199,15 @@ class Repository:
         for trouble in troubles:
             events += self._report(trouble, patient=patient)
         here = _keys(models, troubles)
-        # Nobody knows which versions a configuration that cannot be read would pick.
+        # If a configuration cannot be read, its versions are not known: none is unloaded.
         unclear = {one.name for one in troubles if not one.version}
         gone = [
             key
             for key in self._entries
             if key not in here and only in (None, key[0]) and key[0] not in unclear
         ]
-        # What is in service changes before anything goes: nobody must find nothing.
+        # The version in service is switched before any is removed, so that requests always find
+        # one.
         for name in {event.name for event in events} | {name for name, _ in gone}:
             self._serve_latest(name, without=set(gone) if self._unload_removed else set())
         events += self._leave(gone)
@@ -264,13 +265,13 @@ class Repository:
             "layout": model.layout,
             **model.notes,
         }
-        known = entry.staged is not None
+        replaces = entry.staged is not None
         self.runtime.register(
-            model.name, staged, model.version, activate=False, replace=known, notes=notes
+            model.name, staged, model.version, activate=False, replace=replaces, notes=notes
         )
         entry.staged, entry.notes = staged, model.notes
         self._note(entry, READY, "")
-        return "replaced" if known else "loaded"
+        return "replaced" if replaces else "loaded"
 
     def _refused(self, model: Model, entry: _Entry, problem: Exception) -> Event:
         reason = reason_of(problem) if isinstance(problem, Explained) else repr(problem)[:300]
@@ -279,14 +280,14 @@ class Repository:
         return self._told("refused", model, reason)
 
     def _inside(self, reason: str) -> str:
-        """A reason without the way to the folder: the index is for clients, too."""
+        """A reason without the folder's path, as clients read the index too."""
         return reason.replace(f"{shown(self.folder.root)}/", "")
 
     def _kept(self, entry: _Entry, reason: str) -> str:
         return f"what is served is older: {reason}" if entry.staged else reason
 
     def _report(self, trouble: Trouble, *, patient: bool) -> Iterable[Event]:
-        """Something in the folder cannot be read as a model; what it stood for stays."""
+        """Report a file that cannot be served; the version that is loaded stays."""
         key = (trouble.name, trouble.version)
         entry = self._entries.get(key)
         reason = self._inside(trouble.reason)
@@ -305,7 +306,7 @@ class Repository:
             entry.state, entry.reason = state, reason
 
     def _serve_latest(self, name: str, without: set[tuple[str, str]]) -> None:
-        """Of the versions that can be served, the last one answers."""
+        """Switch an endpoint to its latest version that can be served."""
         ready = [
             version
             for (each, version), entry in self._entries.items()
@@ -337,7 +338,7 @@ class Repository:
             self._note(entry, UNAVAILABLE, reason)
             if last > 1:
                 self._serve_latest(name, set())
-            with suppress(UnknownEndpoint):  # somebody else was faster
+            with suppress(UnknownEndpoint):  # already unregistered
                 self.runtime.unregister(name, version)
             events.append(self._told("unloaded", _Address(name, version), reason))
         return events
@@ -372,7 +373,7 @@ class Repository:
                 last = ""
             except RuntimeClosed:
                 return
-            # Whatever it is, the folder must still be followed when it is over.
+            # After any error the folder must still be followed.
             except Exception as problem:  # noqa: BLE001
                 reason = self._inside(reason_of(problem))
                 if reason != last:
@@ -380,7 +381,7 @@ class Repository:
                 last = reason
 
     def close(self) -> None:
-        """Follow the folder no more; what is registered stays until the runtime is closed."""
+        """Stop following the folder; registered models stay until the runtime is closed."""
         self._stop.set()
         self._preparing.close()
         if self._watcher is not None:
@@ -399,7 +400,7 @@ class Repository:
 
 @dataclass(frozen=True, slots=True)
 class _Address:
-    """A version that has no file any more."""
+    """Name and version, of a model without a file."""
 
     name: str
     version: str
@@ -407,8 +408,8 @@ class _Address:
 
 def _keys(models: Iterable[Model], troubles: Iterable[Trouble]) -> set[tuple[str, str]]:
     """The names and versions of all of them."""
-    found = {(one.name, one.version) for one in models}
-    return found | {(one.name, one.version) for one in troubles}
+    keys = {(one.name, one.version) for one in models}
+    return keys | {(one.name, one.version) for one in troubles}
 
 
 def _where(one: Model | Trouble) -> str:
