@@ -1,4 +1,4 @@
-"""A worker: the process that answers requests, and follows what the supervisor says."""
+"""A worker: the process that answers requests, and follows the supervisor's changes."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ log = logging.getLogger("pretzel.workers")
 
 
 def main(control: int, *listeners: int) -> None:
-    """Work until the supervisor says otherwise, or is gone."""
+    """Run until the supervisor ends this process, or has ended itself."""
     ended = Ending()
-    # A key that is pressed reaches all processes; it is the supervisor that says when to end.
+    # Ctrl-C reaches all processes; the supervisor decides when to end.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, lambda _number, _frame: ended.set())
     ended.wake()
@@ -45,7 +45,7 @@ def main(control: int, *listeners: int) -> None:
 
 
 class Worker:
-    """The parts of a worker. Changes are followed one by one, on a thread of their own."""
+    """The parts of a worker. Changes are applied one by one, on a thread of their own."""
 
     def __init__(
         self, control: socket.socket, listeners: list[socket.socket], ended: Ending
@@ -64,12 +64,12 @@ class Worker:
         self._alone = False
 
     def run(self) -> None:
-        """Work, and end in good order."""
+        """Run until the end, then finish all requests."""
         threading.Thread(target=self._follow, name="pretzel-follows", daemon=True).start()
         self._channel.start("supervisor")
         self._ended.wait()
         if self._server is not None:
-            self._channel.ask("leaving")  # its connections are for others from now on
+            self._channel.ask("leaving")  # other workers take its connections from now on
             self._server.stop()
         if self._runtime is not None:
             self._runtime.close(timeout=self._drain)
@@ -77,11 +77,11 @@ class Worker:
             self._private.tidy()
 
     def _orphaned(self) -> None:
-        """The supervisor is gone: nobody would end this process if it did not do so itself."""
+        """The supervisor has ended: end this process too."""
         self._alone = True
         self._ended.set()
 
-    # --- what the supervisor says ------------------------------------------------------------
+    # --- messages of the supervisor ----------------------------------------------------------
 
     def _asked(self, kind: str, body: Any) -> object:
         match kind:
@@ -98,7 +98,7 @@ class Worker:
         return None
 
     def _later(self, kind: str, body: Any) -> Future[Any]:
-        """Everything that takes time is done in the order in which it was said."""
+        """Queue a task: slow ones are done in the order of their messages."""
         done: Future[Any] = Future()
         self._tasks.put((lambda: self._do(kind, body), done))
         return done
@@ -135,7 +135,7 @@ class Worker:
                 raise FlourError("a worker is told what it does not know", found=kind)
 
     def _begin(self, body: dict[str, Any]) -> None:
-        """Make the parts, and load everything that should be there; no request is taken yet."""
+        """Make the parts and load all models; no request is taken yet."""
         options, number = Options.of_json(body["options"]), int(body["worker"])
         self._drain = options.settings.drain_seconds
         owner = f"{options.owner}-{number}/"
