@@ -1,7 +1,7 @@
 """All times of a measurement in buckets one per cent wide, so that percentiles leave nothing out.
 
-A histogram is small however many calls there were, adds up across rounds and processes, and is
-kept whole in the results: any percentile can be asked for later.
+A histogram is small for any number of calls, can be added across rounds and processes, and is kept
+whole in the results, so any percentile can be computed later.
 """
 
 from __future__ import annotations
@@ -78,11 +78,11 @@ class Histogram:
     @classmethod
     def of_json(cls, data: Mapping[str, object]) -> Histogram:
         """What `as_json` wrote."""
-        made = cls()
+        histogram = cls()
         counts = data["counts"]
         assert isinstance(counts, Mapping)
-        made.counts.update({int(bucket): int(count) for bucket, count in counts.items()})
-        made.total = int(str(data["total"]))
-        made.least = math.inf if data["least"] is None else float(str(data["least"]))
-        made.most = float(str(data["most"]))
-        return made
+        histogram.counts.update({int(bucket): int(count) for bucket, count in counts.items()})
+        histogram.total = int(str(data["total"]))
+        histogram.least = math.inf if data["least"] is None else float(str(data["least"]))
+        histogram.most = float(str(data["most"]))
+        return histogram

@@ -1,4 +1,4 @@
-"""The report's parts, in its order: what each asks and means, its tables and charts."""
+"""The sections of the report in order: each with its meaning, tables and charts."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from bench.report.together import together
 
 @dataclass(frozen=True)
 class Section:
-    """A title, what it means, tables, and the names that its charts begin with."""
+    """A title, its meaning, tables, and the prefixes of its charts' names."""
 
     title: str
     means: str
@@ -23,26 +23,26 @@ class Section:
 
     @property
     def anchor(self) -> str:
-        """What links to it say."""
+        """The anchor in links."""
         return self.title.lower().replace(" ", "-")
 
 
 def sections(figures: Figures, parts: Sequence[Table] | None = None) -> list[Section]:
-    """Everything a run has, without what is empty; `parts` were measured apart from it.
+    """The sections of a run, without empty ones; `parts` are tables of separate measurements.
 
-    Where there are none of them, how to get them is said, unless they are not asked for (None).
+    Without parts, a note says how to measure them; None leaves the section out.
     """
-    made = [
+    filled = [
         Section(
             title, means.replace("\n", " "), [each for each in find(figures) if each.rows], charts
         )
         for title, means, find, charts in _PARTS
     ]
-    made = [each for each in made if each.tables]
+    filled = [each for each in filled if each.tables]
     if parts is None:
-        return made
+        return filled
     means = (_MICRO if parts else _NO_MICRO).replace("\n", " ")
-    return [*made, Section("Part by part", means, list(parts))]
+    return [*filled, Section("Part by part", means, list(parts))]
 
 
 def _goals(figures: Figures) -> list[Table]:
@@ -50,7 +50,7 @@ def _goals(figures: Figures) -> list[Table]:
 
 
 def _summary(*experiments: str) -> Callable[[Figures], list[Table]]:
-    """The tables of ratios that are of these experiments."""
+    """The tables of ratios of these experiments."""
     return lambda figures: tables.summary(figures, experiments)
 
 
@@ -70,7 +70,7 @@ def _blocks(figures: Figures) -> list[Table]:
 
 
 def _room(figures: Figures) -> list[Table]:
-    """The means, then by the number of pipelines where the paper counts them."""
+    """The means, then curves over the number of pipelines for the paper's workloads."""
     return tables.summary(figures, ("memory",)) + [
         tables.curve(
             figures,
@@ -104,14 +104,14 @@ def _ablations(figures: Figures) -> list[Table]:
     ]
 
 
-#: What the table of late requests says of itself.
+#: Explanation of the table of late requests.
 _LATE = (
     "In every wait above: a wait counts from when its request was due, and one thread sends all."
 )
 
 
 def _loaded(figures: Figures) -> list[Table]:
-    """Under more and more load, up to twice what there is room for."""
+    """Under increasing load, up to twice the capacity."""
     return [
         tables.curve(
             figures,
