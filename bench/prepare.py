@@ -1,4 +1,4 @@
-"""Trains and converts what a full run needs, so that the run has all its time for measuring."""
+"""Trains and converts everything for a full run, so that its time is for measuring."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _HOURS = 4 * 3600.0
 
 
 def run(plan: Plan) -> None:
-    """Everything of every contestant; what is there already takes no time."""
+    """Prepare all models of all contestants, except those that exist already."""
     for spec, who in _wanted(plan):
         start = time.monotonic()
         said = _one(spec, who)
@@ -36,7 +36,7 @@ def _wanted(plan: Plan) -> Iterator[tuple[Spec, str]]:
 
 
 def _one(spec: Spec, who: str) -> str:
-    """What came of it, in a few words."""
+    """Prepare one workload for one contestant; returns a short outcome."""
     workload = saved(spec)
     folder, count = str(workload.folder), workload.count
     try:

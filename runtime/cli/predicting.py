@@ -31,7 +31,7 @@ EXAMPLES = """\
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """What the command takes."""
+    """Add the command's arguments."""
     common.model(parser)
     parser.add_argument("rows", metavar="ROWS", help="a file of rows; - for standard input")
     parser.add_argument("--output", metavar="FILE", default="-", help="by default standard output")
@@ -101,7 +101,7 @@ def _output_format(options: argparse.Namespace, how: Options) -> str:
 def _answers(
     runtime: Runtime, plan: Plan, options: argparse.Namespace, how: Options
 ) -> Iterator[tuple[Block, dict[str, Any]]]:
-    """Each block of rows with its columns of answers."""
+    """Each block of rows, with its answers as columns."""
     from flour.core.errors import InputError
     from runtime.cli import reading
 
@@ -114,17 +114,17 @@ def _answers(
 
     wanted = options.outputs.split(",") if options.outputs else None
     try:
-        for made in runtime.predict_batch("model", data(), outputs=wanted):
+        for answers in runtime.predict_batch("model", data(), outputs=wanted):
             block = waiting.popleft()
-            yield block, {**block.kept, **_columns(made)}
-    except BadTable:  # it knows its place
+            yield block, {**block.kept, **_columns(answers)}
+    except BadTable:  # it has its line already
         raise
     except InputError as problem:
         raise _located(problem, plan, waiting) from None
 
 
 def _located(problem: InputError, plan: Plan, waiting: Sequence[Block]) -> InputError:
-    """The error, about a line of the file: several blocks are on their way, and one is to blame."""
+    """The error with its line in the file, found among the blocks under way."""
     from flour.core.errors import InputError
 
     for block in waiting:
@@ -138,10 +138,10 @@ def _located(problem: InputError, plan: Plan, waiting: Sequence[Block]) -> Input
 
 def _columns(answers: dict[str, Any], before: str = "") -> dict[str, Any]:
     """Answers as columns; those of a record by its name and theirs."""
-    found: dict[str, Any] = {}
+    columns: dict[str, Any] = {}
     for name, value in answers.items():
         if isinstance(value, dict):
-            found |= _columns(value, f"{before}{name}.")
+            columns |= _columns(value, f"{before}{name}.")
         else:
-            found[before + name] = value.toarray() if hasattr(value, "toarray") else value
-    return found
+            columns[before + name] = value.toarray() if hasattr(value, "toarray") else value
+    return columns
