@@ -91,9 +91,9 @@ class Clock:
             yield number
         else:
             number = most
-        self._note(number, first, self._now() - start)
+        self._count_rounds(number, first, self._now() - start)
 
-    def _note(self, number: int, first: float, took: float) -> None:
+    def _count_rounds(self, number: int, first: float, took: float) -> None:
         """Record rounds: the time beyond the first, and the time of one."""
         if number > 1:
             self._beyond += took - first

@@ -120,7 +120,7 @@ class OpenLoop:
                 continue
             if not future.done():
                 waiting.append(future)
-            future.add_done_callback(partial(_note, ends, number))
+            future.add_done_callback(partial(_record_end, ends, number))
         outcome.late.add(int(1e9 * max(0.0, lag)) for lag in lags)
         return waiting
 
@@ -153,7 +153,7 @@ class OpenLoop:
         return due.tolist(), popular[ranks].tolist()
 
 
-def _note(ends: list[_End], number: int, done: Future[Any]) -> None:
+def _record_end(ends: list[_End], number: int, done: Future[Any]) -> None:
     """Record the end of a request: with an answer, with an error (False), or cancelled (None)."""
     well = None if done.cancelled() else done.exception() is None
     ends.append((number, time.perf_counter(), well))

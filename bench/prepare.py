@@ -19,7 +19,7 @@ def run(plan: Plan) -> None:
     """Prepare all models of all contestants, except those that exist already."""
     for spec, who in _wanted(plan):
         start = time.monotonic()
-        said = _one(spec, who)
+        said = _prepare_one(spec, who)
         took = time.monotonic() - start
         sys.stderr.write(f"{who}, {spec.count} of {spec.name}: {said}, {took:.0f} s\n")
 
@@ -35,7 +35,7 @@ def _wanted(plan: Plan) -> Iterator[tuple[Spec, str]]:
                 yield Spec("lin", COUNTS[-1], 1.0, plan.specs[0].seed), who
 
 
-def _one(spec: Spec, who: str) -> str:
+def _prepare_one(spec: Spec, who: str) -> str:
     """Prepare one workload for one contestant; returns a short outcome."""
     workload = saved(spec)
     folder, count = str(workload.folder), workload.count

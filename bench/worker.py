@@ -134,7 +134,7 @@ class Worker:
         rows = [model.row(self._inputs, number) for number in range(min(calls, 20))]
         one, clock = model.one, time.perf_counter_ns
         if limit:
-            calls, warm = _fitting(one, rows, calls, warm, limit)
+            calls, warm = _counts_that_fit(one, rows, calls, warm, limit)
         for number in range(warm):
             one(rows[number % len(rows)])
         times = [0] * calls
@@ -175,7 +175,7 @@ class Worker:
                 if time.perf_counter() - start > seconds:
                     return
 
-        _together(ask, callers)
+        _on_threads(ask, callers)
         took, cpu = time.perf_counter() - start, time.process_time() - cpu
         return {"rows": sum(rows), "seconds": took, "cpu_seconds": cpu}
 
@@ -204,7 +204,7 @@ class Worker:
 
     def open_loop(self, rate: float, seconds: float, seed: int) -> Answer:
         """Offer load to all models; returns the outcome."""
-        _keep_what_is_loaded()
+        _freeze_collector()
         models = [model for _, model in self._models]
         loop = OpenLoop(self._contestant, models, self._inputs)
         return loop.offer(rate, seconds, seed).as_json()
@@ -214,21 +214,21 @@ class Worker:
         models = [model for _, model in self._models]
         model = self._contestant.reserved(models[0]) if reserve else models[0]
         block = model.block(self._inputs, 0, BLOCK)
-        self._ask_on(
+        self._submit_paced(
             model, block, seconds / 4
         )  # so that its cost is measured before, reserved or not
         loop = OpenLoop(self._contestant, models[1:], self._inputs)
-        _keep_what_is_loaded()
+        _freeze_collector()
         others = threading.Thread(target=loop.offer, args=(rate, seconds + 0.2, 3))
         if rate:
             others.start()
             time.sleep(0.2)
-        times = self._ask_on(model, block, seconds)
+        times = self._submit_paced(model, block, seconds)
         if rate:
             others.join()
         return {"times": times.as_json()}
 
-    def _ask_on(self, model: Model, block: Any, seconds: float) -> Histogram:
+    def _submit_paced(self, model: Model, block: Any, seconds: float) -> Histogram:
         """Submit a block, and again a millisecond after each answer; returns the times."""
         times, end = Histogram(), time.perf_counter() + seconds
         while time.perf_counter() < end:
@@ -255,7 +255,9 @@ class Worker:
         return self._saved.inputs
 
 
-def _fitting(one: Any, rows: list[Any], calls: int, warm: int, limit: int) -> tuple[int, int]:
+def _counts_that_fit(
+    one: Any, rows: list[Any], calls: int, warm: int, limit: int
+) -> tuple[int, int]:
     """The numbers of calls and of warm-up calls that fit into `limit` nanoseconds."""
     start = time.perf_counter_ns()
     one(rows[0])
@@ -263,7 +265,7 @@ def _fitting(one: Any, rows: list[Any], calls: int, warm: int, limit: int) -> tu
     return min(calls, max(3, fit)), min(warm, max(0, fit // 4))
 
 
-def _keep_what_is_loaded() -> None:
+def _freeze_collector() -> None:
     """Exclude the objects loaded so far from garbage collection, as servers do.
 
     Otherwise a collection stops all threads during the load for as long as scanning all models
@@ -281,7 +283,7 @@ def _turns(count: int, first: int) -> Iterator[int]:
         number = (number + 1) % count
 
 
-def _together(work: Any, callers: int) -> None:
+def _on_threads(work: Any, callers: int) -> None:
     """Run `work(n)` on `callers` threads; on this one, if it is one."""
     if callers == 1:
         work(0)

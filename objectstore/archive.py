@@ -84,7 +84,7 @@ class Archive:
         self._verify = verify
         self._contents = layout.decode(buffer, where)
         self._verified: set[str] = set()
-        self.manifest: dict[str, Json] = _parsed(self._contents.manifest, where)
+        self.manifest: dict[str, Json] = _parse_manifest(self._contents.manifest, where)
 
     @staticmethod
     def open(path: str | os.PathLike[str], *, verify: bool = True) -> Archive:
@@ -112,7 +112,7 @@ class Archive:
 
     def load(self, digest: str, *, preferred: bool = False) -> Parameter:
         """A parameter as a view into the file, whatever this process has already."""
-        buffer = self._opened()
+        buffer = self._open_buffer()
         table = self._contents.tables.get(digest)
         if table is None:
             return self._blob(buffer, self._contents.arrays[digest], preferred=preferred)
@@ -145,7 +145,7 @@ class Archive:
 
     def release(self) -> None:
         """Give back the pages that were read; reading them again costs a page fault."""
-        release(self._opened())
+        release(self._open_buffer())
 
     def close(self) -> None:
         """Drop the mapping; parameters that were handed out keep it alive."""
@@ -163,7 +163,7 @@ class Archive:
     def __repr__(self) -> str:
         return f"Archive({self._where!r}, {len(self.digests())} parameters)"
 
-    def _opened(self) -> NDArray[np.uint8]:
+    def _open_buffer(self) -> NDArray[np.uint8]:
         if self._buffer is None:
             raise StoreClosed("this container was closed", where=self._where)
         return self._buffer
@@ -218,7 +218,7 @@ def array_at(buffer: NDArray[np.uint8], record: layout.ArrayRecord, where: str) 
     return Blob.view(array, record.digest)
 
 
-def _parsed(text: bytes, where: str) -> dict[str, Json]:
+def _parse_manifest(text: bytes, where: str) -> dict[str, Json]:
     """A manifest from canonical JSON; anything else that JSON allows is refused."""
     where = f"{where}, manifest"
     try:

@@ -76,7 +76,7 @@ class FileStore(Store):
         self._check_open()
         path = self._path(parameter.digest)
         chunks = layout.encode(b"{}", [parameter])
-        stored = self._renewed(path, layout.encoded_size(chunks))
+        stored = self._renew_grace(path, layout.encoded_size(chunks))
         self._count(puts=1, hits=int(stored))
         if not stored:
             self._write(path, chunks)
@@ -134,15 +134,15 @@ class FileStore(Store):
         with self._locked(fcntl.LOCK_EX):
             mine = self._owners.one(owner)
             self._owners.remove(owner)
-            return self._free(mine)
+            return self._free_unheld(mine)
 
     def gc(self) -> int:
         """Free all parameters without an owner, and temporary files; returns the bytes freed."""
         self._check_open()
-        for directory in (self.directory / "owners", *self._shelves()):
+        for directory in (self.directory / "owners", *self._blob_folders()):
             atomic.sweep(directory)
         with self._locked(fcntl.LOCK_EX):
-            return self._free(self.digests())
+            return self._free_unheld(self.digests())
 
     def fsck(self, *, repair: bool = False) -> FsckReport:
         """Read and verify every file. `repair` moves damaged ones to the quarantine."""
@@ -161,7 +161,7 @@ class FileStore(Store):
                 *(f"{self._name(path)}: {problem}" for path, problem in bad.items()),
                 *missing,
             ),
-            leftovers=sum(len(atomic.leftovers(shelf)) for shelf in self._shelves()),
+            leftovers=sum(len(atomic.leftovers(shelf)) for shelf in self._blob_folders()),
             repaired=len(bad) if repair else 0,
         )
 
@@ -184,12 +184,12 @@ class FileStore(Store):
     def _name(self, path: Path) -> str:
         return str(path.relative_to(self.directory))
 
-    def _shelves(self) -> list[Path]:
+    def _blob_folders(self) -> list[Path]:
         return sorted(path for path in self._blobs.iterdir() if path.is_dir())
 
     def _files(self) -> list[Path]:
         """All blob files, without the temporary files of writers."""
-        paths = (path for shelf in self._shelves() for path in shelf.iterdir())
+        paths = (path for shelf in self._blob_folders() for path in shelf.iterdir())
         return sorted(path for path in paths if not atomic.is_temporary(path.name))
 
     def _is_blob(self, path: Path) -> bool:
@@ -207,7 +207,7 @@ class FileStore(Store):
         finally:
             os.close(descriptor)
 
-    def _renewed(self, path: Path, size: int) -> bool:
+    def _renew_grace(self, path: Path, size: int) -> bool:
         """Restart the file's grace period; returns whether it exists in full length."""
         with self._locked(fcntl.LOCK_SH):
             try:
@@ -252,13 +252,15 @@ class FileStore(Store):
             hint="put it first; what nobody holds is freed after a while",
         )
 
-    def _free(self, candidates: Iterable[str]) -> int:
+    def _free_unheld(self, candidates: Iterable[str]) -> int:
         """Delete candidates without owner and grace period; returns the bytes freed."""
         held = frozenset().union(*self._owners.all().values())
         latest = time.time() - self._grace
-        return sum(self._deleted(digest, latest) for digest in candidates if digest not in held)
+        return sum(
+            self._delete_expired(digest, latest) for digest in candidates if digest not in held
+        )
 
-    def _deleted(self, digest: str, latest: float) -> int:
+    def _delete_expired(self, digest: str, latest: float) -> int:
         path = self._path(digest)
         try:
             if path.stat().st_mtime > latest:

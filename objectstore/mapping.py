@@ -55,7 +55,7 @@ def read_only(path: str | os.PathLike[str]) -> NDArray[np.uint8]:
             raise StoreError("this is not a regular file", where=os.fspath(path))
         if status.st_size <= SMALL:
             return frozen_bytes(_read(descriptor, status.st_size))
-        return _mapped(descriptor, status.st_size)
+        return _map(descriptor, status.st_size)
     finally:
         os.close(descriptor)
 
@@ -142,7 +142,7 @@ def _read(descriptor: int, size: int) -> bytes:
     return b"".join(parts)
 
 
-def _mapped(descriptor: int, size: int) -> NDArray[np.uint8]:
+def _map(descriptor: int, size: int) -> NDArray[np.uint8]:
     """The file's pages, shared with every other process that maps it, until no array needs them."""
     libc = _libc()
     address = libc.mmap(None, size, _PROT_READ, _MAP_SHARED, descriptor, 0)

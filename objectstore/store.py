@@ -211,7 +211,7 @@ class MemoryStore(Store):
         """Remove an owner and free the parameters left without one; returns the bytes freed."""
         self._check_open()
         with self._lock:
-            return sum(self._let_go(digest) for digest in self._holdings.pop(owner, ()))
+            return sum(self._drop_holder(digest) for digest in self._holdings.pop(owner, ()))
 
     def gc(self) -> int:
         """Free all parameters without an owner; returns the bytes freed."""
@@ -248,7 +248,7 @@ class MemoryStore(Store):
     def __repr__(self) -> str:
         return "MemoryStore()"
 
-    def _let_go(self, digest: str) -> int:
+    def _drop_holder(self, digest: str) -> int:
         """Drop one holder of a digest; returns the bytes freed, 0 if it has others."""
         self._counts[digest] -= 1
         if self._counts[digest]:

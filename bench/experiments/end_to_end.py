@@ -80,7 +80,7 @@ def _stop(entry: Entry) -> None:
             os.killpg(entry.process, signal.SIGSTOP)
 
 
-def _go_on(entry: Entry) -> None:
+def _resume(entry: Entry) -> None:
     if entry.process is not None:
         os.killpg(entry.process, signal.SIGCONT)
 
@@ -101,7 +101,7 @@ def _race(
             ask = SERVERS[name].request
             requests = [ask(n % workload.count, rows[n].tolist()) for n in range(64)]
             try:
-                _go_on(entry)
+                _resume(entry)
                 for time_spent in (seconds / 2, seconds):  # the first is a warm-up
                     outcome = race(entry.port, requests, connections, time_spent, entry.before)
                 rounds[name].append(outcome)

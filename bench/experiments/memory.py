@@ -22,7 +22,7 @@ def measure(session: Session, crew: Crew) -> None:
     count = crew.workload.count
     points = sorted({n for n in session.plan.points if n < count} | {count})
     for member in session.each(crew, "memory"):
-        _one(session, crew, member, points)
+        _measure_one(session, crew, member, points)
         if member.name == "pretzel" and crew.workload.name in _SHARING:
             _unshared(session, crew, points)
 
@@ -32,23 +32,23 @@ def _unshared(session: Session, crew: Crew, points: list[int]) -> None:
     try:
         with Member("pretzel", options={"store": False}) as member:
             member.name = UNSHARED
-            _one(session, Crew(crew.workload, [member]), member, points)
+            _measure_one(session, Crew(crew.workload, [member]), member, points)
     except Absent as problem:
         session.absent(crew.workload.name, UNSHARED, str(problem))
 
 
-def _one(session: Session, crew: Crew, member: Member, points: list[int]) -> None:
+def _measure_one(session: Session, crew: Crew, member: Member, points: list[int]) -> None:
     empty = session.ask(crew, member, "memory")
     if empty is None:
         return
-    _note(session, crew, member, 0, empty, empty)
+    _record(session, crew, member, 0, empty, empty)
     for point in points:
         if not crew.load(session, member, point):
             return
         now = session.ask(crew, member, "memory")
         if now is None:
             return
-        _note(session, crew, member, point, now, empty)
+        _record(session, crew, member, point, now, empty)
     said = session.ask(crew, member, "sizes")
     if said and said["unique"] is not None:
         where = (crew.workload.name, member.name)
@@ -56,7 +56,7 @@ def _one(session: Session, crew: Crew, member: Member, points: list[int]) -> Non
         session.record("memory", *where, "unique", value=size, unit="MiB", x=points[-1])
 
 
-def _note(
+def _record(
     session: Session,
     crew: Crew,
     member: Member,

@@ -69,7 +69,7 @@ def _blocks(figures: Figures) -> list[Table]:
     ]
 
 
-def _room(figures: Figures) -> list[Table]:
+def _memory(figures: Figures) -> list[Table]:
     """The means, then curves over the number of pipelines for the paper's workloads."""
     return tables.summary(figures, ("memory",)) + [
         tables.curve(
@@ -162,7 +162,7 @@ def _thousands(figures: Figures) -> list[Table]:
     ]
 
 
-def _apart(figures: Figures) -> list[Table]:
+def _participants(figures: Figures) -> list[Table]:
     return [tables.absent(figures), tables.settings(figures)]
 
 
@@ -205,7 +205,7 @@ _PARTS: tuple[tuple[str, str, Callable[[Figures], list[Table]], tuple[str, ...]]
     ("Goals", "", _goals, ()),
     ("One row", _ONE_ROW, _summary("latency"), ("latency-", "cold-")),
     ("Blocks", _TOGETHER, _blocks, ("throughput-",)),
-    ("Memory", _ROOM, _room, ("memory-",)),
+    ("Memory", _ROOM, _memory, ("memory-",)),
     ("Loading", _RESTART, _summary("load_time"), ("loading",)),
     ("Cost", _PRICE, _summary("cost"), ("cost",)),
     ("Workloads", _UNITS, _details, ()),
@@ -214,5 +214,5 @@ _PARTS: tuple[tuple[str, str, Callable[[Figures], list[Table]], tuple[str, ...]]
     ("Reservation", _RESERVED, _reserved, ("reservation",)),
     ("HTTP", _NETWORK, _entries, ("http",)),
     ("Thousands", _TENANTS, _thousands, ("scale-",)),
-    ("Who took part", "", _apart, ()),
+    ("Who took part", "", _participants, ()),
 )

@@ -64,11 +64,11 @@ class Scale:
 
     def place(self, value: float) -> float:
         """The position of a number."""
-        low, high = self._moved(self.low), self._moved(self.high)
-        share = (self._moved(value) - low) / (high - low)
+        low, high = self._scaled(self.low), self._scaled(self.high)
+        share = (self._scaled(value) - low) / (high - low)
         return self.start + share * (self.end - self.start)
 
-    def _moved(self, value: float) -> float:
+    def _scaled(self, value: float) -> float:
         return math.log10(max(value, 1e-12)) if self.log else value
 
     def ticks(self) -> list[float]:
@@ -204,7 +204,7 @@ def _visible(points: Sequence[Point], x: Axis, y: Axis) -> list[Point]:
     ]
 
 
-def _seen(places: list[Point]) -> list[Point]:
+def _distinct(places: list[Point]) -> list[Point]:
     """The points without those less than a pixel from the one before."""
     kept = places[:1]
     for x, y in places[1:-1]:
@@ -216,7 +216,7 @@ def _seen(places: list[Point]) -> list[Point]:
 def _line(series: Series, across: Scale, up: Scale) -> list[str]:
     number = series.number or 0
     colour = COLOURS[number % len(COLOURS)]
-    places = _seen([(across.place(x), up.place(y)) for x, y in series.points])
+    places = _distinct([(across.place(x), up.place(y)) for x, y in series.points])
     path = " ".join(f"{x:.1f},{y:.1f}" for x, y in places)
     thick = 2.75 if number == 0 else 1.75
     line = f'points="{path}" fill="none" stroke="{colour}" stroke-width="{thick}"'

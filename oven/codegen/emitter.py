@@ -266,9 +266,11 @@ class Scope:
             return self.hold(value)
         if value.dense:
             return self.hold(value)
-        return value._replace(parts=tuple(self._kept(part, value.dtype) for part in value.parts))
+        return value._replace(
+            parts=tuple(self._kept_part(part, value.dtype) for part in value.parts)
+        )
 
-    def _kept(self, part: Part, dtype: str) -> Part:
+    def _kept_part(self, part: Part, dtype: str) -> Part:
         if part.most is None:
             return part
         columns, values = self.room(part.most.times(8)), self.room(part.most.times(BYTES[dtype]))
@@ -417,7 +419,7 @@ class Scope:
         for value in values:
             parts += self._shifted(self._as_dtype(value, dtype), start)
             size = "1" if isinstance(value, ScalarValue) else value.size
-            start = _settled(self, plus(start, size))
+            start = _as_local(self, plus(start, size))
         return VectorValue(dtype, width, start, tuple(parts))
 
     def _as_dtype(self, value: RowValue, dtype: str) -> VectorValue:
@@ -448,7 +450,7 @@ class Scope:
         )
 
 
-def _settled(scope: Scope, column: str) -> str:
+def _as_local(scope: Scope, column: str) -> str:
     """A column number to be used many times: a literal, or a local."""
     return column if column.isdecimal() else scope.let(column, "int64").expr
 

@@ -110,7 +110,9 @@ def place(
     while True:
         levels: dict[Node, int] = {}
         for item in wanted:
-            levels[item] = max((_after(s, item, kinds, levels) for s in item.inputs), default=0)
+            levels[item] = max(
+                (_first_level(s, item, kinds, levels) for s in item.inputs), default=0
+            )
         leaving = [
             item
             for item in wanted
@@ -146,7 +148,7 @@ def _dtype(kind: Type) -> str:
 
 def cut(roots: Sequence[Node], views: Views, *, exact: bool = False) -> list[Stage]:
     """The stages of a program, in an order in which they can run."""
-    wanted = _wanted(roots, views)
+    wanted = _nodes_to_compute(roots, views)
     kinds, levels = place(wanted, set(roots))
     grouped: dict[tuple[int, int, int], list[Node]] = {}
     for number, item in enumerate(wanted):
@@ -171,7 +173,7 @@ def cut(roots: Sequence[Node], views: Views, *, exact: bool = False) -> list[Sta
     ]
 
 
-def _wanted(roots: Sequence[Node], views: Views) -> list[Node]:
+def _nodes_to_compute(roots: Sequence[Node], views: Views) -> list[Node]:
     """The nodes to compute, inputs before readers; nodes that arrive at a port are left out."""
     needed = set(roots)
     kept = []
@@ -182,7 +184,9 @@ def _wanted(roots: Sequence[Node], views: Views) -> list[Node]:
     return [item for item in kept[::-1] if not isinstance(item.op, Source)]
 
 
-def _after(source: Node, item: Node, kinds: Mapping[Node, str], levels: Mapping[Node, int]) -> int:
+def _first_level(
+    source: Node, item: Node, kinds: Mapping[Node, str], levels: Mapping[Node, int]
+) -> int:
     """The first level at which `item` can read `source`."""
     if source not in kinds:
         return 0
@@ -206,7 +210,7 @@ class _Maker:
     def stages(self, nodes: Sequence[Node], kind: str) -> Iterator[Stage]:
         """One stage, or several in sequence if one would take too long to compile."""
         stage = self._stage(nodes, kind)
-        boundary = self._seam(nodes) if kind == FUSED and _lines(stage) > MOST_LINES else None
+        boundary = self._cut_index(nodes) if kind == FUSED and _lines(stage) > MOST_LINES else None
         if boundary is None:
             yield stage
             return
@@ -219,9 +223,9 @@ class _Maker:
 
     def copying(self, source: Node) -> Stage:
         """The stage that copies some columns of a block of the input."""
-        return self._written(Stage(FUSED, (source,), (self.views[source].port,), (source,)))
+        return self._with_code(Stage(FUSED, (source,), (self.views[source].port,), (source,)))
 
-    def _seam(self, nodes: Sequence[Node]) -> int | None:
+    def _cut_index(self, nodes: Sequence[Node]) -> int | None:
         """The index to cut a large stage at: near the middle, with few columns across."""
         costs = self._crossing(nodes)
         third = len(nodes) // 3
@@ -237,8 +241,8 @@ class _Maker:
         steps = [0] * (len(nodes) + 1)
         for item, index in number.items():
             last = max((number[r] for r in self.reading[item] if r in number), default=index)
-            steps[index + 1] += _keeping(item)
-            steps[last + 1] -= _keeping(item)
+            steps[index + 1] += _passing_cost(item)
+            steps[last + 1] -= _passing_cost(item)
         return dict(enumerate(list(accumulate(steps))[1 : len(nodes)], 1))
 
     def _stage(self, nodes: Sequence[Node], kind: str) -> Stage:
@@ -254,9 +258,9 @@ class _Maker:
                     copied = kind == KERNEL and view is not None and view.columns is not None
                     inputs[source if view is None or copied else view.port] = None
         stage = Stage(kind, tuple(nodes), tuple(inputs), outputs)
-        return stage if kind == PYTHON else self._written(stage)
+        return stage if kind == PYTHON else self._with_code(stage)
 
-    def _written(self, stage: Stage) -> Stage:
+    def _with_code(self, stage: Stage) -> Stage:
         """The stage with its code."""
         writer = _Writer(stage, self.views, exact=self.exact)
         body = writer.write()
@@ -277,7 +281,7 @@ def _lines(stage: Stage) -> int:
     return stage.source.count("\n")
 
 
-def _keeping(item: Node) -> int:
+def _passing_cost(item: Node) -> int:
     """The cost of passing a value to a later stage: its number of columns.
 
     More than all others for a document, which cannot be passed, and for a sparse vector, as its
@@ -319,13 +323,13 @@ class _Writer:
         if self.stage.kind == KERNEL:
             self._kernel(self.stage.nodes[0])
         else:
-            if self._alike():
+            if self._is_one_function():
                 self._one_long_row()
             with self.body.block("for i in range(n):"):
                 self._rows()
         return self.body
 
-    def _alike(self) -> bool:
+    def _is_one_function(self) -> bool:
         """Whether the stage applies one function to every number of one vector."""
         nodes = self.stage.nodes
         views = [self.views.get(source) for item in nodes for source in item.inputs]
@@ -365,10 +369,10 @@ class _Writer:
                     uses[source] += 1
         rows = {value: self._row(value) for value in self.columns}
         for item, scope in inside.items():
-            value = self._made(item, scope, rows)
-            self.values[item] = self._settled(item, value, scope, uses[item], rows)
+            value = self._computed(item, scope, rows)
+            self.values[item] = self._stored_or_kept(item, value, scope, uses[item], rows)
 
-    def _made(self, item: Node, scope: Scope, rows: Mapping[Value, str]) -> Emitted:
+    def _computed(self, item: Node, scope: Scope, rows: Mapping[Value, str]) -> Emitted:
         """The operator's result for its inputs; a node that is a view is copied."""
         if item in self.views:
             return self._input(item, scope, rows)
@@ -384,14 +388,14 @@ class _Writer:
         self.body.line(f"{name} = {column.base} + i * {column.stride}")
         return name
 
-    def _settled(
+    def _stored_or_kept(
         self, item: Node, value: Emitted, scope: Scope, uses: int, rows: Mapping[Value, str]
     ) -> Emitted:
         """Write an output to its column; keep a value with several readers, to compute it once."""
         if item in self.columns:
             assert isinstance(value, ScalarValue | VectorValue), "documents and words stay inside"
             if item in self.stored:
-                return self._leave(item, value, scope, rows[item], uses)
+                return self._append_stored(item, value, scope, rows[item], uses)
             scope.write(value, rows[item])
             if uses and isinstance(value, VectorValue):
                 return self._stored(item, scope, rows[item], constant=False)
@@ -399,7 +403,9 @@ class _Writer:
             return scope.keep(value)
         return value
 
-    def _leave(self, item: Node, value: Emitted, scope: Scope, row: str, uses: int) -> VectorValue:
+    def _append_stored(
+        self, item: Node, value: Emitted, scope: Scope, row: str, uses: int
+    ) -> VectorValue:
         """Append the stored numbers of a sparse row to those of the row before."""
         assert isinstance(value, VectorValue), "scalars are not sparse"
         if uses or any(part.at is None and part.most is None for part in value.parts):

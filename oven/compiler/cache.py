@@ -142,7 +142,7 @@ def machine_code(digest: str, name: str, build: Callable[[str], Code]) -> int:
         return cached
     with _lock_of(digest):
         if digest not in _addresses:
-            _addresses[digest] = _built(digest, f"{name}_{digest}", build)
+            _addresses[digest] = _compile_and_store(digest, f"{name}_{digest}", build)
         return _addresses[digest]
 
 
@@ -182,7 +182,7 @@ def _compile(source: str, name: str, unique: str) -> Code:
     return native.compile_source(text, unique)
 
 
-def _built(digest: str, unique: str, build: Callable[[str], Code]) -> int:
+def _compile_and_store(digest: str, unique: str, build: Callable[[str], Code]) -> int:
     start = time.perf_counter()
     compiled = build(unique)
     seconds = time.perf_counter() - start
@@ -269,7 +269,7 @@ def _keep(digest: str, symbol: bytes, code: bytes) -> None:
     body = symbol + code
     head = _HEAD.pack(_MAGIC, _checksum(body), len(symbol), len(code))
     if write_entry(_path(digest), head + body):
-        _look_at_size()
+        _evict_sometimes()
 
 
 def write_entry(path: Path, entry: bytes) -> bool:
@@ -320,7 +320,7 @@ def _warn(folder: Path) -> None:
 # --- size ---------------------------------------------------------------------------------------
 
 
-def _look_at_size() -> None:
+def _evict_sometimes() -> None:
     """After the first write, and then every so many, drop entries beyond the size limit."""
     global _writes  # noqa: PLW0603 (a count of this process)
     with _lock:

@@ -113,13 +113,13 @@ def link(code: bytes, symbol: str) -> int | None:
     if sys.platform != "linux":
         return None
     try:
-        return _linked(_Object(code), symbol)
+        return _load(_Object(code), symbol)
     except (_NotPlain, LookupError, OSError, ValueError, struct.error):
         return None
 
 
-def _linked(parsed: _Object, symbol: str) -> int:
-    image, offsets = _laid(parsed)
+def _load(parsed: _Object, symbol: str) -> int:
+    image, offsets = _layout(parsed)
     function = next((target for target in parsed.symbols if target.name == symbol), None)
     if function is None or function.section not in offsets:
         raise _NotPlain("the function is not in it")
@@ -128,7 +128,7 @@ def _linked(parsed: _Object, symbol: str) -> int:
     outside = {
         target.name: _function(target.name) for _, _, target, _ in relocations if not target.section
     }
-    block, base = _room(len(image))
+    block, base = _allocate(len(image))
 
     def address(target: _Symbol) -> int:
         return (
@@ -143,11 +143,11 @@ def _linked(parsed: _Object, symbol: str) -> int:
         )
     block[: len(image)] = bytes(image)
     _protect(base, len(block))
-    _kept.append(block)
+    _blocks.append(block)
     return address(function)
 
 
-def _laid(parsed: _Object) -> tuple[bytearray, dict[int, int]]:
+def _layout(parsed: _Object) -> tuple[bytearray, dict[int, int]]:
     """The sections that code needs as one block, and the offset of each by its number."""
     image, offsets = bytearray(), dict[int, int]()
     for number, section in enumerate(parsed.sections):
@@ -180,10 +180,10 @@ def _process() -> ctypes.CDLL:
 
 
 #: Blocks of code, kept alive: functions in them may be called as long as the process lives.
-_kept: list[mmap.mmap] = []
+_blocks: list[mmap.mmap] = []
 
 
-def _room(size: int) -> tuple[mmap.mmap, int]:
+def _allocate(size: int) -> tuple[mmap.mmap, int]:
     """New pages of memory, and their address."""
     flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
     pages = mmap.mmap(-1, size, flags=flags, prot=_WRITABLE)

@@ -24,10 +24,10 @@ def codes_of(item: Node) -> list[Codes] | None:
             return _codes(op, op.none, op.missing, op.unknown)
         case Bins():
             return [np.arange(count + 1) for count in np.diff(op.starts.array).tolist()]
-    return _passed_on(item)
+    return _moved_columns(item)
 
 
-def _passed_on(item: Node) -> list[Codes] | None:
+def _moved_columns(item: Node) -> list[Codes] | None:
     """The same for operators that only move columns."""
     if not isinstance(item.op, Select | AsVector | Concat):
         return None

@@ -39,7 +39,7 @@ def finite(item: Node) -> bool:
     """Whether every value of this node is finite whenever the program's inputs are."""
     known: dict[Node, bool] = {}
     for each in topological([item]):
-        known[each] = _whole(each.type) or (
+        known[each] = _is_integer(each.type) or (
             isinstance(each.op, _KEEPING)
             and _finite_parameters(each.op)
             and all(known[source] for source in each.inputs)
@@ -53,7 +53,7 @@ def may_refuse(item: Node) -> bool:
     return any(encoder.fields()["strict"] for encoder in encoders)
 
 
-def _whole(kind: Type) -> bool:
+def _is_integer(kind: Type) -> bool:
     """Whole numbers and bools are always finite."""
     return isinstance(kind, Vector | Scalar) and not kind.dtype.startswith("float")
 

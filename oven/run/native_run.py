@@ -225,11 +225,11 @@ class NativeRun:
         if work < RELEASE_BYTES:
             self._brief(start - 16, start - 8, self.addresses[1], io, rows, start)
         else:
-            self._let_go(io, rows, start)
+            self._invoke_without_gil(io, rows, start)
         if ctypes.c_int64.from_address(start - 16).value:
             raise RowsRefused("the native code refuses these rows")
 
-    def _let_go(self, io: int, rows: int, start: int) -> None:
+    def _invoke_without_gil(self, io: int, rows: int, start: int) -> None:
         """Run the code without the GIL; the thread that has it afterwards is asked to yield."""
         slot = gil_yield.PLACE.byte
         arguments = _ASIDE(*self.addresses, gil_yield.WORD + slot)

@@ -120,10 +120,10 @@ def _answers(
     except BadTable:  # it has its line already
         raise
     except InputError as problem:
-        raise _located(problem, plan, waiting) from None
+        raise _with_line(problem, plan, waiting) from None
 
 
-def _located(problem: InputError, plan: Plan, waiting: Sequence[Block]) -> InputError:
+def _with_line(problem: InputError, plan: Plan, waiting: Sequence[Block]) -> InputError:
     """The error with its line in the file, found among the blocks under way."""
     from flour.core.errors import InputError
 

@@ -81,7 +81,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
     try:
         return guarded(options, out)
     except BrokenPipeError:
-        return _hung_up()
+        return _reader_gone()
 
 
 def guarded(options: argparse.Namespace, out: Output) -> int:
@@ -136,7 +136,7 @@ def _of_system(problem: OSError) -> CommandError:
     )
 
 
-def _hung_up() -> int:
+def _reader_gone() -> int:
     """The reader of our output has closed it: write nothing more, also at the interpreter's end."""
     quiet = os.open(os.devnull, os.O_WRONLY)
     os.dup2(quiet, sys.stdout.fileno())

@@ -86,7 +86,7 @@ def blocks(path: str, inputs: Mapping[str, Type], options: Options) -> Iterator[
 
         yield from parquet.blocks(path, inputs, options)
         return
-    with _opened(path) as file:
+    with _open_text(path) as file:
         counted = _Counted(file)
         name = "standard input" if path == "-" else path
         reader = _json_lines if options.form == "jsonl" else _csv
@@ -96,7 +96,7 @@ def blocks(path: str, inputs: Mapping[str, Type], options: Options) -> Iterator[
 
 
 @contextmanager
-def _opened(path: str) -> Iterator[IO[str]]:
+def _open_text(path: str) -> Iterator[IO[str]]:
     if path == "-":
         yield sys.stdin
         return
@@ -136,7 +136,7 @@ def _csv(
         return
     header = _header(first[1], inputs, options, name)
     schema = Schema(inputs, header, len(first[1]), name)
-    kept = _kept(header, options, name)
+    kept = _kept_columns(header, options, name)
     pending = [] if header is not None else [first]
     for line, row in rows:
         if len(row) != len(first[1]):
@@ -182,7 +182,7 @@ def _header(
     return first if Schema(inputs, None, len(first), name).looks_like_header(first) else None
 
 
-def _kept(header: list[str] | None, options: Options, name: str) -> dict[str, int]:
+def _kept_columns(header: list[str] | None, options: Options, name: str) -> dict[str, int]:
     if options.keep and header is None:
         raise BadTable("columns to keep need a header", where=f"{name}:1")
     missing = [column for column in options.keep if column not in (header or ())]

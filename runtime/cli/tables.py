@@ -72,7 +72,7 @@ def _reader(dtype: str) -> Callable[[str], Any]:
     if dtype.startswith("float"):
         return _number
     limits = np.iinfo(dtype)
-    return lambda text: _whole(text, limits)
+    return lambda text: _integer(text, limits)
 
 
 def _number(text: str) -> float:
@@ -89,7 +89,7 @@ def _boolean(text: str) -> bool:
     return low in _TRUE
 
 
-def _whole(text: str, limits: Any) -> int:
+def _integer(text: str, limits: Any) -> int:
     value = int(text)
     if not limits.min <= value <= limits.max:
         raise OverflowError(text)

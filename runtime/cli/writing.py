@@ -88,7 +88,7 @@ class _Csv:
         self._started = False
 
     def write(self, columns: Columns) -> None:
-        flat = dict(_flat(columns))
+        flat = dict(_flat_columns(columns))
         if not self._started:
             self._writer.writerow(flat)
             self._started = True
@@ -98,7 +98,7 @@ class _Csv:
         """There is nothing to end."""
 
 
-def _flat(columns: Columns) -> Iterator[tuple[str, Any]]:
+def _flat_columns(columns: Columns) -> Iterator[tuple[str, Any]]:
     for name, values in columns.items():
         if isinstance(values, np.ndarray) and values.ndim == 2:
             for column in range(values.shape[1]):

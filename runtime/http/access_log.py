@@ -75,7 +75,7 @@ class AccessLog:
         self._broken = False
         self._writing = threading.Lock()
         self._ended = threading.Event()
-        self._stream = _opened(target)
+        self._stream = _open_target(target)
         self._thread = threading.Thread(target=self._run, name="pretzel-access-log", daemon=True)
         self._thread.start()
 
@@ -132,9 +132,9 @@ class AccessLog:
 
     def _write(self, data: bytes) -> None:
         try:
-            if _moved(self._target, self._stream):
+            if _is_replaced(self._target, self._stream):
                 self._stream.close()
-                self._stream = _opened(self._target)
+                self._stream = _open_target(self._target)
             while data:
                 data = data[self._stream.write(data) :]
             self._stream.flush()
@@ -154,7 +154,7 @@ class AccessLog:
             self._stream.close()
 
 
-def _opened(target: str) -> IO[bytes]:
+def _open_target(target: str) -> IO[bytes]:
     if target == STANDARD_ERROR:
         return sys.stderr.buffer
     try:
@@ -169,7 +169,7 @@ def _opened(target: str) -> IO[bytes]:
         ) from problem
 
 
-def _moved(target: str, stream: IO[bytes]) -> bool:
+def _is_replaced(target: str, stream: IO[bytes]) -> bool:
     """Whether another file, or none, has the name now."""
     if target == STANDARD_ERROR:
         return False

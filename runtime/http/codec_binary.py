@@ -111,12 +111,12 @@ def raw_values(array: NDArray[Any], datatype: str) -> bytes | memoryview:
     """An array as raw data, without a copy if possible."""
     if datatype == BYTES:
         texts = array.ravel().tolist()
-        packed = {text: _packed(text) for text in set(texts)}  # labels repeat
+        packed = {text: _with_length(text) for text in set(texts)}  # labels repeat
         return b"".join(map(packed.__getitem__, texts))
     whole = np.ascontiguousarray(array, DTYPES[datatype])
     return whole.data.cast("B") if whole.size else b""
 
 
-def _packed(value: Any) -> bytes:
+def _with_length(value: Any) -> bytes:
     text = value.encode() if isinstance(value, str) else b""  # a missing text
     return _LENGTH.pack(len(text)) + text

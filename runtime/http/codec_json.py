@@ -156,12 +156,12 @@ def values(item: RequestInput | LooseInput, where: str) -> NDArray[Any]:
     if item.data is UNSET:
         raise HttpError("this input has no data", where=where)
     count(item.shape, where)
-    flat = _listed(item, f"{where}.data")
+    flat = _data_list(item, f"{where}.data")
     check_count(len(flat), item.shape, where)
     return as_array(flat, item.datatype, item.shape, f"{where}.data")
 
 
-def _listed(item: RequestInput | LooseInput, where: str) -> list[Any]:
+def _data_list(item: RequestInput | LooseInput, where: str) -> list[Any]:
     """The data as one flat list."""
     decoder = _decoders[item.datatype]
     if isinstance(item, LooseInput):

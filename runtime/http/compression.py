@@ -62,7 +62,7 @@ def _inflated(body: bytes, window: int, most: int) -> tuple[bytes | None, bool]:
 
 def pack(request: Request, response: Response) -> Response:
     """The response, compressed if the client accepts it."""
-    name = _accepted(request.header("accept-encoding") or "")
+    name = _preferred_encoding(request.header("accept-encoding") or "")
     if name is None or response.status != 200:
         return response
     stream = zlib.compressobj(_LEVEL, zlib.DEFLATED, _WINDOW[name])
@@ -72,7 +72,7 @@ def pack(request: Request, response: Response) -> Response:
     return Response(body, response.status, response.content_type, headers)
 
 
-def _accepted(header: str) -> str | None:
+def _preferred_encoding(header: str) -> str | None:
     """The encoding that a client prefers among ours."""
     weights: dict[str, float] = {}
     for part in header.lower().split(","):

@@ -257,7 +257,7 @@ class Connection(asyncio.Protocol):
             request, keep = self._line.popleft()
             self._answer(request, keep=keep)
         if self._refusal is not None:
-            self._say_refusal()
+            self._send_refusal()
 
     def _send(self, request: Request, response: Response) -> None:
         if self._server.draining and not self._line:
@@ -338,9 +338,9 @@ class Connection(asyncio.Protocol):
         if self._mute:
             return
         self._mute, self._refusal = True, refusal
-        self._say_refusal()
+        self._send_refusal()
 
-    def _say_refusal(self) -> None:
+    def _send_refusal(self) -> None:
         if self._busy or self._paused or self._line or self._close or self._refusal is None:
             return
         request = Request("GET", *self._where(), {}, b"", perf_counter())

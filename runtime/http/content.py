@@ -58,13 +58,13 @@ def read(tensor: Tensor, kind: str | None, where: str) -> Tensor:
     if reader is _as_is or tensor.datatype != BYTES:
         return tensor
     texts = [
-        text if text is None else _one(reader, text, f"{where}.data[{index}]")
+        text if text is None else _decode_text(reader, text, f"{where}.data[{index}]")
         for index, text in enumerate(tensor.values.ravel().tolist())
     ]
     return Tensor(tensor.name, BYTES, objects(texts, tensor.values.shape))
 
 
-def _one(reader: Callable[[str], str], text: str, where: str) -> str:
+def _decode_text(reader: Callable[[str], str], text: str, where: str) -> str:
     try:
         return reader(text)
     except (ValueError, binascii.Error):

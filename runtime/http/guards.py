@@ -27,7 +27,7 @@ from runtime.http.problems import refusal
 #: Routes that load balancers and orchestrators ask.
 OPEN = frozenset({"/v2/health/live", "/v2/health/ready"})
 #: Seconds between two checks whether the file of tokens has changed.
-_AGAIN = 1.0
+_CHECK_SECONDS = 1.0
 _LARGEST = 1 << 20
 _LEAST = 16
 
@@ -69,7 +69,7 @@ class Tokens:
         """The sender of a request."""
         header = request.headers.get(b"authorization")
         if header is not None and self._path is not None:
-            self._look_again()
+            self._reread_if_changed()
             scheme, _, token = header.strip().partition(b" ")
             name = self._name(token.strip()) if scheme.lower() == b"bearer" else None
             if name is not None:
@@ -84,9 +84,9 @@ class Tokens:
                 match = name
         return match
 
-    def _look_again(self) -> None:
+    def _reread_if_changed(self) -> None:
         now = monotonic()
-        if self._path is None or now - self._looked < _AGAIN:
+        if self._path is None or now - self._looked < _CHECK_SECONDS:
             return
         self._looked = now
         try:

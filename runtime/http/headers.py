@@ -29,23 +29,23 @@ class Spelling(NamedTuple):
     expect: bytes | None
 
 
-_known: dict[tuple[bytes, ...], Spelling] = {}
+_cache: dict[tuple[bytes, ...], Spelling] = {}
 
 
 def spelling(names: Iterable[bytes]) -> Spelling:
     """The spelling of these names, from the cache if it is there."""
     key = tuple(names)
-    return _known.get(key) or _remember(key)
+    return _cache.get(key) or _analyse(key)
 
 
-def _remember(key: tuple[bytes, ...]) -> Spelling:
+def _analyse(key: tuple[bytes, ...]) -> Spelling:
     lower = tuple(name.lower() for name in key)
     spelled = dict(zip(lower, key, strict=True))
     entry = Spelling(
         lower, _TELLING.isdisjoint(lower), spelled.get(b"content-length"), spelled.get(b"expect")
     )
     if len(key) <= _MOST:
-        if len(_known) >= _SPELLINGS:
-            _known.clear()
-        _known[key] = entry
+        if len(_cache) >= _SPELLINGS:
+            _cache.clear()
+        _cache[key] = entry
     return entry

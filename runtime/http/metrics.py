@@ -64,10 +64,10 @@ class Metrics:
         ours, theirs = await asyncio.gather(
             asyncio.to_thread(self.snapshot), self._service.peers.snapshot(KIND, PATIENCE)
         )
-        return await asyncio.to_thread(_together, ours, theirs) if theirs else ours
+        return await asyncio.to_thread(_merged, ours, theirs) if theirs else ours
 
 
-def _together(ours: Snapshot, theirs: dict[int, object]) -> Snapshot:
+def _merged(ours: Snapshot, theirs: dict[int, object]) -> Snapshot:
     return merge([ours, *_readable(theirs)])
 
 

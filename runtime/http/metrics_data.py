@@ -114,14 +114,16 @@ def merge(snapshots: Iterable[Sequence[Family]]) -> Snapshot:
             first = families.setdefault(family.name, family)
             into = samples.setdefault(family.name, {})
             for labels, value in family.samples:
-                into[labels] = _both(first.over, into[labels], value) if labels in into else value
+                into[labels] = (
+                    _combine(first.over, into[labels], value) if labels in into else value
+                )
     return [
         Family(each.name, each.kind, each.help, list(samples[name].items()), each.over)
         for name, each in families.items()
     ]
 
 
-def _both(over: str, left: Value, right: Value) -> Value:
+def _combine(over: str, left: Value, right: Value) -> Value:
     if isinstance(left, Distribution) or isinstance(right, Distribution):
         assert isinstance(left, Distribution), "a name has one kind of values"
         assert isinstance(right, Distribution), "a name has one kind of values"

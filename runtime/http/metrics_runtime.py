@@ -108,15 +108,17 @@ def _parameters(service: Service, parameters: Parameters) -> list[Family]:
 def _catalog(stats: RuntimeStats) -> list[Family]:
     catalog = stats.catalog
     return [
-        _one(_flag, "versions", "Versions that are registered or still answer.", catalog.versions),
-        _one(_flag, "stages", "Different native stages.", catalog.stages),
-        _one(
+        _single(
+            _flag, "versions", "Versions that are registered or still answer.", catalog.versions
+        ),
+        _single(_flag, "stages", "Different native stages.", catalog.stages),
+        _single(
             _flag, "stage_uses", "Native stages, if each version had its own.", catalog.stage_uses
         ),
     ]
 
 
-def _one(make: Callable[..., Family], name: str, text: str, value: float) -> Family:
+def _single(make: Callable[..., Family], name: str, text: str, value: float) -> Family:
     family = make(f"pretzel_{name}", help=text)
     family.add(value)
     return family
@@ -128,18 +130,18 @@ def _one(make: Callable[..., Family], name: str, text: str, value: float) -> Fam
 def _residency(memory: MemoryStats) -> list[Family]:
     cold = memory.cold
     families = [
-        _one(_gauge, "resident_plans", "Plans in memory.", memory.resident),
-        _one(_gauge, "dropped_plans", "Registered plans that are not.", memory.dropped),
-        _one(_counter, "evictions_total", "Plans that were dropped.", memory.evictions),
-        _one(_counter, "cold_hits_total", "Calls that brought a plan back.", memory.cold_hits),
-        _one(_counter, "cold_hit_seconds_total", "What that took.", cold.mean * cold.count),
-        _one(
+        _single(_gauge, "resident_plans", "Plans in memory.", memory.resident),
+        _single(_gauge, "dropped_plans", "Registered plans that are not.", memory.dropped),
+        _single(_counter, "evictions_total", "Plans that were dropped.", memory.evictions),
+        _single(_counter, "cold_hits_total", "Calls that brought a plan back.", memory.cold_hits),
+        _single(_counter, "cold_hit_seconds_total", "What that took.", cold.mean * cold.count),
+        _single(
             _counter, "unwritable_plans_total", "Plans that could not be spilt.", memory.unwritable
         ),
     ]
     if memory.budget is not None:
-        families.append(_one(_gauge, "memory_budget_bytes", "For plans.", memory.budget))
-        families.append(_one(_gauge, "memory_budget_used_bytes", "Of that.", memory.used))
+        families.append(_single(_gauge, "memory_budget_bytes", "For plans.", memory.budget))
+        families.append(_single(_gauge, "memory_budget_used_bytes", "Of that.", memory.used))
     return families
 
 
@@ -149,10 +151,10 @@ def _residency(memory: MemoryStats) -> list[Family]:
 def _inline(stats: RuntimeStats) -> list[Family]:
     inline = stats.inline
     return [
-        _one(_counter, "inline_failures_total", "Calls that failed inline.", inline.failed),
-        _one(_counter, "inline_refusals_total", "Calls refused by the limit.", inline.refused),
-        _one(_gauge, "result_bytes", "Kept results of common first parts.", stats.result_bytes),
-        _one(_gauge, "thread_bytes", "Scratch memory that threads keep.", stats.thread_bytes),
+        _single(_counter, "inline_failures_total", "Calls that failed inline.", inline.failed),
+        _single(_counter, "inline_refusals_total", "Calls refused by the limit.", inline.refused),
+        _single(_gauge, "result_bytes", "Kept results of common first parts.", stats.result_bytes),
+        _single(_gauge, "thread_bytes", "Scratch memory that threads keep.", stats.thread_bytes),
     ]
 
 
@@ -175,11 +177,13 @@ def _pool(pool: PoolStats) -> list[Family]:
     return [
         jobs,
         *(queued, rows, seconds, executors, idle),
-        _one(_counter, "executor_seconds_total", "What executors worked.", pool.busy_seconds),
-        _one(_counter, "job_wait_seconds_total", "From submission to start.", _sum(pool.wait)),
-        _one(_counter, "job_seconds_total", "From submission to the end.", _sum(pool.total)),
-        _one(_counter, "executor_deaths_total", "Executors that had to be replaced.", pool.deaths),
-        _one(_gauge, "buffer_bytes", "Buffers that lie ready.", pool.buffers.idle_bytes),
+        _single(_counter, "executor_seconds_total", "What executors worked.", pool.busy_seconds),
+        _single(_counter, "job_wait_seconds_total", "From submission to start.", _sum(pool.wait)),
+        _single(_counter, "job_seconds_total", "From submission to the end.", _sum(pool.total)),
+        _single(
+            _counter, "executor_deaths_total", "Executors that had to be replaced.", pool.deaths
+        ),
+        _single(_gauge, "buffer_bytes", "Buffers that lie ready.", pool.buffers.idle_bytes),
     ]
 
 
@@ -237,10 +241,10 @@ def _cached(cached: Cached) -> list[Family]:
 def _batched(batched: Batched) -> list[Family]:
     counters = batched.stats()
     return [
-        _one(
+        _single(
             _counter, "batched_requests_total", "Requests that went in blocks.", counters.requests
         ),
-        _one(_counter, "batched_rows_total", "Rows of theirs.", counters.rows),
-        _one(_counter, "batches_total", "Blocks.", counters.blocks),
-        _one(_counter, "batch_retries_total", "Requests of blocks that failed.", counters.alone),
+        _single(_counter, "batched_rows_total", "Rows of theirs.", counters.rows),
+        _single(_counter, "batches_total", "Blocks.", counters.blocks),
+        _single(_counter, "batch_retries_total", "Requests of blocks that failed.", counters.alone),
     ]

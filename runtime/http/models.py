@@ -129,10 +129,10 @@ def _repository(service: Service) -> Repository:
 def index(service: Service, request: Request) -> Answer:
     """All models of the repository, loaded or not."""
     wanted: IndexRequest = body_of(request, _index_request)
-    return _listed(service, ready=wanted.ready)
+    return _index(service, ready=wanted.ready)
 
 
-async def _listed(service: Service, *, ready: bool) -> Response:
+async def _index(service: Service, *, ready: bool) -> Response:
     repository = service.repository
     states = _registered(service)
     if repository is not None:
@@ -149,23 +149,23 @@ def _registered(service: Service) -> Iterable[ModelState]:
 
 def load(service: Service, request: Request) -> Answer:
     """Load a model, or load it again."""
-    repository, name = _asked(service, request)
-    return _done(repository.load, name, Loaded(name, load=True))
+    repository, name = _repository_and_name(service, request)
+    return _act(repository.load, name, Loaded(name, load=True))
 
 
 def unload(service: Service, request: Request) -> Answer:
     """Unload a model."""
-    repository, name = _asked(service, request)
-    return _done(repository.unload, name, Unloaded(name, unload=True))
+    repository, name = _repository_and_name(service, request)
+    return _act(repository.unload, name, Unloaded(name, unload=True))
 
 
-def _asked(service: Service, request: Request) -> tuple[Repository, str]:
+def _repository_and_name(service: Service, request: Request) -> tuple[Repository, str]:
     """The repository and the model's name; unknown fields of the body are refused."""
     repository = _repository(service)
     body_of(request, _repository_request)
     return repository, request.params["model"]
 
 
-async def _done(act: Callable[[str], object], name: str, answer: Loaded | Unloaded) -> Response:
+async def _act(act: Callable[[str], object], name: str, answer: Loaded | Unloaded) -> Response:
     await asyncio.to_thread(act, name)
     return json(answer)

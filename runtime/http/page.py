@@ -130,10 +130,10 @@ class Figures:
 
 def _page(service: Service, snapshot: Snapshot, wanted: str, refresh: int) -> bytes:
     with uncollected():
-        return _made(service, snapshot, wanted, refresh)
+        return _render(service, snapshot, wanted, refresh)
 
 
-def _made(service: Service, snapshot: Snapshot, wanted: str, refresh: int) -> bytes:
+def _render(service: Service, snapshot: Snapshot, wanted: str, refresh: int) -> bytes:
     figures = Figures(snapshot)
     here = f"?q={quote(wanted)}&refresh=" if wanted else "?refresh="
     again = ("stop refreshing", f"{here}0") if refresh else ("refresh every 5 s", f"{here}5")

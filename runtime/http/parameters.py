@@ -31,7 +31,9 @@ class Accountant:
     def __call__(self, versions: Mapping[str, ModelVersion]) -> Parameters:
         """The bytes of these versions, as far as their plans are in memory."""
         with self._lock:
-            by_version = {owner: self._held(served) for owner, served in gently(versions.items())}
+            by_version = {
+                owner: self._sizes_of(served) for owner, served in gently(versions.items())
+            }
         held = {owner: each for owner, each in by_version.items() if each is not None}
         sizes = {digest: nbytes for each in held.values() for digest, nbytes in each.items()}
         holdings = {owner: frozenset(each) for owner, each in held.items()}
@@ -39,7 +41,7 @@ class Accountant:
         by_owner = {each.owner: (each.own_bytes, each.shared_bytes) for each in totals.owners}
         return Parameters(by_owner, totals.unique_bytes, totals.held_bytes)
 
-    def _held(self, served: ModelVersion) -> dict[str, int] | None:
+    def _sizes_of(self, served: ModelVersion) -> dict[str, int] | None:
         """Bytes by digest; None while the plan is dropped."""
         plan = served.plan
         if plan is None:

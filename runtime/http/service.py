@@ -68,23 +68,23 @@ class Service:
             handler, request.params = self.router.find(request.method, request.path)
             if not request.plain and b"content-encoding" in request.headers:
                 if len(request.body) > SOON:
-                    return self._later(request, self._unpacked(request, handler))
+                    return self._awaited(request, self._decompressed(request, handler))
                 unpack(request, self.settings.max_body)
             answer = handler(self, request)
         except Exception as error:  # noqa: BLE001 (it is the client's answer)
             return problems.response(error)
         if not isinstance(answer, Response):
-            return self._later(request, answer)
-        return answer if len(answer.body) <= self._small else self._packed(request, answer)
+            return self._awaited(request, answer)
+        return answer if len(answer.body) <= self._small else self._compressed(request, answer)
 
-    async def _unpacked(self, request: Request, handler: Handler) -> Response:
+    async def _decompressed(self, request: Request, handler: Handler) -> Response:
         """Answer a request whose body takes long to decompress."""
         await asyncio.to_thread(unpack, request, self.settings.max_body)
         telemetry.resume(self, request)
         answer = handler(self, request)
         return answer if isinstance(answer, Response) else await answer
 
-    async def _later(self, request: Request, coming: Awaitable[Response]) -> Response:
+    async def _awaited(self, request: Request, coming: Awaitable[Response]) -> Response:
         self.waiting += 1
         try:
             response = await coming
@@ -95,10 +95,10 @@ class Service:
         if len(response.body) <= self._small:
             return response
         if len(response.body) > _LARGE:  # compression takes a millisecond per 100 KiB
-            return await asyncio.to_thread(self._packed, request, response)
-        return self._packed(request, response)
+            return await asyncio.to_thread(self._compressed, request, response)
+        return self._compressed(request, response)
 
-    def _packed(self, request: Request, response: Response) -> Response:
+    def _compressed(self, request: Request, response: Response) -> Response:
         """A large answer, compressed if the client accepts that."""
         return pack(request, response) if b"accept-encoding" in request.headers else response
 

@@ -77,13 +77,13 @@ class IsolatedImporter:
         )
         self._staging, self._limit = staging, LIMIT_SECONDS
         self._process: subprocess.Popen[bytes] | None = None
-        self._heard: threading.Thread | None = None
+        self._listener: threading.Thread | None = None
         self._lock = threading.Lock()  # of `_process`, between `prepare` and `close`
         self._asking = self._closed = False
 
-    def prepare(self, model: Model, known: Path | None) -> Path:
+    def prepare(self, model: Model, current: Path | None) -> Path:
         """The file of the model's plan, verified."""
-        asked = _request(model, known)
+        asked = _request(model, current)
         answer = self._ask(asked, model)
         if answer is None:  # it had just ended after its idle time
             answer = self._ask(asked, model)
@@ -96,7 +96,7 @@ class IsolatedImporter:
 
     def _ask(self, asked: bytes, model: Model) -> dict[str, Any] | None:
         """The answer to a request; None if the process had ended without an error."""
-        process, line = self._running(), b""
+        process, line = self._running_process(), b""
         try:
             with suppress(BrokenPipeError):
                 cast("BinaryIO", process.stdin).write(asked)
@@ -105,9 +105,9 @@ class IsolatedImporter:
             if not line.endswith(b"\n"):  # it has ended, or must be ended
                 process.kill()
                 process.wait()
-                if self._heard is not None:  # its last lines are reported before the reason
-                    self._heard.join(1.0)
-            self._asked()
+                if self._listener is not None:  # its last lines are reported before the reason
+                    self._listener.join(1.0)
+            self._request_done()
         if line.endswith(b"\n"):
             answer: dict[str, Any] = json.loads(line)
             return answer
@@ -115,23 +115,25 @@ class IsolatedImporter:
             raise _crashed(model, "the server ends")
         if process.returncode == 0:
             return None
-        raise _crashed(model, _ending(process.returncode, late=line == _LATE, limit=self._limit))
+        raise _crashed(
+            model, _exit_reason(process.returncode, late=line == _LATE, limit=self._limit)
+        )
 
-    def _running(self) -> subprocess.Popen[bytes]:
+    def _running_process(self) -> subprocess.Popen[bytes]:
         with self._lock:
             if self._closed:
                 raise RepositoryError("nothing is prepared any more: the server ends")
             if self._process is None or self._process.poll() is not None:
-                self._let_go()
+                self._close_pipes()
                 self._process = self._start()
             self._asking = True
             return self._process
 
-    def _asked(self) -> None:
+    def _request_done(self) -> None:
         with self._lock:
             self._asking = False
             if self._closed:
-                self._let_go()
+                self._close_pipes()
 
     def _start(self) -> subprocess.Popen[bytes]:
         module_path = json.dumps([each or os.getcwd() for each in sys.path])  # noqa: PTH109 (a string)
@@ -144,11 +146,11 @@ class IsolatedImporter:
         )
         if self._on_line is not None:
             heard = process.stderr, self._on_line
-            self._heard = threading.Thread(target=_hear, args=heard, daemon=True)
-            self._heard.start()
+            self._listener = threading.Thread(target=_forward_lines, args=heard, daemon=True)
+            self._listener.start()
         return process
 
-    def _let_go(self) -> None:
+    def _close_pipes(self) -> None:
         process, self._process = self._process, None
         if process is not None:
             cast("BinaryIO", process.stdin).close()
@@ -162,7 +164,7 @@ class IsolatedImporter:
                 self._process.kill()
                 self._process.wait()
             if not self._asking:  # otherwise `prepare` closes the pipes
-                self._let_go()
+                self._close_pipes()
 
     def __del__(self) -> None:
         """End the process if `close` was not called."""
@@ -170,10 +172,10 @@ class IsolatedImporter:
         if process is not None:
             process.kill()
             process.wait()
-            self._let_go()
+            self._close_pipes()
 
 
-def _hear(stream: BinaryIO, on_line: OnLine) -> None:
+def _forward_lines(stream: BinaryIO, on_line: OnLine) -> None:
     """Pass on the lines that the process prints, until it has ended."""
     with stream, suppress(OSError):
         pieces = b""
@@ -206,7 +208,7 @@ def _line(stream: BinaryIO, seconds: float) -> bytes:
     return received
 
 
-def _request(model: Model, known: Path | None) -> bytes:
+def _request(model: Model, current: Path | None) -> bytes:
     facts = {
         "name": model.name,
         "version": model.version,
@@ -216,11 +218,11 @@ def _request(model: Model, known: Path | None) -> bytes:
         "promise": {"kind": type(model.promise).__name__, **asdict(model.promise)},
         "rows": None if model.rows is None else str(model.rows),
     }
-    request = {"model": facts, "known": None if known is None else known.name}
+    request = {"model": facts, "known": None if current is None else current.name}
     return json.dumps(request).encode() + b"\n"
 
 
-def _ending(code: int, *, late: bool, limit: float) -> str:
+def _exit_reason(code: int, *, late: bool, limit: float) -> str:
     if late:
         return f"not done after {limit:g} s"
     if code > 0:

@@ -16,7 +16,7 @@ from typing import Any, BinaryIO
 from runtime.repository.files import Folder
 from runtime.repository.io_contract import Fil, IoContract, MLServer, Plain
 from runtime.repository.listing import Model
-from runtime.repository.preparing import Here, told
+from runtime.repository.preparing import LocalImporter, error_parts
 from runtime.repository.staging import Staging
 
 _PROMISES: dict[str, type[IoContract]] = {kind.__name__: kind for kind in (Plain, MLServer, Fil)}
@@ -26,13 +26,15 @@ def main(orders: str) -> None:
     """Prepare requested models until requests end."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent process ends this one
     faulthandler.enable()
-    _go_first()
+    _prefer_as_oom_victim()
     requests, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb", buffering=0)
     os.dup2(2, 1)  # output of models and libraries must not mix with answers
     settings = json.loads(orders)
     folder = Folder(settings["root"], max_bytes=settings["max_bytes"])
     staging = Staging(settings["staging"])
-    here = Here(folder, staging, trust_pickle=settings["trust_pickle"], exact=settings["exact"])
+    importer = LocalImporter(
+        folder, staging, trust_pickle=settings["trust_pickle"], exact=settings["exact"]
+    )
     lines: SimpleQueue[bytes] = SimpleQueue()
     threading.Thread(target=_read, args=(requests, lines), daemon=True).start()
     while True:
@@ -40,10 +42,10 @@ def main(orders: str) -> None:
             line = lines.get(timeout=settings["idle_seconds"])
         except Empty:
             os._exit(0)
-        answers.write(json.dumps(_answer(here, staging, json.loads(line))).encode() + b"\n")
+        answers.write(json.dumps(_answer(importer, staging, json.loads(line))).encode() + b"\n")
 
 
-def _go_first() -> None:
+def _prefer_as_oom_victim() -> None:
     """Make the system end this process first when memory runs out, not the server."""
     with suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text("1000", encoding="ascii")
@@ -56,13 +58,13 @@ def _read(asked: BinaryIO, lines: SimpleQueue[bytes]) -> None:
     os._exit(0)
 
 
-def _answer(here: Here, staging: Staging, asked: dict[str, Any]) -> dict[str, Any]:
-    known = None if asked["known"] is None else staging.directory / asked["known"]
+def _answer(importer: LocalImporter, staging: Staging, request: dict[str, Any]) -> dict[str, Any]:
+    known = None if request["known"] is None else staging.directory / request["known"]
     try:
-        return {"staged": here.prepare(_model(asked["model"]), known).name}
+        return {"staged": importer.prepare(_model(request["model"]), known).name}
     # Any error concerns this model only; go on with the next.
     except Exception as problem:  # noqa: BLE001
-        return dict(told(problem))
+        return dict(error_parts(problem))
 
 
 def _model(facts: dict[str, Any]) -> Model:

@@ -152,7 +152,7 @@ class _Reader:
         parts = [first.text]
         while self._peek().kind == "string":  # neighbours are one string
             parts.append(self._next().text)
-        return "".join(_ESCAPE.sub(_unescaped, part[1:-1]) for part in parts)
+        return "".join(_ESCAPE.sub(_unescape, part[1:-1]) for part in parts)
 
     def _peek(self) -> _Token:
         return self._tokens[self._at]
@@ -186,11 +186,11 @@ def _number(text: str) -> int | float:
     if re.fullmatch(r"[-+]?\d+", text):
         digits = text.lstrip("+-")
         octal = len(digits) > 1 and digits[0] == "0" and not set(digits) & {"8", "9"}
-        return int(text, 8) if octal else _whole(text)
+        return int(text, 8) if octal else _integer(text)
     return float(text.rstrip("fF"))
 
 
-def _whole(text: str) -> int | float:
+def _integer(text: str) -> int | float:
     """A whole number; one with too many digits for any field becomes a float."""
     return int(text) if len(text) < 40 else float(text)
 
@@ -203,7 +203,7 @@ def _word(text: str) -> Value:
     return EnumName(text)
 
 
-def _unescaped(escape: re.Match[str]) -> str:
+def _unescape(escape: re.Match[str]) -> str:
     hexadecimal, octal, other = escape.groups()
     if hexadecimal:
         return chr(int(hexadecimal, 16))

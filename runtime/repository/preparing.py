@@ -1,8 +1,8 @@
 """Prepares models: from a file to a verified plan that can be registered.
 
-`Here` does so in this process. `IsolatedImporter` (runtime/repository/isolated_import.py) uses
-another process, as importers and libraries read untrusted files: a crash there does not affect this
-one.
+`LocalImporter` does so in this process. `IsolatedImporter` (runtime/repository/isolated_import.py)
+uses another process, as importers and libraries read untrusted files: a crash there does not affect
+this one.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from runtime.repository.staging import Staging
 _PASSING = {errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EROFS}
 
 
-class Preparing(Protocol):
+class Importer(Protocol):
     """Makes plans that can be registered."""
 
-    def prepare(self, model: Model, known: Path | None) -> Path:
+    def prepare(self, model: Model, current: Path | None) -> Path:
         """The file of the model's plan, verified."""
         ...
 
@@ -34,7 +34,7 @@ class Preparing(Protocol):
         ...
 
 
-class Here:
+class LocalImporter:
     """Prepares in this process."""
 
     def __init__(
@@ -43,10 +43,10 @@ class Here:
         self._folder, self._staging = folder, staging
         self._trust, self._exact = trust_pickle, exact
 
-    def prepare(self, model: Model, known: Path | None) -> Path:
+    def prepare(self, model: Model, current: Path | None) -> Path:
         """The file of the model's plan, verified."""
         try:
-            return self._prepared(model, known)
+            return self._stage_and_verify(model, current)
         except OSError as problem:
             if problem.errno not in _PASSING:
                 raise
@@ -57,11 +57,11 @@ class Here:
                 hint="it is tried again whenever the folder is looked at",
             ) from problem
 
-    def _prepared(self, model: Model, known: Path | None) -> Path:
+    def _stage_and_verify(self, model: Model, current: Path | None) -> Path:
         staged = self._staging.bring(
             self._folder, model, trust_pickle=self._trust, exact=self._exact
         )
-        if staged != known:
+        if staged != current:
             rows = None if model.rows is None else self._folder.read(model.rows, sample.MAX_BYTES)
             where = shown(model.path if model.rows is None else model.rows)
             sample.check(self._staging.load(staged, model), rows, where)
@@ -71,7 +71,7 @@ class Here:
         """Nothing to release."""
 
 
-def told(problem: BaseException) -> dict[str, str]:
+def error_parts(problem: BaseException) -> dict[str, str]:
     """An error's parts, for another process."""
     if not isinstance(problem, Explained):
         return {"kind": type(problem).__name__, "what": repr(problem)[:300]}

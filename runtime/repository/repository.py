@@ -22,7 +22,7 @@ from runtime.repository.errors import NoRoom, NotLoaded, UnknownModel
 from runtime.repository.files import MAX_BYTES, Folder, Print, natural, shown
 from runtime.repository.isolated_import import IsolatedImporter, OnLine
 from runtime.repository.listing import Model, Scan, Trouble, reason_of
-from runtime.repository.preparing import Here, Preparing
+from runtime.repository.preparing import Importer, LocalImporter
 from runtime.repository.registry import Registry
 from runtime.repository.staging import Staging
 from runtime.repository.walk import scan as walk
@@ -62,7 +62,7 @@ class _Entry:
 
 
 @dataclass(slots=True)
-class _Seen:
+class _Stability:
     """The stamp of files, and since when they have had it."""
 
     stamp: tuple[Print, ...]
@@ -103,15 +103,15 @@ class Repository:
         self._on_event = on_event or (lambda _: None)
         self._staging = Staging(staging)
         folder, staged = self.folder, self._staging
-        self._preparing: Preparing = (
+        self._importer: Importer = (
             IsolatedImporter(
                 folder, staged, trust_pickle=trust_pickle, exact=exact, on_line=on_line
             )
             if apart
-            else Here(folder, staged, trust_pickle=trust_pickle, exact=exact)
+            else LocalImporter(folder, staged, trust_pickle=trust_pickle, exact=exact)
         )
         self._entries: dict[tuple[str, str], _Entry] = {}
-        self._seen: dict[tuple[str, str], _Seen] = {}
+        self._seen: dict[tuple[str, str], _Stability] = {}
         self._working = threading.RLock()  # one change at a time
         self._table = threading.Lock()  # of the entries, as `index` reads them
         self._stop = threading.Event()
@@ -195,7 +195,7 @@ class Repository:
         models = [one for one in scan.models if only in (None, one.name)]
         troubles = [one for one in scan.troubles if only in (None, one.name)]
         for model in models:
-            events += self._come(model, patient=patient)
+            events += self._load_changed(model, patient=patient)
         for trouble in troubles:
             events += self._report(trouble, patient=patient)
         here = _keys(models, troubles)
@@ -210,10 +210,10 @@ class Repository:
         # one.
         for name in {event.name for event in events} | {name for name, _ in gone}:
             self._serve_latest(name, without=set(gone) if self._unload_removed else set())
-        events += self._leave(gone)
+        events += self._remove_gone(gone)
         return tuple(events)
 
-    def _come(self, model: Model, *, patient: bool) -> Iterable[Event]:
+    def _load_changed(self, model: Model, *, patient: bool) -> Iterable[Event]:
         key = (model.name, model.version)
         entry = self._entries.get(key)
         if entry is not None and (entry.held or entry.stamp == model.stamp):
@@ -223,39 +223,39 @@ class Repository:
         if entry is None:
             with self._table:
                 entry = self._entries[key] = _Entry(LOADING)
-        return self._bring(model, entry, patient=patient)
+        return self._load_model(model, entry, patient=patient)
 
     def _is_quiet(self, key: tuple[str, str], stamp: tuple[Print, ...]) -> bool:
         """Whether files have not changed for a while, by their own clock or by ours."""
         seen = self._seen.get(key)
         if seen is None or seen.stamp != stamp:
-            seen = self._seen[key] = _Seen(stamp)
+            seen = self._seen[key] = _Stability(stamp)
         newest = max((one.changed_ns for one in stamp), default=0) / 1e9
         ages = time.time() - newest, time.monotonic() - seen.since
         return any(age >= self._quiet_seconds for age in ages)
 
-    def _bring(self, model: Model, entry: _Entry, *, patient: bool) -> list[Event]:
+    def _load_model(self, model: Model, entry: _Entry, *, patient: bool) -> list[Event]:
         start = time.perf_counter()
         entry.stamp = model.stamp
         try:
-            staged = self._preparing.prepare(model, entry.staged)
+            staged = self._importer.prepare(model, entry.staged)
             self._staging.use(staged)
             # The same content, served in the same way: somebody has touched it.
             if staged == entry.staged and model.notes == entry.notes:
-                self._note(entry, READY, "")
+                self._set_state(entry, READY, "")
                 return []
             kind = self._register(staged, model, entry)
         except RuntimeClosed:
             raise
         except NoRoom as problem:  # said once, and tried again until there is
             entry.stamp = ()
-            said = patient and entry.reason.endswith(self._inside(reason_of(problem)))
+            said = patient and entry.reason.endswith(self._without_folder(reason_of(problem)))
             return [] if said else [self._refused(model, entry, problem)]
         # Files from anywhere go through importers and libraries: whatever they stumble over is
         # about the model, and no reason to stop serving others.
         except Exception as problem:  # noqa: BLE001
             return [self._refused(model, entry, problem)]
-        return [self._told(kind, model, seconds=time.perf_counter() - start)]
+        return [self._emit(kind, model, seconds=time.perf_counter() - start)]
 
     def _register(self, staged: Path, model: Model, entry: _Entry) -> str:
         promise = model.promise
@@ -270,27 +270,29 @@ class Repository:
             model.name, staged, model.version, activate=False, replace=replaces, notes=notes
         )
         entry.staged, entry.notes = staged, model.notes
-        self._note(entry, READY, "")
+        self._set_state(entry, READY, "")
         return "replaced" if replaces else "loaded"
 
     def _refused(self, model: Model, entry: _Entry, problem: Exception) -> Event:
         reason = reason_of(problem) if isinstance(problem, Explained) else repr(problem)[:300]
-        reason = self._inside(reason)
-        self._note(entry, READY if entry.staged else UNAVAILABLE, self._kept(entry, reason))
-        return self._told("refused", model, reason)
+        reason = self._without_folder(reason)
+        self._set_state(
+            entry, READY if entry.staged else UNAVAILABLE, self._reason_if_older(entry, reason)
+        )
+        return self._emit("refused", model, reason)
 
-    def _inside(self, reason: str) -> str:
+    def _without_folder(self, reason: str) -> str:
         """A reason without the folder's path, as clients read the index too."""
         return reason.replace(f"{shown(self.folder.root)}/", "")
 
-    def _kept(self, entry: _Entry, reason: str) -> str:
+    def _reason_if_older(self, entry: _Entry, reason: str) -> str:
         return f"what is served is older: {reason}" if entry.staged else reason
 
     def _report(self, trouble: Trouble, *, patient: bool) -> Iterable[Event]:
         """Report a file that cannot be served; the version that is loaded stays."""
         key = (trouble.name, trouble.version)
         entry = self._entries.get(key)
-        reason = self._inside(trouble.reason)
+        reason = self._without_folder(trouble.reason)
         if entry is not None and (entry.held or entry.reason.endswith(reason)):
             return ()
         if patient and trouble.stamp and not self._is_quiet(key, trouble.stamp):
@@ -298,10 +300,12 @@ class Repository:
         with self._table:
             entry = self._entries.setdefault(key, _Entry())
         entry.stamp = ()
-        self._note(entry, READY if entry.staged else UNAVAILABLE, self._kept(entry, reason))
-        return [self._told("refused", trouble, reason)]
+        self._set_state(
+            entry, READY if entry.staged else UNAVAILABLE, self._reason_if_older(entry, reason)
+        )
+        return [self._emit("refused", trouble, reason)]
 
-    def _note(self, entry: _Entry, state: str, reason: str) -> None:
+    def _set_state(self, entry: _Entry, state: str, reason: str) -> None:
         with self._table:
             entry.state, entry.reason = state, reason
 
@@ -315,7 +319,7 @@ class Repository:
         if ready:
             self.runtime.switch(name, max(ready, key=natural))
 
-    def _leave(self, gone: list[tuple[str, str]]) -> list[Event]:
+    def _remove_gone(self, gone: list[tuple[str, str]]) -> list[Event]:
         served = [key for key in gone if self._entries[key].staged is not None]
         if served and not self._unload_removed:
             gone = [key for key in gone if key not in served]
@@ -335,15 +339,15 @@ class Repository:
                 continue
             last = sum(n == name and e.staged is not None for (n, _), e in self._entries.items())
             entry.staged, entry.stamp = None, ()
-            self._note(entry, UNAVAILABLE, reason)
+            self._set_state(entry, UNAVAILABLE, reason)
             if last > 1:
                 self._serve_latest(name, set())
             with suppress(UnknownEndpoint):  # already unregistered
                 self.runtime.unregister(name, version)
-            events.append(self._told("unloaded", _Address(name, version), reason))
+            events.append(self._emit("unloaded", _Address(name, version), reason))
         return events
 
-    def _told(
+    def _emit(
         self, kind: str, one: Model | Trouble | _Address, reason: str = "", seconds: float = 0.0
     ) -> Event:
         where = "" if isinstance(one, _Address) else _where(one)
@@ -375,7 +379,7 @@ class Repository:
                 return
             # After any error the folder must still be followed.
             except Exception as problem:  # noqa: BLE001
-                reason = self._inside(reason_of(problem))
+                reason = self._without_folder(reason_of(problem))
                 if reason != last:
                     self._on_event(Event("refused", "", "", shown(self.folder.root), reason))
                 last = reason
@@ -383,7 +387,7 @@ class Repository:
     def close(self) -> None:
         """Stop following the folder; registered models stay until the runtime is closed."""
         self._stop.set()
-        self._preparing.close()
+        self._importer.close()
         if self._watcher is not None:
             self._watcher.join()
         self._staging.close()

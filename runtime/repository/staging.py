@@ -53,7 +53,7 @@ class Staging:
         self._own = directory is None
         if directory is None:
             remove_deserted(Path(gettempdir()))
-            self.directory, claim = _made()
+            self.directory, claim = _new_directory()
         else:
             self.directory = Path(directory).absolute()
             self.directory.mkdir(parents=True, exist_ok=True)
@@ -61,7 +61,7 @@ class Staging:
         self._claims = [claim]  # a list: shared with the finalizer, which closes the current claim
         self._spare: dict[str, float] = {}
         self._tidied = -_TIDY_SECONDS
-        end = _remove if self._own else _leave
+        end = _remove if self._own else _release_claim
         self.close = weakref.finalize(self, end, self.directory, os.getpid(), self._claims)
 
     def use(self, path: Path) -> None:
@@ -76,7 +76,7 @@ class Staging:
         where = shown(model.path)
         formats.check_trust(model.form, where, trust_pickle=trust_pickle)
         if model.form == formats.PLAN:
-            return self._copied(folder, model)
+            return self._copy_plan(folder, model)
         raw = folder.read(model.path)
         path = self._path(_digest(raw, model, exact=exact))
         self.use(path)
@@ -85,7 +85,7 @@ class Staging:
             oven.bake(program, exact=exact).save(path, durable=False)
         return path
 
-    def _copied(self, folder: Folder, model: Model) -> Path:
+    def _copy_plan(self, folder: Folder, model: Model) -> Path:
         digest = blake2b(_FORMAT, digest_size=20)
         with NamedTemporaryFile(dir=self.directory, prefix=_COPY, delete=False) as copy:
             try:
@@ -119,12 +119,12 @@ class Staging:
         names = {path.name for path in used}
         self._claims[0] = self._claims[0].only(names)
         if self._own:
-            self._keep(names)
+            self._drop_spare(names)
         elif time.monotonic() - self._tidied >= _TIDY_SECONDS:
             self._tidied = time.monotonic()
-            self._tidy()
+            self._drop_abandoned()
 
-    def _keep(self, names: set[str]) -> None:
+    def _drop_spare(self, names: set[str]) -> None:
         now = time.monotonic()
         for path in self.directory.glob(f"*{_SUFFIX}"):
             if path.name in names:
@@ -134,7 +134,7 @@ class Staging:
                     path.unlink()
                 self._spare.pop(path.name, None)
 
-    def _tidy(self) -> None:
+    def _drop_abandoned(self) -> None:
         """Remove unused plans and the temporary files of killed processes."""
         sweep(self.directory)
         names, now = claimed(self.directory), time.time()
@@ -149,7 +149,7 @@ class Staging:
                     path.unlink()
 
 
-def _made() -> tuple[Path, Claim]:
+def _new_directory() -> tuple[Path, Claim]:
     """A new directory, and our claim on it."""
     while True:
         directory = Path(mkdtemp(prefix=_PREFIX)).absolute()
@@ -185,6 +185,6 @@ def _remove(path: Path, process: int, held: list[Claim]) -> None:
         held[0].close()
 
 
-def _leave(path: Path, process: int, held: list[Claim]) -> None:  # noqa: ARG001 (as `_remove`)
+def _release_claim(path: Path, process: int, held: list[Claim]) -> None:  # noqa: ARG001 (as `_remove`)
     """Release our claim; the directory itself belongs to the user."""
     held[0].close()

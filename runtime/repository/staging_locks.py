@@ -24,7 +24,7 @@ class Claim:
     def __init__(self, directory: Path, names: Iterable[str] = ()) -> None:
         """Claim these files; FileNotFoundError if the directory is removed meanwhile."""
         self._directory, self._names = directory, set(names)
-        self._path, self._file = _locked(directory)
+        self._path, self._file = _new_locked_file(directory)
         self._process = os.getpid()
         self._write(self._names)
 
@@ -55,7 +55,7 @@ class Claim:
             self._file = -1
 
 
-def _locked(directory: Path) -> tuple[Path, int]:
+def _new_locked_file(directory: Path) -> tuple[Path, int]:
     """A new, locked file; one that another process removed before it was locked is retried."""
     flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
     while True:
@@ -76,8 +76,8 @@ def claimed(directory: Path) -> set[str]:
     """The files that living processes claim; claims of ended processes are removed."""
     names: set[str] = set()
     for path in claims(directory):
-        with suppress(FileNotFoundError), _opened(path) as file:
-            if _free(file):
+        with suppress(FileNotFoundError), _open_claim(path) as file:
+            if _try_lock(file):
                 path.unlink(missing_ok=True)
             else:
                 names.update(path.read_text(encoding="utf-8").split())
@@ -89,17 +89,17 @@ def deserted(directory: Path) -> Iterator[bool]:
     """Whether all users of this directory have ended; true in one process at a time."""
     with ExitStack() as held:
         try:
-            files = [held.enter_context(_opened(path)) for path in claims(directory)]
+            files = [held.enter_context(_open_claim(path)) for path in claims(directory)]
             if files and (directory / WORKERS).exists():
-                files.append(held.enter_context(_opened(directory / WORKERS)))
-            free = bool(files) and all(_free(each) for each in files)
+                files.append(held.enter_context(_open_claim(directory / WORKERS)))
+            free = bool(files) and all(_try_lock(each) for each in files)
         except OSError:
             free = False
         yield free
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[int]:
+def _open_claim(path: Path) -> Iterator[int]:
     file = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
     try:
         yield file
@@ -107,7 +107,7 @@ def _opened(path: Path) -> Iterator[int]:
         os.close(file)
 
 
-def _free(file: int) -> bool:
+def _try_lock(file: int) -> bool:
     """Take the lock; False if another process holds it."""
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

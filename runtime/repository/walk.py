@@ -52,12 +52,12 @@ def _below(folder: Folder, directory: Path, into: Findings, above: frozenset[str
         into.trouble(directory.name, "", directory, "this link leads out of the folder")
     elif real not in above and len(above) < MAX_DEPTH:
         try:
-            _look(folder, directory, into, above | {real})
+            _read_folder(folder, directory, into, above | {real})
         except FlourError as problem:
             into.trouble(directory.name, "", directory, problem)
 
 
-def _look(folder: Folder, directory: Path, into: Findings, above: frozenset[str]) -> None:
+def _read_folder(folder: Folder, directory: Path, into: Findings, above: frozenset[str]) -> None:
     if not _special(folder, directory, into):
         inner = [each for each in folder.entries(directory) if each.is_dir()]
         special = [each for each in inner if _has_settings(folder, each, MAX_DEPTH - len(above))]

@@ -140,11 +140,11 @@ class Channel:
             self._send(_error(number, problem))
             return
         if isinstance(answer, Future):
-            answer.add_done_callback(lambda done: self._pass_on(number, done))
+            answer.add_done_callback(lambda done: self._forward(number, done))
         else:
             self._send({"to": number, "answer": answer})
 
-    def _pass_on(self, number: int, done: Future[Any]) -> None:
+    def _forward(self, number: int, done: Future[Any]) -> None:
         problem = done.exception()
         if problem is None:
             self._send({"to": number, "answer": done.result()})

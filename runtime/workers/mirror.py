@@ -35,9 +35,9 @@ class Mirror:
         failed = self._failed()
         if not failed:
             return self._states
-        return tuple(self._here(each, failed) for each in self._states)
+        return tuple(self._with_failures(each, failed) for each in self._states)
 
-    def _here(self, state: ModelState, failed: dict[str, str]) -> ModelState:
+    def _with_failures(self, state: ModelState, failed: dict[str, str]) -> ModelState:
         reason = failed.get(f"{state.name}@{state.version}")
         if reason is None:
             return state

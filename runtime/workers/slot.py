@@ -106,7 +106,7 @@ class Slot:
         while not self._stopping.is_set():
             began = time.monotonic()
             try:
-                reason = self._live()
+                reason = self._run_process()
             except OSError as problem:  # out of processes or descriptors: try again later
                 reason = problem.strerror or str(problem)
             if self._stopping.is_set():
@@ -120,7 +120,7 @@ class Slot:
             self._on_event(WorkerEvent("ended", self.number, number, after))
             self._stopping.wait(self._pause)
 
-    def _live(self) -> str:
+    def _run_process(self) -> str:
         """Start a process and watch it to its end; returns how it ended."""
         ours, theirs = socket.socketpair()
         with theirs:
@@ -132,7 +132,7 @@ class Slot:
         member = Member(self.number, channel)
         try:
             begun = self._fleet.join(member, self._begin)
-            begun.add_done_callback(partial(self._begun, member, process))
+            begun.add_done_callback(partial(self._loaded, member, process))
             how = _ended(self._watch(process, member))
             return f"{how}: {self._trouble}" if self._trouble else how
         finally:
@@ -150,7 +150,7 @@ class Slot:
             stdout=subprocess.DEVNULL,
         )
 
-    def _begun(self, member: Member, process: subprocess.Popen[bytes], done: Future[Any]) -> None:
+    def _loaded(self, member: Member, process: subprocess.Popen[bytes], done: Future[Any]) -> None:
         """The process has loaded all models; open it, after the changes sent meanwhile."""
         problem = done.exception()
         if problem is not None:
@@ -184,29 +184,29 @@ class Slot:
             with suppress(subprocess.TimeoutExpired):
                 return process.wait(BEAT_SECONDS)
             if not answer.done():
-                self._unheard(process, time.monotonic() - asked)
+                self._unanswered(process, time.monotonic() - asked)
                 continue
-            self._heard(member, answer)
-            behind = self._behind(member, answer)
+            self._answered(member, answer)
+            behind = self._missed_changes(member, answer)
             if behind and not reported:
                 self._on_event(WorkerEvent("behind", self.number, process.pid, behind))
             reported = bool(behind)
             asked, answer = time.monotonic(), member.line.ask("state")
 
-    def _unheard(self, process: subprocess.Popen[bytes], seconds: float) -> None:
+    def _unanswered(self, process: subprocess.Popen[bytes], seconds: float) -> None:
         """It does not answer: give its connections to others, and later kill it."""
         if seconds > QUIET_SECONDS:
             self.set_ready(ready=False)
         if seconds > HUNG_SECONDS:
             process.kill()
 
-    def _heard(self, member: Member, answer: Future[Any]) -> None:
+    def _answered(self, member: Member, answer: Future[Any]) -> None:
         """It answers: mark it ready, as it may not have answered before."""
         leaving = self.leaving or self._stopping.is_set()
         if answer.exception() is None and member.opened and not leaving:
             self.set_ready(ready=True)
 
-    def _behind(self, member: Member, answer: Future[Any]) -> str:
+    def _missed_changes(self, member: Member, answer: Future[Any]) -> str:
         """The changes that a worker has failed to follow, which are sent again; empty if none."""
         try:
             state = answer.result()

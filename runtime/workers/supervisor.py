@@ -70,7 +70,7 @@ class Supervisor:
         self.fleet, self.folder, self.count = fleet, folder, count
         self._on_event = on_event or (lambda _: None)
         self._listeners: list[socket.socket] = []
-        self._minding: dict[int, tuple[Slot, Channel]] = {}
+        self._minders: dict[int, tuple[Slot, Channel]] = {}
         self._sharing = threading.Lock()
         self._slots: list[Slot] = []
         self._pool = ThreadPoolExecutor(4, thread_name_prefix="pretzel-asked")
@@ -148,7 +148,7 @@ class Supervisor:
         with self._sharing:
             ready = [slot for slot in self._slots if slot.ready.is_set()]
             for slot in self._slots:
-                minder = self._minding.pop(slot.number, None)
+                minder = self._minders.pop(slot.number, None)
                 if minder is not None and (slot in ready or minder[0] not in ready):
                     minder[1].ask("accept_no_more", slot.number)
                     minder = None
@@ -158,7 +158,7 @@ class Supervisor:
                         other.channel.ask("accept", slot.number)
                         minder = other, other.channel
                 if minder is not None:
-                    self._minding[slot.number] = minder
+                    self._minders[slot.number] = minder
 
     def notice(self) -> None:
         """Show workers the changed index of the folder soon."""

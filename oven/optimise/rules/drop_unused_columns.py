@@ -32,7 +32,7 @@ from oven.optimise.rule import BITS, Rule
 Columns = Sequence[int]
 
 
-def _picked(item: Node) -> list[int]:
+def _picked_columns(item: Node) -> list[int]:
     """The columns a Select or an Element picks."""
     if isinstance(item.op, Element):
         return [item.op.column]
@@ -53,7 +53,7 @@ def _only_picked_from(m: Match, *, computed: bool) -> bool:
     if m.facts.is_output(x) or not all(isinstance(r.op, Select | Element) for r in readers):
         return False
     assert isinstance(x.type, Vector)
-    return not computed or sum(len(_picked(r)) for r in readers) <= x.type.width
+    return not computed or sum(len(_picked_columns(r)) for r in readers) <= x.type.width
 
 
 # --- by the operator below the pick: columns -> node of exactly these, or None -------------------
@@ -127,12 +127,12 @@ _FROM: tuple[tuple[type, Callable[[Match, Node, Columns], Node | None]], ...] = 
 
 
 def _build(m: Match) -> Node | None:
-    x, columns = m["x"], _picked(m.root)
+    x, columns = m["x"], _picked_columns(m.root)
     if not columns:
         return None
     m.take(x)
     if isinstance(m.root.op, Element):
-        return _one(m, x, columns[0])
+        return _single_column(m, x, columns[0])
     for kind, narrowed in _FROM:
         if isinstance(x.op, kind):
             replacement = narrowed(m, x, columns)
@@ -155,7 +155,7 @@ def _as(replacement: Node, kind: Type) -> Node | None:
     return replacement if replacement.type == kind else None
 
 
-def _one(m: Match, x: Node, column: int) -> Node | None:
+def _single_column(m: Match, x: Node, column: int) -> Node | None:
     """One column as a scalar; for a vector made of a scalar, that scalar."""
     replacement: Node | None = None
     match x.op:

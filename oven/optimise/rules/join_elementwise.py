@@ -50,7 +50,7 @@ def _build(m: Match) -> Node | None:
     if len(runs) == len(functions):
         return None
     m.take(*(item for run in runs if len(run) > 1 for pair in run for item in pair if item))
-    replacement = joined([item for run in runs for item in _one(run)], m.root)
+    replacement = joined([item for run in runs for item in _joined_run(run)], m.root)
     return replacement if replacement.type == m.root.type else None
 
 
@@ -58,7 +58,7 @@ def _key(pair: tuple[object, object]) -> object:
     return pair[0]
 
 
-def _one(run: list[tuple[Node, Node | None]]) -> list[Node]:
+def _joined_run(run: list[tuple[Node, Node | None]]) -> list[Node]:
     """One function for all of a run."""
     items = [item for _, item in run if item is not None]
     if len(run) == 1 or not items:

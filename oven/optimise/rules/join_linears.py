@@ -29,7 +29,7 @@ def _build(m: Match) -> Node | None:
     plain = [(part, _plain(m, part)) for part in m.root.inputs]
     runs = [list(run) for _, run in groupby(plain, lambda pair: _key(*pair))]
     parts = [
-        _one([made for _, made in run if made])
+        _joined_run([made for _, made in run if made])
         if len(run) > 1 and run[0][1]
         else [part for part, _ in run]
         for run in runs
@@ -74,7 +74,7 @@ def _above(part: Node) -> tuple[Node, ...]:
     return (part,) if isinstance(part.op, Linear) else (part, *part.inputs)
 
 
-def _one(run: list[Node]) -> list[Node]:
+def _joined_run(run: list[Node]) -> list[Node]:
     """Neighbouring linear maps of one input as one; a repeated map is computed once."""
     if len(set(run)) == 1:
         return run

@@ -49,7 +49,7 @@ def _columns(part: Node) -> list[int]:
     return [int(column) for column in part.op.fields()["columns"].array]
 
 
-def _one(run: list[Node]) -> list[Node]:
+def _joined_run(run: list[Node]) -> list[Node]:
     first = run[0]
     if len(run) == 1 or not isinstance(first.op, Select | Element | Pick | Field):
         return run
@@ -62,7 +62,7 @@ def _one(run: list[Node]) -> list[Node]:
 
 def _build(m: Match) -> Node | None:
     runs = [list(run) for _, run in groupby(m.root.inputs, place)]
-    items = [item for run in runs for item in _one(run)]
+    items = [item for run in runs for item in _joined_run(run)]
     if len(items) == len(m.root.inputs):
         return None
     m.take(*(item for run in runs if len(run) > 1 for item in run))

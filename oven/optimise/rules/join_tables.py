@@ -55,7 +55,7 @@ def _static(table: Op) -> Iterator[object]:
         yield value.dtype.name if isinstance(value, Blob) else isinstance(value, Strings) or value
 
 
-def _one(run: Sequence[Node]) -> list[Node]:
+def _joined_run(run: Sequence[Node]) -> list[Node]:
     """One operator for all of a run."""
     if len(run) == 1:
         return list(run)
@@ -87,7 +87,7 @@ def _build(m: Match) -> Node | None:
     if len(runs) == len(m.root.inputs):
         return None
     m.take(*(item for run in runs if len(run) > 1 for item in run))
-    replacement = joined([item for run in runs for item in _one(run)], m.root)
+    replacement = joined([item for run in runs for item in _joined_run(run)], m.root)
     return replacement if replacement.type == m.root.type else None
 
 

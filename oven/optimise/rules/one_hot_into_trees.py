@@ -147,7 +147,7 @@ class _Tables:
         """Make these nodes pass the codes for which `passes` is true."""
         self.missing[nodes] = RIGHT  # a code is never missing
         if passes[-1] and not passes.all():
-            self._turn(nodes)
+            self._swap_children(nodes)
             passes = ~passes
         count = int(passes.sum())
         if np.all(passes[:count]):
@@ -156,11 +156,11 @@ class _Tables:
         members = codes[passes]
         if members[0] < 0:
             return False
-        self.category[nodes] = self._place(members)
+        self.category[nodes] = self._bitmap_offset(members)
         self.length[nodes] = members[-1] // _BITS + 1
         return True
 
-    def _turn(self, nodes: Indices) -> None:
+    def _swap_children(self, nodes: Indices) -> None:
         left = self.left[nodes]
         self.left[nodes], self.right[nodes] = self.right[nodes], left
 
@@ -171,7 +171,7 @@ class _Tables:
         self.category[nodes] = -1
         self.length[nodes] = 0
 
-    def _place(self, members: Codes) -> int:
+    def _bitmap_offset(self, members: Codes) -> int:
         """The offset of a set's bitmap in `words`."""
         key = tuple(members.tolist())
         if key not in self.places:
@@ -239,7 +239,7 @@ def _items(read: _Input, tables: _Tables) -> Iterator[Node | None]:
         if hot is None:
             tables.move(part, start)
             start += part.width
-            yield _shown(part.item, read, tables)
+            yield _other_part(part.item, read, tables)
             continue
         fine = tables.decode(part, hot, start)
         start += len(hot.codes)
@@ -249,7 +249,7 @@ def _items(read: _Input, tables: _Tables) -> Iterator[Node | None]:
         yield code if fine else None
 
 
-def _shown(item: Node, read: _Input, tables: _Tables) -> Node | None:
+def _other_part(item: Node, read: _Input, tables: _Tables) -> Node | None:
     """A part that is not one-hot, with NaN for zeros if zeros count as missing."""
     if not tables.absent:
         return _cast(item, read.dtypes) if len(read.dtypes) > 1 else item
