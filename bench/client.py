@@ -22,7 +22,7 @@ class Connection:
         self._read, self._write = await asyncio.open_connection("127.0.0.1", self._port)
 
     async def __aenter__(self) -> Connection:  # noqa: PYI034 (typing.Self is not in 3.10)
-        """Connect; hang up at the end, whatever happens."""
+        """Connect; hang up at the end in any case."""
         await self.open()
         return self
 

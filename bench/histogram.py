@@ -31,7 +31,7 @@ class Histogram:
             self.least, self.most = min(self.least, time), max(self.most, time)
 
     def merge(self, other: Histogram) -> None:
-        """Count what another one has counted."""
+        """Add the counts of another histogram."""
         self.counts.update(other.counts)
         self.total += other.total
         self.least, self.most = min(self.least, other.least), max(self.most, other.most)
@@ -77,7 +77,7 @@ class Histogram:
 
     @classmethod
     def of_json(cls, data: Mapping[str, object]) -> Histogram:
-        """What `as_json` wrote."""
+        """A histogram from the data of `as_json`."""
         histogram = cls()
         counts = data["counts"]
         assert isinstance(counts, Mapping)

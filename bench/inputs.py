@@ -58,7 +58,7 @@ class Inputs:
 
     @classmethod
     def read(cls, folder: Path) -> Inputs:
-        """What `write` wrote."""
+        """The rows from the files of `write`."""
         if (folder / "rows.npy").exists():
             return cls(NUMBERS, np.load(folder / "rows.npy"))
         read = json.loads((folder / "rows.json").read_text(encoding="utf-8"))

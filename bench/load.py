@@ -68,7 +68,7 @@ class OpenLoop:
 
     @staticmethod
     def sensitive(index: int) -> bool:
-        """Whether this model is asked for one row at a time."""
+        """Whether this model gets requests of one row."""
         return index % 2 == 0
 
     def offer(self, rate: float, seconds: float, seed: int) -> Offered:

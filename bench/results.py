@@ -26,7 +26,7 @@ class Record:
     value: float | None
     unit: str
     x: float | None = None
-    """Where on a curve: pipelines loaded, rows in a batch, load by capacity."""
+    """The x value on a curve: pipelines loaded, rows in a batch, load by capacity."""
     low: float | None = None
     high: float | None = None
     samples: int = 1

@@ -29,7 +29,7 @@ CHECKED = 32
 
 @dataclass(frozen=True)
 class Spec:
-    """Which workload, how many pipelines of it, how large, and from which random numbers."""
+    """A workload: its name, number of pipelines, scale and random seed."""
 
     name: str
     count: int

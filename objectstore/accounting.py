@@ -50,7 +50,7 @@ class StoreReport:
     def __str__(self) -> str:
         head = (
             f"{self.blobs:,} parameters, {self.unique_bytes:,} bytes "
-            f"({self.held_bytes:,} without sharing, {self.free_bytes:,} held by nobody)"
+            f"({self.held_bytes:,} without sharing, {self.free_bytes:,} without an owner)"
         )
         rows = [("owner", "own", "shared", "with")]
         rows += [

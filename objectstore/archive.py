@@ -111,7 +111,7 @@ class Archive:
         return self.load(digest) if live is None else live
 
     def load(self, digest: str, *, preferred: bool = False) -> Parameter:
-        """A parameter as a view into the file, whatever this process has already."""
+        """A parameter as a view into the file, also if this process has a live one."""
         buffer = self._open_buffer()
         table = self._contents.tables.get(digest)
         if table is None:

@@ -52,8 +52,8 @@ class Blob:
     def of(values: ArrayLike | Blob, dtype: DTypeLike | None = None) -> Blob:
         """The blob with these values, converted to `dtype` first when one is given.
 
-        The values are copied, because whoever made them may go on writing to them (an array
-        that says it is read-only can be made writeable again by its owner).
+        The values are copied, because the caller may go on writing to them (an array that is marked
+        read-only can be made writeable again by its owner).
         """
         if isinstance(values, Blob):
             if dtype is None or np.dtype(dtype) == values.dtype:

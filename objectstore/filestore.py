@@ -249,7 +249,7 @@ class FileStore(Store):
             "no such parameter is stored",
             where=repr(self),
             found=digest,
-            hint="put it first; what nobody holds is freed after a while",
+            hint="put it first; parameters without an owner are freed after a while",
         )
 
     def _free_unheld(self, candidates: Iterable[str]) -> int:

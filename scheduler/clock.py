@@ -87,7 +87,7 @@ class SimulatedClock:
 
     @property
     def sleepers(self) -> int:
-        """How many threads sleep until some later moment."""
+        """The number of threads that sleep until a later moment."""
         return len(self._sleepers)
 
     def wait(self, signal: Signal, timeout: float | None) -> bool:

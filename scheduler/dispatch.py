@@ -55,7 +55,7 @@ class Dispatcher:
     # Questions.
 
     def collect(self) -> Effects:
-        """Return what the events since the last call ask for."""
+        """Return the effects of the events since the last call."""
         if not self._out:
             return NOTHING
         out, self._out = self._out, Effects()
@@ -67,7 +67,7 @@ class Dispatcher:
 
     @property
     def unfinished(self) -> int:
-        """How many jobs are not over."""
+        """The number of jobs that are not over."""
         return len(self._unfinished)
 
     @property
@@ -139,7 +139,7 @@ class Dispatcher:
         self._feed(slot, now)
 
     def died(self, slot: Slot, error: BaseException, now: float) -> None:
-        """An executor is gone: what it ran has failed, and another one takes its place."""
+        """An executor has ended: its run has failed, and another executor takes its place."""
         self.counts.deaths += 1
         pair = slot.pair
         pair.slots.discard(slot)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class Slot:
-    """An executor as the dispatcher sees it: what it runs now, and how to wake it."""
+    """The dispatcher's record of an executor: its current run, and the signal to wake it."""
 
     __slots__ = ("number", "pair", "retired", "run", "since", "wake")
 

@@ -45,7 +45,7 @@ _FEW = 64
 
 @dataclass(frozen=True, slots=True)
 class QueueRules:
-    """How much may wait, and in which order it is served."""
+    """Bounds and order of a queue."""
 
     jobs: int = 4096
     rows: int = 1 << 20

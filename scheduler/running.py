@@ -47,8 +47,10 @@ class RunningJob:
         self.job, self.pair, self.number, self.ticket = job, pair, number, ticket
         self.arrival = self.since = now  # `since`: the last time the queue served it
         self.share = job.cost / count  # the estimated cost of a chunk
-        self.ahead = 0.0  # the estimated cost of what its key had waiting when it came
-        self.charge = 0.0  # what its key was charged for each chunk
+        self.ahead = (
+            0.0  # the estimated cost of the jobs of its key that were waiting when it arrived
+        )
+        self.charge = 0.0  # the charge to its key for each chunk
         self.credit = 0.0  # how much longer it keeps its place among the jobs of its key
         self.turn = 0  # that place
         self.cursor = 0  # the first chunk that has not started

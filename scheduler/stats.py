@@ -94,7 +94,7 @@ class Histogram:
 
 
 class Counts:
-    """How often things happened; written by the dispatcher only."""
+    """Counters, written by the dispatcher only."""
 
     __slots__ = ("busy", "deaths", "reached", "refused", "stages", "submitted", "total", "wait")
 

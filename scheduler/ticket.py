@@ -10,7 +10,7 @@ from scheduler.running import RunningJob
 
 
 class State(enum.Enum):
-    """Where a job is. The last four are final, and every job reaches exactly one of them."""
+    """The state of a job. The last four are final, and every job reaches exactly one of them."""
 
     QUEUED = "queued"
     STARTED = "started"

@@ -321,7 +321,7 @@ def _warn(folder: Path) -> None:
 
 
 def _evict_sometimes() -> None:
-    """After the first write, and then every so many, drop entries beyond the size limit."""
+    """After the first write, and then regularly, drop entries beyond the size limit."""
     global _writes  # noqa: PLW0603 (a count of this process)
     with _lock:
         _writes += 1

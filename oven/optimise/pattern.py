@@ -213,6 +213,6 @@ def chain(*classes: type[Op], name: str = "steps") -> Callable[[Pattern], Chaine
 
 
 def match(pattern: Pattern, item: Node, facts: Facts) -> Match | None:
-    """How the pattern fits at this node, or None."""
+    """The match of the pattern at this node, or None."""
     candidate = Match(item, facts)
     return candidate if pattern.fits(item, candidate) else None

@@ -116,7 +116,7 @@ class Sweep(NamedTuple):
 
 @dataclass
 class Tally:
-    """How often a rule was tried in a pass, how often it applied, and how long that took."""
+    """Tries and applications of a rule in a pass, and the time spent on it."""
 
     tries: int = 0
     hits: int = 0

@@ -15,7 +15,7 @@ Outputs = Mapping[str, Node]
 
 
 def verify(before: Outputs, after: Outputs, who: str) -> None:
-    """Raise RewriteError unless `after` can stand in for `before`.
+    """Raise RewriteError unless `after` can replace `before`.
 
     Outputs keep their names, order and types; inputs are a subset of the old ones; every new node
     comes after its inputs and has frozen parameters and the type its operator infers.

@@ -21,7 +21,7 @@ KEPT_ROWS = 100
 
 
 class Compared(NamedTuple):
-    """What was compared."""
+    """The result of a comparison."""
 
     rows: int
     outputs: tuple[str, ...]

@@ -57,7 +57,7 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How a file is read."""
+    """Options of reading a file."""
 
     form: str
     chunk: int = 10_000

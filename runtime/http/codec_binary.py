@@ -52,7 +52,7 @@ class Reader:
 
 
 def binary_size(parameters: dict[str, Any] | None, where: str) -> int | None:
-    """How many bytes of raw data an input has; None for one with JSON data."""
+    """The bytes of raw data of an input; None for one with JSON data."""
     size = (parameters or {}).get("binary_data_size")
     if size is None:
         return None

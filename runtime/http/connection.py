@@ -378,7 +378,7 @@ class Connection(asyncio.Protocol):
                 self._refuse(problems.refusal(f"the {what} took too long", 408))
 
     def _patience(self, settings: ServerSettings) -> float:
-        """How long the client may take for what it is doing."""
+        """The time limit of the connection's state."""
         if self._state is IDLE:
             return settings.idle_seconds
         if self._state is HEADERS:
@@ -404,7 +404,7 @@ class Connection(asyncio.Protocol):
         self._transport.close()
 
     def abort(self) -> None:
-        """Close, whatever is on its way."""
+        """Close at once."""
         self._transport.abort()
 
 
@@ -414,7 +414,7 @@ _NO_HEADERS = spelling(())
 _LAST_WORDS_SECONDS = 0.2
 #: And one that has not said what it wants.
 _FIRST_WORDS_SECONDS = 1.0
-#: Answers of up to so many bytes, and so many of them, are handed to the system together.
+#: Largest size and number of answers that are written together.
 _TOGETHER, _MOST_TOGETHER = 16 << 10, 16
 
 

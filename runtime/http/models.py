@@ -1,4 +1,4 @@
-"""Models: what they take, whether they answer, what they have done, loading and unloading."""
+"""Handlers of models: metadata, readiness, statistics, loading and unloading."""
 
 from __future__ import annotations
 

@@ -153,7 +153,7 @@ class Server:
         try:
             with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
                 runner.run(self._serve(signals=signals))
-        except BaseException as problem:  # noqa: BLE001 (it is told where it was started)
+        except BaseException as problem:  # noqa: BLE001 (it is raised where the server was started)
             self._failure = problem
         finally:
             self._ready.set()

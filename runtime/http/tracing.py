@@ -1,7 +1,7 @@
 """Requests as spans of OpenTelemetry: the request, in it the plan, in that its stages.
 
 The provider that the process has set decides what is recorded, and where it goes; a client's
-`traceparent` makes the request part of the client's trace. Requests that nobody records cost a
+`traceparent` makes the request part of the client's trace. Requests that are not recorded cost a
 look at that. The plan's span covers the way from a decoded call to its answers, with queues and
 whatever else lies between. Of some recorded requests (`trace_stages`) the plan runs stage by stage
 on a thread of its own, past caches and queues, so that each stage's span is what that stage took.

@@ -240,14 +240,14 @@ class Repository:
         try:
             staged = self._importer.prepare(model, entry.staged)
             self._staging.use(staged)
-            # The same content, served in the same way: somebody has touched it.
+            # The same content and settings: only the time stamp has changed.
             if staged == entry.staged and model.notes == entry.notes:
                 self._set_state(entry, READY, "")
                 return []
             kind = self._register(staged, model, entry)
         except RuntimeClosed:
             raise
-        except NoRoom as problem:  # said once, and tried again until there is
+        except NoRoom as problem:  # reported once, and tried again
             entry.stamp = ()
             said = patient and entry.reason.endswith(self._without_folder(reason_of(problem)))
             return [] if said else [self._refused(model, entry, problem)]

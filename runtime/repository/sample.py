@@ -110,7 +110,7 @@ def _differs(name: str, got: Any, wanted: Any) -> Mismatch | None:
 
 
 def tolerance_of(values: Any) -> float:
-    """How far numbers of this width may be off, relative to the largest."""
+    """The tolerance for numbers of this width, relative to the largest."""
     return _TOLERANCE.get(getattr(values, "dtype", None), 0.0)
 
 

@@ -88,7 +88,7 @@ class WorkerPeers:
         with self._lock:
             provider = self._providers.get(kind)
         if provider is None:
-            raise FlourError("nobody offers this snapshot", found=kind)
+            raise FlourError("there is no provider of this snapshot", found=kind)
         return provider()
 
     async def snapshot(self, kind: str, timeout: float = 0.2) -> dict[int, Any]:  # noqa: ASYNC109

@@ -163,7 +163,7 @@ class Worker:
             self._server.start()
 
     def _mind(self, listener: socket.socket, *, take: bool) -> None:
-        """Take the connections of another worker, while that one does not."""
+        """Accept the connections of another worker, while that one does not."""
         server = self._server
         if server is not None and not self._ended.is_set():
             (server.accept if take else server.accept_no_more)(listener)
@@ -177,15 +177,16 @@ class Worker:
 
 
 def _release(store: FileStore, owner: str) -> None:
-    """Let go of what a former worker in this place held when it was killed."""
+    """Release the parameters of a killed worker with this number."""
     for name in store.holdings():
         if name.startswith(owner):
             store.release(name)
 
 
 class Private:
-    """A directory that goes with the server. Where a supervisor was killed, the last worker goes
-    through it: each one holds a shared lock, and who gets it alone is the last.
+    """A directory that is removed with the server, by the last worker if the supervisor was killed.
+
+    Each worker holds a shared lock; one that gets an exclusive lock is the last.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -194,7 +195,7 @@ class Private:
         fcntl.flock(self._lock, fcntl.LOCK_SH)
 
     def tidy(self) -> None:
-        """Remove the directory, if nobody else works with it."""
+        """Remove the directory, if no other process uses it."""
         with suppress(OSError):
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             rmtree(self._directory, ignore_errors=True)

@@ -213,7 +213,7 @@ class Supervisor:
                 return None
             case "snapshot":
                 return self._snapshot(slot, body["kind"], body["seconds"])
-        raise FlourError("a worker asks for what nobody knows", found=kind)
+        raise FlourError("a worker asks an unknown question", found=kind)
 
     def _turn(self, kind: str, name: str) -> None:
         """Load or unload a model, in every worker."""
