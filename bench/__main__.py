@@ -20,7 +20,7 @@ from bench.workload import Spec
 
 #: Contestants of the short run: they need nothing but the checkout's own environment.
 QUICK = ("pretzel", "sklearn", "onnxruntime", "lightgbm", "handwritten_c")
-#: As small as what they show: below these scales dictionaries are cut and plans are overhead.
+#: As small as is meaningful: below these scales dictionaries are cut and plans are overhead.
 QUICK_SPECS = (
     Spec("lin", 16, 0.1),
     Spec("gbt", 6, 0.1),
@@ -28,7 +28,8 @@ QUICK_SPECS = (
     Spec("ac", 24, 0.25),
     Spec("tab", 6, 0.1),
 )
-#: As many as in the paper. Scales are such that everybody's 250 fit into 24 GB side by side.
+#: As many as in the paper. With these scales 250 models of every contestant fit into 24 GB
+#: together.
 ALL_SPECS = (
     Spec("sa", 250, 0.05),
     Spec("ac", 250, 1.0),
@@ -36,12 +37,12 @@ ALL_SPECS = (
     Spec("tab", 50, 0.1),
     Spec("gbt", 50, 0.1),
 )
-#: Minutes that a run may take, unless it is told otherwise.
+#: Default time budget of a run in minutes.
 BUDGETS = {"quick": 2.5, "all": 28.0}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Do what the command line says; the exit status."""
+    """Execute the command line; returns the exit status."""
     asked = parser().parse_args(arguments)
     if asked.command == "environments":
         environments.make(asked.names or environments.ENVIRONMENTS)
@@ -60,8 +61,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def parser() -> argparse.ArgumentParser:
     """The command line."""
-    made = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
-    commands = made.add_subparsers(dest="command", required=True)
+    root = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
+    commands = root.add_subparsers(dest="command", required=True)
     for name in ("quick", "all", *experiments.EVERY, "prepare"):
         _options(commands.add_parser(name, help=_help(name)))
     ours = commands.add_parser("environments", help="make the environments contestants need")
@@ -73,7 +74,7 @@ def parser() -> argparse.ArgumentParser:
     compare.add_argument("--options", default="", help="for the runs of commits, in quotes")
     for name in ("before", "after"):
         compare.add_argument(name, help="a file of results, or a commit to run `quick` of")
-    return made
+    return root
 
 
 def _help(name: str) -> str:
@@ -102,35 +103,35 @@ def _options(command: argparse.ArgumentParser) -> None:
 
 
 def plan_of(asked: argparse.Namespace) -> Plan:
-    """What the options make of a run."""
+    """The plan of a run, from the options."""
     quick = asked.command == "quick"
     specs: tuple[Spec, ...] = QUICK_SPECS if quick else ALL_SPECS
-    wanted = asked.workloads.split(",") if asked.workloads else [each.name for each in specs]
+    names = asked.workloads.split(",") if asked.workloads else [each.name for each in specs]
     specs = tuple(
         Spec(each.name, asked.count or each.count, asked.scale or each.scale, asked.seed)
         for each in specs
-        if each.name in wanted
+        if each.name in names
     )
     contestants = tuple(asked.contestants.split(",")) if asked.contestants else NAMES
     if quick:
         contestants = contestants if asked.contestants else QUICK
-        made = Plan(specs, contestants, 2, 20, 5, 1.0, 0.15, (1, 100, 1000), (1,), (1, 8, 16))
+        plan = Plan(specs, contestants, 2, 20, 5, 1.0, 0.15, (1, 100, 1000), (1,), (1, 8, 16))
     else:
-        made = Plan(specs, contestants, callers=tuple(sorted({1, cores()})))
+        plan = Plan(specs, contestants, callers=tuple(sorted({1, cores()})))
         if asked.budget:
-            made = replace(made, rounds=1000)
-    given = {
+            plan = replace(plan, rounds=1000)
+    overrides = {
         name: getattr(asked, name)
         for name in ("rounds", "calls", "seconds")
         if getattr(asked, name) is not None
     }
-    return replace(made, **given)
+    return replace(plan, **overrides)
 
 
 def _measure(asked: argparse.Namespace) -> None:
     plan = plan_of(asked)
     os.environ.setdefault(SOURCES, sources())
-    for variable in THREAD_VARIABLES:  # libraries that train read them when they are imported
+    for variable in THREAD_VARIABLES:  # training libraries read them at import
         os.environ.setdefault(variable, "1")
     if asked.command == "prepare":
         prepare.run(plan)
@@ -152,10 +153,10 @@ def _measure(asked: argparse.Namespace) -> None:
 
 
 def _clock(plan: Plan, names: Sequence[str], asked: argparse.Namespace, run: results.Run) -> Clock:
-    """The run's parts that are still to be done, and what each needed last time."""
-    known = took()
+    """A clock for the remaining parts of the run, with the need of each last time."""
+    needs = took()
     expected = {
-        part: known.get(took_key(plan, part), guess)
+        part: needs.get(took_key(plan, part), guess)
         for part, guess in survey.parts(plan, names).items()
         if part not in run.done
     }
@@ -164,17 +165,17 @@ def _clock(plan: Plan, names: Sequence[str], asked: argparse.Namespace, run: res
 
 
 def _latest() -> Path:
-    found = results.latest()
-    if found is None:
+    newest = results.latest()
+    if newest is None:
         raise SystemExit("there are no results yet: python -m bench quick")
-    return found
+    return newest
 
 
 def _report(paths: list[Path], *, readme: bool) -> None:
     from bench.report import write
 
-    for made in write(paths, readme=readme):
-        print(f"written: {made}")
+    for path in write(paths, readme=readme):
+        print(f"written: {path}")
 
 
 if __name__ == "__main__":

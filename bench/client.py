@@ -1,4 +1,4 @@
-"""A small HTTP client for load: whole requests that were built beforehand, answers by length."""
+"""A small HTTP client for load: complete requests built beforehand, answers by length."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from bench.histogram import Histogram
 
 
 class Connection:
-    """One connection that is kept."""
+    """One persistent connection."""
 
     def __init__(self, port: int) -> None:
         self._port = port
@@ -22,7 +22,7 @@ class Connection:
         self._read, self._write = await asyncio.open_connection("127.0.0.1", self._port)
 
     async def __aenter__(self) -> Connection:  # noqa: PYI034 (typing.Self is not in 3.10)
-        """Connect; hang up at the end, whatever happens."""
+        """Connect; hang up at the end in any case."""
         await self.open()
         return self
 
@@ -59,17 +59,17 @@ def answer(port: int, request: bytes) -> list[float]:
 
 
 def race(port: int, requests: Sequence[bytes], connections: int, seconds: float) -> Histogram:
-    """Times of requests: each connection sends its next one when it has its answer."""
+    """Times of requests: each connection sends its next request after its last answer."""
     times = Histogram()
 
     async def one(number: int, end: float) -> None:
-        place = number
+        index = number
         async with Connection(port) as connection:
             while time.perf_counter() < end:
                 start = time.perf_counter_ns()
-                await connection.ask(requests[place % len(requests)])
+                await connection.ask(requests[index % len(requests)])
                 times.add([time.perf_counter_ns() - start])
-                place += connections
+                index += connections
 
     async def every() -> None:
         end = time.perf_counter() + seconds

@@ -1,10 +1,10 @@
-"""How long a run may take: what each part needs, its share of a budget, what is left.
+"""The time budget of a run: the needs of each part, its share of the budget, the time left.
 
-A part is a workload with everything that is asked of it, or an experiment that stands alone. What
-it needs is what it took last time with a single round of each measurement. With a budget, parts
-share what is left as they share in that, and spend it on rounds: one at least, then more while
-they fit. Who needs longer than its share takes it from rounds that others would do more, and not
-from what they need. What comes too late all the same is left out, and the report says so.
+A part is a workload with all its measurements, or a separate experiment. Its need is the time that
+it took last time with one round of each measurement. With a budget, parts get shares of the
+remaining time in proportion to their needs, and spend them on rounds: one at least, then more while
+they fit. A part that takes longer than its share takes the time from further rounds of others, not
+from their needs. Parts for which no time is left are skipped, and the report says so.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-#: What of the time that a part needs must be there for it to begin.
+#: A part begins only if this share of its need is left.
 _LEAST = 0.1
 
 
 class Needs(NamedTuple):
-    """What a part takes, in seconds: with one round of everything, and for each round more."""
+    """The seconds that a part needs: with one round, and for each further round."""
 
     least: float
     more: float = 0.0
 
     def whole(self, rounds: int) -> float:
-        """With so many rounds."""
+        """The need with this many rounds."""
         return self.least + (rounds - 1) * self.more
 
 
@@ -51,7 +51,7 @@ class Clock:
         self._foreseen = 0.0
 
     def begin(self, part: str) -> bool:
-        """A part starts; False if there is no time for it."""
+        """Start a part; False if there is no time for it."""
         self._part, self._began = part, self._now()
         self._needs = self._coming.pop(part, Needs(1.0))
         self._until = self._latest = None
@@ -66,15 +66,15 @@ class Clock:
         return True
 
     def end(self) -> Needs:
-        """The part is over; what it needed. Who was late may have left out things it needs."""
+        """End the part; returns its need, not less than expected if it was cut short."""
         took = self._now() - self._began
         self._took[self._part] = took
         self._foreseen += self._needs.whole(self._most)
-        found = Needs(took - self._beyond, self._more)
+        needs = Needs(took - self._beyond, self._more)
         if self.late:
-            found = Needs(*map(max, found, self._needs))
+            needs = Needs(*map(max, needs, self._needs))
         self._needs = Needs(0.0)
-        return found
+        return needs
 
     def rounds(self, most: int, share: float = 1.0) -> Iterator[int]:
         """Numbers of rounds: the first, then more while they fit into a share of what is left."""
@@ -91,26 +91,26 @@ class Clock:
             yield number
         else:
             number = most
-        self._note(number, first, self._now() - start)
+        self._count_rounds(number, first, self._now() - start)
 
-    def _note(self, number: int, first: float, took: float) -> None:
-        """So many rounds are over: what went beyond the first, and what one takes."""
+    def _count_rounds(self, number: int, first: float, took: float) -> None:
+        """Record rounds: the time beyond the first, and the time of one."""
         if number > 1:
             self._beyond += took - first
         self._more += (took - first) / (number - 1) if number > 1 else took
 
     @property
     def elapsed(self) -> float:
-        """Since the run began."""
+        """Seconds since the run began."""
         return self._now() - self._start
 
     @property
     def late(self) -> bool:
-        """Whether the part takes what others need."""
+        """Whether the part uses time that other parts need."""
         return self._latest is not None and self._now() >= self._latest
 
     def left(self) -> float:
-        """What will probably still pass, by how long everything took last time."""
+        """The expected remaining time, by the times of the last run."""
         took = sum(self._took.values())
         pace = took / self._foreseen if self._foreseen else 1.0
         now = max(self._needs.whole(self._most) * pace - (self._now() - self._began), 0.0)
@@ -121,7 +121,7 @@ class Clock:
 
 
 class Took:
-    """What parts needed on this machine, kept in a file from run to run."""
+    """The needs of parts on this machine, kept in a file from run to run."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -131,12 +131,12 @@ class Took:
             self._known = {}
 
     def get(self, key: str, default: Needs) -> Needs:
-        """What is known, or a guess where nobody has measured yet."""
-        found = self._known.get(key)
-        return Needs(*map(float, found)) if isinstance(found, list) else default
+        """The stored need of a part, else the default."""
+        stored = self._known.get(key)
+        return Needs(*map(float, stored)) if isinstance(stored, list) else default
 
     def put(self, key: str, needs: Needs) -> None:
-        """Remember for the next run."""
+        """Store for the next run."""
         self._known[key] = [round(each, 1) for each in needs]
         self._path.parent.mkdir(parents=True, exist_ok=True)
         self._path.write_text(json.dumps(self._known, indent=1), encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Runs to compare: files that are there, or commits, of which a short run is made.
+"""Runs to compare: files of results, or commits, which are measured with a short run.
 
 A commit is checked out into a working tree of its own and measured with its own bench, by the
 interpreter and the libraries of this checkout. Models and machine code come from the same caches.
@@ -19,7 +19,7 @@ from bench.workload import cache_folder
 
 
 def run_of(name: str, options: Sequence[str] = ()) -> Path:
-    """The file of results that is called so, or one that is made of the commit."""
+    """A file of results by its name, or measured for a commit."""
     if Path(name).is_file():
         return Path(name)
     commit = _git("rev-parse", "--verify", "--quiet", f"{name}^{{commit}}")
@@ -45,7 +45,7 @@ def run_of(name: str, options: Sequence[str] = ()) -> Path:
 
 @contextmanager
 def _tree(commit: str) -> Iterator[Path]:
-    """A working tree of the commit, as long as it is needed."""
+    """A temporary working tree of the commit."""
     folder = cache_folder().resolve() / "commits" / commit[:10]
     shutil.rmtree(folder, ignore_errors=True)
     _git("worktree", "prune")
@@ -58,10 +58,10 @@ def _tree(commit: str) -> Iterator[Path]:
 
 def _environment(folder: Path) -> dict[str, str]:
     """The tree's packages instead of this checkout's."""
-    made = {**os.environ, "PYTHONPATH": str(folder)}
-    made["PRETZEL_BENCH_CACHE"] = str(cache_folder().resolve())
-    made.setdefault("PRETZEL_CACHE", str(ROOT / ".cache" / "code"))
-    return made
+    variables = {**os.environ, "PYTHONPATH": str(folder)}
+    variables["PRETZEL_BENCH_CACHE"] = str(cache_folder().resolve())
+    variables.setdefault("PRETZEL_CACHE", str(ROOT / ".cache" / "code"))
+    return variables
 
 
 def _git(*arguments: str) -> str:

@@ -1,4 +1,4 @@
-"""What a contestant is: it converts a pipeline, loads it, answers a row and a block of rows.
+"""The interface of a contestant: convert a pipeline, load it, answer a row and a block of rows.
 
 Each runs in a process of its own (`bench.worker`), with the interpreter of its environment.
 This module and the contestants' are read by Python 3.10 too, which some libraries need.
@@ -24,9 +24,9 @@ class Unsupported(Exception):
 
 @dataclass(frozen=True)
 class Model:
-    """A loaded pipeline: two ways to ask, how to lay out what they are asked, what they answer.
+    """A loaded pipeline: functions for one row and for blocks, for their inputs and their answers.
 
-    Inputs are laid out before the clock starts, as each library likes them best.
+    Inputs are prepared before the clock starts, in the form that is best for each library.
     """
 
     one: Callable[[Any], Any]
@@ -34,9 +34,9 @@ class Model:
     row: Callable[[Inputs, int], Any]
     block: Callable[[Inputs, int, int], Any]
     scores: Callable[[Any], Any]
-    """From what `batch` answered to one number a row: a probability or a value."""
+    """From the result of `batch` to one number per row: a probability or a value."""
     first: Callable[[Any], Any]
-    """From what `one` answered to its number."""
+    """From the result of `one` to its number."""
     name: str = ""
 
 
@@ -59,35 +59,35 @@ class Contestant(ABC):
         self._pool: ThreadPoolExecutor | None = None
 
     def versions(self) -> dict[str, str]:
-        """The versions of what it is made of."""
+        """The versions of its packages."""
         return {name: _version(name) for name in self.packages}
 
     def start(self) -> None:  # noqa: B027 (most have nothing to do)
         """Import the libraries: done before memory is first measured."""
 
     def prepare(self, pipeline: Pipeline, saved: Saved) -> None:  # noqa: B027
-        """Convert a pipeline into this contestant's own file; where it is trained, not timed."""
+        """Convert a pipeline into this contestant's own file; not timed."""
 
     @abstractmethod
     def load(self, pipeline: Pipeline, saved: Saved) -> Model:
         """Make a pipeline ready to answer, from its file."""
 
     def submit(self, model: Model, data: Any) -> Future[Any]:
-        """A block under load: by a pool of one thread for each core, unless there is better."""
+        """Submit a block under load: to a pool with one thread per core, by default."""
         if self._pool is None:
             self._pool = ThreadPoolExecutor(self.options.get("executors", machine.cores()))
         return self._pool.submit(model.batch, data)
 
     def unique_bytes(self) -> int | None:
-        """Bytes of all models' parameters, what is equal counted once; None where unknown."""
+        """Bytes of all models' parameters, equal ones counted once; None if unknown."""
         return None
 
     def reserved(self, model: Model) -> Model:
-        """The model with processors of its own, for those who can."""
+        """The model with processors of its own, if the contestant supports that."""
         raise Unsupported("it cannot reserve processors for a model")
 
     def close(self) -> None:
-        """End what was started."""
+        """Stop threads and release resources."""
         if self._pool is not None:
             self._pool.shutdown(cancel_futures=True)
 
@@ -99,9 +99,9 @@ def _version(name: str) -> str:
         return "not installed"
 
 
-def number_row(inputs: Inputs, place: int) -> Any:
+def number_row(inputs: Inputs, index: int) -> Any:
     """A row of numbers with the shape of a matrix."""
-    return inputs.data[place : place + 1].copy()
+    return inputs.data[index : index + 1].copy()
 
 
 def number_block(inputs: Inputs, start: int, stop: int) -> Any:
@@ -109,9 +109,9 @@ def number_block(inputs: Inputs, start: int, stop: int) -> Any:
     return inputs.data[start:stop].copy()
 
 
-def framed_row(inputs: Inputs, place: int) -> Any:
+def framed_row(inputs: Inputs, index: int) -> Any:
     """A row as scikit-learn takes it."""
-    return number_row(inputs, place) if inputs.kind == NUMBERS else inputs.frame(place, place + 1)
+    return number_row(inputs, index) if inputs.kind == NUMBERS else inputs.frame(index, index + 1)
 
 
 def framed_block(inputs: Inputs, start: int, stop: int) -> Any:
@@ -119,9 +119,9 @@ def framed_block(inputs: Inputs, start: int, stop: int) -> Any:
     return inputs.frame(start, stop)
 
 
-def float32_row(inputs: Inputs, place: int) -> Any:
+def float32_row(inputs: Inputs, index: int) -> Any:
     """A row of numbers in float32, which holds them exactly."""
-    return number_row(inputs, place).astype("float32")
+    return number_row(inputs, index).astype("float32")
 
 
 def float32_block(inputs: Inputs, start: int, stop: int) -> Any:

@@ -1,10 +1,10 @@
-"""The other end of the workers: starts a contestant's process, asks it, ends it.
+"""Starts a contestant's worker process, sends it commands, ends it.
 
-A process only runs while it is asked: in between it is stopped, with all of its threads. Some
-libraries' threads go on spinning for a while when they have nothing to do, and of hundreds of
-models each has some: whoever came next would be measured beside them.
+A process only runs while it executes a command: in between it is stopped, with all of its threads.
+Threads of some libraries go on spinning when idle, and hundreds of models have some each: they
+would disturb the next contestant's measurement.
 
-A contestant that fails is reported with the reason and takes no further part; the others go on.
+A contestant that fails is reported with the reason and left out; the others go on.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ THREAD_VARIABLES = (
 
 
 class Absent(Exception):
-    """A contestant takes no part; the message says why, and goes into the report."""
+    """A contestant is left out; the message is the reason in the report."""
 
 
 class Member:
@@ -50,7 +50,7 @@ class Member:
         variables: Mapping[str, str] | None = None,
         log: Path | None = None,
     ) -> None:
-        """Start it, and let it import its libraries."""
+        """Start the process, and let it import its libraries."""
         self.name = name
         self.kind: type[Contestant] = find(name)
         python = environments.python(self.kind.environment)
@@ -66,10 +66,12 @@ class Member:
             cwd=ROOT,
             env=environment(threads, {**self.kind.variables, **(variables or {})}),
         )
-        said = self.ask("hello", name=name, threads=threads, options=dict(options or {}))
-        self.versions: dict[str, str] = said["versions"]
-        self.start_seconds: float = said["start_seconds"]
-        missing = [each for each, found in self.versions.items() if found == "not installed"]
+        hello = self.ask("hello", name=name, threads=threads, options=dict(options or {}))
+        self.versions: dict[str, str] = hello["versions"]
+        self.start_seconds: float = hello["start_seconds"]
+        missing = [
+            each for each, installed in self.versions.items() if installed == "not installed"
+        ]
         if missing:
             self.close()
             raise Absent(f"not installed: {', '.join(missing)}")
@@ -109,7 +111,7 @@ class Member:
         """End the process."""
         process = self._process
         process.send_signal(signal.SIGCONT)
-        with suppress(BrokenPipeError):  # where it ended before it had read everything
+        with suppress(BrokenPipeError):  # if it has ended early
             process.stdin.close()  # type: ignore[union-attr]  # it is a pipe
         try:
             process.wait(20)
@@ -128,18 +130,18 @@ class Member:
 
 def environment(threads: int, more: Mapping[str, str]) -> dict[str, str]:
     """The variables of a contestant's process."""
-    made = {**os.environ, **dict.fromkeys(THREAD_VARIABLES, str(threads))}
+    variables = {**os.environ, **dict.fromkeys(THREAD_VARIABLES, str(threads))}
     # Libraries of other environments must not find ours, but they need this package.
-    made["PYTHONPATH"] = os.environ.get("PYTHONPATH") or str(ROOT)
-    made.setdefault("PRETZEL_CACHE", str(ROOT / ".cache" / "code"))
-    made["PYTHONSAFEPATH"] = "1"  # the path above is all there is, not where it is started
-    made["LC_ALL"] = "en_US.UTF-8"  # onnxruntime refuses text models in any other
-    made["PYTHONHASHSEED"] = "0"
-    return {**made, **more}
+    variables["PYTHONPATH"] = os.environ.get("PYTHONPATH") or str(ROOT)
+    variables.setdefault("PRETZEL_CACHE", str(ROOT / ".cache" / "code"))
+    variables["PYTHONSAFEPATH"] = "1"  # only the path above, not the current folder
+    variables["LC_ALL"] = "en_US.UTF-8"  # onnxruntime refuses text models in other locales
+    variables["PYTHONHASHSEED"] = "0"
+    return {**variables, **more}
 
 
 def log_file(name: str) -> Path:
-    """Where a process writes what it says."""
+    """The file for a process' output."""
     folder = cache_folder() / "logs"
     folder.mkdir(parents=True, exist_ok=True)
     return folder / f"{name}.log"

@@ -1,8 +1,8 @@
-"""Servers in a network of their own: what listens on every interface is heard by nobody outside.
+"""Servers in network namespaces, where listening on every interface is not visible outside.
 
-Linux lets a user have namespaces of network, processes and mounts, where that is not forbidden. All
-that a server starts is in them and ends with them, and so do its files below `SCRATCH`. Whoever
-asks it has to be inside, too: `entering` is what commands begin with that go there.
+Linux lets a user create namespaces of network, processes and mounts, unless that is forbidden. All
+processes of a server are in them and end with them, as do its files below `SCRATCH`. Clients have
+to be inside too: `entering` is the prefix of their commands.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ _NAMESPACES = ("unshare", "-rnm", "--pid", "--fork", "--kill-child", "--mount-pr
 _SETTING_UP = (
     f"ip link set lo up && mount -t tmpfs tmpfs {SCRATCH} && mount -t tmpfs tmpfs /dev/shm"
 )
-_LISTENS = "0A"  # as /proc/net/tcp has it
+_LISTENS = "0A"  # the state LISTEN in /proc/net/tcp
 
 
 def starting() -> tuple[str, ...]:
-    """What the command of a server begins with; raises Absent where there can be no such thing."""
+    """The prefix of a server's command; raises Absent if namespaces cannot be created."""
     missing = [name for name in ("unshare", "nsenter", "ip") if shutil.which(name) is None]
     if missing:
         raise Absent(f"it needs a network of its own, and {missing[0]} is not installed")
@@ -43,12 +43,12 @@ def starting() -> tuple[str, ...]:
 
 
 def entering(process: int) -> tuple[str, ...]:
-    """What a command begins with that is to run where this process is."""
+    """The prefix of a command that runs in the namespaces of this process."""
     return ("nsenter", "--preserve-credentials", "-U", "-n", "-t", str(process))
 
 
 def listens(process: int, port: int) -> bool:
-    """Whether anybody listens at a port of the network that this process is in."""
+    """Whether a port is listened on in the network of this process."""
     lines = Path(f"/proc/{process}/net/tcp").read_text(encoding="ascii").splitlines()[1:]
     fields = [line.split() for line in lines]
     return any(int(each[1].split(":")[1], 16) == port and each[3] == _LISTENS for each in fields)
@@ -70,7 +70,7 @@ def answer(before: Sequence[str], port: int, request: bytes) -> list[float]:
 
 
 def ask(port: int, request: bytes) -> bytes:
-    """The body of one answer, however it is sent."""
+    """The body of one answer, in any transfer encoding."""
     with socket.create_connection(("127.0.0.1", port), timeout=30) as connection:
         connection.sendall(request)
         with HTTPResponse(connection) as response:

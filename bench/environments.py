@@ -1,7 +1,8 @@
-"""Where contestants' libraries live: the checkout's own environment, or one of their own.
+"""Environments of contestants' libraries: the checkout's own, or separate ones.
 
 Libraries whose versions clash with ours get an environment below .cache/venvs, made by
-`python -m bench environments [name ...]`. What cannot be made stays absent, with the reason.
+`python -m bench environments [name ...]`. An environment that cannot be made stays absent, with the
+reason.
 """
 
 from __future__ import annotations
@@ -21,12 +22,12 @@ PLACE = ROOT / ".cache" / "venvs"
 
 @dataclass(frozen=True)
 class Environment:
-    """What is installed, and why not beside the rest."""
+    """The packages of an environment, and the reason for a separate one."""
 
     packages: tuple[str, ...]
     why: str
     python: str = ""
-    """A version that it needs, where it is not ours."""
+    """The Python version that it needs, if it is not ours."""
 
 
 ENVIRONMENTS = {
@@ -56,15 +57,15 @@ def python(name: str) -> Path | None:
     """The interpreter of an environment; None if it has not been made."""
     if name == "main":
         return Path(sys.executable)
-    found = PLACE / name / "bin" / "python"
-    return found if found.exists() else None
+    interpreter = PLACE / name / "bin" / "python"
+    return interpreter if interpreter.exists() else None
 
 
 def reason(name: str) -> str:
-    """Why an environment is not there: what making it said, or that nobody has."""
-    said = PLACE / f"{name}.failed"
-    if said.exists():
-        return said.read_text(encoding="utf-8").strip()
+    """Why an environment is missing: the error of making it, or that it was not made."""
+    note = PLACE / f"{name}.failed"
+    if note.exists():
+        return note.read_text(encoding="utf-8").strip()
     return f"make it with: python -m bench environments {name}"
 
 
@@ -82,17 +83,21 @@ def make(names: Iterable[str]) -> None:
             print(f"{name}: {problem or 'made'}")
 
 
-def _make(name: str, wanted: Environment) -> str:
-    """Make one; what went wrong, or nothing."""
+def _make(name: str, environment: Environment) -> str:
+    """Make one; returns the error, empty if it worked."""
     folder = PLACE / name
-    interpreter = shutil.which(f"python{wanted.python}") if wanted.python else sys.executable
+    interpreter = (
+        shutil.which(f"python{environment.python}") if environment.python else sys.executable
+    )
     if interpreter is None:
-        return f"it needs Python {wanted.python}, which is not installed"
-    if wanted.python:
+        return f"it needs Python {environment.python}, which is not installed"
+    if environment.python:
         _run([interpreter, "-m", "venv", str(folder)])
     else:
         venv.create(folder, with_pip=True)
-    return _run([str(folder / "bin" / "python"), "-m", "pip", "install", "-q", *wanted.packages])
+    return _run(
+        [str(folder / "bin" / "python"), "-m", "pip", "install", "-q", *environment.packages]
+    )
 
 
 def _run(command: list[str]) -> str:

@@ -1,7 +1,7 @@
 """All times of a measurement in buckets one per cent wide, so that percentiles leave nothing out.
 
-A histogram is small however many calls there were, adds up across rounds and processes, and is
-kept whole in the results: any percentile can be asked for later.
+A histogram is small for any number of calls, can be added across rounds and processes, and is kept
+whole in the results, so any percentile can be computed later.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Histogram:
             self.least, self.most = min(self.least, time), max(self.most, time)
 
     def merge(self, other: Histogram) -> None:
-        """Count what another one has counted."""
+        """Add the counts of another histogram."""
         self.counts.update(other.counts)
         self.total += other.total
         self.least, self.most = min(self.least, other.least), max(self.most, other.most)
@@ -77,12 +77,12 @@ class Histogram:
 
     @classmethod
     def of_json(cls, data: Mapping[str, object]) -> Histogram:
-        """What `as_json` wrote."""
-        made = cls()
+        """A histogram from the data of `as_json`."""
+        histogram = cls()
         counts = data["counts"]
         assert isinstance(counts, Mapping)
-        made.counts.update({int(bucket): int(count) for bucket, count in counts.items()})
-        made.total = int(str(data["total"]))
-        made.least = math.inf if data["least"] is None else float(str(data["least"]))
-        made.most = float(str(data["most"]))
-        return made
+        histogram.counts.update({int(bucket): int(count) for bucket, count in counts.items()})
+        histogram.total = int(str(data["total"]))
+        histogram.least = math.inf if data["least"] is None else float(str(data["least"]))
+        histogram.most = float(str(data["most"]))
+        return histogram

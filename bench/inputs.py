@@ -1,4 +1,4 @@
-"""The rows a workload asks about, as files that every contestant can read: JSON and numpy only."""
+"""A workload's input rows, in files that every contestant can read: JSON and numpy only."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ class Table:
 
     def column(self, name: str, start: int, stop: int) -> Any:
         """A part of a column: float64 with NaN for holes, or strings."""
-        place = self.columns.index(name)
-        values = [row[place] for row in self.rows[start:stop]]
+        index = self.columns.index(name)
+        values = [row[index] for row in self.rows[start:stop]]
         if name in self.numeric:
             return np.array([np.nan if each is None else each for each in values], np.float64)
         return np.array(values, object)
@@ -58,7 +58,7 @@ class Inputs:
 
     @classmethod
     def read(cls, folder: Path) -> Inputs:
-        """What `write` wrote."""
+        """The rows from the files of `write`."""
         if (folder / "rows.npy").exists():
             return cls(NUMBERS, np.load(folder / "rows.npy"))
         read = json.loads((folder / "rows.json").read_text(encoding="utf-8"))
@@ -68,7 +68,7 @@ class Inputs:
         return cls(TABLE, Table(columns, numeric, read["rows"]))
 
     def frame(self, start: int, stop: int) -> Any:
-        """Rows as scikit-learn wants them: an array, a list of texts or a data frame."""
+        """Rows in scikit-learn's form: an array, a list of texts or a data frame."""
         if self.kind != TABLE:
             return self.data[start:stop]
         import pandas as pd

@@ -1,4 +1,4 @@
-"""What a measurement was made on: processor, clock, memory, system, versions, commit, load."""
+"""The machine of a measurement: processor, clock, memory, system, versions, commit, load."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 _CPU = Path("/sys/devices/system/cpu/cpu0/cpufreq")
 _POWER = Path("/sys/class/powercap")
-#: What changes no measurement: what was measured before, and what is written about it.
+#: Files without influence on measurements: stored results and documents are excluded.
 _CODE = (".", ":(exclude)bench/results", ":(exclude)docs", ":(exclude)*.md")
-_PARENT_DEATH_SIGNAL = 1  # as Linux numbers what prctl does
+_PARENT_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG of Linux
 
 
 def fingerprint() -> dict[str, object]:
-    """The machine and its state now; goes with every result."""
+    """The machine and its state now; part of every result."""
     return {
         "when": datetime.now(timezone.utc).isoformat(timespec="seconds"),  # noqa: UP017 (3.10)
         "cpu": _field("/proc/cpuinfo", "model name") or platform.processor(),
@@ -38,22 +38,22 @@ def fingerprint() -> dict[str, object]:
 
 
 def cores() -> int:
-    """How many processors this process may use."""
+    """The number of processors that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
 
 def commit() -> str:
-    """The checkout's commit, marked when files differ from it: not for a page or a result."""
-    known = _git("rev-parse", "--short=10", "HEAD")
-    if not known:
+    """The checkout's commit, marked as dirty if files other than documents and results differ."""
+    short = _git("rev-parse", "--short=10", "HEAD")
+    if not short:
         return "unknown"
-    return f"{known}-dirty" if _git("status", "--porcelain", "-uno", "--", *_CODE) else known
+    return f"{short}-dirty" if _git("status", "--porcelain", "-uno", "--", *_CODE) else short
 
 
 def _git(*arguments: str) -> str:
-    """What git says; nothing where there is none, or no checkout."""
+    """The output of git; empty without git or a checkout."""
     command = ["git", "-C", str(ROOT), *arguments]
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=20)
@@ -75,7 +75,7 @@ def memory() -> dict[str, int]:
 
 
 def joules() -> float | None:
-    """What the processor's packages have used so far, where the machine tells (RAPL)."""
+    """The energy used by the processor's packages so far, if the machine reports it (RAPL)."""
     meters = sorted(_POWER.glob("intel-rapl:?/energy_uj"))
     readings = [_text(meter) for meter in meters]
     if not readings or not all(readings):
@@ -84,13 +84,13 @@ def joules() -> float | None:
 
 
 def _kib(text: str, name: str) -> int:
-    found = re.search(rf"^{name}:\s+(\d+) kB", text, re.MULTILINE)
-    return int(found[1]) * 1024 if found else 0
+    match = re.search(rf"^{name}:\s+(\d+) kB", text, re.MULTILINE)
+    return int(match[1]) * 1024 if match else 0
 
 
 def _field(path: str, name: str) -> str:
-    found = re.search(rf"^{name}\s*:\s*(.*)$", _text(Path(path)), re.MULTILINE)
-    return found[1].strip() if found else ""
+    match = re.search(rf"^{name}\s*:\s*(.*)$", _text(Path(path)), re.MULTILINE)
+    return match[1].strip() if match else ""
 
 
 def _text(path: Path) -> str:
@@ -101,9 +101,9 @@ def _text(path: Path) -> str:
 
 
 def end_with_parent() -> None:
-    """Have this process ended with the one that started it, where the system knows how.
+    """Make this process end with its parent, if the system supports that.
 
-    A process that is stopped between its turns would not notice that nobody asks any more.
+    A process that is stopped between its turns would not notice the end of its parent.
     """
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PARENT_DEATH_SIGNAL, signal.SIGKILL)

@@ -1,4 +1,4 @@
-"""The ONNX models onnxruntime is given: by skl2onnx, and by hand what that has no converter for.
+"""Makes ONNX models for onnxruntime: by skl2onnx, and by hand where it has no converter.
 
 Without this, onnxruntime would be absent from the workloads it is most used for. By hand: the
 branches of a FeatureUnion (a voting classifier that hands on probabilities, trees as featurizers),
@@ -34,7 +34,7 @@ def export(estimator: Any, inputs: Inputs) -> bytes:
 
 @contextmanager
 def _plain_attributes() -> Iterator[None]:
-    """skl2onnx hands numpy's whole numbers and booleans on, which onnx has ceased to take."""
+    """Convert numpy's integers and booleans, which skl2onnx passes on and onnx refuses."""
     from onnx import helper
 
     original = helper.make_attribute
@@ -53,7 +53,7 @@ def _plain_attributes() -> Iterator[None]:
 
 @contextmanager
 def _names_without_words() -> Iterator[None]:
-    """skl2onnx looks for models in everything, in dictionaries word by word, for minutes."""
+    """Skip dictionaries of words, which skl2onnx searches for models for minutes."""
     from skl2onnx.common import utils_sklearn
 
     original = utils_sklearn.enumerate_model_names
@@ -105,8 +105,8 @@ def _branched(estimator: Any, width: int) -> Any:
         parts.append(_branch(name, branch, width, nodes, constants))
     nodes.append(helper.make_node("Concat", parts, ["features"], axis=1))
     columns = last.n_features_in_
-    made = _number_graph(last, columns)
-    result = _append("last", made, "features", nodes, constants, output=-1)
+    last_graph = _number_graph(last, columns)
+    result = _append("last", last_graph, "features", nodes, constants, output=-1)
     graph = helper.make_graph(
         nodes,
         "pipeline",
@@ -118,7 +118,7 @@ def _branched(estimator: Any, width: int) -> Any:
 
 
 def _branch(name: str, branch: Any, width: int, nodes: list[Any], constants: list[Any]) -> str:
-    """Add a branch's nodes; the name of what it computes."""
+    """Add a branch's nodes; returns the name of its output."""
     kind = type(branch).__name__
     if kind == "RandomTreesEmbedding":
         return _leaves(branch, name, nodes)
@@ -132,8 +132,8 @@ def _number_graph(estimator: Any, width: int) -> Any:
     from skl2onnx.common.data_types import FloatTensorType
 
     types = [("X", FloatTensorType([None, width]))]
-    made = to_onnx(estimator, initial_types=types, options=_plain(estimator), target_opset=OPSET)
-    return made.graph
+    model = to_onnx(estimator, initial_types=types, options=_plain(estimator), target_opset=OPSET)
+    return model.graph
 
 
 def _append(
@@ -193,17 +193,17 @@ class _Trees:
         self.leaves = 1
 
     def _lightgbm(self, node: dict[str, Any], numbers: Any) -> int:
-        place = next(numbers)
+        number = next(numbers)
         if "leaf_value" in node:
-            self.rows.append((self.trees, place, "LEAF", 0, 0.0, 0, 0))
-            self.targets.append((self.trees, place, 0, float(node["leaf_value"])))
-            return int(place)
+            self.rows.append((self.trees, number, "LEAF", 0, 0.0, 0, 0))
+            self.targets.append((self.trees, number, 0, float(node["leaf_value"])))
+            return int(number)
         left = self._lightgbm(node["left_child"], numbers)
         right = self._lightgbm(node["right_child"], numbers)
         limit = rounded_down(node["threshold"])
         column = int(node["split_feature"])
-        self.rows.append((self.trees, place, "BRANCH_LEQ", column, limit, left, right))
-        return int(place)
+        self.rows.append((self.trees, number, "BRANCH_LEQ", column, limit, left, right))
+        return int(number)
 
     def node(self, source: str, result: str) -> Any:
         """The ONNX node."""
@@ -212,7 +212,7 @@ class _Trees:
         # Nodes of a tree must come in the order of their numbers: runtimes take the first as root.
         self.rows.sort()
         tree, ids, modes, columns, limits, left, right = zip(*self.rows, strict=True)
-        owner, places, targets, weights = zip(*self.targets, strict=True)
+        owner, leaf_nodes, targets, weights = zip(*self.targets, strict=True)
         return helper.make_node(
             "TreeEnsembleRegressor",
             [source],
@@ -229,7 +229,7 @@ class _Trees:
             nodes_hitrates=[1.0] * len(tree),
             nodes_missing_value_tracks_true=[0] * len(tree),
             target_treeids=owner,
-            target_nodeids=places,
+            target_nodeids=leaf_nodes,
             target_ids=targets,
             target_weights=weights,
         )

@@ -1,4 +1,4 @@
-"""Trains and converts what a full run needs, so that the run has all its time for measuring."""
+"""Trains and converts everything for a full run, so that its time is for measuring."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _HOURS = 4 * 3600.0
 
 
 def run(plan: Plan) -> None:
-    """Everything of every contestant; what is there already takes no time."""
+    """Prepare all models of all contestants, except those that exist already."""
     for spec, who in _wanted(plan):
         start = time.monotonic()
-        said = _one(spec, who)
+        said = _prepare_one(spec, who)
         took = time.monotonic() - start
         sys.stderr.write(f"{who}, {spec.count} of {spec.name}: {said}, {took:.0f} s\n")
 
@@ -35,8 +35,8 @@ def _wanted(plan: Plan) -> Iterator[tuple[Spec, str]]:
                 yield Spec("lin", COUNTS[-1], 1.0, plan.specs[0].seed), who
 
 
-def _one(spec: Spec, who: str) -> str:
-    """What came of it, in a few words."""
+def _prepare_one(spec: Spec, who: str) -> str:
+    """Prepare one workload for one contestant; returns a short outcome."""
     workload = saved(spec)
     folder, count = str(workload.folder), workload.count
     try:

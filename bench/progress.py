@@ -1,4 +1,4 @@
-"""A line on the terminal: what runs, how far it is, how much time is left."""
+"""A progress line on the terminal: the current step, time passed and time left."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _BAR = 24
 
 
 class Progress:
-    """On a terminal it redraws a line, elsewhere it writes few."""
+    """Redraws a line on a terminal; writes few lines elsewhere."""
 
     def __init__(self, clock: Clock, stream: TextIO | None = None) -> None:
         self._clock = clock
@@ -19,7 +19,7 @@ class Progress:
         self._shown = -10.0
 
     def step(self, what: str) -> None:
-        """Say what comes next."""
+        """Show the next step."""
         now = self._clock.elapsed
         if self._stream.isatty():
             self._stream.write("\r\x1b[K" + self.line(what))

@@ -26,7 +26,7 @@ class Record:
     value: float | None
     unit: str
     x: float | None = None
-    """Where on a curve: pipelines loaded, rows in a batch, load by capacity."""
+    """The x value on a curve: pipelines loaded, rows in a batch, load by capacity."""
     low: float | None = None
     high: float | None = None
     samples: int = 1
@@ -70,7 +70,7 @@ class Run:
         )
 
     def finish(self, part: str) -> None:
-        """A part is in the file to its end; resuming leaves it out."""
+        """Mark a part as complete; resuming skips it."""
         self._write({"done": part})
 
     def _write(self, line: dict[str, Any]) -> None:
@@ -84,7 +84,7 @@ class Run:
 
 @dataclass(frozen=True)
 class Read:
-    """A run that was read: about it, and its figures."""
+    """A run read from files: its description and its figures."""
 
     about: dict[str, Any]
     records: tuple[Record, ...]
@@ -99,26 +99,28 @@ class Read:
 
 
 def read(paths: Path | Iterable[Path]) -> Read:
-    """Runs from files; of a figure that is there twice, the later one counts."""
+    """Read runs from files; of a figure that occurs twice, the later one counts."""
     about: dict[str, Any] = {}
-    found: dict[tuple[Any, ...], Record] = {}
+    latest_by_key: dict[tuple[Any, ...], Record] = {}
     for path in [paths] if isinstance(paths, Path) else paths:
         for data in _lines(path):
             if "run" in data:
                 about = {**about, **data["run"]}
             elif "done" not in data:
                 item = Record(**data)
-                found[item.experiment, item.workload, item.contestant, item.metric, item.x] = item
-    return Read(about, tuple(found.values()))
+                latest_by_key[
+                    item.experiment, item.workload, item.contestant, item.metric, item.x
+                ] = item
+    return Read(about, tuple(latest_by_key.values()))
 
 
 def done(path: Path) -> frozenset[str]:
-    """The parts that a file has to their end."""
+    """The complete parts of a file."""
     return frozenset(data["done"] for data in _lines(path) if "done" in data)
 
 
 def _lines(path: Path) -> Iterator[dict[str, Any]]:
-    """The lines of a file; one that was cut off when its run was ended is left out."""
+    """The lines of a file, without one that was cut off when its run ended."""
     for line in path.read_text(encoding="utf-8").splitlines():
         try:
             yield dict(json.loads(line))
@@ -127,7 +129,7 @@ def _lines(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def new_path(kind: str) -> Path:
-    """Where a new run goes."""
+    """The path for a new run."""
     stamp = datetime.now(timezone.utc).strftime("%Y%m%d-%H%M%S")  # noqa: UP017 (3.10)
     return FOLDER / f"{stamp}-{kind}.jsonl"
 

@@ -1,4 +1,4 @@
-"""One run: which workloads, which contestants, how thorough; the crews, and where figures go."""
+"""One run: its workloads, contestants and settings, the running contestants, and its results."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ from bench.workload import Saved, Spec, cache_folder, saved
 
 @dataclass(frozen=True)
 class Plan:
-    """How thorough a run is."""
+    """The settings of a run."""
 
     specs: tuple[Spec, ...]
     contestants: tuple[str, ...] = NAMES
     rounds: int = 5
     calls: int = 100
-    """Of each pipeline in each round, after `warm` that are not counted."""
+    """Calls of each pipeline in each round, after `warm` calls that are not counted."""
     warm: int = 10
     turn: float = 3.0
-    """Seconds that a contestant's turn takes at most, with fewer calls of each pipeline then."""
+    """Longest turn of a contestant in seconds; slow ones make fewer calls of each pipeline."""
     seconds: float = 0.5
-    """Of each measurement of throughput in each round."""
+    """Seconds of each measurement of throughput in each round."""
     batches: tuple[int, ...] = (1, 10, 100, 1000)
     callers: tuple[int, ...] = (1, 2)
     points: tuple[int, ...] = (1, 10, 25, 50, 100, 150, 200, 250, 500)
-    """At how many pipelines memory is looked at."""
+    """Numbers of pipelines at which memory is measured."""
 
     def spec(self, name: str) -> Spec:
         """The spec of a workload; a small one if the run has none of it."""
@@ -45,12 +45,12 @@ class Plan:
 
 
 def took() -> Took:
-    """What parts of runs needed on this machine so far."""
+    """The stored needs of parts on this machine."""
     return Took(cache_folder() / "took.json")
 
 
 def took_key(plan: Plan, part: str) -> str:
-    """Names what a part's needs depend on; the number of rounds is no part of it."""
+    """A key of everything that a part's needs depend on, except the number of rounds."""
     sizes = " ".join(f"{each.name}{each.count}" for each in plan.specs if each.name == part)
     who = f"{len(plan.contestants)} contestants"
     return f"{part} {sizes} {who} {plan.turn:g} {plan.seconds:g}"
@@ -69,7 +69,7 @@ class Crew:
     first_calls: dict[str, list[int]] = field(default_factory=dict)
 
     def load(self, session: Session, member: Member, upto: int) -> bool:
-        """Let a member have the first pipelines, and ask each once; False if it failed."""
+        """Let a member load the first `upto` pipelines and call each once; False if it failed."""
         have = self.loaded.get(member.name, 0)
         if upto <= have:
             return True
@@ -88,7 +88,7 @@ class Crew:
 
 
 class Session:
-    """What experiments are given."""
+    """The context of experiments: plan, results, clock."""
 
     def __init__(self, plan: Plan, run: Run, clock: Clock) -> None:
         self.plan, self.run, self.clock = plan, run, clock
@@ -97,26 +97,26 @@ class Session:
         self.versions: dict[str, dict[str, str]] = {}
 
     def record(self, experiment: str, workload: str, who: str, metric: str, **more: Any) -> None:
-        """Write a figure."""
+        """Record a figure."""
         self.run.add(Record(experiment, workload, who, metric, **more))
 
     def finish(self, part: str) -> None:
-        """A part is complete: resuming leaves it out, and the next run knows what it takes."""
+        """Mark a part as complete: resuming skips it, and the next run knows its need."""
         self.run.finish(part)
         self.took.put(took_key(self.plan, part), self.clock.end())
 
     def absent(self, workload: str, who: str, why: str) -> None:
-        """Write that somebody takes no part, and why."""
+        """Record that a contestant is left out, and why."""
         self.record("absent", workload, who, "reason", value=None, unit="", note=why)
 
     def told(self, who: str, versions: dict[str, str]) -> None:
-        """Write once which versions somebody has."""
+        """Record a contestant's versions once."""
         if self.versions.setdefault(who, versions) is versions:
             note = ", ".join(f"{key} {value}" for key, value in versions.items())
             self.record("versions", "", who, "versions", value=None, unit="", note=note)
 
     def workload(self, name: str) -> Saved:
-        """A workload, made if it was not yet."""
+        """A workload, trained if needed."""
         spec = self.plan.spec(name)
         self.progress.step(f"{name}: {spec.count} pipelines")
         return saved(spec, lambda: self.progress.step(f"training {name}"))
@@ -127,9 +127,9 @@ class Session:
 
     @contextmanager
     def crew(self, name: str, only: Sequence[str] | None = None, **options: Any) -> Iterator[Crew]:
-        """Everybody who can serve this workload, started and prepared; ended afterwards.
+        """All contestants of this workload, started and prepared; ended afterwards.
 
-        The options are every contestant's.
+        The options are passed to every contestant.
         """
         workload = self.workload(name)
         crew = Crew(workload)
@@ -144,14 +144,14 @@ class Session:
                 member.close()
 
     def each(self, crew: Crew, what: str) -> Iterator[Member]:
-        """The members one after the other."""
+        """The members, one after the other."""
         for member in list(crew.members):
             self.progress.step(f"{crew.workload.name}, {what}: {member.kind.title}")
             if member in crew.members:
                 yield member
 
     def ask(self, crew: Crew, member: Member, do: str, **arguments: Any) -> dict[str, Any] | None:
-        """What a member answers; None if it failed, which is reported and takes it out."""
+        """A member's answer; None if it failed, which is recorded and removes it."""
         try:
             return member.ask(do, **arguments)
         except Absent as problem:
@@ -173,7 +173,7 @@ class Session:
         return member
 
     def _prepare(self, who: str, workload: Saved) -> None:
-        """Convert in a process of its own, so that the one that is measured is fresh."""
+        """Convert in a separate process, so that the measured one is fresh."""
         with Member(who) as member:
             folder = str(workload.folder)
             said = member.ask("prepare", folder=folder, count=workload.count)
@@ -213,7 +213,7 @@ METHOD = (
 
 
 def _settings(plan: Plan) -> dict[str, str]:
-    """How everybody is set up: servers, and contestants."""
+    """The settings of servers and contestants."""
     servers = {name: kind.settings for name, kind in SERVERS.items()}
     return servers | {name: find(name).settings for name in plan.contestants}
 

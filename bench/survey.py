@@ -1,4 +1,4 @@
-"""The order of a run: each workload with its crew and phases, then what stands alone."""
+"""The order of a run: each workload with its phases, then separate experiments."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from bench.clock import Needs
 from bench.contestants import find
 from bench.session import Crew, Plan, Session
 
-#: What parts need where nobody has measured them yet, in seconds.
+#: Assumed needs of parts that were never measured, in seconds.
 _ALONE = {
     "end_to_end": Needs(60, 15),
     "heavy_load": Needs(240, 70),
@@ -20,19 +20,19 @@ _ALONE = {
 
 
 def parts(plan: Plan, names: Sequence[str]) -> dict[str, Needs]:
-    """The parts of a run in their order, and a guess at what each needs."""
-    made: dict[str, Needs] = {}
+    """The parts of a run in order, each with an assumed need."""
+    needs: dict[str, Needs] = {}
     if any(name in names for name in experiments.PHASES):
         for spec in plan.specs:
             members = sum(spec.name in find(name).workloads for name in plan.contestants)
             sizes = len(plan.batches) * len(plan.callers)
             each = 0.6 * plan.turn + (sizes + 1) * plan.seconds
-            made[spec.name] = Needs(members * (4 + 0.03 * spec.count + each), members * each)
-    return made | {name: _ALONE[name] for name in experiments.ALONE if name in names}
+            needs[spec.name] = Needs(members * (4 + 0.03 * spec.count + each), members * each)
+    return needs | {name: _ALONE[name] for name in experiments.ALONE if name in names}
 
 
 def run(session: Session, names: Sequence[str]) -> None:
-    """Do the experiments of these names, and write down when a part is complete."""
+    """Run these experiments, and record each complete part."""
     phases = [name for name in experiments.PHASES if name in names]
     for part in parts(session.plan, names):
         if part in session.run.done:
@@ -60,7 +60,7 @@ def _phases(session: Session, crew: Crew, phases: Sequence[str]) -> None:
 
 
 def check(session: Session, crew: Crew) -> None:
-    """Hold everybody's answers against scikit-learn's; what differs is shown, and still timed."""
+    """Compare all answers to scikit-learn's; differences are recorded, and still timed."""
     for member in session.each(crew, "answers"):
         if not crew.load(session, member, crew.workload.count):
             continue

@@ -1,8 +1,8 @@
-"""The process of one contestant: reads commands as JSON lines, answers with JSON lines.
+"""The worker process of one contestant: commands in and answers out, as JSON lines.
 
-All timing happens here, next to the calls: what travels between processes is histograms. It is
-started by `bench.crew` as `python -m bench.worker`, with the interpreter of the contestant's
-environment, and told everything in the first command.
+All timing happens here, next to the calls; histograms are sent back. It is started by `bench.crew`
+as `python -m bench.worker`, with the interpreter of the contestant's environment, and gets its
+settings in the first command.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ from bench.workload import CHECKED, Pipeline, Saved
 
 Answer = dict[str, Any]
 
-#: A model that is asked for single rows is asked for so many different ones, as many as a small
-#: block has: of one and the same row everything that code looks at would stay in cache.
+#: Different rows per model in measurements of single rows, as many as in a small block: with one
+#: row only, everything that the code reads would stay in cache.
 ROWS = 10
 
 
 class Worker:
-    """What a contestant's process does: one method for each command."""
+    """Executes commands: one method for each."""
 
     def __init__(self) -> None:
         self._me: Contestant | None = None
@@ -45,7 +45,7 @@ class Worker:
         self._saved: Saved | None = None
 
     def hello(self, name: str, threads: int, options: dict[str, Any]) -> Answer:
-        """Become a contestant: import its libraries and say what they are."""
+        """Become a contestant: import its libraries and return their versions."""
         start = time.perf_counter()
         self._me = find(name)(threads, options)
         self._me.start()
@@ -53,7 +53,7 @@ class Worker:
         return {"versions": self._me.versions(), "pid": os.getpid(), "start_seconds": took}
 
     def prepare(self, folder: str, count: int) -> Answer:
-        """Convert a workload's pipelines; what cannot be converted is said once for each reason."""
+        """Convert a workload's pipelines; returns the reasons of those that cannot be converted."""
         saved, refused = Saved(Path(folder), count), {}
         for pipeline in saved.pipelines():
             try:
@@ -63,7 +63,7 @@ class Worker:
         return {"refused": refused}
 
     def load(self, folder: str, numbers: list[int], count: int) -> Answer:
-        """Load pipelines, in addition to those that are there; what each took."""
+        """Load further pipelines; returns the time of each."""
         self._saved = saved = Saved(Path(folder), count)
         gc.collect()
         times, cpu = [], time.process_time()
@@ -86,12 +86,12 @@ class Worker:
         return {}
 
     def memory(self) -> Answer:
-        """What the process occupies."""
+        """The memory of the process."""
         gc.collect()
         return dict(machine.memory())
 
     def check(self) -> Answer:
-        """The largest difference to scikit-learn's answers, of rows alone and in a block."""
+        """The largest difference to scikit-learn's answers, for single rows and in a block."""
         worst, wrong, rows = 0.0, 0, 0
         for pipeline, model in self._models:
             expected = pipeline.expected()
@@ -108,9 +108,8 @@ class Worker:
     def first_calls(self, start: int) -> Answer:
         """The first call of each model since it was loaded: cold.
 
-        This process has stood still while others ran, and nothing of it is in the processor's
-        caches any more. That is the process' affair and no model's, so an earlier model is asked
-        before; there is none before the very first call.
+        This process was stopped while others ran, so nothing of it is in the processor's caches.
+        That is not the model's cost, so an earlier model is called first, if there is one.
         """
         if start:
             self._burst(self._models[start - 1][1], 0, 1)
@@ -120,7 +119,7 @@ class Worker:
     def hot(self, calls: int, warm: int, seconds: float = 60.0) -> Answer:
         """Single rows, one model after the other: every call, and each model's mean.
 
-        Of slow models as many calls as fit into the seconds, three at least.
+        For slow models, as many calls as fit into the seconds, three at least.
         """
         every, means = Histogram(), []
         limit = int(1e9 * seconds / len(self._models))
@@ -131,67 +130,67 @@ class Worker:
         return {"times": every.as_json(), "means": means}
 
     def _burst(self, model: Model, warm: int, calls: int, limit: int = 0) -> list[int]:
-        """Nanoseconds of calls with different rows, the garbage collector held off."""
-        rows = [model.row(self._inputs, place) for place in range(min(calls, 20))]
+        """Nanoseconds of calls with different rows, without garbage collection."""
+        rows = [model.row(self._inputs, number) for number in range(min(calls, 20))]
         one, clock = model.one, time.perf_counter_ns
         if limit:
-            calls, warm = _fitting(one, rows, calls, warm, limit)
-        for place in range(warm):
-            one(rows[place % len(rows)])
+            calls, warm = _counts_that_fit(one, rows, calls, warm, limit)
+        for number in range(warm):
+            one(rows[number % len(rows)])
         times = [0] * calls
         gc.disable()
-        for place in range(calls):
-            row = rows[place % len(rows)]
+        for number in range(calls):
+            row = rows[number % len(rows)]
             start = clock()
             one(row)
-            times[place] = clock() - start
+            times[number] = clock() - start
         gc.enable()
         return times
 
     def throughput(self, batch: int, seconds: float, callers: int) -> Answer:
-        """Rows a second, all models in turn, asked by so many threads; and processor time.
+        """Rows per second and processor time, all models in turn, called by `callers` threads.
 
-        In an order that is the same for everybody and mixes sizes: who is so slow that some
-        models are not reached within the seconds has asked a fair sample of them.
+        The order is the same for all contestants and mixes sizes: a contestant that does not reach
+        all models in time has measured a fair sample of them.
         """
         order = np.random.default_rng(0).permutation(len(self._models)).tolist()
         calls, start = [], time.perf_counter()
-        for place, row in itertools.product(order, range(ROWS if batch == 1 else 1)):
-            calls.append(self._call(self._models[place][1], batch, row))
-            calls[-1][0](calls[-1][1])  # warms it
+        for number, row in itertools.product(order, range(ROWS if batch == 1 else 1)):
+            calls.append(self._call(self._models[number][1], batch, row))
+            calls[-1][0](calls[-1][1])  # warm-up
             if time.perf_counter() - start > 2 * seconds:
                 break
         if batch == 1:  # all models in turn, and then again for the next row
             calls = [call for row in range(ROWS) for call in calls[row::ROWS]]
         size = 16 if (time.perf_counter() - start) / len(calls) < 1e-3 else 1
-        groups = [calls[place : place + size] for place in range(0, len(calls), size)]
+        groups = [calls[number : number + size] for number in range(0, len(calls), size)]
         rows = [0] * callers
         cpu, start = time.process_time(), time.perf_counter()
 
         def ask(caller: int) -> None:
-            for place in _turns(len(groups), caller):
-                for call, block in groups[place]:
+            for number in _turns(len(groups), caller):
+                for call, block in groups[number]:
                     call(block)
-                rows[caller] += batch * len(groups[place])
+                rows[caller] += batch * len(groups[number])
                 if time.perf_counter() - start > seconds:
                     return
 
-        _together(ask, callers)
+        _on_threads(ask, callers)
         took, cpu = time.perf_counter() - start, time.process_time() - cpu
         return {"rows": sum(rows), "seconds": took, "cpu_seconds": cpu}
 
     def _call(self, model: Model, batch: int, row: int) -> tuple[Any, Any]:
-        """What is called for so many rows, and with what: one row goes the way of single rows."""
+        """The function to call for a batch of this size, and its argument."""
         if batch == 1:
             return model.one, model.row(self._inputs, row)
         return model.batch, model.block(self._inputs, 0, batch)
 
     def sizes(self) -> Answer:
-        """Bytes of parameters, each once; for who can tell."""
+        """Bytes of parameters, equal ones counted once; None if unknown."""
         return {"unique": self._contestant.unique_bytes()}
 
     def cost(self, seconds: float) -> Answer:
-        """Processor time (and energy, where the machine tells) of single rows, all models."""
+        """Processor time (and energy, if the machine reports it) of single rows, all models."""
         rows = [model.row(self._inputs, 0) for _, model in self._models]
         before, cpu, start = machine.joules(), time.process_time(), time.perf_counter()
         calls = 0
@@ -204,8 +203,8 @@ class Worker:
         return {"calls": calls, "cpu_seconds": used, "joules": energy}
 
     def open_loop(self, rate: float, seconds: float, seed: int) -> Answer:
-        """Offer load to all models; what came of it."""
-        _keep_what_is_loaded()
+        """Offer load to all models; returns the outcome."""
+        _freeze_collector()
         models = [model for _, model in self._models]
         loop = OpenLoop(self._contestant, models, self._inputs)
         return loop.offer(rate, seconds, seed).as_json()
@@ -215,20 +214,22 @@ class Worker:
         models = [model for _, model in self._models]
         model = self._contestant.reserved(models[0]) if reserve else models[0]
         block = model.block(self._inputs, 0, BLOCK)
-        self._ask_on(model, block, seconds / 4)  # what it takes is known then, reserved or not
+        self._submit_paced(
+            model, block, seconds / 4
+        )  # so that its cost is measured before, reserved or not
         loop = OpenLoop(self._contestant, models[1:], self._inputs)
-        _keep_what_is_loaded()
+        _freeze_collector()
         others = threading.Thread(target=loop.offer, args=(rate, seconds + 0.2, 3))
         if rate:
             others.start()
             time.sleep(0.2)
-        times = self._ask_on(model, block, seconds)
+        times = self._submit_paced(model, block, seconds)
         if rate:
             others.join()
         return {"times": times.as_json()}
 
-    def _ask_on(self, model: Model, block: Any, seconds: float) -> Histogram:
-        """Ask for a block, and again a millisecond after each answer; what each took."""
+    def _submit_paced(self, model: Model, block: Any, seconds: float) -> Histogram:
+        """Submit a block, and again a millisecond after each answer; returns the times."""
         times, end = Histogram(), time.perf_counter() + seconds
         while time.perf_counter() < end:
             time.sleep(0.001)
@@ -254,33 +255,36 @@ class Worker:
         return self._saved.inputs
 
 
-def _fitting(one: Any, rows: list[Any], calls: int, warm: int, limit: int) -> tuple[int, int]:
-    """How many calls fit into `limit` nanoseconds, and how many before them that do not count."""
+def _counts_that_fit(
+    one: Any, rows: list[Any], calls: int, warm: int, limit: int
+) -> tuple[int, int]:
+    """The numbers of calls and of warm-up calls that fit into `limit` nanoseconds."""
     start = time.perf_counter_ns()
     one(rows[0])
     fit = limit // max(time.perf_counter_ns() - start, 1)
     return min(calls, max(3, fit)), min(warm, max(0, fit // 4))
 
 
-def _keep_what_is_loaded() -> None:
-    """Let the garbage collector look at what is there now never again, as servers do.
+def _freeze_collector() -> None:
+    """Exclude the objects loaded so far from garbage collection, as servers do.
 
-    Else it stops every thread in the middle of the load, for as long as a look at all models takes.
+    Otherwise a collection stops all threads during the load for as long as scanning all models
+    takes.
     """
     gc.collect()
     gc.freeze()
 
 
 def _turns(count: int, first: int) -> Iterator[int]:
-    """Numbers below `count`, round and round, starting at `first`."""
-    place = first % count
+    """Numbers below `count` in an endless cycle, starting at `first`."""
+    number = first % count
     while True:
-        yield place
-        place = (place + 1) % count
+        yield number
+        number = (number + 1) % count
 
 
-def _together(work: Any, callers: int) -> None:
-    """Run `work(n)` on so many threads; on this one, if it is one."""
+def _on_threads(work: Any, callers: int) -> None:
+    """Run `work(n)` on `callers` threads; on this one, if it is one."""
     if callers == 1:
         work(0)
         return
@@ -295,15 +299,15 @@ def answer(worker: Worker, command: dict[str, Any]) -> Answer:
     """The answer to a command; an error is an answer too."""
     name = command.pop("do")
     try:
-        found: Answer = getattr(worker, name)(**command)
-        return found
+        outcome: Answer = getattr(worker, name)(**command)
+        return outcome
     except Exception as problem:  # noqa: BLE001 (libraries of others: anything can come)
         traceback.print_exc()
         return {"error": f"{type(problem).__name__}: {problem}"[:400]}
 
 
 def main() -> None:
-    """Answer commands until there are no more. What libraries print goes to the error stream."""
+    """Answer commands until there are no more. Output of libraries goes to standard error."""
     warnings.simplefilter("ignore")
     machine.end_with_parent()
     replies = os.fdopen(os.dup(1), "w", encoding="utf-8")

@@ -1,7 +1,7 @@
-"""Trained pipelines on disk: made once for a seed, a scale and a version, then read by everybody.
+"""Trained pipelines on disk: made once for a seed, a scale and a version, then read by all.
 
-A workload is a directory with the rows to ask about and, for each pipeline, the fitted
-scikit-learn object and its own answers. Contestants put what they make of it beside that.
+A workload is a directory with input rows and, for each pipeline, the fitted scikit-learn object and
+its answers. Contestants put their converted files beside that.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from bench.inputs import Inputs
 from bench.machine import ROOT
 
 NAMES = ("sa", "ac", "tab", "lin", "gbt")
-#: How many rows' answers are kept, to check contestants by.
+#: Rows whose answers are kept, to check contestants.
 CHECKED = 32
 
 
 @dataclass(frozen=True)
 class Spec:
-    """Which workload, how many pipelines of it, how large, and from which random numbers."""
+    """A workload: its name, number of pipelines, scale and random seed."""
 
     name: str
     count: int
@@ -39,7 +39,7 @@ class Spec:
 
 @dataclass(frozen=True)
 class Made:
-    """What a workload's module makes: the rows, and the fitted pipelines one after the other."""
+    """The result of a workload's module: the rows, and an iterator of fitted pipelines."""
 
     inputs: Inputs
     pipelines: Iterator[Any]
@@ -54,16 +54,16 @@ class Pipeline:
     number: int
 
     def file(self, suffix: str) -> Path:
-        """Where something made from this pipeline is kept."""
+        """The path of a file made from this pipeline."""
         return self.folder / "pipelines" / f"{self.number:04d}.{suffix}"
 
     def estimator(self) -> Any:
-        """The fitted scikit-learn object, a new one at each call, as another process has it."""
+        """The fitted scikit-learn object, loaded anew at each call, as in another process."""
         with self.file("pickle").open("rb") as file:
             return pickle.load(file)
 
     def expected(self) -> Any:
-        """What scikit-learn answered for the first rows."""
+        """scikit-learn's answers for the first rows."""
         return np.load(self.file("expected.npy"))
 
 
@@ -76,12 +76,12 @@ class Saved:
 
     @property
     def name(self) -> str:
-        """Which workload it is."""
+        """The name of the workload."""
         return str(self.facts["name"])
 
     @cached_property
     def facts(self) -> dict[str, Any]:
-        """What is known of it beyond its files: the spec, what kind of answers it has."""
+        """Facts about it: the spec, the kind of its answers."""
         text = (self.folder / "workload.json").read_text(encoding="utf-8")
         return dict(json.loads(text))
 
@@ -96,38 +96,38 @@ class Saved:
 
 
 def scores(estimator: Any, rows: Any) -> Any:
-    """What is compared: the probability of the second class, or the value."""
+    """The numbers that are compared: the probability of the second class, or the value."""
     if hasattr(estimator, "predict_proba"):
         return estimator.predict_proba(rows)[:, 1]
     return estimator.predict(rows)
 
 
 def cache_folder() -> Path:
-    """Where trained pipelines are kept."""
+    """The folder of trained pipelines."""
     return Path(os.environ.get("PRETZEL_BENCH_CACHE") or ROOT / ".cache" / "bench")
 
 
 def saved(spec: Spec, step: Callable[[], None] = lambda: None) -> Saved:
-    """The workload's directory, filled as far as it was not yet; `step` is called for each."""
+    """The workload's directory, completed if needed; `step` is called for each pipeline."""
     module = importlib.import_module(f"bench.workloads.{spec.name}")
     folder = cache_folder() / spec.name / _key(spec, Path(str(module.__file__)))
     done = folder / "count"
     if done.exists() and int(done.read_text()) >= spec.count:
         return Saved(folder, spec.count)
     (folder / "pipelines").mkdir(parents=True, exist_ok=True)
-    made: Made = module.make(spec)
-    made.inputs.write(folder)
-    facts = {**asdict(spec), **made.facts}
+    trained: Made = module.make(spec)
+    trained.inputs.write(folder)
+    facts = {**asdict(spec), **trained.facts}
     (folder / "workload.json").write_text(json.dumps(facts, indent=1), encoding="utf-8")
-    _fill(folder, made, step)
+    _fill(folder, trained, step)
     done.write_text(str(spec.count))
     return Saved(folder, spec.count)
 
 
 def _key(spec: Spec, source: Path) -> str:
-    """Names what the files depend on: the module's text, the spec, the training library.
+    """A key of everything that the files depend on: module text, spec, training library.
 
-    The number of pipelines is no part of it: fewer are a part of more.
+    Without the number of pipelines: the first ones are the same.
     """
     from importlib.metadata import version
 
@@ -136,11 +136,11 @@ def _key(spec: Spec, source: Path) -> str:
     return f"seed{spec.seed}-scale{spec.scale:g}-{digest}"
 
 
-def _fill(folder: Path, made: Made, step: Callable[[], None]) -> None:
-    for number, estimator in enumerate(made.pipelines):
+def _fill(folder: Path, trained: Made, step: Callable[[], None]) -> None:
+    for number, estimator in enumerate(trained.pipelines):
         pipeline = Pipeline(folder, number)
         if not pipeline.file("expected.npy").exists():
-            answers = scores(estimator, made.inputs.frame(0, CHECKED))
+            answers = scores(estimator, trained.inputs.frame(0, CHECKED))
             with pipeline.file("pickle").open("wb") as file:
                 pickle.dump(estimator, file, protocol=5)
             if hasattr(estimator, "booster_"):  # LightGBM's own file, which many tools read

@@ -1,7 +1,7 @@
-"""wrk as the generator of HTTP load, where it is installed: written in C, it hardly costs anything.
+"""wrk as the generator of HTTP load, if it is installed: written in C, it takes little time itself.
 
-Requests are whole ones that were built beforehand, sent in turns. wrk keeps all times in a
-histogram of microseconds; a script of a few lines has it write the figures that are wanted.
+Complete requests are built beforehand and sent in turns. wrk keeps all times in a histogram of
+microseconds; a short script makes it write the figures.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ end
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of a race: requests a second, milliseconds, and with what it was measured."""
+    """The outcome of a race: requests per second, milliseconds, and the client's name."""
 
     rate: float
     p50: float
@@ -53,9 +53,9 @@ def race(
     seconds: float,
     before: Sequence[str] = (),
 ) -> Outcome:
-    """Each connection sends its next request when it has its answer.
+    """Run the load: each connection sends its next request after its last answer.
 
-    `before` is a command that starts commands in the server's network, if that is another.
+    `before` is a command prefix that enters the server's network namespace, if it has one.
     """
     program = shutil.which("wrk")
     if program is None and before:
@@ -68,14 +68,14 @@ def race(
         script.write_text(_SCRIPT % (",".join(map(_quoted, requests)), out), encoding="ascii")
         size = ["-t1", f"-c{connections}", f"-d{max(1, ceil(seconds))}s"]
         command = [*before, program, *size, "-s", str(script), f"http://127.0.0.1:{port}/"]
-        said = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
         if not out.exists():
-            raise ConnectionError(f"wrk: {(said.stderr or said.stdout).strip()[-200:]}")
-        found = json.loads(out.read_text(encoding="utf-8"))
-    if found["errors"]:
-        raise ConnectionError(f"{found['errors']} of {found['requests']} requests failed")
-    rate = 1e6 * found["requests"] / found["microseconds"]
-    return Outcome(rate, found["p50"] / 1e3, found["p99"] / 1e3, "wrk")
+            raise ConnectionError(f"wrk: {(done.stderr or done.stdout).strip()[-200:]}")
+        figures = json.loads(out.read_text(encoding="utf-8"))
+    if figures["errors"]:
+        raise ConnectionError(f"{figures['errors']} of {figures['requests']} requests failed")
+    rate = 1e6 * figures["requests"] / figures["microseconds"]
+    return Outcome(rate, figures["p50"] / 1e3, figures["p99"] / 1e3, "wrk")
 
 
 def _without(port: int, requests: Sequence[bytes], connections: int, seconds: float) -> Outcome:
@@ -85,5 +85,5 @@ def _without(port: int, requests: Sequence[bytes], connections: int, seconds: fl
 
 
 def _quoted(request: bytes) -> str:
-    """As a string of Lua."""
+    """The request as a Lua string."""
     return '"' + "".join(f"\\{each:03d}" for each in request) + '"'

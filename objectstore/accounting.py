@@ -1,7 +1,7 @@
-"""Who holds what: bytes of one's own, bytes shared, and with whom.
+"""Accounting of a store: own and shared bytes of each owner.
 
-Pure functions over two facts: which digests each owner holds, and how large each is. A byte is an
-owner's own when nobody else holds the parameter it belongs to.
+Pure functions of two inputs: the digests that each owner holds, and the size of each. A byte is an
+owner's own if no other owner holds its parameter.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ Holdings = Mapping[str, AbstractSet[str]]
 """For each owner the digests it holds."""
 
 SHOWN_SHARERS = 3
-"""How many of the others a report names; `Store.sharers` names all."""
+"""The number of other owners that a report names; `Store.sharers` names all."""
 
 
 @dataclass(frozen=True, slots=True)
 class OwnerReport:
-    """What one owner holds."""
+    """The bytes of one owner."""
 
     owner: str
     own_bytes: int
@@ -29,28 +29,28 @@ class OwnerReport:
     some_sharers: tuple[str, ...]
 
     def with_whom(self) -> str:
-        """The others in a few words."""
+        """The names of the first sharers, and the number of others."""
         more = self.sharers - len(self.some_sharers)
         return ", ".join(self.some_sharers) + (f" and {more} more" if more else "")
 
 
 @dataclass(frozen=True, slots=True)
 class StoreReport:
-    """What a store holds and for whom; `str` of it is a table."""
+    """The contents of a store by owner; its `str` is a table."""
 
     blobs: int
     unique_bytes: int
-    """What the store takes: every parameter once."""
+    """The size of the store: every parameter once."""
     held_bytes: int
-    """What it would take if every owner had a copy of its own."""
+    """The size if every owner had copies of its own."""
     free_bytes: int
-    """What nobody holds."""
+    """Bytes without an owner."""
     owners: tuple[OwnerReport, ...]
 
     def __str__(self) -> str:
         head = (
             f"{self.blobs:,} parameters, {self.unique_bytes:,} bytes "
-            f"({self.held_bytes:,} without sharing, {self.free_bytes:,} held by nobody)"
+            f"({self.held_bytes:,} without sharing, {self.free_bytes:,} without an owner)"
         )
         rows = [("owner", "own", "shared", "with")]
         rows += [
@@ -102,8 +102,8 @@ def _owner_report(
     circles: dict[frozenset[str], frozenset[str]],
 ) -> OwnerReport:
     shared = frozenset(digest for digest in digests if len(holders[digest]) > 1)
-    # Pipelines of one family share the same parameters: who has them is worked out once for all,
-    # or a report over ten thousand owners would take a hundred million steps.
+    # Pipelines of one family share the same parameters: their holders are computed once per set of
+    # parameters, as a report over ten thousand owners would take a hundred million steps otherwise.
     if shared not in circles:
         circles[shared] = frozenset(name for digest in shared for name in holders[digest])
     circle = circles[shared]
@@ -113,12 +113,14 @@ def _owner_report(
         own_bytes=sum(sizes[digest] for digest in digests) - shared_bytes,
         shared_bytes=shared_bytes,
         sharers=max(len(circle) - 1, 0),
-        some_sharers=_some(owner, shared, holders),
+        some_sharers=_first_sharers(owner, shared, holders),
     )
 
 
-def _some(owner: str, shared: Iterable[str], holders: Mapping[str, list[str]]) -> tuple[str, ...]:
-    """The first few of the others, in the order of their names."""
+def _first_sharers(
+    owner: str, shared: Iterable[str], holders: Mapping[str, list[str]]
+) -> tuple[str, ...]:
+    """The first few sharers, in the order of their names."""
     firsts = {name for digest in shared for name in holders[digest][: SHOWN_SHARERS + 1]}
     return tuple(sorted(firsts - {owner})[:SHOWN_SHARERS])
 

@@ -27,14 +27,14 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
-"""What a manifest is made of."""
+"""A value in a manifest."""
 
 COPIED_BYTES = 64 << 10
-"""Arrays of fewer bytes that code reads are copied out of a file: the kernel maps so much at a time
-around whatever is read, so that they would bring more of their neighbours than they are."""
+"""Arrays of fewer bytes are copied out of a file: reading a page makes the kernel map this many
+bytes around it, most of which would belong to other arrays."""
 
 MAX_DEPTH = 64
-"""Of lists and objects inside each other in a manifest; keeps readers from running out of stack."""
+"""Deepest nesting of lists and objects in a manifest: bounds the stack of readers."""
 
 
 def write(
@@ -76,7 +76,7 @@ def manifest_bytes(manifest: Mapping[str, object]) -> bytes:
 
 
 class Archive:
-    """An open container. Arrays stay valid after `close`, as long as somebody uses them."""
+    """An open container. Arrays stay valid after `close`, as long as they are referenced."""
 
     def __init__(self, buffer: NDArray[np.uint8], where: str, *, verify: bool = True) -> None:
         self._buffer: NDArray[np.uint8] | None = buffer
@@ -84,7 +84,7 @@ class Archive:
         self._verify = verify
         self._contents = layout.decode(buffer, where)
         self._verified: set[str] = set()
-        self.manifest: dict[str, Json] = _parsed(self._contents.manifest, where)
+        self.manifest: dict[str, Json] = _parse_manifest(self._contents.manifest, where)
 
     @staticmethod
     def open(path: str | os.PathLike[str], *, verify: bool = True) -> Archive:
@@ -111,8 +111,8 @@ class Archive:
         return self.load(digest) if live is None else live
 
     def load(self, digest: str, *, preferred: bool = False) -> Parameter:
-        """A parameter as a view into the file, whatever this process has already."""
-        buffer = self._opened()
+        """A parameter as a view into the file, also if this process has a live one."""
+        buffer = self._open_buffer()
         table = self._contents.tables.get(digest)
         if table is None:
             return self._blob(buffer, self._contents.arrays[digest], preferred=preferred)
@@ -128,12 +128,12 @@ class Archive:
         return strings
 
     def verify(self) -> None:
-        """Read every payload and check it, used or not."""
+        """Read and check every payload."""
         for digest in self.digests():
             self.load(digest)
 
     def record(self, digest: str) -> layout.ArrayRecord | None:
-        """Where an array lies in the file, if it is there."""
+        """The record of an array in the file, None if it is not there."""
         return self._contents.arrays.get(digest)
 
     def nbytes(self, digest: str) -> int:
@@ -144,11 +144,11 @@ class Archive:
         return table.offsets.nbytes + table.data.nbytes
 
     def release(self) -> None:
-        """Give back the pages that were read; whoever reads them again has them again."""
-        release(self._opened())
+        """Give back the pages that were read; reading them again costs a page fault."""
+        release(self._open_buffer())
 
     def close(self) -> None:
-        """Give up the mapping; parameters handed out keep what they need of it."""
+        """Drop the mapping; parameters that were handed out keep it alive."""
         self._buffer = None
 
     def __contains__(self, digest: object) -> bool:
@@ -163,7 +163,7 @@ class Archive:
     def __repr__(self) -> str:
         return f"Archive({self._where!r}, {len(self.digests())} parameters)"
 
-    def _opened(self) -> NDArray[np.uint8]:
+    def _open_buffer(self) -> NDArray[np.uint8]:
         if self._buffer is None:
             raise StoreClosed("this container was closed", where=self._where)
         return self._buffer
@@ -180,12 +180,12 @@ class Archive:
 
 def _check(array: NDArray[np.generic], record: layout.ArrayRecord, where: str) -> None:
     where = f"{where}, array {record.digest}"
-    found = array_digest(array)
-    if found != record.digest:
+    computed = array_digest(array)
+    if computed != record.digest:
         raise ArchiveError(
             "an array is damaged",
             where=where,
-            found=f"content with digest {found}",
+            found=f"content with digest {computed}",
             hint="copy or save the file again",
         )
     # A digest does not make a value legal: native code may use a boolean as a number.
@@ -194,7 +194,7 @@ def _check(array: NDArray[np.generic], record: layout.ArrayRecord, where: str) -
 
 
 def opened(path: str | os.PathLike[str]) -> NDArray[np.uint8]:
-    """The bytes of a container file, mapped; what they say is not looked at."""
+    """The bytes of a container file, mapped and not checked."""
     try:
         return read_only(path)
     except (OSError, StoreError) as error:
@@ -204,9 +204,9 @@ def opened(path: str | os.PathLike[str]) -> NDArray[np.uint8]:
 
 
 def array_at(buffer: NDArray[np.uint8], record: layout.ArrayRecord, where: str) -> Blob:
-    """An array of a container whose table of contents is known: the live one, or it is verified.
+    """An array by its record: the live one of its digest, else read from the file and verified.
 
-    A small one is a copy.
+    A small array is a copy.
     """
     live = Blob.live(record.digest)
     if live is not None:
@@ -218,7 +218,7 @@ def array_at(buffer: NDArray[np.uint8], record: layout.ArrayRecord, where: str) 
     return Blob.view(array, record.digest)
 
 
-def _parsed(text: bytes, where: str) -> dict[str, Json]:
+def _parse_manifest(text: bytes, where: str) -> dict[str, Json]:
     """A manifest from canonical JSON; anything else that JSON allows is refused."""
     where = f"{where}, manifest"
     try:
@@ -227,7 +227,8 @@ def _parsed(text: bytes, where: str) -> dict[str, Json]:
         raise ArchiveError("the manifest is not JSON", where=where, found=str(error)) from error
     if not isinstance(manifest, dict):
         raise ArchiveError("the manifest is not an object", where=where, found=f"{text[:40]!r}")
-    # Written again it must be the same: no repeated keys, no NaN, no other spelling of a number.
+    # Encoding it again must give the same bytes: no repeated keys, no NaN, no other form of a
+    # number.
     if manifest_bytes(manifest) != text:
         raise ArchiveError("the manifest is not canonical", where=where)
     return manifest
@@ -251,6 +252,6 @@ def _inside(value: Any) -> Iterable[Any]:
             if not isinstance(key, str):
                 raise TypeError(f"key {key!r} is not a text")
         value = value.values()
-    # Of `dict`, not `Mapping`: JSON is written of no other, and asking an abstract class costs
-    # more than the rest of opening a container.
+    # `dict`, not `Mapping`: JSON has no other, and the check of an abstract class costs more than
+    # the rest of opening a container.
     return [inner for inner in value if isinstance(inner, dict | list | tuple)]

@@ -1,9 +1,9 @@
-"""Files that are either not there or complete, whatever happens to the process that writes them.
+"""Atomic files: complete or absent, also if the process that writes them is killed.
 
 A file is written under a temporary name in the directory it belongs to, made durable, and only
-then renamed; rename replaces in one step. The writer keeps a lock on its temporary file, which
-the kernel releases when the process dies, so that anybody can tell a leftover from work under
-way without trusting process numbers or clocks.
+then renamed; rename replaces in one step. The writer holds a lock on its temporary file, which the
+kernel releases when the process ends. So any process can tell an abandoned file from one being
+written, without relying on process numbers or clocks.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 
 Chunk = bytes | memoryview
-"""A run of bytes to write."""
+"""Bytes to write."""
 
 _PREFIX = ".pretzel-"
 _SUFFIX = ".tmp"
@@ -25,7 +25,7 @@ _ATTEMPTS = 5
 
 
 def write_file(path: Path, chunks: Sequence[Chunk], *, durable: bool = True) -> None:
-    """Put a file with these bytes at `path`, replacing what was there, in one step."""
+    """Write a file with these bytes, replacing an existing one atomically."""
     for _ in range(_ATTEMPTS - 1):
         if _try_to_write(path, chunks, durable=durable):
             return
@@ -34,12 +34,12 @@ def write_file(path: Path, chunks: Sequence[Chunk], *, durable: bool = True) -> 
 
 
 def sweep(directory: Path) -> int:
-    """Delete the temporary files that dead writers left here; how many there were."""
+    """Delete the temporary files of ended writers; returns their number."""
     return sum(_removed_leftover(path) for path in leftovers(directory))
 
 
 def leftovers(directory: Path) -> list[Path]:
-    """The temporary files here, of living and of dead writers."""
+    """The temporary files here, of living and of ended writers."""
     return [path for path in directory.iterdir() if is_temporary(path.name)]
 
 
@@ -49,7 +49,7 @@ def is_temporary(name: str) -> bool:
 
 
 def make_directory(path: Path, *, durable: bool = True) -> None:
-    """Create a directory whose parent exists; one that is there already is fine."""
+    """Create a directory whose parent exists, unless it exists already."""
     with suppress(FileExistsError):
         path.mkdir()
         if durable:
@@ -77,7 +77,7 @@ def _try_to_write(path: Path, chunks: Sequence[Chunk], *, durable: bool) -> bool
 
 
 def _renamed(temporary: Path, path: Path) -> bool:
-    """Whether the file is in its place; not if a sweep has taken the temporary one."""
+    """Rename the temporary file; False if a sweep has deleted it."""
     try:
         temporary.replace(path)
     except FileNotFoundError:
@@ -93,7 +93,7 @@ def _write_all(descriptor: int, chunk: Chunk) -> None:
 
 
 def _removed_leftover(path: Path) -> bool:
-    """Delete a temporary file unless its writer lives; whether it was deleted."""
+    """Delete a temporary file unless its writer lives; returns whether it was deleted."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:

@@ -52,16 +52,16 @@ class Blob:
     def of(values: ArrayLike | Blob, dtype: DTypeLike | None = None) -> Blob:
         """The blob with these values, converted to `dtype` first when one is given.
 
-        The values are copied, because whoever made them may go on writing to them (an array
-        that says it is read-only can be made writeable again by its owner).
+        The values are copied, because the caller may go on writing to them (an array that is marked
+        read-only can be made writeable again by its owner).
         """
         if isinstance(values, Blob):
             if dtype is None or np.dtype(dtype) == values.dtype:
                 return values
             values = values.array
-        if hasattr(values, "__blob__"):  # what stands for an array says what it is as a blob
-            made: Blob = values.__blob__(dtype)
-            return made
+        if hasattr(values, "__blob__"):  # objects in place of arrays convert themselves
+            blob: Blob = values.__blob__(dtype)
+            return blob
         array = _frozen(_canonical(values, dtype))
         return _BLOBS.keep_first(Blob(array, array_digest(array)))
 
@@ -69,8 +69,8 @@ class Blob:
     def view(array: NDArray[np.generic], digest: str, *, preferred: bool = False) -> Blob:
         """Wrap, without copying, a canonical array whose digest the caller has verified.
 
-        A `preferred` one stands for its content from now on even where another blob already
-        does, so that a later `Blob.of` of the same values uses the pages all processes share.
+        A `preferred` blob becomes the live one for its content even if there is one already, so
+        that a later `Blob.of` of the same values uses the pages that all processes share.
         """
         check_digest(digest, "Blob.view")
         if not _is_canonical(array):
@@ -80,12 +80,12 @@ class Blob:
                 found=f"dtype {array.dtype.str}, {array.ndim} dimensions\n{array.flags}",
                 hint="use Blob.of, which converts and copies",
             )
-        made = Blob(array, digest)
-        return _BLOBS.keep_last(made) if preferred else _BLOBS.keep_first(made)
+        blob = Blob(array, digest)
+        return _BLOBS.keep_last(blob) if preferred else _BLOBS.keep_first(blob)
 
     @staticmethod
     def live(digest: str) -> Blob | None:
-        """The blob of this digest if somebody in this process has it."""
+        """The live blob of this digest in this process, None if there is none."""
         return _BLOBS.find(digest)
 
     @property
@@ -128,7 +128,7 @@ class Blob:
     def __reduce__(
         self,
     ) -> tuple[Callable[[NDArray[np.generic]], Blob], tuple[NDArray[np.generic]]]:
-        # Copies meet again in the table of live blobs: copy.deepcopy gives the same object.
+        # A copy is looked up in the table of live blobs: copy.deepcopy gives the same object.
         return Blob.of, (self.array,)
 
     def __repr__(self) -> str:
@@ -141,13 +141,13 @@ _BLOBS: Final[Interned[Blob]] = Interned()
 
 def aligned_room(nbytes: int) -> NDArray[np.uint8]:
     """Fresh memory that begins at a multiple of `ALIGNMENT`."""
-    room = np.empty(nbytes + ALIGNMENT, dtype=np.uint8)
-    start = -room.ctypes.data % ALIGNMENT
-    return room[start : start + nbytes]
+    memory = np.empty(nbytes + ALIGNMENT, dtype=np.uint8)
+    start = -memory.ctypes.data % ALIGNMENT
+    return memory[start : start + nbytes]
 
 
 class _Memory:
-    """Memory that arrays may read and nobody may write to: what they keep, as numpy asks for it."""
+    """Read-only memory for arrays, by numpy's array interface; keeps its owner alive."""
 
     __slots__ = ("__array_interface__", "__weakref__", "kept")
 
@@ -158,9 +158,9 @@ class _Memory:
 def only_read(
     address: int, dtype: DTypeLike, shape: tuple[int, ...], kept: object = None
 ) -> NDArray[Any]:
-    """An array over memory at this address, which is there as long as `kept` is.
+    """An array over memory at this address, which is valid as long as `kept` lives.
 
-    Nothing makes it writeable: its base is no array, and offers no buffer.
+    It cannot be made writeable: its base is not an array, and has no buffer.
     """
     memory = _Memory()
     memory.kept = kept
@@ -197,7 +197,7 @@ def _canonical(values: ArrayLike, dtype: DTypeLike | None) -> NDArray[np.generic
 
 
 def _canonical_dtype(array: NDArray[np.generic]) -> np.dtype[np.generic]:
-    """The dtype of ours with the same values, whatever the byte order."""
+    """Our dtype with the same values, in any byte order."""
     little = array.dtype.newbyteorder("<").str
     if little in DTYPES and array.ndim <= MAX_DIMENSIONS:
         return DTYPES[little]
@@ -227,7 +227,7 @@ def _is_canonical(array: NDArray[np.generic]) -> bool:
 
 
 def _frozen(array: NDArray[np.generic]) -> NDArray[np.generic]:
-    """An aligned copy nobody can write to: only a read-only buffer leads to its memory."""
+    """An aligned copy that cannot be written: its memory has a read-only buffer only."""
     room = aligned_room(array.nbytes)
     # `!= 0` makes every true the byte 1, so that equal boolean arrays have equal bytes.
     source = array != 0 if array.dtype.kind == "b" else array

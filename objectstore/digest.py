@@ -52,7 +52,7 @@ def strings_digest(offsets: str, data: str) -> str:
 
 
 def strings_digested(offsets: str, data: str) -> list[str]:
-    """What a string table's digest is one of."""
+    """The parts that a string table's digest is computed from."""
     return [_STRINGS_TAG, offsets, data]
 
 
@@ -74,7 +74,7 @@ def check_digest(text: str, where: str) -> str:
 
 
 def _array_header(array: NDArray[np.generic]) -> bytes:
-    """What is hashed ahead of an array's bytes; it ends in a mark no dtype or shape contains."""
+    """The header hashed before an array; it ends in a mark that no dtype or shape contains."""
     shape = ",".join(map(str, array.shape))
     return f"{_ARRAY_TAG};{array.dtype.str};{shape};".encode("ascii")
 

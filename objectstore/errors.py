@@ -41,12 +41,12 @@ class Explained(Exception):
 
 
 def _clipped(text: str) -> str:
-    """A text a reader can take in: names in damaged files may be megabytes long."""
+    """The text, shortened: names in damaged files may be megabytes long."""
     return text if len(text) <= LONGEST else f"{text[:LONGEST]}... ({len(text):,} characters)"
 
 
 class StoreError(Explained):
-    """Something is wrong with a store, or with what it was asked to keep."""
+    """Something is wrong with a store, or with a value that it was given."""
 
 
 class UnstorableValue(StoreError):
@@ -70,4 +70,4 @@ class ArchiveError(StoreError):
 
 
 class StoreClosed(StoreError):
-    """The store or archive was closed before it was asked."""
+    """The store or archive was closed before the call."""

@@ -1,14 +1,14 @@
 """`FileStore`: parameters in a directory that all processes of a machine share.
 
     blobs/3f/3f2a….blob     one container with one parameter (see objectstore.layout)
-    owners/name-….json      what an owner holds
+    owners/name-….json      the digests that an owner holds
     quarantine/             damaged files that `fsck(repair=True)` moved away
-    lock                    locked for an instant by whoever adds, holds or frees
+    lock                    locked for an instant when parameters are added, held or freed
 
 Files appear complete or not at all and never change afterwards, so they are read and mapped
-without a lock. Two rules keep a collector from freeing what somebody is about to hold: it works
-under the exclusive lock, and it leaves alone what was put within the grace period. `put` of a
-known parameter renews that period under the shared lock; `hold` checks and writes under the
+without a lock. Two rules keep `gc` from freeing a parameter that another process is about to hold:
+it works under the exclusive lock, and it spares parameters put within the grace period. `put` of a
+stored parameter renews that period under the shared lock; `hold` checks and writes under the
 exclusive one.
 """
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 _SUFFIX = ".blob"
 
 GRACE_SECONDS = 300.0
-"""How long a parameter that nobody holds yet is safe: far longer than from `put` to `hold`."""
+"""How long a parameter without an owner is kept: far longer than from `put` to `hold`."""
 
 
 class FileStore(Store):
@@ -55,7 +55,7 @@ class FileStore(Store):
         """Open or create a store.
 
         `verify=False` trusts file contents (structure and string positions are still checked);
-        `durable=False` leaves it to the kernel when to write to the disk: safe against dying
+        `durable=False` leaves it to the kernel when to write to the disk: safe against killed
         processes, not against a power cut.
         """
         super().__init__()
@@ -72,13 +72,13 @@ class FileStore(Store):
         self._owners = Owners(self.directory / "owners", durable=durable)
 
     def put(self, parameter: Parameter) -> str:
-        """Store a parameter and return its digest; a stored one is kept for another while."""
+        """Store a parameter and return its digest; a stored one gets a new grace period."""
         self._check_open()
         path = self._path(parameter.digest)
         chunks = layout.encode(b"{}", [parameter])
-        known = self._renewed(path, layout.encoded_size(chunks))
-        self._count(puts=1, hits=int(known))
-        if not known:
+        stored = self._renew_grace(path, layout.encoded_size(chunks))
+        self._count(puts=1, hits=int(stored))
+        if not stored:
             self._write(path, chunks)
         self._sizes[parameter.digest] = parameter.nbytes
         return parameter.digest
@@ -86,15 +86,15 @@ class FileStore(Store):
     def get(self, digest: str) -> Parameter:
         """The parameter of this digest, in the pages that all processes share.
 
-        From now on it stands for its content in this process, also where somebody still has a
-        copy in memory of their own.
+        From now on it is the live object for its content in this process, also while copies in
+        memory exist.
         """
         self._check_open()
-        found = self._mapped.get(digest)
-        if found is None:
-            found = self._load(digest)
-            self._mapped[digest] = found
-        return found
+        parameter = self._mapped.get(digest)
+        if parameter is None:
+            parameter = self._load(digest)
+            self._mapped[digest] = parameter
+        return parameter
 
     def share(self, parameter: Parameter) -> Parameter:
         """Put a parameter and get it back from the file: use this one and drop the other."""
@@ -104,7 +104,7 @@ class FileStore(Store):
         return isinstance(digest, str) and is_digest(digest) and self._path(digest).exists()
 
     def digests(self) -> list[str]:
-        """Everything stored, held or not."""
+        """All stored digests, held or not."""
         self._check_open()
         return sorted(path.stem for path in self._files() if self._is_blob(path))
 
@@ -115,7 +115,7 @@ class FileStore(Store):
             return self._owners.all()
 
     def hold(self, owner: str, items: Iterable[str | Parameter]) -> None:
-        """Add to what an owner holds, all or nothing; it is on disk when this returns."""
+        """Add parameters to an owner, all or none; this is on disk when the call returns."""
         self._check_open()
         digests = {item if isinstance(item, str) else self.put(item) for item in items}
         with self._locked(fcntl.LOCK_EX):
@@ -125,24 +125,24 @@ class FileStore(Store):
             self._owners.set(owner, self._owners.one(owner) | digests)
 
     def release(self, owner: str) -> int:
-        """Let an owner go and free what nobody holds any more; the bytes freed.
+        """Remove an owner and free the parameters left without one; returns the bytes freed.
 
-        What was put within the grace period is left for a later `gc`: another process may be
-        about to hold it.
+        Parameters put within the grace period are left for a later `gc`: another process may be
+        about to hold them.
         """
         self._check_open()
         with self._locked(fcntl.LOCK_EX):
             mine = self._owners.one(owner)
             self._owners.remove(owner)
-            return self._free(mine)
+            return self._free_unheld(mine)
 
     def gc(self) -> int:
-        """Free everything that nobody holds and sweep up after dead writers; the bytes freed."""
+        """Free all parameters without an owner, and temporary files; returns the bytes freed."""
         self._check_open()
-        for directory in (self.directory / "owners", *self._shelves()):
+        for directory in (self.directory / "owners", *self._blob_folders()):
             atomic.sweep(directory)
         with self._locked(fcntl.LOCK_EX):
-            return self._free(self.digests())
+            return self._free_unheld(self.digests())
 
     def fsck(self, *, repair: bool = False) -> FsckReport:
         """Read and verify every file. `repair` moves damaged ones to the quarantine."""
@@ -161,7 +161,7 @@ class FileStore(Store):
                 *(f"{self._name(path)}: {problem}" for path, problem in bad.items()),
                 *missing,
             ),
-            leftovers=sum(len(atomic.leftovers(shelf)) for shelf in self._shelves()),
+            leftovers=sum(len(atomic.leftovers(shelf)) for shelf in self._blob_folders()),
             repaired=len(bad) if repair else 0,
         )
 
@@ -184,20 +184,20 @@ class FileStore(Store):
     def _name(self, path: Path) -> str:
         return str(path.relative_to(self.directory))
 
-    def _shelves(self) -> list[Path]:
+    def _blob_folders(self) -> list[Path]:
         return sorted(path for path in self._blobs.iterdir() if path.is_dir())
 
     def _files(self) -> list[Path]:
-        """Everything on the shelves that no writer is writing."""
-        found = (path for shelf in self._shelves() for path in shelf.iterdir())
-        return sorted(path for path in found if not atomic.is_temporary(path.name))
+        """All blob files, without the temporary files of writers."""
+        paths = (path for shelf in self._blob_folders() for path in shelf.iterdir())
+        return sorted(path for path in paths if not atomic.is_temporary(path.name))
 
     def _is_blob(self, path: Path) -> bool:
         return is_digest(path.stem) and path == self._path(path.stem)
 
     @contextmanager
     def _locked(self, how: int) -> Iterator[None]:
-        """Hold the store's lock; every use opens the file anew, so threads exclude each other."""
+        """Hold the store's lock; opened anew each time, so threads exclude each other."""
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
         descriptor = os.open(self.directory / "lock", flags, 0o666)
         try:
@@ -207,8 +207,8 @@ class FileStore(Store):
         finally:
             os.close(descriptor)
 
-    def _renewed(self, path: Path, size: int) -> bool:
-        """Whether the file is there in full length; its grace period begins again."""
+    def _renew_grace(self, path: Path, size: int) -> bool:
+        """Restart the file's grace period; returns whether it exists in full length."""
         with self._locked(fcntl.LOCK_SH):
             try:
                 os.utime(path)
@@ -242,23 +242,25 @@ class FileStore(Store):
         except ArchiveError as error:
             raise _damaged(error) from error
         finally:
-            archive.release()  # verifying has read all of it, a row reads a part
+            archive.release()  # verification has read all pages, a call reads few
 
     def _missing(self, digest: str) -> MissingBlob:
         return MissingBlob(
             "no such parameter is stored",
             where=repr(self),
             found=digest,
-            hint="put it first; what nobody holds is freed after a while",
+            hint="put it first; parameters without an owner are freed after a while",
         )
 
-    def _free(self, candidates: Iterable[str]) -> int:
-        """Delete those that nobody holds and that are past their grace period; the bytes freed."""
+    def _free_unheld(self, candidates: Iterable[str]) -> int:
+        """Delete candidates without owner and grace period; returns the bytes freed."""
         held = frozenset().union(*self._owners.all().values())
         latest = time.time() - self._grace
-        return sum(self._deleted(digest, latest) for digest in candidates if digest not in held)
+        return sum(
+            self._delete_expired(digest, latest) for digest in candidates if digest not in held
+        )
 
-    def _deleted(self, digest: str, latest: float) -> int:
+    def _delete_expired(self, digest: str, latest: float) -> int:
         path = self._path(digest)
         try:
             if path.stat().st_mtime > latest:
@@ -280,7 +282,7 @@ class FileStore(Store):
             return f"{error.what} ({error.found})" if error.found else error.what
 
     def _missing_held(self, files: Iterable[Path]) -> list[str]:
-        """What owners hold although it is not there."""
+        """Messages about digests that owners hold and that are not stored."""
         held = {self._name(path): self._owners.read(path) for path in files}
         return [
             f"{name}: holds {digest}, which is not stored"

@@ -1,4 +1,4 @@
-"""One live object per content in the whole process, kept only while somebody uses it."""
+"""One live object per content in the whole process, kept only while it is referenced."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from weakref import WeakValueDictionary
 
 
 class HasDigest(Protocol):
-    """Anything named by its content."""
+    """An object identified by its content."""
 
     @property
     def digest(self) -> str:
-        """The name."""
+        """The digest of the content."""
         ...
 
 
@@ -30,13 +30,13 @@ class Interned(Generic[T]):
         """The live object with this content, if there is one."""
         return self._live.get(digest)
 
-    def keep_first(self, made: T) -> T:
-        """The object already live with this content, else the one made, which is from now on."""
+    def keep_first(self, candidate: T) -> T:
+        """The live object with this content; the new one if there is none yet."""
         with self._lock:
-            return self._live.setdefault(made.digest, made)
+            return self._live.setdefault(candidate.digest, candidate)
 
-    def keep_last(self, made: T) -> T:
-        """The one made, which from now on stands for its content."""
+    def keep_last(self, candidate: T) -> T:
+        """Make the new object the live one for its content, and return it."""
         with self._lock:
-            self._live[made.digest] = made
-        return made
+            self._live[candidate.digest] = candidate
+        return candidate

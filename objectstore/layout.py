@@ -1,4 +1,4 @@
-"""The bytes of a container: how parameters and a manifest lie in one file.
+"""The binary layout of a container: parameters and a manifest in one file.
 
     header     64 bytes   magic, version, counts, sizes, seal
     arrays     104 bytes each: digest, dtype, named, dimensions, offset, bytes, shape
@@ -6,12 +6,12 @@
     manifest   canonical JSON
     payloads   each at a multiple of 64 bytes, in the order of the arrays, without gaps or overlap
 
-All numbers are little-endian. Records are sorted by digest and everything has exactly one place,
-so equal content gives equal files, and every field can be checked against the others. The seal
+All numbers are little-endian. Records are sorted by digest and every offset is determined, so equal
+content gives equal files, and every field can be checked against the others. The seal
 is a digest over header, records and manifest; payloads are covered by their own digests.
 
-`encode` makes a container and `decode` reads one that may come from anybody: each number is
-checked before it is used, and nothing is allocated whose size the file merely claims.
+`encode` makes a container. `decode` reads an untrusted one: each number is checked before it is
+used, and no memory is allocated from a size that only the file states.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ MAGIC: Final = b"PRETZEL\n"
 VERSION: Final = 1
 
 MAX_RECORDS: Final = 1 << 16
-"""Of either kind; a plan has some hundred. It bounds the table of contents to 8 MiB."""
+"""Most records of either kind; a plan has a few hundred. Bounds the table of contents to 8 MiB."""
 
 MAX_MANIFEST: Final = 4 << 20
-"""Bytes. Bulk belongs into blobs; parsed, the densest JSON of this size takes about 150 MB."""
+"""Most bytes of a manifest: parsed, the densest JSON of this size takes about 150 MB."""
 
 MAX_ELEMENTS: Final = 1 << 48
-"""Of an array, zero dimensions counted as one: no product of sizes comes near an overflow."""
+"""Most elements of an array, dimensions of zero counted as one: products cannot overflow."""
 
 # magic, version, reserved, arrays, tables, manifest bytes, file bytes, seal, reserved
 _HEADER: Final = struct.Struct("<8sIIIIQQ16s8s")
@@ -56,11 +56,11 @@ _SEAL: Final = slice(40, 40 + DIGEST_BYTES)
 
 
 class ArrayRecord(NamedTuple):
-    """Where an array lies in the file and what it is."""
+    """An array's offset in the file, with its dtype and shape."""
 
     digest: str
     dtype: str
-    named: bool  # a parameter of its own, not only half of a string table
+    named: bool  # a parameter itself, not only half of a string table
     offset: int
     nbytes: int
     shape: tuple[int, ...]
@@ -83,32 +83,32 @@ class Contents(NamedTuple):
 
 
 def encode(manifest: bytes, parameters: Iterable[Parameter]) -> list[Chunk]:
-    """The bytes of a container, in runs; arrays are not copied."""
+    """The bytes of a container as a list of chunks; arrays are not copied."""
     named = {parameter.digest: parameter for parameter in parameters}
     tables = [named[key] for key in sorted(named) if isinstance(named[key], Strings)]
     arrays = {blob.digest: blob for parameter in named.values() for blob in _blobs(parameter)}
     ordered = [arrays[key] for key in sorted(arrays)]
     _check_limits(len(manifest), len(ordered), len(tables))
     head = _HEADER.size + _ARRAY.size * len(ordered) + _TABLE.size * len(tables) + len(manifest)
-    places, size = _places(head, ordered)
-    index = {blob.digest: row for row, blob in enumerate(ordered)}
+    offsets, size = _places(head, ordered)
+    rows = {blob.digest: row for row, blob in enumerate(ordered)}
     records = b"".join(
-        _array_bytes(blob, place, named=blob.digest in named)
-        for blob, place in zip(ordered, places, strict=True)
-    ) + b"".join(_table_bytes(table, index) for table in tables)
+        _array_bytes(blob, offset, named=blob.digest in named)
+        for blob, offset in zip(ordered, offsets, strict=True)
+    ) + b"".join(_table_bytes(table, rows) for table in tables)
     counts = (len(ordered), len(tables), len(manifest), size)
     header = bytearray(_HEADER.pack(MAGIC, VERSION, 0, *counts, bytes(16), bytes(8)))
     header[_SEAL] = bytes.fromhex(combine(bytes(header), records, manifest))
     chunks: list[Chunk] = [bytes(header) + records + manifest]
     end = head
-    for blob, place in zip(ordered, places, strict=True):
-        chunks += [bytes(place - end), blob.array.reshape(-1).view(np.uint8).data]
-        end = place + blob.nbytes
+    for blob, offset in zip(ordered, offsets, strict=True):
+        chunks += [bytes(offset - end), blob.array.reshape(-1).view(np.uint8).data]
+        end = offset + blob.nbytes
     return chunks
 
 
 def decode(buffer: NDArray[np.uint8], where: str) -> Contents:
-    """What a container holds; an error that says what is wrong with it if anything is."""
+    """The checked contents of a container; `ArchiveError` if anything is wrong with it."""
     arrays, tables, manifest = _decode_header(buffer, where)
     start = _HEADER.size
     split = start + arrays * _ARRAY.size
@@ -126,9 +126,9 @@ def decode(buffer: NDArray[np.uint8], where: str) -> Contents:
 
 
 def head(buffer: NDArray[np.uint8]) -> bytes | None:
-    """Everything but the payloads of what may be a container of this length; None if it is none.
+    """The bytes before the payloads; None if this cannot be a container of this length.
 
-    The seal is in it, not checked: whoever knows these very bytes knows all that they describe.
+    The seal is included but not checked: it serves for comparing with the bytes of a checked file.
     """
     raw = buffer[: _HEADER.size].tobytes()
     if len(raw) < _HEADER.size:
@@ -147,7 +147,7 @@ def payload(buffer: NDArray[np.uint8], record: ArrayRecord) -> NDArray[np.generi
 
 
 def encoded_size(chunks: Iterable[Chunk]) -> int:
-    """How long the file will be."""
+    """The size of the file in bytes."""
     return sum(len(chunk) for chunk in chunks)
 
 
@@ -160,18 +160,18 @@ def _aligned(position: int) -> int:
 
 
 def _places(head: int, blobs: Iterable[Blob]) -> tuple[list[int], int]:
-    """Where each array begins, and where the file ends."""
-    places, end = [], head
+    """The offset of each array, and the size of the file."""
+    offsets, end = [], head
     for blob in blobs:
-        places.append(_aligned(end))
-        end = places[-1] + blob.nbytes
-    return places, end
+        offsets.append(_aligned(end))
+        end = offsets[-1] + blob.nbytes
+    return offsets, end
 
 
-def _array_bytes(blob: Blob, place: int, *, named: bool) -> bytes:
+def _array_bytes(blob: Blob, offset: int, *, named: bool) -> bytes:
     shape = blob.shape + (0,) * (MAX_DIMENSIONS - len(blob.shape))
     digest, dtype = bytes.fromhex(blob.digest), blob.dtype.str.encode("ascii")
-    return _ARRAY.pack(digest, dtype, named, len(blob.shape), place, blob.nbytes, *shape)
+    return _ARRAY.pack(digest, dtype, named, len(blob.shape), offset, blob.nbytes, *shape)
 
 
 def _table_bytes(table: Parameter, index: Mapping[str, int]) -> bytes:
@@ -180,7 +180,7 @@ def _table_bytes(table: Parameter, index: Mapping[str, int]) -> bytes:
 
 
 def _check_limits(manifest: int, arrays: int, tables: int) -> None:
-    """Refuse to write what would be refused when read."""
+    """Refuse to write a container that `decode` would refuse."""
     if manifest > MAX_MANIFEST:
         raise ArchiveError(
             "the manifest is too long",
@@ -243,12 +243,12 @@ def _check_seal(buffer: NDArray[np.uint8], end: int, manifest: int, where: str) 
     stated = header[_SEAL].hex()
     header[_SEAL] = bytes(DIGEST_BYTES)
     records = buffer[_HEADER.size : end].tobytes()
-    found = combine(bytes(header), records, buffer[end : end + manifest].tobytes())
-    if found != stated:
+    computed = combine(bytes(header), records, buffer[end : end + manifest].tobytes())
+    if computed != stated:
         raise ArchiveError(
             "the table of contents or the manifest was changed",
             where=where,
-            found=f"digest {found}, the header states {stated}",
+            found=f"digest {computed}, the header states {stated}",
             hint="the file is damaged; copy it again",
         )
 
@@ -256,27 +256,27 @@ def _check_seal(buffer: NDArray[np.uint8], end: int, manifest: int, where: str) 
 def _decode_arrays(raw: bytes, where: str) -> list[ArrayRecord]:
     records = []
     for digest, dtype, named, dimensions, offset, nbytes, *shape in _ARRAY.iter_unpack(raw):
-        place = f"{where}, array {digest.hex()}"
+        position = f"{where}, array {digest.hex()}"
         if named > 1 or dimensions > MAX_DIMENSIONS or any(shape[dimensions:]):
-            raise ArchiveError("a record is not well-formed", where=place)
+            raise ArchiveError("a record is not well-formed", where=position)
         text = dtype.rstrip(b"\0").decode("latin-1")
         sizes = tuple(shape[:dimensions])
         record = ArrayRecord(digest.hex(), text, bool(named), offset, nbytes, sizes)
-        _check_array(record, place)
+        _check_array(record, position)
         records.append(record)
     _check_sorted([record.digest for record in records], f"{where}, arrays")
     return records
 
 
 def _check_array(record: ArrayRecord, where: str) -> None:
-    found = f"dtype {record.dtype!r}, shape {record.shape}, {record.nbytes} bytes"
+    description = f"dtype {record.dtype!r}, shape {record.shape}, {record.nbytes} bytes"
     if record.dtype not in DTYPES:
-        raise ArchiveError("an array has an unknown dtype", where=where, found=found)
-    # Python's integers do not overflow, so the products are what they seem.
+        raise ArchiveError("an array has an unknown dtype", where=where, found=description)
+    # Python's integers do not overflow.
     if math.prod(max(size, 1) for size in record.shape) > MAX_ELEMENTS:
-        raise ArchiveError("an array is too large", where=where, found=found)
+        raise ArchiveError("an array is too large", where=where, found=description)
     if math.prod(record.shape) * DTYPES[record.dtype].itemsize != record.nbytes:
-        raise ArchiveError("shape and bytes disagree", where=where, found=found)
+        raise ArchiveError("shape and bytes disagree", where=where, found=description)
 
 
 def _check_sorted(digests: list[str], where: str) -> None:
@@ -288,19 +288,19 @@ def _check_sorted(digests: list[str], where: str) -> None:
 
 
 def _check_places(records: Iterable[ArrayRecord], end: int, size: int, where: str) -> None:
-    """Every payload at its only place: so none overlaps another or reaches out of the file."""
+    """Check each payload's offset, so that none overlaps another or ends beyond the file."""
     for record in records:
-        place = f"{where}, array {record.digest}"
+        position = f"{where}, array {record.digest}"
         if record.offset != _aligned(end):
             raise ArchiveError(
                 "an array is not where it must be",
-                where=place,
+                where=position,
                 found=f"{record.offset}, not {_aligned(end)}",
             )
         end = record.offset + record.nbytes
         if end > size:
             raise ArchiveError(
-                "an array reaches out of the file", where=place, found=f"ends at {end} of {size}"
+                "an array reaches out of the file", where=position, found=f"ends at {end} of {size}"
             )
     if end != size:
         raise ArchiveError("bytes follow the last array", where=where, found=f"{size - end} bytes")
@@ -309,15 +309,15 @@ def _check_places(records: Iterable[ArrayRecord], end: int, size: int, where: st
 def _decode_tables(raw: bytes, arrays: list[ArrayRecord], where: str) -> list[TableRecord]:
     records = []
     for digest, offsets, data in _TABLE.iter_unpack(raw):
-        place = f"{where}, string table {digest.hex()}"
+        position = f"{where}, string table {digest.hex()}"
         if max(offsets, data) >= len(arrays):
             raise ArchiveError(
                 "a string table names an array that is not there",
-                where=place,
+                where=position,
                 found=f"{offsets}, {data}",
             )
         record = TableRecord(digest.hex(), arrays[offsets], arrays[data])
-        _check_table(record, place)
+        _check_table(record, position)
         records.append(record)
     _check_sorted([record.digest for record in records], f"{where}, string tables")
     return records
@@ -337,7 +337,7 @@ def _check_table(record: TableRecord, where: str) -> None:
 
 
 def _check_owned(arrays: Iterable[ArrayRecord], tables: Iterable[TableRecord], where: str) -> None:
-    """Each array is a parameter or half of a table: nothing travels along unseen."""
+    """Check that each array is a parameter or half of a string table, so that none is hidden."""
     halves = {half.digest for table in tables for half in (table.offsets, table.data)}
     for record in arrays:
         if not record.named and record.digest not in halves:

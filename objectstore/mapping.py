@@ -1,4 +1,4 @@
-"""Read-only memory over files: what a parameter's array is a view of.
+"""Read-only memory maps of files; the arrays of parameters are views of them.
 
 The standard library's `mmap` keeps a file descriptor open for every mapping, and a machine that
 serves thousands of parameters would run out of them (1,024 by default). The system call itself
@@ -29,17 +29,17 @@ SMALL = 4096
 """A file of at most one page is read: mapping it would cost as much memory as it saves."""
 
 AT_ONCE = 256 << 10
-"""Of a file, so many bytes that code reads come into memory at once, whoever needs them when: a
-fault for each part of them would be most of what the first call takes."""
+"""Arrays of a file up to this many bytes in all are read into memory when a plan is loaded: page
+faults, one for each part, would be most of the time of the first call."""
 
 MOST_APART = 8192
-"""Arrays that have a mapping of their own pages; a process may have 65,530 mappings by default."""
+"""Most arrays with a mapping of their own; a process may have 65,530 mappings by default."""
 
 # The same numbers on Linux and macOS.
 _PROT_READ = 1
 _MAP_SHARED = 1
 _MADV_DONTNEED = 4
-# Linux alone.
+# On Linux only.
 _MADV_DONTDUMP = 16
 _MADV_POPULATE_READ = 22
 _MAP_FAILED = ctypes.c_void_p(-1).value
@@ -47,64 +47,64 @@ _MAP_FAILED = ctypes.c_void_p(-1).value
 
 def read_only(path: str | os.PathLike[str]) -> NDArray[np.uint8]:
     """The bytes of a regular file, aligned and not writeable; mapped unless the file is small."""
-    # Not blocking: opening a pipe that somebody put in the place of a file must not hang.
+    # Not blocking: opening a pipe that was put in the place of a file must not hang.
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     try:
-        found = os.fstat(descriptor)
-        if not stat.S_ISREG(found.st_mode):
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
             raise StoreError("this is not a regular file", where=os.fspath(path))
-        if found.st_size <= SMALL:
-            return frozen_bytes(_read(descriptor, found.st_size))
-        return _mapped(descriptor, found.st_size)
+        if status.st_size <= SMALL:
+            return frozen_bytes(_read(descriptor, status.st_size))
+        return _map(descriptor, status.st_size)
     finally:
         os.close(descriptor)
 
 
 def frozen_bytes(data: bytes | bytearray | memoryview) -> NDArray[np.uint8]:
-    """A copy of bytes that is aligned and that nobody can write to."""
+    """An aligned, read-only copy of bytes."""
     return frozen(np.frombuffer(data, dtype=np.uint8))
 
 
 def frozen(array: NDArray[np.generic]) -> NDArray[Any]:
-    """A copy of an array in C order that is aligned and that nobody can write to."""
-    room = aligned_room(array.nbytes)
-    room[:] = array.reshape(-1).view(np.uint8)
-    return only_read(room.ctypes.data, array.dtype, array.shape, room.base)
+    """An aligned, read-only copy of an array in C order."""
+    memory = aligned_room(array.nbytes)
+    memory[:] = array.reshape(-1).view(np.uint8)
+    return only_read(memory.ctypes.data, array.dtype, array.shape, memory.base)
 
 
 def release(buffer: NDArray[np.uint8]) -> None:
-    """Let the kernel take back the pages of a file that `read_only` has mapped.
+    """Let the kernel reclaim the pages of a file that `read_only` has mapped.
 
-    Nothing changes but what the process is said to take: whoever reads a page again has it again,
-    at the price of a fault. Memory that is no mapping is left alone.
+    Only the resident size of the process changes: reading a page again costs a fault. Memory that
+    is not a mapping is left alone.
     """
     address = buffer.ctypes.data
-    known = _mappings.get(address)
-    if known is not None:
-        _advise(address, known.size, _MADV_DONTNEED)
+    mapping = _mappings.get(address)
+    if mapping is not None:
+        _advise(address, mapping.size, _MADV_DONTNEED)
 
 
 def settle(
     buffer: NDArray[np.uint8], arrays: Iterable[NDArray[np.generic]], most: int | None = AT_ONCE
 ) -> bool:
-    """Have what code reads of a mapped file come without its neighbours, and now if it is little.
+    """Map arrays of a file apart from their neighbours, and read them now if they are small.
 
-    Little is what has at most so many bytes, or anything with None. Whether there is more, which
-    comes as it is read.
+    Arrays of at most `most` bytes in all are read now, any number of bytes with None. Returns
+    whether they were larger, and are read page by page when needed.
 
-    The kernel maps what lies around a page that is read, up to the ends of the mapping. So the
-    pages of each array become a mapping, which they are when they differ in any property: here, in
-    that a core dump does without them, as they are in the file.
+    When a page is read, the kernel also maps the pages around it, up to the ends of the mapping. So
+    each array's pages become a mapping of their own. The kernel splits a mapping where a property
+    differs: here the pages are left out of core dumps, as they are in the file anyway.
     """
     address = buffer.ctypes.data
-    known = _mappings.get(address)
-    if known is None or sys.platform != "linux":
+    mapping = _mappings.get(address)
+    if mapping is None or sys.platform != "linux":
         return False
-    spans = _spans(arrays, address, address + known.size)
+    spans = _spans(arrays, address, address + mapping.size)
     for start, end in spans:
         if len(_apart) < MOST_APART:
             _advise(start, end - start, _MADV_DONTDUMP)
-            known.apart.append(start)
+            mapping.apart.append(start)
             _apart.add(start)
     if most is not None and sum(end - start for start, end in spans) > most:
         return True
@@ -116,25 +116,25 @@ def settle(
 def _spans(
     arrays: Iterable[NDArray[np.generic]], first: int, last: int
 ) -> Sequence[tuple[int, int]]:
-    """The pages of these arrays between two addresses, those that touch as one."""
+    """The page ranges of these arrays between two addresses, adjacent ones joined."""
     page = mmap.PAGESIZE
-    found: list[tuple[int, int]] = []
+    spans: list[tuple[int, int]] = []
     for start, nbytes in sorted((array.ctypes.data, array.nbytes) for array in arrays):
         if not first <= start < last:
             continue  # not in this file: a copy, or another plan's
         begin, end = start - start % page, -(-(start + nbytes) // page) * page
-        if found and begin <= found[-1][1]:
-            begin, end = found[-1][0], max(found.pop()[1], end)
-        found.append((begin, end))
-    return found
+        if spans and begin <= spans[-1][1]:
+            begin, end = spans[-1][0], max(spans.pop()[1], end)
+        spans.append((begin, end))
+    return spans
 
 
 def _advise(address: int, size: int, advice: int) -> None:
-    _libc().madvise(address, size, advice)  # advice: nothing is lost if it is refused
+    _libc().madvise(address, size, advice)  # advice: a refusal does no harm
 
 
 def _read(descriptor: int, size: int) -> bytes:
-    """At most `size` bytes; fewer when the file shrinks meanwhile, which the reader will notice."""
+    """At most `size` bytes; fewer if the file shrinks meanwhile, which `decode` detects."""
     parts: list[bytes] = []
     while size and (part := os.read(descriptor, size)):
         parts.append(part)
@@ -142,7 +142,7 @@ def _read(descriptor: int, size: int) -> bytes:
     return b"".join(parts)
 
 
-def _mapped(descriptor: int, size: int) -> NDArray[np.uint8]:
+def _map(descriptor: int, size: int) -> NDArray[np.uint8]:
     """The file's pages, shared with every other process that maps it, until no array needs them."""
     libc = _libc()
     address = libc.mmap(None, size, _PROT_READ, _MAP_SHARED, descriptor, 0)
@@ -150,31 +150,31 @@ def _mapped(descriptor: int, size: int) -> NDArray[np.uint8]:
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number))
     buffer = only_read(address, np.uint8, (size,))
-    # Arrays keep the base alive; when the last is gone the mapping goes too. Not at exit, though:
-    # arrays may outlive that, and the kernel unmaps everything anyway.
+    # Arrays keep the base alive; when the last one is freed, the file is unmapped. Not at exit:
+    # arrays may still be in use then, and the kernel unmaps everything anyway.
     finalize(buffer.base, _unmap, address).atexit = False
     _mappings[address] = _Mapping(size)
     return buffer
 
 
 def _unmap(address: int) -> None:
-    # Forgotten first: memory that is given out at this address next is not to be released.
-    known = _mappings.pop(address)
-    _apart.difference_update(known.apart)
-    _libc().munmap(address, known.size)
+    # Removed from the table first: the address may be reused at once, and is not ours then.
+    mapping = _mappings.pop(address)
+    _apart.difference_update(mapping.apart)
+    _libc().munmap(address, mapping.size)
 
 
 @dataclass(slots=True)
 class _Mapping:
-    """How long a mapping is, and where in it the pages of arrays begin that are mapped apart."""
+    """The size of a mapping, and the first pages of the arrays in it that are mapped apart."""
 
     size: int
     apart: list[int] = field(default_factory=list)
 
 
-#: What is mapped where.
+#: Mappings by address.
 _mappings: dict[int, _Mapping] = {}
-#: Where pages begin that are mapped apart, in all mappings.
+#: First pages of all arrays that are mapped apart, of all mappings.
 _apart: set[int] = set()
 
 _LIBC: list[ctypes.CDLL] = []

@@ -1,7 +1,7 @@
-"""Who holds what in a directory: one small file per owner, replaced in one step.
+"""Owners and the digests that they hold: one small file per owner, replaced atomically.
 
-A file that cannot be read is an error and not an empty hand: freeing what its owner may hold
-would lose data.
+A file that cannot be read is an error, not an empty set: freeing the parameters that its owner may
+hold would lose data.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ class Owners:
         return self.read(self.path(owner))
 
     def set(self, owner: str, digests: Iterable[str]) -> None:
-        """Replace what an owner holds."""
+        """Replace the digests that an owner holds."""
         text = json.dumps({"digests": sorted(digests), "owner": owner}, separators=(",", ":"))
         write_file(self.path(owner), [text.encode("ascii")], durable=self._durable)
 
     def remove(self, owner: str) -> None:
-        """Forget an owner."""
+        """Remove an owner."""
         self.path(owner).unlink(missing_ok=True)
 
     def files(self) -> list[Path]:
@@ -67,7 +67,7 @@ class Owners:
         return entry[2] if entry else frozenset()
 
     def problem(self, path: Path) -> str:
-        """What is wrong with an owner file; empty if nothing is."""
+        """The problem with an owner file; empty if it is valid."""
         try:
             self._parse(path)
         except FileNotFoundError:
@@ -79,10 +79,10 @@ class Owners:
     def _entry(self, path: Path) -> tuple[Stamp, str, frozenset[str]] | None:
         try:
             stamp = _stamp(path)
-            known = self._read.get(path.name)
-            return known if known and known[0] == stamp else (stamp, *self._parse(path))
+            cached = self._read.get(path.name)
+            return cached if cached and cached[0] == stamp else (stamp, *self._parse(path))
         except FileNotFoundError:
-            return None  # released meanwhile, or never there
+            return None  # released meanwhile, or there never was one
 
     def _parse(self, path: Path) -> tuple[str, frozenset[str]]:
         text = path.read_bytes()
@@ -104,5 +104,5 @@ class Owners:
 
 def _stamp(path: Path) -> Stamp:
     """Changes whenever the file is replaced."""
-    found = path.stat()
-    return found.st_mtime_ns, found.st_size, found.st_ino
+    status = path.stat()
+    return status.st_mtime_ns, status.st_size, status.st_ino

@@ -1,7 +1,7 @@
-"""`Store`: where parameters live, each once, and who holds them.
+"""`Store`: parameters, each stored once, and the owners that hold them.
 
-An owner is a name (a plan, an endpoint) that holds parameters by digest. A parameter nobody holds
-may be freed. `MemoryStore` keeps them in this process; `FileStore` (objectstore/filestore.py)
+An owner is a name (a plan, an endpoint) that holds parameters by digest. A parameter without an
+owner may be freed. `MemoryStore` keeps them in this process; `FileStore` (objectstore/filestore.py)
 keeps them in a directory that all processes of a machine share.
 """
 
@@ -22,19 +22,19 @@ from objectstore.strings import Parameter, Strings
 
 @dataclass(slots=True)
 class StoreStats:
-    """What a store was asked to do in this process."""
+    """Counters of a store in this process."""
 
     puts: int = 0
     """Calls of `put`."""
     hits: int = 0
-    """Of these, the ones that found the parameter stored already."""
+    """Calls of `put` whose parameter was stored already."""
     maps: int = 0
     """Parameter files opened and mapped (or read, when small)."""
 
 
 @dataclass(frozen=True, slots=True)
 class FsckReport:
-    """What a check of a whole store found."""
+    """The result of a check of a whole store."""
 
     checked: int
     """Parameters read and verified."""
@@ -47,7 +47,7 @@ class FsckReport:
 
     @property
     def clean(self) -> bool:
-        """Whether nothing is wrong."""
+        """Whether there are no problems."""
         return not self.problems
 
     def __str__(self) -> str:
@@ -65,7 +65,7 @@ class Store(ABC):
 
     @abstractmethod
     def put(self, parameter: Parameter) -> str:
-        """Store a parameter and return its digest; one that is stored already is only looked up."""
+        """Store a parameter unless it is stored already, and return its digest."""
 
     @abstractmethod
     def get(self, digest: str) -> Parameter:
@@ -76,7 +76,7 @@ class Store(ABC):
 
     @abstractmethod
     def digests(self) -> list[str]:
-        """Everything stored, held or not."""
+        """All stored digests, held or not."""
 
     @abstractmethod
     def holdings(self) -> dict[str, frozenset[str]]:
@@ -84,15 +84,15 @@ class Store(ABC):
 
     @abstractmethod
     def hold(self, owner: str, items: Iterable[str | Parameter]) -> None:
-        """Add to what an owner holds; parameters are put first, digests must be stored."""
+        """Add to the digests of an owner; parameters are put first, digests must be stored."""
 
     @abstractmethod
     def release(self, owner: str) -> int:
-        """Let an owner go and free what nobody holds any more; the bytes freed."""
+        """Remove an owner and free the parameters left without one; returns the bytes freed."""
 
     @abstractmethod
     def gc(self) -> int:
-        """Free everything that nobody holds; the bytes freed."""
+        """Free all parameters without an owner; returns the bytes freed."""
 
     @abstractmethod
     def fsck(self, *, repair: bool = False) -> FsckReport:
@@ -111,7 +111,7 @@ class Store(ABC):
         return self._held_bytes(owner, shared=True)
 
     def sharers(self, owner: str) -> dict[str, int]:
-        """With whom this owner shares, and how many bytes with each."""
+        """The bytes that this owner shares with each other owner."""
         common = accounting.shared_by(self.holdings(), owner)
         return {
             other: sum(self.nbytes(digest) for digest in digests)
@@ -119,7 +119,7 @@ class Store(ABC):
         }
 
     def report(self) -> StoreReport:
-        """What is stored and for whom; print it."""
+        """The stored parameters by owner, as a report to print."""
         return accounting.report(self.holdings(), self.digests(), self.nbytes)
 
     def close(self) -> None:
@@ -164,24 +164,24 @@ class MemoryStore(Store):
         """Store a parameter and return its digest."""
         self._check_open()
         with self._lock:
-            known = parameter.digest in self._parameters
+            stored = parameter.digest in self._parameters
             self._parameters.setdefault(parameter.digest, parameter)
-            self._count(puts=1, hits=int(known))
+            self._count(puts=1, hits=int(stored))
         return parameter.digest
 
     def get(self, digest: str) -> Parameter:
         """The parameter of this digest."""
         self._check_open()
-        found = self._parameters.get(digest)
-        if found is None:
+        parameter = self._parameters.get(digest)
+        if parameter is None:
             raise MissingBlob("no such parameter is stored", where=repr(self), found=str(digest))
-        return found
+        return parameter
 
     def __contains__(self, digest: object) -> bool:
         return digest in self._parameters
 
     def digests(self) -> list[str]:
-        """Everything stored, held or not."""
+        """All stored digests, held or not."""
         self._check_open()
         with self._lock:
             return sorted(self._parameters)
@@ -193,14 +193,14 @@ class MemoryStore(Store):
             return {owner: frozenset(digests) for owner, digests in self._holdings.items()}
 
     def hold(self, owner: str, items: Iterable[str | Parameter]) -> None:
-        """Add to what an owner holds, all or nothing."""
+        """Add parameters to an owner, all or none."""
         self._check_open()
-        wanted = list(items)
+        requested = list(items)
         with self._lock:
-            for item in wanted:
+            for item in requested:
                 if isinstance(item, str):
                     self.get(item)
-            digests = {item if isinstance(item, str) else self.put(item) for item in wanted}
+            digests = {item if isinstance(item, str) else self.put(item) for item in requested}
             before = self._holdings.get(owner, ())
             more = tuple(digests.difference(before))
             for digest in more:
@@ -208,20 +208,20 @@ class MemoryStore(Store):
             self._holdings[owner] = before + more
 
     def release(self, owner: str) -> int:
-        """Let an owner go and free what nobody holds any more; the bytes freed."""
+        """Remove an owner and free the parameters left without one; returns the bytes freed."""
         self._check_open()
         with self._lock:
-            return sum(self._let_go(digest) for digest in self._holdings.pop(owner, ()))
+            return sum(self._drop_holder(digest) for digest in self._holdings.pop(owner, ()))
 
     def gc(self) -> int:
-        """Free everything that nobody holds; the bytes freed."""
+        """Free all parameters without an owner; returns the bytes freed."""
         self._check_open()
         with self._lock:
             free = [digest for digest in self._parameters if digest not in self._counts]
             return sum(self._parameters.pop(digest).nbytes for digest in free)
 
     def fsck(self, *, repair: bool = False) -> FsckReport:
-        """Hash everything again: finds memory that something has overwritten."""
+        """Compute every digest again, which detects overwritten memory."""
         self._check_open()
         with self._lock:
             stored = dict(self._parameters)
@@ -234,8 +234,8 @@ class MemoryStore(Store):
 
     def nbytes(self, digest: str) -> int:
         """The size of a stored parameter; 0 if it is not stored."""
-        found = self._parameters.get(digest)
-        return 0 if found is None else found.nbytes
+        parameter = self._parameters.get(digest)
+        return 0 if parameter is None else parameter.nbytes
 
     def close(self) -> None:
         """Stop using the store and forget its parameters; those handed out stay valid."""
@@ -248,8 +248,8 @@ class MemoryStore(Store):
     def __repr__(self) -> str:
         return "MemoryStore()"
 
-    def _let_go(self, digest: str) -> int:
-        """One owner fewer; the bytes freed if it was the last."""
+    def _drop_holder(self, digest: str) -> int:
+        """Drop one holder of a digest; returns the bytes freed, 0 if it has others."""
         self._counts[digest] -= 1
         if self._counts[digest]:
             return 0
@@ -258,7 +258,7 @@ class MemoryStore(Store):
 
 
 def _digest_of(parameter: Parameter) -> str:
-    """The digest from the content as it is now."""
+    """The digest, computed from the current content."""
     if isinstance(parameter, Strings):
         return strings_digest(*(array_digest(blob.array) for blob in parameter.blobs()))
     return array_digest(parameter.array)

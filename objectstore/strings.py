@@ -80,17 +80,17 @@ class Strings:
         problem = _offsets_problem(cuts, run) or ("" if trusted else _text_problem(cuts, run))
         if problem:
             raise DamagedBlob("these arrays do not form a string table", where=where, found=problem)
-        made = Strings(offsets, data)
-        return _TABLES.keep_last(made) if preferred else _TABLES.keep_first(made)
+        table = Strings(offsets, data)
+        return _TABLES.keep_last(table) if preferred else _TABLES.keep_first(table)
 
     @staticmethod
     def live(digest: str) -> Strings | None:
-        """The table of this digest if somebody in this process has it."""
+        """The live table of this digest in this process, None if there is none."""
         return _TABLES.find(digest)
 
     @property
     def offsets(self) -> NDArray[np.int64]:
-        """Where each text begins in `data`, and where the last one ends: n + 1 positions."""
+        """The offset of each text in `data`, and the end of the last one: n + 1 offsets."""
         return cast("NDArray[np.int64]", self._offsets.array)
 
     @property
@@ -148,7 +148,7 @@ class Strings:
         raise AttributeError(f"Strings are immutable: cannot delete {name!r}")
 
     def __reduce__(self) -> tuple[Callable[[list[str]], Strings], tuple[list[str]]]:
-        # Copies meet again in the table of live tables: copy.deepcopy gives the same object.
+        # A copy is looked up in the table of live tables: copy.deepcopy gives the same object.
         return Strings.of, (self.to_list(),)
 
     def __repr__(self) -> str:
@@ -156,13 +156,13 @@ class Strings:
 
 
 Parameter = Blob | Strings
-"""What a store keeps."""
+"""A parameter of a store."""
 
 _TABLES: Final[Interned[Strings]] = Interned()
 
 
 def live_parameter(digest: str) -> Parameter | None:
-    """The blob or table of this digest if somebody in this process has it."""
+    """The live blob or table of this digest in this process, None if there is none."""
     blob = Blob.live(digest)
     return Strings.live(digest) if blob is None else blob
 
@@ -188,7 +188,7 @@ def _encoded(text: str | bytes, row: int) -> bytes:
 
 
 def _offsets_problem(offsets: NDArray[np.int64], data: NDArray[np.uint8]) -> str:
-    """Why the positions do not cut the bytes into texts; empty when they do."""
+    """The problem with the offsets as boundaries of texts; empty if they are valid."""
     if offsets.dtype != np.int64 or data.dtype != np.uint8 or offsets.ndim != 1 or data.ndim != 1:
         return f"offsets {offsets.dtype}{offsets.shape}, data {data.dtype}{data.shape}"
     if len(offsets) == 0 or offsets[0] != 0 or offsets[-1] != len(data):
@@ -200,7 +200,7 @@ def _offsets_problem(offsets: NDArray[np.int64], data: NDArray[np.uint8]) -> str
 
 
 def _text_problem(offsets: NDArray[np.int64], data: NDArray[np.uint8]) -> str:
-    """Why the bytes are not texts; empty when they are. Decodes bounded runs of whole texts."""
+    """The problem with the bytes as UTF-8; empty if valid. Decodes bounded runs of whole texts."""
     first, rows = 0, len(offsets) - 1
     while first < rows:
         start = int(offsets[first])

@@ -21,7 +21,7 @@ from scheduler.errors import (
 from scheduler.inline import InlineEngine, InlineStats
 from scheduler.job import Job, split
 from scheduler.policy import Ask, Decision, Engine, Load, Settings, choose
-from scheduler.pool import LaneStats, Pool, PoolStats, cores
+from scheduler.pool import Pool, PoolStats, QueueStats, cores
 from scheduler.queues import QueueRules
 from scheduler.stages import Stage, Stages
 from scheduler.stats import Histogram, Latency
@@ -43,7 +43,6 @@ __all__ = [
     "InlineEngine",
     "InlineStats",
     "Job",
-    "LaneStats",
     "Latency",
     "Load",
     "NoThread",
@@ -51,6 +50,7 @@ __all__ = [
     "Pool",
     "PoolStats",
     "QueueRules",
+    "QueueStats",
     "RealClock",
     "SchedulerClosed",
     "SchedulerError",

@@ -1,7 +1,7 @@
 """Buffers by size, one pool per thread that runs stages, so that they stay in its caches.
 
-Whoever makes the buffers is a callable that is given a number of bytes. What it returns is
-opaque: a bytearray, an arena, a pinned page. Requests are rounded up to size classes, so that
+Buffers are made by a callable that is given a number of bytes. Its result is opaque: a bytearray,
+an arena, a pinned page. Requests are rounded up to size classes, so that
 jobs of different plans use the same buffers.
 """
 
@@ -15,7 +15,7 @@ from scheduler.errors import BadJob
 
 Factory = Callable[[int], object]
 
-# What an idle pool keeps for later; a large batch does not make a process large for ever.
+# Bytes that an idle pool keeps, so that a process shrinks again after a large batch.
 KEEP_BYTES = 64 << 20
 SMALLEST = 64
 
@@ -33,7 +33,7 @@ def size_class(nbytes: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class BufferStats:
-    """What pools did: buffers handed out and taken back, and what lies idle now."""
+    """Counters of pools: buffers handed out and taken back, and buffers idle now."""
 
     acquired: int = 0
     returned: int = 0
@@ -43,7 +43,7 @@ class BufferStats:
 
     @property
     def in_use(self) -> int:
-        """Buffers that are out now; with nothing running, any is a leak."""
+        """Buffers handed out and not back; any of them is a leak when no job runs."""
         return self.acquired - self.returned
 
     def __add__(self, other: BufferStats) -> BufferStats:
@@ -90,12 +90,12 @@ class BufferPool:
                 self.acquired += 1
                 self.idle_bytes -= size
                 return free.pop()
-        # Outside the lock, as memory may take its time; nothing is counted if there is none.
-        made = self._factory(size)
+        # Outside the lock, as allocating may take long. Nothing is counted if it fails.
+        buffer = self._factory(size)
         with self._lock:
             self.acquired += 1
             self.created += 1
-        return made
+        return buffer
 
     def give_back(self, buffer: object, nbytes: int) -> None:
         """Take back a buffer that was acquired for `nbytes`."""
@@ -109,19 +109,19 @@ class BufferPool:
                 self.idle_bytes += size
 
     def close(self) -> None:
-        """Keep nothing any more; buffers that are out can still be given back."""
+        """Drop idle buffers now and later; buffers that are out can still be given back."""
         self.closed, self._keep = True, -1
         self.trim()
 
     def trim(self) -> int:
-        """Let go of all idle buffers; return their bytes."""
+        """Drop all idle buffers; return their bytes."""
         with self._lock:
-            freed, self.idle_bytes = self.idle_bytes, 0
+            freed_bytes, self.idle_bytes = self.idle_bytes, 0
             self._free.clear()
-        return freed
+        return freed_bytes
 
     def stats(self) -> BufferStats:
-        """Return what the pool did so far."""
+        """Return the pool's counters."""
         with self._lock:
             idle = sum(len(free) for free in self._free.values())
             return BufferStats(self.acquired, self.returned, self.created, idle, self.idle_bytes)

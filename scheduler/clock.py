@@ -12,7 +12,7 @@ from typing import Protocol
 
 
 class Signal:
-    """One thread sleeps until another one wakes it; waking twice is waking once.
+    """One thread sleeps until another one wakes it; two wake-ups before the sleep count as one.
 
     A bare lock is the cheapest thing to sleep on that Python has: a condition variable allocates
     a lock per wait and takes two.
@@ -33,13 +33,13 @@ class Signal:
 
 
 class Clock(Protocol):
-    """Seconds that never go back, and a way to sleep for some of them."""
+    """Monotonic time in seconds, and a way to sleep."""
 
     def now(self) -> float:
         """Return the time in seconds since some fixed moment."""
 
     def work(self) -> float:
-        """Return how many seconds the calling thread has computed, its waiting left out."""
+        """Return the CPU time of the calling thread in seconds."""
 
     def wait(self, signal: Signal, timeout: float | None) -> bool:
         """Sleep until the signal is set or the time is over; return whether it was set."""
@@ -73,11 +73,11 @@ class SimulatedClock:
         return self._now
 
     def work(self) -> float:
-        """Return the time that the test has set: in a simulation everybody computes."""
+        """Return the time that the test has set: in a simulation no thread waits."""
         return self._now
 
     def advance(self, seconds: float) -> None:
-        """Move time forward and wake whoever slept until a moment that has now come."""
+        """Move time forward and wake the threads whose sleep has ended by then."""
         with self._guard:
             self._now += seconds
             due = [signal for until, signal in self._sleepers if until <= self._now]
@@ -87,7 +87,7 @@ class SimulatedClock:
 
     @property
     def sleepers(self) -> int:
-        """How many threads sleep until some later moment."""
+        """The number of threads that sleep until a later moment."""
         return len(self._sleepers)
 
     @property

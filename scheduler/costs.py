@@ -1,4 +1,4 @@
-"""What calls cost: measured per key and size of call, newest first, in seconds."""
+"""The cost model: seconds per call, measured per key and size, newer measurements weigh more."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ from math import exp, inf
 from time import monotonic
 from typing import NamedTuple
 
-# A new measurement counts this much at least, so an estimate follows in some ten calls...
+# A new measurement has this weight at least, so an estimate follows in about ten calls...
 _NEWEST = 0.1
-# ... and more the longer none came: after this many seconds the old ones count for a third.
+# ... and more weight after a pause: after this many seconds the old ones count for a third.
 _MEMORY = 60.0
-# A call that took this many times the estimate was most likely interrupted; it counts for that
-# many times only, so one hiccup is forgotten quickly and a real change is learned in some calls.
+# A call that took more than this many times the estimate was most likely interrupted. It is
+# recorded as this many times the estimate: one interruption fades quickly, a real change is learned
+# in a few calls.
 _OUTLIER = 4.0
 _MOST_KEYS = 1 << 16
 
@@ -27,7 +28,7 @@ class Cell(NamedTuple):
 
 
 class Estimate(NamedTuple):
-    """What a call should take, in seconds, and how many measurements say so."""
+    """The expected time of a call in seconds, and the number of measurements behind it."""
 
     seconds: float
     per_row: float
@@ -38,9 +39,10 @@ class CostModel:
     """Exponentially weighted means of call times, by key and power of two of the row count.
 
     A call of one row and a call of a thousand differ in more than a factor of a thousand, so row
-    counts are told apart. Between two measured sizes the estimate is on the line through them;
-    beyond them the time per row is that of the nearest. It may be used from several threads: a
-    measurement that gets lost between two of them does no harm.
+    counts have estimates of their own, one per power of two. Between two measured sizes the
+    estimate is on the line through them;
+    beyond them the time per row is that of the nearest. Several threads may use it without a lock:
+    a measurement lost between two of them does no harm.
     """
 
     def __init__(self, now: Callable[[], float] = monotonic) -> None:
@@ -48,7 +50,7 @@ class CostModel:
         self._cells: dict[Hashable, dict[int, Cell]] = {}
 
     def observe(self, key: Hashable, rows: int, seconds: float) -> None:
-        """Note that a call with this many rows took this long."""
+        """Record the time of a call with this many rows."""
         rows = max(rows, 1)
         cells = self._cells.get(key)
         if cells is None:
@@ -72,20 +74,20 @@ class CostModel:
         )
 
     def estimate(self, key: Hashable, rows: int, *, farther: float = inf) -> Estimate | None:
-        """Return what a call should take, None when nothing like it was measured.
+        """Return the expected time of a call, None when no call like it was measured.
 
-        What was measured is not like a call of `farther` times as many rows, or more.
+        A measured call is unlike one with `farther` times as many rows, or more.
         """
         cells = self._cells.get(key)
         if not cells:
             return None
         rows = max(rows, 1)
-        known = tuple(cells.values())
-        if rows >= farther * max(cell.rows for cell in known):
+        measured = tuple(cells.values())
+        if rows >= farther * max(cell.rows for cell in measured):
             return None
-        if len(known) == 1:
-            return _along(known[0], rows)
-        ordered = sorted(known, key=_rows)
+        if len(measured) == 1:
+            return _along(measured[0], rows)
+        ordered = sorted(measured, key=_rows)
         below = [cell for cell in ordered if cell.rows <= rows]
         above = [cell for cell in ordered if cell.rows > rows]
         if below and above:
@@ -94,7 +96,7 @@ class CostModel:
         return _along(below[-1] if below else above[0], rows)
 
     def forget(self, key: Hashable) -> None:
-        """Drop what is known of a key."""
+        """Drop the estimates of a key."""
         self._cells.pop(key, None)
 
     def snapshot(self) -> dict[Hashable, dict[int, Cell]]:
@@ -107,7 +109,7 @@ def _rows(cell: Cell) -> float:
 
 
 def _along(cell: Cell, rows: int) -> Estimate:
-    """What so many rows take at the same time a row."""
+    """Scale the estimate to this many rows, at the same time per row."""
     per_row = cell.seconds / cell.rows
     return Estimate(per_row * rows, per_row, cell.calls)
 

@@ -1,13 +1,13 @@
-"""What the dispatcher asks to be done; it does nothing itself."""
+"""Effects: the actions that the dispatcher, which acts on nothing itself, asks its caller for."""
 
 from __future__ import annotations
 
-from scheduler.lane import Slot
-from scheduler.work import RunningChunk, RunningJob
+from scheduler.queue_pair import Slot
+from scheduler.running import RunningChunk, RunningJob
 
 
 class Effects:
-    """What an event asks its caller to do, in this order."""
+    """Actions that an event asks its caller for, in this order."""
 
     __slots__ = ("ended", "hires", "settled", "starts")
 

@@ -58,11 +58,11 @@ class DeadlineExceeded(SchedulerError, TimeoutError):
 
 
 class ExecutorDied(SchedulerError):
-    """The thread that ran the job was torn down by what it ran, and has been replaced."""
+    """The job ended the thread that ran it; the thread has been replaced."""
 
 
 class SchedulerClosed(SchedulerError):
-    """The pool was shut down before it was asked."""
+    """The pool was shut down before the call."""
 
 
 class NoThread(SchedulerError):
@@ -70,4 +70,4 @@ class NoThread(SchedulerError):
 
 
 class BadJob(SchedulerError, ValueError):
-    """A job or a setting that cannot mean anything."""
+    """A job or a setting without a possible meaning."""

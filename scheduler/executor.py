@@ -1,4 +1,4 @@
-"""An executor: a thread that sleeps until it is given a stage, and runs what there is to run."""
+"""An executor: a thread that sleeps until it is given a stage, and runs one after another."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import threading
 from typing import TYPE_CHECKING
 
 from scheduler.effects import NOTHING
-from scheduler.lane import Slot
-from scheduler.work import Run, RunningChunk
+from scheduler.queue_pair import Slot
+from scheduler.running import Run, RunningChunk
 
 if TYPE_CHECKING:
-    from scheduler.crew import ExecutorGroup
+    from scheduler.executor_group import ExecutorGroup
 
 
 class ExecutorThread(threading.Thread):
@@ -20,16 +20,16 @@ class ExecutorThread(threading.Thread):
 class Executor:
     """The thread of a slot, with its own buffers.
 
-    What a stage raises fails its job. What is not an `Exception`, such as the SystemExit of code
-    that wants to end its thread, ends the thread too, and another one takes over.
+    An `Exception` from a stage fails its job. Another error, such as the SystemExit of code that
+    wants to end its thread, ends the thread too, and another one takes over.
     """
 
-    __slots__ = ("_crew", "_pool", "_slot", "_thread")
+    __slots__ = ("_group", "_pool", "_slot", "_thread")
 
-    def __init__(self, crew: ExecutorGroup, slot: Slot) -> None:
-        self._crew, self._slot = crew, slot
-        self._pool = crew.new_pool()
-        name = f"{crew.name}-{slot.number}"
+    def __init__(self, group: ExecutorGroup, slot: Slot) -> None:
+        self._group, self._slot = group, slot
+        self._pool = group.new_pool()
+        name = f"{group.name}-{slot.number}"
         self._thread = ExecutorThread(target=self._main, name=name, daemon=True)
 
     def start(self) -> None:
@@ -37,7 +37,7 @@ class Executor:
         try:
             self._thread.start()
         except RuntimeError:
-            self._crew.drop_pool(self._pool)
+            self._group.drop_pool(self._pool)
             raise
 
     def is_me(self) -> bool:
@@ -60,77 +60,77 @@ class Executor:
         try:
             while not slot.retired:
                 slot.wake.lock.acquire()
-                # A run may be here before its wake-up call is; that one then comes for nothing.
+                # A run may arrive before its wake-up call, which then wakes the thread for nothing.
                 while slot.run is not None:
                     self._step(slot, slot.run)
-        except BaseException as error:  # noqa: BLE001 - whatever ends a thread ends here
+        except BaseException as error:  # noqa: BLE001 - the last handler of the thread
             self._die(error)
 
     def _step(self, slot: Slot, run: Run) -> None:
-        """Run one stage and report. In a function of its own: a sleeping thread keeps nothing."""
-        crew = self._crew
+        """Run one stage and report. A function, so that a sleeping thread keeps no chunk alive."""
+        group = self._group
         error: Exception | None = None
         value: object = None
-        clock = crew.clock
+        clock = group.clock
         slot.since = clock.now()
-        # Waiting for the interpreter's lock is no cost of the work; taken for one, it would have
-        # busy pools cut work into ever smaller chunks.
-        began = clock.work() if run.strand.work.job.computes else None
+        # Waiting for the GIL is not a cost of the chunk. If it counted, busy pools would cut jobs
+        # into ever smaller chunks.
+        began = clock.work() if run.chunk.running_job.job.computes else None
         try:
             value = self._run(run)
-        except Exception as raised:  # noqa: BLE001 - it is the caller's, who gets it
+        except Exception as raised:  # noqa: BLE001 - it goes to the caller
             error = _own_frames_cut(raised)
         spent = None if began is None else clock.work() - began
-        with crew.lock:
+        with group.lock:
             if error is None:
-                crew.core.finished(slot, value, clock.now(), spent)
+                group.core.finished(slot, value, clock.now(), spent)
             else:
-                crew.core.failed(slot, error, crew.clock.now())
-            effects = crew.core.collect()
+                group.core.failed(slot, error, group.clock.now())
+            effects = group.core.collect()
         if effects is not NOTHING:
-            crew.apply(effects)
+            group.apply(effects)
 
     def _run(self, run: Run) -> object:
-        strand, stage = run
-        work = strand.work
-        if work.over is not None:  # it was cancelled on the way here
+        chunk, stage = run
+        running = chunk.running_job
+        if running.over is not None:  # it was cancelled on the way here
             return None
-        room = work.job.room
-        if room and strand.pool is None and strand.index >= 0:
-            self._supply(strand, room)
-        return strand.stages.calls[stage](strand.chunk, strand.buffer)
+        room = running.job.room
+        if room and chunk.pool is None and chunk.index >= 0:
+            self._supply(chunk, room)
+        return chunk.stages.calls[stage](chunk.data, chunk.buffer)
 
-    def _supply(self, strand: RunningChunk, room: int) -> None:
-        """Give a chunk that starts its buffer; several first stages may start at once."""
-        if len(strand.stages.first) == 1:
-            strand.buffer, strand.pool = self._pool.acquire(room), self._pool
+    def _supply(self, chunk: RunningChunk, room: int) -> None:
+        """Acquire the buffer of a chunk that starts; several first stages may start at once."""
+        if len(chunk.stages.first) == 1:
+            chunk.buffer, chunk.pool = self._pool.acquire(room), self._pool
             return
-        with strand.entry:
-            if strand.pool is None:
-                strand.buffer, strand.pool = self._pool.acquire(room), self._pool
+        with chunk.entry:
+            if chunk.pool is None:
+                chunk.buffer, chunk.pool = self._pool.acquire(room), self._pool
 
     def _die(self, error: BaseException) -> None:
-        crew = self._crew
-        with crew.lock:
-            crew.core.died(self._slot, error, crew.clock.now())
-            effects = crew.core.collect()
-        crew.apply(effects)
+        group = self._group
+        with group.lock:
+            group.core.died(self._slot, error, group.clock.now())
+            effects = group.core.collect()
+        group.apply(effects)
 
     def leave(self) -> Executor | None:
-        """Sign off; return a successor to be in this thread if there was no thread for one."""
-        crew = self._crew
-        crew.drop_pool(self._pool)
+        """Sign off; return a successor to run on this thread if none could be started for it."""
+        group = self._group
+        group.drop_pool(self._pool)
         successor: Executor | None = None
-        if crew.orphans:
-            slot = crew.orphans.popleft()
-            successor = crew.executors[slot] = Executor(crew, slot)
+        if group.orphans:
+            slot = group.orphans.popleft()
+            successor = group.executors[slot] = Executor(group, slot)
             successor._thread = self._thread
-        crew.executors.pop(self._slot, None)
+        group.executors.pop(self._slot, None)
         return successor
 
 
 def _own_frames_cut(error: Exception) -> Exception:
-    """Return the error without our frames, which would keep the chunk and the buffer alive."""
+    """Drop our frames from the traceback: they would keep the chunk and the buffer alive."""
     trace = error.__traceback__
     while trace is not None and trace.tb_frame.f_code.co_filename == __file__:
         trace = trace.tb_next

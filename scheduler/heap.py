@@ -1,4 +1,4 @@
-"""A priority queue from which anything can be taken out at any time."""
+"""A priority queue whose items can be removed by name at any time."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Generic, TypeVar
 
 T = TypeVar("T")
 
-# Entries of things taken out are swept when they outnumber the others by this many.
+# Entries of removed items are swept when they outnumber the others by this many.
 _SLACK = 64
 
 Rank = tuple[float, int]
@@ -18,8 +18,8 @@ Rank = tuple[float, int]
 class Heap(Generic[T]):
     """Items by rank; at most one item per name.
 
-    Taking an item out leaves its entry behind, to be skipped or swept later, so that it costs
-    nothing when it happens and memory stays in proportion to what is really queued.
+    Removing an item leaves its entry behind, to be skipped or swept later: removal is cheap, and
+    memory stays in proportion to the number of queued items.
     """
 
     __slots__ = ("_count", "_entries", "_live")

@@ -18,7 +18,7 @@ from scheduler.stages import Stages
 
 @dataclass(frozen=True, slots=True)
 class InlineStats:
-    """What the engine did on all threads together."""
+    """Counters of the engine, over all threads."""
 
     calls: int = 0
     failed: int = 0
@@ -37,7 +37,7 @@ class InlineStats:
 
 
 class Tally:
-    """What one thread has done, counted without a lock."""
+    """Counters of one thread, written without a lock."""
 
     __slots__ = ("calls", "failed", "pool", "until_sample")
 
@@ -48,14 +48,14 @@ class Tally:
 
 
 class _Here(threading.local):
-    """What belongs to the calling thread; it goes with it."""
+    """State of the calling thread; it ends with the thread."""
 
     tally: Tally | None = None
     owner: _Owner | None = None
 
 
 class _Owner:
-    """Lives as long as its thread; weak references to it tell when that has gone."""
+    """Lives as long as its thread, so a weak reference to it tells when the thread has ended."""
 
     __slots__ = ("__weakref__",)
 
@@ -98,7 +98,7 @@ class InlineEngine:
     ) -> object:
         """Run all stages over one chunk and return the last one's value.
 
-        What a stage raises reaches the caller as it is.
+        An error of a stage reaches the caller unchanged.
         """
         if deadline is not None and self._clock.now() >= deadline:
             raise DeadlineExceeded(
@@ -139,7 +139,7 @@ class InlineEngine:
         return value
 
     def _enter(self) -> Tally:
-        """Make the calling thread's tally, to be added up when the thread has gone."""
+        """Make the calling thread's tally; it joins the totals when the thread has ended."""
         tally = Tally(BufferPool(self._factory))
         here, owner = self._here, _Owner()
         here.tally, here.owner = tally, owner
@@ -156,7 +156,7 @@ class InlineEngine:
         return tally
 
     def _fold(self) -> None:
-        """Add up what threads that have gone did."""
+        """Add the tallies of ended threads to the totals."""
         while True:
             try:
                 tally = self._gone.popleft()
@@ -167,7 +167,7 @@ class InlineEngine:
                 self._past = self._past + _stats_of(tally)
 
     def stats(self) -> InlineStats:
-        """Return the counters of all threads, those that have gone included."""
+        """Return the counters of all threads, ended ones included."""
         self._fold()
         tallies = tuple(self._tallies.values())
         with self._guard:

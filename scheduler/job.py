@@ -1,4 +1,4 @@
-"""A job: stages over chunks of rows, and what the scheduler should know about it."""
+"""A job: stages over chunks of rows, with its cost, deadline and priority."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Any
 from scheduler.errors import BadJob
 from scheduler.stages import Stages
 
-# Assumed of a chunk when nobody has measured: long enough that chunks are told apart from nothing.
+# Assumed cost of a chunk that was never measured, in seconds: well above zero, so that it counts.
 UNMEASURED = 100e-6
 
 
 @dataclass(slots=True, eq=False)
 class Job:
-    """What to run; never changed once it is made. `Job.of` checks its arguments.
+    """Stages and the chunks to run them on; never changed once made. `Job.of` checks its arguments.
 
     Every chunk goes through all stages on its own, holding one buffer of `room` bytes from its
     first stage to its last. When all chunks are done, `join` turns their answers, in the order of
@@ -54,27 +54,28 @@ class Job:
     ) -> Job:
         """Return a job over `chunks`, which are opaque: slices, arrays, requests.
 
-        `key` is who asks: keys share executors fairly, and can reserve some. A higher `priority`
+        `key` names the caller: keys share executors fairly, and can reserve some. A higher
+        `priority`
         goes first. `deadline` is a moment on the pool's clock. `cost` is the estimated time in
         seconds for all chunks together. Without `join` the answer is the list of the chunks'
-        answers. What is not `typical` teaches a cost model nothing. What `computes` and never waits
-        costs the time that its threads have worked, not the time that they took. The answer of a
-        job whose chunk is `alone` is that of its only chunk, with no step of its own to join it.
+        answers. A job that is not `typical` is not measured. The cost of a job that `computes` and
+        never waits is CPU time, not elapsed time. With `alone` there is one chunk, and its answer
+        is the job's, without a step that joins.
         """
         count = len(chunks)
         if not count:
             raise BadJob("a job needs at least one chunk", hint="answer an empty request directly")
         rows = count if rows is None else rows
         cost = UNMEASURED * count if cost is None else cost
-        # Written so that a NaN, which compares as false with everything, does not pass.
+        # Written so that a NaN, which compares as false with every number, does not pass.
         if not (rows >= 0 and 0 <= cost < float("inf") and room >= 0):
             raise BadJob("rows, cost and room count something", found=f"{rows}, {cost}, {room}")
         if deadline is not None and deadline != deadline:  # noqa: PLR0124 - is it NaN
             raise BadJob("a deadline is a moment on the pool's clock", found="NaN")
         if alone and (count > 1 or join is not None):
             raise BadJob("a chunk that is alone is not joined", found=f"{count} chunks, {join}")
-        wishes = (key, priority, deadline, cost, room, join, typical, computes, alone)
-        return cls(stages, chunks, rows, *wishes)
+        options = (key, priority, deadline, cost, room, join, typical, computes, alone)
+        return cls(stages, chunks, rows, *options)
 
     def rows_of(self, chunk: int) -> int:
         """Return how many rows are booked for a chunk: an even share, in whole rows."""

@@ -4,10 +4,12 @@ The request/response engine runs a call on the caller's thread: no hand-over, on
 engine hands chunks to executors: it costs a hand-over per chunk, uses all cores, and what it does
 is bounded, ordered and fair. In words:
 
-1. What the caller asks for is done. A reservation is used for what is not over at once and for
-   what was never measured; whoever waits anyway goes on with 4, among executors of its own.
+1. An engine that the caller names is used. A reservation is used for calls that are not over at
+once and for calls that were never measured; a caller that can wait goes on with 4, among executors
+of its own.
 2. A call that was never measured and has few rows runs inline, to be measured.
-3. A caller that must not be blocked (an event loop) gets inline only what is over at once.
+3. For a caller that must not be blocked (an event loop), only calls that are over at once run
+inline.
 4. A caller that can wait gets the engine that should be done first, in seconds: inline that is
    the measured time, batch the queue ahead, the hand-over, and the measured time divided among the
    executors. Both are stretched where more threads than cores compute, so work that is not cut
@@ -48,7 +50,7 @@ class Load(NamedTuple):
 
 
 class Ask(NamedTuple):
-    """A call, as the policy sees it."""
+    """The facts about a call that the policy looks at."""
 
     rows: int
     estimate: Estimate | None = None
@@ -69,14 +71,14 @@ class Settings:
     dispatch: float = 30e-6  # to hand a job over and to get its answer back
     per_stage: float = 15e-6  # for every further chunk
     target: float = 1e-3  # a chunk should take this long
-    instant: float = 150e-6  # what an event loop may be held up: what handing over takes it
+    instant: float = 150e-6  # how long an event loop may be blocked: what a hand-over takes it
     unmeasured_rows: int = 64  # calls up to this size run inline before they were measured
     unmeasured_chunk: int = 256
     cache_bytes: int = 512 << 10  # of one core
 
 
 class Decision(NamedTuple):
-    """What was chosen, with the reason in words and the times it rests on."""
+    """The chosen engine, with the reason in words and the times behind it."""
 
     engine: Engine
     why: str
@@ -85,11 +87,11 @@ class Decision(NamedTuple):
     batch_seconds: float | None = None
     late: bool = False
     seconds: float | None = None
-    """Of the work itself, however busy the machine is now; None where it was never measured."""
+    """Estimated time of the computation itself on an idle machine; None if never measured."""
 
     @property
     def reason(self) -> str:
-        """Why, with the times in their places: calls are many, and few are asked for a reason."""
+        """The reason with the times filled in: only when read, as most decisions are not."""
         return self.why.format(
             inline=_us(self.inline_seconds),
             batch=_us(self.batch_seconds),
@@ -98,7 +100,7 @@ class Decision(NamedTuple):
 
 
 DEFAULTS = Settings()
-#: So many callers for each core are better served in turn.
+#: From this many callers per core on, callers are better served in turn.
 _CROWD = 2
 
 
@@ -128,7 +130,7 @@ def chunk_rows(ask: Ask, load: Load, settings: Settings = DEFAULTS) -> int:
     if ask.row_bytes:
         most = min(most, settings.cache_bytes / ask.row_bytes)
     if ask.estimate is not None:
-        # Not so few that handing them over costs more than a tenth of computing them.
+        # Enough rows that the hand-over costs at most a tenth of the computation.
         most = max(most, 10 * settings.per_stage / max(ask.estimate.per_row, 1e-12))
     chunks = ceil(rows / max(most, 1.0))
     if chunks > 1:
@@ -170,7 +172,7 @@ def _batch_seconds(
 
 
 def _stretch(computing: int, ask: Ask, load: Load) -> float:
-    """How much longer work takes where so many threads compute."""
+    """The factor by which a call takes longer when this many threads compute."""
     return max(1.0, computing / _cores(ask, load))
 
 
@@ -183,7 +185,7 @@ def _forced(ask: Ask, settings: Settings) -> tuple[Engine, str] | None:
         return ask.engine, "the caller asked for it"
     if not ask.reserved:
         return None
-    # Who has executors to himself is no worse off than others: they make this themselves, too.
+    # A key with executors of its own gets the same choice as others, where it can wait.
     if ask.estimate is not None and (ask.blocking or ask.estimate.seconds <= settings.instant):
         return None
     return Engine.BATCH, "the plan has executors reserved for itself"

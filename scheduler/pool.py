@@ -12,19 +12,19 @@ from typing import Self
 from scheduler.buffers import BufferStats, Factory
 from scheduler.clock import Clock, RealClock
 from scheduler.costs import CostModel
-from scheduler.crew import ExecutorGroup
 from scheduler.dispatch import Dispatcher
+from scheduler.executor_group import ExecutorGroup
 from scheduler.job import Job
-from scheduler.lane import QueuePair
 from scheduler.policy import Load
+from scheduler.queue_pair import QueuePair
 from scheduler.queues import QueueRules
 from scheduler.stats import Latency
 from scheduler.ticket import State, Ticket
 
 
 @dataclass(frozen=True, slots=True)
-class LaneStats:
-    """One lane now: the shared one, or that of a reservation."""
+class QueueStats:
+    """One pair of queues now: the shared one, or that of a reservation."""
 
     key: Hashable
     executors: int
@@ -37,7 +37,7 @@ class LaneStats:
 
 @dataclass(frozen=True, slots=True)
 class PoolStats:
-    """What a pool did since it was made, and what it has to do."""
+    """Counters of a pool since it was made, and its queues now."""
 
     submitted: int
     refused: int
@@ -53,7 +53,7 @@ class PoolStats:
     wait: Latency
     total: Latency
     buffers: BufferStats
-    lanes: tuple[LaneStats, ...]
+    queues: tuple[QueueStats, ...]
 
 
 def cores() -> int:
@@ -66,8 +66,8 @@ def cores() -> int:
 class Pool:
     """Runs jobs on executor threads, and gives a ticket for each.
 
-    Use it as a context manager, or call `shutdown`. A pool that is dropped without either runs
-    what it has accepted and then ends its threads. A process that forks has to make its pools
+    Use it as a context manager, or call `shutdown`. A pool that is dropped without either runs the
+    jobs it has accepted and then ends its threads. A process that forks has to make its pools
     after the fork: in the child, those of the parent are closed.
     """
 
@@ -83,48 +83,48 @@ class Pool:
     ) -> None:
         self._rules = rules or QueueRules()
         self._core = Dispatcher(cores() if executors is None else executors, self._rules)
-        self._crew = ExecutorGroup(
+        self._group = ExecutorGroup(
             self._core, clock=clock or RealClock(), factory=buffers, costs=costs, name=name
         )
-        weakref.finalize(self, self._crew.abandon)
+        weakref.finalize(self, self._group.abandon)
 
     def submit(self, job: Job) -> Ticket:
         """Accept a job, or raise `Overloaded` or `SchedulerClosed` at once; never wait."""
-        return self._crew.submit(job)
+        return self._group.submit(job)
 
     def reserve(
         self, key: Hashable, executors: int = 1, *, rules: QueueRules | None = None
     ) -> None:
         """Give a key executors, buffers and queues of its own, in addition to the shared ones.
 
-        They serve nobody else, and the key uses no others. What it has queued already stays where
-        it is.
+        They serve this key only, and it uses no others. Jobs that it has queued already stay where
+        they are.
         """
-        self._crew.reserve(key, executors, rules or self._rules)
+        self._group.reserve(key, executors, rules or self._rules)
 
     def release(self, key: Hashable) -> None:
-        """End a reservation; what was accepted under it still runs there."""
-        self._crew.release(key)
+        """End a reservation; jobs that were accepted under it still run there."""
+        self._group.release(key)
 
     def load(self, key: Hashable = None) -> Load:
         """Return how busy the executors are that would serve a key; cheap and without a lock."""
-        lane = self._core.lane_of(key)
-        fresh = lane.fresh
-        return Load(len(lane.slots), len(lane.idle), len(fresh), fresh.rows, fresh.cost)
+        pair = self._core.pair_of(key)
+        fresh = pair.fresh
+        return Load(len(pair.slots), len(pair.idle), len(fresh), fresh.rows, fresh.cost)
 
     def now(self) -> float:
         """Return the time on the clock that deadlines are on."""
-        return self._crew.clock.now()
+        return self._group.clock.now()
 
     def is_full(self, key: Hashable = None, priority: int = 0, rows: int = 1) -> bool:
         """Whether a job would be refused now; cheap and without a lock."""
-        return self._core.lane_of(key).is_full(key, priority, rows)
+        return self._core.pair_of(key).is_full(key, priority, rows)
 
     def stats(self) -> PoolStats:
         """Return all counters as plain data."""
-        crew, counts = self._crew, self._core.counts
-        with crew.lock:
-            lanes = tuple(_lane_stats(lane) for lane in self._core.lanes)
+        group, counts = self._group, self._core.counts
+        with group.lock:
+            queues = tuple(_queue_stats(pair) for pair in self._core.pairs)
             ends = dict(counts.reached)
             wait, total = counts.wait.summary(), counts.total.summary()
             submitted, refused, stages = counts.submitted, counts.refused, counts.stages
@@ -139,25 +139,25 @@ class Pool:
             cancelled=ends[State.CANCELLED],
             stages=stages,
             deaths=deaths,
-            callback_errors=crew.callback_errors,
+            callback_errors=group.callback_errors,
             busy_seconds=busy,
             wait=wait,
             total=total,
-            buffers=crew.buffers(),
-            lanes=lanes,
+            buffers=group.buffers(),
+            queues=queues,
         )
 
     def shutdown(self, *, drain: bool = True, timeout: float | None = None) -> bool:
         """Accept nothing more and end; return whether all executors have ended in time.
 
-        With `drain`, what was accepted is run first, for up to `timeout` seconds; without, or
-        after that, it is cancelled. Either way every ticket is resolved when this returns. A
+        With `drain`, accepted jobs are run first, for up to `timeout` seconds; without, or after
+        that, they are cancelled. Either way every ticket is resolved when this returns. A
         stage that runs cannot be interrupted: without a timeout it is waited for.
         """
-        self._crew.close(drain=drain)
-        ended = self._crew.join(timeout)
+        self._group.close(drain=drain)
+        ended = self._group.join(timeout)
         if not ended:
-            self._crew.close(drain=False)
+            self._group.close(drain=False)
         return ended
 
     def __enter__(self) -> Self:
@@ -169,17 +169,17 @@ class Pool:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Run what was accepted, or drop it if the block has raised."""
+        """Run the accepted jobs, or drop them if the block has raised."""
         self.shutdown(drain=error is None)
 
 
-def _lane_stats(lane: QueuePair) -> LaneStats:
-    fresh = lane.fresh
-    return LaneStats(
-        key=lane.key,
-        executors=len(lane.slots),
-        idle=len(lane.idle),
-        jobs=lane.works,
+def _queue_stats(pair: QueuePair) -> QueueStats:
+    fresh = pair.fresh
+    return QueueStats(
+        key=pair.key,
+        executors=len(pair.slots),
+        idle=len(pair.idle),
+        jobs=pair.unfinished,
         queued_jobs=len(fresh),
         queued_rows=fresh.rows,
         queued_seconds=fresh.cost,

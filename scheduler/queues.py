@@ -8,20 +8,20 @@ New work is ordered by, in this order:
     arrival     first come, first served
 
 The share is what keeps one busy key from holding up all others. A key's virtual time moves by
-the cost of what it is served. A key that is ahead of the queue's virtual time by more than
-`burst` waits aside; when nobody else wants anything, the queue's time moves on to the first of
-those. So within the burst deadlines decide, beyond it shares do. (Fair queueing with eligibility,
+the cost of what it is served. A key that is ahead of the queue's virtual time by more than `burst`
+waits aside; when no other key has a job, the queue's time moves on to the first of those. So within
+the burst deadlines decide, beyond it shares do. (Fair queueing with eligibility,
 as in EEVDF, but with the callers' own deadlines.) Within a key, a job of many chunks lets the
 others have a turn after each burst.
 
-What waits is bounded, in time as well if so wished: work that arrives is refused while what goes
-before it would take more than `seconds`. A key that has less waiting than its share of that is let
-in all the same, so one that asks for too much is refused and the others are not. That one waits
-longer than its place says, as others that come later go first: so it is refused also while its own
-queue, at the pace at which it has moved lately, would take more than `seconds`.
+The queue is bounded in jobs and rows, and optionally in time: a job is refused while the jobs
+before it would take more than `seconds`. A key that has less waiting than its share of that is
+accepted all the same, so a key that sends too much is refused and the others are not. Its jobs wait
+longer than their position suggests, as other keys' later jobs go first: so it is refused also while
+its own queue, at the pace at which it has moved lately, would take more than `seconds`.
 
-Strict priorities starve. So one start in `one_in` goes to the work that has waited longest, once
-that is longer than `patience`: waiting is bounded, and urgent work keeps nearly all of the machine.
+Strict priorities starve. So one start in `one_in` goes to the job that has waited longest, once
+that is longer than `patience`: waiting is bounded, and urgent jobs keep nearly all of the machine.
 """
 
 from __future__ import annotations
@@ -34,18 +34,18 @@ from math import inf
 
 from scheduler.errors import BadJob
 from scheduler.heap import Heap
-from scheduler.work import Run, RunningJob
+from scheduler.running import Run, RunningJob
 
-# Free work would be served without end; no chunk takes less than this.
+# A key whose chunks cost nothing would be served without end; no chunk is charged less than this.
 _LEAST_COST = 1e-7
 _SLACK = 64
-#: Fewer jobs than this are no crowd, however long they take.
+#: With fewer jobs than this waiting, none is refused for the time they would take.
 _FEW = 64
 
 
 @dataclass(frozen=True, slots=True)
 class QueueRules:
-    """How much may wait, and in which order it is served."""
+    """Bounds and order of a queue."""
 
     jobs: int = 4096
     rows: int = 1 << 20
@@ -62,7 +62,7 @@ class QueueRules:
 
 
 class FairQueue:
-    """New work of one priority: keys by share, then all jobs by deadline and arrival.
+    """New jobs of one priority: keys by share, then all jobs by deadline and arrival.
 
     A key is `ready` when it is within its share, at the place of its first job, and `aside` when
     it is not. It is charged when one of its chunks starts, and again when that has ended and took
@@ -79,10 +79,10 @@ class FairQueue:
         self._virtual = 0.0
         self._turns = 0
         self._used: dict[Hashable, float] = {}  # per key: its virtual time
-        self._jobs: dict[Hashable, Heap[RunningJob]] = {}  # per key that wants something
+        self._jobs: dict[Hashable, Heap[RunningJob]] = {}  # per key that has jobs
         self._ready: Heap[Hashable] = Heap()
         self._aside: Heap[Hashable] = Heap()
-        #: Estimated seconds of what waits here, and of what each key has waiting.
+        #: Estimated seconds of the jobs that wait here: of all, and of each key.
         self.cost, self.costs = 0.0, dict[Hashable, float]()
         #: Seconds that a key's jobs have waited lately, for each second of its own before them.
         self.paces = dict[Hashable, float]()
@@ -93,26 +93,26 @@ class FairQueue:
     def __bool__(self) -> bool:
         return bool(self._jobs)
 
-    def push(self, work: RunningJob) -> None:
+    def push(self, running: RunningJob) -> None:
         """Queue the next chunk of a job.
 
         A job keeps its place among those of its key for a burst; then the others have their turn.
         """
-        if work.credit <= 0.0:
+        if running.credit <= 0.0:
             self._turns += 1
-            work.turn, work.credit = self._turns, self._burst
-        key = work.job.key
+            running.turn, running.credit = self._turns, self._burst
+        key = running.job.key
         jobs = self._jobs.get(key)
         if jobs is None:
             jobs = self._jobs[key] = Heap()
-        rank = (_deadline(work), work.turn)
+        rank = (_deadline(running), running.turn)
         first = not jobs or rank < jobs.rank()
-        jobs.push(rank, work.number, work)
+        jobs.push(rank, running.number, running)
         if first:
             self._place(key, jobs)
 
     def book(self, key: Hashable, seconds: float) -> None:
-        """So much more of a key waits, or less."""
+        """Add seconds to the waiting time of a key; negative seconds take off."""
         self.cost += seconds
         left = self.costs.get(key, 0.0) + seconds
         if left > _LEAST_COST:
@@ -121,18 +121,19 @@ class FairQueue:
             self.costs.pop(key, None)
 
     def learn(self, key: Hashable, ahead: float, waited: float) -> None:
-        """A job has waited so long behind so much of its key.
+        """Update the pace of a key: a job `waited` so long behind `ahead` seconds of its key.
 
-        Behind little of it a job may have waited for anything. But who is refused never has more,
-        so that what it waits less than was thought is believed all the same.
+        Behind little of its key a job may have waited for other reasons, so only a pace that is
+        better than expected counts then. That one must count: a key that is refused never has more
+        waiting, and would stay refused.
         """
         pace = waited / max(ahead, self._burst, _LEAST_COST)
-        known = self.paces.get(key, pace if ahead > self._burst else 0.0)
-        if ahead > self._burst or pace < known:
-            self.paces[key] = pace + 0.75 * (known - pace)
+        expected = self.paces.get(key, pace if ahead > self._burst else 0.0)
+        if ahead > self._burst or pace < expected:
+            self.paces[key] = pace + 0.75 * (expected - pace)
 
     def wait(self, key: Hashable) -> float:
-        """How long a job of this key would wait behind the others; 0 where that is not known."""
+        """Expected waiting time of a new job behind its key's others; 0 without measurements."""
         return self.costs.get(key, 0.0) * self.paces.get(key, 0.0)
 
     def pop(self) -> RunningJob:
@@ -143,36 +144,36 @@ class FairQueue:
                 key = self._aside.pop()
                 self._ready.push(self._jobs[key].rank(), key, key)
         key = self._ready.pop()
-        work = self._jobs[key].pop()
-        self._charge(work)
-        return work
+        running = self._jobs[key].pop()
+        self._charge(running)
+        return running
 
-    def take(self, work: RunningJob) -> None:
+    def take(self, running: RunningJob) -> None:
         """Take out this job out of turn, and charge its key."""
-        self._jobs[work.job.key].discard(work.number)
-        self._charge(work)
+        self._jobs[running.job.key].discard(running.number)
+        self._charge(running)
 
-    def remove(self, work: RunningJob) -> None:
+    def remove(self, running: RunningJob) -> None:
         """Take out a job that will not run."""
-        jobs = self._jobs[work.job.key]
-        if jobs.discard(work.number):
-            self._place(work.job.key, jobs)
+        jobs = self._jobs[running.job.key]
+        if jobs.discard(running.number):
+            self._place(running.job.key, jobs)
 
     def correct(self, key: Hashable, cost: float) -> None:
-        """Charge a key for what a chunk cost beyond its estimate, or give back what it did not."""
+        """Charge a key for the cost of a chunk beyond its estimate; refund it if negative."""
         self._used[key] = max(self._used.get(key, 0.0), self._virtual) + cost
         jobs = self._jobs.get(key)
         if jobs is not None:
             self._place(key, jobs)
 
-    def _charge(self, work: RunningJob) -> None:
-        cost = max(work.share, _LEAST_COST)
-        work.charge = cost
-        work.credit -= cost
-        self.correct(work.job.key, cost)
+    def _charge(self, running: RunningJob) -> None:
+        cost = max(running.share, _LEAST_COST)
+        running.charge = cost
+        running.credit -= cost
+        self.correct(running.job.key, cost)
 
     def _place(self, key: Hashable, jobs: Heap[RunningJob]) -> None:
-        """Put a key where it belongs now."""
+        """Put a key among the ready or the aside ones, by its share."""
         self._ready.discard(key)
         self._aside.discard(key)
         if not jobs:
@@ -190,8 +191,8 @@ class FairQueue:
             self.paces = {key: pace for key, pace in self.paces.items() if key in self._used}
 
 
-def _deadline(work: RunningJob) -> float:
-    deadline = work.job.deadline
+def _deadline(running: RunningJob) -> float:
+    deadline = running.job.deadline
     return inf if deadline is None else deadline
 
 
@@ -212,20 +213,20 @@ class Fresh:
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def add(self, work: RunningJob) -> None:
+    def add(self, running: RunningJob) -> None:
         """Queue a job that has just arrived."""
-        self.rows += work.job.rows
-        self.cost += work.job.cost
-        self._waiting[work.number] = work
-        self._push(work)
-        level, key = self._levels[work.job.priority], work.job.key
-        work.ahead = level.costs.get(key, 0.0)
-        level.book(key, work.job.cost)
+        self.rows += running.job.rows
+        self.cost += running.job.cost
+        self._waiting[running.number] = running
+        self._push(running)
+        level, key = self._levels[running.job.priority], running.job.key
+        running.ahead = level.costs.get(key, 0.0)
+        level.book(key, running.job.cost)
 
     def crowds(self, key: Hashable, priority: int, executors: int) -> bool:
-        """Whether there is too much before a job of this key, and enough of this key in it.
+        """Whether too much waits before a job of this key, and the key has its fair share of that.
 
-        May be called by anybody, without the lock: it is right for some moment of the call.
+        Any thread may call it without the lock: the answer is right for some moment of the call.
         """
         if len(self._waiting) < _FEW:
             return False
@@ -244,56 +245,56 @@ class Fresh:
 
     def take(self, now: float) -> tuple[RunningJob, int]:
         """Take out the next chunk to start: its job and its index."""
-        work = self._overdue(now) or self._best()
-        level = self._levels[work.job.priority]
-        if not work.cursor:
-            level.learn(work.job.key, work.ahead, now - work.arrival)
-        index, work.cursor, work.since = work.cursor, work.cursor + 1, now
-        self.rows -= work.job.rows_of(index)
-        self.cost -= work.share
-        level.book(work.job.key, -work.share)
-        if work.cursor < len(work.answers):
-            self._waiting.move_to_end(work.number)
-            self._push(work)
+        running = self._overdue(now) or self._best()
+        level = self._levels[running.job.priority]
+        if not running.cursor:
+            level.learn(running.job.key, running.ahead, now - running.arrival)
+        index, running.cursor, running.since = running.cursor, running.cursor + 1, now
+        self.rows -= running.job.rows_of(index)
+        self.cost -= running.share
+        level.book(running.job.key, -running.share)
+        if running.cursor < len(running.answers):
+            self._waiting.move_to_end(running.number)
+            self._push(running)
         else:
-            del self._waiting[work.number]
-        self._tidy(work.job.priority)
-        return work, index
+            del self._waiting[running.number]
+        self._tidy(running.job.priority)
+        return running, index
 
-    def remove(self, work: RunningJob) -> None:
+    def remove(self, running: RunningJob) -> None:
         """Take out a job that is over, if it is still here."""
-        if self._waiting.pop(work.number, None) is None:
+        if self._waiting.pop(running.number, None) is None:
             return
-        self._levels[work.job.priority].remove(work)
-        count = len(work.answers)
-        self.rows -= work.job.rows - work.job.rows * work.cursor // count
-        left = work.share * (count - work.cursor)
+        self._levels[running.job.priority].remove(running)
+        count = len(running.answers)
+        self.rows -= running.job.rows - running.job.rows * running.cursor // count
+        left = running.share * (count - running.cursor)
         self.cost -= left
-        self._levels[work.job.priority].book(work.job.key, -left)
-        self._tidy(work.job.priority)
+        self._levels[running.job.priority].book(running.job.key, -left)
+        self._tidy(running.job.priority)
 
-    def correct(self, work: RunningJob, cost: float) -> None:
-        """Note what a chunk cost beyond its estimate."""
-        level = self._levels.get(work.job.priority)
+    def correct(self, running: RunningJob, cost: float) -> None:
+        """Charge the cost of a chunk beyond its estimate."""
+        level = self._levels.get(running.job.priority)
         if level is not None:
-            level.correct(work.job.key, cost)
+            level.correct(running.job.key, cost)
 
-    def refund(self, work: RunningJob) -> None:
-        """A chunk that was taken out will not run after all."""
-        self.correct(work, -work.charge)
+    def refund(self, running: RunningJob) -> None:
+        """Give back the charge of a chunk that was taken out and will not run."""
+        self.correct(running, -running.charge)
 
-    def _push(self, work: RunningJob) -> None:
-        level = self._levels.get(work.job.priority)
+    def _push(self, running: RunningJob) -> None:
+        level = self._levels.get(running.job.priority)
         if level is None:
-            level = self._levels[work.job.priority] = FairQueue(self._rules.burst)
+            level = self._levels[running.job.priority] = FairQueue(self._rules.burst)
             self._order = sorted(self._levels, reverse=True)
-        level.push(work)
+        level.push(running)
 
     def _best(self) -> RunningJob:
         return self._levels[self._order[0]].pop()
 
     def _overdue(self, now: float) -> RunningJob | None:
-        """The work that has waited longest, if that is too long and it is its turn."""
+        """The job that has waited longest, if that is too long and it is its turn."""
         longest = next(iter(self._waiting.values()))
         if now - longest.since <= self._rules.patience:
             return None
@@ -304,7 +305,7 @@ class Fresh:
         return longest
 
     def _tidy(self, priority: int) -> None:
-        """Forget a priority that nobody uses, and rounding errors when nothing waits."""
+        """Drop a priority without jobs, and rounding errors when no job waits."""
         if not self._levels[priority]:
             del self._levels[priority]
             self._order.remove(priority)
@@ -331,14 +332,14 @@ class Started:
     def push(self, run: Run) -> None:
         """Queue a stage that can run now."""
         self._count += 1
-        work = run.strand.work
-        rank = (-work.job.priority, _deadline(work), work.number, self._count)
+        running = run.chunk.running_job
+        rank = (-running.job.priority, _deadline(running), running.number, self._count)
         heappush(self._entries, (*rank, run))
 
     def pop(self) -> Run | None:
         """Take out the next stage of a job that is not over."""
         while self._entries:
             run = heappop(self._entries)[-1]
-            if run.strand.work.over is None:
+            if run.chunk.running_job.over is None:
                 return run
         return None

@@ -1,4 +1,4 @@
-"""What is done to a chunk of rows: callables, and which of them wait for which."""
+"""The stages of a job: callables on a chunk of rows, and which of them wait for which."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from scheduler.errors import BadJob
 
-# A stage gets its chunk and the chunk's buffer. Both are opaque here: whoever made the job knows.
+# A stage gets its chunk and the chunk's buffer. Both are opaque to the scheduler.
 Stage = Callable[[Any, Any], object]
 
 
@@ -17,8 +17,8 @@ class Stages:
     """Callables in an order in which they may run, and for each the earlier ones it waits for.
 
     The value of the last one is the chunk's answer. Stages that do not wait for one another may
-    run at the same time, on different executors, with the same buffer. One object serves any
-    number of jobs, so what can be worked out beforehand is.
+    run at the same time, on different executors, with the same buffer. One object serves any number
+    of jobs, so the derived fields are computed once.
     """
 
     calls: tuple[Stage, ...]

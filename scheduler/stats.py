@@ -28,7 +28,7 @@ def _middle(bucket: int) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Latency:
-    """What a histogram says, in seconds."""
+    """Summary of a histogram, in seconds."""
 
     count: int
     mean: float
@@ -40,7 +40,7 @@ class Latency:
 
 
 class Histogram:
-    """Durations by logarithmic buckets. Whoever records from several threads holds a lock."""
+    """Durations by logarithmic buckets. Recording from several threads needs a lock."""
 
     __slots__ = ("_counts", "count", "largest", "total")
 
@@ -72,14 +72,14 @@ class Histogram:
         return 0.0
 
     def add(self, other: Histogram) -> None:
-        """Count all that another histogram has counted."""
+        """Add the counts of another histogram."""
         self._counts = [a + b for a, b in zip(self._counts, other._counts, strict=True)]
         self.count += other.count
         self.total += other.total
         self.largest = max(self.largest, other.largest)
 
     def summary(self) -> Latency:
-        """Return the figures people ask for."""
+        """Return count, mean, quantiles and maximum."""
         mean = self.total / self.count if self.count else 0.0
         p50, p90, p99, p999 = map(self.quantile, (0.5, 0.9, 0.99, 0.999))
         return Latency(self.count, mean, p50, p90, p99, p999, self.largest)
@@ -87,20 +87,20 @@ class Histogram:
     @classmethod
     def of(cls, durations: Iterable[float]) -> Histogram:
         """Return a histogram of these durations."""
-        made = cls()
+        histogram = cls()
         for each in durations:
-            made.record(each)
-        return made
+            histogram.record(each)
+        return histogram
 
 
 class Counts:
-    """How often things happened; written by the dispatcher only."""
+    """Counters, written by the dispatcher only."""
 
     __slots__ = ("busy", "deaths", "reached", "refused", "stages", "submitted", "total", "wait")
 
     def __init__(self) -> None:
         self.submitted = self.refused = self.stages = self.deaths = 0
-        self.busy = 0.0  # seconds executors spent in stages
+        self.busy = 0.0  # seconds that executors spent in stages
         self.reached: dict[State, int] = dict.fromkeys(State, 0)  # jobs, by state
         self.wait = Histogram()  # from submission to the first start
         self.total = Histogram()  # from submission to the end, of jobs that were done

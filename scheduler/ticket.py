@@ -1,4 +1,4 @@
-"""What a caller holds while a job is on its way: a future that can also be given up late."""
+"""A ticket: the caller's future for a job, which can be cancelled also once it has started."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import enum
 from concurrent.futures import Future
 from typing import Any, NamedTuple, Protocol
 
-from scheduler.work import RunningJob
+from scheduler.running import RunningJob
 
 
 class State(enum.Enum):
-    """Where a job is. The last four are final, and every job reaches exactly one of them."""
+    """The state of a job. The last four are final, and every job reaches exactly one of them."""
 
     QUEUED = "queued"
     STARTED = "started"
@@ -29,17 +29,17 @@ class Timing(NamedTuple):
 
 
 class Canceller(Protocol):
-    """Whoever can take a job back."""
+    """The interface of a ticket to the pool: cancel a job."""
 
-    def cancel(self, work: RunningJob) -> None:
-        """Take the job back unless it is over."""
+    def cancel(self, running: RunningJob) -> None:
+        """Cancel the job unless it is over."""
 
 
 class Ticket(Future[Any]):
     """A `concurrent.futures.Future`, so it works with `wait`, `as_completed` and asyncio.
 
-    Unlike there, a job can be cancelled until it is over: stages that run now are let run, their
-    results are dropped, and no further stage of the job starts.
+    Unlike other futures, it can be cancelled until its job is over: stages that run now go on to
+    their end, their results are dropped, and no further stage of the job starts.
     """
 
     timing: Timing | None = None
@@ -49,9 +49,9 @@ class Ticket(Future[Any]):
         self._ours: tuple[Canceller, RunningJob] | None = None
         self._final: State | None = None
 
-    def bind(self, canceller: Canceller, work: RunningJob) -> None:
+    def bind(self, canceller: Canceller, running: RunningJob) -> None:
         """Connect the ticket with its job."""
-        self._ours = (canceller, work)
+        self._ours = (canceller, running)
 
     @property
     def status(self) -> State:
@@ -66,7 +66,7 @@ class Ticket(Future[Any]):
         return self.status is State.STARTED
 
     def cancel(self) -> bool:
-        """Give the job up; return whether that was in time."""
+        """Cancel the job; return whether it was not over yet."""
         ours = self._ours
         if ours is not None:
             ours[0].cancel(ours[1])
@@ -75,13 +75,13 @@ class Ticket(Future[Any]):
     def settle(self, state: State, value: object, timing: Timing) -> None:
         """Resolve the ticket; called once, by the pool.
 
-        The ticket forgets its job first, so that a kept answer does not keep the question.
+        The ticket drops its job first, so that a kept answer does not keep the input alive.
         """
         self._ours, self._final, self.timing = None, state, timing
         if state is State.DONE:
             self.set_result(value)
         elif state is State.CANCELLED:
-            # Not ours, which would ask the pool to do what it is just doing.
+            # Not our `cancel`, which would call the pool again.
             super().cancel()
             self.set_running_or_notify_cancel()
         else:

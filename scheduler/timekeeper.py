@@ -11,7 +11,7 @@ from scheduler.clock import Clock, Signal
 # Deadlines are kept to this, and the thread wakes no more often.
 GRAIN = 0.001
 
-# Ends what is late; returns the next deadline, or None when there will never be one again.
+# Ends jobs past their deadline; returns the next deadline, None when there will be none again.
 Check = Callable[[], float | None]
 
 
@@ -23,8 +23,8 @@ class Timekeeper:
         self._signal = Signal()
         self._guard = threading.Lock()
         self._thread: threading.Thread | None = None
-        # Until when it sleeps. Written while the pool's lock is held, so that whoever submits
-        # after that sees it, and whoever submits before is seen by the check.
+        # End of its sleep. Written while the pool's lock is held: a later `submit` sees the value,
+        # an earlier one is seen by the check.
         self.until = -inf
 
     def note(self, deadline: float, check: Check) -> None:
@@ -35,7 +35,7 @@ class Timekeeper:
             self._signal.set()
 
     def stop(self) -> None:
-        """Look again, as there may be nothing left to wait for."""
+        """Wake the thread: there may be no deadline left to wait for."""
         self._signal.set()
 
     def _start(self, check: Check) -> None:

@@ -1,4 +1,4 @@
-"""Who takes part, one file each; `find(name)` imports only that file, and no library."""
+"""The contestants, one file each; `find(name)` imports only that file, and no library."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a patient programmer would write: one C function for the LIN workload, by ctypes.
+"""Handwritten code: one C function for the LIN workload, called by ctypes.
 
 The floor of what is possible from Python without an entry of one's own: the call itself counts.
 """

@@ -2,9 +2,9 @@
 
 Options (for ablations): `store` false keeps a copy of every parameter for every plan, `results`
 is the budget of materialisation in bytes, `rules` false bakes without rewrite rules, `entries`
-false takes the way in that is written in Python, and `pools` false gets scratch memory anew for
-each call there (entries have theirs for good). `executors` says how many there are, where an
-experiment gives everybody so many threads to answer with.
+false uses the Python code for calls instead of native entries, and `pools` false allocates scratch
+memory for each call there (native entries keep theirs). `executors` is the number of executors, for
+experiments that fix the number of threads.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ SOURCES = "PRETZEL_BENCH_SOURCES"
 
 
 class Pretzel(Contestant):
-    """One runtime with every plan registered from its file; answers come by its `predict`."""
+    """One runtime with every plan registered from its file, called by `predict`."""
 
     name = "pretzel"
     title = "Pretzel"
@@ -85,7 +85,7 @@ class Pretzel(Contestant):
         return Model(ask, ask, _row, _block, _second if second else np.asarray, _first, name)
 
     def submit(self, model: Model, data: Any) -> Future[Any]:
-        """By the scheduler: a block goes to the executors, a row is answered at once."""
+        """Submit to the scheduler: a block goes to the executors, a row is answered at once."""
         return self.runtime.submit(model.name, data)
 
     def reserved(self, model: Model) -> Model:
@@ -95,7 +95,7 @@ class Pretzel(Contestant):
         return model
 
     def unique_bytes(self) -> int:
-        """What the plans hold, by digest."""
+        """Bytes of the plans' parameters, equal ones counted once."""
         plans = (served.plan for served in self.runtime.versions().values())
         held = (item for plan in plans if plan is not None for item in plan.parameters())
         return sum({item.digest: item.nbytes for item in held}.values())
@@ -111,9 +111,9 @@ class Pretzel(Contestant):
 
 @functools.cache
 def sources() -> str:
-    """Names the code that writes plans: plans of another state of it are not read.
+    """A digest of the code that writes plans: plans of other versions of it are not read.
 
-    A run says it to its workers, so that an edit meanwhile does not take the plans away.
+    A run passes it to its workers, so that an edit meanwhile does not invalidate the plans.
     """
     if SOURCES in os.environ:
         return os.environ[SOURCES]
@@ -126,11 +126,11 @@ def sources() -> str:
     return digest.hexdigest()
 
 
-def _row(inputs: Inputs, place: int) -> Any:
-    """A row as requests bring it: a vector, a text, a dict."""
+def _row(inputs: Inputs, index: int) -> Any:
+    """A row as in requests: a vector, a text, a dict."""
     if inputs.kind == TABLE:
-        return inputs.data.record(place)
-    return inputs.data[place].copy() if inputs.kind == NUMBERS else inputs.data[place]
+        return inputs.data.record(index)
+    return inputs.data[index].copy() if inputs.kind == NUMBERS else inputs.data[index]
 
 
 def _block(inputs: Inputs, start: int, stop: int) -> Any:
@@ -152,29 +152,29 @@ def _keep_copies() -> None:
     from objectstore import interning
 
     for name in ("keep_first", "keep_last"):
-        setattr(interning.Interned, name, lambda _, made: made)
+        setattr(interning.Interned, name, lambda _, candidate: candidate)
     interning.Interned.find = lambda *_: None  # type: ignore[method-assign]
 
 
 def _keep_entries_shut() -> None:
-    """As on an interpreter for which there are none: calls go in by Python's code."""
+    """As on an interpreter without native entries: calls are handled by Python code."""
     patch("oven.entry.builtin.entry_code", lambda _: None).start()
 
 
 def _forget_memory() -> None:
-    """Let go of a thread's scratch memory before each call."""
+    """Drop a thread's scratch memory before each call."""
     from oven.run import native_run
 
     local = vars(native_run)["_local"]
 
-    def anew(made: Callable[[int], Any], size: int) -> Any:
+    def anew(allocate: Callable[[int], Any], size: int) -> Any:
         local.size = 0
         local.memory = local.room = np.empty(0, np.uint8)
-        return made(size)
+        return allocate(size)
 
     for name in ("_scratch_memory", "_room_memory"):
-        made = vars(native_run)[name]
-        patch.object(native_run, name, functools.partial(anew, made)).start()
+        allocate = vars(native_run)[name]
+        patch.object(native_run, name, functools.partial(anew, allocate)).start()
 
 
 CONTESTANT = Pretzel

@@ -9,7 +9,7 @@ from bench.workload import Pipeline, Saved
 
 
 class ScikitLearn(Contestant):
-    """What runs where pipelines are trained."""
+    """scikit-learn itself, which trained the pipelines."""
 
     name = "sklearn"
     title = "scikit-learn"
@@ -17,7 +17,7 @@ class ScikitLearn(Contestant):
     settings = "assume_finite=True (its docs: skips validation); one thread"
 
     def start(self) -> None:
-        """Import what the pickles need."""
+        """Import the libraries of the pickles."""
         import sklearn
 
         sklearn.set_config(assume_finite=True)

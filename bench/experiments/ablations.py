@@ -1,9 +1,10 @@
-"""What does each mechanism bring? Ours with one switched off at a time.
+"""What does each mechanism gain? Ours with one switched off at a time.
 
 No code cache (stages are compiled in the process that loads them), no object store (every plan has
-its own copies), no rewrite rules, no materialisation of common first parts, no entries (calls go in
-by Python's code), and no pooling: entries cannot be without their memory, so this is to be held
-against the variant without them; scratch memory is got anew for each call.
+its own copies), no rewrite rules, no materialisation of common first parts, no native entries
+(calls are handled by Python code), and no pooling: scratch memory is allocated for each call.
+Native entries need pooled memory, so the last variant is to be compared with the one without
+entries.
 """
 
 from __future__ import annotations
@@ -23,12 +24,12 @@ from bench.workload import Saved
 QUESTION = "Ours with one mechanism switched off at a time"
 
 
-#: Compiling is what takes long: so many pipelines show it.
+#: Most pipelines per variant, as compiling takes long.
 MOST = 24
 
 
 class Variant(NamedTuple):
-    """A name, what its process is told, and whether its code cache is empty."""
+    """A name, the options of its process, and whether its code cache is empty."""
 
     name: str
     options: Mapping[str, Any] = {}
@@ -73,14 +74,14 @@ def _race(session: Session, workload: Saved, stack: ExitStack, share: float) -> 
         for name, member in members.items():
             said = member.ask("hot", calls=plan.calls, warm=plan.warm, seconds=plan.turn)
             rounds[name].append(Histogram.of_json(said["times"]))
-    for name, found in rounds.items():
+    for name, histograms in rounds.items():
         for metric, part in (("hot_p50", 0.5), ("hot_p99", 0.99)):
-            values = spread([each.percentile(part) / 1e3 for each in found])
+            values = spread([each.percentile(part) / 1e3 for each in histograms])
             session.record("ablations", workload.name, name, metric, unit="µs", **values)
 
 
 def _loaded(session: Session, workload: Saved, variant: Variant, stack: ExitStack) -> Member:
-    """A fresh process with everything loaded; what that took is written down."""
+    """A fresh process with everything loaded; records the time and memory of that."""
     folder, count = str(workload.folder), workload.count
     numbers = list(range(count))
     with Member("pretzel", options=variant.options) as before:

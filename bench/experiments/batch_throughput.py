@@ -1,4 +1,4 @@
-"""How many rows a second, in blocks of 1 to 1,000, asked by one thread and by one for each core?
+"""How many rows a second, in blocks of 1 to 1,000, from one thread and from one per core?
 
 All pipelines take turns, as in the paper, so nothing stays in cache because it was just used.
 """

@@ -1,4 +1,4 @@
-"""What does a prediction cost: processor time, and energy where the machine tells?"""
+"""What does a prediction cost: processor time, and energy if the machine reports it?"""
 
 from __future__ import annotations
 

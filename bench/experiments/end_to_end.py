@@ -1,9 +1,9 @@
-"""What is left of it behind HTTP? One row in JSON over connections that are kept.
+"""How fast are answers over HTTP? One row in JSON over persistent connections.
 
-Servers run in processes of their own and take turns, in which the others are stopped; the client
-(wrk, where it is installed) takes the other core. A bare echo that reads and writes the same JSON
-shows what the client, the sockets and JSON cost by themselves. Who runs in a network of its own
-cannot be stopped as a whole, so its turns come when the others have ended.
+Servers run in processes of their own and take turns, while the others are stopped; the client (wrk,
+if it is installed) uses the other core. A bare echo server that reads and writes the same JSON
+shows the cost of the client, the sockets and JSON. A server in a network namespace cannot be
+stopped as a whole, so its turns come when the others have ended.
 """
 
 from __future__ import annotations
@@ -34,17 +34,17 @@ _PATIENCE = 60.0
 
 
 class Entry(NamedTuple):
-    """Where a server listens."""
+    """The port of a running server, and its processes."""
 
     port: int
     process: int | None = None
-    """The group of processes to be stopped between its turns."""
+    """The process group, which is stopped between its turns."""
     before: tuple[str, ...] = ()
-    """What commands begin with that are to reach it, where it is in a network of its own."""
+    """The prefix of commands that reach it, if it is in a network namespace."""
 
 
 def run(session: Session) -> None:
-    """Linear models, so that what is measured is the server."""
+    """Measure with linear models, so that the server dominates."""
     workload = saved(Spec("lin", MODELS, 0.1, session.plan.specs[0].seed))
     apart = [name for name, kind in SERVERS.items() if kind.enclosed]
     together = [name for name in SERVERS if name not in apart]
@@ -64,7 +64,7 @@ def run(session: Session) -> None:
 
 
 def _ready(name: str, workload: Saved, stack: ExitStack) -> Entry:
-    """A server that answers as it should, and stands still; one that does not is ended at once."""
+    """A server that was checked and is stopped until its turn; one that fails is ended at once."""
     with ExitStack() as own:
         entry = _started(name, workload, own)
         _check(name, workload, entry)
@@ -74,13 +74,13 @@ def _ready(name: str, workload: Saved, stack: ExitStack) -> Entry:
 
 
 def _stop(entry: Entry) -> None:
-    """Let a server stand still until its turn; it may have ended meanwhile."""
+    """Stop a server until its turn; it may have ended meanwhile."""
     if entry.process is not None:
         with suppress(ProcessLookupError):
             os.killpg(entry.process, signal.SIGSTOP)
 
 
-def _go_on(entry: Entry) -> None:
+def _resume(entry: Entry) -> None:
     if entry.process is not None:
         os.killpg(entry.process, signal.SIGCONT)
 
@@ -101,14 +101,14 @@ def _race(
             ask = SERVERS[name].request
             requests = [ask(n % workload.count, rows[n].tolist()) for n in range(64)]
             try:
-                _go_on(entry)
-                for time_spent in (seconds / 2, seconds):  # the first lets it get warm again
-                    found = race(entry.port, requests, connections, time_spent, entry.before)
-                rounds[name].append(found)
+                _resume(entry)
+                for time_spent in (seconds / 2, seconds):  # the first is a warm-up
+                    outcome = race(entry.port, requests, connections, time_spent, entry.before)
+                rounds[name].append(outcome)
             except (ConnectionError, OSError) as problem:
                 session.absent("end_to_end", name, f"{connections} connections: {problem}")
                 del ports[name]
-            finally:  # whoever failed would go on beside the others
+            finally:  # a failed server must not run beside the others
                 _stop(entry)
     for name, outcomes in rounds.items():
         where, by = ("end_to_end", "lin", name), outcomes[0].by
@@ -151,7 +151,7 @@ def _started(name: str, workload: Saved, stack: ExitStack) -> Entry:
 
 
 def _versions(name: str) -> dict[str, str]:
-    """What a server's environment has of the packages that it names."""
+    """The versions of a server's packages in its environment."""
     kind = SERVERS[name]
     python = environments.python(kind.environment)
     text = "import sys; from importlib.metadata import version as v; print(*map(v, sys.argv[1:]))"
@@ -184,21 +184,21 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 
 def _check(name: str, workload: Saved, entry: Entry) -> None:
-    """Whether the first answer is scikit-learn's; the echo knows no better."""
+    """Check that the first answer is scikit-learn's, except for the echo."""
     end = time.monotonic() + _PATIENCE / 4
     request = SERVERS[name].request(0, workload.inputs.data[0].tolist())
     while True:
         try:
             if entry.before:
-                found = enclosed.answer(entry.before, entry.port, request)[-1]
+                value = enclosed.answer(entry.before, entry.port, request)[-1]
             else:
-                found = client.answer(entry.port, request)[-1]
+                value = client.answer(entry.port, request)[-1]
             break
         except ConnectionError:
             if time.monotonic() > end:
                 raise
             time.sleep(0.3)
     expected = float(workload.pipelines()[0].expected()[0])
-    # Some answer with the label.
-    if name != "echo" and abs(found - expected) > 1e-9 and found != float(expected > 0.5):
-        raise Absent(f"it answers {found} where scikit-learn says {expected}")
+    # Some servers answer with the label.
+    if name != "echo" and abs(value - expected) > 1e-9 and value != float(expected > 0.5):
+        raise Absent(f"it answers {value} where scikit-learn says {expected}")

@@ -1,10 +1,10 @@
-"""What happens from a quarter to twice of what a process can do?
+"""What happens from a quarter of a process' capacity to twice of it?
 
 As in the paper: models popular by Zipf's law with exponent 2, half of them asked for one row at a
-time, half for blocks of 100. Load is open: requests come when they come, and waits count from
-when each was due, also of those that have no answer at the end; those that were refused do not
-wait. Each contestant is offered multiples of its own capacity. Everybody has as many threads to
-answer with as there are cores: ours are the scheduler's executors, the others' a pool.
+time, half for blocks of 100. Load is open-loop: arrival times are fixed, and waits count from them,
+also for requests without an answer at the end; refused requests do not wait. Each contestant is
+offered multiples of its own capacity. All have as many threads as there are cores: ours are the
+scheduler's executors, the others' a pool.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from bench.session import Crew, Session
 
 QUESTION = "Throughput and latency under 0.25 to 2 times the capacity"
 CONTESTANTS = ("pretzel", "sklearn", "onnxruntime")
-#: What is written down, where a worker's answer has it, in which unit.
+#: Recorded metrics: the name, the key in a worker's answer, the unit.
 RATES = (
     ("asked", "asked", "requests/s"),
     ("answered", "requests", "requests/s"),
@@ -47,9 +47,9 @@ def run(session: Session) -> None:
 
 
 def capacity(session: Session, crew: Crew, member: Member) -> float | None:
-    """The highest rate at which nearly all that is sent is answered in time: found by trying.
+    """The highest rate at which nearly all requests are answered in time, found by trying.
 
-    It ends with three rates in a row that were too high: a single one may be the machine's fault.
+    It ends after three rates in a row that were too high: a single one may be noise.
     """
     rate, seconds = 50.0, max(session.plan.seconds, 0.3)
     most, behind, seed = rate, 0, 0
@@ -66,10 +66,10 @@ def capacity(session: Session, crew: Crew, member: Member) -> float | None:
 
 
 def _curve(session: Session, crew: Crew, member: Member, share: float) -> None:
-    """All factors in each round, so that a slow minute of the machine hits all of them."""
+    """Measure all factors in each round, so that a slow minute affects all of them."""
     most = capacity(session, crew, member)
     seconds = max(4 * session.plan.seconds, 0.5)
-    found: dict[float, list[dict[str, Any]]] = defaultdict(list)
+    by_factor: dict[float, list[dict[str, Any]]] = defaultdict(list)
     for number in session.rounds(share) if most else ():
         for factor in FACTORS:
             rate = factor * (most or 0.0)
@@ -78,8 +78,8 @@ def _curve(session: Session, crew: Crew, member: Member, share: float) -> None:
             )
             if said is None:
                 return
-            found[factor].append(said)
-    for factor, every in found.items():
+            by_factor[factor].append(said)
+    for factor, every in by_factor.items():
         _record(session, crew.workload.name, member.name, factor, every)
 
 

@@ -20,7 +20,7 @@ QUESTION = "Latency of one row, cold and hot"
 
 
 def measure(session: Session, crew: Crew) -> None:
-    """Rounds in which everybody takes a turn."""
+    """Measure in rounds, in which every contestant takes a turn."""
     for member in session.each(crew, "first calls"):
         if crew.load(session, member, crew.workload.count):
             _cold(session, crew, member)

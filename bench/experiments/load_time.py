@@ -12,7 +12,7 @@ QUESTION = "Seconds to load all pipelines in a fresh process"
 
 
 def measure(session: Session, crew: Crew) -> None:
-    """Load what is not loaded yet; the times were taken while loading."""
+    """Load the remaining pipelines, and record the times of loading."""
     for member in session.each(crew, "loading"):
         if not crew.load(session, member, crew.workload.count):
             continue

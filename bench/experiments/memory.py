@@ -1,8 +1,8 @@
 """How much memory do n pipelines take, loaded and asked once each?
 
-Resident and proportional set size of the contestant's process. What n pipelines add to the empty
-process (libraries imported, nothing loaded) is what grows; both are recorded. Ours is measured
-once more without its object store, where pipelines have something in common.
+Resident and proportional set size of the contestant's process. Both the total and the growth over
+the empty process (libraries imported, nothing loaded) are recorded. Ours is measured once more
+without its object store, on workloads whose pipelines share parameters.
 """
 
 from __future__ import annotations
@@ -12,43 +12,43 @@ from bench.session import Crew, Session
 
 QUESTION = "Memory of n loaded pipelines"
 MIB = 1 << 20
-#: Ours with a copy of every parameter for every plan, and on which workloads that is measured.
+#: Ours with a copy of every parameter for every plan, and the workloads where that is measured.
 UNSHARED = "pretzel_unshared"
 _SHARING = {"sa", "ac"}
 
 
 def measure(session: Session, crew: Crew) -> None:
-    """Load in steps and look after each."""
+    """Load in steps and measure after each."""
     count = crew.workload.count
     points = sorted({n for n in session.plan.points if n < count} | {count})
     for member in session.each(crew, "memory"):
-        _one(session, crew, member, points)
+        _measure_one(session, crew, member, points)
         if member.name == "pretzel" and crew.workload.name in _SHARING:
             _unshared(session, crew, points)
 
 
 def _unshared(session: Session, crew: Crew, points: list[int]) -> None:
-    """Ours without the object store, in a process of its own that ends again."""
+    """Measure ours without the object store, in a separate process."""
     try:
         with Member("pretzel", options={"store": False}) as member:
             member.name = UNSHARED
-            _one(session, Crew(crew.workload, [member]), member, points)
+            _measure_one(session, Crew(crew.workload, [member]), member, points)
     except Absent as problem:
         session.absent(crew.workload.name, UNSHARED, str(problem))
 
 
-def _one(session: Session, crew: Crew, member: Member, points: list[int]) -> None:
+def _measure_one(session: Session, crew: Crew, member: Member, points: list[int]) -> None:
     empty = session.ask(crew, member, "memory")
     if empty is None:
         return
-    _note(session, crew, member, 0, empty, empty)
+    _record(session, crew, member, 0, empty, empty)
     for point in points:
         if not crew.load(session, member, point):
             return
-        found = session.ask(crew, member, "memory")
-        if found is None:
+        now = session.ask(crew, member, "memory")
+        if now is None:
             return
-        _note(session, crew, member, point, found, empty)
+        _record(session, crew, member, point, now, empty)
     said = session.ask(crew, member, "sizes")
     if said and said["unique"] is not None:
         where = (crew.workload.name, member.name)
@@ -56,7 +56,7 @@ def _one(session: Session, crew: Crew, member: Member, points: list[int]) -> Non
         session.record("memory", *where, "unique", value=size, unit="MiB", x=points[-1])
 
 
-def _note(
+def _record(
     session: Session,
     crew: Crew,
     member: Member,

@@ -1,7 +1,7 @@
-"""Does a plan with an executor of its own notice the load on all others?
+"""Does load on other plans slow down a plan with an executor of its own?
 
-Blocks of 100 rows of one model, one after the other, while the rest is offered twice what there
-is room for; with and without a reservation, and with nobody else there.
+Blocks of 100 rows of one model, one after the other, while the others are offered twice the
+capacity; with and without a reservation, and without other load.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ QUESTION = "Latency of a model with an executor of its own under twice the load"
 
 
 def run(session: Session) -> None:
-    """The regression pipelines, ours only: nobody else can reserve."""
+    """Measure with the regression pipelines, ours only: no other contestant can reserve."""
     with session.crew("ac", ["pretzel"]) as crew:
         for member in session.each(crew, "reservation"):
             if not crew.load(session, member, crew.workload.count):

@@ -27,12 +27,12 @@ def run(session: Session) -> None:
                 continue
             session.progress.step(f"scale: {count} plans, {who}")
             try:
-                _one(session, who, count)
+                _measure_one(session, who, count)
             except Absent as problem:
                 session.absent("scale", who, str(problem))
 
 
-def _one(session: Session, who: str, count: int) -> None:
+def _measure_one(session: Session, who: str, count: int) -> None:
     workload = saved(Spec("lin", count, 1.0, session.plan.specs[0].seed))
     folder, numbers = str(workload.folder), list(range(count))
     with Member(who) as member:

@@ -1,4 +1,4 @@
-"""Two runs side by side: what of ours has become slower, faster, larger, smaller."""
+"""Compares two runs: which of our figures have changed."""
 
 from __future__ import annotations
 
@@ -11,30 +11,30 @@ NOISE = 0.1
 
 
 def compared(before: Read, after: Read) -> str:
-    """Figures that differ by more than noise, in Markdown: ours, and how many of the others'.
+    """Figures that differ by more than noise, in Markdown: ours, and the number of others'.
 
-    Others' code is the same in both runs, so what differs of theirs is the machine's.
+    Others' code is the same in both runs, so changes of their figures are noise.
     """
-    known = {_key(each): each for each in before.records}
-    both = [(old, new) for new in after.records if (old := known.get(_key(new)))]
+    earlier = {_key(each): each for each in before.records}
+    both = [(old, new) for new in after.records if (old := earlier.get(_key(new)))]
     pairs = [(old, new) for old, new in both if old.value and new.value]
     ours = [pair for pair in pairs if _is_ours(pair[1])]
     others = [pair for pair in pairs if not _is_ours(pair[1])]
     rows = sorted(_row(*pair) for pair in ours if _differs(*pair))
     theirs = sum(_differs(*pair) for pair in others)
-    said = [
+    text = [
         f"{_of(before)} and {_of(after)}: {len(rows)} of our {len(ours)} figures differ.",
         f"What is within {NOISE:.0%} is noise, and so is where rounds of both runs overlap.",
     ]
     if others:
-        said.append(
+        text.append(
             f"Of others' {len(others)} figures, whose code is the same, {theirs} differ: as large "
             "a share of ours is the machine's doing."
         )
     if not rows:
-        return " ".join(said) + "\n"
+        return " ".join(text) + "\n"
     columns = ["figure", "before", "after", "after by before"]
-    return " ".join(said) + "\n\n" + Table("", "", columns, rows).markdown()
+    return " ".join(text) + "\n\n" + Table("", "", columns, rows).markdown()
 
 
 def _is_ours(item: Record) -> bool:

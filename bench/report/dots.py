@@ -1,4 +1,4 @@
-"""Charts of dots on a line each: names down the side, a figure along the logarithm of an axis."""
+"""Dot charts: one line per name, figures on a logarithmic axis."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from html import escape
 from bench.report.svg import COLOURS, WIDTH, Axis, Scale, legend, opening, short, vertical
 
 _LEFT, _RIGHT, _TOP, _ROW, _BOTTOM = 150, 90, 44, 24, 44
-#: Names, then a figure for each series; none where it was not measured.
+#: A name, and a figure for each series; None if it was not measured.
 Row = tuple[str, Sequence[float | None]]
 
 
 def dots(title: str, series: Sequence[str], rows: Sequence[Row], axis: Axis) -> str:
-    """One chart with its legend; an empty text where there is nothing to draw."""
+    """One chart with its legend; empty if there is nothing to draw."""
     drawn = [(name, values) for name, values in rows if any(values)]
     every = [value for _, values in drawn for value in values if value]
     if not every:
@@ -25,8 +25,8 @@ def dots(title: str, series: Sequence[str], rows: Sequence[Row], axis: Axis) -> 
         *vertical(scale, axis, _LEFT, WIDTH - _RIGHT, _TOP, height - _BOTTOM),
         *legend(series, WIDTH - _RIGHT + 14, _TOP),
     ]
-    for place, (name, values) in enumerate(drawn):
-        parts += _row(name, values, scale, _TOP + _ROW * (place + 0.5))
+    for line, (name, values) in enumerate(drawn):
+        parts += _row(name, values, scale, _TOP + _ROW * (line + 0.5))
     return "\n".join([*parts, "</svg>"])
 
 

@@ -1,4 +1,4 @@
-"""What is computed from a run's records: looking figures up, ratios, geometric means."""
+"""Computations on a run's records: look-ups, ratios, geometric means."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from bench.results import Read, Record
 from bench.workload import NAMES
 
 OURS = "pretzel"
-#: Who is no contestant everywhere: ours in other ways, and what answers over HTTP.
+#: Titles of those that are not contestants in all experiments: variants of ours, and servers.
 _TITLES = {
     "pretzel_unshared": "Pretzel, no object store",
     "echo": "bare echo",
@@ -23,58 +23,58 @@ _TITLES = {
 
 @dataclass(frozen=True)
 class Figures:
-    """A run, to be asked."""
+    """Look-ups in a run."""
 
     run: Read
 
     def find(
         self, experiment: str, workload: str, who: str, metric: str, x: float | None = None
     ) -> Record | None:
-        """One figure."""
+        """The record of one figure, None if there is none."""
         for each in self.run.records:
-            known = each.experiment, each.workload, each.contestant, each.metric
-            if known == (experiment, workload, who, metric) and (x is None or each.x == x):
+            key = each.experiment, each.workload, each.contestant, each.metric
+            if key == (experiment, workload, who, metric) and (x is None or each.x == x):
                 return each
         return None
 
     def value(
         self, experiment: str, workload: str, who: str, metric: str, x: float | None = None
     ) -> float | None:
-        """One figure's number."""
-        found = self.find(experiment, workload, who, metric, x)
-        return None if found is None else found.value
+        """The number of one figure."""
+        record = self.find(experiment, workload, who, metric, x)
+        return None if record is None else record.value
 
     def workloads(self, experiment: str) -> list[str]:
-        """Those that were measured, in our order."""
-        found = {each.workload for each in self.run.of(experiment)}
-        return [name for name in NAMES if name in found]
+        """The measured workloads, in the usual order."""
+        measured = {each.workload for each in self.run.of(experiment)}
+        return [name for name in NAMES if name in measured]
 
     def contestants(self, experiment: str, workload: str | None = None) -> list[str]:
-        """Those with figures, in the order of the run."""
-        found = {
+        """The contestants with figures, in the order of the run."""
+        measured = {
             each.contestant for each in self.run.of(experiment) if workload in {None, each.workload}
         }
         order = list(self.run.about.get("contestants", {}))
-        return [name for name in order if name in found]
+        return [name for name in order if name in measured]
 
     def title(self, who: str) -> str:
-        """What a contestant is called in tables."""
+        """A contestant's title in tables."""
         titles = self.run.about.get("contestants", {})
         return str(titles.get(who) or _TITLES.get(who, who))
 
     def number(self, who: str) -> int:
-        """A contestant's place among all, for its colour."""
+        """A contestant's index among all, for its colour."""
         order = list(self.run.about.get("contestants", {}))
         return order.index(who) if who in order else len(order)
 
     def places(self, experiment: str, workload: str, metric: str) -> list[float]:
-        """Where a curve has points."""
-        found = {
+        """The x values of a curve."""
+        xs = {
             each.x
             for each in self.run.of(experiment, metric)
             if each.workload == workload and each.x is not None
         }
-        return sorted(found)
+        return sorted(xs)
 
     def points(
         self, experiment: str, workload: str, who: str, metric: str
@@ -89,22 +89,22 @@ class Figures:
 
 
 def ratio(theirs: float | None, ours: float | None) -> float | None:
-    """How many times theirs is ours; None where one of them is missing."""
+    """Theirs divided by ours; None if one is missing."""
     if theirs is None or ours is None or ours <= 0 or theirs <= 0:
         return None
     return theirs / ours
 
 
 def geometric_mean(values: Iterable[float | None]) -> float | None:
-    """Of those that are there."""
-    found = [value for value in values if value is not None]
-    if not found:
+    """The geometric mean of the values that are not None."""
+    present = [value for value in values if value is not None]
+    if not present:
         return None
-    return math.exp(sum(map(math.log, found)) / len(found))
+    return math.exp(sum(map(math.log, present)) / len(present))
 
 
 def shown(value: float | None, digits: int = 3) -> str:
-    """A number as a table shows it; a dash for none."""
+    """A number for a table; a dash for None."""
     if value is None or math.isnan(value):
         return "–"
     if value == 0:
@@ -115,7 +115,7 @@ def shown(value: float | None, digits: int = 3) -> str:
 
 
 def spread(found: Record | None) -> str:
-    """A figure as a table shows it, with half the way from its lowest round to its highest."""
+    """A figure for a table, with half the range of its rounds."""
     if found is None or found.value is None:
         return "–"
     text = shown(found.value)
@@ -126,5 +126,5 @@ def spread(found: Record | None) -> str:
 
 
 def times(value: float | None) -> str:
-    """A ratio as a table shows it."""
+    """A ratio for a table."""
     return "–" if value is None else f"{shown(value)}x"

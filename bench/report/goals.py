@@ -1,4 +1,4 @@
-"""What the project set out to reach, what was measured, and by how much a goal is missed."""
+"""The project's goals, the measured figures, and by how much a goal is missed."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from bench.report.tables import Table, added, peak
 from bench.report.told import counted
 from bench.workload import NAMES
 
-#: What a plan may take beside its parameters.
+#: Memory that a plan may take beside its parameters.
 PLAN_KIB = 16
 
 Row = list[str]
@@ -23,33 +23,33 @@ def goals(figures: Figures) -> Table:
         "Goals were set before anything was measured. What is missed is explained in "
         "docs/performance.md under Where we lose."
     )
-    told = counted([row[-1] for row in rows])
-    return Table("Goals", text, ["goal", "wanted", "measured", ""], rows, told)
+    verdicts = counted([row[-1] for row in rows])
+    return Table("Goals", text, ["goal", "wanted", "measured", ""], rows, verdicts)
 
 
-def _row(goal: str, wanted: str, found: str | None, *, met: bool) -> Row:
-    if found is None:
+def _row(goal: str, wanted: str, measured: str | None, *, met: bool) -> Row:
+    if measured is None:
         return [goal, wanted, "–", "not measured"]
-    return [goal, wanted, found, "met" if met else "**missed**"]
+    return [goal, wanted, measured, "met" if met else "**missed**"]
 
 
-def _at_least(goal: str, wanted: float, found: float | None, note: str = "") -> Row:
-    if found is None:
+def _at_least(goal: str, wanted: float, measured: float | None, note: str = "") -> Row:
+    if measured is None:
         return _row(goal, f"≥ {wanted:g}x", None, met=False)
-    missed = f" ({times(wanted / found)} short)" if found < wanted else ""
-    return _row(goal, f"≥ {wanted:g}x", times(found) + missed + note, met=found >= wanted)
+    missed = f" ({times(wanted / measured)} short)" if measured < wanted else ""
+    return _row(goal, f"≥ {wanted:g}x", times(measured) + missed + note, met=measured >= wanted)
 
 
-def _at_most(goal: str, wanted: float, found: float | None, unit: str) -> Row:
+def _at_most(goal: str, wanted: float, measured: float | None, unit: str) -> Row:
     limit = f"≤ {shown(wanted, 4)} {unit}"
-    if found is None:
+    if measured is None:
         return _row(goal, limit, None, met=False)
-    over = f" ({times(found / wanted)} over)" if found > wanted else ""
-    return _row(goal, limit, f"{shown(found)} {unit}{over}", met=found <= wanted)
+    over = f" ({times(measured / wanted)} over)" if measured > wanted else ""
+    return _row(goal, limit, f"{shown(measured)} {unit}{over}", met=measured <= wanted)
 
 
 def _latency(figures: Figures) -> list[Row]:
-    """Of all calls, and as the paper has it: of the means of pipelines."""
+    """Over all calls, and as in the paper: over the means of pipelines."""
     rows = []
     for who, title, wanted in (
         ("onnxruntime", "tuned onnxruntime", 10),
@@ -65,14 +65,14 @@ def _latency(figures: Figures) -> list[Row]:
 
 
 def _mean_ratio(figures: Figures, who: str, metric: str) -> tuple[float | None, str]:
-    """Theirs by ours over all workloads, and which of them are missing."""
-    found = {
+    """Theirs by ours over all workloads, with a note on missing workloads."""
+    ratios = {
         name: ratio(*(figures.value("latency", name, each, metric) for each in (who, OURS)))
         for name in NAMES
     }
-    missing = [name.upper() for name, value in found.items() if value is None]
+    missing = [name.upper() for name, value in ratios.items() if value is None]
     note = f", without {', '.join(missing)}" if missing else ""
-    return geometric_mean(found.values()), note
+    return geometric_mean(ratios.values()), note
 
 
 def _cold(figures: Figures) -> list[Row]:
@@ -86,33 +86,33 @@ def _cold(figures: Figures) -> list[Row]:
 
 def _memory(figures: Figures) -> list[Row]:
     theirs = [added(figures, "ac", who) for who in ("onnxruntime", "sklearn")]
-    known = [each for each in theirs if each]
-    found = ratio(min(known, default=None), added(figures, "ac", OURS))
-    row = _at_least("AC: memory below one session or object each", 25, found)
+    sizes = [each for each in theirs if each]
+    by = ratio(min(sizes, default=None), added(figures, "ac", OURS))
+    row = _at_least("AC: memory below one session or object each", 25, by)
     return [row, _parameters(figures)]
 
 
 def _parameters(figures: Figures) -> Row:
-    """SA's memory by what it has to hold: dictionaries once, weights, a little for a plan."""
+    """SA's memory against its limit: dictionaries once, weights, an allowance for each plan."""
     goal = f"SA: memory, by dictionaries once, own weights and {PLAN_KIB} KiB each"
     unique = figures.find("memory", "sa", OURS, "unique")
-    found = added(figures, "sa", OURS)
-    if unique is None or found is None:
+    used = added(figures, "sa", OURS)
+    if unique is None or used is None:
         return _row(goal, "≤ 1 times", None, met=False)
     limit = (unique.value or 0.0) + (unique.x or 0.0) * PLAN_KIB / 1024
-    over = f" ({times(found / limit)} over)" if found > limit else ""
-    said = f"{shown(found)} MiB{over}"
-    return _row(goal, f"≤ {shown(limit)} MiB", said, met=found <= limit)
+    over = f" ({times(used / limit)} over)" if used > limit else ""
+    measured = f"{shown(used)} MiB{over}"
+    return _row(goal, f"≤ {shown(limit)} MiB", measured, met=used <= limit)
 
 
 def _loading(figures: Figures) -> Row:
     goal = "500 plans of SA and AC, loaded with warm code"
     every = [figures.find("load_time", name, OURS, "all") for name in ("sa", "ac")]
-    known = [each for each in every if each is not None]
-    if len(known) < len(every):
+    records = [each for each in every if each is not None]
+    if len(records) < len(every):
         return _row(goal, "≤ 1 s", None, met=False)
-    took = sum(each.value or 0.0 for each in known)
-    plans = sum(each.x or 0.0 for each in known)
+    took = sum(each.value or 0.0 for each in records)
+    plans = sum(each.x or 0.0 for each in records)
     if plans != 500:
         goal += f", from {plans:g}"
     return _at_most(goal, 1, took / plans * 500, "s")
@@ -123,8 +123,8 @@ def _throughput(figures: Figures) -> list[Row]:
     for name, wanted in (("sa", 15.0), ("ac", 8.0)):
         theirs = [peak(figures, name, who) for who in ("onnxruntime", "sklearn")]
         best = max((each for each in theirs if each), default=None)
-        found = ratio(peak(figures, name, OURS), best)
-        rows.append(_at_least(f"{name.upper()}: rows a second on one core", wanted, found))
+        by = ratio(peak(figures, name, OURS), best)
+        rows.append(_at_least(f"{name.upper()}: rows a second on one core", wanted, by))
     return rows
 
 
@@ -135,8 +135,8 @@ def _load(figures: Figures) -> list[Row]:
         curve = dict(figures.points("heavy_load", name, OURS, "rows"))
         most = max(curve.values(), default=0.0)
         kept = curve[2.0] / most if 2.0 in curve and most else None
-        said = None if kept is None else f"{100 * kept:.0f} %"
-        rows.append(_row(goal, "≥ 95 %", said, met=kept is not None and kept >= 0.95))
+        measured = None if kept is None else f"{100 * kept:.0f} %"
+        rows.append(_row(goal, "≥ 95 %", measured, met=kept is not None and kept >= 0.95))
     return rows
 
 
@@ -168,8 +168,8 @@ def _entries(figures: Figures) -> list[Row]:
 
 def _least(figures: Figures, who: str) -> float | None:
     """The worst ratio of ours to theirs over the numbers of connections."""
-    found = []
+    ratios = []
     for x, theirs in figures.points("end_to_end", "lin", who, "rate"):
-        found.append(ratio(figures.value("end_to_end", "lin", OURS, "rate", x), theirs))
-    known = [each for each in found if each is not None]
-    return min(known, default=None)
+        ratios.append(ratio(figures.value("end_to_end", "lin", OURS, "rate", x), theirs))
+    measured = [each for each in ratios if each is not None]
+    return min(measured, default=None)

@@ -1,4 +1,4 @@
-"""The report as one HTML file that needs nothing else: tables, charts, style."""
+"""The report as one self-contained HTML file: tables, charts, style."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from bench.report.tables import Table
 _STYLE = Path(__file__).with_name("style.css")
 _NUMBER = re.compile(r"^[-–\d.,]+(e[-+]?\d+)?( ?[a-zA-Zµ%/]{1,6})?( ±\d+%)?$")
 _BEHIND = re.compile(r"^0\.\d+x$")
-#: Whom the figures at the top are held against, and how they are called there.
+#: Contestants in the figures at the top, with their titles there.
 _RIVALS = {"sklearn": "scikit-learn", "onnxruntime": "onnxruntime, tuned"}
-#: More tables than so many of a section open when they are asked for.
+#: Tables of a section that are open; further ones are folded.
 _OPEN = 3
 
 
 def page(figures: Figures, charts: Mapping[str, str], parts: Sequence[Table] = ()) -> str:
-    """The whole file; `parts` are tables of what was measured apart from this run."""
+    """The whole file; `parts` are tables of separate measurements."""
     every = sections(figures, parts)
     method = escape(str(figures.run.about.get("method", "")))
     style = _STYLE.read_text(encoding="utf-8")
@@ -40,20 +40,20 @@ def page(figures: Figures, charts: Mapping[str, str], parts: Sequence[Table] = (
 
 
 def _cards(figures: Figures) -> str:
-    """The geometric means against those whom most people use."""
-    made = []
+    """The geometric means against the most common alternatives."""
+    cards = []
     for table in tables.summary(figures):
-        known = {row[0]: row[-1] for row in table.rows}
-        said = [(known.get(figures.title(who), "–"), title) for who, title in _RIVALS.items()]
-        if table.title in MEANS and any(found != "–" for found, _ in said):
+        means = {row[0]: row[-1] for row in table.rows}
+        rivals = [(means.get(figures.title(who), "–"), title) for who, title in _RIVALS.items()]
+        if table.title in MEANS and any(mean != "–" for mean, _ in rivals):
             lines = "".join(
-                f"<div><span>{title}</span><b>{found}</b></div>" for found, title in said
+                f"<div><span>{title}</span><b>{mean}</b></div>" for mean, title in rivals
             )
-            made.append(f'<div class="card"><h4>{escape(MEANS[table.title])}</h4>{lines}</div>')
-    if not made:
+            cards.append(f'<div class="card"><h4>{escape(MEANS[table.title])}</h4>{lines}</div>')
+    if not cards:
         return ""
     text = "How many times what ours takes these take, as geometric mean over the workloads."
-    return f'<div class="cards">{"".join(made)}</div><p class="small">{text}</p>'
+    return f'<div class="cards">{"".join(cards)}</div><p class="small">{text}</p>'
 
 
 def _section(section: Section, charts: Mapping[str, str]) -> str:
@@ -83,7 +83,7 @@ def _table(table: Table, section: Section) -> str:
 
 
 def _inside(table: Table) -> str:
-    """The words beside it and the table itself."""
+    """The text beside the table, and the table."""
     cells = [row for row in table.rows if not _ours(row)]
     words = [not all(map(_NUMBER.match, column)) for column in zip(*cells, strict=True)]
     words = words or [False] * len(table.columns)
@@ -99,7 +99,7 @@ def _row(row: Sequence[str], words: Sequence[bool]) -> str:
 
 
 def _ours(row: Sequence[str]) -> bool:
-    """Whether it is what everything is a multiple of."""
+    """Whether it is the row of our own figures."""
     return row[0].endswith(tables.ITSELF.format(""))
 
 
@@ -115,5 +115,5 @@ def _cell(tag: str, text: str, words: bool) -> str:  # noqa: FBT001 (mapped over
 
 
 def _inline(text: str) -> str:
-    """Escaped, with what is bold in Markdown bold."""
+    """Escaped text, with Markdown's bold parts in bold."""
     return re.sub(r"\*\*(.+?)\*\*", r"<b>\1</b>", escape(text))

@@ -1,4 +1,4 @@
-"""A run as Markdown: the page of its own, and what goes into README and docs."""
+"""A run as Markdown: a page of its own, and the parts for README and docs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ BEGIN, END = "<!-- bench: begin -->", "<!-- bench: end -->"
 
 
 def page(figures: Figures, parts: Sequence[Table] = ()) -> str:
-    """The report as a page; `parts` are tables of what was measured apart from this run."""
+    """The report as a page; `parts` are tables of separate measurements."""
     return f"# Benchmarks\n\n{body(figures, parts=parts)}"
 
 
@@ -29,7 +29,7 @@ def body(
 ) -> str:
     """Machine, method and every section; without `parts`, none for them.
 
-    The charts are those that lie in a folder beside the page, by their names.
+    `charts` are names of charts in the folder beside the page.
     """
     said = [machine(figures), str(figures.run.about.get("method", ""))]
     said += [_section(each, level, charts) for each in sections(figures, parts)]
@@ -37,7 +37,7 @@ def body(
 
 
 def _section(section: Section, level: int, charts: Collection[str]) -> str:
-    """Its title, what it means, its charts, and its tables one level below."""
+    """A section: title, meaning, charts, and tables one level below."""
     said = [f"{'#' * level} {section.title}", section.means]
     drawn = [name for name in charts if name.startswith(section.charts)]
     said.append("\n".join(f"![{name}]({CHARTS}/{name}.svg)" for name in drawn))
@@ -46,15 +46,15 @@ def _section(section: Section, level: int, charts: Collection[str]) -> str:
 
 
 def _untitled(table: Table, section: Section) -> Table:
-    """Without a title that the section has already."""
+    """The table without its title, if the section has the same."""
     return replace(table, title="") if table.title == section.title else table
 
 
 def machine(figures: Figures) -> str:
-    """What it was measured on, and when."""
+    """The machine and the date of the run."""
     about = figures.run.about
     where = about.get("machine", {})
-    packages = ", ".join(f"{name} {found}" for name, found in about.get("packages", {}).items())
+    packages = ", ".join(f"{name} {version}" for name, version in about.get("packages", {}).items())
     virtual = ", virtual" if where.get("virtual") else ""
     clock = f" at {float(where['mhz']):,.0f} MHz" if where.get("mhz") else ""
     return (
@@ -66,20 +66,20 @@ def machine(figures: Figures) -> str:
     )
 
 
-def _memory(told: str) -> str:
-    """What the machine has, in a unit for people."""
-    number, _, unit = told.partition(" ")
-    return f"{int(number) / 1024**2:.1f} GiB" if unit == "kB" and number.isdigit() else told
+def _memory(text: str) -> str:
+    """The machine's memory in GiB."""
+    number, _, unit = text.partition(" ")
+    return f"{int(number) / 1024**2:.1f} GiB" if unit == "kB" and number.isdigit() else text
 
 
 def short(figures: Figures) -> str:
-    """What goes into the README: one table of means, and where ours is behind."""
+    """The part for the README: one table of means, and where ours is behind."""
     every = [each for each in tables.summary(figures) if each.title in MEANS]
     means = [{row[0]: row[-1] for row in each.rows if row[-1]} for each in every]
-    names = dict.fromkeys(name for known in means for name in known)
+    names = dict.fromkeys(name for column in means for name in column)
     rows = [["Pretzel itself", "", *map(tables.extremes, every)]]
     rows += [
-        [name, _where(every, name), *(known.get(name, "–") for known in means)] for name in names
+        [name, _where(every, name), *(column.get(name, "–") for column in means)] for name in names
     ]
     columns = ["times ours", "measured on", *(MEANS[each.title] for each in every)]
     lost = [
@@ -93,7 +93,7 @@ def short(figures: Figures) -> str:
 
 
 def _reading(figures: Figures) -> str:
-    """How to read the table, for a reader who has seen nothing else of the bench."""
+    """How to read the table, without the rest of the report."""
     counts = {each["name"]: each["count"] for each in figures.run.about.get("specs", [])}
     loads = ", ".join(
         f"{name.upper()}: {counts.get(name, '?')} {_LOADS[name]}"
@@ -110,14 +110,14 @@ def _reading(figures: Figures) -> str:
 
 
 def _where(every: Sequence[Table], name: str) -> str:
-    """The workloads of a row; all of them are called so."""
+    """The workloads of a row; "all" if it has all."""
     columns = every[0].columns[1:-1]
     row = next((row for each in every for row in each.rows if row[0] == name), [])
-    known = [column for column, cell in zip(columns, row[1:], strict=False) if cell != "–"]
-    return "all" if len(known) == len(columns) else ", ".join(known)
+    measured = [column for column, cell in zip(columns, row[1:], strict=False) if cell != "–"]
+    return "all" if len(measured) == len(columns) else ", ".join(measured)
 
 
-#: Of which tables the means stand at the top and in the README, and what they are called there.
+#: Tables whose means are shown at the top and in the README, with their names there.
 MEANS = {
     "Latency of one row, median": "one row, median",
     "Latency of one row, 99th percentile": "one row, 99th percentile",
@@ -135,7 +135,7 @@ _LOADS = {
 
 
 def put(path: Path, text: str) -> None:
-    """Replace what stands between the marks of a file."""
+    """Replace the text between the marks of a file."""
     whole = path.read_text(encoding="utf-8")
     if BEGIN not in whole or END not in whole:
         raise LookupError(f"{path.name} has no place for it: {BEGIN} ... {END}")

@@ -1,4 +1,4 @@
-"""What pytest-benchmark measured of single parts, as tables: the ratios that each test attached."""
+"""Tables of pytest-benchmark's measurements of single parts: the ratios attached by each test."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from bench.workload import cache_folder
 
 
 def newest() -> list[Table]:
-    """The tables of the newest figures that `scripts/bench` has written; none if it never ran."""
-    found = sorted((cache_folder() / "micro").glob("*.json"))
-    if not found:
+    """The tables of the newest results of `scripts/bench`; none if it never ran."""
+    paths = sorted((cache_folder() / "micro").glob("*.json"))
+    if not paths:
         return []
-    data = json.loads(found[-1].read_text(encoding="utf-8"))
-    made = tables(data["benchmarks"], f"Part by part, measured on {data['datetime'][:10]}: ")
+    data = json.loads(paths[-1].read_text(encoding="utf-8"))
+    by_file = tables(data["benchmarks"], f"Part by part, measured on {data['datetime'][:10]}: ")
     commit = str(data.get("commit_info", {}).get("id") or "?")[:10]
     text = f"By scripts/bench at commit {commit}. Called after a contestant: its time by ours."
-    return [Table(each.title, text, each.columns, each.rows) for each in made]
+    return [Table(each.title, text, each.columns, each.rows) for each in by_file]
 
 
 def tables(benchmarks: Iterable[dict[str, Any]], title: str = "") -> list[Table]:
-    """One table a file, one row a benchmark; those that attached nothing are left out."""
+    """One table per file, one row per benchmark; benchmarks without ratios are left out."""
     files: dict[str, list[dict[str, Any]]] = {}
     for item in benchmarks:
         if item["extra_info"]:
@@ -44,7 +44,7 @@ def _table(title: str, items: list[dict[str, Any]]) -> Table:
 
 
 def _shown(value: Any) -> str:
-    """A number in four digits, several of them in a row."""
+    """A number with four digits, or several of them."""
     if isinstance(value, list):
         return " / ".join(map(_shown, value))
     return f"{value:.4g}" if isinstance(value, float) else "" if value is None else str(value)

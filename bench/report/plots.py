@@ -1,4 +1,4 @@
-"""Which charts a run gives: each of the report's questions has one at least."""
+"""The charts of a run: at least one for each question of the report."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ from bench.workload import NAMES
 
 def plots(figures: Figures) -> dict[str, str]:
     """SVG texts by name, in the order of the report."""
-    made: dict[str, str] = {}
+    charts: dict[str, str] = {}
     for name in NAMES:
-        made[f"latency-{name}"] = _latency(figures, name, "hot")
-        made[f"cold-{name}"] = _latency(figures, name, "cold")
-        made[f"throughput-{name}"] = _throughput(figures, name)
-        made[f"memory-{name}"] = _memory(figures, name)
-        made[f"load-{name}"] = _load(figures, name)
-        made[f"waits-{name}"] = _waits(figures, name)
-    made["loading"] = _by_workload(figures, "load_time", "each", "Loading a pipeline", "ms each")
-    made["cost"] = _by_workload(figures, "cost", "cpu", "Processor time of one row", "µs")
-    made["ablations-row"] = _without(figures, "hot_p50", "a hot row, median", "µs")
-    made["ablations-load"] = _without(figures, "load", "loading", "s")
-    made["reservation"] = _reservation(figures)
-    made["http-rate"] = _http(figures, "rate", "requests a second", "requests/s")
-    made["http-p99"] = _http(figures, "p99", "99th percentile", "ms")
+        charts[f"latency-{name}"] = _latency(figures, name, "hot")
+        charts[f"cold-{name}"] = _latency(figures, name, "cold")
+        charts[f"throughput-{name}"] = _throughput(figures, name)
+        charts[f"memory-{name}"] = _memory(figures, name)
+        charts[f"load-{name}"] = _load(figures, name)
+        charts[f"waits-{name}"] = _waits(figures, name)
+    charts["loading"] = _by_workload(figures, "load_time", "each", "Loading a pipeline", "ms each")
+    charts["cost"] = _by_workload(figures, "cost", "cpu", "Processor time of one row", "µs")
+    charts["ablations-row"] = _without(figures, "hot_p50", "a hot row, median", "µs")
+    charts["ablations-load"] = _without(figures, "load", "loading", "s")
+    charts["reservation"] = _reservation(figures)
+    charts["http-rate"] = _http(figures, "rate", "requests a second", "requests/s")
+    charts["http-p99"] = _http(figures, "p99", "99th percentile", "ms")
     for metric, text, unit in _SCALE:
-        made[f"scale-{metric.replace('_', '-')}"] = _scale(figures, metric, text, unit)
-    return {name: text for name, text in made.items() if text}
+        charts[f"scale-{metric.replace('_', '-')}"] = _scale(figures, metric, text, unit)
+    return {name: text for name, text in charts.items() if text}
 
 
 _SCALE = (
@@ -59,12 +59,12 @@ def _memory(figures: Figures, workload: str) -> str:
 
 
 def _latency(figures: Figures, workload: str, kind: str) -> str:
-    """The distribution over all calls; time by its logarithm."""
+    """The distribution over all calls; time on a logarithmic axis."""
     series = []
     for who in figures.contestants("latency", workload):
-        found = figures.find("latency", workload, who, f"{kind}_p50")
-        if found is not None and found.histogram:
-            curve = Histogram.of_json(found.histogram).curve()
+        record = figures.find("latency", workload, who, f"{kind}_p50")
+        if record is not None and record.histogram:
+            curve = Histogram.of_json(record.histogram).curve()
             points = [(time / 1e3, 100 * share) for time, share in curve]
             series.append(Series(figures.title(who), points, figures.number(who)))
     title = f"{workload.upper()}: one row, {kind}, share of calls by time"
@@ -126,16 +126,16 @@ def _reservation(figures: Figures) -> str:
 
 
 def _http(figures: Figures, metric: str, text: str, unit: str) -> str:
-    places = figures.places("end_to_end", "lin", metric)
+    connections = figures.places("end_to_end", "lin", metric)
     servers = dict.fromkeys(each.contestant for each in figures.run.of("end_to_end"))
     rows: list[Row] = [
         (
             figures.title(who),
-            [figures.value("end_to_end", "lin", who, metric, place) for place in places],
+            [figures.value("end_to_end", "lin", who, metric, count) for count in connections],
         )
         for who in servers
     ]
-    series = [f"{place:g} open" for place in places]
+    series = [f"{count:g} open" for count in connections]
     return dots(f"Over HTTP, by connections: {text}", series, rows, Axis(unit, log=True))
 
 

@@ -1,4 +1,4 @@
-"""The report's parts, in its order: what each asks and means, its tables and charts."""
+"""The sections of the report in order: each with its meaning, tables and charts."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from bench.report.together import together
 
 @dataclass(frozen=True)
 class Section:
-    """A title, what it means, tables, and the names that its charts begin with."""
+    """A title, its meaning, tables, and the prefixes of its charts' names."""
 
     title: str
     means: str
@@ -23,26 +23,26 @@ class Section:
 
     @property
     def anchor(self) -> str:
-        """What links to it say."""
+        """The anchor in links."""
         return self.title.lower().replace(" ", "-")
 
 
 def sections(figures: Figures, parts: Sequence[Table] | None = None) -> list[Section]:
-    """Everything a run has, without what is empty; `parts` were measured apart from it.
+    """The sections of a run, without empty ones; `parts` are tables of separate measurements.
 
-    Where there are none of them, how to get them is said, unless they are not asked for (None).
+    Without parts, a note says how to measure them; None leaves the section out.
     """
-    made = [
+    filled = [
         Section(
             title, means.replace("\n", " "), [each for each in find(figures) if each.rows], charts
         )
         for title, means, find, charts in _PARTS
     ]
-    made = [each for each in made if each.tables]
+    filled = [each for each in filled if each.tables]
     if parts is None:
-        return made
+        return filled
     means = (_MICRO if parts else _NO_MICRO).replace("\n", " ")
-    return [*made, Section("Part by part", means, list(parts))]
+    return [*filled, Section("Part by part", means, list(parts))]
 
 
 def _goals(figures: Figures) -> list[Table]:
@@ -50,7 +50,7 @@ def _goals(figures: Figures) -> list[Table]:
 
 
 def _summary(*experiments: str) -> Callable[[Figures], list[Table]]:
-    """The tables of ratios that are of these experiments."""
+    """The tables of ratios of these experiments."""
     return lambda figures: tables.summary(figures, experiments)
 
 
@@ -69,8 +69,8 @@ def _blocks(figures: Figures) -> list[Table]:
     ]
 
 
-def _room(figures: Figures) -> list[Table]:
-    """The means, then by the number of pipelines where the paper counts them."""
+def _memory(figures: Figures) -> list[Table]:
+    """The means, then curves over the number of pipelines for the paper's workloads."""
     return tables.summary(figures, ("memory",)) + [
         tables.curve(
             figures,
@@ -104,14 +104,14 @@ def _ablations(figures: Figures) -> list[Table]:
     ]
 
 
-#: What the table of late requests says of itself.
+#: Explanation of the table of late requests.
 _LATE = (
     "In every wait above: a wait counts from when its request was due, and one thread sends all."
 )
 
 
 def _loaded(figures: Figures) -> list[Table]:
-    """Under more and more load, up to twice what there is room for."""
+    """Under increasing load, up to twice the capacity."""
     return [
         tables.curve(
             figures,
@@ -162,50 +162,51 @@ def _thousands(figures: Figures) -> list[Table]:
     ]
 
 
-def _apart(figures: Figures) -> list[Table]:
+def _participants(figures: Figures) -> list[Table]:
     return [tables.absent(figures), tables.settings(figures)]
 
 
 _ONE_ROW = """\
-What a caller waits for who asks row by row, as services are asked. The median is the usual call.
-The 99th percentile of all calls meets rows and pipelines that the processor's caches have
-forgotten; that of pipelines' means, the paper's figure, tells whether some pipelines are slow as a
-whole. The first call of each pipeline is in the charts called cold."""
+The time of a call with one row, which is how services usually call. The median is the usual call.
+The 99th percentile over all calls includes rows and pipelines that are not in the processor's
+caches any more; that over pipelines' means, the paper's figure, shows whether some pipelines are
+slow as a whole. The first call of each pipeline is in the charts called cold."""
 _TOGETHER = """\
-What a core does with rows that come together. With one row the costs of a call count, with a
-thousand only arithmetic and the way to memory."""
+The throughput of one core for blocks of rows. With one row the cost of a call dominates, with a
+thousand only arithmetic and memory bandwidth."""
 _ROOM = """\
-How many pipelines a machine holds. What pipelines have in common is there once with ours, as SA's
-dictionaries; where each has trees of its own, as in AC, only how they are held makes a
-difference."""
-_RESTART = "How long a process that starts again keeps its callers waiting."
+How many pipelines fit into a machine. Parameters that pipelines share, such as SA's dictionaries,
+are stored once with ours; if each has trees of its own, as in AC, only the form in which they are
+stored makes a difference."""
+_RESTART = "How long callers wait for a process that starts again."
 _PRICE = """\
-What is paid for where processor time is rented; what a library's own threads take counts."""
-_UNITS = "The same in units, and how far answers are from scikit-learn's."
-_WORTH = "What a mechanism is worth is what is lost without it."
+The processor time that is paid for on rented machines; the time of a library's own threads
+counts."""
+_UNITS = "The same figures in units, and the difference of answers from scikit-learn's."
+_WORTH = "The value of a mechanism is what is lost without it."
 _OVERLOAD = """\
-Does who is asked for more than can be done still do what can be? Requests come when they come, and
-a wait counts from when its request was due. Everybody is offered multiples of what it can do
-itself: the same column is many more requests for who is faster."""
-_RESERVED = "With an executor of its own a model should hardly notice the others."
+What is answered when more is asked than can be done? Arrival times are fixed, and a wait counts
+from the arrival of its request. Each contestant is offered multiples of its own capacity: the same
+column is many more requests for a faster one."""
+_RESERVED = "With an executor of its own a model should hardly be slowed down by the others."
 _NETWORK = """\
-What callers on the network see. One row a request; a connection asks again once it is answered. The
-echo computes nothing: what it takes are sockets, JSON and the client."""
+Answers over the network. One row per request; a connection sends its next request after its last
+answer. The echo computes nothing: its time is that of sockets, JSON and the client."""
 _TENANTS = """\
 A model for each of thousands of customers in one process: does it hold them, how soon does it
-answer, and does the number make a call slower?"""
+answer, and are calls slower with many models?"""
 _MICRO = """\
-Ratios of single parts, by `scripts/bench`. Called after a contestant: its time by ours. What other
-columns mean stands in each file."""
+Ratios of single parts, by `scripts/bench`. A column with a contestant's name is its time divided by
+ours. Other columns are explained in each file."""
 _NO_MICRO = """\
-Ratios of single parts stand here once `scripts/bench` has measured them (some minutes); then
-`python -m bench report` writes this page anew."""
+Ratios of single parts appear here once `scripts/bench` has measured them (some minutes); then
+`python -m bench report` writes this page again."""
 #: Title, what it means, its tables, its charts.
 _PARTS: tuple[tuple[str, str, Callable[[Figures], list[Table]], tuple[str, ...]], ...] = (
     ("Goals", "", _goals, ()),
     ("One row", _ONE_ROW, _summary("latency"), ("latency-", "cold-")),
     ("Blocks", _TOGETHER, _blocks, ("throughput-",)),
-    ("Memory", _ROOM, _room, ("memory-",)),
+    ("Memory", _ROOM, _memory, ("memory-",)),
     ("Loading", _RESTART, _summary("load_time"), ("loading",)),
     ("Cost", _PRICE, _summary("cost"), ("cost",)),
     ("Workloads", _UNITS, _details, ()),
@@ -214,5 +215,5 @@ _PARTS: tuple[tuple[str, str, Callable[[Figures], list[Table]], tuple[str, ...]]
     ("Reservation", _RESERVED, _reserved, ("reservation",)),
     ("HTTP", _NETWORK, _entries, ("http",)),
     ("Thousands", _TENANTS, _thousands, ("scale-",)),
-    ("Who took part", "", _apart, ()),
+    ("Who took part", "", _participants, ()),
 )

@@ -1,6 +1,6 @@
-"""Line charts as SVG, written directly: a dozen shapes need no plotting library.
+"""Line charts as SVG, written directly: few shapes are needed, so no plotting library is.
 
-What is not coloured is drawn in the text's colour: a chart fits a light page and a dark one.
+Axes and texts use the text's colour, so a chart fits light and dark pages.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from html import escape
 
 WIDTH, HEIGHT = 640, 340
 _LEFT, _RIGHT, _TOP, _BOTTOM = 64, 170, 34, 46
-#: Told apart by most eyes, on light and dark; ours is always the first.
+#: Colours that most people can distinguish, on light and dark; ours is always the first.
 COLOURS = (
     "#d1495b",
     "#3f88b5",
@@ -27,7 +27,7 @@ COLOURS = (
     "#5b6fd6",
     "#b8860b",
 )
-#: A file on its own asks the system whether it is dark; in a page the text's colour says it.
+#: Style of a chart in a file of its own: follows the system's light or dark mode.
 _ALONE = "<style>svg{color:#1f2328}@media(prefers-color-scheme:dark){svg{color:#d8dee4}}</style>"
 
 Point = tuple[float, float]
@@ -35,7 +35,7 @@ Point = tuple[float, float]
 
 @dataclass(frozen=True)
 class Series:
-    """A named line; its place among all contestants, so that it looks the same on every chart."""
+    """A named line; `number` is its index among all contestants, which sets its colour."""
 
     name: str
     points: Sequence[Point]
@@ -44,14 +44,14 @@ class Series:
 
 @dataclass(frozen=True)
 class Axis:
-    """What is along an axis, and whether by its logarithm."""
+    """The title of an axis, and whether it is logarithmic."""
 
     title: str
     log: bool = False
 
 
 class Scale:
-    """From numbers to places on the page."""
+    """Converts numbers to positions on the page."""
 
     def __init__(self, values: Sequence[float], axis: Axis, start: float, end: float) -> None:
         self.log = axis.log
@@ -63,16 +63,16 @@ class Scale:
         self.start, self.end = start, end
 
     def place(self, value: float) -> float:
-        """Where a number is."""
-        low, high = self._moved(self.low), self._moved(self.high)
-        share = (self._moved(value) - low) / (high - low)
+        """The position of a number."""
+        low, high = self._scaled(self.low), self._scaled(self.high)
+        share = (self._scaled(value) - low) / (high - low)
         return self.start + share * (self.end - self.start)
 
-    def _moved(self, value: float) -> float:
+    def _scaled(self, value: float) -> float:
         return math.log10(max(value, 1e-12)) if self.log else value
 
     def ticks(self) -> list[float]:
-        """Round numbers along it."""
+        """Round numbers along the axis."""
         if self.log:
             return self._powers() or [self.low, self.high]
         step = 10 ** math.floor(math.log10((self.high - self.low) / 4))
@@ -83,7 +83,7 @@ class Scale:
         ]
 
     def _powers(self) -> list[float]:
-        """Powers of ten; with two and five times each of them, where there are few."""
+        """Powers of ten; also two and five times these if there are few."""
         first, last = math.floor(math.log10(self.low)), math.ceil(math.log10(self.high))
         by = (1, 2, 5) if last - first < 3 else (1,)
         every = [each * 10.0**power for power in range(first, last + 1) for each in by]
@@ -91,12 +91,12 @@ class Scale:
 
 
 def chart(title: str, series: Sequence[Series], x: Axis, y: Axis) -> str:
-    """One chart with its legend; an empty text where there is nothing to draw."""
+    """One chart with its legend; empty if there is nothing to draw."""
     drawn = [
         Series(
-            each.name, _visible(each.points, x, y), place if each.number is None else each.number
+            each.name, _visible(each.points, x, y), index if each.number is None else each.number
         )
-        for place, each in enumerate(series)
+        for index, each in enumerate(series)
     ]
     drawn = [each for each in drawn if each.points]
     if not drawn:
@@ -111,7 +111,7 @@ def chart(title: str, series: Sequence[Series], x: Axis, y: Axis) -> str:
         *_horizontal(up, y),
         *legend([each.name for each in drawn], WIDTH - _RIGHT + 14, _TOP, numbers),
     ]
-    for each in reversed(drawn):  # ours lies above the others
+    for each in reversed(drawn):  # ours is drawn above the others
         parts += _line(each, across, up)
     return "\n".join([*parts, "</svg>"])
 
@@ -123,7 +123,7 @@ def alone(drawn: str) -> str:
 
 
 def opening(title: str, width: float, height: float) -> str:
-    """How a chart begins: what it is, and its title."""
+    """The start of a chart: the svg element and the title."""
     return (
         f'<svg viewBox="0 0 {width} {height}" role="img" aria-label="{escape(title)}" '
         'xmlns="http://www.w3.org/2000/svg" font-family="system-ui, sans-serif" font-size="12">'
@@ -134,10 +134,10 @@ def opening(title: str, width: float, height: float) -> str:
 def legend(
     names: Sequence[str], left: float, top: float, numbers: Sequence[int] | None = None
 ) -> list[str]:
-    """Which colour is whose."""
+    """The legend: a coloured box and the name of each line."""
     parts = []
-    for place, (name, number) in enumerate(zip(names, numbers or range(len(names)), strict=True)):
-        y = top + 18 * place
+    for index, (name, number) in enumerate(zip(names, numbers or range(len(names)), strict=True)):
+        y = top + 18 * index
         colour = COLOURS[number % len(COLOURS)]
         parts.append(f'<rect x="{left}" y="{y}" width="12" height="12" rx="2" fill="{colour}"/>')
         parts.append(
@@ -149,12 +149,12 @@ def legend(
 def vertical(
     scale: Scale, axis: Axis, left: float, right: float, top: float, bottom: float
 ) -> list[str]:
-    """Lines for round numbers along the page, the numbers and the axis' title."""
+    """Vertical lines at round numbers, their labels and the axis' title."""
     parts = []
     for tick in scale.ticks():
-        place = scale.place(tick)
-        parts.append(_rule(place, place, top, bottom))
-        parts.append(_label(place, bottom + 16, tick))
+        position = scale.place(tick)
+        parts.append(_rule(position, position, top, bottom))
+        parts.append(_label(position, bottom + 16, tick))
     middle = (left + right) / 2
     return [*parts, _title(f'x="{middle:.0f}" y="{bottom + 36}"', axis)]
 
@@ -162,9 +162,9 @@ def vertical(
 def _horizontal(scale: Scale, axis: Axis) -> list[str]:
     parts = []
     for tick in scale.ticks():
-        place = scale.place(tick)
-        parts.append(_rule(_LEFT, WIDTH - _RIGHT, place, place))
-        parts.append(_label(_LEFT - 6, place + 4, tick, "end"))
+        position = scale.place(tick)
+        parts.append(_rule(_LEFT, WIDTH - _RIGHT, position, position))
+        parts.append(_label(_LEFT - 6, position + 4, tick, "end"))
     side = HEIGHT / 2
     return [*parts, _title(f'x="14" y="{side}" transform="rotate(-90 14 {side})"', axis)]
 
@@ -188,7 +188,7 @@ def _label(x: float, y: float, number: float, anchor: str = "middle") -> str:
 
 
 def short(number: float) -> str:
-    """A number in little room."""
+    """A number in short form."""
     for size, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
         if abs(number) >= size:
             return f"{number / size:.4g}{letter}"
@@ -196,7 +196,7 @@ def short(number: float) -> str:
 
 
 def _visible(points: Sequence[Point], x: Axis, y: Axis) -> list[Point]:
-    """Points that can be drawn: on a logarithm's axis those above zero."""
+    """Points that can be drawn: on a logarithmic axis those above zero."""
     return [
         (a, b)
         for a, b in points
@@ -204,8 +204,8 @@ def _visible(points: Sequence[Point], x: Axis, y: Axis) -> list[Point]:
     ]
 
 
-def _seen(places: list[Point]) -> list[Point]:
-    """Without those between whose neighbours nobody could see them: a pixel is enough."""
+def _distinct(places: list[Point]) -> list[Point]:
+    """The points without those less than a pixel from the one before."""
     kept = places[:1]
     for x, y in places[1:-1]:
         if abs(x - kept[-1][0]) + abs(y - kept[-1][1]) >= 1:
@@ -216,7 +216,7 @@ def _seen(places: list[Point]) -> list[Point]:
 def _line(series: Series, across: Scale, up: Scale) -> list[str]:
     number = series.number or 0
     colour = COLOURS[number % len(COLOURS)]
-    places = _seen([(across.place(x), up.place(y)) for x, y in series.points])
+    places = _distinct([(across.place(x), up.place(y)) for x, y in series.points])
     path = " ".join(f"{x:.1f},{y:.1f}" for x, y in places)
     thick = 2.75 if number == 0 else 1.75
     line = f'points="{path}" fill="none" stroke="{colour}" stroke-width="{thick}"'

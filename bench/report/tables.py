@@ -11,16 +11,16 @@ from bench.report.figures import OURS, Figures, geometric_mean, ratio, shown, sp
 from bench.report.told import Place, behind
 from bench.results import Record
 
-#: The row of a table of ratios that has no ratios: what everything is a multiple of.
+#: Title of the first row of a table of ratios: our own figures, which the ratios refer to.
 ITSELF = "{} itself"
-#: Said where it stands behind figures.
+#: Explains "±" in tables that have it.
 SPREAD = "± is half the way from the lowest round to the highest."
 _FOLDERS = re.compile(r"[^\s'\"(]*/(?=\.cache/)")
 
 
 @dataclass(frozen=True)
 class Table:
-    """A title, a sentence on how to read it, names of columns, rows, and what they come to."""
+    """A table: title, explanation, column names, rows, and a conclusion."""
 
     title: str
     text: str
@@ -30,7 +30,7 @@ class Table:
 
     @property
     def words(self) -> str:
-        """What stands beside it."""
+        """The text beside the table."""
         spread = SPREAD if any("±" in cell for row in self.rows for cell in row) else ""
         return " ".join(filter(None, (self.text, spread, self.told)))
 
@@ -45,11 +45,11 @@ class Table:
 
 
 Measured = Callable[[Figures, str, str], float | None]
-"""From a run, a workload and a contestant to a figure, in which less is better."""
+"""A function from a run, a workload and a contestant to a figure; less is better."""
 
 
 class Question(NamedTuple):
-    """What a table of ratios is about: an experiment, its title and text, the figure, its unit."""
+    """A table of ratios: the experiment, title, text, figure and unit."""
 
     experiment: str
     title: str
@@ -59,7 +59,7 @@ class Question(NamedTuple):
 
 
 def summary(figures: Figures, experiments: Collection[str] = ()) -> list[Table]:
-    """The tables everybody looks at first: of these experiments, or of all."""
+    """The main tables: of these experiments, or of all."""
     return [
         ratios(figures, each)
         for each in QUESTIONS
@@ -68,33 +68,33 @@ def summary(figures: Figures, experiments: Collection[str] = ()) -> list[Table]:
 
 
 def ratios(figures: Figures, question: Question) -> Table:
-    """Ours, and how many times as much everybody else needs; the last column is the mean."""
+    """Our figures, and the ratio of each contestant's to ours; the last column is the mean."""
     workloads = figures.workloads(question.experiment)
     rows = [_ours(figures, question, workloads)]
     places: list[Place] = []
     for who in figures.contestants(question.experiment):
         if who == OURS:
             continue
-        found = [_against(figures, question, name, who) for name in workloads]
+        by_workload = [_against(figures, question, name, who) for name in workloads]
         title = figures.title(who)
-        rows.append([title, *map(times, found), times(geometric_mean(found))])
-        pairs = zip(workloads, found, strict=True)
+        rows.append([title, *map(times, by_workload), times(geometric_mean(by_workload))])
+        pairs = zip(workloads, by_workload, strict=True)
         places += [(title, f"on {name.upper()}", by) for name, by in pairs if by is not None]
     columns = ["times ours", *(name.upper() for name in workloads), "geometric mean"]
     return Table(question.title, question.text, columns, rows, behind(places))
 
 
 def _ours(figures: Figures, question: Question, workloads: list[str]) -> list[str]:
-    """What ours takes: the measure of the rows below."""
-    found = [question.measured(figures, name, OURS) for name in workloads]
+    """The row of our own figures."""
+    measured = [question.measured(figures, name, OURS) for name in workloads]
     if question.unit == "rows/s":
-        found = [None if each is None else 1 / each for each in found]
-    cells = ["–" if each is None else f"{shown(each)} {question.unit}" for each in found]
+        measured = [None if each is None else 1 / each for each in measured]
+    cells = ["–" if each is None else f"{shown(each)} {question.unit}" for each in measured]
     return [ITSELF.format(figures.title(OURS)), *cells, ""]
 
 
 def extremes(table: Table) -> str:
-    """What ours takes on the workloads of a table of ratios: from the least to the most."""
+    """The range of our own figures over the workloads of a table of ratios."""
     cells = [cell for cell in table.rows[0][1:-1] if cell != "–"]
     cells.sort(key=lambda cell: float(cell.split()[0].replace(",", "")))
     if not cells:
@@ -116,19 +116,19 @@ def peak(figures: Figures, workload: str, who: str, callers: int = 1) -> float |
 
 
 def added(figures: Figures, workload: str, who: str) -> float | None:
-    """MiB that all pipelines add to the empty process; None of who did not load them all."""
+    """MiB that all pipelines add to the empty process; None if not all were loaded."""
     most = max(figures.places("memory", workload, "added"), default=None)
     return None if most is None else figures.value("memory", workload, who, "added", most)
 
 
 def _row_at_best(figures: Figures, workload: str, who: str) -> float | None:
-    """Seconds for a row where there are most rows a second."""
+    """Seconds per row at the best throughput."""
     best = peak(figures, workload, who)
     return None if best is None else 1 / best
 
 
 def _value(experiment: str, metric: str) -> Measured:
-    """A figure as it was measured."""
+    """The figure of a metric, unchanged."""
     return lambda figures, workload, who: figures.value(experiment, workload, who, metric)
 
 
@@ -182,7 +182,7 @@ _ASKED = frozenset(each.experiment for each in QUESTIONS)
 
 
 def details(figures: Figures, workload: str) -> Table:
-    """Everything of one workload in the units it was measured in."""
+    """All figures of one workload in their units."""
     columns = [
         "",
         "p50 µs",
@@ -224,7 +224,7 @@ def _about(figures: Figures, workload: str) -> str:
 
 
 class Asked(NamedTuple):
-    """Which figures a table is of: an experiment, a workload, and on a curve the metric."""
+    """The figures of a table: experiment, workload, and for a curve the metric."""
 
     experiment: str
     workload: str
@@ -232,48 +232,48 @@ class Asked(NamedTuple):
 
 
 def curve(figures: Figures, title: str, about: str, asked: Asked, *, more: bool) -> Table:
-    """A metric by where it was measured, one row for each contestant; `more` of it is better."""
+    """A metric over x, one row for each contestant; with `more`, larger is better."""
     experiment, workload, metric = asked
-    places = figures.places(experiment, workload, metric)
-    known = {
+    points = figures.places(experiment, workload, metric)
+    records = {
         (each.contestant, each.x): each
         for each in figures.run.of(experiment, metric)
         if each.workload == workload
     }
-    names = list(dict.fromkeys(who for who, _ in known))
+    names = list(dict.fromkeys(who for who, _ in records))
     rows = [
-        [figures.title(who), *(spread(known.get((who, place))) for place in places)]
+        [figures.title(who), *(spread(records.get((who, point))) for point in points)]
         for who in names
     ]
-    unit = next((each.unit for each in known.values()), "")
+    unit = next((each.unit for each in records.values()), "")
     text = f"{about} In {unit}; {'more' if more else 'less'} is better.".strip()
-    columns = ["", *(f"{place:g}" for place in places)]
-    return Table(title, text, columns, rows, _curve_told(figures, known, more=more))
+    columns = ["", *(f"{point:g}" for point in points)]
+    return Table(title, text, columns, rows, _curve_told(figures, records, more=more))
 
 
 def _curve_told(
-    figures: Figures, known: Mapping[tuple[str, float | None], Record], *, more: bool
+    figures: Figures, records: Mapping[tuple[str, float | None], Record], *, more: bool
 ) -> str:
-    """Where along a curve ours is behind."""
-    found: list[Place] = []
-    for (who, place), theirs in known.items():
-        ours = known.get((OURS, place))
-        if who == OURS or ours is None or place is None:
+    """The points of a curve at which ours is behind."""
+    places: list[Place] = []
+    for (who, x), theirs in records.items():
+        ours = records.get((OURS, x))
+        if who == OURS or ours is None or x is None:
             continue
         pair = (ours.value, theirs.value) if more else (theirs.value, ours.value)
         by = ratio(*pair)
         if by is not None:
-            found.append((figures.title(who), f"at {place:g}", by))
-    return behind(found)
+            places.append((figures.title(who), f"at {x:g}", by))
+    return behind(places)
 
 
 def plain(figures: Figures, title: str, about: str, asked: Asked) -> Table:
     """Metrics as columns, one row for each variant."""
     experiment, workload, _ = asked
-    found = [each for each in figures.run.of(experiment) if each.workload == workload]
-    metrics = list(dict.fromkeys((each.metric, each.unit) for each in found))
+    records = [each for each in figures.run.of(experiment) if each.workload == workload]
+    metrics = list(dict.fromkeys((each.metric, each.unit) for each in records))
     rows = []
-    for who in dict.fromkeys(each.contestant for each in found):
+    for who in dict.fromkeys(each.contestant for each in records):
         cells = (spread(figures.find(experiment, workload, who, metric)) for metric, _ in metrics)
         rows.append([figures.title(who), *cells])
     columns = ["", *(f"{metric.replace('_', ' ')} ({unit})" for metric, unit in metrics)]
@@ -281,7 +281,7 @@ def plain(figures: Figures, title: str, about: str, asked: Asked) -> Table:
 
 
 def absent(figures: Figures) -> Table:
-    """Who took no part in what, and why."""
+    """Contestants that were left out, with reasons."""
     rows = [
         [figures.title(each.contestant), each.workload, _reason(each.note)]
         for each in figures.run.of("absent")
@@ -291,15 +291,15 @@ def absent(figures: Figures) -> Table:
 
 
 def _reason(note: str) -> str:
-    """In one line, without the folders that are this machine's affair."""
+    """The reason in one line, without folder names of this machine."""
     return _FOLDERS.sub("", " ".join(note.split()).replace("|", "/"))
 
 
 def settings(figures: Figures) -> Table:
-    """How everybody was set up."""
-    known = figures.run.about.get("settings", {})
+    """The settings and versions of all contestants."""
+    texts = figures.run.about.get("settings", {})
     rows = [
-        [figures.title(each.contestant), known.get(each.contestant, ""), each.note]
+        [figures.title(each.contestant), texts.get(each.contestant, ""), each.note]
         for each in figures.run.of("versions")
     ]
     return Table("Settings and versions", "", ["", "settings", "versions"], rows)

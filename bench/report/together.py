@@ -1,4 +1,4 @@
-"""The paper's two workloads as one population: every pipeline of SA and AC counts as much."""
+"""The paper's two workloads as one population: every pipeline of SA and AC has the same weight."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ PAIR = ("sa", "ac")
 
 
 def together(figures: Figures) -> Table:
-    """Who has answered both: times of a row over all of them, memory and loading in sum."""
+    """Contestants with both workloads: times over all pipelines, sums of memory and loading."""
     rows = []
     for who in figures.contestants("latency"):
         hot, cold = (_times(figures, who, kind) for kind in ("hot", "cold"))
@@ -29,7 +29,7 @@ def together(figures: Figures) -> Table:
 
 
 def percentile(found: Sequence[tuple[Histogram, float]], share: float) -> float:
-    """Of several distributions with weights, each spread over its own calls."""
+    """A percentile of several weighted distributions."""
     whole = sum(weight for _, weight in found)
     steps = sorted(
         (time, weight * part / whole) for each, weight in found for time, part in _parts(each)
@@ -42,35 +42,39 @@ def percentile(found: Sequence[tuple[Histogram, float]], share: float) -> float:
     return steps[-1][0]
 
 
-def _parts(found: Histogram) -> list[tuple[float, float]]:
-    """Times, and what share of the calls took each."""
-    curve = found.curve()
+def _parts(histogram: Histogram) -> list[tuple[float, float]]:
+    """Times, with the share of the calls that took each."""
+    curve = histogram.curve()
     before = [0.0, *(share for _, share in curve)]
     return [(time, share - last) for (time, share), last in zip(curve, before, strict=False)]
 
 
 def _times(figures: Figures, who: str, kind: str) -> list[tuple[Histogram, float]]:
-    """The distributions of both workloads, by their pipelines; nothing if one is missing."""
-    made = []
+    """The distributions of both workloads, weighted by pipelines; empty if one is missing."""
+    distributions = []
     for name in PAIR:
-        found = figures.find("latency", name, who, f"{kind}_p50")
-        if found is None or not found.histogram:
+        record = figures.find("latency", name, who, f"{kind}_p50")
+        if record is None or not record.histogram:
             return []
-        made.append((Histogram.of_json(found.histogram), _count(figures, name)))
-    return made
+        distributions.append((Histogram.of_json(record.histogram), _count(figures, name)))
+    return distributions
 
 
 def _count(figures: Figures, workload: str) -> float:
-    known = {each["name"]: each["count"] for each in figures.run.about.get("specs", [])}
-    return float(known.get(workload, 1))
+    counts = {each["name"]: each["count"] for each in figures.run.about.get("specs", [])}
+    return float(counts.get(workload, 1))
 
 
-def _three(found: Sequence[tuple[Histogram, float]]) -> list[float]:
+def _three(distributions: Sequence[tuple[Histogram, float]]) -> list[float]:
     """Median, 99th percentile and worst in microseconds."""
-    worst = max(each.most for each, _ in found)
-    return [percentile(found, 0.5) / 1e3, percentile(found, 0.99) / 1e3, worst / 1e3]
+    worst = max(each.most for each, _ in distributions)
+    return [
+        percentile(distributions, 0.5) / 1e3,
+        percentile(distributions, 0.99) / 1e3,
+        worst / 1e3,
+    ]
 
 
 def _sum(values: Sequence[float | None]) -> float | None:
-    known = [each for each in values if each is not None]
-    return sum(known) if len(known) == len(values) else None
+    present = [each for each in values if each is not None]
+    return sum(present) if len(present) == len(values) else None

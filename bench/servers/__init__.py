@@ -20,9 +20,9 @@ class ServerKind:
     request: Callable[[int, Sequence[float]], bytes]
     packages: tuple[str, ...] = ()
     settings: str = ""
-    """How it is set up, in a few words for the report."""
+    """Its settings, for the report."""
     variables: Mapping[str, str] = field(default_factory=dict)
-    """Of its process: what its docs advise, and nothing is sent home."""
+    """Environment variables of its process: as its documents advise, and without telemetry."""
     enclosed: bool = False
     """Whether it runs in a network of its own: see bench.enclosed."""
 

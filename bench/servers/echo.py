@@ -80,7 +80,7 @@ class Echo(asyncio.Protocol):
         self.body.append(body)
 
     def on_message_complete(self) -> None:
-        """It is whole: answer."""
+        """The request is complete: answer it."""
         keep = self.parser.should_keep_alive()
         data = decode(b"".join(self.body)).inputs[0].data
         made = [

@@ -14,7 +14,7 @@ from mlserver.types import InferenceRequest, InferenceResponse
 
 
 class Pickled(MLModel):  # type: ignore[misc]  # the library is in an environment of its own
-    """What MLServer's scikit-learn runtime does: decode, predict, encode."""
+    """Decode, predict and encode, as MLServer's scikit-learn runtime does."""
 
     async def load(self) -> bool:
         """Unpickle."""

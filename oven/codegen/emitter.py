@@ -1,8 +1,8 @@
 """Writes the code of one stage from the hooks of its operators.
 
-`Body` is the text being written and the table of what it needs (the slots of the parameter
-table); `Scope` is what one operator sees of it, so that every operator has slots of its own and the
-text never depends on two parameters happening to be equal.
+`Body` is the text being written and the slots of its parameter table. `Scope` is one operator's
+view of it: every operator has slots of its own, so the text does not depend on whether two
+parameters are equal.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Body:
 
     def __init__(self, *, exact: bool, ordered: bool = False) -> None:
         self.exact, self.ordered = exact, exact or ordered
-        #: Memory whose size depends on the data, in the order in which it lies.
+        #: Memory whose size depends on the data, in the order of its addresses.
         self.rooms: list[Room] = []
         self._columns, self._free, self._longest = 0, "", ""
         self.slots: list[Slot] = []
@@ -65,7 +65,7 @@ class Body:
         self._head.append("    " + text)
 
     def fresh(self, stem: str) -> str:
-        """A name nobody else uses."""
+        """A new name."""
         self._names += 1
         return f"{stem}{self._names}"
 
@@ -91,10 +91,10 @@ class Body:
         return first, second
 
     def room(self, room: Room) -> str:
-        """A local holding the address of room for one row.
+        """A local with the address of memory for one row.
 
-        All of it lies behind one another where the entry after the columns says, which is also
-        where the length of the longest row stands.
+        All rooms are adjacent. The entry after the columns holds their address and the length of
+        the longest row.
         """
         if not self.rooms:
             self._free, self._longest = self.column("f", "l")
@@ -123,7 +123,7 @@ class Body:
 
 
 class Scope:
-    """What one operator writes with: see flour.core.emission.Emitter."""
+    """The interface by which one operator writes code: see flour.core.emission.Emitter."""
 
     def __init__(self, body: Body, rows: str = "n") -> None:
         self._body = body
@@ -138,7 +138,7 @@ class Scope:
         self._body.line(text)
 
     def fresh(self, stem: str = "v") -> str:
-        """A local name nobody else uses."""
+        """A new local name."""
         return self._body.fresh(stem)
 
     def let(self, expr: str, dtype: str) -> ScalarValue:
@@ -175,7 +175,7 @@ class Scope:
     # --- parameters --------------------------------------------------------------------------
 
     def address(self, parameter: Parameter, dtype: str | None = None) -> str:
-        """A local holding where the parameter's values are."""
+        """A local with the address of the parameter's values."""
         key = (parameter.digest, dtype)
         if key not in self._known:
             self._known[key] = self._body.slot("p", Slot(parameter=_in_dtype(parameter, dtype)))
@@ -212,7 +212,7 @@ class Scope:
         return self._body.slot("s", Slot(scratch=BYTES[dtype] * max(count, 1)))
 
     def room(self, room: Room) -> str:
-        """A local holding the address of memory for one row, as much as the data needs."""
+        """A local with the address of memory for one row, sized by the data."""
         return self._body.room(room)
 
     # --- memory and arithmetic -----------------------------------------------------------------
@@ -250,25 +250,27 @@ class Scope:
 
     def hold(self, value: VectorValue) -> VectorValue:
         """The same vector, dense, written to scratch once."""
-        where = self.scratch(value.dtype, value.width)
-        self.write(value, where)
+        address = self.scratch(value.dtype, value.width)
+        self.write(value, address)
         return self.dense(
             value.dtype,
             value.width,
-            lambda j: self.load(where, j, value.dtype),
+            lambda j: self.load(address, j, value.dtype),
             size=value.size,
             stored=True,
         )
 
     def keep(self, value: VectorValue) -> VectorValue:
-        """The same vector, written to scratch once: of sparse parts, what is stored."""
+        """The same vector, written to scratch once; of sparse parts, the stored numbers only."""
         if any(part.at is None and part.most is None for part in value.parts):
             return self.hold(value)
         if value.dense:
             return self.hold(value)
-        return value._replace(parts=tuple(self._kept(part, value.dtype) for part in value.parts))
+        return value._replace(
+            parts=tuple(self._kept_part(part, value.dtype) for part in value.parts)
+        )
 
-    def _kept(self, part: Part, dtype: str) -> Part:
+    def _kept_part(self, part: Part, dtype: str) -> Part:
         if part.most is None:
             return part
         columns, values = self.room(part.most.times(8)), self.room(part.most.times(BYTES[dtype]))
@@ -301,13 +303,13 @@ class Scope:
         value.each(lambda j, v: self.store(where, j, v, value.dtype))
 
     def write_stored(self, value: VectorValue, row: str, columns: str, values: str) -> None:
-        """Store the elements that are not zero, from where the row's pointer says."""
-        place = self.var(self.load(row, "0", "int64"), "k")
+        """Store the elements that are not zero, from the position in the row's pointer on."""
+        position = self.var(self.load(row, "0", "int64"), "k")
 
         def put(j: str, v: str) -> None:
-            self.store(columns, place, j, "int64")
-            self.store(values, place, v, value.dtype)
-            self.line(f"{place} += 1")
+            self.store(columns, position, j, "int64")
+            self.store(values, position, v, value.dtype)
+            self.line(f"{position} += 1")
 
         def put_unless_zero(j: str, v: str) -> None:
             number = self.let(v, value.dtype).expr
@@ -316,7 +318,7 @@ class Scope:
 
         for part in value.parts:
             part.each(put if part.at is None else put_unless_zero)
-        self.store(row, "1", place, "int64")
+        self.store(row, "1", position, "int64")
 
     def indexable(self, value: VectorValue) -> At:
         """A way to read any element cheaply, any number of times."""
@@ -382,12 +384,12 @@ class Scope:
     def dense(
         self, dtype: str, width: int, at: At, *, size: str | None = None, stored: bool = False
     ) -> VectorValue:
-        """A vector that says its elements."""
+        """A dense vector, given by its element at any index."""
         size = size or self._width(width)
         return VectorValue(dtype, width, size, (self._part("0", size, at, stored=stored),))
 
     def _width(self, width: int) -> str:
-        """The number of columns: a literal one, so that hundreds of lone columns are no loops."""
+        """The number of columns: a literal 1, so that hundreds of single columns need no loops."""
         return "1" if width == 1 else self.size(width)
 
     def _part(self, start: str, size: str, at: At, *, stored: bool = False) -> Part:
@@ -417,7 +419,7 @@ class Scope:
         for value in values:
             parts += self._shifted(self._as_dtype(value, dtype), start)
             size = "1" if isinstance(value, ScalarValue) else value.size
-            start = _settled(self, plus(start, size))
+            start = _as_local(self, plus(start, size))
         return VectorValue(dtype, width, start, tuple(parts))
 
     def _as_dtype(self, value: RowValue, dtype: str) -> VectorValue:
@@ -440,17 +442,17 @@ class Scope:
         return [self._shifted_part(part, start) for part in value.parts]
 
     def _shifted_part(self, part: Part, start: str) -> Part:
-        where = plus(start, part.start)
+        first = plus(start, part.start)
         if part.at is not None:
-            return self._part(where, part.size, part.at)
+            return self._part(first, part.size, part.at)
         return part._replace(
-            start=where, each=lambda push: part.each(lambda j, v: push(plus(start, j), v))
+            start=first, each=lambda push: part.each(lambda j, v: push(plus(start, j), v))
         )
 
 
-def _settled(scope: Scope, place: str) -> str:
+def _as_local(scope: Scope, column: str) -> str:
     """A column number to be used many times: a literal, or a local."""
-    return place if place.isdecimal() else scope.let(place, "int64").expr
+    return column if column.isdecimal() else scope.let(column, "int64").expr
 
 
 def plus(left: str, right: str) -> str:

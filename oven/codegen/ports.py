@@ -1,4 +1,4 @@
-"""How a program's inputs arrive: as few blocks of memory, whatever the columns are called.
+"""Ports: a program's inputs as few blocks of memory, independent of column names.
 
 A vector input is one block. The columns of a record that the program reads are laid side by side,
 one block for each dtype, so that neither their names nor their number change the code.
@@ -29,16 +29,16 @@ class Port:
 
 @dataclass(frozen=True)
 class View:
-    """Where a node's value arrives: a port, or some columns of it."""
+    """The source of a node's value: a port, or some columns of it."""
 
     port: Port
     columns: tuple[int, ...] | None = None
 
 
 def find_ports(roots: Sequence[Node]) -> dict[Node, View]:
-    """Where each input node, and each column picked from a record, arrives."""
+    """The view of each input node and of each column picked from a record."""
     order = topological(roots)
-    found = {
+    views = {
         item: View(Port(item.op.label, item.type))
         for item in order
         if isinstance(item.op, Source) and not isinstance(item.type, Record)
@@ -50,8 +50,8 @@ def find_ports(roots: Sequence[Node]) -> dict[Node, View]:
         port = blocks[label, dtype]
         columns = tuple(port.fields.index(name) for name in _names_of(item))
         whole = isinstance(item.op, Pick) and columns == tuple(range(len(port.fields)))
-        found[item] = View(port, None if whole else columns)
-    return found
+        views[item] = View(port, None if whole else columns)
+    return views
 
 
 def _is_column(item: Node) -> bool:
@@ -78,7 +78,7 @@ def _source_of(item: Node) -> str:
 
 
 def dtype_of(kind: Type) -> str:
-    """The dtype of a column's values, strings for documents; empty for what has several or none."""
+    """The dtype of a column's values, "string" for documents; empty if it has several or none."""
     if isinstance(kind, Record | Tokens | Pairs | Whole):
         return ""
     return "string" if isinstance(kind, Text) else kind.dtype

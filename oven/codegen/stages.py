@@ -1,8 +1,8 @@
 """Cut a program into stages, and write each one's code.
 
-A stage is one compute-bound operator standing alone over a block of rows (`kernel`), all the
-memory-bound operators that can run in one pass over each row (`fused`), or one operator without
-native code (`python`). Stages run in order; what one leaves for a later one is a column.
+A stage is one compute-bound operator over a block of rows (`kernel`), all the memory-bound
+operators that can run in one pass over each row (`fused`), or one operator without native code
+(`python`). Stages run in order and pass values on as columns.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ from oven.codegen.emitter import BYTES, Body, Scope, Slot
 from oven.codegen.ports import Port, View
 
 FUSED, KERNEL, PYTHON = "fused", "kernel", "python"
-#: Sparse vectors up to this width go from stage to stage with their zeros.
+#: Sparse vectors up to this width are passed between stages dense.
 NARROW = 64
-#: Stages of more lines are cut: the time to compile one grows with the square of its size.
+#: Stages with more lines are cut: compile time grows with the square of a stage's size.
 MOST_LINES = 400
 _NEVER = 1 << 40
 _SPARSE = 1 << 10
-#: A cut has to leave both sides smaller than this share of the whole.
+#: A cut is made only if both sides are smaller than this share of the whole.
 _WORTH = 0.85
 Value = Node | Port
 Views = Mapping[Node, View]
@@ -45,7 +45,7 @@ Views = Mapping[Node, View]
 
 @dataclass(frozen=True)
 class Stage:
-    """Operators that run together: what they read, what they leave, and their code."""
+    """Operators that run together: their inputs, their outputs and their code."""
 
     kind: str
     nodes: tuple[Node, ...]
@@ -56,16 +56,16 @@ class Stage:
     slots: tuple[Slot, ...] = ()
     #: Memory for one row whose size depends on the data.
     rooms: tuple[Room, ...] = ()
-    #: Of each output that leaves as rows of what is stored: how much that is at most, in a row.
+    #: For each output passed on as stored numbers: the bound of stored numbers in a row.
     most: Mapping[Node, Room] = field(default_factory=dict)
 
     @property
     def native(self) -> bool:
-        """Whether it is machine code."""
+        """Whether the stage runs as machine code."""
         return self.kind != PYTHON
 
     def stores(self, value: Value) -> bool:
-        """Whether its code reads or leaves only what is stored of a column: see `is_wide`."""
+        """Whether its code reads or writes only the stored numbers of a column: see `is_wide`."""
         return self.kind == FUSED and is_wide(value.type)
 
     @property
@@ -81,7 +81,7 @@ class Stage:
 
 
 def kind_of(item: Node) -> str:
-    """What kind of stage this node belongs in, as far as it alone can tell."""
+    """The kind of stage for this node, judged by the node alone."""
     types = [item.type, *(source.type for source in item.inputs)]
     if any(isinstance(kind, Record | Whole) for kind in types) or isinstance(item.op, Source):
         return PYTHON
@@ -97,10 +97,10 @@ def kind_of(item: Node) -> str:
 def place(
     wanted: Sequence[Node], roots: Collection[Node]
 ) -> tuple[dict[Node, str], dict[Node, int]]:
-    """The kind of stage each node belongs in, and how many come before it.
+    """The kind of stage each node belongs in, and its level: the number of stages before it.
 
-    Documents and words never leave a stage that is native: what makes them is native only where all
-    that read them are, in that very stage.
+    Documents and words never leave a native stage: an operator that makes them is native only if
+    all its readers are in the same native stage.
     """
     kinds = {item: kind_of(item) for item in wanted}
     reading: dict[Node, list[Node]] = {}
@@ -110,7 +110,9 @@ def place(
     while True:
         levels: dict[Node, int] = {}
         for item in wanted:
-            levels[item] = max((_after(s, item, kinds, levels) for s in item.inputs), default=0)
+            levels[item] = max(
+                (_first_level(s, item, kinds, levels) for s in item.inputs), default=0
+            )
         leaving = [
             item
             for item in wanted
@@ -124,21 +126,21 @@ def place(
 
 
 def is_wide(kind: Type) -> bool:
-    """Whether it is a sparse vector that native code never makes dense to hand it on.
+    """Whether it is a sparse vector that native code passes on as stored numbers only.
 
-    Such a column has two entries in a stage's table: where its row pointers are and their size, and
-    where its column numbers and its values are.
+    Such a column has two entries in a stage's table: the address and the size of its row pointers,
+    and the addresses of its column numbers and of its values.
     """
     return isinstance(kind, Vector) and kind.sparse and kind.width > NARROW
 
 
 def is_text(kind: Type) -> bool:
-    """Whether native code has the value as bytes, not as numbers."""
+    """Whether the value is bytes in native code, not numbers."""
     return isinstance(kind, Text | Tokens | Pairs) or _dtype(kind) == "string"
 
 
 def _dtype(kind: Type) -> str:
-    """The dtype of a column as native code reads it."""
+    """The dtype of a column in native code."""
     if isinstance(kind, Record | Whole):
         return ""
     return "string" if isinstance(kind, Text | Tokens | Pairs) else kind.dtype
@@ -146,17 +148,17 @@ def _dtype(kind: Type) -> str:
 
 def cut(roots: Sequence[Node], views: Views, *, exact: bool = False) -> list[Stage]:
     """The stages of a program, in an order in which they can run."""
-    wanted = _wanted(roots, views)
+    wanted = _nodes_to_compute(roots, views)
     kinds, levels = place(wanted, set(roots))
     grouped: dict[tuple[int, int, int], list[Node]] = {}
     for number, item in enumerate(wanted):
-        # All fused operators of a level are one pass over the row; the others stand alone.
+        # All fused operators of a level form one pass over the row; each other one is a stage.
         rank = (FUSED, KERNEL, PYTHON).index(kinds[item])
         alone = number if rank else -1
         grouped.setdefault((levels[item], rank, alone), []).append(item)
     reading = readers(roots)
     maker = _Maker(set(roots), reading, views, exact=exact)
-    # Kernels read whole blocks: where they mean some columns of one, a stage copies those.
+    # Kernels read whole blocks: if one reads some columns of a block, a stage copies those first.
     copied = dict.fromkeys(
         source
         for item in wanted
@@ -171,8 +173,8 @@ def cut(roots: Sequence[Node], views: Views, *, exact: bool = False) -> list[Sta
     ]
 
 
-def _wanted(roots: Sequence[Node], views: Views) -> list[Node]:
-    """The nodes to compute, inputs before readers; what arrives at a port is not computed."""
+def _nodes_to_compute(roots: Sequence[Node], views: Views) -> list[Node]:
+    """The nodes to compute, inputs before readers; nodes that arrive at a port are left out."""
     needed = set(roots)
     kept = []
     for item in reversed(topological(roots)):
@@ -182,7 +184,9 @@ def _wanted(roots: Sequence[Node], views: Views) -> list[Node]:
     return [item for item in kept[::-1] if not isinstance(item.op, Source)]
 
 
-def _after(source: Node, item: Node, kinds: Mapping[Node, str], levels: Mapping[Node, int]) -> int:
+def _first_level(
+    source: Node, item: Node, kinds: Mapping[Node, str], levels: Mapping[Node, int]
+) -> int:
     """The first level at which `item` can read `source`."""
     if source not in kinds:
         return 0
@@ -204,41 +208,41 @@ class _Maker:
         self.roots, self.reading, self.views, self.exact = roots, reading, views, exact
 
     def stages(self, nodes: Sequence[Node], kind: str) -> Iterator[Stage]:
-        """One stage, or several one after the other where one would take too long to compile."""
-        made = self._stage(nodes, kind)
-        place = self._seam(nodes) if kind == FUSED and _lines(made) > MOST_LINES else None
-        if place is None:
-            yield made
+        """One stage, or several in sequence if one would take too long to compile."""
+        stage = self._stage(nodes, kind)
+        boundary = self._cut_index(nodes) if kind == FUSED and _lines(stage) > MOST_LINES else None
+        if boundary is None:
+            yield stage
             return
-        halves = (nodes[:place], nodes[place:])
-        if max(_lines(self._stage(half, kind)) for half in halves) > _lines(made) * _WORTH:
-            yield made  # one operator is most of it, or the columns between the two would be
+        halves = (nodes[:boundary], nodes[boundary:])
+        if max(_lines(self._stage(half, kind)) for half in halves) > _lines(stage) * _WORTH:
+            yield stage  # one operator is most of it, or passing columns is
             return
         for half in halves:
             yield from self.stages(half, kind)
 
     def copying(self, source: Node) -> Stage:
         """The stage that copies some columns of a block of the input."""
-        return self._written(Stage(FUSED, (source,), (self.views[source].port,), (source,)))
+        return self._with_code(Stage(FUSED, (source,), (self.views[source].port,), (source,)))
 
-    def _seam(self, nodes: Sequence[Node]) -> int | None:
-        """Where to cut a large stage: near the middle, where the least has to go across."""
+    def _cut_index(self, nodes: Sequence[Node]) -> int | None:
+        """The index to cut a large stage at: near the middle, with few columns across."""
         costs = self._crossing(nodes)
         third = len(nodes) // 3
         inner = range(max(third, 1), max(len(nodes) - third, 2))
-        best = min(inner, key=lambda place: costs.get(place, _NEVER), default=0)
+        best = min(inner, key=lambda index: costs.get(index, _NEVER), default=0)
         if costs.get(best, _NEVER) >= _NEVER:
             best = min(costs, key=costs.__getitem__, default=0)
         return best if costs.get(best, _NEVER) < _NEVER else None
 
     def _crossing(self, nodes: Sequence[Node]) -> dict[int, int]:
-        """For each place between two nodes, how many columns would have to be kept for later."""
-        number = {item: place for place, item in enumerate(nodes)}
+        """For each index between two nodes, the cost of the columns that cross it."""
+        number = {item: index for index, item in enumerate(nodes)}
         steps = [0] * (len(nodes) + 1)
-        for item, place in number.items():
-            last = max((number[r] for r in self.reading[item] if r in number), default=place)
-            steps[place + 1] += _keeping(item)
-            steps[last + 1] -= _keeping(item)
+        for item, index in number.items():
+            last = max((number[r] for r in self.reading[item] if r in number), default=index)
+            steps[index + 1] += _passing_cost(item)
+            steps[last + 1] -= _passing_cost(item)
         return dict(enumerate(list(accumulate(steps))[1 : len(nodes)], 1))
 
     def _stage(self, nodes: Sequence[Node], kind: str) -> Stage:
@@ -254,10 +258,10 @@ class _Maker:
                     copied = kind == KERNEL and view is not None and view.columns is not None
                     inputs[source if view is None or copied else view.port] = None
         stage = Stage(kind, tuple(nodes), tuple(inputs), outputs)
-        return stage if kind == PYTHON else self._written(stage)
+        return stage if kind == PYTHON else self._with_code(stage)
 
-    def _written(self, stage: Stage) -> Stage:
-        """The same stage with its code."""
+    def _with_code(self, stage: Stage) -> Stage:
+        """The stage with its code."""
         writer = _Writer(stage, self.views, exact=self.exact)
         body = writer.write()
         fused = stage.kind == FUSED
@@ -265,7 +269,7 @@ class _Maker:
         return replace(
             stage,
             name=name,
-            # Plans of one shape come in thousands, and each would keep a text of its own.
+            # Interned: thousands of plans of one structure share one text.
             source=intern(body.text(name)),
             slots=tuple(body.slots),
             rooms=tuple(body.rooms),
@@ -277,9 +281,11 @@ def _lines(stage: Stage) -> int:
     return stage.source.count("\n")
 
 
-def _keeping(item: Node) -> int:
-    """What it costs to keep a value for a later stage: its columns; more than all others if it is
-    a document, which cannot be kept, or sparse, as what reads it runs apart.
+def _passing_cost(item: Node) -> int:
+    """The cost of passing a value to a later stage: its number of columns.
+
+    More than all others for a document, which cannot be passed, and for a sparse vector, as its
+    reader would run apart.
     """
     if is_text(item.type):
         return _NEVER
@@ -317,14 +323,14 @@ class _Writer:
         if self.stage.kind == KERNEL:
             self._kernel(self.stage.nodes[0])
         else:
-            if self._alike():
+            if self._is_one_function():
                 self._one_long_row()
             with self.body.block("for i in range(n):"):
                 self._rows()
         return self.body
 
-    def _alike(self) -> bool:
-        """Whether all there is to do is the same function on every number of one vector."""
+    def _is_one_function(self) -> bool:
+        """Whether the stage applies one function to every number of one vector."""
         nodes = self.stage.nodes
         views = [self.views.get(source) for item in nodes for source in item.inputs]
         dense = [kind for kind in (v.type for v in self.columns) if isinstance(kind, Vector)]
@@ -334,12 +340,12 @@ class _Writer:
             and all(view is None or view.columns is None for view in views)
             and len(dense) == len(self.columns)
             and all(kind.width > 1 and not kind.sparse for kind in dense)
-            # Memory for what several read is as long as one row is.
+            # A value with several readers is kept in memory of one row, so it must be an output.
             and all(item in self.columns for item in nodes)
         )
 
     def _one_long_row(self) -> None:
-        """Rows without gaps are computed as one: loops over few columns are no vector code."""
+        """Compute rows without gaps as one row: loops over few columns are not vectorised."""
         columns = self.columns.values()
         gapless = (f"{c.stride} == {BYTES[_dtype(c.type)]} * {c.size}" for c in columns)
         with self.body.block(f"if {' and '.join(gapless)}:"):
@@ -363,11 +369,11 @@ class _Writer:
                     uses[source] += 1
         rows = {value: self._row(value) for value in self.columns}
         for item, scope in inside.items():
-            value = self._made(item, scope, rows)
-            self.values[item] = self._settled(item, value, scope, uses[item], rows)
+            value = self._computed(item, scope, rows)
+            self.values[item] = self._stored_or_kept(item, value, scope, uses[item], rows)
 
-    def _made(self, item: Node, scope: Scope, rows: Mapping[Value, str]) -> Emitted:
-        """What an operator makes of its inputs; columns of the input are copied."""
+    def _computed(self, item: Node, scope: Scope, rows: Mapping[Value, str]) -> Emitted:
+        """The operator's result for its inputs; a node that is a view is copied."""
         if item in self.views:
             return self._input(item, scope, rows)
         inputs = [self._input(source, scope, rows) for source in item.inputs]
@@ -376,20 +382,20 @@ class _Writer:
         return item.op.emit(scope, *inputs)
 
     def _row(self, value: Value) -> str:
-        """A local holding where the current row of a column is."""
+        """A local with the address of the current row of a column."""
         name = self.body.fresh("r")
         column = self.columns[value]
         self.body.line(f"{name} = {column.base} + i * {column.stride}")
         return name
 
-    def _settled(
+    def _stored_or_kept(
         self, item: Node, value: Emitted, scope: Scope, uses: int, rows: Mapping[Value, str]
     ) -> Emitted:
-        """Write an output where it belongs; compute what several read only once."""
+        """Write an output to its column; keep a value with several readers, to compute it once."""
         if item in self.columns:
             assert isinstance(value, ScalarValue | VectorValue), "documents and words stay inside"
             if item in self.stored:
-                return self._leave(item, value, scope, rows[item], uses)
+                return self._append_stored(item, value, scope, rows[item], uses)
             scope.write(value, rows[item])
             if uses and isinstance(value, VectorValue):
                 return self._stored(item, scope, rows[item], constant=False)
@@ -397,8 +403,10 @@ class _Writer:
             return scope.keep(value)
         return value
 
-    def _leave(self, item: Node, value: Emitted, scope: Scope, row: str, uses: int) -> VectorValue:
-        """Write what is stored of a sparse vector behind that of the row before."""
+    def _append_stored(
+        self, item: Node, value: Emitted, scope: Scope, row: str, uses: int
+    ) -> VectorValue:
+        """Append the stored numbers of a sparse row to those of the row before."""
         assert isinstance(value, VectorValue), "scalars are not sparse"
         if uses or any(part.at is None and part.most is None for part in value.parts):
             value = scope.keep(value)
@@ -450,7 +458,7 @@ class _Writer:
 
 
 def _read_stored(scope: Scope, column: Column, row: str, columns: str, values: str) -> VectorValue:
-    """A row of a column of which only what is stored is there."""
+    """A row of a column that is passed as stored numbers only."""
     assert isinstance(column.type, Vector)
     dtype, width = column.type.dtype, column.type.width
     start, end = (scope.let(f"ldc_int64({row}, {k})", "int64").expr for k in "01")
@@ -464,7 +472,7 @@ def _read_stored(scope: Scope, column: Column, row: str, columns: str, values: s
 
 
 def _reads_sparse(op: Op) -> bool:
-    """Whether an operator's code can do with the elements of a vector that are not zero."""
+    """Whether an operator's code needs only the elements of a vector that are not zero."""
     return op.takes_sparse or op.keeps_zero or getattr(op, "skips_zeros", False)
 
 
@@ -477,7 +485,7 @@ def _is_stored(value: VectorValue) -> bool:
 
 
 def row_bytes(kind: Type) -> int:
-    """How many bytes one row of a column takes."""
+    """The bytes of one row of a column."""
     if isinstance(kind, Tokens):
         return 3 * BYTES["int64"]
     if isinstance(kind, Pairs):

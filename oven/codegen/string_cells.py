@@ -1,8 +1,9 @@
 """Strings as native code reads them: one cell of two int64 each, an address and a length.
 
-A row of words is three int64: the address of its bytes, that of a list of slices, and how many. A
-slice is where a word starts, times 2**32, plus its bytes. A row of pairs has a fourth: the address
-of its float64. Sixteen bytes behind texts may be read.
+A row of words is three int64: the address of its bytes, the address of its list of slices, and the
+number of slices. A slice is the offset of a word times 2**32, plus its length in bytes. A row of
+pairs has a fourth: the address of its float64 values. Native code may read sixteen bytes beyond the
+end of texts.
 """
 
 from __future__ import annotations
@@ -22,9 +23,9 @@ class Cells(np.ndarray[Any, Any]):
     """Cells that keep the bytes they point to alive."""
 
     text: bytes | NDArray[np.uint8]
-    #: The lists of slices, of rows of words.
+    #: The lists of slices, if rows are words.
     slices: NDArray[np.int64] | None = None
-    #: The numbers beside the words, of rows of pairs.
+    #: The numbers of the pairs, if rows are pairs.
     values: NDArray[np.float64] | None = None
 
 
@@ -35,14 +36,14 @@ def cells(values: NDArray[Any]) -> NDArray[Any]:
     lengths = np.fromiter(map(len, encoded), np.int64, len(encoded))
     text = b"".join([*encoded, PADDING])
     base = np.frombuffer(text, np.uint8).ctypes.data
-    made = np.empty((flat.size, 2), np.int64)
-    made[:, 0] = base + np.cumsum(lengths) - lengths
-    made[:, 1] = lengths
-    for place, value in enumerate(flat):
+    table = np.empty((flat.size, 2), np.int64)
+    table[:, 0] = base + np.cumsum(lengths) - lengths
+    table[:, 1] = lengths
+    for index, value in enumerate(flat):
         if not isinstance(value, str):
-            made[place, 1] = NONE if value is None else NAN
+            table[index, 1] = NONE if value is None else NAN
     width = values.shape[1] if values.ndim == 2 else 1
-    block = made.reshape(len(values), 2 * width).view(Cells)
+    block = table.reshape(len(values), 2 * width).view(Cells)
     block.text = text
     return block
 
@@ -57,11 +58,11 @@ def word_cells(rows: Sequence[Sequence[str]]) -> Cells:
     starts = np.concatenate([[0], np.cumsum(sizes)])
     first = starts[ends - counts]
     slices = (starts[:-1] - np.repeat(first, counts)) << 32 | sizes
-    made = np.empty((len(rows), 3), np.int64)
-    made[:, 0] = np.frombuffer(text, np.uint8).ctypes.data + first
-    made[:, 1] = slices.ctypes.data + 8 * (ends - counts)
-    made[:, 2] = counts
-    block = made.view(Cells)
+    table = np.empty((len(rows), 3), np.int64)
+    table[:, 0] = np.frombuffer(text, np.uint8).ctypes.data + first
+    table[:, 1] = slices.ctypes.data + 8 * (ends - counts)
+    table[:, 2] = counts
+    block = table.view(Cells)
     block.text, block.slices = text, slices
     return block
 
@@ -71,16 +72,16 @@ def pair_cells(rows: Sequence[Sequence[tuple[str, float]]]) -> Cells:
     names = word_cells([[name for name, _ in row] for row in rows])
     counts = names[:, 2]
     values = np.fromiter((value for row in rows for _, value in row), np.float64, counts.sum())
-    made = np.empty((len(rows), 4), np.int64)
-    made[:, :3] = names
-    made[:, 3] = values.ctypes.data + 8 * (np.cumsum(counts) - counts)
-    block = made.view(Cells)
+    table = np.empty((len(rows), 4), np.int64)
+    table[:, :3] = names
+    table[:, 3] = values.ctypes.data + 8 * (np.cumsum(counts) - counts)
+    block = table.view(Cells)
     block.text, block.slices, block.values = names.text, names.slices, values
     return block
 
 
 def lengths(block: NDArray[Any], *, words: bool) -> NDArray[np.int64]:
-    """The bytes of each row (of its longest text), of words with a byte more for each."""
+    """The bytes of each row (of its longest text); for words, plus one byte per word."""
     if not words or not len(block):
         return np.asarray(np.maximum(block[:, 1::2].max(axis=1, initial=0), 0), np.int64)
     assert isinstance(block, Cells)

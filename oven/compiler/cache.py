@@ -1,12 +1,12 @@
-"""Compiled stages by content: in memory for this process, on disk for all of them.
+"""The code cache: compiled stages by cache key, in memory per process and on disk for all.
 
 The key is the digest of the emitted source, the CPU's features and the compilers' versions, so an
-entry is never stale: a changed emitter asks for another key. Entries appear by rename and carry a
-checksum; one that is damaged, or was cut off by a crash, is rebuilt.
+entry is never stale: a changed emitter leads to another key. Entries appear by rename and carry a
+checksum; a damaged or truncated entry is rebuilt.
 
-An entry is machine code that this process will run. So the directory must belong to the user (or to
-root) and nobody else may write to it, and the same holds for every entry; what does not is never
-read, and the code is compiled instead.
+An entry is machine code that this process will run. So the directory and every entry must belong to
+the user (or to root) and be writable by no other user; otherwise they are not read, and the code is
+compiled instead.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ from oven import debug
 from oven.compiler import machine
 
 MOST_BYTES = 512 << 20
-"""Of all entries together: at some ten kilobytes each, more shapes than a machine ever serves."""
+"""Size limit of the cache: entries take about ten kilobytes, one per structure of a stage."""
 
 _MAGIC = b"PRETZELC"
 # Another layout of entries, or of the stage ABI, is another format: old entries are not found.
 _FORMAT = "stage-abi-3"
 _HEAD = struct.Struct("<8s16sHI")
-# How often a process looks at the size of the cache: a look reads the whole directory.
+# Writes between two checks of the cache's size: a check reads the whole directory.
 _WRITES_A_LOOK = 256
-# A hit renews an entry's age once a day, so that the least used ones are the oldest.
+# A hit renews an entry's time stamp once a day, so that the oldest entries are the least used.
 _RENEWED_SECONDS = 86_400.0
 _ABANDONED_SECONDS = 3_600.0
 _TEXT = re.compile(r"\b(text|wrap)_")
@@ -49,7 +49,7 @@ _CALLING = ("call_", "c_call_", "stack_")
 
 @dataclass
 class Counters:
-    """What the cache did in this process."""
+    """Counters of the cache in this process."""
 
     compiled: int = 0
     compile_seconds: float = 0.0
@@ -82,34 +82,36 @@ _writes = 0
 # --- looking up ---------------------------------------------------------------------------------
 
 
-@lru_cache(maxsize=256)  # plans of one shape come in crowds, and each asks several times
+@lru_cache(
+    maxsize=256
+)  # many plans of one structure are loaded in a row, and each needs the key several times
 def key(source: str) -> str:
-    """The name of this source's machine code on this machine."""
+    """The cache key of this source on this machine."""
     return combine(toolchain(), *([_text_words()] if _TEXT.search(source) else []), source)
 
 
 @cache
 def toolchain() -> str:
-    """What machine code depends on besides its source."""
+    """Text of everything that machine code depends on besides its source."""
     return f"{_FORMAT} {machine.fingerprint()} numba {_numba()} {_vocabulary()}"
 
 
 def _numba() -> str:
-    """The version of numba, read where it lies: importing what could tell takes long."""
-    found = find_spec("numba")
-    if found is not None and found.origin is not None:
-        beside = Path(found.origin).with_name("_version.py")
+    """The version of numba, read from its file: importing numba takes long."""
+    spec = find_spec("numba")
+    if spec is not None and spec.origin is not None:
+        beside = Path(spec.origin).with_name("_version.py")
         text = beside.read_text("utf-8") if beside.exists() else ""
-        stated = _VERSION.search(text)
-        if stated is not None:
-            return stated[1]
+        version_line = _VERSION.search(text)
+        if version_line is not None:
+            return version_line[1]
     from importlib.metadata import version
 
     return version("numba")
 
 
 def _vocabulary() -> str:
-    """The words of emitted code are compiled with it, so their text is part of every key."""
+    """Digest of the intrinsics' source: they are compiled with emitted code, so keys contain it."""
     here = Path(__file__).parent
     texts = [here / name for name in ("native.py", "functions.py", "functions_tanh.py")]
     intrinsics = sorted((here / "intrinsics").glob("*.py"))
@@ -118,44 +120,44 @@ def _vocabulary() -> str:
 
 @cache
 def _text_words() -> str:
-    """The words for text are part of the keys of only those sources that use them."""
+    """Digest of the text intrinsics' source, for the keys of the sources that use them."""
     here = Path(__file__).parent / "intrinsics"
     names = ("more.py", "text.py", "patterns.py", "counts.py")
     return combine(*((here / name).read_bytes() for name in names))
 
 
 def address(source: str, name: str) -> int:
-    """Where the compiled function `name` of this source is; compiled only if nobody has yet."""
+    """The address of the function `name` of this source, compiled unless the cache has it."""
     return machine_code(key(source), name, lambda unique: _compile(source, name, unique))
 
 
 def machine_code(digest: str, name: str, build: Callable[[str], Code]) -> int:
-    """The address of the code of this digest; `build(symbol)` makes it if nobody has yet.
+    """The address of the code of this digest, made by `build(symbol)` unless the cache has it.
 
-    Symbols share one name space in a process, and entries come from many processes: so a function
-    is called after its digest.
+    Symbols share one name space in a process, and entries come from many processes: so a function's
+    symbol contains its digest.
     """
-    found = find(digest, name)
-    if found is not None:
-        return found
+    cached = find(digest, name)
+    if cached is not None:
+        return cached
     with _lock_of(digest):
         if digest not in _addresses:
-            _addresses[digest] = _built(digest, f"{name}_{digest}", build)
+            _addresses[digest] = _compile_and_store(digest, f"{name}_{digest}", build)
         return _addresses[digest]
 
 
 def find(digest: str, name: str) -> int | None:
-    """The address of the code of this digest, where somebody has made it already."""
-    found = _addresses.get(digest)
-    if found is not None:
+    """The address of the code of this digest, None if neither memory nor disk has it."""
+    loaded = _addresses.get(digest)
+    if loaded is not None:
         counters.from_memory += 1
-        return found
+        return loaded
     with _lock_of(digest):
         if digest not in _addresses:
-            found = _from_disk(digest, f"{name}_{digest}")
-            if found is None:
+            loaded = _from_disk(digest, f"{name}_{digest}")
+            if loaded is None:
                 return None
-            _addresses[digest] = found
+            _addresses[digest] = loaded
         return _addresses[digest]
 
 
@@ -180,22 +182,22 @@ def _compile(source: str, name: str, unique: str) -> Code:
     return native.compile_source(text, unique)
 
 
-def _built(digest: str, unique: str, build: Callable[[str], Code]) -> int:
+def _compile_and_store(digest: str, unique: str, build: Callable[[str], Code]) -> int:
     start = time.perf_counter()
-    made = build(unique)
+    compiled = build(unique)
     seconds = time.perf_counter() - start
     counters.compiled += 1
     counters.compile_seconds += seconds
     debug.say(1, f"compiled {unique} in {seconds * 1e3:.0f} ms")
-    _keep(digest, made.symbol.encode("ascii"), made.code)
-    return machine.load(made.code, made.symbol)
+    _keep(digest, compiled.symbol.encode("ascii"), compiled.code)
+    return machine.load(compiled.code, compiled.symbol)
 
 
 # --- entries ------------------------------------------------------------------------------------
 
 
 def directory() -> Path:
-    """Where entries live: PRETZEL_CACHE, or .cache/pretzel in the user's home."""
+    """The cache's folder: PRETZEL_CACHE, or .cache/pretzel in the user's home."""
     chosen = os.environ.get("PRETZEL_CACHE")
     return Path(chosen) if chosen else Path.home() / ".cache" / "pretzel"
 
@@ -218,24 +220,24 @@ def _from_disk(digest: str, unique: str) -> int | None:
         debug.say(1, f"cache entry {path.name} is damaged: it is built again")
         return None
     try:
-        found = machine.load(parts[1], parts[0])
+        loaded = machine.load(parts[1], parts[0])
     except LookupError:
         counters.rebuilt += 1
         return None
     counters.from_disk += 1
     debug.say(1, f"loaded {unique} from the cache")
-    return found
+    return loaded
 
 
 def read_entry(path: Path) -> bytes:
-    """An entry's bytes; nothing if it is not one that only we can have written."""
-    # Not blocking: opening a pipe that somebody put in the place of an entry must not hang.
+    """An entry's bytes; empty if another user could have written it."""
+    # Not blocking: opening a pipe that was put in the place of an entry must not hang.
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW)
     with os.fdopen(descriptor, "rb") as file:
-        found = os.fstat(descriptor)
-        if not stat.S_ISREG(found.st_mode) or not _ours(found):
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode) or not _ours(status):
             return b""
-        if time.time() - found.st_mtime > _RENEWED_SECONDS:
+        if time.time() - status.st_mtime > _RENEWED_SECONDS:
             _renew(path)
         return file.read()
 
@@ -244,11 +246,11 @@ def _renew(path: Path) -> None:
     try:
         os.utime(path)
     except OSError:
-        return  # a cache that is read only stays as it is
+        return  # a read-only cache stays as it is
 
 
 def _parse(entry: bytes, unique: str) -> tuple[str, bytes] | None:
-    """(symbol, object code), or None for anything but this function's entry, written whole."""
+    """(symbol, object code), or None unless this is the complete entry of this function."""
     if len(entry) < _HEAD.size:
         return None
     magic, check, symbol_size, size = _HEAD.unpack_from(entry)
@@ -267,7 +269,7 @@ def _keep(digest: str, symbol: bytes, code: bytes) -> None:
     body = symbol + code
     head = _HEAD.pack(_MAGIC, _checksum(body), len(symbol), len(code))
     if write_entry(_path(digest), head + body):
-        _look_at_size()
+        _evict_sometimes()
 
 
 def write_entry(path: Path, entry: bytes) -> bool:
@@ -279,7 +281,7 @@ def write_entry(path: Path, entry: bytes) -> bool:
             return False
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         temporary.write_bytes(entry)
-        temporary.chmod(0o644)  # whatever the umask: nobody else may write
+        temporary.chmod(0o644)  # independent of the umask: no other user may write
         temporary.replace(path)
     except OSError:
         _drop(temporary)
@@ -287,39 +289,39 @@ def write_entry(path: Path, entry: bytes) -> bool:
     return True
 
 
-# --- whom to trust ------------------------------------------------------------------------------
+# --- permissions --------------------------------------------------------------------------------
 
 
-def trusted(place: Path) -> bool:
+def trusted(folder: Path) -> bool:
     """Whether only we (or root) can have put entries into this directory; warns if not."""
     try:
-        found = place.stat()
+        status = folder.stat()
     except OSError:
         return False
-    if stat.S_ISDIR(found.st_mode) and _ours(found):
+    if stat.S_ISDIR(status.st_mode) and _ours(status):
         return True
-    _warn(place)
+    _warn(folder)
     return False
 
 
-def _ours(found: os.stat_result) -> bool:
-    return found.st_uid in (0, os.geteuid()) and not found.st_mode & 0o022
+def _ours(status: os.stat_result) -> bool:
+    return status.st_uid in (0, os.geteuid()) and not status.st_mode & 0o022
 
 
 @cache
-def _warn(place: Path) -> None:
+def _warn(folder: Path) -> None:
     warnings.warn(
-        f"the code cache {place} is not used: others can write to it (chmod go-w it)",
+        f"the code cache {folder} is not used: others can write to it (chmod go-w it)",
         RuntimeWarning,
         stacklevel=2,
     )
 
 
-# --- how much to keep ---------------------------------------------------------------------------
+# --- size ---------------------------------------------------------------------------------------
 
 
-def _look_at_size() -> None:
-    """Now and then, starting with the first entry written, drop what is too much."""
+def _evict_sometimes() -> None:
+    """After the first write, and then regularly, drop entries beyond the size limit."""
     global _writes  # noqa: PLW0603 (a count of this process)
     with _lock:
         _writes += 1
@@ -330,7 +332,7 @@ def _look_at_size() -> None:
 
 def evict(most: int) -> None:
     """Drop the entries not used for longest until the rest take at most `most` bytes."""
-    entries = [(found.st_mtime, found.st_size, path) for path, found in _entries()]
+    entries = [(status.st_mtime, status.st_size, path) for path, status in _entries()]
     total = sum(size for _, size, _ in entries)
     for _, size, path in sorted(entries):
         if total <= most:
@@ -341,22 +343,22 @@ def evict(most: int) -> None:
 
 
 def _entries() -> list[tuple[Path, os.stat_result]]:
-    """Every entry; what dead writers left behind is swept up on the way."""
-    found = []
+    """Every entry; removes abandoned temporary files on the way."""
+    entries = []
     for path in directory().glob("??/*"):
         try:
-            state = path.stat()
+            status = path.stat()
         except OSError:
             continue  # another process was faster
         if path.suffix == ".o" and not path.name.startswith("."):
-            found.append((path, state))
-        elif time.time() - state.st_mtime > _ABANDONED_SECONDS:
+            entries.append((path, status))
+        elif time.time() - status.st_mtime > _ABANDONED_SECONDS:
             _drop(path)
-    return found
+    return entries
 
 
 def _drop(path: Path) -> None:
     try:
         path.unlink(missing_ok=True)
     except OSError:
-        return  # a cache that is read only stays as it is
+        return  # a read-only cache stays as it is

@@ -6,9 +6,9 @@ The program is a table of int64:
      then for each of its columns: (mode, where, stride)]
 
 with mode 0 for column `where` of the caller's io table, 1 for a buffer at scratch + `where`, and 2
-for memory in the caller's io table that every tile uses anew.
-The scratch memory starts with room for one stage's io table. A stage that refuses its rows answers
-with something other than 0, and then so does the run, which ends there.
+for memory in the caller's io table that every tile reuses.
+The scratch memory starts with one stage's io table. A stage that refuses its rows returns a value
+other than 0; the run ends there and returns 1.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ NAME = "run_stages"
 
 
 class Wire(NamedTuple):
-    """Where one column of a stage is: an external column, a tile buffer in scratch, or room."""
+    """The location of a stage's column: external, a tile buffer in scratch, or memory for rows."""
 
     mode: int
     where: int

@@ -1,16 +1,14 @@
-"""The interpreter's lock: native code says when it waits for it, and who has it can give way.
+"""Yielding the GIL: native code flags that it waits for the GIL, and its holder lets it go.
 
-A thread that comes back from native code gets the lock when its holder lets go of it, which a busy
-one does every 5 ms (`sys.setswitchinterval`); nobody asks it earlier, and a library must not change
-that for a whole process. So native code that let the lock go leaves word that it is done, and those
-parts of ours that busy threads call all the time look for it: one who finds it lets go until the
-other has what it came for. What was waiting 5 ms for every few hundred microseconds of work then
-waits for the length of a call.
+A thread that comes back from native code gets the GIL when its holder lets go of it, which a busy
+thread does every 5 ms (`sys.setswitchinterval`); a library must not change that for a whole
+process. So native code that released the GIL sets a flag when it is done. Functions of ours that
+busy threads call often check the flag, and release the GIL until the waiting thread has had it. A
+wait of 5 ms per few hundred microseconds of work becomes a wait for the length of one call.
 
-Each thread has a byte of one word, so that a look at the word finds anybody, and one who gets the
-lock takes back what it said and nothing that another one has said meanwhile. Bytes are dealt out in
-turn: of more threads than there are bytes some share one, and of these one may be found later. That
-costs it time and nothing else.
+The flags are the bytes of one 64-bit word, one per thread: reading the word checks all threads at
+once, and a thread that gets the GIL clears its own flag only. Bytes are assigned in turn. With more
+threads than bytes some threads share one; one of these may wait longer, without other harm.
 """
 
 from __future__ import annotations
@@ -25,16 +23,16 @@ from itertools import count
 
 from oven.compiler import cache, machine
 
-#: Not 0 while somebody is done with native code, or was woken, and waits for the lock.
+#: Not 0 while a thread that is done with native code, or was woken, waits for the GIL.
 WAITING = array("q", [0])
 WORD = WAITING.buffer_info()[0]
-#: The word's bytes: the first is for threads that were woken for work, the others for those that
-#: are done with some.
+#: The word's bytes: the first is for threads woken to run a job, the others for threads that are
+#: done with native code.
 BYTES = memoryview(WAITING).cast("B")
 WOKEN = 0
-#: Who gives way sleeps so many times at most, each time for as little as systems have: some 60 us,
-#: in which one who is woken for the lock takes it, as a rule, and is done with it. To ask the
-#: system to run others instead keeps a processor busy, and on a busy machine costs a turn.
+#: A thread that yields sleeps at most this many times, each time as briefly as systems allow: about
+#: 60 us, in which a waiting thread usually takes the GIL and releases it again. `sched_yield`
+#: instead would keep a processor busy, and costs a time slice on a busy machine.
 TURNS, SHORT = 4, 1e-6
 
 SOURCE = """\
@@ -48,12 +46,12 @@ NAME = "run_aside"
 
 @once
 def aside() -> Callable[..., int]:
-    """Calls of stages that let the lock go, and leave word when they are done."""
+    """The call of stages that releases the GIL, and sets a flag when they are done."""
     return machine.STAGE(_address(SOURCE, NAME))
 
 
 class _Place(threading.local):
-    """Which byte is this thread's."""
+    """The byte of this thread."""
 
     def __init__(self) -> None:
         self.byte = next(_dealt) % (len(BYTES) - 1) + 1
@@ -65,9 +63,9 @@ PLACE = _Place()
 
 
 def yield_gil() -> None:
-    """Let those who wait for the interpreter's lock have it; for when WAITING says so.
+    """Release the GIL for the threads that wait for it; to be called when WAITING is not 0.
 
-    All of them, but nobody for a second time: who has had it and waits again is for the next call.
+    Every waiting thread gets it once; a thread that waits again is served by the next call.
     """
     waiting = WAITING[0]
     for _ in range(TURNS):
@@ -75,16 +73,16 @@ def yield_gil() -> None:
         waiting &= WAITING[0]
         if not waiting:
             return
-    for place in range(len(BYTES)):  # whoever it was is not coming, or somebody was in its way
-        if waiting >> 8 * place & 1:
-            BYTES[place] = 0
+    for index in range(len(BYTES)):  # the thread has ended, or was delayed
+        if waiting >> 8 * index & 1:
+            BYTES[index] = 0
 
 
 def _address(source: str, name: str) -> int:
     return cache.machine_code(cache.key(source), name, partial(_build, source, name))
 
 
-def _build(source: str, name: str, given: str) -> cache.Code:
+def _build(source: str, name: str, symbol: str) -> cache.Code:
     from oven.compiler import native  # numba is imported only to compile
 
-    return native.compile_source(source.replace(f"def {name}(", f"def {given}(", 1), given)
+    return native.compile_source(source.replace(f"def {name}(", f"def {symbol}(", 1), symbol)

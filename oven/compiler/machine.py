@@ -1,4 +1,4 @@
-"""Object code to callable addresses, with llvmlite alone: serving never imports numba."""
+"""Loads object code, with llvmlite only: serving never imports numba."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import llvmlite.binding as llvm
 from oven.compiler.object_loader import link
 
 _lock = threading.Lock()
-#: The processor to make code for and its features, if not this one's.
+#: The processor to compile for and its features, if not this one's.
 _aims: list[tuple[str, str]] = []
 _LIBM = [
     "exp",
@@ -81,7 +81,7 @@ _LIBM = [
 
 @cache
 def target_machine() -> Any:
-    """The machine this process runs on, with everything its CPU can do."""
+    """The compiler's target: this machine, with all features of its CPU."""
     return _machine()
 
 
@@ -93,8 +93,8 @@ def _machine() -> Any:
         cpu=cpu(),
         features=features(),
         opt=3,
-        # Absolute 64-bit addresses: the loader's handling of offsets from a global table goes
-        # wrong once several objects are loaded, and sections may land anywhere.
+        # Absolute 64-bit addresses: the loader mishandles offsets from a global table once several
+        # objects are loaded, and sections may be at any distance.
         reloc="static",
         codemodel="large",
         jit=True,
@@ -102,25 +102,25 @@ def _machine() -> Any:
 
 
 def aim(cpu: str, features: str) -> None:
-    """Make code for a lesser processor than this one; only before any was made."""
+    """Compile for a lesser processor than this one; to be called before anything is compiled."""
     _aims[:] = [(cpu, features)]
-    for known in (target_machine, vector_bytes, has, fingerprint):
-        known.cache_clear()
+    for cached in (target_machine, vector_bytes, has, fingerprint):
+        cached.cache_clear()
 
 
 def cpu() -> str:
-    """The processor code is made for: this one, or what was aimed at."""
+    """The name of the processor to compile for."""
     return _aims[0][0] if _aims else str(llvm.get_host_cpu_name())
 
 
 def features() -> str:
-    """What that processor can do, as the compiler writes it."""
+    """The features of that processor, as the compiler writes them."""
     return _aims[0][1] if _aims else str(llvm.get_host_cpu_features().flatten())
 
 
 @cache
 def vector_bytes() -> int:
-    """How long this processor's vector registers are."""
+    """The size of the processor's vector registers."""
     if has("avx512f"):
         return 64
     return 32 if has("avx2") else 16
@@ -134,7 +134,7 @@ def has(feature: str) -> bool:
 
 @cache
 def fingerprint() -> str:
-    """What object code depends on besides its source: the CPU and the code generator."""
+    """Text of what object code depends on besides its source: the CPU and the code generator."""
     return f"{llvm.get_default_triple()} {cpu()} {features()} {_version()}"
 
 
@@ -145,9 +145,9 @@ def _version() -> str:
 
 
 class _Loader:
-    """The compiler's loader, for what is not as plain as oven.compiler.object_loader wants it.
+    """The compiler's loader, for objects that oven.compiler.object_loader does not support.
 
-    One engine holds all of it; it owns a target machine of its own.
+    One engine holds all of them; it owns a target machine of its own.
     """
 
     def __init__(self) -> None:
@@ -158,9 +158,9 @@ class _Loader:
 
     def load(self, code: bytes, symbol: str) -> int:
         """Make object code executable and return the address of a function in it."""
-        found = int(self._engine.get_function_address(symbol))
-        if found:
-            return found
+        loaded = int(self._engine.get_function_address(symbol))
+        if loaded:
+            return loaded
         item = llvm.ObjectFileRef.from_data(code)
         self._engine.add_object_file(item)
         self._engine.finalize_object()
@@ -185,11 +185,11 @@ def load(code: bytes, symbol: str) -> int:
 
 @cache
 def _know_libm() -> None:
-    # The interpreter has libm loaded; asking for its file would start a process.
+    # The interpreter has libm loaded; searching for its file would start a process.
     process = ctypes.CDLL(None)
     missing = [name for name in _LIBM if not _know(name, process)]
     if missing:
-        from ctypes.util import find_library  # it can start processes, and imports what does
+        from ctypes.util import find_library  # it can start processes
 
         library = ctypes.CDLL(find_library("m"))
         for name in missing:
@@ -216,9 +216,9 @@ class ForC(NamedTuple):
 
 
 def callable_by_c(symbol: str, text: str, words: int) -> ForC:
-    """Object code of numba's function `symbol` in this LLVM IR, as C calls it: words to a word."""
-    given = ", ".join(f"i64 %word{place}" for place in range(words))
-    whole = llvm.parse_assembly(text + _FOR_C.format(symbol=symbol, given=given))
+    """Object code of numba's function `symbol` in this LLVM IR for C: int64s to an int64."""
+    parameters = ", ".join(f"i64 %word{index}" for index in range(words))
+    whole = llvm.parse_assembly(text + _FOR_C.format(symbol=symbol, given=parameters))
     return ForC(f"{symbol}_for_c", bytes(target_machine().emit_object(whole)))
 
 
@@ -232,6 +232,6 @@ def _know(name: str, library: ctypes.CDLL) -> bool:
 
 #: numba's calling convention: status = f(&result, &error, params, io, n, scratch).
 _SIGNATURE = (ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, *(ctypes.c_int64,) * 4)
-#: Calls that let other threads run meanwhile, and calls that do not.
+#: Calls that release the GIL, and calls that keep it.
 STAGE = ctypes.CFUNCTYPE(*_SIGNATURE)
 BRIEF = ctypes.PYFUNCTYPE(*_SIGNATURE)

@@ -1,8 +1,8 @@
-"""A look at emitted code before it is compiled: only arithmetic over addresses, nothing else.
+"""Check of emitted code before it is compiled: only arithmetic over addresses is allowed.
 
-Operators write code as text, and some of the text comes from static parameters, which may come
-from a file. Their checks keep nonsense out; this is the second lock on the same entry: text that
-is anything but one function in the vocabulary of native code is never handed to a compiler.
+Operators write code as text, and some of the text comes from static parameters, which may come from
+a file. Operators check these; this is a second check: text is compiled only if it is one function
+in the vocabulary of native code.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def _problem(source: str, name: str, vocabulary: Container[str], parameters: int
     if function.decorator_list or function.returns or not _plain(function.args, parameters):
         return f"the function has {parameters} plain parameters"
     inside = (item for statement in function.body for item in ast.walk(statement))
-    return next((found for item in inside if (found := _complaint(item, vocabulary))), "")
+    return next((complaint for item in inside if (complaint := _complaint(item, vocabulary))), "")
 
 
 def _plain(arguments: ast.arguments, count: int) -> bool:
@@ -70,7 +70,7 @@ def _plain(arguments: ast.arguments, count: int) -> bool:
 
 
 def _complaint(item: ast.AST, vocabulary: Container[str]) -> str:
-    """What is wrong with one piece of the code; empty if nothing is."""
+    """The problem with one node of the code; empty if there is none."""
     if isinstance(item, ast.Attribute) and ast.unparse(item) in _NUMBERS:
         return ""
     if not isinstance(item, _ALLOWED):

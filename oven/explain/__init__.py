@@ -1,1 +1,1 @@
-"""What a plan is made of and how long each part takes, for people."""
+"""Explains a plan to people: its stages, their code and their times."""

@@ -1,14 +1,14 @@
-"""What a plan is made of, at every step from the program to machine code.
+"""Shows a plan at every step from the program to machine code.
 
     logical      the program as it was written
     optimised    the program after all rules
-    stages       what runs together, what it reads and leaves, where it came from
+    stages       operators that run together, their inputs, outputs and origin
     source       the code emitted for each stage
     llvm         the same as LLVM IR
     asm          the same as assembly
     timed        a run, stage by stage: time, rows, bytes
 
-Every step is text, or a page of HTML that needs nothing else. Stages without native code are
+Every step is text, or an HTML page without external resources. Stages without native code are
 marked black: they run as Python, or on onnxruntime.
 """
 
@@ -37,7 +37,7 @@ TIMED_COLUMNS = ("stage", "operators", "time", "a row", "share", "rows", "bytes"
 
 
 def explain(plan: Plan, stage: str = "stages", form: str = "text", data: object = None) -> str:
-    """The plan at one step of its way; `data` is what the step "timed" runs on."""
+    """The plan at one step, as text; `data` are rows for the step "timed"."""
     if stage not in STEPS:
         raise ParameterError(
             f"there is no step {stage!r} to explain", hint="one of " + ", ".join(STEPS)
@@ -68,10 +68,10 @@ def _graph(flow: Flow, form: str) -> str:
 
 
 def _stages(plan: Plan, form: str) -> str:
-    rows = [_stage_row(plan, place, stage) for place, stage in enumerate(plan.stages)]
+    rows = [_stage_row(plan, number, stage) for number, stage in enumerate(plan.stages)]
     head = f"{len(rows)} stages, {sum(not s.native for s in plan.stages)} of them black"
-    if known := characters.version(plan.flow):
-        head += f"; characters of Unicode {known}"
+    if unicode := characters.version(plan.flow):
+        head += f"; characters of Unicode {unicode}"
     if form == "html":
         return page("Stages", head, table(STAGE_COLUMNS, rows, marked=_black(plan)))
     lines = [head]
@@ -82,12 +82,12 @@ def _stages(plan: Plan, form: str) -> str:
     return "\n".join(lines)
 
 
-def _stage_row(plan: Plan, place: int, stage: Stage) -> tuple[str, ...]:
+def _stage_row(plan: Plan, number: int, stage: Stage) -> tuple[str, ...]:
     parameters = {item.digest: item.nbytes for item in stage.parameters()}
     for item in () if stage.native else stage.nodes:
-        parameters |= {found.digest: found.nbytes for found in item.op.parameters()}
+        parameters |= {parameter.digest: parameter.nbytes for parameter in item.op.parameters()}
     return (
-        label(place, stage),
+        label(number, stage),
         ", ".join(map(_operator, stage.nodes)),
         "; ".join(map(_value, stage.inputs)),
         "; ".join(map(_value, stage.outputs)),
@@ -98,7 +98,7 @@ def _stage_row(plan: Plan, place: int, stage: Stage) -> tuple[str, ...]:
 
 
 def _rooms(stage: Stage) -> str:
-    """Memory whose size depends on the data: how it grows, and what it never exceeds."""
+    """Memory whose size depends on the data: its growth and its bound."""
     if not stage.rooms:
         return ""
     each, fixed = (sum(room[part] for room in stage.rooms) for part in (0, 1))
@@ -107,17 +107,17 @@ def _rooms(stage: Stage) -> str:
 
 
 def _operator(item: Node) -> str:
-    said = item.op.remark()
-    return f"{item.op.name} ({said})" if said else item.op.name
+    remark = item.op.remark()
+    return f"{item.op.name} ({remark})" if remark else item.op.name
 
 
 def label(place: int, stage: Stage) -> str:
-    """A stage's number and what it is."""
+    """A stage's number and kind."""
     return f"{place} {stage.name}" if stage.native else f"{place} {_runner(stage)} (black)"
 
 
 def _runner(stage: Stage) -> str:
-    """Who runs a stage without native code."""
+    """What runs a stage without native code."""
     return stage.nodes[0].op.runs_on
 
 
@@ -130,16 +130,16 @@ def _value(value: Value) -> str:
 
 def origins(plan: Plan, stage: Stage) -> list[str]:
     """The estimators, or the lines, that a stage came from, in the order of the program."""
-    known = plan.optimised.origins()
-    places = sorted({place for item in stage.nodes for place in known.get(item, ())})
+    origins_of = plan.optimised.origins()
+    found = sorted({origin for item in stage.nodes for origin in origins_of.get(item, ())})
     steps: dict[str, dict[str, None]] = {}
-    for place in places:
-        steps.setdefault(_file_line(place), {})[place.step] = None
+    for origin in found:
+        steps.setdefault(_file_line(origin), {})[origin.step] = None
     return [_named(where, list(names)) for where, names in steps.items()]
 
 
-def _file_line(place: Origin) -> str:
-    return f"{place.file}:{place.line}"
+def _file_line(origin: Origin) -> str:
+    return f"{origin.file}:{origin.line}"
 
 
 def _named(where: str, steps: Iterable[str]) -> str:
@@ -148,7 +148,7 @@ def _named(where: str, steps: Iterable[str]) -> str:
 
 
 def _black(plan: Plan) -> set[int]:
-    return {place for place, stage in enumerate(plan.stages) if not stage.native}
+    return {number for number, stage in enumerate(plan.stages) if not stage.native}
 
 
 # --- code ---------------------------------------------------------------------------------------
@@ -182,8 +182,8 @@ def assembly_of(stage: Stage) -> str:
 
 def _code(plan: Plan, form: str, title: str, text: Callable[[Stage], str]) -> str:
     parts = [
-        (label(place, stage), text(stage) if stage.native else _no_code(stage))
-        for place, stage in enumerate(plan.stages)
+        (label(number, stage), text(stage) if stage.native else _no_code(stage))
+        for number, stage in enumerate(plan.stages)
     ]
     if form == "html":
         return page(title, "", "".join(preformatted(name, code) for name, code in parts))
@@ -205,7 +205,7 @@ def _timed(plan: Plan, form: str, data: object) -> str:
     total = sum(one.seconds for one in run.stages) or 1.0
     rows = [
         (
-            label(place, one.stage),
+            label(number, one.stage),
             ", ".join(item.op.name for item in one.stage.nodes),
             f"{one.seconds * 1e6:,.1f} us",
             f"{one.seconds * 1e9 / max(run.rows, 1):,.0f} ns",
@@ -213,7 +213,7 @@ def _timed(plan: Plan, form: str, data: object) -> str:
             f"{run.rows:,}",
             f"{one.bytes:,}",
         )
-        for place, one in enumerate(run.stages)
+        for number, one in enumerate(run.stages)
     ]
     head = (
         f"{run.rows:,} {run.source} rows: {total * 1e6:,.1f} us in stages one by one, "

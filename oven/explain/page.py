@@ -1,4 +1,4 @@
-"""Pages of HTML that need nothing but themselves: no script, no font, nothing from elsewhere."""
+"""HTML pages without scripts, fonts or other external resources."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def table(
 ) -> str:
     """A table; `marked` rows stand out."""
     lines = ["<table>", _row("th", columns, black=False)]
-    lines += [_row("td", row, black=place in marked) for place, row in enumerate(rows)]
+    lines += [_row("td", row, black=number in marked) for number, row in enumerate(rows)]
     return "\n".join([*lines, "</table>\n"])
 
 

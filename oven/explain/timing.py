@@ -1,7 +1,7 @@
-"""How long each stage of a plan takes: the stages run one by one on the same rows.
+"""Times each stage of a plan: the stages run one by one on the same rows.
 
-`measure` runs them for their times, several times each; `staged` runs them once, for their answers,
-and says when each was at work.
+`measure` runs each several times for its time; `staged` runs them once for their answers, and
+returns when each ran.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Timed:
     """A run, stage by stage, and as a whole."""
 
     rows: int
-    #: "given", or "random" where nobody gave any.
+    #: "given", or "random" for rows made here.
     source: str
     stages: tuple[StageTime, ...]
     whole: float
@@ -75,7 +75,7 @@ def measure(plan: Plan, data: object = None) -> Timed:
 
 @dataclass(frozen=True)
 class StageSpan:
-    """When one stage was at work, by `time.perf_counter`."""
+    """Start and end of one stage, by `time.perf_counter`."""
 
     stage: Stage
     began: float
@@ -83,10 +83,10 @@ class StageSpan:
 
 
 def staged(plan: Plan, data: object) -> tuple[dict[str, Any], int, tuple[StageSpan, ...]]:
-    """The answers of `plan.run`, computed stage by stage; how many rows; when each was at work.
+    """The answers of `plan.run` computed stage by stage, the number of rows, and each stage's span.
 
-    It takes longer than `run`: stages hand everything on through memory. Rows that native code
-    refuses are answered by definition, and only the stages until then are told.
+    It takes longer than `run`, as all values pass through memory. Rows that native code refuses are
+    answered by the reference interpreter, and only the stages up to the refusal have spans.
     """
     plan = plan.for_dtypes(data).wait()
     columns, rows = coerce(plan.inputs, data)
@@ -103,26 +103,28 @@ def staged(plan: Plan, data: object) -> tuple[dict[str, Any], int, tuple[StageSp
                 given = {value: plan.native_column(value, values, columns) for value in run.inputs}
                 values |= run.run(given, rows)
             spans.append(StageSpan(stage, began, perf_counter()))
-        made = {name: plan.output(item, values, columns) for name, item in outputs.items()}
+        outputs_by_name = {
+            name: plan.output(item, values, columns) for name, item in outputs.items()
+        }
     except RowsRefused:
-        made = plan.by_definition(columns)
-    answers = {name: public(value, outputs[name].type) for name, value in made.items()}
+        outputs_by_name = plan.by_definition(columns)
+    answers = {name: public(value, outputs[name].type) for name, value in outputs_by_name.items()}
     return answers, rows, tuple(spans)
 
 
 def _stage_time(
     plan: Plan, stage: Stage, values: dict[Value, Any], columns: Mapping[str, Any], rows: int
 ) -> StageTime:
-    """Run one stage, whose inputs are in `values`; what it leaves is added to them."""
+    """Run one stage, whose inputs are in `values`; its outputs are added to them."""
     if stage.native:
         run = NativeRun.of([stage], stage.outputs)
-        given = {value: plan.native_column(value, values, columns) for value in stage.inputs}
-        seconds, made = _best(lambda: run.run(given, rows))
-        read = [*given.values(), *made.values()]
+        arguments = {value: plan.native_column(value, values, columns) for value in stage.inputs}
+        seconds, results = _best(lambda: run.run(arguments, rows))
+        read = [*arguments.values(), *results.values()]
     else:
-        seconds, made = _best(lambda: plan.interpret(stage.nodes[0], values, columns))
-        read = [values[value] for value in stage.inputs if value in values] + [*made.values()]
-    values |= made
+        seconds, results = _best(lambda: plan.interpret(stage.nodes[0], values, columns))
+        read = [values[value] for value in stage.inputs if value in values] + [*results.values()]
+    values |= results
     parameters = {item.digest: item.nbytes for item in stage.parameters()}
     return StageTime(stage, seconds, sum(map(_nbytes, read)) + sum(parameters.values()))
 
@@ -131,9 +133,9 @@ def _best(call: Callable[[], Any]) -> tuple[float, Any]:
     best = np.inf
     for _ in range(REPEATS):
         start = perf_counter()
-        made = call()
+        result = call()
         best = min(best, perf_counter() - start)
-    return float(best), made
+    return float(best), result
 
 
 def _nbytes(column: Any) -> int:
@@ -156,8 +158,12 @@ def _random(rng: np.random.Generator, kind: Type, rows: int) -> Any:  # noqa: PL
         case Record(fields):
             return {name: _random(rng, sub, rows) for name, sub in fields}
         case Vector(width, dtype, sparse):
-            made = _values(rng, (rows, width), dtype)
-            return Sparse.of(np.where(rng.random((rows, width)) < 0.1, made, 0)) if sparse else made
+            numbers = _values(rng, (rows, width), dtype)
+            return (
+                Sparse.of(np.where(rng.random((rows, width)) < 0.1, numbers, 0))
+                if sparse
+                else numbers
+            )
         case Scalar(dtype) | Category(dtype):
             return _values(rng, (rows,), dtype)
         case Text():
@@ -168,7 +174,7 @@ def _random(rng: np.random.Generator, kind: Type, rows: int) -> Any:  # noqa: PL
             return [str(words).split() for words in _values(rng, (rows,), "string")]
         case Pairs():
             names = [str(words).split() for words in _values(rng, (rows,), "string")]
-            return [[(name, float(place)) for place, name in enumerate(row)] for row in names]
+            return [[(name, float(index)) for index, name in enumerate(row)] for row in names]
 
 
 def _values(rng: np.random.Generator, shape: tuple[int, ...], dtype: str) -> Any:

@@ -1,6 +1,6 @@
 """Chains of x - m, x / s, x * a and x + b as one affine function of each column.
 
-Only a leading offset is kept apart, because only there the order of operations matters to
+Only a leading offset is kept separate, because only there the order of operations matters for
 accuracy: x - m is exact where x is close to m, and x·a - m·a is not.
 """
 
@@ -19,9 +19,9 @@ from flour.ops.elementwise import Add, Divide, Multiply, Subtract, WithParameter
 
 Numbers = NDArray[np.float64]
 STEPS: tuple[type[Op], ...] = (Subtract, Add, Multiply, Divide)
-#: How many times larger than what it leaves an offset may be before leaving its place. Every
-#: factor of ten here is a digit lost; 256 leaves more than thirteen of float64's sixteen, and 4
-#: more than six of float32's seven.
+#: Largest ratio of an offset to the difference it leaves for which the offset may be moved. Every
+#: factor of ten loses a digit; 256 leaves more than thirteen of float64's sixteen, and 4 more than
+#: six of float32's seven.
 MOST_CANCELLATION = {"float64": 256.0, "float32": 4.0}
 #: Numbers beyond this, or closer to zero than its inverse, are left alone: products of them may
 #: overflow or lose digits.

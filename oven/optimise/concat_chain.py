@@ -13,7 +13,7 @@ from oven.optimise.pattern import Match
 
 
 class Part(NamedTuple):
-    """Some neighbouring columns of a vector, and who computes them for whom."""
+    """Adjacent columns of a vector, with the node that computes them and the node that reads it."""
 
     item: Node
     reader: Node
@@ -22,25 +22,25 @@ class Part(NamedTuple):
 
     @property
     def columns(self) -> slice:
-        """Where they are in the whole vector."""
+        """Their position in the whole vector."""
         return slice(self.start, self.start + self.width)
 
 
 def parts(m: Match, x: Node) -> list[Part]:
-    """The parts of what the root reads; a single one if anybody else needs it in one piece."""
+    """The parts of the root's input; a single one if another node reads the whole input."""
     inner = seams(m, x)
     if not inner:
         return [Part(x, m.root, 0, width_of(x))]
-    found: list[Part] = []
+    parts_found: list[Part] = []
     start = 0
     for item in inner[-1].inputs:
-        found.append(Part(item, inner[-1], start, width_of(item)))
-        start += found[-1].width
-    return found
+        parts_found.append(Part(item, inner[-1], start, width_of(item)))
+        start += parts_found[-1].width
+    return parts_found
 
 
 def seams(m: Match, x: Node) -> list[Node]:
-    """The nodes that only hold the parts together: a concatenation, and what makes it dense."""
+    """The nodes that only join the parts: a concatenation, and the one that makes it dense."""
     above = [x] if isinstance(x.op, ToDense) and m.facts.only_for(x, m.root) else []
     inner = x.inputs[0] if above else x
     reader = x if above else m.root
@@ -59,5 +59,5 @@ def joined(items: Sequence[Node], like: Node) -> Node:
 
 
 def width_of(item: Node) -> int:
-    """How many columns a node is."""
+    """The number of columns of a node."""
     return item.type.width if isinstance(item.type, Vector) else 1

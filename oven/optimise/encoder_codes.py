@@ -1,4 +1,4 @@
-"""Which codes an encoder can give: the few whole numbers a column of its output may hold."""
+"""The codes that an encoder can produce: the possible values of each output column."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Codes = NDArray[np.int64]
 
 
 def codes_of(item: Node) -> list[Codes] | None:
-    """For each column of a node all it may hold, ascending; None where that is not known."""
+    """The possible values of each column of a node, ascending; None if they are not known."""
     op = item.op
     match op:
         case Categorise():
@@ -24,27 +24,29 @@ def codes_of(item: Node) -> list[Codes] | None:
             return _codes(op, op.none, op.missing, op.unknown)
         case Bins():
             return [np.arange(count + 1) for count in np.diff(op.starts.array).tolist()]
-    return _passed_on(item)
+    return _moved_columns(item)
 
 
-def _passed_on(item: Node) -> list[Codes] | None:
-    """The same for what only moves columns."""
+def _moved_columns(item: Node) -> list[Codes] | None:
+    """The same for operators that only move columns."""
     if not isinstance(item.op, Select | AsVector | Concat):
         return None
-    made: list[Codes] = []
+    columns: list[Codes] = []
     for part in item.inputs:
-        found = codes_of(part)
-        if found is None:
+        codes = codes_of(part)
+        if codes is None:
             return None
-        made.extend(found)
-    return [made[int(j)] for j in item.op.columns.array] if isinstance(item.op, Select) else made
+        columns.extend(codes)
+    return (
+        [columns[int(j)] for j in item.op.columns.array] if isinstance(item.op, Select) else columns
+    )
 
 
 def _codes(op: Categorise | CategoriseText, *others: Array) -> list[Codes]:
-    """The codes of each column's entries, and those of what is no entry."""
+    """The codes of each column's categories, and the codes for missing and unknown values."""
     cuts = op.starts.array
-    made = []
+    columns = []
     for j, rest in enumerate(np.stack([other.array for other in others], axis=1)):
         every = np.concatenate([op.codes.array[cuts[j] : cuts[j + 1]], rest]).astype(np.int64)
-        made.append(np.unique(every[every != UNKNOWN] if op.strict else every))
-    return made
+        columns.append(np.unique(every[every != UNKNOWN] if op.strict else every))
+    return columns

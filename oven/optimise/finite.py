@@ -1,4 +1,4 @@
-"""What computing a value can bring about besides the value: NaN, infinities, errors.
+"""Whether computing a node can produce NaN or infinity, or refuse a row.
 
 Rules that treat 0 · x as 0 ask whether x is finite whatever the inputs are: an input of floats may
 be NaN or infinite. Overflow is left out of account, as it needs inputs near the end of the float
@@ -26,7 +26,7 @@ from flour.ops.structure import AsVector, Concat, Element, Select, Take
 from flour.ops.unary import Abs, Negate, Relu, Sign, Square
 from objectstore import Blob
 
-#: Finite in, finite out, as long as their own numbers are finite too.
+#: Operators whose results are finite if their inputs and parameters are.
 _KEEPING: tuple[type[Op], ...] = (
     *(Fill, Concat, Select, Element, AsVector, Take, ToDense, ToSparse),
     *(Subtract, Add, Multiply, Divide, Clip, Cast, CastLike, OneMinus),
@@ -37,14 +37,14 @@ _KEEPING: tuple[type[Op], ...] = (
 
 def finite(item: Node) -> bool:
     """Whether every value of this node is finite, whatever the program's inputs are."""
-    found: dict[Node, bool] = {}
+    known: dict[Node, bool] = {}
     for each in topological([item]):
-        found[each] = _whole(each.type) or (
+        known[each] = _is_integer(each.type) or (
             isinstance(each.op, _KEEPING)
             and _finite_parameters(each.op)
-            and all(found[source] for source in each.inputs)
+            and all(known[source] for source in each.inputs)
         )
-    return found[item]
+    return known[item]
 
 
 def may_refuse(item: Node) -> bool:
@@ -53,7 +53,7 @@ def may_refuse(item: Node) -> bool:
     return any(encoder.fields()["strict"] for encoder in encoders)
 
 
-def _whole(kind: Type) -> bool:
+def _is_integer(kind: Type) -> bool:
     """Whole numbers and bools are always finite."""
     return isinstance(kind, Vector | Scalar) and not kind.dtype.startswith("float")
 

@@ -1,4 +1,4 @@
-"""What rules share that let trees do the work of steps ahead of them."""
+"""Helpers of the rules that move preprocessing steps into the trees after them."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from oven.optimise.thresholds import Floats
 
 
 def chain(m: Match, part: Part, last: type[Op], between: Callable[[Node], bool]) -> list[Node]:
-    """From a part down to an operator: the nodes, if only trees see them; else none.
+    """The nodes from a part down to an operator `last`, if only trees read them; else none.
 
     `between` says which nodes may come before the last one.
     """
-    found: list[Node] = []
+    nodes: list[Node] = []
     item, reader = part.item, part.reader
     while m.facts.only_for_any(item, reader, Walk):
-        found.append(item)
+        nodes.append(item)
         if isinstance(item.op, last):
-            return found
+            return nodes
         if not between(item):
             break
         reader, item = item, item.inputs[0]
@@ -33,8 +33,8 @@ def chain(m: Match, part: Part, last: type[Op], between: Callable[[Node], bool])
 
 
 def sent_left(walk: Walk, seen: Floats, nodes: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """For each of these nodes, which of these numbers it sends left, by its definition."""
+    """Whether each of these nodes sends each of these numbers left, by its definition."""
     with np.errstate(over="ignore"):
         seen = seen.astype(np.float32 if walk.narrow else np.float64).astype(np.float64)
-    made = walk.passes(np.tile(seen, len(nodes)), np.repeat(nodes, len(seen)))
-    return np.asarray(made, bool).reshape(len(nodes), len(seen))
+    passed = walk.passes(np.tile(seen, len(nodes)), np.repeat(nodes, len(seen)))
+    return np.asarray(passed, bool).reshape(len(nodes), len(seen))

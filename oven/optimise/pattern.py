@@ -4,10 +4,10 @@
     op(Linear)(op(Concat)(rest("parts")))     a Linear over a Concat of anything
     op(Linear)(chain(Subtract, Divide)(x))    a Linear over one or more such steps over anything
 
-What a pattern bound is asked for by name: `m["concat"]` is the node (an operator is called by its
-class in small letters unless `name=` says otherwise), `m.op("linear", Linear)` its operator,
-`m.many("steps")` the nodes of a `chain` (the last applied first) or of a `rest`. `m.facts` knows
-the program around the match: who reads a node, and what is an output.
+A pattern binds nodes to names: `m["concat"]` is the node (an operator's name is its class in small
+letters unless `name=` says otherwise), `m.op("linear", Linear)` its operator,
+`m.many("steps")` the nodes of a `chain` (the last applied first) or of a `rest`. `m.facts`
+describes the program around the match: the readers of a node, and the outputs.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _O = TypeVar("_O", bound=Op)
 
 
 class Facts:
-    """What rules may ask about the program around a match."""
+    """Facts about the program around a match, for rules."""
 
     def __init__(self, roots: Sequence[Node]) -> None:
         self.outputs = frozenset(roots)
@@ -32,8 +32,8 @@ class Facts:
 
     @cached_property
     def place(self) -> Mapping[Node, int]:
-        """Where each node stands in the order in which nodes can run."""
-        return {item: place for place, item in enumerate(self.nodes)}
+        """The index of each node in an order in which nodes can run."""
+        return {item: index for index, item in enumerate(self.nodes)}
 
     @cached_property
     def classes(self) -> frozenset[type[Op]]:
@@ -42,14 +42,14 @@ class Facts:
 
     @cached_property
     def _readers(self) -> Mapping[Node, list[Node]]:
-        found: dict[Node, list[Node]] = {item: [] for item in self.nodes}
+        readers: dict[Node, list[Node]] = {item: [] for item in self.nodes}
         for item in self.nodes:
             for source in item.inputs:
-                found[source].append(item)
-        return found
+                readers[source].append(item)
+        return readers
 
     def readers(self, item: Node) -> Sequence[Node]:
-        """The nodes that read this one, once for every time they do."""
+        """The nodes that read this one, once per reading."""
         return self._readers.get(item, ())
 
     def is_output(self, item: Node) -> bool:
@@ -57,7 +57,7 @@ class Facts:
         return item in self.outputs
 
     def sole_reader(self, item: Node) -> Node | None:
-        """The only place that needs this node, if there is only one."""
+        """The only reader of this node; None if there are several, or if it is an output."""
         readers = self._readers.get(item, ())
         return readers[0] if len(readers) == 1 and item not in self.outputs else None
 
@@ -92,25 +92,25 @@ class Match:
         return self.lists[name]
 
     def op(self, name: str, kind: type[_O]) -> _O:
-        """The operator of a node, which the pattern has made sure is of this kind."""
-        found = self.nodes[name].op
-        assert isinstance(found, kind), f"{name} is a {found.name}"
-        return found
+        """The operator of a node; the pattern has checked its class."""
+        operator = self.nodes[name].op
+        assert isinstance(operator, kind), f"{name} is a {operator.name}"
+        return operator
 
     def ops(self, name: str) -> tuple[Op, ...]:
         """The operators of a chain, the last applied first."""
         return tuple(item.op for item in self.lists[name])
 
     def take(self, *items: Node) -> None:
-        """These nodes belong to the match too: what replaces it does their work."""
+        """Add nodes to the match: the replacement does their work too."""
         self.inside.extend(items)
 
     @property
     def holes(self) -> tuple[Node, ...]:
-        """What the matched nodes read from outside the match."""
+        """The nodes outside the match that matched nodes read."""
         inside = set(self.inside)
-        found = (source for item in self.inside for source in item.inputs)
-        return tuple(dict.fromkeys(source for source in found if source not in inside))
+        sources = (source for item in self.inside for source in item.inputs)
+        return tuple(dict.fromkeys(source for source in sources if source not in inside))
 
     def alone(self) -> bool:
         """Whether nothing else needs any node of the match below its root."""
@@ -141,7 +141,7 @@ class Hole(Pattern):
     roots = ()
 
     def fits(self, item: Node, match: Match) -> bool:
-        """Any node does, but one name means one node."""
+        """Any node fits; a name that occurs twice must mean the same node."""
         return match.nodes.setdefault(self.name, item) is item
 
 
@@ -170,11 +170,11 @@ class Applied(Pattern):
         return self._inputs_fit(item, match)
 
     def _inputs_fit(self, item: Node, match: Match) -> bool:
-        for place, wanted in enumerate(self.inputs):
-            if isinstance(wanted, Rest):
-                match.lists[wanted.name] = item.inputs[place:]
+        for index, pattern in enumerate(self.inputs):
+            if isinstance(pattern, Rest):
+                match.lists[pattern.name] = item.inputs[index:]
                 return True
-            if place >= len(item.inputs) or not wanted.fits(item.inputs[place], match):
+            if index >= len(item.inputs) or not pattern.fits(item.inputs[index], match):
                 return False
         return len(self.inputs) == len(item.inputs)
 
@@ -213,6 +213,6 @@ def chain(*classes: type[Op], name: str = "steps") -> Callable[[Pattern], Chaine
 
 
 def match(pattern: Pattern, item: Node, facts: Facts) -> Match | None:
-    """How the pattern fits at this node, or None."""
-    found = Match(item, facts)
-    return found if pattern.fits(item, found) else None
+    """The match of the pattern at this node, or None."""
+    candidate = Match(item, facts)
+    return candidate if pattern.fits(item, candidate) else None

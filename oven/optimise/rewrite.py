@@ -1,4 +1,4 @@
-"""The one driver of all rewriting: order, fix-point, verification, trace and switches.
+"""The driver of all rewriting: order, fixed point, verification, trace and switches.
 
 A pass applies its rules in sweeps until nothing changes. A sweep looks at every node, inputs
 first, and collects the matches that do not overlap; then the program is rebuilt once with all of
@@ -40,11 +40,11 @@ def optimise(flow: Flow, *, exact: bool) -> Flow:
 
 def trace(
     flow: Flow,
-    exact: bool = False,  # noqa: FBT001, FBT002 (the second half of every question about a bake)
+    exact: bool = False,  # noqa: FBT001, FBT002 (an option of every function about a bake)
     *,
     passes: Sequence[Pass] = PASSES,
 ) -> RewriteTrace:
-    """The program after all rules that apply, and how it came to that."""
+    """The program after all rules that apply, with the trace of every pass."""
     without = switched_off(passes)
     allowed = (BITS,) if exact else (BITS, REASSOCIATES)
     outputs: Outputs = flow.outputs
@@ -57,34 +57,34 @@ def trace(
             if rule.preserves in allowed and not {rule.name, one.name, "all"} & without
         ]
         run = _Run(one.name, rules, outputs, facts)
-        made = run.to_rest()
-        outputs, facts = made.after, run.facts
-        done.append(made)
-    firings = [firing for made in done for firing in made.firings]
+        pass_trace = run.to_rest()
+        outputs, facts = pass_trace.after, run.facts
+        done.append(pass_trace)
+    firings = [firing for pass_trace in done for firing in pass_trace.firings]
     if not firings:
         return RewriteTrace(flow, tuple(done))
-    origins = _origins(flow, outputs, [sweep for made in done for sweep in made.sweeps])
+    origins = _origins(flow, outputs, [sweep for pass_trace in done for sweep in pass_trace.sweeps])
     return RewriteTrace(with_origins(outputs, origins), tuple(done))
 
 
 def switched_off(passes: Sequence[Pass] = PASSES) -> set[str]:
-    """The names in PRETZEL_WITHOUT; one that means nothing is an error, not a silence."""
+    """The names in PRETZEL_WITHOUT; an unknown name is an error."""
     names = {name.strip() for name in os.environ.get("PRETZEL_WITHOUT", "").split(",")} - {""}
-    known = {"all"} | {one.name for one in passes} | {r.name for one in passes for r in one.rules}
-    if passes is PASSES and (unknown := sorted(names - known)):
+    valid = {"all"} | {one.name for one in passes} | {r.name for one in passes for r in one.rules}
+    if passes is PASSES and (unknown := sorted(names - valid)):
         raise RewriteError(
             f"PRETZEL_WITHOUT names no rule or pass: {', '.join(unknown)}",
-            hint="known are " + ", ".join(sorted(known)),
+            hint="known are " + ", ".join(sorted(valid)),
         )
     return names
 
 
-# --- what happened ------------------------------------------------------------------------------
+# --- traces --------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Firing:
-    """One rule applied at one place."""
+    """One application of a rule at a node."""
 
     rule: Rule
     match: Match
@@ -97,7 +97,7 @@ class Firing:
 
     @property
     def after_text(self) -> str:
-        """What they became."""
+        """The replacement, as one line."""
         return expression(self.after, self.match.holes)
 
     def text(self) -> str:
@@ -108,7 +108,7 @@ class Firing:
 
 
 class Sweep(NamedTuple):
-    """The rules applied at once, and what became of every node."""
+    """The rules applied in one sweep, and for every node the node in its place afterwards."""
 
     firings: Sequence[Firing]
     moved: Mapping[Node, Node]
@@ -116,7 +116,7 @@ class Sweep(NamedTuple):
 
 @dataclass
 class Tally:
-    """How often a rule was tried in a pass, how often it applied, and how long that took."""
+    """Tries and applications of a rule in a pass, and the time spent on it."""
 
     tries: int = 0
     hits: int = 0
@@ -141,7 +141,7 @@ class PassTrace:
 
     @property
     def changed(self) -> bool:
-        """Whether it did anything."""
+        """Whether any rule applied."""
         return bool(self.sweeps)
 
     def text(self) -> str:
@@ -170,7 +170,7 @@ class RewriteTrace:
         return {firing.rule.name for firing in self.firings}
 
     def text(self) -> str:
-        """Every pass in order: what fired, and what the program became."""
+        """Every pass in order: its firings, and the program after it."""
         return "\n".join(one.text() for one in self.passes)
 
     def table(self) -> str:
@@ -197,7 +197,7 @@ class _Run:
 
     def __init__(self, name: str, rules: Sequence[Rule], outputs: Outputs, facts: Facts) -> None:
         self.name, self.before, self.outputs = name, outputs, outputs
-        #: What is known of the program as it is now; passes that change nothing hand it on.
+        #: Facts about the current program, handed from pass to pass until a pass changes it.
         self.facts = facts
         self._size = len(facts.nodes)
         self.tallies = {rule: Tally() for rule in rules}
@@ -205,12 +205,12 @@ class _Run:
         self._sweeps: list[Sweep] = []
 
     def to_rest(self) -> PassTrace:
-        """Sweep until nothing changes, then check what came out."""
+        """Sweep until no rule applies, then verify the resulting program."""
         started = perf_counter()
         seen: set[str] = set()
-        while any(map(self._rules_for, self.facts.classes)) and (found := self._sweep()):
+        while any(map(self._rules_for, self.facts.classes)) and (firings := self._sweep()):
             seen.add(_digest(self.outputs))
-            was, self.outputs = self.outputs, self._rebuilt(found)
+            was, self.outputs = self.outputs, self._rebuilt(firings)
             self.facts = Facts(tuple(self.outputs.values()))
             self._check_progress(was, seen)
         if self._sweeps:
@@ -225,41 +225,43 @@ class _Run:
         )
 
     def _sweep(self) -> list[Firing]:
-        """The rules that apply now, at places that do not overlap."""
+        """The firings of one sweep, at nodes that do not overlap."""
         facts = self.facts
         replaced: set[Node] = set()
-        found: list[Firing] = []
+        firings: list[Firing] = []
         for item in facts.nodes:
             firing = self._first(item, facts)
-            # Several may look through the same nodes, but not through what another replaces.
+            # Matches may share nodes, but not a node that another match replaces.
             if firing is not None and replaced.isdisjoint(firing.match.inside):
                 replaced.add(item)
                 self.tallies[firing.rule].hits += 1
-                found.append(firing)
-        return found
+                firings.append(firing)
+        return firings
 
     def _first(self, item: Node, facts: Facts) -> Firing | None:
         for rule in self._rules_for(type(item.op)):
             tally = self.tallies[rule]
             started = perf_counter()
-            made = rule.try_at(item, facts)
+            rewritten = rule.try_at(item, facts)
             tally.seconds += perf_counter() - started
             tally.tries += 1
-            if made is not None:
-                if item.type != made[1].type:
-                    same_type(item, made[1], f"rule {rule.name} ({rule.place})")
-                return Firing(rule, *made)
+            if rewritten is not None:
+                if item.type != rewritten[1].type:
+                    same_type(item, rewritten[1], f"rule {rule.name} ({rule.place})")
+                return Firing(rule, *rewritten)
         return None
 
     def _rules_for(self, kind: type[Op]) -> Sequence[Rule]:
         """The rules whose pattern can start at an operator of this class, in order."""
-        return _starting(self._rules, kind)  # type: ignore[arg-type]  # classes can be hashed
+        return _starting(self._rules, kind)  # type: ignore[arg-type]  # classes are hashable
 
-    def _rebuilt(self, found: list[Firing]) -> Outputs:
+    def _rebuilt(self, firings: list[Firing]) -> Outputs:
         moved = substitute(
-            self.outputs.values(), {firing.match.root: firing.after for firing in found}, self.name
+            self.outputs.values(),
+            {firing.match.root: firing.after for firing in firings},
+            self.name,
         )
-        self._sweeps.append(Sweep(found, moved))
+        self._sweeps.append(Sweep(firings, moved))
         return {name: moved[item] for name, item in self.outputs.items()}
 
     def _check_progress(self, was: Outputs, seen: set[str]) -> None:
@@ -294,9 +296,9 @@ def _digest(outputs: Outputs) -> str:
 def substitute(
     roots: Iterable[Node], instead: Mapping[Node, Node], who: str = "a rule"
 ) -> dict[Node, Node]:
-    """Every node the roots need, with what it is once nodes are replaced by others.
+    """Map every node the roots need to its node once the nodes in `instead` are replaced.
 
-    A replacement may read nodes that are replaced themselves, but never what it replaces.
+    A replacement may read nodes that are replaced themselves, but never the node it replaces.
     """
     done: dict[Node, Node] = {}
     waiting: set[Node] = set()
@@ -325,34 +327,34 @@ def _moved(item: Node, instead: Mapping[Node, Node], done: Mapping[Node, Node]) 
     return item if inputs == item.inputs else node(item.op, inputs)
 
 
-# --- where things come from -----------------------------------------------------------------------
+# --- provenance -----------------------------------------------------------------------------------
 
 
 def _origins(
     flow: Flow, outputs: Outputs, sweeps: Iterable[Sweep]
 ) -> dict[Node, tuple[Origin, ...]]:
-    """Where every node of the optimised program comes from.
+    """The origins of every node of the optimised program.
 
-    What a rule makes comes from wherever the nodes it matched came from.
+    Nodes that a rule makes have the origins of the nodes that it matched.
     """
-    found = {item: dict.fromkeys(places) for item, places in flow.origins().items()}
+    origins = {item: dict.fromkeys(places) for item, places in flow.origins().items()}
     for firings, moved in sweeps:
         for firing in firings:
-            _inherit(firing, found)
+            _inherit(firing, origins)
         for old, new in moved.items():
-            if old is not new and old in found and old.op == new.op:
-                found.setdefault(new, {}).update(found[old])
+            if old is not new and old in origins and old.op == new.op:
+                origins.setdefault(new, {}).update(origins[old])
     kept = topological(outputs.values())
-    return {item: tuple(sorted(found[item])) for item in kept if item in found}
+    return {item: tuple(sorted(origins[item])) for item in kept if item in origins}
 
 
-def _inherit(firing: Firing, found: dict[Node, dict[Origin, None]]) -> None:
-    places = [place for item in firing.match.inside for place in found.get(item, ())]
-    known = set(firing.match.facts.nodes)
+def _inherit(firing: Firing, origins: dict[Node, dict[Origin, None]]) -> None:
+    inherited = [origin for item in firing.match.inside for origin in origins.get(item, ())]
+    seen = set(firing.match.facts.nodes)
     stack = [firing.after]
     while stack:
         item = stack.pop()
-        if item not in known:
-            known.add(item)
-            found.setdefault(item, {}).update(dict.fromkeys(places))
+        if item not in seen:
+            seen.add(item)
+            origins.setdefault(item, {}).update(dict.fromkeys(inherited))
             stack += item.inputs

@@ -1,4 +1,4 @@
-"""A rule: one named rewrite, and what it keeps of the numbers."""
+"""A rule: one named rewrite, and how far it preserves answers."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ _HOUSE = Path(__file__).parent.parent.parent
 
 
 class Preserves(Enum):
-    """What stays of the numbers when a rule fires."""
+    """How far answers stay the same when a rule applies."""
 
     #: Every bit of every answer, NaN and infinities included.
     BITS = "bits"
-    #: The function of real numbers. Finite answers move by rounding; what becomes of NaN,
-    #: infinities and overflow may differ where the rule's "Numerics" says so.
+    #: The function of real numbers. Finite answers change by rounding; NaN, infinities and overflow
+    #: may differ where the rule's "Numerics" says so.
     REASSOCIATES = "reassociates"
     #: Neither; never used unless asked for.
     APPROXIMATES = "approximates"
@@ -30,15 +30,15 @@ BITS, REASSOCIATES, APPROXIMATES = Preserves
 
 
 def always(_: Match) -> bool:
-    """The guard of a rule that needs none."""
+    """The default guard: always true."""
     return True
 
 
-@dataclass(frozen=True, eq=False)  # a rule is itself and no other, which is quick to look up
+@dataclass(frozen=True, eq=False)  # compared by identity, which is quick
 class Rule:
-    """Where `pattern` fits and `guard` agrees, the root becomes what `build` makes.
+    """Where `pattern` fits and `guard` is true, the root is replaced by the result of `build`.
 
-    `build` may answer None too: what it found while building speaks against it.
+    `build` may return None to leave the program as it is.
     """
 
     pattern: Pattern
@@ -57,7 +57,7 @@ class Rule:
 
     @property
     def place(self) -> str:
-        """File and line of what it builds."""
+        """File and line of its `build` function."""
         path = Path(inspect.getfile(self.build))
         shown = path.relative_to(_HOUSE) if path.is_relative_to(_HOUSE) else Path(path.name)
         return f"{shown.as_posix()}:{self.build.__code__.co_firstlineno}"
@@ -69,8 +69,8 @@ class Rule:
 
     def try_at(self, item: Node, facts: Facts) -> tuple[Match, Node] | None:
         """The match and the replacement, if the rule applies at this node and changes it."""
-        found = match(self.pattern, item, facts)
-        if found is None or not self.guard(found):
+        fitted = match(self.pattern, item, facts)
+        if fitted is None or not self.guard(fitted):
             return None
-        made = self.build(found)
-        return None if made is None or made is item else (found, made)
+        replacement = self.build(fitted)
+        return None if replacement is None or replacement is item else (fitted, replacement)

@@ -1,4 +1,4 @@
-"""Programs in a few words, for traces and messages: shapes instead of numbers.
+"""Short texts of programs for traces and messages: shapes instead of numbers.
 
 Linear[1x20](Divide[20](Subtract[20](X)))          one line, down to the inputs
 %3 = Linear[1x20](%2) : Vector[1, float64]         a listing, a line for each node
@@ -20,7 +20,7 @@ _LONGEST = 6
 
 
 def brief(op: Op) -> str:
-    """The operator's name and the shape of what it was fitted with."""
+    """The operator's name and the shapes of its parameters."""
     if isinstance(op, Source):
         return op.label
     facts = [_value(value) for key, value in op.fields().items() if _says_more(op, key, value)]
@@ -28,7 +28,7 @@ def brief(op: Op) -> str:
 
 
 def _says_more(op: Op, key: str, value: object) -> bool:
-    """Whether a field is neither empty nor what it is by default."""
+    """Whether a field is neither empty nor at its default."""
     return value not in ((), "") and type(op)._defaults.get(key, ...) != value  # noqa: SLF001
 
 
@@ -49,7 +49,7 @@ def _value(value: object) -> str:
 
 
 def _array(value: Long) -> str:
-    # Column numbers and their like are structure and say more than their count does.
+    # Column numbers and the like are structure: their values say more than their count.
     if value.dtype.kind in "iu" and value.array.ndim == 1 and value.array.size <= _LONGEST:
         return "{" + " ".join(map(str, value.array.tolist())) + "}"
     return "x".join(map(str, value.shape)) or "1"
@@ -89,7 +89,9 @@ def listing(
     lines = []
     for item in topological(outputs.values()):
         names[item] = f"%{len(names)}"
-        steps = dict.fromkeys(place.step for place in (origins or {}).get(item, ()) if place.step)
+        steps = dict.fromkeys(
+            origin.step for origin in (origins or {}).get(item, ()) if origin.step
+        )
         where = f"  <- {', '.join(steps)}" if steps else ""
         lines.append(f"{names[item]} = {_applied(item, names)} : {item.type}{where}")
     lines += [f"{name} = {names[item]}" for name, item in outputs.items()]

@@ -1,4 +1,4 @@
-"""What must hold after every pass, whatever the rules did."""
+"""Invariants of a program, checked after every pass."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ Outputs = Mapping[str, Node]
 
 
 def verify(before: Outputs, after: Outputs, who: str) -> None:
-    """Raise RewriteError unless `after` can stand in for `before`.
+    """Raise RewriteError unless `after` can replace `before`.
 
-    Outputs keep their names, order and types; inputs are a part of what they were; every new
-    node has inputs ahead of it, real parameters, and the type its operator infers.
+    Outputs keep their names, order and types; inputs are a subset of the old ones; every new node
+    comes after its inputs and has frozen parameters and the type its operator infers.
     """
     _outputs(before, after, who)
     order = topological(after.values())
-    known = set(topological(before.values()))
-    _inputs(known, order, who)
-    place = {item: number for number, item in enumerate(order)}
+    old = set(topological(before.values()))
+    _inputs(old, order, who)
+    index = {item: number for number, item in enumerate(order)}
     for item in order:
-        if item not in known:
-            _acyclic(item, place, who)
+        if item not in old:
+            _acyclic(item, index, who)
             _parameters(item, who)
             _type(item, who)
 
 
 def same_type(before: Node, after: Node, who: str) -> None:
-    """Raise RewriteError unless a replacement has the type of what it replaces."""
+    """Raise RewriteError unless a replacement has the type of the node it replaces."""
     if before.type != after.type:
         raise RewriteError(
             f"{who} changed a type",
@@ -51,21 +51,21 @@ def _outputs(before: Outputs, after: Outputs, who: str) -> None:
         same_type(item, after[name], f"{who}, in output {name!r},")
 
 
-def _inputs(known: Iterable[Node], order: Iterable[Node], who: str) -> None:
-    allowed = {item.op.label: item.type for item in known if isinstance(item.op, Source)}
+def _inputs(old: Iterable[Node], order: Iterable[Node], who: str) -> None:
+    allowed = {item.op.label: item.type for item in old if isinstance(item.op, Source)}
     for item in order:
         if isinstance(item.op, Source) and allowed.get(item.op.label) != item.type:
             raise RewriteError(f"{who} made an input of its own", found=f"{item.op} {item.type}")
 
 
-def _acyclic(item: Node, place: Mapping[Node, int], who: str) -> None:
+def _acyclic(item: Node, index: Mapping[Node, int], who: str) -> None:
     for source in item.inputs:
-        if place[source] >= place[item]:
+        if index[source] >= index[item]:
             raise RewriteError(f"{who} made a circle", found=f"{source} and {item}")
 
 
 def _parameters(item: Node, who: str) -> None:
-    """Parameters are frozen content: arrays and tables that nobody can change under a plan."""
+    """Parameters are frozen: arrays and tables that cannot change under a plan."""
     for parameter in item.op.parameters():
         blobs = parameter.blobs() if isinstance(parameter, Strings) else (parameter,)
         if any(blob.array.flags.writeable for blob in blobs):

@@ -1,1 +1,1 @@
-"""Native stages bound to their parameters, and the columns they read and leave."""
+"""Native stages bound to their parameters, and the columns they read and write."""

@@ -1,4 +1,4 @@
-"""Columns as native code reads and leaves them: blocks of memory and their addresses."""
+"""Columns in the form that native code reads and writes: blocks of memory, by address."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from oven.codegen.stages import Value, is_text
 
 
 def given(column: Any, value: Value, *, stored: bool) -> NDArray[Any] | Sparse:
-    """A column for native code: its rows, or what is stored of them.
+    """A column for native code: its rows, or their stored numbers (`stored`).
 
-    Rows may be apart, but what belongs to one lies side by side.
+    There may be gaps between rows, but not within a row.
     """
     kind = value.type
     if isinstance(kind, Tokens):
@@ -28,23 +28,23 @@ def given(column: Any, value: Value, *, stored: bool) -> NDArray[Any] | Sparse:
     dtype = kind.dtype  # type: ignore[union-attr]  # native columns have a dtype
     if stored:
         return _stored(column, dtype)
-    made: NDArray[Any] = column.toarray() if isinstance(column, Sparse) else column
-    if made.dtype != dtype or (made.ndim == 2 and made.strides[1] != made.itemsize):
-        return np.ascontiguousarray(made, dtype)
-    return made
+    dense: NDArray[Any] = column.toarray() if isinstance(column, Sparse) else column
+    if dense.dtype != dtype or (dense.ndim == 2 and dense.strides[1] != dense.itemsize):
+        return np.ascontiguousarray(dense, dtype)
+    return dense
 
 
 def _stored(column: Any, dtype: str) -> Sparse:
-    found = column if isinstance(column, Sparse) else Sparse.of(column)
-    data = np.ascontiguousarray(found.data, dtype)
+    sparse = column if isinstance(column, Sparse) else Sparse.of(column)
+    data = np.ascontiguousarray(sparse.data, dtype)
     indices, indptr = (
-        np.ascontiguousarray(part, np.int64) for part in (found.indices, found.indptr)
+        np.ascontiguousarray(part, np.int64) for part in (sparse.indices, sparse.indptr)
     )
-    return Sparse(data, indices, indptr, found.shape)
+    return Sparse(data, indices, indptr, sparse.shape)
 
 
 def words(column: NDArray[Any] | Sparse) -> list[int]:
-    """A column's entries in the table of columns: addresses and distances from row to row."""
+    """A column's entries in the table of columns: addresses and strides."""
     if isinstance(column, Sparse):
         parts = (column.indices.ctypes.data, column.data.ctypes.data)
         return [column.indptr.ctypes.data, 8, *parts]
@@ -52,14 +52,14 @@ def words(column: NDArray[Any] | Sparse) -> list[int]:
 
 
 def lengths(column: NDArray[Any] | Sparse, kind: Type) -> NDArray[np.int64]:
-    """How long each row is: bytes of text, or how many numbers are stored."""
+    """The length of each row: bytes of text, or the number of stored numbers."""
     if isinstance(column, Sparse):
         return np.diff(column.indptr)
     return string_cells.lengths(column, words=isinstance(kind, Tokens | Pairs))
 
 
 def unfilled(kind: Type, rows: int, most: int) -> Sparse:
-    """Room for what `rows` rows store, `most` numbers in all; native code fills it."""
+    """A sparse column for native code to fill: `rows` rows, at most `most` numbers in all."""
     assert isinstance(kind, Vector)
     pointers = np.zeros(rows + 1, np.int64)
     return Sparse(
@@ -68,7 +68,7 @@ def unfilled(kind: Type, rows: int, most: int) -> Sparse:
 
 
 def settled(column: Sparse) -> Sparse:
-    """The same rows without the room that was not needed."""
+    """The same rows in arrays cut to the numbers that were written."""
     count = int(column.indptr[-1])
     return Sparse(
         column.data[:count].copy(), column.indices[:count].copy(), column.indptr, column.shape

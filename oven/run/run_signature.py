@@ -1,7 +1,7 @@
-"""What a native run is apart from its parameters, and the words that lead its code to them.
+"""The signature of a native run, and the layout of the table by which its code finds parameters.
 
-A `RunSignature` says which columns a run reads and leaves and how much memory it works in. Plans of
-one structure have equal forms. `TableDraft` is a run's table before it has a place in memory:
+A `RunSignature` says which columns a run reads and writes and how much memory it needs. Plans of
+one structure have equal signatures. `TableDraft` is a run's table before it has an address:
 
     [program (see oven.compiler.driver) | a parameter table for each stage]
 
@@ -24,20 +24,20 @@ from oven.codegen.ports import Port
 from oven.codegen.stages import Stage, Value, is_text, is_wide, row_bytes
 from oven.compiler import driver
 
-#: Rows a tile: enough to amortise a stage's call, few enough that its columns stay in cache.
+#: Bytes of a tile: enough rows to amortise a stage's call, few enough to stay in cache.
 #: Between 24 and 960 rows it makes a few per cent of difference (measured on a CPU with 48 KiB of
 #: first-level and 1 MiB of second-level cache a core).
 TILE_BYTES = 128 * 1024
 #: Trees are passed 64 rows at a time, matrix products take 4, 6 or 8.
 MAX_TILE = 192
-#: Where parameters fill the near cache, a tile may be as large: they are read once for each.
+#: If parameters fill the near cache, a tile may be as large as they are: each tile reads them once.
 _FAR_BYTES = 1 << 20
 #: Matrix products work on 4, 6 or 8 rows at once; a tile should leave none over.
 _TILE_STEP = 24
 #: Rows wider than this would not stay in any cache.
 _WIDE = 64 * 1024
 _ALIGN = 64
-#: What a row of a wide sparse vector is taken to store.
+#: Assumed bytes of the stored numbers in a row of a wide sparse vector.
 _STORED_BYTES = 1024
 WORD = 8
 
@@ -54,14 +54,14 @@ class RunSignature:
         tile: int,
         scratch_bytes: int,
     ) -> None:
-        #: What the stages read from outside: columns, or what is stored of them.
+        #: Columns that the stages read from outside, and whether as stored numbers only.
         self.read = tuple(read)
-        #: What the caller provides and receives.
+        #: Columns that the caller provides and receives.
         self.inputs = tuple(dict.fromkeys(value for value, _ in read))
         self.outputs = tuple(outputs)
-        #: Outputs of which only what is stored leaves, and how much that is at most in a row.
+        #: Outputs written as stored numbers only, with the bound of numbers in a row.
         self.stored = dict(stored)
-        #: Of each stage, memory whose size depends on the data.
+        #: For each stage, the memory whose size depends on the data.
         self.rooms = tuple(map(tuple, rooms))
         self.tile, self.scratch_bytes = tile, scratch_bytes
         texts = any(is_text(value.type) for value, _ in self.read)
@@ -80,30 +80,30 @@ class RunSignature:
 
 
 class TableDraft(NamedTuple):
-    """A run's table, and which of its words are addresses."""
+    """A run's table, and the indices of the words in it that are addresses."""
 
     words: list[int]
-    #: Words that are addresses of functions: which, by source and name.
+    #: Words that are addresses of functions: index, source and name.
     codes: list[tuple[int, str, str]]
     #: Words that are addresses of other words, given by their distance from the first in bytes.
     inner: list[int]
     #: Words that are addresses of parameters.
     parameters: list[tuple[int, Blob]]
-    #: About how many bytes a row makes the code touch, which says how long a row takes.
+    #: About how many bytes the code touches per row: an estimate of its time.
     row_work: int
 
 
 class TableLayout:
-    """Decides a run's form, where its buffers are in scratch memory, and writes its table."""
+    """Decides a run's signature, places its buffers in scratch memory and writes its table."""
 
     def __init__(self, stages: Sequence[Stage], wanted: Iterable[Value]) -> None:
         self.stages = tuple(stages)
-        made = {item for stage in stages for item in stage.outputs}
+        produced = {item for stage in stages for item in stage.outputs}
         read = dict.fromkeys(
             (value, stage.stores(value))
             for stage in stages
             for value in stage.inputs
-            if value not in made
+            if value not in produced
         )
         outside = set(wanted)
         outputs = [item for stage in stages for item in stage.outputs if item in outside]
@@ -128,7 +128,7 @@ class TableLayout:
         outputs: Sequence[Node],
         stored: Mapping[Value, Room],
     ) -> list[Node]:
-        """Give external columns their entries in the io table; what is left stays inside."""
+        """Give external columns entries in the io table; returns the values that stay inside."""
         self._wires: dict[tuple[Value, bool], list[driver.Wire]] = {}
         self._entries = 0
         for value, is_stored in read:
@@ -146,7 +146,7 @@ class TableLayout:
         self._entries += len(wires)
 
     def _place(self, inner: Sequence[Node], tile: int, stored: Mapping[Value, Room]) -> int:
-        """Lay a tile's buffers behind a stage's io table; where they end."""
+        """Place a tile's buffers behind a stage's io table; returns the offset of their end."""
         columns = 1 + max(
             sum(1 + stage.stores(value) for value in (*stage.inputs, *stage.outputs))
             for stage in self.stages
@@ -160,53 +160,53 @@ class TableLayout:
 
     def draft(self) -> TableDraft:
         """The run's table."""
-        made = TableDraft([len(self.stages), self.form.tile], [], [], [], self._row)
-        holes = [self._program(made, stage) for stage in self.stages]
+        table = TableDraft([len(self.stages), self.form.tile], [], [], [], self._row)
+        parameter_words = [self._program(table, stage) for stage in self.stages]
         work = self._row
-        for hole, stage in zip(holes, self.stages, strict=True):
-            made.words[hole] = WORD * len(made.words)
-            work += self._parameters(made, stage)
-        return made._replace(row_work=work)
+        for index, stage in zip(parameter_words, self.stages, strict=True):
+            table.words[index] = WORD * len(table.words)
+            work += self._parameters(table, stage)
+        return table._replace(row_work=work)
 
-    def _program(self, made: TableDraft, stage: Stage) -> int:
-        """A stage's part of the program; which word is for its parameter table."""
+    def _program(self, table: TableDraft, stage: Stage) -> int:
+        """Write a stage's part of the program; returns the index of its parameters' address."""
         values = (*stage.inputs, *stage.outputs)
         columns = [wire for v in values for wire in self._wires[v, stage.stores(v)]]
         if stage.rooms:
             columns.append(driver.Wire(2, self._entries, 0))
-        place = len(made.words)
-        made.codes.append((place, stage.source, stage.name))
-        made.inner.append(place + 1)
-        made.words.extend([0, 0, len(columns)])
-        made.words.extend(number for wire in columns for number in wire)
-        return place + 1
+        index = len(table.words)
+        table.codes.append((index, stage.source, stage.name))
+        table.inner.append(index + 1)
+        table.words.extend([0, 0, len(columns)])
+        table.words.extend(number for wire in columns for number in wire)
+        return index + 1
 
-    def _parameters(self, made: TableDraft, stage: Stage) -> int:
-        """A stage's parameter table; how many bytes a row touches of what it leads to."""
+    def _parameters(self, table: TableDraft, stage: Stage) -> int:
+        """Write a stage's parameter table; returns the bytes of parameters that a row touches."""
         offset, work = self._row_scratch, 0
         for slot in stage.slots:
             word = slot.size or 0
             if slot.parameter is not None:
                 assert isinstance(slot.parameter, Blob), "code reads arrays, never string tables"
-                made.parameters.append((len(made.words), slot.parameter))
-                # A document looks a few things up in large tables, and that is in TEXT_BYTES.
+                table.parameters.append((len(table.words), slot.parameter))
+                # A document does a few look-ups in large tables, which TEXT_BYTES accounts for.
                 work += 0 if stage.rooms else slot.parameter.nbytes
             elif slot.number is not None:
                 word = int(np.float64(slot.number).view(np.int64))
             elif slot.scratch is not None:
                 word = offset
                 offset += aligned(slot.scratch)
-            made.words.append(word)
+            table.words.append(word)
         return work
 
 
 def aligned(size: int) -> int:
-    """The next multiple of a cache line."""
+    """The size rounded up to a multiple of a cache line."""
     return -(-size // _ALIGN) * _ALIGN
 
 
 def _table_bytes(stage: Stage) -> int:
-    """How many bytes of parameters a stage goes through for its rows: of dictionaries it is few."""
+    """Bytes of parameters that a stage reads for each tile; look-ups in dictionaries read few."""
     return 0 if stage.rooms else sum(item.nbytes for item in {*stage.parameters()})
 
 
@@ -223,6 +223,6 @@ def _scratch(slots: Sequence[Slot]) -> int:
 
 
 def _row_work(value: Value) -> int:
-    """About how many bytes of a column a row touches."""
+    """About how many bytes of a column are touched per row."""
     assert isinstance(value, Node | Port)
     return _STORED_BYTES if is_wide(value.type) else row_bytes(value.type)

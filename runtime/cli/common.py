@@ -1,4 +1,4 @@
-"""Arguments that several commands have."""
+"""Arguments that several commands share."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def trust(parser: argparse.ArgumentParser) -> None:
 
 
 def tolerance(parser: argparse.ArgumentParser) -> None:
-    """How far answers may be off."""
+    """The tolerance of comparisons."""
     parser.add_argument(
         "--tolerance",
         type=float,
@@ -34,7 +34,7 @@ def tolerance(parser: argparse.ArgumentParser) -> None:
 
 
 def rows(parser: argparse.ArgumentParser) -> None:
-    """How a file of rows is read."""
+    """How to read a file of rows."""
     parser.add_argument(
         "--format",
         choices=("csv", "tsv", "jsonl", "parquet"),
@@ -50,10 +50,10 @@ def rows(parser: argparse.ArgumentParser) -> None:
 
 def size(text: str) -> int:
     """A number of bytes: 300M, 2GiB, 4096."""
-    found = _SIZE.fullmatch(text.strip())
-    if found is None:
+    match = _SIZE.fullmatch(text.strip())
+    if match is None:
         raise argparse.ArgumentTypeError(f"{text!r} is not a size; write it like 500M or 2G")
-    return int(float(found[1]) * (1 << _POWERS[found[2].lower()]))
+    return int(float(match[1]) * (1 << _POWERS[match[2].lower()]))
 
 
 def positive(text: str) -> int:

@@ -21,7 +21,7 @@ KEPT_ROWS = 100
 
 
 class Compared(NamedTuple):
-    """What was compared."""
+    """The result of a comparison."""
 
     rows: int
     outputs: tuple[str, ...]
@@ -70,20 +70,20 @@ def compare_file(
     return Compared(rows, outputs, tuple(kept))
 
 
-def _like(wanted: Any, made: Any) -> Any:
-    """The original's answer in the shape of ours: some libraries answer a column as a table."""
-    table = wanted if hasattr(wanted, "toarray") else np.asarray(wanted)
-    shape = getattr(made, "shape", None)
+def _like(theirs: Any, ours: Any) -> Any:
+    """The original's answer in the shape of ours: some libraries return a column as a table."""
+    table = theirs if hasattr(theirs, "toarray") else np.asarray(theirs)
+    shape = getattr(ours, "shape", None)
     same = isinstance(table, np.ndarray) and shape and table.size == np.prod(shape)
     return table.reshape(shape) if same else table
 
 
-def _unfaithful(block: reading.Block, bad: Mismatch, made: Any, wanted: Any) -> Unfaithful:
+def _unfaithful(block: reading.Block, bad: Mismatch, ours: Any, theirs: Any) -> Unfaithful:
     first = bad.rows[0] if bad.rows else 0
     return Unfaithful(
         "the plan does not answer as the original does",
         where=f"{block.file}:{block.lines[first]}",
-        found=f"{bad}; ours {_short(made[first])}, the original's {_short(wanted[first])}",
+        found=f"{bad}; ours {_short(ours[first])}, the original's {_short(theirs[first])}",
         hint="report this bug of the import, and serve the original meanwhile",
     )
 
@@ -93,16 +93,16 @@ def _short(value: Any) -> str:
 
 
 def _lines(data: Any, answers: Mapping[str, Any], count: int) -> Iterator[str]:
-    """Rows with their answers, as `verify.jsonl` has them."""
-    for place in range(count):
-        row = _row(data, place)
-        found = {name: _row(values, place) for name, values in answers.items()}
-        yield json.dumps({"input": row, "outputs": found}, ensure_ascii=False)
+    """Rows with their answers as lines of `verify.jsonl`."""
+    for index in range(count):
+        row = _row(data, index)
+        expected = {name: _row(values, index) for name, values in answers.items()}
+        yield json.dumps({"input": row, "outputs": expected}, ensure_ascii=False)
 
 
-def _row(data: Any, place: int) -> Any:
+def _row(data: Any, index: int) -> Any:
     if isinstance(data, Mapping):
-        return {name: _row(column, place) for name, column in data.items()}
-    value = data.toarray()[place] if hasattr(data, "toarray") else data[place]
+        return {name: _row(column, index) for name, column in data.items()}
+    value = data.toarray()[index] if hasattr(data, "toarray") else data[index]
     plain = value.tolist() if isinstance(value, np.ndarray | np.generic) else value
     return plain.as_py() if hasattr(plain, "as_py") else plain

@@ -1,4 +1,4 @@
-"""`pretzel completion`: completion for shells, made from the arguments as they are."""
+"""`pretzel completion`: shell completion, generated from the argument parsers."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ EXAMPLES = """\
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """What the command takes."""
+    """Add the command's arguments."""
     parser.add_argument("shell", choices=("bash", "zsh", "fish"))
 
 
 def run(options: argparse.Namespace, out: Output) -> int:
     """Print the script."""
-    made = {"bash": bash, "zsh": zsh, "fish": fish}[options.shell](list(commands()))
-    out.result({"shell": options.shell, "script": made}, made)
+    script = {"bash": bash, "zsh": zsh, "fish": fish}[options.shell](list(commands()))
+    out.result({"shell": options.shell, "script": script}, script)
     return Exit.OK
 
 
@@ -46,7 +46,7 @@ class Known(NamedTuple):
 
     @property
     def words(self) -> list[str]:
-        """Everything that can follow the command, but for files."""
+        """Everything that can follow the command, except files."""
         flags = [word for option in self.options for word in option.words]
         return flags + [
             word for option in self.options if not option.words for word in option.choices
@@ -61,11 +61,11 @@ def commands() -> Iterator[Known]:
     inner = next(a for a in parser._actions if isinstance(a, argparse._SubParsersAction))  # noqa: SLF001 (argparse has no other way)
     for command in COMMANDS:
         actions = inner.choices[command.name]._actions  # noqa: SLF001 (as above)
-        found = (
+        described = (
             Option(tuple(a.option_strings), (a.help or "").replace("%%", "%"), _choices(a))
             for a in actions
         )
-        yield Known(command.name, command.summary, tuple(found))
+        yield Known(command.name, command.summary, tuple(described))
 
 
 def _choices(action: argparse.Action) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""How the command line ends when something is wrong: error classes and exit codes.
+"""Errors of the command line, and exit codes.
 
 FlourError (flour.core.errors)
 └── CommandError        what was asked for cannot be done as it was asked
@@ -28,15 +28,15 @@ class Exit(IntEnum):
 
 
 class CommandError(FlourError):
-    """What was asked for cannot be done as it was asked."""
+    """The command cannot be executed as given."""
 
 
 class BadTable(CommandError, InputError):
-    """Rows in a file are not what the model takes."""
+    """Rows in a file do not fit the model."""
 
 
 class NotInstalled(CommandError):
-    """An optional library is not there."""
+    """An optional library is not installed."""
 
 
 class NotFound(CommandError):

@@ -1,4 +1,4 @@
-"""`pretzel explain`: a model at any step on its way to machine code."""
+"""`pretzel explain`: a model at any step from its program to machine code."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ STAGES = ("logical", "optimised", "stages", "source", "llvm", "asm", "timed")
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """What the command takes."""
+    """Add the command's arguments."""
     common.model(parser)
     parser.add_argument("--stage", choices=STAGES, default="stages", help="what to show (stages)")
     parser.add_argument("--html", action="store_true", help="a page of HTML instead of text")

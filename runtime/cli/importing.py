@@ -1,4 +1,4 @@
-"""`pretzel import`: a trained model becomes a plan, once it has shown that it answers as before."""
+"""`pretzel import`: a trained model becomes a plan, after its answers have been compared."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ EXAMPLES = """\
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """What the command takes."""
+    """Add the command's arguments."""
     parser.add_argument("model", metavar="FILE", help="a model's file")
     common.trust(parser)
     where = parser.add_mutually_exclusive_group()
@@ -130,7 +130,7 @@ def _compared(
 
 
 def _target(options: argparse.Namespace, model: Model) -> Path:
-    """Where the plan goes; nothing that is there is replaced unasked."""
+    """The plan's file; an existing one is replaced only on request."""
     from runtime.repository.listing import wrong_name
 
     name = options.name or model.name
@@ -159,7 +159,7 @@ def _next_version(folder: Path) -> str:
 
 
 def _save(plan: Plan, target: Path, compared: Compared | None) -> None:
-    """The rows come first: a server that sees the plan sees them, too."""
+    """Save the plan after its rows, so that a server that sees the plan also sees the rows."""
     from objectstore import atomic
     from runtime.repository.layout_own import ROWS
 

@@ -1,4 +1,4 @@
-"""`pretzel inspect`: what a model takes, answers and holds."""
+"""`pretzel inspect`: a model's inputs, outputs and parameters."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ EXAMPLES = """\
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """What the command takes."""
+    """Add the command's arguments."""
     common.model(parser)
 
 

@@ -1,4 +1,4 @@
-"""`pretzel ls`: what a folder of models has, without loading any."""
+"""`pretzel ls`: the models in a folder, without loading any."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ EXAMPLES = """\
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """What the command takes."""
+    """Add the command's arguments."""
     parser.add_argument("folder", metavar="DIR", help="a folder of models")
 
 
@@ -28,7 +28,7 @@ def run(options: argparse.Namespace, out: Output) -> int:
     from runtime.repository.walk import scan
 
     folder = Folder(options.folder)
-    found = scan(folder)
+    listing = scan(folder)
     models = [
         {
             "name": one.name,
@@ -37,11 +37,11 @@ def run(options: argparse.Namespace, out: Output) -> int:
             "layout": one.layout,
             "file": shown(one.path.relative_to(folder.root)),
         }
-        for one in found.models
+        for one in listing.models
     ]
     troubles = [
         {"name": one.name, "version": one.version, "where": one.where, "reason": one.reason}
-        for one in found.troubles
+        for one in listing.troubles
     ]
     out.result({"models": models, "refused": troubles}, _text(models, troubles))
     return Exit.OK

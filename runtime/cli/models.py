@@ -1,4 +1,4 @@
-"""What a command's MODEL means: a file of any kind that is known, or `DIR/name[@version]`."""
+"""Resolves a command's MODEL: a file of a supported format, or `DIR/name[@version]`."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Opened:
     plan: Plan
 
     def verified_rows(self) -> int:
-        """How many answers that stand beside the model it gives; Unfaithful if one differs."""
+        """Verify the rows beside the model: the number of answers; Unfaithful if one differs."""
         rows = self.model.rows
         where = shown(rows or self.model.path)
         data = None if rows is None else self.folder.read(rows, sample.MAX_BYTES)
@@ -42,11 +42,11 @@ def find(reference: str) -> tuple[Folder, Model]:
     if not path.parent.is_dir():
         raise NotFound("there is no such file or folder", where=shown(reference))
     name, _, version = path.name.partition("@")
-    found = scan(folder)
-    known = [one for one in found.models if one.name == name and version in ("", one.version)]
-    if not known:
+    listing = scan(folder)
+    matching = [one for one in listing.models if one.name == name and version in ("", one.version)]
+    if not matching:
         raise _unknown(reference, folder, name)
-    return folder, max(known, key=lambda one: natural(one.version))
+    return folder, max(matching, key=lambda one: natural(one.version))
 
 
 def _file(path: Path) -> tuple[Folder, Model]:
@@ -61,13 +61,13 @@ def _file(path: Path) -> tuple[Folder, Model]:
 
 
 def _unknown(reference: str, folder: Folder, name: str) -> NotFound:
-    found = scan(folder)
-    for trouble in found.troubles:
+    listing = scan(folder)
+    for trouble in listing.troubles:
         if trouble.name == name:
             return NotFound(
                 "this model cannot be served", where=trouble.where, found=trouble.reason
             )
-    names = ", ".join(sorted({one.name for one in found.models})[:12])
+    names = ", ".join(sorted({one.name for one in listing.models})[:12])
     return NotFound(
         "there is no such model",
         where=shown(reference),
@@ -77,11 +77,11 @@ def _unknown(reference: str, folder: Folder, name: str) -> NotFound:
 
 
 def open_model(reference: str, *, trust_pickle: bool, exact: bool = False) -> Opened:
-    """A model with its plan, imported if it is no plan yet."""
+    """A model with its plan, imported unless it is a plan already."""
     folder, model = find(reference)
     if model.form == formats.PLAN and model.layout == "file":
         return Opened(model, folder, oven.load(model.path))
-    with tempfile.TemporaryDirectory(prefix="pretzel-") as place:
-        staging = Staging(place)
+    with tempfile.TemporaryDirectory(prefix="pretzel-") as directory:
+        staging = Staging(directory)
         path = staging.bring(folder, model, trust_pickle=trust_pickle, exact=exact)
         return Opened(model, folder, staging.load(path, model))

@@ -1,4 +1,4 @@
-"""What the command line says: results on standard output, everything else on standard error.
+"""Output of commands: results on standard output, everything else on standard error.
 
 With `--json`, a result is one JSON value on one line, and an error one JSON object.
 """
@@ -20,21 +20,21 @@ class Output:
         self.as_json = as_json
 
     def result(self, data: Any, text: str) -> None:
-        """The result of a command, in the form that was asked for."""
+        """Write the result of a command, as text or JSON."""
         self.line(json.dumps(data, ensure_ascii=False) if self.as_json else text)
 
     def line(self, text: str) -> None:
-        """One line, or several, of a result."""
+        """Write a line, or several, of a result."""
         sys.stdout.write(f"{text}\n")
 
     def note(self, text: str) -> None:
-        """Something worth knowing that is no result."""
+        """Write a note that is not part of the result."""
         if not self.as_json:
             sys.stderr.write(f"pretzel: {text}\n")
             sys.stderr.flush()
 
     def problem(self, problem: Explained) -> None:
-        """An error, with all it says."""
+        """Write an error with all its parts."""
         sys.stdout.flush()
         if self.as_json:
             parts = {"error": problem.what, "kind": type(problem).__name__}
@@ -48,7 +48,7 @@ class Output:
 def table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
     """Rows under their columns; numbers to the right."""
     texts = [tuple(columns), *(tuple(_cell(cell) for cell in row) for row in rows)]
-    widths = [max(len(row[place]) for row in texts) for place in range(len(columns))]
+    widths = [max(len(row[column]) for row in texts) for column in range(len(columns))]
     right = [
         bool(rows) and all(isinstance(row[c], int) for row in rows) for c in range(len(columns))
     ]

@@ -27,7 +27,7 @@ def _library() -> Any:
 
 
 def blocks(path: str, inputs: Mapping[str, Type], options: Options) -> Iterator[Block]:
-    """The rows of a file, so many at a time."""
+    """The rows of a file in blocks."""
     from runtime.cli.reading import Block
 
     arrow = _library()
@@ -55,22 +55,22 @@ def blocks(path: str, inputs: Mapping[str, Type], options: Options) -> Iterator[
 
 
 def _data(columns: Mapping[str, Any], inputs: Mapping[str, Type], path: str) -> Any:
-    """What the model reads of these columns."""
+    """The part of these columns that the model reads."""
     if len(inputs) > 1:
         return {name: columns.get(name) for name in inputs}
     name, kind = next(iter(inputs.items()))
     if isinstance(kind, Record):
-        known = set(kind.names)
-        return {column: values for column, values in columns.items() if column in known}
+        names = set(kind.names)
+        return {column: values for column, values in columns.items() if column in names}
     if isinstance(kind, Vector):
         if len(columns) < kind.width:
-            found = f"{len(columns)} columns"
-            raise BadTable(f"the model reads {kind.width} columns", where=path, found=found)
+            columns_found = f"{len(columns)} columns"
+            raise BadTable(f"the model reads {kind.width} columns", where=path, found=columns_found)
         first = list(columns.values())[: kind.width]
         return np.stack([_floats(each, kind.dtype) for each in first], axis=1)
     if name not in columns and len(columns) != 1:
-        found = ", ".join(columns)[:200]
-        raise BadTable(f"there is no column {name!r}", where=path, found=found)
+        columns_found = ", ".join(columns)[:200]
+        raise BadTable(f"there is no column {name!r}", where=path, found=columns_found)
     values = columns[name] if name in columns else next(iter(columns.values()))
     return values if isinstance(kind, Scalar) else values.to_pylist()
 
@@ -81,7 +81,7 @@ def _floats(column: Any, dtype: str) -> Any:
 
 
 class Writer:
-    """Writes answers, a group of rows for each block; a part of a file is never left behind."""
+    """Writes answers, one row group for each block."""
 
     def __init__(self, path: str) -> None:
         self._arrow = _library()
@@ -90,13 +90,13 @@ class Writer:
 
     def write(self, columns: Mapping[str, Sequence[Any]]) -> None:
         """The next rows."""
-        made = self._arrow.table({name: list(values) for name, values in columns.items()})
+        table = self._arrow.table({name: list(values) for name, values in columns.items()})
         if self._file is None:
-            self._file = self._arrow.parquet.ParquetWriter(self._path, made.schema)
-        self._file.write_table(made.cast(self._file.schema))
+            self._file = self._arrow.parquet.ParquetWriter(self._path, table.schema)
+        self._file.write_table(table.cast(self._file.schema))
 
     def close(self) -> None:
-        """That was all."""
+        """Finish the file."""
         if self._file is None:
             self.write({})
         self._file.close()

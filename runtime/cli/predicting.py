@@ -31,7 +31,7 @@ EXAMPLES = """\
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """What the command takes."""
+    """Add the command's arguments."""
     common.model(parser)
     parser.add_argument("rows", metavar="ROWS", help="a file of rows; - for standard input")
     parser.add_argument("--output", metavar="FILE", default="-", help="by default standard output")
@@ -107,7 +107,7 @@ def _output_format(options: argparse.Namespace, how: Options) -> str:
 def _answers(
     runtime: Runtime, plan: Plan, options: argparse.Namespace, how: Options
 ) -> Iterator[tuple[Block, dict[str, Any]]]:
-    """Each block of rows with its columns of answers."""
+    """Each block of rows, with its answers as columns."""
     from flour.core.errors import InputError
     from runtime.cli import reading
 
@@ -123,14 +123,14 @@ def _answers(
         for answers in runtime.predict_batch("model", data(), outputs=wanted):
             block = waiting.popleft()
             yield block, {**block.kept, **_columns(answers)}
-    except BadTable:  # it knows its place
+    except BadTable:  # it has its line already
         raise
     except InputError as problem:
-        raise _located(problem, plan, waiting) from None
+        raise _with_line(problem, plan, waiting) from None
 
 
-def _located(problem: InputError, plan: Plan, waiting: Sequence[Block]) -> InputError:
-    """The error, about a line of the file: several blocks are on their way, and one is to blame."""
+def _with_line(problem: InputError, plan: Plan, waiting: Sequence[Block]) -> InputError:
+    """The error with its line in the file, found among the blocks under way."""
     from flour.core.errors import InputError
 
     for block in waiting:

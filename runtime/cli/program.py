@@ -1,4 +1,4 @@
-"""One run of `pretzel`: arguments, the command, and what its errors mean as exit codes."""
+"""One run of `pretzel`: arguments, the command, and exit codes for its errors."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from runtime.cli.output import Output
 
 
 class Command(NamedTuple):
-    """A command, and the module that knows it."""
+    """A command, and its module."""
 
     name: str
     module: str
     summary: str
 
 
-#: In the order in which a newcomer meets them.
+#: In the order in which a new user needs them.
 COMMANDS = (
     Command("import", "importing", "turn a trained model into a plan, and verify it"),
     Command("ls", "listing", "what a folder of models has"),
@@ -37,7 +37,7 @@ COMMANDS = (
     Command("completion", "completing", "completion for bash, zsh or fish"),
 )
 
-#: Which extra has a library.
+#: The extra that installs a library.
 EXTRAS = {
     **dict.fromkeys(("sklearn", "joblib", "scipy"), "sklearn"),
     **dict.fromkeys(("onnx", "onnxruntime", "skl2onnx"), "onnx"),
@@ -58,30 +58,30 @@ told; 2 wrong arguments; 3 answers differ from the original's; 4 a library is no
 
 
 class Module(Protocol):
-    """What a command's module has."""
+    """The interface of a command's module."""
 
     DESCRIPTION: str
     EXAMPLES: str
 
     def arguments(self, parser: argparse.ArgumentParser) -> None:
-        """Add what the command takes."""
+        """Add the command's arguments."""
 
     def run(self, options: argparse.Namespace, out: Output) -> int:
-        """Do it; the exit code."""
+        """Execute the command; returns the exit code."""
 
 
 def run(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; the exit code. Nothing but a bug of ours is raised."""
+    """Run one command; returns the exit code. Only bugs of ours raise."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     try:
         options = build(_named(given)).parse_args(given)
-    except SystemExit as end:  # argparse has said why
+    except SystemExit as end:  # argparse has printed the reason
         return int(end.code or 0)
     out = Output(as_json=bool(getattr(options, "json", False)))
     try:
         return guarded(options, out)
     except BrokenPipeError:
-        return _hung_up()
+        return _reader_gone()
 
 
 def guarded(options: argparse.Namespace, out: Output) -> int:
@@ -105,7 +105,7 @@ def guarded(options: argparse.Namespace, out: Output) -> int:
 
 
 def code_of(problem: Explained) -> Exit:
-    """The exit code that tells an error."""
+    """The exit code for an error."""
     from runtime.errors import Unfaithful
     from runtime.repository.errors import NoFolder
 
@@ -120,7 +120,7 @@ def code_of(problem: Explained) -> Exit:
 
 
 def missing(problem: ModuleNotFoundError) -> NotInstalled:
-    """An error about a library that is not there."""
+    """An error about a library that is not installed."""
     name = (problem.name or "").split(".")[0]
     extra = EXTRAS.get(name)
     return NotInstalled(
@@ -136,8 +136,8 @@ def _of_system(problem: OSError) -> CommandError:
     )
 
 
-def _hung_up() -> int:
-    """Whoever read our output does so no more: say nothing, not even at the interpreter's end."""
+def _reader_gone() -> int:
+    """The reader of our output has closed it: write nothing more, also at the interpreter's end."""
     quiet = os.open(os.devnull, os.O_WRONLY)
     os.dup2(quiet, sys.stdout.fileno())
     os.close(quiet)
@@ -154,13 +154,13 @@ def load(name: str) -> Module:
     return module
 
 
-def _named(given: Sequence[str]) -> set[str]:
-    """The commands whose arguments are needed: reading all would make `--help` slow."""
-    return {each for each in given if not each.startswith("-")}
+def _named(words: Sequence[str]) -> set[str]:
+    """The commands whose arguments are needed: importing all would make `--help` slow."""
+    return {each for each in words if not each.startswith("-")}
 
 
 def build(needed: set[str]) -> argparse.ArgumentParser:
-    """The parser, with the arguments of the commands that are needed."""
+    """The parser, with the arguments of the needed commands."""
     parser = _parser("pretzel", "Serve trained pipelines as native code.", EPILOG)
     parser.add_argument("--version", action="version", version=f"pretzel {release()}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)

@@ -12,7 +12,7 @@ _BLOCKS = " ▏▎▍▌▋▊▉█"
 
 
 class Progress:
-    """How far something is, drawn over itself at most ten times a second."""
+    """The progress of a task, redrawn at most ten times a second."""
 
     def __init__(
         self, label: str, total: int = 0, *, stream: TextIO | None = None, hidden: bool = False
@@ -23,14 +23,14 @@ class Progress:
         self._drawn, self._width = 0.0, 0
 
     def at(self, done: int, note: str = "") -> None:
-        """So much of the total is done."""
+        """Show that this much of the total is done."""
         now = time.monotonic()
         if self.shown and now - self._drawn >= _EVERY:
             self._drawn = now
             self._draw(bar(self._label, done, self._total, note, _columns()))
 
     def step(self, note: str) -> None:
-        """What is being done now, where there is nothing to count."""
+        """Show the current step of a task without a total."""
         if self.shown:
             self._draw(f"{self._label}: {note}")
 
@@ -49,7 +49,7 @@ class Progress:
 
 
 def bar(label: str, done: int, total: int, note: str, columns: int) -> str:
-    """One line of so many columns: a bar where the total is known."""
+    """One line of this many columns, with a bar if the total is known."""
     share = min(done / total, 1.0) if total > 0 else None
     percent = "" if share is None else f" {share:4.0%}"
     room = columns - len(label) - len(percent) - len(note) - 5

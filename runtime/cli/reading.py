@@ -1,7 +1,7 @@
 """Rows for a model from a file, block by block: CSV, JSON lines, Parquet.
 
-A file is never in memory as a whole. Every block knows where its rows came from, so that what a
-model says about `$[3].age` can be said about a line of the file.
+A file is never in memory as a whole. Every block has the lines of its rows, so that an error about
+`$[3].age` becomes one about a line of the file.
 """
 
 from __future__ import annotations
@@ -36,19 +36,19 @@ class Block:
     count: int
     file: str
     lines: Sequence[int]
-    """The line of each row; its number in files that have no lines."""
+    """The line of each row; the row's number in formats without lines."""
     kept: dict[str, list[Any]] = field(default_factory=dict)
-    """Columns that go to the output as they are."""
+    """Columns that are copied to the output."""
     done: int = 0
     """Bytes of the file that were read so far."""
 
     def located(self, problem: InputError) -> InputError:
-        """The error, about a line of the file."""
-        found = _PLACE.match(problem.where or "")
-        if found and int(found["row"]) < len(self.lines):
-            place = f"{self.file}:{self.lines[int(found['row'])]}"
-            rest = (found["column"] or "") + (problem.where or "")[found.end() :]
-            problem.where = f"{place}, {rest}" if rest else place
+        """The error, with the line of the file."""
+        match = _PLACE.match(problem.where or "")
+        if match and int(match["row"]) < len(self.lines):
+            line = f"{self.file}:{self.lines[int(match['row'])]}"
+            rest = (match["column"] or "") + (problem.where or "")[match.end() :]
+            problem.where = f"{line}, {rest}" if rest else line
         elif self.lines:
             about = f"{self.file}:{self.lines[0]} to {self.lines[-1]}"
             problem.where = f"{about}, {problem.where}" if problem.where else about
@@ -57,26 +57,26 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How a file is read."""
+    """Options of reading a file."""
 
     form: str
     chunk: int = 10_000
     header: bool | None = None
-    """Whether the first line of a CSV file names its columns; None to see for oneself."""
+    """Whether the first line of a CSV file names its columns; None to find out."""
     separator: str | None = None
     keep: tuple[str, ...] = ()
 
 
 def format_of(path: str, told: str | None) -> str:
-    """The format of a file: as told, or by its ending."""
-    found = told or _BY_ENDING.get(Path(path).suffix.lower())
-    if found is None:
+    """The format of a file: as given, or by its ending."""
+    form = told or _BY_ENDING.get(Path(path).suffix.lower())
+    if form is None:
         raise BadTable(
             "the format of this file is unknown",
             where="standard input" if path == "-" else path,
             hint="say so: --format " + "|".join(FORMATS),
         )
-    return found
+    return form
 
 
 def blocks(path: str, inputs: Mapping[str, Type], options: Options) -> Iterator[Block]:
@@ -86,7 +86,7 @@ def blocks(path: str, inputs: Mapping[str, Type], options: Options) -> Iterator[
 
         yield from parquet.blocks(path, inputs, options)
         return
-    with _opened(path) as file:
+    with _open_text(path) as file:
         counted = _Counted(file)
         name = "standard input" if path == "-" else path
         reader = _json_lines if options.form == "jsonl" else _csv
@@ -96,7 +96,7 @@ def blocks(path: str, inputs: Mapping[str, Type], options: Options) -> Iterator[
 
 
 @contextmanager
-def _opened(path: str) -> Iterator[IO[str]]:
+def _open_text(path: str) -> Iterator[IO[str]]:
     if path == "-":
         yield sys.stdin
         return
@@ -109,7 +109,7 @@ def _opened(path: str) -> Iterator[IO[str]]:
 
 
 class _Counted:
-    """The lines of a file, and how many bytes they have had, about."""
+    """The lines of a file, with an approximate count of their bytes."""
 
     def __init__(self, file: Iterable[str]) -> None:
         self._file = iter(file)
@@ -136,7 +136,7 @@ def _csv(
         return
     header = _header(first[1], inputs, options, name)
     schema = Schema(inputs, header, len(first[1]), name)
-    kept = _kept(header, options, name)
+    kept = _kept_columns(header, options, name)
     pending = [] if header is not None else [first]
     for line, row in rows:
         if len(row) != len(first[1]):
@@ -154,7 +154,7 @@ def _csv(
 
 
 def _rows(reader: Any, name: str) -> Iterator[tuple[int, list[str]]]:
-    """Each row with the line it begins on; empty lines are none."""
+    """Each row with the line it begins on; empty lines are skipped."""
     line = 1
     while True:
         try:
@@ -182,13 +182,13 @@ def _header(
     return first if Schema(inputs, None, len(first), name).looks_like_header(first) else None
 
 
-def _kept(header: list[str] | None, options: Options, name: str) -> dict[str, int]:
+def _kept_columns(header: list[str] | None, options: Options, name: str) -> dict[str, int]:
     if options.keep and header is None:
         raise BadTable("columns to keep need a header", where=f"{name}:1")
     missing = [column for column in options.keep if column not in (header or ())]
     if missing:
-        found = ", ".join(header or ())[:200]
-        raise BadTable(f"there is no column {missing[0]!r} to keep", where=f"{name}:1", found=found)
+        names = ", ".join(header or ())[:200]
+        raise BadTable(f"there is no column {missing[0]!r} to keep", where=f"{name}:1", found=names)
     return {column: (header or []).index(column) for column in options.keep}
 
 
@@ -198,10 +198,10 @@ def _block(
     lines = [line for line, _ in pending]
     rows = [row for _, row in pending]
 
-    def where(row: int, place: int, column: str) -> str:
-        return f"{name}:{lines[row]}:{place + 1} (column {column!r})"
+    def where(row: int, index: int, column: str) -> str:
+        return f"{name}:{lines[row]}:{index + 1} (column {column!r})"
 
-    columns = {column: [row[place] for row in rows] for column, place in kept.items()}
+    columns = {column: [row[index] for row in rows] for column, index in kept.items()}
     return Block(schema.data(rows, where), len(rows), name, lines, columns)
 
 

@@ -1,4 +1,4 @@
-"""`pretzel serve`: a folder of models over HTTP, kept in step with the folder."""
+"""`pretzel serve`: serves a folder of models over HTTP, and follows its changes."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ EXAMPLES = """\
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """What the command takes."""
+    """Add the command's arguments."""
     parser.add_argument("folder", metavar="DIR", help="a folder of models")
     common.trust(parser)
     where = parser.add_argument_group("listening")
@@ -111,7 +111,7 @@ def _alone(settings: ServerSettings, options: argparse.Namespace, out: Output) -
 
 
 def _several(settings: ServerSettings, options: argparse.Namespace, out: Output) -> None:
-    """Serve from worker processes, which this one looks after."""
+    """Serve from worker processes, which this one supervises."""
     from runtime.workers import Fleet, Supervisor
 
     fleet, tell = Fleet(), teller(out)
@@ -138,18 +138,18 @@ def _several(settings: ServerSettings, options: argparse.Namespace, out: Output)
 def _common(
     settings: ServerSettings, repository: Repository, options: argparse.Namespace
 ) -> Options:
-    """What all workers have in common: the processors are divided, the store is shared."""
+    """The options of all workers: they divide the processors and share the store."""
     from runtime.workers import Options
     from scheduler import cores
 
     staging = repository.staging
-    place = hashlib.blake2b(os.fsencode(Path(options.folder).absolute()), digest_size=6)
+    folder_digest = hashlib.blake2b(os.fsencode(Path(options.folder).absolute()), digest_size=6)
     return Options(
         settings,
         executors=options.executors or max(1, cores() // options.workers),
         memory_budget=options.memory,
         store=str(Path(options.store).absolute() if options.store else staging / ".store"),
-        owner=f"{place.hexdigest()}-{settings.port}",
+        owner=f"{folder_digest.hexdigest()}-{settings.port}",
         private=None if options.staging else str(staging),
     )
 
@@ -176,7 +176,7 @@ def _repository(
 
 
 def _line_teller(line: str) -> None:
-    """Tells what the process prints that prepares models, where all that is told is JSON."""
+    """Print a line of the import process as JSON."""
     sys.stderr.write(json.dumps({"kind": "said", "line": line}, ensure_ascii=False) + "\n")
     sys.stderr.flush()
 
@@ -208,7 +208,7 @@ def _listening(url: str, count: int, workers: int, out: Output) -> None:
 
 @contextmanager
 def until_signal() -> Iterator[Ending]:
-    """It is set when the process is asked to end; asked twice, the process ends at once."""
+    """Set by a signal to end; a second signal ends the process at once."""
     ended = Ending()
     numbers = (int(signal.SIGINT), int(signal.SIGTERM))
 
@@ -228,7 +228,7 @@ def until_signal() -> Iterator[Ending]:
 
 
 def teller(out: Output) -> Callable[[Event], None]:
-    """Tells what happens to models, on standard error: a line each, JSON if that is wanted."""
+    """Prints events of models on standard error, one per line, as text or JSON."""
 
     def tell(event: Event) -> None:
         if out.as_json:
@@ -244,7 +244,7 @@ def teller(out: Output) -> Callable[[Event], None]:
 
 
 def worker_teller(out: Output) -> Callable[[WorkerEvent], None]:
-    """Tells what happens to worker processes, as `teller` does of models."""
+    """Prints events of worker processes, as `teller` does for models."""
 
     def tell(event: WorkerEvent) -> None:
         if out.as_json:
@@ -266,19 +266,19 @@ def server_settings(options: argparse.Namespace) -> ServerSettings:
         given["tokens"] = str(Path(options.tokens).absolute())
     for text in options.set:
         name, sign, value = text.partition("=")
-        known = ServerSettings.__dataclass_fields__
-        if not sign or name not in known:
+        fields = ServerSettings.__dataclass_fields__
+        if not sign or name not in fields:
             raise CommandError(
                 f"there is no setting {name!r}" if sign else "a setting is NAME=VALUE",
                 where=f"--set {text}",
-                hint="settings are " + ", ".join(known),
+                hint="settings are " + ", ".join(fields),
             )
         given[name] = _typed(value, getattr(ServerSettings(), name), text)
     return ServerSettings(**given)
 
 
 def _typed(value: str, usual: object, text: str) -> object:
-    """A setting's value, of the kind that it usually is."""
+    """A setting's value, in the type of its default."""
     try:
         match usual:
             case bool():

@@ -1,4 +1,4 @@
-"""`pretzel store`: look after the parameters that processes of a machine share."""
+"""`pretzel store`: maintain the parameters that processes of a machine share."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ EXAMPLES = """\
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """What the command takes."""
+    """Add the command's arguments."""
     parser.add_argument("action", choices=("report", "gc", "fsck"), help="what to do")
     parser.add_argument("folder", metavar="DIR", help="the store's directory")
     parser.add_argument(
@@ -34,7 +34,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace, out: Output) -> int:
-    """Do it."""
+    """Execute the command."""
     from objectstore import FileStore
 
     if not (Path(options.folder) / "blobs").is_dir():
@@ -48,8 +48,8 @@ def run(options: argparse.Namespace, out: Output) -> int:
 
 
 def _report(store: FileStore, _options: argparse.Namespace, out: Output) -> int:
-    found = store.report()
-    out.result(asdict(found), str(found))
+    totals = store.report()
+    out.result(asdict(totals), str(totals))
     return Exit.OK
 
 
@@ -60,6 +60,6 @@ def _gc(store: FileStore, _options: argparse.Namespace, out: Output) -> int:
 
 
 def _fsck(store: FileStore, options: argparse.Namespace, out: Output) -> int:
-    found = store.fsck(repair=options.repair)
-    out.result(asdict(found), str(found))
-    return Exit.OK if found.clean else Exit.REFUSED
+    result = store.fsck(repair=options.repair)
+    out.result(asdict(result), str(result))
+    return Exit.OK if result.clean else Exit.REFUSED

@@ -1,4 +1,4 @@
-"""Columns of text from a CSV file, as the values a model's inputs are typed for.
+"""Converts columns of text from a CSV file to the types of a model's inputs.
 
 | input | columns of the file |
 |---|---|
@@ -8,7 +8,7 @@
 
 An empty cell is a missing value: NaN for numbers and strings, as pandas reads it for the frames
 that models are trained on. A column of whole numbers with a missing value or a fraction is one of
-floats, as in such a frame. Every mistake says which cell: file, line, column.
+floats, as in such a frame. Every error names the cell: file, line, column.
 """
 
 from __future__ import annotations
@@ -29,38 +29,38 @@ _TRUE, _FALSE = {"true", "t", "1", "yes"}, {"false", "f", "0", "no"}
 
 
 class Column:
-    """One column that the model reads: where it is in the file, and how its cells are read."""
+    """One column that the model reads: its index in the file, and how its cells are parsed."""
 
-    __slots__ = ("dtype", "name", "place", "read")
+    __slots__ = ("dtype", "index", "name", "read")
 
-    def __init__(self, name: str, place: int, dtype: str) -> None:
-        self.name, self.place, self.dtype = name, place, dtype
+    def __init__(self, name: str, index: int, dtype: str) -> None:
+        self.name, self.index, self.dtype = name, index, dtype
         self.read = _reader(dtype)
 
     def values(self, rows: Sequence[Row], where: Where) -> Any:
         """The cells of this column, as an array."""
-        texts = [row[self.place] for row in rows]
+        texts = [row[self.index] for row in rows]
         if self.dtype.startswith("float"):
             try:
                 return np.array(texts, np.dtype(self.dtype))
-            except ValueError:  # a missing value, or something that is no number
+            except ValueError:  # a missing value, or text that is not a number
                 pass
         if self.dtype.startswith(("int", "uint")) and (floats := _floats(texts)) is not None:
             return floats
-        values = [self._cell(text, place, where) for place, text in enumerate(texts)]
+        values = [self._cell(text, number, where) for number, text in enumerate(texts)]
         if self.dtype == "string":
-            made = np.empty(len(values), np.object_)
-            made[:] = values
-            return made
+            objects = np.empty(len(values), np.object_)
+            objects[:] = values
+            return objects
         return np.array(values, np.dtype(self.dtype))
 
-    def _cell(self, text: str, place: int, where: Where) -> Any:
+    def _cell(self, text: str, number: int, where: Where) -> Any:
         try:
             return self.read(text)
         except (ValueError, OverflowError):
             raise BadTable(
                 f"this is not a valid {self.dtype}",
-                where=where(place, self.place, self.name),
+                where=where(number, self.index, self.name),
                 found=repr(text[:60]),
                 hint="an empty cell is a missing value" if self.dtype[0] == "f" else None,
             ) from None
@@ -77,12 +77,12 @@ def _reader(dtype: str) -> Callable[[str], Any]:
     if dtype.startswith("float"):
         return _number
     limits = np.iinfo(dtype)
-    return lambda text: _whole(text, limits)
+    return lambda text: _integer(text, limits)
 
 
 def _number(text: str) -> float:
     word = text.strip().lower()
-    if word in ("true", "false"):  # as frames write columns of booleans, which models take for 1, 0
+    if word in ("true", "false"):  # data frames write booleans so; models take them as 1 and 0
         return float(word == "true")
     return float(word) if word else float("nan")
 
@@ -104,7 +104,7 @@ def _boolean(text: str) -> bool:
     return low in _TRUE
 
 
-def _whole(text: str, limits: Any) -> int:
+def _integer(text: str, limits: Any) -> int:
     value = int(text)
     if not limits.min <= value <= limits.max:
         raise OverflowError(text)
@@ -112,7 +112,7 @@ def _whole(text: str, limits: Any) -> int:
 
 
 class Schema:
-    """The columns of a file that a model reads, and how they become its data."""
+    """The columns of a file that a model reads, and their conversion to its data."""
 
     def __init__(
         self, inputs: Mapping[str, Type], header: Row | None, width: int, file: str
@@ -132,13 +132,13 @@ class Schema:
         match self._kind:
             case Vector(width, dtype):
                 self._check_width(width)
-                names = self._header or [str(place + 1) for place in range(width)]
-                return [Column(names[place], place, dtype) for place in range(width)]
+                names = self._header or [str(index + 1) for index in range(width)]
+                return [Column(names[index], index, dtype) for index in range(width)]
             case Record(fields, _, unread):
                 return [
-                    Column(name, place, _dtype(kind, name, self._file))
+                    Column(name, index, _dtype(kind, name, self._file))
                     for position, (name, kind) in enumerate(fields)
-                    if (place := self._place(name, position, optional=name in unread)) is not None
+                    if (index := self._index(name, position, optional=name in unread)) is not None
                 ]
         return [Column(self._input, self._only(), _dtype(self._kind, self._input, self._file))]
 
@@ -150,7 +150,7 @@ class Schema:
                 hint="if the cells are separated by another character, name it with --separator",
             )
 
-    def _place(self, name: str, position: int, *, optional: bool) -> int | None:
+    def _index(self, name: str, position: int, *, optional: bool) -> int | None:
         if self._header is None or self._by_position():
             self._check_width(position + 1)
             return position
@@ -167,13 +167,13 @@ class Schema:
         )
 
     def _by_position(self) -> bool:
-        """Whether the header's names are not the model's, which has none of its own."""
+        """Whether columns go by position: the model was fitted without names, and none agrees."""
         kind = self._kind
         named = isinstance(kind, Record) and bool(set(kind.names) & set(self._header or ()))
         return isinstance(kind, Record) and kind.positional and not named
 
     def _only(self) -> int:
-        """The column of the one value that a row is."""
+        """The index of the only column of the input."""
         if self._header is not None and self._input in self._header:
             return self._header.index(self._input)
         if self._width != 1:
@@ -187,23 +187,23 @@ class Schema:
 
     def data(self, rows: Sequence[Row], where: Where) -> Any:
         """A block of rows, as the model takes it."""
-        made = [column.values(rows, where) for column in self.columns]
+        arrays = [column.values(rows, where) for column in self.columns]
         match self._kind:
             case Vector():
-                return np.stack(made, axis=1)
+                return np.stack(arrays, axis=1)
             case Record():
                 names = [column.name for column in self.columns]
-                return dict(zip(names, made, strict=True))
+                return dict(zip(names, arrays, strict=True))
             case Text():
-                return [text if isinstance(text, str) else "" for text in made[0]]
-        return made[0]
+                return [text if isinstance(text, str) else "" for text in arrays[0]]
+        return arrays[0]
 
     def looks_like_header(self, first: Row) -> bool:
-        """Whether a first line names columns: unless there are numbers where numbers should be."""
+        """Whether a first line is a header: true unless all number columns have numbers in it."""
         read = [column for column in self.columns if column.dtype not in ("string", "bool")]
         for column in read:
             try:
-                column.read(first[column.place])
+                column.read(first[column.index])
             except (ValueError, OverflowError):
                 return True
         return not read

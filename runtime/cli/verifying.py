@@ -1,4 +1,4 @@
-"""`pretzel verify`: hold a model against rows with their answers, or against its original."""
+"""`pretzel verify`: compare a model to rows with answers, or to its original."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ EXAMPLES = """\
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """What the command takes."""
+    """Add the command's arguments."""
     common.model(parser)
     parser.add_argument("--against", metavar="FILE", help="the original")
     parser.add_argument("--rows", metavar="ROWS", help="a file of rows for both")
@@ -68,7 +68,7 @@ def _against(options: argparse.Namespace, opened: Opened) -> tuple[int, tuple[st
         header=options.header,
         separator=options.separator,
     )
-    found = compare_file(
+    compared = compare_file(
         opened.plan, original(model.form, raw), options.rows, how, options.tolerance
     )
-    return found.rows, found.outputs
+    return compared.rows, compared.outputs

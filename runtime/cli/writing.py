@@ -1,4 +1,4 @@
-"""Answers to a file, block by block: CSV, JSON lines, Parquet.
+"""Writes answers to a file, block by block: CSV, JSON lines, Parquet.
 
 The file appears under its name when it is whole: until then it is a temporary one beside it.
 """
@@ -17,7 +17,7 @@ from typing import IO, Any, Protocol
 import numpy as np
 
 Columns = Mapping[str, Any]
-"""By name: an array with a row for each row, or a list."""
+"""Columns by name: arrays or lists with one entry per row."""
 
 
 class Writer(Protocol):
@@ -65,7 +65,7 @@ def _text_writer(file: IO[str], form: str) -> Writer:
 
 
 class _JsonLines:
-    """One object a line; vectors are arrays, what is no number is null."""
+    """One object per line; vectors are arrays, NaN and infinities are null."""
 
     def __init__(self, file: IO[str]) -> None:
         self._file = file
@@ -73,8 +73,8 @@ class _JsonLines:
     def write(self, columns: Columns) -> None:
         names = list(columns)
         for row in zip(*columns.values(), strict=True):
-            made = {name: _plain(value) for name, value in zip(names, row, strict=True)}
-            self._file.write(json.dumps(made, ensure_ascii=False) + "\n")
+            plain = {name: _plain(value) for name, value in zip(names, row, strict=True)}
+            self._file.write(json.dumps(plain, ensure_ascii=False) + "\n")
 
     def close(self) -> None:
         """There is nothing to end."""
@@ -88,7 +88,7 @@ class _Csv:
         self._started = False
 
     def write(self, columns: Columns) -> None:
-        flat = dict(_flat(columns))
+        flat = dict(_flat_columns(columns))
         if not self._started:
             self._writer.writerow(flat)
             self._started = True
@@ -98,11 +98,11 @@ class _Csv:
         """There is nothing to end."""
 
 
-def _flat(columns: Columns) -> Iterator[tuple[str, Any]]:
+def _flat_columns(columns: Columns) -> Iterator[tuple[str, Any]]:
     for name, values in columns.items():
         if isinstance(values, np.ndarray) and values.ndim == 2:
-            for place in range(values.shape[1]):
-                yield f"{name}_{place}", values[:, place].tolist()
+            for column in range(values.shape[1]):
+                yield f"{name}_{column}", values[:, column].tolist()
         else:
             yield name, values.tolist() if isinstance(values, np.ndarray) else values
 

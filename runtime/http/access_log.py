@@ -1,12 +1,12 @@
-"""A line of JSON for each request: who asked what, how it went, and how long it took.
+"""The access log: a line of JSON for each request.
 
     {"time": "2026-01-31T12:00:00.125Z", "peer": "10.0.0.7", "method": "POST",
      "path": "/v2/models/fraud/infer", "status": 200, "bytes": 131, "seconds": 0.000087,
      "model": "fraud", "version": "3"}
 
-`client` is the name that goes with the token, where one was sent; `id` is the request's own
-`X-Request-Id`; what is not known is left out. Bodies, queries and tokens are never written. The
-event loop only puts the figures into a list; a thread writes what has come together.
+`client` is the client's name, if it sent a token; `id` is the request's own `X-Request-Id`; unknown
+fields are left out. Bodies, queries and tokens are never written. The event loop only appends
+figures to a list; a thread writes them.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ from runtime.http.problems import log
 
 #: Seconds between two writes.
 EVERY = 0.2
-#: So many lines may wait; what comes when there are more is lost, and how many were is logged.
+#: Most lines that wait to be written; further ones are dropped, and their number is logged.
 MOST = 100_000
-#: Paths and names that clients make up are cut to so many characters.
+#: Characters to which paths and names from clients are cut.
 LONGEST = 500
 STANDARD_ERROR = "-"
 
 
 class Line(msgspec.Struct, omit_defaults=True):
-    """What is written of a request."""
+    """The fields of a line."""
 
     time: str
     peer: str
@@ -54,7 +54,7 @@ class Line(msgspec.Struct, omit_defaults=True):
 
 
 class AccessLog:
-    """Writes a line for each request, or for a share of those that went well."""
+    """Writes a line for each failed request, and for a share of the successful ones."""
 
     def __init__(
         self,
@@ -65,7 +65,8 @@ class AccessLog:
     ) -> None:
         """Write to a file, which is appended to, or to standard error ("-").
 
-        A file that is moved away is made anew, so logs may be rotated. `client` says who asks.
+        A file that is moved away is created again, so logs may be rotated. `client` returns the
+        sender of a request.
         """
         self._target, self._share, self._client = target, share, client
         self._due = 0.0
@@ -74,14 +75,14 @@ class AccessLog:
         self._broken = False
         self._writing = threading.Lock()
         self._ended = threading.Event()
-        self._stream = _opened(target)
+        self._stream = _open_target(target)
         self._thread = threading.Thread(target=self._run, name="pretzel-access-log", daemon=True)
         self._thread.start()
 
     # --- on the event loop's thread ----------------------------------------------------------
 
     def __call__(self, request: Request, response: Response, seconds: float) -> None:
-        """Note a request, if its turn has come or it went wrong."""
+        """Record a request, if it failed or is in the share."""
         if response.status < 400:
             self._due += self._share
             if self._due < 1.0:
@@ -115,7 +116,7 @@ class AccessLog:
             self.flush()
 
     def flush(self) -> None:
-        """Write what has come together; from any thread."""
+        """Write the collected lines; from any thread."""
         with self._writing:
             lines = [self._encoded(*self._lines.popleft()) for _ in range(len(self._lines))]
             lost, self._lost = self._lost, 0
@@ -131,9 +132,9 @@ class AccessLog:
 
     def _write(self, data: bytes) -> None:
         try:
-            if _moved(self._target, self._stream):
+            if _is_replaced(self._target, self._stream):
                 self._stream.close()
-                self._stream = _opened(self._target)
+                self._stream = _open_target(self._target)
             while data:
                 data = data[self._stream.write(data) :]
             self._stream.flush()
@@ -145,7 +146,7 @@ class AccessLog:
             self._broken = False
 
     def close(self) -> None:
-        """Write the rest, and end."""
+        """Write the remaining lines, and end the thread."""
         self._ended.set()
         self._thread.join()
         self.flush()
@@ -153,7 +154,7 @@ class AccessLog:
             self._stream.close()
 
 
-def _opened(target: str) -> IO[bytes]:
+def _open_target(target: str) -> IO[bytes]:
     if target == STANDARD_ERROR:
         return sys.stderr.buffer
     try:
@@ -168,7 +169,7 @@ def _opened(target: str) -> IO[bytes]:
         ) from problem
 
 
-def _moved(target: str, stream: IO[bytes]) -> bool:
+def _is_replaced(target: str, stream: IO[bytes]) -> bool:
     """Whether another file, or none, has the name now."""
     if target == STANDARD_ERROR:
         return False

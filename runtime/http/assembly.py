@@ -1,6 +1,6 @@
-"""A server out of its settings: what answers, who is let in, and whom it talks to.
+"""Assembles a server from its settings: answering, guards, peers.
 
-The one place where the parts meet. `Server` itself takes any parts, for those who bring their own.
+`Server` itself takes any parts, for callers with their own.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def assembled(
     sockets: Sequence[socket.socket] = (),
     peers: Peers | None = None,
 ) -> Server:
-    """A server with everything that its settings ask for; it does not listen yet."""
+    """A server with all parts that its settings name; it does not listen yet."""
     server = Server(
         runtime,
         settings,
@@ -39,7 +39,7 @@ def assembled(
 
 
 def answering(runtime: Runtime, settings: ServerSettings) -> Answering:
-    """What lies in front of the engines: answers that are kept, then requests that go together."""
+    """The layers before the engines: the result cache, then batching."""
 
     def names() -> set[str]:
         return {each.name for each in runtime.endpoints()}
@@ -50,13 +50,13 @@ def answering(runtime: Runtime, settings: ServerSettings) -> Answering:
 
 
 def guards(server: Server, settings: ServerSettings) -> list[Guard]:
-    """Who is let in; a guard that would let in everybody is left out."""
-    made: list[Guard] = []
+    """The guards; one that would accept every request is left out."""
+    active: list[Guard] = []
     tokens = Tokens(settings.tokens or None, required=settings.tokens_required)
     if settings.tokens:
-        made.append(tokens)
+        active.append(tokens)
     if settings.anonymous_rate > 0 or settings.known_rate > 0:
-        made.append(
+        active.append(
             Rates(
                 tokens.client,
                 anonymous=settings.anonymous_rate,
@@ -66,5 +66,5 @@ def guards(server: Server, settings: ServerSettings) -> list[Guard]:
         )
     if settings.max_waiting > 0:
         service = server.service
-        made.append(Crowd(settings.max_waiting, lambda: service.waiting))
-    return made
+        active.append(Crowd(settings.max_waiting, lambda: service.waiting))
+    return active

@@ -1,4 +1,4 @@
-"""What goes over the wire besides tensors, as types: bodies are decoded and described by them."""
+"""Types of all bodies except tensors: bodies are decoded and documented by them."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from msgspec import Struct
 
 
 class Error(Struct):
-    """What every answer of 400 and above has."""
+    """The body of every answer with a status of 400 and above."""
 
     error: str
 
 
 class ServerMetadata(Struct):
-    """What the server is, and what it can do beyond the protocol."""
+    """The server's name, version and protocol extensions."""
 
     name: str
     version: str
@@ -34,7 +34,7 @@ class Ready(Struct):
 
 
 class TensorMetadata(Struct):
-    """A tensor that a model takes or gives; -1 is any size."""
+    """An input or output tensor of a model; -1 is any size."""
 
     name: str
     datatype: str
@@ -42,7 +42,7 @@ class TensorMetadata(Struct):
 
 
 class ModelMetadata(Struct):
-    """What a model takes and gives."""
+    """A model's versions, inputs and outputs."""
 
     name: str
     versions: list[str]
@@ -52,7 +52,7 @@ class ModelMetadata(Struct):
 
 
 class ModelReady(Struct):
-    """Whether a model answers."""
+    """Whether a model is in service."""
 
     name: str
     ready: bool
@@ -65,7 +65,7 @@ class ModelNames(Struct):
 
 
 class ConfigTensor(Struct):
-    """A tensor as Triton's configurations say it; the dimension of rows is not listed."""
+    """A tensor as in Triton's configurations, without the dimension of rows."""
 
     name: str
     data_type: str
@@ -73,7 +73,7 @@ class ConfigTensor(Struct):
 
 
 class ModelConfig(Struct):
-    """The part of Triton's model configuration that means something here."""
+    """The part of Triton's model configuration that applies here."""
 
     name: str
     platform: str
@@ -84,21 +84,21 @@ class ModelConfig(Struct):
 
 
 class Duration(Struct):
-    """How often, and how long in all."""
+    """A count, and the total time."""
 
     count: int
     ns: int
 
 
 class InferenceStatistics(Struct):
-    """Requests that were answered, and others."""
+    """Requests that were answered, and failed ones."""
 
     success: Duration
     fail: Duration
 
 
 class ModelStatistics(Struct):
-    """What one version has done."""
+    """Statistics of one version."""
 
     name: str
     version: str
@@ -110,13 +110,13 @@ class ModelStatistics(Struct):
 
 
 class Statistics(Struct):
-    """What all versions have done."""
+    """Statistics of all versions."""
 
     model_stats: list[ModelStatistics]
 
 
 class OutputTensor(Struct, omit_defaults=True):
-    """A tensor of an answer; its data follows the JSON where that was asked for."""
+    """A tensor of an answer; binary data, if requested, follows the JSON."""
 
     name: str
     datatype: str
@@ -136,7 +136,7 @@ class InferResponse(Struct, omit_defaults=True):
 
 
 class IndexRequest(Struct):
-    """Which models to list."""
+    """A request for the index of models."""
 
     ready: bool = False
 
@@ -151,7 +151,7 @@ class IndexEntry(Struct):
 
 
 class RepositoryRequest(Struct):
-    """Parameters of loading and unloading, which other servers know."""
+    """Parameters of loading and unloading, as in other servers."""
 
     parameters: dict[str, Any] | None = None
 
@@ -171,7 +171,7 @@ class Unloaded(Struct):
 
 
 class Instances(Struct):
-    """Rows, as the first version of the protocol has them."""
+    """Rows, as in version 1 of the protocol."""
 
     instances: list[Any]
 

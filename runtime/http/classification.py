@@ -15,21 +15,21 @@ from runtime.http.tensors import objects
 def top_classes(
     array: NDArray[Any], many: int, labels: Sequence[object] | None
 ) -> NDArray[np.object_]:
-    """Each row's largest elements as "value:index", with ":label" where labels are known."""
+    """Each row's largest elements as "value:index", with ":label" if labels are known."""
     if array.dtype == object or array.ndim not in {1, 2}:
         raise HttpError("classification is for outputs of numbers", where="$.outputs")
     rows = array if array.ndim == 2 else array[:, None]
     many = min(many, rows.shape[1])
     names = labels if labels is not None and len(labels) == rows.shape[1] else None
     order = np.argsort(-rows.astype(np.float64), axis=1, kind="stable")[:, :many]
-    made = [
-        _text(row[place], place, names)
-        for row, places in zip(rows, order, strict=True)
-        for place in places.tolist()
+    texts = [
+        _text(row[index], index, names)
+        for row, indices in zip(rows, order, strict=True)
+        for index in indices.tolist()
     ]
-    return objects(made, order.shape)
+    return objects(texts, order.shape)
 
 
-def _text(value: Any, place: int, names: Sequence[object] | None) -> str:
-    said = f"{value.item():f}:{place}"
-    return said if names is None else f"{said}:{names[place]}"
+def _text(value: Any, index: int, names: Sequence[object] | None) -> str:
+    text = f"{value.item():f}:{index}"
+    return text if names is None else f"{text}:{names[index]}"

@@ -1,8 +1,8 @@
 """The binary tensor extension: a JSON header, then raw tensors one after the other.
 
 Numbers are little-endian and row by row, BOOL takes a byte, each element of BYTES is preceded by
-its length in four bytes. Numbers are read where they arrived, unless the header before them has
-pushed them to an odd address.
+its length in four bytes. Numbers are read in place, without a copy, unless the header before them
+leaves them unaligned.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _length_at = _LENGTH.unpack_from
 
 
 class Reader:
-    """The raw tensors of a body, taken off one by one."""
+    """The raw tensors of a body, read one after the other."""
 
     def __init__(self, body: bytes, start: int) -> None:
         self._body, self._at = body, start
@@ -36,12 +36,12 @@ class Reader:
                 where=where,
                 found=f"{len(self._body) - self._at} bytes of {size}",
             )
-        made = memoryview(self._body)[self._at : end]
+        part = memoryview(self._body)[self._at : end]
         self._at = end
-        return made
+        return part
 
     def finish(self) -> None:
-        """Raise if something is left that belongs to no tensor."""
+        """Raise if bytes are left after the last tensor."""
         left = len(self._body) - self._at
         if left:
             raise HttpError(
@@ -52,7 +52,7 @@ class Reader:
 
 
 def binary_size(parameters: dict[str, Any] | None, where: str) -> int | None:
-    """How many bytes of raw data an input has; None for one with JSON data."""
+    """The bytes of raw data of an input; None for one with JSON data."""
     size = (parameters or {}).get("binary_data_size")
     if size is None:
         return None
@@ -65,9 +65,9 @@ def values(raw: memoryview, datatype: str, shape: Sequence[int], where: str) -> 
     """Raw data as an array in its shape."""
     check_datatype(datatype, where)
     if datatype == BYTES:
-        found = _texts(raw, where)
-        check_count(len(found), shape, where)
-        return objects(found, shape)
+        texts = _texts(raw, where)
+        check_count(len(texts), shape, where)
+        return objects(texts, shape)
     dtype = DTYPES[datatype]
     wanted = count(shape, where) * dtype.itemsize
     if len(raw) != wanted:
@@ -76,15 +76,15 @@ def values(raw: memoryview, datatype: str, shape: Sequence[int], where: str) -> 
             where=where,
             found=f"binary_data_size {len(raw)}",
         )
-    if datatype == "BOOL":  # any byte but 0 and 1 would be no bool to numpy
+    if datatype == "BOOL":  # other bytes than 0 and 1 are not valid bools for numpy
         flags: NDArray[Any] = np.frombuffer(raw, np.uint8) != 0
         return flags.reshape(shape)
-    made: NDArray[Any] = np.frombuffer(raw, dtype).reshape(shape)
-    return made if made.flags.aligned else made.copy()  # native code counts on it
+    array: NDArray[Any] = np.frombuffer(raw, dtype).reshape(shape)
+    return array if array.flags.aligned else array.copy()  # native code needs aligned numbers
 
 
 def _texts(raw: memoryview, where: str) -> list[str]:
-    found, at, whole = [], 0, bytes(raw)  # pieces of bytes are had sooner than those of a view
+    texts, at, whole = [], 0, bytes(raw)  # slicing bytes is faster than slicing a view
     end = len(whole)
     while at < end:
         start = at + 4
@@ -97,26 +97,26 @@ def _texts(raw: memoryview, where: str) -> list[str]:
                 "an element is longer than the tensor", where=where, found=f"{size} bytes"
             )
         try:
-            found.append(whole[start:at].decode())
+            texts.append(whole[start:at].decode())
         except UnicodeDecodeError:
             raise HttpError(
                 "an element is no UTF-8",
-                where=f"{where}[{len(found)}]",
+                where=f"{where}[{len(texts)}]",
                 hint="for other bytes send base64 with the content type base64",
             ) from None
-    return found
+    return texts
 
 
 def raw_values(array: NDArray[Any], datatype: str) -> bytes | memoryview:
-    """An array as raw data, where it is if it can be."""
+    """An array as raw data, without a copy if possible."""
     if datatype == BYTES:
         texts = array.ravel().tolist()
-        known = {text: _packed(text) for text in set(texts)}  # labels come again and again
-        return b"".join(map(known.__getitem__, texts))
+        packed = {text: _with_length(text) for text in set(texts)}  # labels repeat
+        return b"".join(map(packed.__getitem__, texts))
     whole = np.ascontiguousarray(array, DTYPES[datatype])
     return whole.data.cast("B") if whole.size else b""
 
 
-def _packed(value: Any) -> bytes:
-    text = value.encode() if isinstance(value, str) else b""  # a missing one
+def _with_length(value: Any) -> bytes:
+    text = value.encode() if isinstance(value, str) else b""  # a missing text
     return _LENGTH.pack(len(text)) + text

@@ -1,8 +1,8 @@
 """Requests and responses of the inference protocol as JSON.
 
-Decoding is typed: numbers go from the text into one list and from there into the column. What the
-protocol's clients send besides JSON proper, NaN and Infinity as bare words, takes a slower way
-that only starts where the fast one has refused the text.
+Decoding is typed: numbers go from the text into one list and from there into the column. Bare NaN
+and Infinity, which some clients send although they are not JSON, are handled by a slower decoder
+that starts only after the fast one has refused the text.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class RequestInput(Struct):
 
 
 class LooseInput(Struct):
-    """The same from text that is not quite JSON; its data is decoded already."""
+    """The same from text with bare NaN or Infinity; its data is decoded already."""
 
     name: str
     shape: list[int]
@@ -60,7 +60,7 @@ class InferRequest(Struct):
 
 
 class LooseRequest(Struct):
-    """The same from text that is not quite JSON."""
+    """The same from text with bare NaN or Infinity."""
 
     inputs: list[LooseInput]
     id: str | None = None
@@ -79,7 +79,7 @@ class QuickInput(Struct):
 
 
 class QuickRequest(Struct):
-    """A request as most are: decoded in one go."""
+    """The common form of a request: plain numbers, decoded in one step."""
 
     inputs: list[QuickInput]
     id: str | None = None
@@ -102,12 +102,12 @@ _decoders = {name: msgspec.json.Decoder(_KINDS[dtype.kind]) for name, dtype in D
 
 def decode(body: bytes) -> Envelope:
     """The request in a body; its data is still text."""
-    made: Envelope = decoded(body, _envelope, LooseRequest)
-    return made
+    request: Envelope = decoded(body, _envelope, LooseRequest)
+    return request
 
 
 def decoded(body: bytes, decoder: msgspec.json.Decoder[Any], loose: Any) -> Any:
-    """A body by a typed decoder, or by the slow way where it has words that JSON has not."""
+    """Decode a body by a typed decoder, or by the slow one if it has bare NaN or Infinity."""
     try:
         return decoder.decode(body)
     except msgspec.ValidationError as problem:
@@ -138,9 +138,9 @@ def _too_deep() -> HttpError:
 
 
 def refused(problem: msgspec.ValidationError, where: str = "$") -> HttpError:
-    """What a decoder found, said as everything is said here."""
-    what, _, place = str(problem).partition(" - at `$")
-    return HttpError(what[:1].lower() + what[1:], where=where + place.removesuffix("`"))
+    """A decoder's error as an HttpError."""
+    what, _, path = str(problem).partition(" - at `$")
+    return HttpError(what[:1].lower() + what[1:], where=where + path.removesuffix("`"))
 
 
 # --- tensors in ----------------------------------------------------------------------------------
@@ -156,25 +156,25 @@ def values(item: RequestInput | LooseInput, where: str) -> NDArray[Any]:
     if item.data is UNSET:
         raise HttpError("this input has no data", where=where)
     count(item.shape, where)
-    found = _listed(item, f"{where}.data")
-    check_count(len(found), item.shape, where)
-    return as_array(found, item.datatype, item.shape, f"{where}.data")
+    flat = _data_list(item, f"{where}.data")
+    check_count(len(flat), item.shape, where)
+    return as_array(flat, item.datatype, item.shape, f"{where}.data")
 
 
-def _listed(item: RequestInput | LooseInput, where: str) -> list[Any]:
-    """The data as one list, whatever its nesting."""
+def _data_list(item: RequestInput | LooseInput, where: str) -> list[Any]:
+    """The data as one flat list."""
     decoder = _decoders[item.datatype]
     if isinstance(item, LooseInput):
         return _flat(item.data, item.shape, decoder, where)
     raw: Any = item.data
-    if decoder.type is _FLOATS:  # most data has nothing missing
+    if decoder.type is _FLOATS:  # most data has no missing numbers
         try:
             return _plain_floats.decode(raw)
         except msgspec.ValidationError:
             pass
     try:
-        found: list[Any] = decoder.decode(raw)
-        return found
+        flat: list[Any] = decoder.decode(raw)
+        return flat
     except msgspec.ValidationError as problem:
         nested = _nested(raw, where)
         if nested is None:
@@ -183,18 +183,22 @@ def _listed(item: RequestInput | LooseInput, where: str) -> list[Any]:
 
 
 def _nested(raw: Raw, where: str) -> list[Any] | None:
-    """Data that is nested, as it is; None for any other."""
+    """Nested data, still nested; None for other data."""
     try:
-        found = _anything.decode(raw)
+        decoded_data = _anything.decode(raw)
     except msgspec.ValidationError as problem:
         raise refused(problem, where) from None
-    return found if isinstance(found, list) and found and isinstance(found[0], list) else None
+    return (
+        decoded_data
+        if isinstance(decoded_data, list) and decoded_data and isinstance(decoded_data[0], list)
+        else None
+    )
 
 
 def _flat(
     data: Any, shape: Sequence[int], decoder: msgspec.json.Decoder[Any], where: str
 ) -> list[Any]:
-    """Nested data in one list, checked against the shape and the type."""
+    """Nested data as one list, checked against the shape and the type."""
     if isinstance(data, list) and data and isinstance(data[0], list):
         _check_level(len(data) == shape[0] if shape else False, shape, where)
         for size in shape[1:]:
@@ -202,8 +206,8 @@ def _flat(
             _check_level(even, shape, where)
             data = list(chain.from_iterable(data))
     try:
-        found: list[Any] = msgspec.convert(data, decoder.type)
-        return found
+        flat: list[Any] = msgspec.convert(data, decoder.type)
+        return flat
     except msgspec.ValidationError as problem:
         raise refused(problem, where) from None
 
@@ -252,7 +256,7 @@ encode: Encode = msgspec.json.Encoder(enc_hook=_plain).encode
 
 
 def encoded_values(values: NDArray[Any]) -> bytes:
-    """The elements of an array, row by row; what is no number in JSON is null."""
+    """The elements of an array, row by row; NaN and infinities become null."""
     return encode(values.ravel().tolist())
 
 

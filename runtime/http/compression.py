@@ -1,4 +1,4 @@
-"""Bodies in gzip and deflate, both ways; what unpacks to more than is allowed is refused early."""
+"""Bodies in gzip and deflate, both ways; a body that is too large unpacked is refused early."""
 
 from __future__ import annotations
 
@@ -8,16 +8,17 @@ from runtime.http.messages import Request, Response
 from runtime.http.problems import HttpError
 
 _WINDOW = {"gzip": zlib.MAX_WBITS | 16, "deflate": zlib.MAX_WBITS, "x-gzip": zlib.MAX_WBITS | 16}
-#: The fastest: more would hold up other requests for longer than it saves this one.
+#: The fastest level: a higher one would delay other requests for longer than it saves.
 _LEVEL = 1
-#: More would be there for no other reason than the work.
+#: Most encodings on top of each other; more would only cost time.
 _LAYERS = 3
-#: A packed body of more bytes may be thousands of times as long, and is unpacked on a thread.
+#: Compressed bodies of more bytes are decompressed on a thread: they may be thousands of times as
+#: long.
 SOON = 4 << 10
 
 
 def unpack(request: Request, most: int) -> None:
-    """Replace a packed body by what it holds."""
+    """Replace a compressed body by its content."""
     names = (request.header("content-encoding") or "").lower().split(",")
     if len(names) > _LAYERS:
         raise HttpError("a body is not packed so often", 415, found=f"{len(names)} times")
@@ -37,42 +38,42 @@ def unpack(request: Request, most: int) -> None:
 
 def _unpacked(body: bytes, name: str, most: int) -> bytes:
     try:
-        made, ended = _inflated(body, _WINDOW[name], most)
-        if name == "deflate" and made is None:  # some send it without its header
-            made, ended = _inflated(body, -zlib.MAX_WBITS, most)
+        content, ended = _inflated(body, _WINDOW[name], most)
+        if name == "deflate" and content is None:  # some send it without its header
+            content, ended = _inflated(body, -zlib.MAX_WBITS, most)
     except zlib.error:
-        made, ended = None, True
-    if made is None or not ended:
+        content, ended = None, True
+    if content is None or not ended:
         raise HttpError(f"the body is no {name} data, or cut off")
-    if len(made) > most:
+    if len(content) > most:
         raise HttpError(f"a body may have {most} bytes when it is unpacked", 413)
-    return made
+    return content
 
 
 def _inflated(body: bytes, window: int, most: int) -> tuple[bytes | None, bool]:
-    """What was packed, as far as that is allowed, and whether it came to its end."""
+    """The content up to the limit, and whether the stream was complete."""
     stream = zlib.decompressobj(window)
     try:
-        made = stream.decompress(body, most + 1)
+        content = stream.decompress(body, most + 1)
     except zlib.error:
         return None, False
-    return made, len(made) > most or stream.eof
+    return content, len(content) > most or stream.eof
 
 
 def pack(request: Request, response: Response) -> Response:
-    """The response packed as the client accepts it, if it does."""
-    name = _accepted(request.header("accept-encoding") or "")
+    """The response, compressed if the client accepts it."""
+    name = _preferred_encoding(request.header("accept-encoding") or "")
     if name is None or response.status != 200:
         return response
     stream = zlib.compressobj(_LEVEL, zlib.DEFLATED, _WINDOW[name])
     body = stream.compress(response.body) + stream.flush()
-    known = (("Content-Encoding", name), ("Vary", "Accept-Encoding"))
-    headers = (*response.headers, *known)
+    encoding = (("Content-Encoding", name), ("Vary", "Accept-Encoding"))
+    headers = (*response.headers, *encoding)
     return Response(body, response.status, response.content_type, headers)
 
 
-def _accepted(header: str) -> str | None:
-    """The packing that a client prefers among ours."""
+def _preferred_encoding(header: str) -> str | None:
+    """The encoding that a client prefers among ours."""
     weights: dict[str, float] = {}
     for part in header.lower().split(","):
         name, _, weight = part.partition(";")

@@ -1,8 +1,8 @@
-"""One connection: bytes to requests, responses to bytes, in order, within limits.
+"""One connection: parses requests and writes responses, in order and within limits.
 
-httptools cuts the stream into requests. A response that is there at once is written at once;
-while one is awaited, later requests of the connection wait in line. Clients that send too much, too
-slowly, or do not read, are told so where that is possible, and lose the connection.
+httptools parses the stream. A response that is ready is written at once; while one is awaited,
+later requests of the connection are queued. Clients that send too much, too slowly, or do not read,
+get an error response if possible, and the connection is closed.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ _REASONS = {status.value: status.phrase for status in HTTPStatus}
 _METHODS = {method.encode(): method.value for method in HTTPMethod}
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 
-#: What a connection is doing; each has a time limit of its own.
+#: States of a connection; each has a time limit of its own.
 IDLE, HEADERS, BODY, CLOSING = "idle", "headers", "body", "closing"
 
 
 class App(Protocol):
-    """What answers requests: a response, or what will be one. It raises nothing."""
+    """Answers requests with a response or an awaitable of one. It raises nothing."""
 
     settings: ServerSettings
     observers: list[Observer]
@@ -44,7 +44,7 @@ class App(Protocol):
         ...
 
     def observed(self, request: Request, response: Response, seconds: float) -> None:
-        """The response was handed to the system."""
+        """Called when a response has been handed to the system."""
         ...
 
 
@@ -66,28 +66,28 @@ class Connection(asyncio.Protocol):
         self._server, self._app = server, app
         self._loop = server.loop
         self._transport: Any = None
-        self._now = perf_counter()  # when the bytes arrived that came last
+        self._now = perf_counter()  # when the last bytes arrived
         self._state, self._started = IDLE, self._now
         self._peer = ""
-        # The parser hands its pieces to containers, without a step of Python for each.
+        # The parser appends to these containers directly, without a Python function for each part.
         self._target: list[bytes] = []
-        self._fields: dict[bytes, bytes] = {}  # headers, or the trailers nobody reads
+        self._fields: dict[bytes, bytes] = {}  # headers, or trailers, which are ignored
         self._body: list[bytes] = []
         self.on_url, self.on_body = self._target.append, self._body.append
         self.on_header = self._fields.__setitem__
         self._parser = httptools.HttpRequestParser(self)
-        self._headers, self._spelling = self._fields, _NO_HEADERS  # of the request that comes
-        self._size = 0  # bytes of a body that have come so far
-        self._kept = 0  # bytes that came since there was a piece of anything but headers
-        self._fed = 0  # bytes that are being read now
-        self._began = False  # whether a request, or the body of one, has begun in them
-        self._asked = False  # at least the beginning of a request has come
-        self._held = False  # we read no more, for now
+        self._headers, self._spelling = self._fields, _NO_HEADERS  # of the current request
+        self._size = 0  # bytes of the body so far
+        self._kept = 0  # bytes of headers since the last bytes of anything else
+        self._fed = 0  # bytes of the current `data_received`
+        self._began = False  # whether a request or a body began in them
+        self._asked = False  # a request has begun on this connection
+        self._held = False  # reading is paused
         self._line: deque[tuple[Request, bool]] = deque()
         self._busy = False  # a response is awaited
-        self._close = False  # after the response that is sent or awaited
+        self._close = False  # close after the current response
         self._ended = False  # the client will send no more
-        self._mute = False  # nothing that arrives counts any more
+        self._mute = False  # all further input is ignored
         self._paused = False  # the client does not read
         self._task: asyncio.Future[None] | None = None
         self._out: list[bytes] | None = None
@@ -104,15 +104,17 @@ class Connection(asyncio.Protocol):
             self._refuse(problems.refusal("too many connections", 503, (("Retry-After", "1"),)))
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The client is gone; nobody wants what is on its way."""
+        """The client is gone: cancel the current answer and drop queued requests."""
         self._mute = True
         self._line.clear()
         self._server.leave(self)
-        if self._task is not None:  # not before it has begun, or what it awaits never would be
+        if (
+            self._task is not None
+        ):  # later, as a task cancelled before its start would never await its coroutine
             self._loop.call_soon(self._task.cancel)
 
     def eof_received(self) -> bool:
-        """The client says no more, but may still read what it asked for."""
+        """The client sends no more, but may still read its answers."""
         self._ended = self._mute = True
         return self._busy or bool(self._line)
 
@@ -127,7 +129,7 @@ class Connection(asyncio.Protocol):
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade:
-            self._mute = True  # we speak nothing else
+            self._mute = True  # other protocols are not supported
         except httptools.HttpParserError:
             self._refuse(self._refusal or problems.refusal("this is no HTTP request", 400))
         if self._state is not IDLE:
@@ -139,7 +141,7 @@ class Connection(asyncio.Protocol):
             self._settle()
 
     def _part_came(self, before: int) -> None:
-        """A request has begun and not ended: see that it grows neither too large nor too long."""
+        """Check the size of a request that has begun and not ended."""
         settings, body = self._app.settings, self._body
         if len(body) > before:
             if len(body) > before + 16:  # many small chunks take more memory than one
@@ -154,13 +156,13 @@ class Connection(asyncio.Protocol):
                 self._refuse(_header_too_large())
 
     def pause_writing(self) -> None:
-        """The client does not read what it is sent: take no more from it."""
+        """The client does not read its responses: stop reading from it."""
         self._paused = self._held = True
         self._started = perf_counter()
         self._transport.pause_reading()
 
     def resume_writing(self) -> None:
-        """It does again."""
+        """The client reads again."""
         self._paused = False
         self._started = perf_counter()
         self._next()
@@ -170,7 +172,7 @@ class Connection(asyncio.Protocol):
 
     def on_message_begin(self) -> None:
         """The first byte of a request."""
-        if self._mute:  # what comes after the last request of a connection is no request
+        if self._mute:  # input after the last request of a connection is ignored
             raise _Refused
         self._state, self._started, self._began, self._kept = HEADERS, self._now, True, 0
         self._asked = True
@@ -181,8 +183,8 @@ class Connection(asyncio.Protocol):
         """The end of the headers."""
         fields = self._fields
         self._headers = headers = fields.copy()
-        fields.clear()  # trailers would come next
-        self._spelling = known = spelling(headers)
+        fields.clear()  # for trailers
+        self._spelling = names = spelling(headers)
         settings = self._app.settings
         if self._fed > settings.max_header or not self._began:
             size = sum(map(len, self._target))
@@ -190,14 +192,14 @@ class Connection(asyncio.Protocol):
             if size > settings.max_header:
                 self._stop(_header_too_large())
         self._state, self._size, self._began = BODY, 0, True
-        if known.length is not None and int(headers[known.length]) > settings.max_body:
+        if names.length is not None and int(headers[names.length]) > settings.max_body:
             self._stop(_too_large(settings))
-        if known.expect is not None:
-            self._expected(headers[known.expect])
+        if names.expect is not None:
+            self._expected(headers[names.expect])
 
     def on_message_complete(self) -> None:
         """A whole request."""
-        body, parser, known = self._body, self._parser, self._spelling
+        body, parser, names = self._body, self._parser, self._spelling
         whole = body[0] if len(body) == 1 else b"".join(body)
         body.clear()
         path, query = self._where()
@@ -208,9 +210,9 @@ class Connection(asyncio.Protocol):
             self._headers,
             whole,
             self._now,
-            known.names,
+            names.names,
         )
-        request.plain, request.peer = known.plain, self._peer
+        request.plain, request.peer = names.plain, self._peer
         self._target.clear()
         if len(whole) > self._app.settings.max_body:  # it came in chunks
             self._stop(_too_large(self._app.settings))
@@ -234,12 +236,12 @@ class Connection(asyncio.Protocol):
     def _answer(self, request: Request, *, keep: bool) -> None:
         if not keep:
             self._close = True
-        made = self._app.respond(request)
-        if isinstance(made, Response):
-            self._send(request, made)
+        response = self._app.respond(request)
+        if isinstance(response, Response):
+            self._send(request, response)
         else:
             self._busy = True
-            self._task = self._loop.create_task(self._await(request, made))
+            self._task = self._loop.create_task(self._await(request, response))
 
     async def _await(self, request: Request, coming: Awaitable[Response]) -> None:
         response = await coming
@@ -250,12 +252,12 @@ class Connection(asyncio.Protocol):
             self._settle()
 
     def _next(self) -> None:
-        """Answer what waits in line, as far as that can be done now."""
+        """Answer queued requests until one has to be awaited."""
         while self._line and not (self._busy or self._paused or self._close):
             request, keep = self._line.popleft()
             self._answer(request, keep=keep)
         if self._refusal is not None:
-            self._say_refusal()
+            self._send_refusal()
 
     def _send(self, request: Request, response: Response) -> None:
         if self._server.draining and not self._line:
@@ -292,7 +294,7 @@ class Connection(asyncio.Protocol):
         return "\r\n".join((*lines, "\r\n")).encode("latin-1")
 
     def _flush(self, out: list[bytes]) -> None:
-        """Write answers that were held back to go together."""
+        """Write answers that were collected to be sent together."""
         if out and not self._transport.is_closing():
             self._transport.write(out[0] if len(out) == 1 else b"".join(out))
         out.clear()
@@ -302,7 +304,7 @@ class Connection(asyncio.Protocol):
             self._transport.write(data)
 
     def _settle(self) -> None:
-        """After anything has happened: close what is done, and read only what there is room for."""
+        """After any event: close a finished connection, pause or resume reading."""
         if self._transport.is_closing():
             return
         if not self._busy and (self._close or (self._ended and not self._line)):
@@ -317,7 +319,7 @@ class Connection(asyncio.Protocol):
     # --- refusing ----------------------------------------------------------------------------
 
     def _expected(self, what: bytes) -> None:
-        """The client waits for a word before it sends the body."""
+        """Handle `Expect`: the client waits for "100 Continue" before it sends the body."""
         if what.lower() != b"100-continue":
             self._stop(problems.refusal("nothing but 100-continue can be expected", 417))
         if not self._busy and not self._line:
@@ -332,13 +334,13 @@ class Connection(asyncio.Protocol):
         raise _Refused
 
     def _refuse(self, refusal: Response) -> None:
-        """Answer what cannot be read to its end, after what came before it."""
+        """Answer a request that cannot be read to its end, after the requests before it."""
         if self._mute:
             return
         self._mute, self._refusal = True, refusal
-        self._say_refusal()
+        self._send_refusal()
 
-    def _say_refusal(self) -> None:
+    def _send_refusal(self) -> None:
         if self._busy or self._paused or self._line or self._close or self._refusal is None:
             return
         request = Request("GET", *self._where(), {}, b"", perf_counter())
@@ -348,9 +350,9 @@ class Connection(asyncio.Protocol):
             self._settle()
 
     def _linger(self) -> None:
-        """End the connection from our side; the client gets time to read our last words.
+        """End the connection from our side; the client gets time to read the last response.
 
-        Closing at once would throw away what it has not read, where it still sends.
+        Closing at once would discard what it has not read, if it is still sending.
         """
         if self._state is CLOSING:
             return
@@ -376,7 +378,7 @@ class Connection(asyncio.Protocol):
                 self._refuse(problems.refusal(f"the {what} took too long", 408))
 
     def _patience(self, settings: ServerSettings) -> float:
-        """How long the client may take for what it is doing."""
+        """The time limit of the connection's state."""
         if self._state is IDLE:
             return settings.idle_seconds
         if self._state is HEADERS:
@@ -402,7 +404,7 @@ class Connection(asyncio.Protocol):
         self._transport.close()
 
     def abort(self) -> None:
-        """Close, whatever is on its way."""
+        """Close at once."""
         self._transport.abort()
 
 
@@ -412,7 +414,7 @@ _NO_HEADERS = spelling(())
 _LAST_WORDS_SECONDS = 0.2
 #: And one that has not said what it wants.
 _FIRST_WORDS_SECONDS = 1.0
-#: Answers of up to so many bytes, and so many of them, are handed to the system together.
+#: Largest size and number of answers that are written together.
 _TOGETHER, _MOST_TOGETHER = 16 << 10, 16
 
 

@@ -1,8 +1,8 @@
-"""Content types: what the strings of an input stand for, as MLServer's clients say it.
+"""Content types: the meaning of an input's strings, by the names of MLServer's clients.
 
-np, pd, str   nothing has to be done: arrays, columns by name, texts
+np, pd, str   unchanged: arrays, columns by name, texts
 base64        texts in base64
-datetime      times in ISO 8601; checked, and handed on as text
+datetime      times in ISO 8601; checked, and passed on as text
 """
 
 from __future__ import annotations
@@ -41,30 +41,30 @@ _READERS: dict[str, Callable[[str], str]] = {
 
 def content_type(parameters: dict[str, Any] | None, where: str) -> str | None:
     """The content type that a request or an input names, checked."""
-    found = (parameters or {}).get("content_type")
-    if found is not None and (not isinstance(found, str) or found not in _READERS):
+    name = (parameters or {}).get("content_type")
+    if name is not None and (not isinstance(name, str) or name not in _READERS):
         raise HttpError(
             "there is no such content type",
             where=f"{where}.parameters.content_type",
-            found=repr(found)[:40],
+            found=repr(name)[:40],
             hint="one of " + ", ".join(_READERS),
         )
-    return found
+    return name
 
 
 def read(tensor: Tensor, kind: str | None, where: str) -> Tensor:
-    """The tensor with its texts read as the content type says."""
+    """The tensor with its texts decoded by the content type."""
     reader = _READERS[kind or "np"]
     if reader is _as_is or tensor.datatype != BYTES:
         return tensor
-    made = [
-        text if text is None else _one(reader, text, f"{where}.data[{place}]")
-        for place, text in enumerate(tensor.values.ravel().tolist())
+    texts = [
+        text if text is None else _decode_text(reader, text, f"{where}.data[{index}]")
+        for index, text in enumerate(tensor.values.ravel().tolist())
     ]
-    return Tensor(tensor.name, BYTES, objects(made, tensor.values.shape))
+    return Tensor(tensor.name, BYTES, objects(texts, tensor.values.shape))
 
 
-def _one(reader: Callable[[str], str], text: str, where: str) -> str:
+def _decode_text(reader: Callable[[str], str], text: str, where: str) -> str:
     try:
         return reader(text)
     except (ValueError, binascii.Error):
@@ -75,5 +75,5 @@ def _one(reader: Callable[[str], str], text: str, where: str) -> str:
 
 
 def written(datatype: str) -> dict[str, str]:
-    """What an output is said to be, to clients that have named content types themselves."""
+    """The content type of an output, for clients that use content types."""
     return {"content_type": "str" if datatype == BYTES else "np"}

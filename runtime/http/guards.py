@@ -1,10 +1,10 @@
-"""Who may come in, how often, and how many at once: what looks at a request before anything else.
+"""Guards: authentication, rate limits and a limit of concurrent requests, checked first.
 
     guards = [Tokens(path), Rates(anonymous=5.0, known=500.0), ...]
 
-A client is known by its bearer token; one without is known by its address. Tokens are compared in
-constant time and never kept, logged or told. Health routes are open to everybody, as those who ask
-them have no tokens.
+A client is identified by its bearer token, or without one by its address. Tokens are compared in
+constant time and never stored, logged or sent. Health routes need no token, as load balancers have
+none.
 """
 
 from __future__ import annotations
@@ -26,23 +26,24 @@ from runtime.http.problems import refusal
 
 #: Routes that load balancers and orchestrators ask.
 OPEN = frozenset({"/v2/health/live", "/v2/health/ready"})
-#: A file of tokens is looked at again after so many seconds.
-_AGAIN = 1.0
+#: Seconds between two checks whether the file of tokens has changed.
+_CHECK_SECONDS = 1.0
 _LARGEST = 1 << 20
 _LEAST = 16
 
 
 class Client(NamedTuple):
-    """Who asks: a name out of the file of tokens, or an address."""
+    """The sender of a request: a name from the file of tokens, or an address."""
 
     name: str
     known: bool
 
 
 class Tokens:
-    """The clients that have tokens: a file with a line `name token` each, read anew when changed.
+    """The clients with tokens: a file with a line `name token` each, read again when it changes.
 
-    Without a file nobody is known. With `required`, those who are not known stay outside.
+    Without a file no client has a token. With `required`, requests without a valid token are
+    refused.
     """
 
     def __init__(self, path: str | Path | None = None, *, required: bool = True) -> None:
@@ -56,7 +57,7 @@ class Tokens:
             self._looked = monotonic()
 
     def __call__(self, request: Request) -> Response | None:
-        """Refuse who is not known; a wrong token is refused also where none is needed."""
+        """Refuse requests without a valid token; a wrong token also where none is required."""
         if request.path.rstrip("/") in OPEN:
             return None
         header = request.headers.get(b"authorization")
@@ -65,34 +66,34 @@ class Tokens:
         return None if self.client(request).known else _WRONG
 
     def client(self, request: Request) -> Client:
-        """Who asks."""
+        """The sender of a request."""
         header = request.headers.get(b"authorization")
         if header is not None and self._path is not None:
-            self._look_again()
+            self._reread_if_changed()
             scheme, _, token = header.strip().partition(b" ")
-            found = self._name(token.strip()) if scheme.lower() == b"bearer" else None
-            if found is not None:
-                return Client(found, known=True)
+            name = self._name(token.strip()) if scheme.lower() == b"bearer" else None
+            if name is not None:
+                return Client(name, known=True)
         return Client(request.peer, known=False)
 
     def _name(self, token: bytes) -> str | None:
-        """The client with this token; every token is looked at, so that time tells nothing."""
-        digest, found = sha256(token).digest(), None
-        for name, known in self._digests:
-            if hmac.compare_digest(known, digest):
-                found = name
-        return found
+        """The client with this token; all tokens are compared, so that timing reveals nothing."""
+        digest, match = sha256(token).digest(), None
+        for name, expected in self._digests:
+            if hmac.compare_digest(expected, digest):
+                match = name
+        return match
 
-    def _look_again(self) -> None:
+    def _reread_if_changed(self) -> None:
         now = monotonic()
-        if self._path is None or now - self._looked < _AGAIN:
+        if self._path is None or now - self._looked < _CHECK_SECONDS:
             return
         self._looked = now
         try:
             if _stamp(self._path) != self._stamp:
                 self._digests, self._stamp = _read(self._path)
         except (OSError, ParameterError):
-            return  # it is being written, or was damaged: those who were known still are
+            return  # it is being written, or is damaged: the old tokens stay valid
 
 
 @dataclass(slots=True)
@@ -102,9 +103,9 @@ class _Bucket:
 
 
 class Rates:
-    """How often clients may ask: so many requests a second on average, `burst` seconds' at once.
+    """Rate limits: requests per second on average, and those of `burst` seconds at once.
 
-    Those with tokens have a rate of their own; 0 is no limit.
+    Clients with tokens have a rate of their own; 0 means no limit.
     """
 
     def __init__(
@@ -122,7 +123,7 @@ class Rates:
         self._buckets: OrderedDict[Client, _Bucket] = OrderedDict()
 
     def __call__(self, request: Request) -> Response | None:
-        """Refuse who asks too often, with the time after which to come again."""
+        """Refuse a client above its rate, with the seconds after which to try again."""
         if request.path.rstrip("/") in OPEN:
             return None
         client = self._who(request)
@@ -133,7 +134,7 @@ class Rates:
         bucket = self._buckets.pop(client, None) or _Bucket(most, now)
         bucket.left = min(most, bucket.left + (now - bucket.since) * rate)
         bucket.since = now
-        self._buckets[client] = bucket  # the one used last is the last to go
+        self._buckets[client] = bucket  # least recently used first
         if len(self._buckets) > _CLIENTS:
             self._buckets.popitem(last=False)
         if bucket.left >= 1.0:
@@ -143,18 +144,18 @@ class Rates:
         return refusal("too many requests", 429, (("Retry-After", str(max(1, wait))),))
 
 
-#: So many clients are remembered; the one that was seen least recently starts anew.
+#: Most clients that are tracked; beyond it the least recently seen one is forgotten.
 _CLIENTS = 10_000
 
 
 class Crowd:
-    """How many requests may be on their way at once, over all connections."""
+    """A limit of concurrent requests over all connections."""
 
     def __init__(self, most: int, waiting: Callable[[], int]) -> None:
         self._most, self._waiting = most, waiting
 
     def __call__(self, request: Request) -> Response | None:
-        """Refuse what would be one too many; what is answered at once never waits."""
+        """Refuse a request beyond the limit; requests answered at once do not count."""
         if self._waiting() < self._most or request.path.rstrip("/") in OPEN:
             return None
         return refusal("too many requests are on their way", 503, (("Retry-After", "1"),))
@@ -166,12 +167,12 @@ _WRONG = refusal("this token is not known", 401, _CHALLENGE)
 
 
 def _stamp(path: Path) -> tuple[int, int, int]:
-    found = os.stat(path)  # noqa: PTH116 (one system call, as often as clients ask)
-    return found.st_mtime_ns, found.st_size, found.st_ino
+    status = os.stat(path)  # noqa: PTH116 (one system call, as often as clients ask)
+    return status.st_mtime_ns, status.st_size, status.st_ino
 
 
 def _read(path: Path) -> tuple[tuple[tuple[str, bytes], ...], tuple[int, int, int]]:
-    """The digests of the tokens, and what the file looked like."""
+    """The digests of the tokens, and the stamp of the file."""
     try:
         stamp = _stamp(path)
         if stamp[1] > _LARGEST:
@@ -186,7 +187,7 @@ def _read(path: Path) -> tuple[tuple[tuple[str, bytes], ...], tuple[int, int, in
             found=type(problem).__name__,
             hint="a text file with a line `name token` for each client",
         ) from problem
-    made: dict[str, bytes] = {}
+    digests: dict[str, bytes] = {}
     for number, line in enumerate(lines, 1):
         parts = line.split()
         if not parts or parts[0].startswith("#"):
@@ -198,7 +199,7 @@ def _read(path: Path) -> tuple[tuple[tuple[str, bytes], ...], tuple[int, int, in
             raise ParameterError(
                 f"a token has {_LEAST} characters at least", where=where, found=str(len(parts[1]))
             )
-        if parts[0] in made:
+        if parts[0] in digests:
             raise ParameterError("this client has a token already", where=where, found=parts[0])
-        made[parts[0]] = sha256(parts[1].encode()).digest()
-    return tuple(made.items()), stamp
+        digests[parts[0]] = sha256(parts[1].encode()).digest()
+    return tuple(digests.items()), stamp

@@ -1,8 +1,7 @@
-"""Headers as they came: read by lower-case name only if somebody asks.
+"""Headers as received, looked up by lower-case name only when needed.
 
-Most requests of a client spell the same headers in the same order, and of these hardly any matters
-to the way of a request. So what the names of a request's headers say is worked out once for each
-spelling, and remembered.
+Most requests of a client have the same header names in the same order, and few names matter for
+handling a request. So the names are analysed once for each spelling, and cached.
 """
 
 from __future__ import annotations
@@ -14,39 +13,39 @@ from runtime.http.messages import HEADER_LENGTH, TIMEOUT_HEADER
 
 #: Headers that change how a request's body is read, or how soon it has to be answered.
 _TELLING = {b"content-encoding", HEADER_LENGTH.encode(), TIMEOUT_HEADER.encode()}
-#: So many spellings are remembered, of so many headers at most; then all are forgotten.
+#: Most spellings in the cache, which is cleared when full, and most headers of one.
 _SPELLINGS, _MOST = 1024, 64
 
 
 class Spelling(NamedTuple):
-    """The names of a request's headers, and what they say."""
+    """The names of a request's headers, and the ones that matter."""
 
     names: tuple[bytes, ...]
-    """In lower case."""
+    """The names in lower case."""
     plain: bool
     """Whether none of them changes how the body is read, or how soon it has to be answered."""
     length: bytes | None
-    """The length of the body, as it was spelled."""
+    """The name of the content-length header, as it was spelled."""
     expect: bytes | None
 
 
-_known: dict[tuple[bytes, ...], Spelling] = {}
+_cache: dict[tuple[bytes, ...], Spelling] = {}
 
 
 def spelling(names: Iterable[bytes]) -> Spelling:
-    """What is known of headers that are spelled so."""
+    """The spelling of these names, from the cache if it is there."""
     key = tuple(names)
-    return _known.get(key) or _remember(key)
+    return _cache.get(key) or _analyse(key)
 
 
-def _remember(key: tuple[bytes, ...]) -> Spelling:
+def _analyse(key: tuple[bytes, ...]) -> Spelling:
     lower = tuple(name.lower() for name in key)
-    places = dict(zip(lower, key, strict=True))
-    made = Spelling(
-        lower, _TELLING.isdisjoint(lower), places.get(b"content-length"), places.get(b"expect")
+    spelled = dict(zip(lower, key, strict=True))
+    entry = Spelling(
+        lower, _TELLING.isdisjoint(lower), spelled.get(b"content-length"), spelled.get(b"expect")
     )
     if len(key) <= _MOST:
-        if len(_known) >= _SPELLINGS:
-            _known.clear()
-        _known[key] = made
-    return made
+        if len(_cache) >= _SPELLINGS:
+            _cache.clear()
+        _cache[key] = entry
+    return entry

@@ -1,4 +1,4 @@
-"""What a server says of itself."""
+"""Health and metadata of the server."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ def metadata(service: HandlerContext, request: Request) -> Answer:
 
 
 def live(service: HandlerContext, request: Request) -> Answer:
-    """The process answers: it just did."""
+    """The process is alive, as it answers."""
     return json(Live(live=True))
 
 
 def ready(service: HandlerContext, request: Request) -> Answer:
-    """Whether every model that should be there is."""
+    """Whether all wanted models are loaded."""
     there = service.ready()
     return json(Ready(ready=there), 200 if there else 503)
 

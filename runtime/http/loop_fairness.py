@@ -1,8 +1,8 @@
-"""Long work beside an event loop that answers requests in microseconds.
+"""Keeps long tasks from delaying an event loop that answers in microseconds.
 
-A thread that computes has the interpreter's lock for five milliseconds at a time, and so long a
-request waits. And the collector of garbage, when it looks at everything, stops the process for a
-time that grows with its models: 0.3 s with 3,000.
+A thread that computes holds the GIL for five milliseconds at a time, and requests wait that long. A
+full garbage collection stops the process for a time that grows with the number of models: 0.3 s
+with 3,000.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from typing import TypeVar
 
 Item = TypeVar("Item")
 
-#: Long enough for another thread to wake up and take the lock.
+#: Long enough for another thread to wake up and take the GIL.
 _REST_SECONDS = 50e-6
 
-#: How long a thread may have the lock while another wants it, in a process that is a server's own.
+#: The switch interval of the GIL in a server's own process.
 SWITCH_SECONDS = 500e-6
 
 _lock = threading.Lock()
@@ -29,9 +29,9 @@ _pauses = 0
 
 @contextmanager
 def lock_shared() -> Iterator[None]:
-    """Threads have the interpreter's lock for a tenth of the usual time meanwhile.
+    """Threads hold the GIL for a tenth of the usual time in this context.
 
-    It is one setting for the process, so it is for whoever owns that: a command, not a library.
+    The setting is the whole process', so only a command may change it, not a library.
     """
     usual = sys.getswitchinterval()
     sys.setswitchinterval(min(usual, SWITCH_SECONDS))
@@ -42,16 +42,16 @@ def lock_shared() -> Iterator[None]:
 
 
 def gently(items: Iterable[Item], every: int = 64) -> Iterator[Item]:
-    """The same items, with a rest after every so many."""
-    for place, item in enumerate(items, 1):
+    """The same items, with a short sleep after each `every`."""
+    for number, item in enumerate(items, 1):
         yield item
-        if not place % every:
+        if not number % every:
             time.sleep(_REST_SECONDS)
 
 
 @contextmanager
 def uncollected() -> Iterator[None]:
-    """No collection meanwhile: what is made here in masses has no cycles, and goes at the end."""
+    """No garbage collection in this context, where many objects without cycles are made."""
     global _pauses  # noqa: PLW0603 (the collector is one for all threads)
     with _lock:
         _pauses += 1
@@ -68,14 +68,15 @@ def uncollected() -> Iterator[None]:
                 gc.enable()
 
 
-#: Whether it is we who have stopped the collector.
+#: Whether `uncollected` has disabled the collector.
 _stopped = threading.Event()
 
 
 def keep_what_is_here() -> None:
-    """Collect now, and look at what is left never again: models were loaded, and stay.
+    """Collect garbage now, and exclude the remaining objects from later collections.
 
-    One that goes later is freed all the same: a plan is in no cycle.
+    Loaded models stay, so scanning them again is wasted. A plan that is dropped later is freed all
+    the same, as it is in no cycle.
     """
     gc.collect()
     gc.freeze()

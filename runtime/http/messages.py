@@ -1,4 +1,4 @@
-"""A request as it came in, a response as it goes out; nothing in between."""
+"""Requests and responses."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ if TYPE_CHECKING:
 JSON = "application/json"
 OCTETS = "application/octet-stream"
 
-#: How long the JSON part of a body with raw tensors is.
+#: The header with the length of the JSON part of a body with raw tensors.
 HEADER_LENGTH = "inference-header-content-length"
-#: How many milliseconds the client will wait, as a header.
+#: The header with the milliseconds that the client will wait.
 TIMEOUT_HEADER = "x-request-timeout-ms"
 
 
@@ -52,11 +52,11 @@ class Request:
         self.started = started
         #: The address of the client; empty where it has none.
         self.peer = ""
-        #: What the path says, by the names of the route's pattern.
+        #: The values of the path's variables, by the names of the route's pattern.
         self.params: Mapping[str, str] = {}
-        #: The version that it went to, for those who count; None as long as there is none.
+        #: The codec of the version that it went to, for observers; None before it is known.
         self.front: Addressed | None = None
-        #: What is traced of it, if it is.
+        #: Its trace, if it is traced.
         self.trace: Any = None
 
     @property
@@ -69,15 +69,15 @@ class Request:
 
     def header(self, name: str) -> str | None:
         """A header's value."""
-        found = self.headers.get(name.encode())
-        return None if found is None else found.decode("latin-1").strip()
+        value = self.headers.get(name.encode())
+        return None if value is None else value.decode("latin-1").strip()
 
     def __repr__(self) -> str:
         return f"Request({self.method} {self.path}, {len(self.body)} bytes)"
 
 
 class Response:
-    """A status, a body, and what has to be said about it. Nobody changes one."""
+    """A status, a body, a content type and headers; immutable."""
 
     __slots__ = ("body", "content_type", "headers", "status")
 
@@ -95,5 +95,5 @@ class Response:
         return f"Response({self.status}, {len(self.body)} bytes of {self.content_type})"
 
 
-#: What a handler returns: a response, or what will be one.
+#: The result of a handler: a response, or an awaitable of one.
 Answer = Response | Awaitable[Response]

@@ -1,8 +1,8 @@
-"""`/metrics`: what this process and its peers have done, as Prometheus reads it.
+"""`/metrics`: counters of this process and its peers, in Prometheus' format.
 
-The event loop counts requests as they are answered. All else is counted where it happens anyway,
-and looked up when somebody asks, on a thread beside the event loop. Several processes on one port
-ask each other and answer as one: a scrape that reaches any of them reads the sums of all.
+The event loop counts requests as they are answered. All other figures are counted where they arise,
+and read for each scrape, on a thread beside the event loop. Several processes on one port ask each
+other: a scrape that reaches any of them reads the sums of all.
 """
 
 from __future__ import annotations
@@ -12,22 +12,22 @@ import asyncio
 from runtime.http import metrics_process, metrics_runtime, metrics_triton
 from runtime.http.loop_fairness import uncollected
 from runtime.http.messages import Answer, Request, Response
-from runtime.http.metrics_data import Family, Snapshot, SnapshotSource, from_json, merge, to_json
+from runtime.http.metrics_data import Family, Snapshot, from_json, merge, to_json
 from runtime.http.metrics_meters import Meters
 from runtime.http.metrics_text import CONTENT_TYPE, exposition
 from runtime.http.parameters import Accountant
 from runtime.http.problems import HttpError, log
-from runtime.http.routes import HandlerContext
+from runtime.http.routes import HandlerContext, SnapshotSource
 
-#: What peers are asked for.
+#: The kind of snapshot that peers are asked for.
 KIND = "metrics"
-#: Seconds that a peer may take. One that is left out makes counters go down, so they are many: a
-#: snapshot of thousands of models takes some tenths.
+#: Time limit for a peer in seconds. A missing peer makes counters go down, so it is generous: a
+#: snapshot of thousands of models takes some tenths of a second.
 PATIENCE = 2.0
 
 
 class Metrics:
-    """Everything that is counted of a service."""
+    """All metrics of a service."""
 
     def __init__(self, service: HandlerContext) -> None:
         self._service = service
@@ -61,22 +61,22 @@ class Metrics:
         ours, theirs = await asyncio.gather(
             asyncio.to_thread(self.snapshot), self._service.peers.snapshot(KIND, PATIENCE)
         )
-        return await asyncio.to_thread(_together, ours, theirs) if theirs else ours
+        return await asyncio.to_thread(_merged, ours, theirs) if theirs else ours
 
 
-def _together(ours: Snapshot, theirs: dict[int, object]) -> Snapshot:
+def _merged(ours: Snapshot, theirs: dict[int, object]) -> Snapshot:
     return merge([ours, *_readable(theirs)])
 
 
 def _readable(theirs: dict[int, object]) -> list[Snapshot]:
-    """What peers have sent; one that speaks otherwise is left out, and that is logged."""
-    made = []
+    """The snapshots of peers; an invalid one is logged and left out."""
+    snapshots = []
     for number, data in theirs.items():
         try:
-            made.append(from_json(data))
+            snapshots.append(from_json(data))
         except ValueError as problem:  # msgspec's are
             log.warning("the metrics of worker %d cannot be read: %s", number, problem)
-    return made
+    return snapshots
 
 
 def metrics(service: HandlerContext, request: Request) -> Answer:
@@ -88,8 +88,8 @@ def metrics(service: HandlerContext, request: Request) -> Answer:
     return _text(service, service.metrics)
 
 
-async def _text(service: HandlerContext, known: SnapshotSource) -> Response:
-    snapshot = await known.everywhere()
+async def _text(service: HandlerContext, metrics_of: SnapshotSource) -> Response:
+    snapshot = await metrics_of.everywhere()
     body = await asyncio.to_thread(_body, snapshot, triton=service.settings.triton_metrics)
     return Response(body, content_type=CONTENT_TYPE)
 

@@ -37,28 +37,28 @@ class Distribution:
         self.total += seconds
 
     def plus(self, other: Distribution) -> Distribution:
-        """Both together; neither is changed."""
+        """The sum of both distributions."""
         counts = [a + b for a, b in zip(self.counts, other.counts, strict=True)]
         return Distribution(counts, self.total + other.total)
 
     @property
     def count(self) -> int:
-        """How many durations there were."""
+        """The number of durations."""
         return sum(self.counts)
 
     def quantile(self, share: float) -> float | None:
-        """About the duration that this share does not exceed; None when there is none.
+        """About the duration that this share does not exceed; None without durations.
 
         Within a bucket durations are taken to be spread evenly. What is beyond the last bound
         counts as the last bound.
         """
         rank, seen = share * self.count, 0
-        for place, count in enumerate(self.counts):
+        for bucket, count in enumerate(self.counts):
             if count and seen + count >= rank:
-                if place == len(BOUNDS):
+                if bucket == len(BOUNDS):
                     return BOUNDS[-1]
-                low = BOUNDS[place - 1] if place else 0.0
-                return low + (BOUNDS[place] - low) * (rank - seen) / count
+                low = BOUNDS[bucket - 1] if bucket else 0.0
+                return low + (BOUNDS[bucket] - low) * (rank - seen) / count
             seen += count
         return None
 
@@ -68,7 +68,7 @@ Value = float | Distribution
 
 @dataclass(slots=True)
 class Family:
-    """Samples of one name. `over` says what several processes make of it together."""
+    """Samples of one name. `over` says how the samples of several processes are combined."""
 
     name: str
     kind: Literal["counter", "gauge", "histogram"]
@@ -77,11 +77,11 @@ class Family:
     over: Literal["sum", "max", "min"] = "sum"
 
     def add(self, value: Value, **labels: str) -> None:
-        """One more sample."""
+        """Add a sample."""
         self.put(value, tuple(labels.items()))
 
     def put(self, value: Value, labels: Labels) -> None:
-        """The same with labels that several samples have in common.
+        """Add a sample with a label tuple that several samples share.
 
         Thousands of models make tens of thousands of samples: with fewer objects they wake the
         garbage collector less, which stops the process for a time that grows with its models.
@@ -103,34 +103,36 @@ _parts, _family = msgspec.json.Decoder(list[msgspec.Raw]), msgspec.json.Decoder(
 
 
 def to_json(snapshot: Snapshot) -> str:
-    """A snapshot for another process, as text: that is some ten times as fast as objects."""
+    """A snapshot for another process as text, which is ten times as fast as objects."""
     return f"[{','.join(msgspec.json.encode(each).decode() for each in gently(snapshot, 1))}]"
 
 
 def from_json(data: object) -> Snapshot:
-    """A snapshot of another process; ValueError if it is none."""
+    """A snapshot of another process; ValueError if it is not valid."""
     if not isinstance(data, str):
         raise ValueError(f"a snapshot is text, not {type(data).__name__}")  # noqa: TRY004 (as msgspec)
     return [_family.decode(each) for each in gently(_parts.decode(data), 1)]
 
 
 def merge(snapshots: Iterable[Sequence[Family]]) -> Snapshot:
-    """All of them as one. Families and samples keep the order in which they come first."""
+    """Merge snapshots. Families and samples keep the order of their first occurrence."""
     families: dict[str, Family] = {}
     samples: dict[str, dict[Labels, Value]] = {}
     for snapshot in snapshots:
         for family in snapshot:
-            known = families.setdefault(family.name, family)
+            first = families.setdefault(family.name, family)
             into = samples.setdefault(family.name, {})
             for labels, value in family.samples:
-                into[labels] = _both(known.over, into[labels], value) if labels in into else value
+                into[labels] = (
+                    _combine(first.over, into[labels], value) if labels in into else value
+                )
     return [
         Family(each.name, each.kind, each.help, list(samples[name].items()), each.over)
         for name, each in families.items()
     ]
 
 
-def _both(over: str, left: Value, right: Value) -> Value:
+def _combine(over: str, left: Value, right: Value) -> Value:
     if isinstance(left, Distribution) or isinstance(right, Distribution):
         assert isinstance(left, Distribution), "a name has one kind of values"
         assert isinstance(right, Distribution), "a name has one kind of values"

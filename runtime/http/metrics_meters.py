@@ -1,7 +1,7 @@
-"""What is counted of each request: by method, route, model, version and status, with durations.
+"""Request counts and durations by method, route, model, version and status.
 
-A request costs one look-up here. Series are made of what is registered and of routes, never of what
-clients make up, so there cannot be more than there are models, routes and statuses.
+A request costs one look-up here. Labels come from registered models and from routes, never from
+text that clients send, so the number of series is bounded by models, routes and statuses.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from runtime.http.messages import Request, Response
 from runtime.http.metrics_data import BOUNDS, Distribution, Family
 from runtime.http.routes import REMEMBERED
 
-#: The route of requests that lead nowhere.
+#: The route label of requests that match no route.
 NOWHERE = "other"
 
 
 class Series(NamedTuple):
-    """What requests have in common that are counted together."""
+    """The labels of one series: requests that agree in all of them are counted together."""
 
     method: str
     route: str
@@ -30,25 +30,25 @@ class Series(NamedTuple):
 
 
 class Meters:
-    """Counts requests. Only the event loop's thread counts; any may read."""
+    """Counts requests. Only the event loop's thread counts; any thread may read."""
 
     def __init__(self, route: Callable[[str, str], str | None]) -> None:
-        """Count by routes, as `route` knows them by method and path."""
+        """Count by route; `route` maps a method and a path to one."""
         self._route = route
         self._series: dict[Series, Distribution] = {}
         self._quick: dict[tuple[str, str, int, str | None], Distribution] = {}
 
     def __call__(self, request: Request, response: Response, seconds: float) -> None:
-        """One more request."""
+        """Count a request."""
         front = request.front
         owner = None if front is None else front.version.owner
         key = request.method, request.path, response.status, owner
-        found = self._quick.get(key)
-        if found is None:
-            found = self._quick[key] = self._find(request, response)
-        # `record`, written out: this is done for every request.
-        found.counts[bisect_left(BOUNDS, seconds)] += 1
-        found.total += seconds
+        durations = self._quick.get(key)
+        if durations is None:
+            durations = self._quick[key] = self._find(request, response)
+        # `record`, inlined: this runs for every request.
+        durations.counts[bisect_left(BOUNDS, seconds)] += 1
+        durations.total += seconds
 
     def _find(self, request: Request, response: Response) -> Distribution:
         if len(self._quick) >= REMEMBERED:
@@ -65,7 +65,7 @@ class Meters:
         return self._series.setdefault(key, Distribution())
 
     def forget(self, owners: Collection[str]) -> None:
-        """Drop what is of versions that are not among these any more."""
+        """Drop the series of versions that are not among these owners."""
         gone = [
             key
             for key in tuple(self._series)
@@ -74,26 +74,26 @@ class Meters:
         if gone:
             for key in gone:
                 self._series.pop(key, None)
-            self._quick = {}  # a new one: the event loop may be about to read it
+            self._quick = {}  # a new dict: the event loop may be reading the old one
 
     def durations(self) -> dict[tuple[str, str, str], Distribution]:
-        """By route, model and version, whatever the method and the status."""
-        made: dict[tuple[str, str, str], Distribution] = {}
+        """Durations by route, model and version, over all methods and statuses."""
+        totals: dict[tuple[str, str, str], Distribution] = {}
         for key, one in gently(tuple(self._series.items())):
-            place = key.route, key.model, key.version
-            made[place] = made[place].plus(one) if place in made else one
-        return made
+            labels = key.route, key.model, key.version
+            totals[labels] = totals[labels].plus(one) if labels in totals else one
+        return totals
 
     def families(self) -> list[Family]:
-        """What was counted."""
-        counted = Family("pretzel_http_requests_total", "counter", "Requests that were answered.")
+        """The counts and durations as metric families."""
+        requests = Family("pretzel_http_requests_total", "counter", "Requests that were answered.")
         for key, one in gently(tuple(self._series.items())):
-            counted.add(one.count, **{**key._asdict(), "status": str(key.status)})
-        took = Family(
+            requests.add(one.count, **{**key._asdict(), "status": str(key.status)})
+        duration = Family(
             "pretzel_http_request_duration_seconds",
             "histogram",
             "From the last byte of a request to its answer being handed to the system.",
         )
-        for (route, model, version), durations in gently(self.durations().items()):
-            took.add(durations, route=route, model=model, version=version)
-        return [counted, took]
+        for (route, model, version), distribution in gently(self.durations().items()):
+            duration.add(distribution, route=route, model=model, version=version)
+        return [requests, duration]

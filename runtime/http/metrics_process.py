@@ -1,4 +1,4 @@
-"""Metrics of this process: memory, processor time, since when."""
+"""Metrics of this process: memory, processor time, start time."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from pathlib import Path
 from runtime.http.health import server_version
 from runtime.http.metrics_data import Family
 
-#: When this was imported, for systems that do not say when the process began.
+#: Time of import, for systems that do not report the start of the process.
 _IMPORTED = time.time()
 _SELF = Path("/proc/self")
 
 
 def families() -> list[Family]:
-    """What the system says of this process; what it does not say is left out."""
+    """Metrics that the system reports for this process; others are left out."""
     info = Family("pretzel_build_info", "gauge", "The version of Pretzel; always 1.", over="max")
     info.add(1, version=server_version())
     workers = Family("pretzel_workers", "gauge", "Processes that these figures are of.")
@@ -34,7 +34,7 @@ def families() -> list[Family]:
 
 
 def _memory() -> list[Family]:
-    made = []
+    sizes = []
     resident = resident_bytes()
     if resident is not None:
         rss = Family(
@@ -43,7 +43,7 @@ def _memory() -> list[Family]:
             "Memory in use; what processes share is counted in each.",
         )
         rss.add(resident)
-        made.append(rss)
+        sizes.append(rss)
     proportional = proportional_bytes()
     if proportional is not None:
         pss = Family(
@@ -52,12 +52,12 @@ def _memory() -> list[Family]:
             "Memory in use; what processes share is divided among them.",
         )
         pss.add(proportional)
-        made.append(pss)
-    return made
+        sizes.append(pss)
+    return sizes
 
 
 def resident_bytes() -> int | None:
-    """The resident set; None where the system does not say."""
+    """The resident set size; None if the system does not report it."""
     try:
         pages = int((_SELF / "statm").read_text().split()[1])
     except (OSError, ValueError, IndexError):
@@ -66,17 +66,17 @@ def resident_bytes() -> int | None:
 
 
 def proportional_bytes() -> int | None:
-    """The proportional set; None where the system does not say."""
+    """The proportional set size; None if the system does not report it."""
     try:
         text = (_SELF / "smaps_rollup").read_text()
     except OSError:
         return None
-    found = [line.split()[1] for line in text.splitlines() if line.startswith("Pss:")]
-    return int(found[0]) * 1024 if found else None
+    values = [line.split()[1] for line in text.splitlines() if line.startswith("Pss:")]
+    return int(values[0]) * 1024 if values else None
 
 
 def started() -> float:
-    """When this process began, in seconds since 1970."""
+    """The start time of this process, in seconds since 1970."""
     try:
         ticks = int((_SELF / "stat").read_text().rpartition(")")[2].split()[19])
         since_boot = time.clock_gettime(time.CLOCK_BOOTTIME)

@@ -1,4 +1,4 @@
-"""Metrics of the runtime: models, engines, queues, memory, shared work, caches."""
+"""Metrics of the runtime: models, engines, queues, memory, shared results, caches."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _OWN, _SHARED = ("kind", "own"), ("kind", "shared")
 
 
 def families(service: HandlerContext, stats: RuntimeStats, parameters: Parameters) -> list[Family]:
-    """All of them."""
+    """All metric families of the runtime."""
     return [
         *_versions(service, stats.versions),
         *_parameters(service, parameters),
@@ -59,41 +59,41 @@ def _versions(service: HandlerContext, versions: Iterable[VersionStats]) -> list
     reserved = _gauge("pretzel_reserved_executors", help="Executors of the version's own.")
     every = service.runtime.versions()
     for each in gently(versions):
-        known = (("model", each.name), ("version", each.version))
+        labels = (("model", each.name), ("version", each.version))
         served = every.get(f"{each.name}@{each.version}")
         counts = (
             served.front.counts if served and isinstance(served.front, ModelCodec) else Counts()
         )
-        calls.put(counts.calls, known)
-        failed.put(counts.failed, known)
-        rows.put(counts.rows, known)
-        seconds.put(counts.seconds, known)
-        engines.put(each.inline_calls, (*known, _INLINE))
-        engines.put(each.batch_calls, (*known, _BATCH))
+        calls.put(counts.calls, labels)
+        failed.put(counts.failed, labels)
+        rows.put(counts.rows, labels)
+        seconds.put(counts.seconds, labels)
+        engines.put(each.inline_calls, (*labels, _INLINE))
+        engines.put(each.batch_calls, (*labels, _BATCH))
         if each.engine is not None:
-            chosen.put(1, (*known, ("engine", each.engine)))
+            chosen.put(1, (*labels, ("engine", each.engine)))
         if each.row_seconds is not None:
-            row.put(each.row_seconds, known)
-        serving.put(int(each.in_service), known)
-        resident.put(int(each.resident), known)
-        reserved.put(each.reserved, known)
+            row.put(each.row_seconds, labels)
+        serving.put(int(each.in_service), labels)
+        resident.put(int(each.resident), labels)
+        reserved.put(each.reserved, labels)
     return [calls, failed, rows, seconds, engines, chosen, row, serving, resident, reserved]
 
 
 def _parameters(service: HandlerContext, parameters: Parameters) -> list[Family]:
-    # What is in a store of files is mapped by all processes, and there once.
+    # A file store is mapped by all processes, so its parameters exist once on the machine.
     mapped = not isinstance(service.runtime.store, MemoryStore)
     over: Literal["max", "sum"] = "max" if mapped else "sum"
-    held = _gauge(
+    bytes_held = _gauge(
         "pretzel_parameter_bytes",
         help="Parameters of a version: its own, and those it has in common with others.",
         over=over,
     )
     for owner, (own, shared) in gently(parameters.by_owner.items()):
         name, _, version = owner.rpartition("@")
-        known = (("model", name), ("version", version))
-        held.put(own, (*known, _OWN))
-        held.put(shared, (*known, _SHARED))
+        labels = (("model", name), ("version", version))
+        bytes_held.put(own, (*labels, _OWN))
+        bytes_held.put(shared, (*labels, _SHARED))
     unique = _gauge("pretzel_unique_parameter_bytes", help="All parameters, each once.", over=over)
     unique.add(parameters.unique)
     copies = _gauge(
@@ -102,22 +102,26 @@ def _parameters(service: HandlerContext, parameters: Parameters) -> list[Family]
         over=over,
     )
     copies.add(parameters.copies)
-    return [held, unique, copies]
+    return [bytes_held, unique, copies]
 
 
 def _catalog(stats: RuntimeStats) -> list[Family]:
-    known = stats.catalog
+    catalog = stats.catalog
     return [
-        _one(_flag, "versions", "Versions that are registered or still answer.", known.versions),
-        _one(_flag, "stages", "Different native stages.", known.stages),
-        _one(_flag, "stage_uses", "Native stages, if each version had its own.", known.stage_uses),
+        _single(
+            _flag, "versions", "Versions that are registered or still answer.", catalog.versions
+        ),
+        _single(_flag, "stages", "Different native stages.", catalog.stages),
+        _single(
+            _flag, "stage_uses", "Native stages, if each version had its own.", catalog.stage_uses
+        ),
     ]
 
 
-def _one(make: Callable[..., Family], name: str, text: str, value: float) -> Family:
-    made = make(f"pretzel_{name}", help=text)
-    made.add(value)
-    return made
+def _single(make: Callable[..., Family], name: str, text: str, value: float) -> Family:
+    family = make(f"pretzel_{name}", help=text)
+    family.add(value)
+    return family
 
 
 # --- memory ------------------------------------------------------------------------------------
@@ -125,32 +129,32 @@ def _one(make: Callable[..., Family], name: str, text: str, value: float) -> Fam
 
 def _residency(memory: MemoryStats) -> list[Family]:
     cold = memory.cold
-    made = [
-        _one(_gauge, "resident_plans", "Plans in memory.", memory.resident),
-        _one(_gauge, "dropped_plans", "Registered plans that are not.", memory.dropped),
-        _one(_counter, "evictions_total", "Plans that were dropped.", memory.evictions),
-        _one(_counter, "cold_hits_total", "Calls that brought a plan back.", memory.cold_hits),
-        _one(_counter, "cold_hit_seconds_total", "What that took.", cold.mean * cold.count),
-        _one(
+    families = [
+        _single(_gauge, "resident_plans", "Plans in memory.", memory.resident),
+        _single(_gauge, "dropped_plans", "Registered plans that are not.", memory.dropped),
+        _single(_counter, "evictions_total", "Plans that were dropped.", memory.evictions),
+        _single(_counter, "cold_hits_total", "Calls that brought a plan back.", memory.cold_hits),
+        _single(_counter, "cold_hit_seconds_total", "What that took.", cold.mean * cold.count),
+        _single(
             _counter, "unwritable_plans_total", "Plans that could not be spilt.", memory.unwritable
         ),
     ]
     if memory.budget is not None:
-        made.append(_one(_gauge, "memory_budget_bytes", "For plans.", memory.budget))
-        made.append(_one(_gauge, "memory_budget_used_bytes", "Of that.", memory.used))
-    return made
+        families.append(_single(_gauge, "memory_budget_bytes", "For plans.", memory.budget))
+        families.append(_single(_gauge, "memory_budget_used_bytes", "Of that.", memory.used))
+    return families
 
 
 # --- engines -----------------------------------------------------------------------------------
 
 
 def _inline(stats: RuntimeStats) -> list[Family]:
-    known = stats.inline
+    inline = stats.inline
     return [
-        _one(_counter, "inline_failures_total", "Calls that failed inline.", known.failed),
-        _one(_counter, "inline_refusals_total", "Calls refused by the limit.", known.refused),
-        _one(_gauge, "result_bytes", "Kept results of common first parts.", stats.result_bytes),
-        _one(_gauge, "thread_bytes", "Scratch memory that threads keep.", stats.thread_bytes),
+        _single(_counter, "inline_failures_total", "Calls that failed inline.", inline.failed),
+        _single(_counter, "inline_refusals_total", "Calls refused by the limit.", inline.refused),
+        _single(_gauge, "result_bytes", "Kept results of common first parts.", stats.result_bytes),
+        _single(_gauge, "thread_bytes", "Scratch memory that threads keep.", stats.thread_bytes),
     ]
 
 
@@ -163,21 +167,23 @@ def _pool(pool: PoolStats) -> list[Family]:
     seconds = _gauge("pretzel_queued_seconds", help="The work that waits, as it was estimated.")
     executors = _gauge("pretzel_executors", help="Executors.")
     idle = _gauge("pretzel_idle_executors", help="Executors that have nothing to do.")
-    for lane in pool.lanes:
-        known = {"lane": "shared" if lane.key is None else str(lane.key)}
-        queued.add(lane.queued_jobs, **known)
-        rows.add(lane.queued_rows, **known)
-        seconds.add(lane.queued_seconds, **known)
-        executors.add(lane.executors, **known)
-        idle.add(lane.idle, **known)
+    for queues in pool.queues:
+        labels = {"lane": "shared" if queues.key is None else str(queues.key)}
+        queued.add(queues.queued_jobs, **labels)
+        rows.add(queues.queued_rows, **labels)
+        seconds.add(queues.queued_seconds, **labels)
+        executors.add(queues.executors, **labels)
+        idle.add(queues.idle, **labels)
     return [
         jobs,
         *(queued, rows, seconds, executors, idle),
-        _one(_counter, "executor_seconds_total", "What executors worked.", pool.busy_seconds),
-        _one(_counter, "job_wait_seconds_total", "From submission to start.", _sum(pool.wait)),
-        _one(_counter, "job_seconds_total", "From submission to the end.", _sum(pool.total)),
-        _one(_counter, "executor_deaths_total", "Executors that had to be replaced.", pool.deaths),
-        _one(_gauge, "buffer_bytes", "Buffers that lie ready.", pool.buffers.idle_bytes),
+        _single(_counter, "executor_seconds_total", "What executors worked.", pool.busy_seconds),
+        _single(_counter, "job_wait_seconds_total", "From submission to start.", _sum(pool.wait)),
+        _single(_counter, "job_seconds_total", "From submission to the end.", _sum(pool.total)),
+        _single(
+            _counter, "executor_deaths_total", "Executors that had to be replaced.", pool.deaths
+        ),
+        _single(_gauge, "buffer_bytes", "Buffers that lie ready.", pool.buffers.idle_bytes),
     ]
 
 
@@ -185,7 +191,7 @@ def _sum(latency: Latency) -> float:
     return latency.mean * latency.count
 
 
-# --- work that is not done twice -----------------------------------------------------------------
+# --- shared results and caches -------------------------------------------------------------------
 
 
 def _groups(groups: Iterable[GroupStats]) -> list[Family]:
@@ -203,21 +209,21 @@ def _groups(groups: Iterable[GroupStats]) -> list[Family]:
 
 
 def chain(answering: object) -> Iterator[Any]:
-    """What lies between a decoded request and the engines, from the outside in."""
-    found: Any = answering
-    while found is not None:
-        yield found
-        found = getattr(found, "inner", None)
+    """The layers between a decoded request and the engines, outermost first."""
+    layer: Any = answering
+    while layer is not None:
+        yield layer
+        layer = getattr(layer, "inner", None)
 
 
 def _answering(answering: object) -> list[Family]:
-    made: list[Family] = []
-    for each in chain(answering):
-        if isinstance(each, Cached):
-            made += _cached(each)
-        elif isinstance(each, Batched):
-            made += _batched(each)
-    return made
+    families: list[Family] = []
+    for layer in chain(answering):
+        if isinstance(layer, Cached):
+            families += _cached(layer)
+        elif isinstance(layer, Batched):
+            families += _batched(layer)
+    return families
 
 
 def _cached(cached: Cached) -> list[Family]:
@@ -233,10 +239,12 @@ def _cached(cached: Cached) -> list[Family]:
 
 
 def _batched(batched: Batched) -> list[Family]:
-    known = batched.stats()
+    counters = batched.stats()
     return [
-        _one(_counter, "batched_requests_total", "Requests that went in blocks.", known.requests),
-        _one(_counter, "batched_rows_total", "Rows of theirs.", known.rows),
-        _one(_counter, "batches_total", "Blocks.", known.blocks),
-        _one(_counter, "batch_retries_total", "Requests of blocks that failed.", known.alone),
+        _single(
+            _counter, "batched_requests_total", "Requests that went in blocks.", counters.requests
+        ),
+        _single(_counter, "batched_rows_total", "Rows of theirs.", counters.rows),
+        _single(_counter, "batches_total", "Blocks.", counters.blocks),
+        _single(_counter, "batch_retries_total", "Requests of blocks that failed.", counters.alone),
     ]

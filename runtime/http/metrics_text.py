@@ -1,4 +1,4 @@
-"""Metrics as the text that Prometheus reads, version 0.0.4 of its format."""
+"""Metrics as text in Prometheus' format, version 0.0.4."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from runtime.http.loop_fairness import gently
 from runtime.http.metrics_data import BOUNDS, Distribution, Family, Labels, Snapshot, Value
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-#: As many as take some tenths of a millisecond.
+#: A number that takes some tenths of a millisecond.
 _LINES = 256
 
 
 def exposition(snapshot: Snapshot) -> bytes:
-    """The text. Families without samples are left out: they would say nothing."""
+    """The text, without families that have no samples."""
     lines = [
         line for family in snapshot if family.samples for line in gently(_family(family), _LINES)
     ]
-    # A name that is no Unicode must not cost the others' figures.
+    # A name that is not valid Unicode must not break the whole text.
     return ("\n".join(lines) + "\n").encode("utf-8", "replace")
 
 

@@ -1,4 +1,4 @@
-"""Models: what they take, whether they answer, what they have done, loading and unloading."""
+"""Handlers of models: metadata, readiness, statistics, loading and unloading."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _repository_request = msgspec.json.Decoder(RepositoryRequest)
 
 
 def _platform(front: ModelCodec) -> str:
-    """What kind of model this is, as the layout it came in calls it."""
+    """The model's platform, by the name of its layout."""
     return str(front.version.notes.get("platform", "pretzel"))
 
 
@@ -48,15 +48,15 @@ def _front(service: HandlerContext, request: Request) -> ModelCodec:
 
 
 def names(service: HandlerContext, request: Request) -> Answer:
-    """Every model that answers."""
+    """The names of all models in service."""
     return json(ModelNames([each.name for each in service.runtime.endpoints()]))
 
 
 def metadata(service: HandlerContext, request: Request) -> Answer:
-    """What a model takes and gives."""
+    """A model's versions, inputs and outputs."""
     front = _front(service, request)
-    found = [each for each in service.runtime.endpoints() if each.name == front.version.name]
-    versions = list(found[0].versions) if found else [front.version.version]
+    endpoints = [each for each in service.runtime.endpoints() if each.name == front.version.name]
+    versions = list(endpoints[0].versions) if endpoints else [front.version.version]
     inputs, outputs = _tensors(front.inputs), _tensors(front.outputs)
     return json(ModelMetadata(front.version.name, versions, _platform(front), inputs, outputs))
 
@@ -66,12 +66,12 @@ def _tensors(specs: Iterable[TensorSpec]) -> list[TensorMetadata]:
 
 
 def ready(service: HandlerContext, request: Request) -> Answer:
-    """Whether a model answers; one that is not there is an error."""
+    """Whether a model is in service; an unknown model is an error."""
     return json(ModelReady(_front(service, request).version.name, ready=True))
 
 
 def config(service: HandlerContext, request: Request) -> Answer:
-    """The model's configuration, in Triton's words."""
+    """The model's configuration, in Triton's format."""
     front = _front(service, request)
     inputs, outputs = _config(front.inputs), _config(front.outputs)
     return json(ModelConfig(front.version.name, _platform(front), "pretzel", 0, inputs, outputs))
@@ -86,29 +86,29 @@ def _triton(spec: TensorSpec) -> str:
 
 
 def statistics(service: HandlerContext, request: Request) -> Answer:
-    """What versions have done: all, those of a model, or one."""
+    """Statistics of all versions, of a model's versions, or of one."""
     name, version = request.params.get("model"), request.params.get("version")
     if name is not None:
-        service.front(name, version)  # there is such a model
+        service.front(name, version)  # raises if there is no such model
     every = service.runtime.stats().versions
     wanted = [each for each in every if name in {None, each.name}]
     chosen = [each for each in wanted if version in {None, each.version}]
     return json(Statistics([_statistics(service, each) for each in chosen]))
 
 
-def _statistics(service: HandlerContext, known: VersionStats) -> ModelStatistics:
-    counts = service.front(known.name, known.version).counts
+def _statistics(service: HandlerContext, version: VersionStats) -> ModelStatistics:
+    counts = service.front(version.name, version.version).counts
     return ModelStatistics(
-        name=known.name,
-        version=known.version,
+        name=version.name,
+        version=version.version,
         inference_count=counts.rows,
-        execution_count=known.inline_calls + known.batch_calls,
+        execution_count=version.inline_calls + version.batch_calls,
         inference_stats=InferenceStatistics(
             success=Duration(counts.calls, int(counts.seconds * 1e9)),
             fail=Duration(counts.failed, 0),
         ),
-        engine=known.engine,
-        resident=known.resident,
+        engine=version.engine,
+        resident=version.resident,
     )
 
 
@@ -124,18 +124,18 @@ def _repository(service: HandlerContext) -> Repository:
 
 
 def index(service: HandlerContext, request: Request) -> Answer:
-    """Every model that is known, loaded or not."""
+    """All models of the repository, loaded or not."""
     wanted: IndexRequest = body_of(request, _index_request)
-    return _listed(service, ready=wanted.ready)
+    return _index(service, ready=wanted.ready)
 
 
-async def _listed(service: HandlerContext, *, ready: bool) -> Response:
+async def _index(service: HandlerContext, *, ready: bool) -> Response:
     repository = service.repository
-    known = _registered(service)
+    states = _registered(service)
     if repository is not None:
-        known = await asyncio.to_thread(repository.index)
-    states = [each for each in known if not ready or each.state == "READY"]
-    return json([IndexEntry(each.name, each.version, each.state, each.reason) for each in states])
+        states = await asyncio.to_thread(repository.index)
+    listed = [each for each in states if not ready or each.state == "READY"]
+    return json([IndexEntry(each.name, each.version, each.state, each.reason) for each in listed])
 
 
 def _registered(service: HandlerContext) -> Iterable[ModelState]:
@@ -146,23 +146,23 @@ def _registered(service: HandlerContext) -> Iterable[ModelState]:
 
 def load(service: HandlerContext, request: Request) -> Answer:
     """Load a model, or load it again."""
-    repository, name = _asked(service, request)
-    return _done(repository.load, name, Loaded(name, load=True))
+    repository, name = _repository_and_name(service, request)
+    return _act(repository.load, name, Loaded(name, load=True))
 
 
 def unload(service: HandlerContext, request: Request) -> Answer:
-    """Take a model out of service."""
-    repository, name = _asked(service, request)
-    return _done(repository.unload, name, Unloaded(name, unload=True))
+    """Unload a model."""
+    repository, name = _repository_and_name(service, request)
+    return _act(repository.unload, name, Unloaded(name, unload=True))
 
 
-def _asked(service: HandlerContext, request: Request) -> tuple[Repository, str]:
-    """Where the model is, and its name; the body may say nothing that we do not know."""
+def _repository_and_name(service: HandlerContext, request: Request) -> tuple[Repository, str]:
+    """The repository and the model's name; unknown fields of the body are refused."""
     repository = _repository(service)
     body_of(request, _repository_request)
     return repository, request.params["model"]
 
 
-async def _done(act: Callable[[str], object], name: str, answer: Loaded | Unloaded) -> Response:
+async def _act(act: Callable[[str], object], name: str, answer: Loaded | Unloaded) -> Response:
     await asyncio.to_thread(act, name)
     return json(answer)

@@ -1,4 +1,4 @@
-"""The OpenAPI document, made of the table of routes and the types of bodies."""
+"""The OpenAPI document, generated from the table of routes and the types of bodies."""
 
 from __future__ import annotations
 
@@ -14,10 +14,9 @@ from runtime.http.messages import JSON
 from runtime.http.routes import Route
 
 _REFERENCE = "#/components/schemas/{name}"
-#: Any route may answer with these: what cannot be read, who is not let in, and what a busy server
-#: refuses.
+#: Statuses of any route: invalid requests, missing tokens, and refusals of a busy server.
 _ALWAYS = (400, 401, 405, 413, 429, 503)
-#: So may those that run a model.
+#: Further statuses of routes with a body.
 _BODIED = (415, 504)
 
 
@@ -29,17 +28,17 @@ def document(routes: Sequence[Route], version: str) -> bytes:
     paths: dict[str, dict[str, Any]] = {}
     for route in listed:
         paths.setdefault(route.path, {})[route.method.lower()] = _operation(route)
-    made = {
+    content = {
         "openapi": "3.1.0",
         "info": {"title": "Pretzel", "version": version, "license": {"name": "Apache-2.0"}},
         "paths": paths,
         "components": {"schemas": components},
     }
-    return msgspec.json.encode(made)
+    return msgspec.json.encode(content)
 
 
 def _operation(route: Route) -> dict[str, Any]:
-    made: dict[str, Any] = {
+    operation: dict[str, Any] = {
         "summary": route.summary,
         "operationId": re.sub(r"\W+", "_", f"{route.method.lower()}{route.path}").strip("_"),
         "tags": [route.tag],
@@ -48,8 +47,8 @@ def _operation(route: Route) -> dict[str, Any]:
     }
     if route.body is not None:
         content = {JSON: {"schema": _of(route.body)}}
-        made["requestBody"] = {"required": route.body_required, "content": content}
-    return made
+        operation["requestBody"] = {"required": route.body_required, "content": content}
+    return operation
 
 
 def _parameters(route: Route) -> list[dict[str, Any]]:
@@ -59,17 +58,17 @@ def _parameters(route: Route) -> list[dict[str, Any]]:
     ]
     placed = [("query", one) for one in route.query] + [("header", one) for one in route.headers]
     return named + [
-        {"name": one.name, "in": place, "description": one.summary, "schema": _of(one.kind)}
-        for place, one in placed
+        {"name": one.name, "in": location, "description": one.summary, "schema": _of(one.kind)}
+        for location, one in placed
     ]
 
 
 def _responses(route: Route) -> dict[str, Any]:
-    made = {"200": _response("what was asked for", route.content_type, _of(route.answer))}
+    responses = {"200": _response("what was asked for", route.content_type, _of(route.answer))}
     errors = (*_ALWAYS, *route.statuses, *(_BODIED if route.body is not None else ()))
     for status in sorted(set(errors)):
-        made[str(status)] = _response(HTTPStatus(status).phrase, JSON, _of(Error))
-    return made
+        responses[str(status)] = _response(HTTPStatus(status).phrase, JSON, _of(Error))
+    return responses
 
 
 def _response(text: str, content_type: str, schema: Any) -> dict[str, Any]:
@@ -77,5 +76,5 @@ def _response(text: str, content_type: str, schema: Any) -> dict[str, Any]:
 
 
 def _of(kind: Any) -> Any:
-    (made,), _ = msgspec.json.schema_components([kind], ref_template=_REFERENCE)
-    return made
+    (schema,), _ = msgspec.json.schema_components([kind], ref_template=_REFERENCE)
+    return schema

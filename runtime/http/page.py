@@ -1,7 +1,7 @@
 """The status page at `/`, and the explain page of any plan.
 
-Figures are those of `/metrics`, so of all workers together; what is said of plans is of the worker
-that answers. Without script: filtering is a form, refreshing is the browser's.
+Figures are those of `/metrics`, so of all workers together; plans are those of the worker that
+answers. No script: filtering is a form, and the browser refreshes.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from runtime.service.stats import VersionStats
 from runtime.service.version import ModelVersion
 
 HTML = "text/html; charset=utf-8"
-#: So many models are listed; a search finds the others.
+#: Most models that are listed; a search finds the others.
 SHOWN = 500
 LONGEST_REFRESH = 3600
-#: What can be explained of a plan here: what takes milliseconds, and shows no machine code.
+#: Steps of `explain` that are shown: those that take milliseconds and show no machine code.
 STEPS = ("stages", "logical", "optimised", "source")
 _TIMES = "Times are from the last byte of a request to its answer, by the buckets of /metrics."
 _HEADERS = (
-    # Nothing is loaded from anywhere, and nothing runs.
+    # No external resources, no scripts.
     ("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'"),
     ("X-Content-Type-Options", "nosniff"),
     ("Cache-Control", "no-store"),
@@ -40,12 +40,12 @@ _HEADERS = (
 
 
 def status(service: HandlerContext, request: Request) -> Answer:
-    """The page of everything."""
+    """The status page."""
     _check_on(service)
-    asked = parse_qs(request.query)
-    refresh = asked.get("refresh", ["0"])[0]
+    query = parse_qs(request.query)
+    refresh = query.get("refresh", ["0"])[0]
     again = int(refresh) if refresh.isascii() and refresh.isdigit() and len(refresh) < 6 else 0
-    return _status(service, asked.get("q", [""])[0], min(again, LONGEST_REFRESH))
+    return _status(service, query.get("q", [""])[0], min(again, LONGEST_REFRESH))
 
 
 def explain(service: HandlerContext, request: Request) -> Answer:
@@ -75,11 +75,11 @@ async def _explained(served: ModelVersion, step: str) -> Response:
             "the plan was dropped for memory", 409, where=served.owner, hint="a call brings it back"
         )
     text = await asyncio.to_thread(plan.explain, step, "html")
-    known = [
+    pages = [
         ("all models", "/"),
         *((name, _plan(served.name, served.version, name)) for name in STEPS),
     ]
-    nav = f"{html.links(known)}\n<p><b>{escape(served.owner)}</b></p>\n"
+    nav = f"{html.links(pages)}\n<p><b>{escape(served.owner)}</b></p>\n"
     body = text.replace("<body>\n", f"<body>\n{nav}", 1).encode("utf-8", "replace")
     return Response(body, content_type=HTML, headers=_HEADERS)
 
@@ -105,8 +105,8 @@ class Figures:
 
     def one(self, name: str, **labels: str) -> float | None:
         """The sample with exactly these labels."""
-        found = self._families.get(f"pretzel_{name}", {}).get(tuple(labels.items()))
-        return None if isinstance(found, Distribution) else found
+        value = self._families.get(f"pretzel_{name}", {}).get(tuple(labels.items()))
+        return None if isinstance(value, Distribution) else value
 
     def total(self, name: str) -> float:
         """All samples of a name together."""
@@ -114,23 +114,23 @@ class Figures:
         return sum(each for each in values if not isinstance(each, Distribution))
 
     def durations(self) -> dict[tuple[str, str], Distribution]:
-        """By model and version, whatever the route."""
-        made: dict[tuple[str, str], Distribution] = {}
+        """By model and version, over all routes."""
+        merged: dict[tuple[str, str], Distribution] = {}
         samples = self._families.get("pretzel_http_request_duration_seconds", {})
         for labels, value in gently(samples.items()):
-            known = dict(labels)
-            place = known["model"], known["version"]
+            names = dict(labels)
+            owner = names["model"], names["version"]
             if isinstance(value, Distribution):
-                made[place] = made[place].plus(value) if place in made else value
-        return made
+                merged[owner] = merged[owner].plus(value) if owner in merged else value
+        return merged
 
 
 def _page(service: HandlerContext, snapshot: Snapshot, wanted: str, refresh: int) -> bytes:
     with uncollected():
-        return _made(service, snapshot, wanted, refresh)
+        return _render(service, snapshot, wanted, refresh)
 
 
-def _made(service: HandlerContext, snapshot: Snapshot, wanted: str, refresh: int) -> bytes:
+def _render(service: HandlerContext, snapshot: Snapshot, wanted: str, refresh: int) -> bytes:
     figures = Figures(snapshot)
     here = f"?q={quote(wanted)}&refresh=" if wanted else "?refresh="
     again = ("stop refreshing", f"{here}0") if refresh else ("refresh every 5 s", f"{here}5")
@@ -171,13 +171,13 @@ _COLUMNS = (
 
 def _models(service: HandlerContext, figures: Figures, wanted: str) -> str:
     every = service.runtime.stats().versions
-    found = [each for each in every if wanted in each.name]
+    matching = [each for each in every if wanted in each.name]
     durations = figures.durations()
-    rows = [_model(each, figures, durations) for each in gently(found[:SHOWN], 8)]
+    rows = [_model(each, figures, durations) for each in gently(matching[:SHOWN], 8)]
     note = ""
-    if len(found) > SHOWN:
-        note = f"the first {SHOWN:,} of {len(found):,}; search for the others"
-    elif not found:
+    if len(matching) > SHOWN:
+        note = f"the first {SHOWN:,} of {len(matching):,}; search for the others"
+    elif not matching:
         note = "none" if not wanted else f"none of {len(every):,} has this in its name"
     form = html.search(wanted) if wanted or len(every) > 10 else ""
     return html.section("Models", form + (html.table(_COLUMNS, rows) if rows else ""), note)
@@ -186,7 +186,7 @@ def _models(service: HandlerContext, figures: Figures, wanted: str) -> str:
 def _model(
     each: VersionStats, figures: Figures, durations: dict[tuple[str, str], Distribution]
 ) -> Sequence[Cell]:
-    known = {"model": each.name, "version": each.version}
+    labels = {"model": each.name, "version": each.version}
     times = durations.get((each.name, each.version), Distribution())
     state = Cell("in service", "good") if each.in_service else Cell("by version", "dim")
     if not each.resident:
@@ -195,12 +195,12 @@ def _model(
     return (
         *(Cell(each.name), Cell(each.version), state),
         Cell(f"{engine}: {each.reason}" if each.reason else engine),
-        Cell(number(figures.one("calls_total", **known))),
-        Cell(number(figures.one("call_failures_total", **known))),
-        Cell(number(figures.one("rows_total", **known))),
+        Cell(number(figures.one("calls_total", **labels))),
+        Cell(number(figures.one("call_failures_total", **labels))),
+        Cell(number(figures.one("rows_total", **labels))),
         *(Cell(duration(times.quantile(share))) for share in (0.5, 0.9, 0.99)),
-        Cell(size(figures.one("parameter_bytes", **known, kind="own"))),
-        Cell(size(figures.one("parameter_bytes", **known, kind="shared"))),
+        Cell(size(figures.one("parameter_bytes", **labels, kind="own"))),
+        Cell(size(figures.one("parameter_bytes", **labels, kind="shared"))),
         Cell("", "", tuple((step, _plan(each.name, each.version, step)) for step in STEPS)),
     )
 
@@ -209,11 +209,11 @@ _LOOKS = {"READY": "good", "UNAVAILABLE": "bad"}
 
 
 def _repository(service: HandlerContext) -> str:
-    """The folder of models: what it has, and why some of that does not answer."""
+    """The repository: its models, and why some of them are not served."""
     if service.repository is None:
         return ""
     states = service.repository.index()
-    # What needs a look goes first.
+    # Models that are not ready come first.
     shown = sorted(states, key=lambda each: each.state == "READY")[:SHOWN]
     columns = (Cell("model", "name"), Cell("version"), Cell("state"), Cell("reason"))
     note = (
@@ -237,22 +237,22 @@ def _state(each: ModelState) -> Sequence[Cell]:
 
 
 def _engines(service: HandlerContext) -> str:
-    """Executors with their queues, and common first parts, where there are any."""
+    """Executors with their queues, and shared first stages, if there are any."""
     stats = service.runtime.stats()
-    made = ""
+    sections = ""
     if stats.batch is not None:
         names = ("lane", "executors", "idle", "queued calls", "queued rows", "queued work")
-        columns = [Cell(name, "number" if place else "name") for place, name in enumerate(names)]
+        columns = [Cell(name, "number" if index else "name") for index, name in enumerate(names)]
         rows = [
             (
-                Cell("shared" if lane.key is None else str(lane.key)),
-                *(Cell(number(count)) for count in (lane.executors, lane.idle)),
-                *(Cell(number(count)) for count in (lane.queued_jobs, lane.queued_rows)),
-                Cell(duration(lane.queued_seconds)),
+                Cell("shared" if queues.key is None else str(queues.key)),
+                *(Cell(number(count)) for count in (queues.executors, queues.idle)),
+                *(Cell(number(count)) for count in (queues.queued_jobs, queues.queued_rows)),
+                Cell(duration(queues.queued_seconds)),
             )
-            for lane in stats.batch.lanes
+            for queues in stats.batch.queues
         ]
-        made += html.section("Executors of this process", html.table(columns, rows))
+        sections += html.section("Executors of this process", html.table(columns, rows))
     if stats.groups:
         columns = [Cell("versions", "name"), Cell("mode"), Cell("hit rate", "number")]
         groups = [
@@ -263,5 +263,5 @@ def _engines(service: HandlerContext) -> str:
             )
             for each in stats.groups
         ]
-        made += html.section("Common first parts", html.table(columns, groups))
-    return made
+        sections += html.section("Common first parts", html.table(columns, groups))
+    return sections

@@ -1,4 +1,4 @@
-"""The pieces of the status page: HTML that needs nothing but itself, in light and dark.
+"""Parts of the status page: self-contained HTML, in light and dark.
 
 Everything that comes from models, files or clients is escaped where it is put in.
 """
@@ -37,29 +37,29 @@ input, button { font: inherit; padding: .2rem .6rem; }"""
 
 
 class Cell(NamedTuple):
-    """A cell of a table: text, and how it looks."""
+    """A cell of a table: text, and style classes."""
 
     text: str
     look: str = ""
     """Classes of the style: number, name, short, good, bad, wait, dim."""
     links: tuple[tuple[str, str], ...] = ()
-    """Instead of the text: what is said, and where it leads."""
+    """Links instead of the text: labels and targets."""
 
 
 def document(title: str, parts: Iterable[str], *, nav: str = "", refresh: int = 0) -> bytes:
-    """A whole page; `refresh` seconds after it was loaded it is loaded again."""
+    """A whole page, which reloads after `refresh` seconds."""
     again = f'<meta http-equiv="refresh" content="{refresh}">\n' if refresh else ""
-    made = (
+    text = (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         f"{again}<title>{escape(title)}</title>\n<style>\n{_STYLE}\n</style>\n</head>\n<body>\n"
         f"<header><h1>{escape(title)}</h1>{nav}</header>\n{''.join(parts)}</body>\n</html>\n"
     )
-    return made.encode("utf-8", "replace")
+    return text.encode("utf-8", "replace")
 
 
 def links(known: Iterable[tuple[str, str]]) -> str:
-    """Where else to go."""
+    """The navigation: links."""
     return "<nav>" + " ".join(_link(text, to) for text, to in known) + "</nav>"
 
 
@@ -68,7 +68,7 @@ def _link(text: str, to: str) -> str:
 
 
 def facts(known: Iterable[tuple[str, str, str]]) -> str:
-    """Names with values, and how these look, side by side."""
+    """Names with values and style classes, side by side."""
     items = "".join(
         f'<div><dt>{escape(name)}</dt><dd class="{look}">{escape(value)}</dd></div>'
         for name, value, look in known
@@ -83,12 +83,12 @@ def section(title: str, body: str, note: str = "") -> str:
 
 
 def footer(text: str) -> str:
-    """What the figures mean."""
+    """The footer."""
     return f"<footer>{escape(text)}</footer>\n"
 
 
 def table(columns: Sequence[Cell], rows: Iterable[Sequence[Cell]]) -> str:
-    """A table; columns look as their headings do, unless a cell says otherwise."""
+    """A table; cells have the style of their heading, unless they have their own."""
     head = "".join(f'<th class="{each.look}">{escape(each.text)}</th>' for each in columns)
     lines = [
         "<tr>" + "".join(map(_cell, row, (each.look for each in columns))) + "</tr>" for row in rows
@@ -105,7 +105,7 @@ def _cell(cell: Cell, usual: str) -> str:
 
 
 def search(wanted: str) -> str:
-    """A form that asks for the models with some text in their names."""
+    """A search form for models by a part of their names."""
     return (
         f'<form><input name="q" value="{escape(wanted)}" placeholder="name of a model" '
         'aria-label="name of a model"><button>Find</button></form>\n'

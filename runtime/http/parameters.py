@@ -1,4 +1,4 @@
-"""What versions hold of parameters: their own, and in common with others of this process."""
+"""Bytes of parameters by version: own ones, and those shared with other versions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from runtime.service.version import ModelVersion
 
 @dataclass(frozen=True, slots=True)
 class Parameters:
-    """Bytes: by owner its own and those shared, all of them once, and without sharing."""
+    """Bytes: own and shared ones by owner, all without duplicates, and all with duplicates."""
 
     by_owner: Mapping[str, tuple[int, int]]
     unique: int
@@ -22,30 +22,32 @@ class Parameters:
 
 
 class Accountant:
-    """Adds up what plans in memory hold; what a plan holds is looked up once."""
+    """Adds up the parameters of plans in memory; those of a plan are looked up once."""
 
     def __init__(self) -> None:
         self._known: WeakKeyDictionary[ModelVersion, dict[str, int]] = WeakKeyDictionary()
         self._lock = threading.Lock()
 
     def __call__(self, versions: Mapping[str, ModelVersion]) -> Parameters:
-        """Of these versions, those whose plans are in memory."""
+        """The bytes of these versions, as far as their plans are in memory."""
         with self._lock:
-            found = {owner: self._held(served) for owner, served in gently(versions.items())}
-        held = {owner: each for owner, each in found.items() if each is not None}
+            by_version = {
+                owner: self._sizes_of(served) for owner, served in gently(versions.items())
+            }
+        held = {owner: each for owner, each in by_version.items() if each is not None}
         sizes = {digest: nbytes for each in held.values() for digest, nbytes in each.items()}
         holdings = {owner: frozenset(each) for owner, each in held.items()}
-        said = report(holdings, (), sizes.__getitem__)
-        by_owner = {each.owner: (each.own_bytes, each.shared_bytes) for each in said.owners}
-        return Parameters(by_owner, said.unique_bytes, said.held_bytes)
+        totals = report(holdings, (), sizes.__getitem__)
+        by_owner = {each.owner: (each.own_bytes, each.shared_bytes) for each in totals.owners}
+        return Parameters(by_owner, totals.unique_bytes, totals.held_bytes)
 
-    def _held(self, served: ModelVersion) -> dict[str, int] | None:
+    def _sizes_of(self, served: ModelVersion) -> dict[str, int] | None:
         """Bytes by digest; None while the plan is dropped."""
         plan = served.plan
         if plan is None:
             return None
-        known = self._known.get(served)
-        if known is None:
-            known = {item.digest: item.nbytes for item in plan.resident()}
-            self._known[served] = known
-        return known
+        sizes = self._known.get(served)
+        if sizes is None:
+            sizes = {item.digest: item.nbytes for item in plan.resident()}
+            self._known[served] = sizes
+        return sizes

@@ -1,7 +1,7 @@
-"""From errors to answers: which status a class of errors has, and how much of it is told.
+"""Maps errors to responses: the status of an error class, and the text that clients see.
 
-What a client did is answered with all four parts of its error. What went wrong in here is logged;
-its text may name files and addresses, and the client reads one sentence.
+Errors of the client are answered with all four parts of the error. Internal errors are logged; as
+their text may name files and addresses, the client gets one sentence.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ log = logging.getLogger("pretzel.http")
 
 
 class HttpError(flour.FlourError):
-    """A request cannot be answered; `status` says why to machines."""
+    """A request cannot be answered; `status` is the HTTP status."""
 
     status = 400
 
@@ -41,7 +41,7 @@ class HttpError(flour.FlourError):
         self.headers = tuple((headers or {}).items())
 
 
-#: The first class that fits counts. What is not here is ours: 500, and nothing is told.
+#: The first matching class counts. Other errors are internal: 500, without details.
 STATUS: tuple[tuple[type[BaseException], int], ...] = (
     (runtime.UnknownEndpoint, 404),
     (runtime.AlreadyTaken, 409),
@@ -55,7 +55,7 @@ STATUS: tuple[tuple[type[BaseException], int], ...] = (
     (scheduler.DeadlineExceeded, 504),
 )
 
-#: Not the client's doing, and over some time: the sentence that is told instead.
+#: Passing errors that are not the client's: 503, with this sentence.
 AWAY: tuple[tuple[type[BaseException], str], ...] = (
     (runtime.RuntimeClosed, "the server is shutting down"),
     (scheduler.SchedulerClosed, "the server is shutting down"),
@@ -68,7 +68,7 @@ AWAY: tuple[tuple[type[BaseException], str], ...] = (
 
 
 def response(error: BaseException) -> Response:
-    """What a client is told of an error."""
+    """The response for an error."""
     if isinstance(error, HttpError):
         return refusal(text(error), error.status, error.headers)
     for kind, status in STATUS:
@@ -91,10 +91,10 @@ def text(error: BaseException) -> str:
     """All parts of an error in one line."""
     if not isinstance(error, Explained | scheduler.SchedulerError):
         return str(error)
-    place = f" at {error.where}" if error.where else ""
+    where = f" at {error.where}" if error.where else ""
     found = f" (found: {error.found})" if error.found else ""
     hint = f"; {error.hint}" if error.hint else ""
-    return f"{error.what}{place}{found}{hint}"
+    return f"{error.what}{where}{found}{hint}"
 
 
 def _later(error: BaseException) -> tuple[tuple[str, str], ...]:

@@ -1,4 +1,4 @@
-"""What a request asks for besides its data: outputs and their form, how soon, how urgent."""
+"""Options of a request besides its data: outputs and their form, timeout, priority."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from runtime.http.problems import HttpError
 
 @dataclass(frozen=True, slots=True)
 class OutputOptions:
-    """One output that was asked for."""
+    """One requested output."""
 
     name: str
     binary: bool = False
@@ -24,12 +24,12 @@ class OutputOptions:
 
 @dataclass(frozen=True, slots=True)
 class ResponseOptions:
-    """All of it; what is None was not said."""
+    """The options of one request; None means not given."""
 
     id: str | None = None
     outputs: tuple[OutputOptions, ...] | None = None
     binary: bool = False
-    """For all outputs where none are named."""
+    """Whether outputs are binary when the request names none."""
     timeout: float | None = None
     priority: int | None = None
     content: bool = False
@@ -40,83 +40,85 @@ NOTHING = ResponseOptions()
 
 
 def response_options(asked: Envelope, request: Request, default_priority: int) -> ResponseOptions:
-    """What a decoded request asks for. Parameters that mean nothing here are ignored."""
-    known = asked.parameters or {}
-    binary = _flag(known, "binary_data_output", "$")
+    """The options of a decoded request. Unknown parameters are ignored."""
+    parameters = asked.parameters or {}
+    binary = _flag(parameters, "binary_data_output", "$")
     inputs = (item.parameters or {} for item in asked.inputs)
-    content = "content_type" in known or any("content_type" in each for each in inputs)
+    content = "content_type" in parameters or any("content_type" in each for each in inputs)
     if content:
-        content_type(known, "$")
+        content_type(parameters, "$")
     return ResponseOptions(
         id=asked.id,
         outputs=_outputs(asked.outputs, binary=binary) if asked.outputs else None,
         binary=binary,
-        timeout=timeout(known, request),
-        priority=_priority(known, default_priority),
+        timeout=timeout(parameters, request),
+        priority=_priority(parameters, default_priority),
         content=content,
     )
 
 
 def _outputs(wanted: Sequence[RequestOutput], *, binary: bool) -> tuple[OutputOptions, ...]:
-    made = []
-    for place, item in enumerate(wanted):
-        known, where = item.parameters or {}, f"$.outputs[{place}]"
-        raw = _flag(known, "binary_data", where, default=binary)
-        made.append(OutputOptions(item.name, raw, _number(known, "classification", where) or 0))
-    if len({item.name for item in made}) != len(made):
-        names = ", ".join(item.name for item in made)
-        raise HttpError("an output is asked for twice", where="$.outputs", found=names[:200])
-    return tuple(made)
-
-
-def _flag(known: Mapping[str, Any], name: str, where: str, *, default: bool = False) -> bool:
-    found = known.get(name, default)
-    if not isinstance(found, bool):
-        raise HttpError(
-            f"{name} is true or false", where=f"{where}.parameters.{name}", found=repr(found)[:40]
+    outputs = []
+    for index, item in enumerate(wanted):
+        parameters, where = item.parameters or {}, f"$.outputs[{index}]"
+        raw = _flag(parameters, "binary_data", where, default=binary)
+        outputs.append(
+            OutputOptions(item.name, raw, _number(parameters, "classification", where) or 0)
         )
-    return found
+    if len({item.name for item in outputs}) != len(outputs):
+        names = ", ".join(item.name for item in outputs)
+        raise HttpError("an output is asked for twice", where="$.outputs", found=names[:200])
+    return tuple(outputs)
 
 
-def _number(known: Mapping[str, Any], name: str, where: str = "$") -> int | None:
-    """A whole number that is not negative; as text too, as some clients send it."""
-    found = known.get(name)
-    if found is None:
+def _flag(parameters: Mapping[str, Any], name: str, where: str, *, default: bool = False) -> bool:
+    value = parameters.get(name, default)
+    if not isinstance(value, bool):
+        raise HttpError(
+            f"{name} is true or false", where=f"{where}.parameters.{name}", found=repr(value)[:40]
+        )
+    return value
+
+
+def _number(parameters: Mapping[str, Any], name: str, where: str = "$") -> int | None:
+    """A whole number that is not negative, or its text: some clients send text."""
+    value = parameters.get(name)
+    if value is None:
         return None
     try:
-        made = int(found) if isinstance(found, int | str) and not isinstance(found, bool) else -1
+        number = int(value) if isinstance(value, int | str) and not isinstance(value, bool) else -1
     except ValueError:
-        made = -1
-    if not 0 <= made < 1 << 63:
+        number = -1
+    if not 0 <= number < 1 << 63:
         raise HttpError(
             f"{name} is a whole number that is not negative",
             where=f"{where}.parameters.{name}",
-            found=repr(found)[:40],
+            found=repr(value)[:40],
         )
-    return made
+    return number
 
 
 def timeout(known: Mapping[str, Any], request: Request) -> float | None:
     """Seconds: from the parameter, in microseconds, or the header; 0 means none was set."""
     micros = _number(known, "timeout")
-    said = [micros / 1e6] if micros else []
+    limits = [micros / 1e6] if micros else []
     header = request.header(TIMEOUT_HEADER)
     if header is not None:
-        said.append(_milliseconds(header) / 1e3)
-    return min(said, default=None)
+        limits.append(_milliseconds(header) / 1e3)
+    return min(limits, default=None)
 
 
 def _milliseconds(text: str) -> float:
     try:
-        made = float(text)
+        milliseconds = float(text)
     except ValueError:
-        made = -1.0
-    if not 0 <= made < 1e12:
+        milliseconds = -1.0
+    if not 0 <= milliseconds < 1e12:
         raise HttpError(f"{TIMEOUT_HEADER} is a number of milliseconds", found=repr(text)[:40])
-    return made
+    return milliseconds
 
 
-def _priority(known: Mapping[str, Any], default: int) -> int | None:
+def _priority(parameters: Mapping[str, Any], default: int) -> int | None:
     """On the wire 1 is the most urgent; to the executors a larger number is."""
-    level = _number(known, "priority")
+    level = _number(parameters, "priority")
     return default - min(level, 1 << 20) if level else None

@@ -1,4 +1,4 @@
-"""Routes: one table says what there is; requests are matched by it, and OpenAPI is made of it."""
+"""Routes: one table, from which requests are dispatched and the OpenAPI document is made."""
 
 from __future__ import annotations
 
@@ -47,12 +47,12 @@ class HandlerContext:
 
 Handler = Callable[[HandlerContext, Request], Answer]
 
-#: So many paths are remembered with where they lead; then all are forgotten.
+#: Most paths in the cache of routes, which is cleared when full.
 REMEMBERED = 4096
 
 
 class Field(NamedTuple):
-    """Something that a request may say beside its path and its body, for OpenAPI."""
+    """A query parameter or header of a request, for OpenAPI."""
 
     name: str
     kind: Any
@@ -62,11 +62,11 @@ class Field(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Route:
-    """A method and a path, what answers it, and what is documented of it."""
+    """A method and a path, with the handler and the documentation."""
 
     method: str
     path: str
-    """Parts in braces are names; each is one segment, or the part of it before a colon."""
+    """Parts in braces are variables; each is one segment, or the part of it before a colon."""
     handler: Handler
     summary: str
     body: Any = None
@@ -74,11 +74,11 @@ class Route:
     answer: Any = None
     """The type of a successful answer."""
     statuses: tuple[int, ...] = ()
-    """The errors it answers with, besides those that every route has."""
+    """Error statuses of this route, in addition to those of every route."""
     query: tuple[Field, ...] = ()
-    """What its query may say."""
+    """Its query parameters."""
     headers: tuple[Field, ...] = ()
-    """What headers of its own may say."""
+    """Its headers."""
     body_required: bool = False
     content_type: str = JSON
     hidden: bool = False
@@ -101,24 +101,24 @@ class Router:
         self._patterns = [(_pattern(path), methods) for path, methods in by_path.items()]
 
     def find(self, method: str, path: str) -> tuple[Handler, Mapping[str, str]]:
-        """The handler for a request, and what its path says."""
+        """The handler for a request, and the values of its path's variables."""
         return self._known.get((method, path)) or self._remember(method, path)
 
     def template(self, method: str, path: str) -> str | None:
-        """The path of the route as the table has it; None where there is none."""
-        wanted = "GET" if method == "HEAD" else method
+        """The path of the route in the table; None if no route matches."""
+        listed = "GET" if method == "HEAD" else method
         plain = path.rstrip("/") or "/"
         for pattern, methods in self._patterns:
             if pattern.fullmatch(plain) is not None:
-                return methods[wanted].path if wanted in methods else None
+                return methods[listed].path if listed in methods else None
         return None
 
     def _remember(self, method: str, path: str) -> tuple[Handler, Mapping[str, str]]:
-        known = self._find("GET" if method == "HEAD" else method, path)
+        target = self._find("GET" if method == "HEAD" else method, path)
         if len(self._known) >= REMEMBERED:
             self._known.clear()
-        self._known[method, path] = known
-        return known
+        self._known[method, path] = target
+        return target
 
     def _find(self, method: str, path: str) -> tuple[Handler, Mapping[str, str]]:
         for pattern, methods in self._patterns:
@@ -135,8 +135,8 @@ class Router:
 
 
 def _wrong_method(method: str, methods: Mapping[str, Route]) -> HttpError:
-    known = [*methods, *(["HEAD"] if "GET" in methods else [])]
-    allow = {"Allow": ", ".join(known)}
+    allowed = [*methods, *(["HEAD"] if "GET" in methods else [])]
+    allow = {"Allow": ", ".join(allowed)}
     return HttpError(f"{method} has no meaning here", 405, hint=allow["Allow"], headers=allow)
 
 
@@ -149,5 +149,7 @@ def _unquoted(text: str) -> str:
 
 def _pattern(path: str) -> re.Pattern[str]:
     parts = re.split(r"(\{\w+\})", path)
-    made = [f"(?P<{part[1:-1]}>[^/]+?)" if part[:1] == "{" else re.escape(part) for part in parts]
-    return re.compile("".join(made))
+    expressions = [
+        f"(?P<{part[1:-1]}>[^/]+?)" if part[:1] == "{" else re.escape(part) for part in parts
+    ]
+    return re.compile("".join(expressions))

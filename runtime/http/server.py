@@ -33,7 +33,7 @@ class ServerError(FlourError):
 
 
 def listen(settings: ServerSettings) -> socket.socket:
-    """A socket that listens where the settings say."""
+    """A socket that listens at the address of the settings."""
     try:
         return socket.create_server(
             (settings.host, settings.port),
@@ -66,7 +66,7 @@ class Server:
         sockets: Sequence[socket.socket] = (),
         peers: Peers | None = None,
     ) -> None:
-        """Make a server; nothing listens yet. `sockets` that listen already may be handed in."""
+        """Make a server that does not listen yet. `sockets` are ones that listen already."""
         self.settings = settings or ServerSettings()
         self.service = Service(
             runtime,
@@ -81,7 +81,7 @@ class Server:
         self.loop: asyncio.AbstractEventLoop
         self.draining = False
         self.date = ""
-        #: What targets of requests are split into, for those that come again.
+        #: Cache of request targets, split into path and query.
         self.paths: dict[bytes, tuple[str, str]] = {}
         self.usual_head = b""
         self._sockets = list(sockets)
@@ -92,7 +92,7 @@ class Server:
         self._failure: BaseException | None = None
         self._stopping: asyncio.Event | None = None
 
-    # --- where it is -------------------------------------------------------------------------
+    # --- address -----------------------------------------------------------------------------
 
     @property
     def port(self) -> int:
@@ -101,14 +101,14 @@ class Server:
 
     @property
     def url(self) -> str:
-        """Where clients find it."""
+        """The address for clients."""
         host = self.settings.host
         shown = "127.0.0.1" if host in {"", "0.0.0.0", "::"} else host  # noqa: S104 (shown, not bound)
         return f"http://[{shown}]:{self.port}" if ":" in shown else f"http://{shown}:{self.port}"
 
     @property
     def connections(self) -> int:
-        """How many clients are connected."""
+        """The number of connected clients."""
         return len(self._connections)
 
     # --- running -----------------------------------------------------------------------------
@@ -131,7 +131,7 @@ class Server:
             raise self._failure
 
     def stop(self, timeout: float | None = None) -> None:
-        """Take no new requests, finish those on their way, end; from any thread."""
+        """Take no new requests, finish current ones, end; from any thread."""
         stopping = self._stopping
         if stopping is not None:
             with contextlib.suppress(RuntimeError):  # it has ended by itself
@@ -153,7 +153,7 @@ class Server:
         try:
             with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
                 runner.run(self._serve(signals=signals))
-        except BaseException as problem:  # noqa: BLE001 (it is told where it was started)
+        except BaseException as problem:  # noqa: BLE001 (it is raised where the server was started)
             self._failure = problem
         finally:
             self._ready.set()
@@ -183,11 +183,11 @@ class Server:
         loop.set_default_executor(ThreadPoolExecutor(1))  # the loop would wait without an end
 
     def accept(self, listener: socket.socket) -> None:
-        """Take connections from one more socket that listens; from other threads."""
+        """Accept connections from another listening socket; from other threads."""
         asyncio.run_coroutine_threadsafe(self._accept(listener), self.loop).result()
 
     def accept_no_more(self, listener: socket.socket) -> None:
-        """Take no more connections from a socket; those that wait there are left to others."""
+        """Stop accepting connections from a socket; others accept the waiting ones."""
         asyncio.run_coroutine_threadsafe(self._leave_alone(listener), self.loop).result()
 
     async def _accept(self, listener: socket.socket) -> None:
@@ -198,12 +198,12 @@ class Server:
             )
 
     async def _leave_alone(self, listener: socket.socket) -> None:
-        found = self._listeners.pop(listener.fileno(), None)
-        if found is not None:
-            found.close()
+        accepting = self._listeners.pop(listener.fileno(), None)
+        if accepting is not None:
+            accepting.close()
 
     async def _take_waiting(self, listener: socket.socket) -> None:
-        """Take what has connected and was not accepted yet: closing the socket would reset it."""
+        """Accept connections that wait on a socket: closing it would reset them."""
         listener.setblocking(False)
         for _ in range(self.settings.backlog + 1):
             try:
@@ -229,13 +229,13 @@ class Server:
     # --- connections -------------------------------------------------------------------------
 
     def admit(self, connection: Connection) -> bool:
-        """Note a new connection; whether there is room for it."""
+        """Register a new connection; False if there are too many."""
         room = len(self._connections) < self.settings.max_connections
         self._connections.add(connection)
         return room
 
     def leave(self, connection: Connection) -> None:
-        """Forget a connection."""
+        """Unregister a connection."""
         self._connections.discard(connection)
 
     async def _tick(self) -> None:

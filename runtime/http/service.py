@@ -19,14 +19,14 @@ from runtime.http.settings import ServerSettings
 from runtime.http.table import ROUTES
 from runtime.service.runtime import Runtime
 
-#: That every model was there counts for so many seconds.
+#: Seconds for which a positive answer about readiness is reused.
 _READY_SECONDS = 0.5
-#: Answers of more bytes, that were not there at once, are packed on a thread.
+#: Awaited answers of more bytes are compressed on a thread.
 _LARGE = 128 << 10
 
 
 class Service(HandlerContext):
-    """All that is known to handlers, and the way of a request."""
+    """State that handlers use, and the path of a request: guards, route, handler."""
 
     def __init__(  # noqa: PLR0913 (each has a default)
         self,
@@ -45,6 +45,7 @@ class Service(HandlerContext):
         self.guards, self.observers = list(guards), list(observers)
         self.peers: Peers = peers or Alone()
         self.waiting = 0
+        #: Threads for long tasks of handlers, so that the event loop does not wait.
         self.threads = ThreadPoolExecutor(thread_name_prefix="pretzel-http-work")
         self._ready_until = 0.0
         self._small = settings.compress_above
@@ -56,7 +57,7 @@ class Service(HandlerContext):
     # --- requests ----------------------------------------------------------------------------
 
     def respond(self, request: Request) -> Answer:
-        """A response, or what will be one; errors are responses too."""
+        """A response, or an awaitable of one; errors are responses too."""
         try:
             for guard in self.guards:
                 refusal = guard(request)
@@ -65,63 +66,63 @@ class Service(HandlerContext):
             handler, request.params = self.router.find(request.method, request.path)
             if not request.plain and b"content-encoding" in request.headers:
                 if len(request.body) > SOON:
-                    return self._later(request, self._unpacked(request, handler))
+                    return self._awaited(request, self._decompressed(request, handler))
                 unpack(request, self.settings.max_body)
-            made = handler(self, request)
+            answer = handler(self, request)
         except Exception as error:  # noqa: BLE001 (it is the client's answer)
             return problems.response(error)
-        if not isinstance(made, Response):
-            return self._later(request, made)
-        return made if len(made.body) <= self._small else self._packed(request, made)
+        if not isinstance(answer, Response):
+            return self._awaited(request, answer)
+        return answer if len(answer.body) <= self._small else self._compressed(request, answer)
 
-    async def _unpacked(self, request: Request, handler: Handler) -> Response:
-        """What a request is answered whose body takes a while to unpack."""
+    async def _decompressed(self, request: Request, handler: Handler) -> Response:
+        """Answer a request whose body takes long to decompress."""
         await asyncio.to_thread(unpack, request, self.settings.max_body)
         telemetry.resume(self, request)
-        made = handler(self, request)
-        return made if isinstance(made, Response) else await made
+        answer = handler(self, request)
+        return answer if isinstance(answer, Response) else await answer
 
-    async def _later(self, request: Request, coming: Awaitable[Response]) -> Response:
+    async def _awaited(self, request: Request, coming: Awaitable[Response]) -> Response:
         self.waiting += 1
         try:
-            made = await coming
+            response = await coming
         except Exception as error:  # noqa: BLE001 (it is the client's answer)
-            made = problems.response(error)
+            response = problems.response(error)
         finally:
             self.waiting -= 1
-        if len(made.body) <= self._small:
-            return made
-        if len(made.body) > _LARGE:  # packing takes a millisecond for some 100 KiB
-            return await asyncio.to_thread(self._packed, request, made)
-        return self._packed(request, made)
+        if len(response.body) <= self._small:
+            return response
+        if len(response.body) > _LARGE:  # compression takes a millisecond per 100 KiB
+            return await asyncio.to_thread(self._compressed, request, response)
+        return self._compressed(request, response)
 
-    def _packed(self, request: Request, made: Response) -> Response:
-        """A large answer, packed where the client takes that."""
-        return pack(request, made) if b"accept-encoding" in request.headers else made
+    def _compressed(self, request: Request, response: Response) -> Response:
+        """A large answer, compressed if the client accepts that."""
+        return pack(request, response) if b"accept-encoding" in request.headers else response
 
     def observed(self, request: Request, response: Response, seconds: float) -> None:
-        """Tell those who count."""
+        """Report a response to the observers."""
         for observer in self.observers:
             observer(request, response, seconds)
 
     def ready(self) -> bool:
-        """Whether every model that should be there is; that they were counts for a moment."""
+        """Whether all wanted models are loaded; a positive answer is reused for a moment."""
         now = monotonic()
         if self.repository is None or now < self._ready_until:
             return True
-        known = self.repository.index()
-        there = all(each.state in {"READY", "UNLOADING"} or not each.wanted for each in known)
-        if there:  # asked by many, often, and of thousands of models
+        states = self.repository.index()
+        complete = all(each.state in {"READY", "UNLOADING"} or not each.wanted for each in states)
+        if complete:  # asked often, with thousands of models
             self._ready_until = now + _READY_SECONDS
-        return there
+        return complete
 
     async def finish(self, seconds: float) -> None:
-        """Wait so long for what handlers do in threads; write down what is not written yet."""
+        """Wait up to `seconds` for the threads of handlers, then flush logs and traces."""
         loop, over = asyncio.get_running_loop(), asyncio.Event()
 
         def end() -> None:
             self.threads.shutdown()
-            with suppress(RuntimeError):  # nobody waits any more
+            with suppress(RuntimeError):  # the loop has ended
                 loop.call_soon_threadsafe(over.set)
 
         threading.Thread(target=end, name="pretzel-http-end", daemon=True).start()
@@ -132,11 +133,11 @@ class Service(HandlerContext):
     # --- for handlers ------------------------------------------------------------------------
 
     def front(self, name: str, version: str | None = None) -> ModelCodec:
-        """What was worked out for the version that an address means, now or before."""
+        """The codec of the version that an address means, made at its first use."""
         served = self.runtime.find(name if version is None else f"{name}@{version}")
         front = served.front
         if isinstance(front, ModelCodec):
             return front
-        made = ModelCodec(served)
-        served.front = made
-        return made
+        codec = ModelCodec(served)
+        served.front = codec
+        return codec

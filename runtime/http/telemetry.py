@@ -1,6 +1,6 @@
-"""What looks on while requests are answered, as the settings have it: counters, log, traces.
+"""Attaches observers of requests by the settings: metrics, access log, traces.
 
-What is off is not there at all, so it costs nothing.
+Observers that are off are not attached, so they cost nothing.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from runtime.http.routes import HandlerContext
 
 
 def attach(service: HandlerContext) -> None:
-    """Put the observers that the settings ask for into a service."""
+    """Attach the observers that the settings enable."""
     settings = service.settings
     if settings.metrics:
         service.metrics = Metrics(service)
@@ -29,11 +29,11 @@ def attach(service: HandlerContext) -> None:
 
 
 def _who(service: HandlerContext) -> Callable[[Request], Client | None]:
-    """Says who asks, where a guard knows; guards come after observers, so it is looked up late."""
+    """A function from a request to its sender; guards are added later, so it looks them up late."""
 
     def client(request: Request) -> Client | None:
-        known = next((each for each in service.guards if isinstance(each, Tokens)), None)
-        return None if known is None else known.client(request)
+        tokens = next((each for each in service.guards if isinstance(each, Tokens)), None)
+        return None if tokens is None else tokens.client(request)
 
     return client
 
@@ -60,14 +60,14 @@ def _trace(service: HandlerContext) -> None:
 
 
 def resume(service: HandlerContext, request: Request) -> None:
-    """Others were looked at since this request was: what looks on must know whose turn it is."""
+    """Make this request the current one again, as others were handled in between."""
     again = getattr(service.answering, "resume", None)
     if again is not None:
         again(request)
 
 
 def finish(service: HandlerContext) -> None:
-    """The service has ended: let those who look on write what they hold."""
+    """Let observers write their remaining data at the end of the service."""
     for each in (*service.observers, service.answering):
         end = getattr(each, "close", None)
         if end is not None:

@@ -1,4 +1,4 @@
-"""Tensors of the protocol: their datatypes, and what they are as arrays."""
+"""Tensors of the protocol: their datatypes and their arrays."""
 
 from __future__ import annotations
 
@@ -51,8 +51,8 @@ class Tensor:
 
 def datatype_of(dtype: np.dtype[Any] | str) -> str:
     """The protocol's name for values of a numpy dtype, or of a dtype of our own types."""
-    known = _OF_DTYPE.get(dtype)  # its name is made anew each time
-    return known or _OF_NUMPY.get(dtype if isinstance(dtype, str) else dtype.name, BYTES)
+    name = _OF_DTYPE.get(dtype)  # looked up by dtype, as numpy makes `dtype.name` anew each time
+    return name or _OF_NUMPY.get(dtype if isinstance(dtype, str) else dtype.name, BYTES)
 
 
 def check_datatype(name: str, where: str) -> None:
@@ -67,7 +67,7 @@ def check_datatype(name: str, where: str) -> None:
 
 
 def count(shape: Sequence[int], where: str) -> int:
-    """How many elements a shape has, or the error that it is none."""
+    """The number of elements of a shape; HttpError if it is not a valid shape."""
     if len(shape) > MOST_DIMENSIONS or any(size < 0 for size in shape):
         raise HttpError(
             f"a shape has up to {MOST_DIMENSIONS} sizes, none of them negative",
@@ -90,6 +90,6 @@ def check_count(found: int, shape: Sequence[int], where: str) -> None:
 
 def objects(values: Sequence[Any], shape: Sequence[int]) -> NDArray[Any]:
     """An array of objects in a shape."""
-    made = np.empty(len(values), object)
-    made[:] = values
-    return made.reshape(shape)
+    array = np.empty(len(values), object)
+    array[:] = values
+    return array.reshape(shape)

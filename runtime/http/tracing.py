@@ -1,7 +1,7 @@
 """Requests as spans of OpenTelemetry: the request, in it the plan, in that its stages.
 
 The provider that the process has set decides what is recorded, and where it goes; a client's
-`traceparent` makes the request part of the client's trace. Requests that nobody records cost a
+`traceparent` makes the request part of the client's trace. Requests that are not recorded cost a
 look at that. The plan's span covers the way from a decoded call to its answers, with queues and
 whatever else lies between. Of some recorded requests (`trace_stages`) the plan runs stage by stage
 on a thread of its own, past caches and queues, so that each stage's span is what that stage took.
@@ -36,7 +36,7 @@ _PARENT = ("traceparent", "tracestate")
 
 
 class Traced:
-    """What is known of a request that is recorded. Times are those of `time.perf_counter`."""
+    """The data of a recorded request. Times are of `time.perf_counter`."""
 
     __slots__ = ("began", "by_stage", "ended", "owner", "rows", "span", "stages")
 
@@ -52,15 +52,15 @@ class Tracing:
     """Begins the span of a request as its guard, and ends it as its observer."""
 
     def __init__(self, router: Router, stages: float = 0.0) -> None:
-        """Trace requests; a share of `stages` of those that are recorded goes stage by stage."""
+        """Trace requests; a share `stages` of recorded ones is computed stage by stage."""
         self._tracer = trace.get_tracer("pretzel.http", server_version())
         self._parents = TraceContextTextMapPropagator()
         self._router, self._stages, self._due = router, stages, 0.0
-        #: The request that is being looked at, if it is recorded: for what answers it.
+        #: The current request, if it is recorded.
         self.current: Traced | None = None
 
     def guard(self, request: Request) -> Response | None:
-        """Begin."""
+        """Start the span of a request."""
         carried = {name: request.header(name) for name in _PARENT}
         parent = self._parents.extract({name: text for name, text in carried.items() if text})
         span = self._tracer.start_span(
@@ -75,7 +75,7 @@ class Tracing:
         return None
 
     def observer(self, request: Request, response: Response, seconds: float) -> None:
-        """Say all that is known by now, and end."""
+        """Add attributes, and end the span."""
         traced = request.trace
         if traced is None:
             return
@@ -110,17 +110,17 @@ class Tracing:
 
 
 def _facts(request: Request, response: Response) -> dict[str, str | int]:
-    """What others call these facts too: OpenTelemetry's conventions."""
-    made: dict[str, str | int] = {
+    """Attributes by OpenTelemetry's naming conventions."""
+    attributes: dict[str, str | int] = {
         "http.request.method": request.method,
         "url.path": request.path,
         "http.response.status_code": response.status,
         "client.address": request.peer,
     }
     if request.front is not None:
-        made["pretzel.model"] = request.front.version.name
-        made["pretzel.version"] = request.front.version.version
-    return made
+        attributes["pretzel.model"] = request.front.version.name
+        attributes["pretzel.version"] = request.front.version.version
+    return attributes
 
 
 def _wall(moment: float) -> int:
@@ -129,7 +129,7 @@ def _wall(moment: float) -> int:
 
 
 class TracedAnswering:
-    """What answers, with an eye on when it began and ended."""
+    """Answering that records its start and end."""
 
     def __init__(self, inner: Answering, tracing: Tracing) -> None:
         self.inner, self._tracing = inner, tracing
@@ -163,11 +163,11 @@ class TracedAnswering:
         return coming
 
     def resume(self, request: Request) -> None:
-        """What is answered next is this request."""
+        """Make this request the current one."""
         self._tracing.current = request.trace
 
     def close(self) -> None:
-        """End the thread for requests that went stage by stage."""
+        """End the thread for requests that are computed stage by stage."""
         self._threads.shutdown()
 
 
@@ -181,5 +181,5 @@ def _by_stages(plan: Plan, ask: InferCall, traced: Traced) -> Answers:
     refuse_extra(ask.version.inputs, block)
     ask.version.counts.batch.tick()
     answers, traced.rows, traced.stages = timing.staged(plan, block)
-    made = first_row(answers) if ask.batch.single else answers
-    return made if ask.outputs is None else {name: made[name] for name in ask.outputs}
+    outputs = first_row(answers) if ask.batch.single else answers
+    return outputs if ask.outputs is None else {name: outputs[name] for name in ask.outputs}

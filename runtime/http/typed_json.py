@@ -16,5 +16,5 @@ def json(value: Any, status: int = 200) -> Response:
 
 
 def body_of(request: Request, decoder: msgspec.json.Decoder[Any]) -> Any:
-    """The body by a decoder; without one, what an empty object means."""
+    """The body by a decoder; an empty body counts as an empty object."""
     return decoded(request.body or b"{}", decoder, decoder.type)

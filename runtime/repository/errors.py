@@ -1,16 +1,16 @@
-"""What can go wrong between a folder and the endpoints it stands for.
+"""Errors of folders of models.
 
 FlourError (flour.core.errors)
 └── RepositoryError      something is wrong with a folder of models
     ├── NoFolder             the folder is not there, or cannot be read
-    ├── BadConfig            a configuration file is not what it can be
+    ├── BadConfig            a configuration file is damaged or invalid
     ├── UnsupportedModel     this kind of model, or this setting of it, is not supported
-    ├── Untrusted            a pickle, and nobody said that it may be read
-    ├── UnsafePath           a path leads out of the folder, or is no ordinary file
+    ├── Untrusted            a pickle, and pickles are not trusted
+    ├── UnsafePath           a path leads out of the folder, or is not a regular file
     ├── NotSettled           a file changes while it is read
-    ├── NoRoom               this machine lacks what it takes to prepare a model, for now
+    ├── NoRoom               this machine has too little disk space or memory at the moment
     ├── Crashed              the process that prepared a model has ended
-    ├── NotLoaded            a model that somebody asked for cannot be loaded
+    ├── NotLoaded            a model that was requested by name cannot be loaded
     └── UnknownModel         the folder has no model of this name (also an UnknownEndpoint)
 """
 
@@ -29,7 +29,7 @@ class NoFolder(RepositoryError):
 
 
 class BadConfig(RepositoryError):
-    """A configuration file is damaged, or says what cannot be."""
+    """A configuration file is damaged or invalid."""
 
 
 class UnsupportedModel(RepositoryError):
@@ -37,11 +37,11 @@ class UnsupportedModel(RepositoryError):
 
 
 class Untrusted(RepositoryError):
-    """A pickle runs code when it is read, and nobody said that it may."""
+    """A pickle runs code when it is read, and pickles are not trusted."""
 
 
 class UnsafePath(RepositoryError):
-    """A path leads out of the folder, or to something that is no ordinary file."""
+    """A path leads out of the folder, or is not a regular file."""
 
 
 class NotSettled(RepositoryError):
@@ -49,7 +49,7 @@ class NotSettled(RepositoryError):
 
 
 class NoRoom(RepositoryError):
-    """A full disk, or too little memory: it says nothing about the model, and will be over."""
+    """A full disk, or too little memory: passing, and not about the model."""
 
 
 class Crashed(RepositoryError):
@@ -57,7 +57,7 @@ class Crashed(RepositoryError):
 
 
 class NotLoaded(RepositoryError, BadRegistration):
-    """A model that somebody asked for by name cannot be loaded."""
+    """A model that was requested by name cannot be loaded."""
 
 
 class UnknownModel(RepositoryError, UnknownEndpoint):

@@ -1,8 +1,8 @@
-"""The only way this package touches a folder: nothing outside it, nothing endless, nothing odd.
+"""Safe access to the folder of models: regular files inside it, of bounded size and number.
 
-A folder may be written by others while it is read, and by people who mean no good: links that lead
-out of it or in circles, devices, files without end, names that are no text. What is read is an
-ordinary file inside the folder, of bounded size, opened once and checked through what was opened.
+The folder may change while it is read, and may be hostile: links that lead out of it or in circles,
+devices, endless files, names that are not text. Only regular files inside the folder are read, up
+to a size; each is opened once and checked by its descriptor.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from typing import BinaryIO
 from runtime.repository.errors import NoFolder, NotSettled, RepositoryError, UnsafePath
 
 MAX_BYTES = 4 << 30
-"""Of one model's file."""
+"""Most bytes of one model's file."""
 MAX_CONFIG = 1 << 20
-"""Of one configuration file."""
+"""Most bytes of one configuration file."""
 MAX_ENTRIES = 200_000
-"""Of everything that is looked at in one walk."""
+"""Most entries that are visited in one walk."""
 
 _CHUNK = 1 << 20
-#: A gentle walk rests for so long after so many folders: requests wait for the interpreter's lock.
+#: A gentle walk sleeps this long after this many folders, as requests wait for the GIL meanwhile.
 _BREATH, _BREATH_SECONDS = 8, 0.0005
 _ENDINGS = (
     *("~", ".tmp", ".part", ".partial", ".swp", ".crdownload", ".lock"),
@@ -36,7 +36,7 @@ _ENDINGS = (
 
 @dataclass(frozen=True, slots=True)
 class Print:
-    """What a file is recognised by without reading it."""
+    """A file's identity and state without reading it: path, inode, size and time of change."""
 
     path: str
     inode: int
@@ -45,7 +45,7 @@ class Print:
 
 
 class Folder:
-    """A directory that is looked into, and never out of."""
+    """A directory whose files are read, and no others."""
 
     def __init__(self, root: str | Path, *, max_bytes: int = MAX_BYTES) -> None:
         self.root = Path(root).absolute()
@@ -56,9 +56,9 @@ class Folder:
         self._gentle = False
 
     def check(self, *, gentle: bool = False) -> None:
-        """Raise unless there is such a folder, and it can be read; a new walk begins.
+        """Start a new walk; raise unless the folder exists and can be read.
 
-        A `gentle` walk lets other threads go first, again and again.
+        A `gentle` walk pauses regularly to let other threads run.
         """
         self._looked = self._folders = 0
         self._known = {self.root: True}
@@ -72,8 +72,8 @@ class Folder:
             ) from problem
 
     def entries(self, folder: Path) -> list[Path]:
-        """What is in a folder, in the order of names; hidden and half-written things are not."""
-        found: list[Path] = []
+        """The entries of a folder by name, without hidden and half-written ones."""
+        paths: list[Path] = []
         self._folders += 1
         if self._gentle and not self._folders % _BREATH:
             time.sleep(_BREATH_SECONDS)
@@ -88,21 +88,21 @@ class Folder:
                             found=f"more than {MAX_ENTRIES:,} entries",
                         )
                     if not is_ignored(entry.name):
-                        found.append(folder / entry.name)
+                        paths.append(folder / entry.name)
         except FileNotFoundError:
-            return []  # it went while we looked
+            return []  # removed meanwhile
         except OSError as problem:
             raise RepositoryError(
                 "this folder cannot be read", where=str(folder), found=_why(problem)
             ) from problem
-        return sorted(found, key=lambda path: natural(path.name))
+        return sorted(paths, key=lambda path: natural(path.name))
 
     def is_folder(self, path: Path) -> bool:
         """Whether this is a folder inside ours."""
         return path.is_dir() and self.holds(path)
 
     def holds(self, path: Path) -> bool:
-        """Whether a path that was met on this walk stays inside; `open` looks once more."""
+        """Whether a path of this walk stays inside the folder; `open` checks again."""
         if path not in self._known:
             plain = not path.is_symlink() and self._known.get(path.parent, False)
             self._known[path] = plain or self._inside(path)
@@ -127,22 +127,22 @@ class Folder:
             )
 
     def stamp(self, *paths: Path) -> tuple[Print, ...]:
-        """What these files are recognised by; files that are not there are left out."""
-        return tuple(made for path in paths for made in self._stamp(path))
+        """The prints of these files; missing files are left out."""
+        return tuple(mark for path in paths for mark in self._stamp(path))
 
     def _stamp(self, path: Path) -> Iterator[Print]:
         try:
-            found = path.stat()
+            status = path.stat()
         except OSError:
             return
-        yield Print(str(path), found.st_ino, found.st_size, found.st_mtime_ns)
+        yield Print(str(path), status.st_ino, status.st_size, status.st_mtime_ns)
 
     @contextmanager
     def open(self, path: Path, limit: int | None = None) -> Iterator[BinaryIO]:
         """An ordinary file inside the folder, for reading; NotSettled if it changed meanwhile."""
         self.guard(path)
         limit = self.max_bytes if limit is None else limit
-        # Without O_NONBLOCK, opening a pipe would wait for somebody to write to it.
+        # Without O_NONBLOCK, opening a pipe would wait for a writer.
         flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
         try:
             descriptor = os.open(path, flags)
@@ -176,7 +176,7 @@ class Folder:
             ) from None
 
     def chunks(self, path: Path) -> Iterator[bytes]:
-        """The content of a file, piece by piece."""
+        """The content of a file in chunks."""
         left = self.max_bytes
         with self.open(path) as file:
             while chunk := file.read(_CHUNK):
@@ -186,12 +186,12 @@ class Folder:
                 yield chunk
 
 
-def _checked(found: os.stat_result, path: Path, limit: int) -> os.stat_result:
-    if not stat.S_ISREG(found.st_mode):
+def _checked(status: os.stat_result, path: Path, limit: int) -> os.stat_result:
+    if not stat.S_ISREG(status.st_mode):
         raise UnsafePath("this is not a regular file", where=shown(path))
-    if found.st_size > limit:
-        raise _too_large(path, found.st_size, limit)
-    return found
+    if status.st_size > limit:
+        raise _too_large(path, status.st_size, limit)
+    return status
 
 
 def _too_large(path: Path, size: int, limit: int) -> RepositoryError:
@@ -203,13 +203,13 @@ def _too_large(path: Path, size: int, limit: int) -> RepositoryError:
 
 
 def is_ignored(name: str) -> bool:
-    """Whether this is no part of a repository: hidden, half-written, or a note beside a model."""
+    """Whether this is not part of a repository: hidden, half-written, or a note beside a model."""
     low = name.lower()
     return low.startswith((".", "_")) or low.endswith(_ENDINGS) or low == "lost+found"
 
 
 def shown(path: str | Path) -> str:
-    """A path as text that can be written anywhere: bytes that are no UTF-8 are spelt out."""
+    """A path as valid text: bytes that are not UTF-8 are escaped."""
     return os.fsencode(path).decode("utf-8", "backslashreplace")
 
 
@@ -228,11 +228,11 @@ def natural(name: str) -> tuple[tuple[int, int, str], ...]:
 
 def _runs(name: str) -> Iterator[tuple[bool, str]]:
     start = 0
-    for place in range(1, len(name) + 1):
-        here = name[start].isascii() and name[start].isdigit()
-        if place == len(name) or (name[place].isascii() and name[place].isdigit()) != here:
-            yield here, name[start:place]
-            start = place
+    for index in range(1, len(name) + 1):
+        digit = name[start].isascii() and name[start].isdigit()
+        if index == len(name) or (name[index].isascii() and name[index].isdigit()) != digit:
+            yield digit, name[start:index]
+            start = index
 
 
 def _why(problem: OSError) -> str:

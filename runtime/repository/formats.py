@@ -1,4 +1,4 @@
-"""Kinds of files that models are kept in, and the importer of each.
+"""File formats of models, and the importer of each.
 
 Plans end in .pretzel or .plan and are read by `oven.load`; the formats of other libraries' models
 are the rows of `flour.core.model_formats`, which flour/__init__.py fills in. The ending says which
@@ -53,7 +53,7 @@ def of(folder: Folder, path: Path) -> str:
 
 
 def is_plan(head: bytes) -> bool:
-    """Whether a file that begins like this is a plan of ours."""
+    """Whether a file with these first bytes is a plan."""
     return head.startswith(MAGIC)
 
 
@@ -80,8 +80,8 @@ def program(form: str, raw: bytes, where: str) -> Flow:
     if form == SKLEARN:
         return flour.from_sklearn(estimator(raw, where))
     read = importer(form, where)
-    made: Flow = read(raw)
-    return made
+    flow: Flow = read(raw)
+    return flow
 
 
 def importer(form: str, where: str) -> Callable[[bytes], Flow]:

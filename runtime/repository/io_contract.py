@@ -1,10 +1,10 @@
-"""What a layout promises about a model's inputs and outputs, beyond what is in its file.
+"""Contracts of layouts: names, types and meanings of a model's inputs and outputs.
 
-A client that was written for another server asks for the tensors that server names. So a model
-found in that server's layout gets inputs and outputs of those names, types and meanings:
+A client that was written for another server uses that server's tensor names. So a model found in
+that server's layout gets inputs and outputs with those names, types and meanings:
 
 Plain       outputs as the importer names them: label, probabilities, value, scores, ...
-MLServer    `predict`, and `predict_proba` for classifiers; who does not say gets `predict`
+MLServer    `predict`, and `predict_proba` for classifiers; the default is `predict`
 Fil         `input__0` to `output__0`, float32, as the configuration's parameters say
 """
 
@@ -25,16 +25,16 @@ from runtime.repository.errors import UnsupportedModel
 
 @dataclass(frozen=True)
 class IoContract(ABC):
-    """Makes the program of a model as a layout promises it; equal promises have equal reprs."""
+    """The contract of a layout: makes a model's program; equal contracts have equal reprs."""
 
     @property
     def platform(self) -> str:
-        """What metadata calls this kind of model."""
+        """The platform in the model's metadata."""
         return "pretzel"
 
     @property
     def default_outputs(self) -> tuple[str, ...]:
-        """What is answered to those who do not say; empty for everything."""
+        """The outputs of a request that names none; empty for all outputs."""
         return ()
 
     @abstractmethod
@@ -60,25 +60,28 @@ class MLServer(IoContract):
 
     @property
     def default_outputs(self) -> tuple[str, ...]:
-        """MLServer answers `predict` unless it is asked for something else."""
+        """MLServer answers `predict` unless the request names other outputs."""
         return ("predict",)
 
     def program(self, form: str, raw: bytes, where: str) -> Flow:
         """The program of a model in a file."""
         if form == formats.XGBOOST:
             return _xgboost_sklearn(raw)
-        made = formats.program(form, raw, where)
+        imported = formats.program(form, raw, where)
         names = {
             "predict": ("label", "value", "features"),
             "predict_proba": ("probabilities",),
             **({"predict": ("value",)} if form == formats.LIGHTGBM else {}),
         }
-        found = {
-            ours: made[theirs] for ours, many in names.items() for theirs in many if theirs in made
+        renamed = {
+            ours: imported[theirs]
+            for ours, many in names.items()
+            for theirs in many
+            if theirs in imported
         }
-        if form == formats.ONNX or "predict" not in found:
-            return made
-        return flour.outputs(**{name: _column(flow) for name, flow in found.items()})
+        if form == formats.ONNX or "predict" not in renamed:
+            return imported
+        return flour.outputs(**{name: _column(flow) for name, flow in renamed.items()})
 
 
 def _column(x: Flow) -> Flow:
@@ -87,7 +90,7 @@ def _column(x: Flow) -> Flow:
 
 
 def _xgboost_sklearn(raw: bytes) -> Flow:
-    """What the library's scikit-learn interface answers for a model file.
+    """The program that answers like XGBoost's scikit-learn interface does for a model file.
 
     MLServer loads files with it: a model saved by XGBClassifier is a classifier again, any other
     answers as a regressor.
@@ -113,11 +116,11 @@ def _two(share: Flow) -> Flow:
 
 
 def _saved_by_classifier(raw: bytes) -> bool:
-    """Whether the file says that XGBClassifier wrote it."""
+    """Whether XGBClassifier wrote the file."""
     try:
         data: Any = json.loads(raw) if raw[1:2] in b'" \t\r\n}' else ubjson.loads(raw)
-        told = json.loads(data["learner"]["attributes"]["scikit_learn"])
-        return bool(told["_estimator_type"] == "classifier")
+        attributes = json.loads(data["learner"]["attributes"]["scikit_learn"])
+        return bool(attributes["_estimator_type"] == "classifier")
     except (ValueError, LookupError, TypeError, RecursionError):
         return False
 
@@ -129,35 +132,35 @@ INPUT, OUTPUT = "input__0", "output__0"
 
 @dataclass(frozen=True)
 class Fil(IoContract):
-    """One float32 tensor in, one out, as the FIL backend has them."""
+    """One float32 tensor in, one out, as in the FIL backend."""
 
     width: int
-    """Columns of the input; -1 for as many as the model has."""
+    """Columns of the input; -1 for the model's number."""
     columns: int
-    """Columns of the output; -1 for as many as there are."""
+    """Columns of the output; -1 for the model's number."""
     classifies: bool
     shares: bool
     threshold: float = 0.5
 
     @property
     def platform(self) -> str:
-        """As Triton's metadata says it."""
+        """The platform in Triton's metadata."""
         return "fil"
 
     def program(self, form: str, raw: bytes, where: str) -> Flow:
         """The program of a model in a file."""
         scores, value = self._xgboost(raw) if form == formats.XGBOOST else self._lightgbm(raw)
         answer = self._answer(scores, _column(value)).cast("float32")
-        made = answer.type.width  # type: ignore[union-attr]  # a vector
-        if self.columns not in (-1, made):
+        width = answer.type.width  # type: ignore[union-attr]  # a vector
+        if self.columns not in (-1, width):
             raise UnsupportedModel(
                 f"the configuration promises {self.columns} columns of {OUTPUT}",
                 where=where,
-                found=f"the model has {made}",
+                found=f"the model has {width}",
                 hint="check dims, predict_proba and is_classifier in config.pbtxt",
             )
         # The backend leaves out dimensions of one.
-        return flour.outputs(**{OUTPUT: answer.element(0) if made == 1 else answer})
+        return flour.outputs(**{OUTPUT: answer.element(0) if width == 1 else answer})
 
     def _answer(self, scores: Flow, value: Flow) -> Flow:
         several = scores.type.width > 1  # type: ignore[union-attr]  # a vector
@@ -179,7 +182,7 @@ class Fil(IoContract):
     def _xgboost(self, raw: bytes) -> tuple[Flow, Flow]:
         model = xgboost.parse(raw)
         scores, _ = xgboost.scores_of(model, self._source(model.width))
-        if model.objective == "multi:softmax":  # its value is the class, not the shares
+        if model.objective == "multi:softmax":  # its value is the class, not the probabilities
             return scores, scores.softmax()
         return scores, xgboost.converted(model, scores)
 

@@ -1,9 +1,9 @@
-"""Models are prepared in a process of their own, so that nothing in a file can end the server.
+"""Imports models in a process of their own, so that no file can bring down the server.
 
-An importer may be brought down by what it reads: a crash in a library, memory without end, a loop.
-The process that does the work is started when there is something to do, does one thing after the
-other, goes when it had nothing to do for a while, and takes with it the libraries it has loaded.
-What ends it, or takes it too long, is the reason why that model is not served.
+A file may make an importer crash in a library, run out of memory or loop. The import process is
+started when there is a model to import, handles one after the other, and ends after some idle time,
+which frees the libraries it has loaded. A crash or a timeout becomes the reason why that model is
+not served.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from runtime.repository.listing import Model
 from runtime.repository.staging import Staging
 
 OnLine = Callable[[str], object]
-"""Is told a line that the other process has printed, on a thread of its own."""
-#: One model may take so long, and no longer.
+"""Called with each line that the import process prints, on a thread of its own."""
+#: Time limit for one model.
 LIMIT_SECONDS = 600.0
-#: A process without work ends after so long.
+#: An idle process ends after this time.
 IDLE_SECONDS = 20.0
 
-#: A new interpreter that finds modules where this one does.
+#: The program of the process: an interpreter with the same module path as this one.
 _PROGRAM = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
     "from runtime.repository.isolated_import_process import main; main(sys.argv[2])"
@@ -44,7 +44,7 @@ _CLASSES: dict[str, type[RepositoryError]] = {"NoRoom": NoRoom}
 
 @dataclass(frozen=True, slots=True)
 class Orders:
-    """What the process is told when it starts."""
+    """The settings of the process, passed at its start."""
 
     root: str
     staging: str
@@ -55,7 +55,7 @@ class Orders:
 
 
 class IsolatedImporter:
-    """Prepares in another process. One thread at a time asks; any may close."""
+    """Imports models in another process. One thread at a time may call `prepare`; any may close."""
 
     def __init__(
         self,
@@ -66,7 +66,7 @@ class IsolatedImporter:
         exact: bool,
         on_line: OnLine | None = None,
     ) -> None:
-        self._on_line = on_line  # without one, what it prints goes where this process' errors go
+        self._on_line = on_line  # None: its output goes to this process' stderr
         self._orders = Orders(
             str(folder.root),
             str(staging.directory),
@@ -77,15 +77,15 @@ class IsolatedImporter:
         )
         self._staging, self._limit = staging, LIMIT_SECONDS
         self._process: subprocess.Popen[bytes] | None = None
-        self._heard: threading.Thread | None = None
-        self._lock = threading.Lock()  # of the process, between who asks and who closes
+        self._listener: threading.Thread | None = None
+        self._lock = threading.Lock()  # of `_process`, between `prepare` and `close`
         self._asking = self._closed = False
 
-    def prepare(self, model: Model, known: Path | None) -> Path:
-        """The file of the model's plan, which answers as it should."""
-        asked = _request(model, known)
+    def prepare(self, model: Model, current: Path | None) -> Path:
+        """The file of the model's plan, verified."""
+        asked = _request(model, current)
         answer = self._ask(asked, model)
-        if answer is None:  # it went to rest just then
+        if answer is None:  # it had just ended after its idle time
             answer = self._ask(asked, model)
         if answer is None:
             raise _crashed(model, "ended without an answer")
@@ -95,48 +95,50 @@ class IsolatedImporter:
         raise kind(answer.pop("what"), **answer)
 
     def _ask(self, asked: bytes, model: Model) -> dict[str, Any] | None:
-        """The answer to a request; None where the process had ended in good order."""
-        process, line = self._running(), b""
+        """The answer to a request; None if the process had ended without an error."""
+        process, line = self._running_process(), b""
         try:
             with suppress(BrokenPipeError):
                 cast("BinaryIO", process.stdin).write(asked)
                 line = _line(cast("BinaryIO", process.stdout), self._limit)
         finally:
-            if not line.endswith(b"\n"):  # it has ended, or has to
+            if not line.endswith(b"\n"):  # it has ended, or must be ended
                 process.kill()
                 process.wait()
-                if self._heard is not None:  # its last words come before the reason
-                    self._heard.join(1.0)
-            self._asked()
+                if self._listener is not None:  # its last lines are reported before the reason
+                    self._listener.join(1.0)
+            self._request_done()
         if line.endswith(b"\n"):
-            found: dict[str, Any] = json.loads(line)
-            return found
+            answer: dict[str, Any] = json.loads(line)
+            return answer
         if self._closed:
             raise _crashed(model, "the server ends")
         if process.returncode == 0:
             return None
-        raise _crashed(model, _ending(process.returncode, late=line == _LATE, limit=self._limit))
+        raise _crashed(
+            model, _exit_reason(process.returncode, late=line == _LATE, limit=self._limit)
+        )
 
-    def _running(self) -> subprocess.Popen[bytes]:
+    def _running_process(self) -> subprocess.Popen[bytes]:
         with self._lock:
             if self._closed:
                 raise RepositoryError("no model is imported any more: the server is shutting down")
             if self._process is None or self._process.poll() is not None:
-                self._let_go()
+                self._close_pipes()
                 self._process = self._start()
             self._asking = True
             return self._process
 
-    def _asked(self) -> None:
+    def _request_done(self) -> None:
         with self._lock:
             self._asking = False
             if self._closed:
-                self._let_go()
+                self._close_pipes()
 
     def _start(self) -> subprocess.Popen[bytes]:
-        found = json.dumps([each or os.getcwd() for each in sys.path])  # noqa: PTH109 (a string)
+        module_path = json.dumps([each or os.getcwd() for each in sys.path])  # noqa: PTH109 (a string)
         process = subprocess.Popen(  # noqa: S603 (our own program)
-            [sys.executable, "-c", _PROGRAM, found, json.dumps(asdict(self._orders))],
+            [sys.executable, "-c", _PROGRAM, module_path, json.dumps(asdict(self._orders))],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=None if self._on_line is None else subprocess.PIPE,
@@ -144,42 +146,42 @@ class IsolatedImporter:
         )
         if self._on_line is not None:
             heard = process.stderr, self._on_line
-            self._heard = threading.Thread(target=_hear, args=heard, daemon=True)
-            self._heard.start()
+            self._listener = threading.Thread(target=_forward_lines, args=heard, daemon=True)
+            self._listener.start()
         return process
 
-    def _let_go(self) -> None:
+    def _close_pipes(self) -> None:
         process, self._process = self._process, None
         if process is not None:
             cast("BinaryIO", process.stdin).close()
             cast("BinaryIO", process.stdout).close()
 
     def close(self) -> None:
-        """End the process, whatever it does; what it does is not served."""
+        """End the process, also in the middle of an import."""
         with self._lock:
             self._closed = True
             if self._process is not None:
                 self._process.kill()
                 self._process.wait()
-            if not self._asking:  # or whoever asks lets go
-                self._let_go()
+            if not self._asking:  # otherwise `prepare` closes the pipes
+                self._close_pipes()
 
     def __del__(self) -> None:
-        """Whoever has forgotten to close it leaves no process behind."""
+        """End the process if `close` was not called."""
         process = getattr(self, "_process", None)
         if process is not None:
             process.kill()
             process.wait()
-            self._let_go()
+            self._close_pipes()
 
 
-def _hear(stream: BinaryIO, on_line: OnLine) -> None:
-    """Hand on what the process prints, until it has ended."""
+def _forward_lines(stream: BinaryIO, on_line: OnLine) -> None:
+    """Pass on the lines that the process prints, until it has ended."""
     with stream, suppress(OSError):
         pieces = b""
         while piece := stream.read(1 << 16):
             *lines, pieces = (pieces + piece).split(b"\n")
-            if len(pieces) > _LONGEST:  # a line without an end
+            if len(pieces) > _LONGEST:  # a line that is too long
                 lines, pieces = [*lines, pieces], b""
             for line in lines:
                 on_line(line.decode("utf-8", "replace"))
@@ -192,21 +194,21 @@ _LONGEST = 1 << 16
 
 
 def _line(stream: BinaryIO, seconds: float) -> bytes:
-    """What comes up to the end of a line; less where the other side ends, `_LATE` after so long."""
-    end, found = time.monotonic() + seconds, b""
+    """The bytes up to the end of a line; fewer if the other side ends, `_LATE` after the limit."""
+    end, received = time.monotonic() + seconds, b""
     poll = select.poll()
     poll.register(stream, select.POLLIN | select.POLLHUP)
-    while not found.endswith(b"\n"):
+    while not received.endswith(b"\n"):
         if not poll.poll(max(0.0, end - time.monotonic()) * 1000):
             return _LATE
         piece = stream.read(1 << 16)
         if not piece:
-            return found.rstrip(b"\n")
-        found += piece
-    return found
+            return received.rstrip(b"\n")
+        received += piece
+    return received
 
 
-def _request(model: Model, known: Path | None) -> bytes:
+def _request(model: Model, current: Path | None) -> bytes:
     facts = {
         "name": model.name,
         "version": model.version,
@@ -216,11 +218,11 @@ def _request(model: Model, known: Path | None) -> bytes:
         "promise": {"kind": type(model.promise).__name__, **asdict(model.promise)},
         "rows": None if model.rows is None else str(model.rows),
     }
-    asked = {"model": facts, "known": None if known is None else known.name}
-    return json.dumps(asked).encode() + b"\n"
+    request = {"model": facts, "known": None if current is None else current.name}
+    return json.dumps(request).encode() + b"\n"
 
 
-def _ending(code: int, *, late: bool, limit: float) -> str:
+def _exit_reason(code: int, *, late: bool, limit: float) -> str:
     if late:
         return f"not done after {limit:g} s"
     if code > 0:

@@ -1,4 +1,4 @@
-"""The process that prepares models for `Apart`: a request a line in, an answer a line out."""
+"""The process of `IsolatedImporter`: one request per line in, one answer per line out."""
 
 from __future__ import annotations
 
@@ -16,57 +16,59 @@ from typing import Any, BinaryIO
 from runtime.repository.files import Folder
 from runtime.repository.io_contract import Fil, IoContract, MLServer, Plain
 from runtime.repository.listing import Model
-from runtime.repository.preparing import Here, told
+from runtime.repository.preparing import LocalImporter, error_parts
 from runtime.repository.staging import Staging
 
 _PROMISES: dict[str, type[IoContract]] = {kind.__name__: kind for kind in (Plain, MLServer, Fil)}
 
 
 def main(orders: str) -> None:
-    """Prepare what is asked for until nobody asks any more."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # whoever started this process ends it
+    """Prepare requested models until requests end."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent process ends this one
     faulthandler.enable()
-    _go_first()
-    asked, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb", buffering=0)
-    os.dup2(2, 1)  # what models and libraries print is no answer
-    told_first = json.loads(orders)
-    folder = Folder(told_first["root"], max_bytes=told_first["max_bytes"])
-    staging = Staging(told_first["staging"])
-    here = Here(folder, staging, trust_pickle=told_first["trust_pickle"], exact=told_first["exact"])
+    _prefer_as_oom_victim()
+    requests, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb", buffering=0)
+    os.dup2(2, 1)  # output of models and libraries must not mix with answers
+    settings = json.loads(orders)
+    folder = Folder(settings["root"], max_bytes=settings["max_bytes"])
+    staging = Staging(settings["staging"])
+    importer = LocalImporter(
+        folder, staging, trust_pickle=settings["trust_pickle"], exact=settings["exact"]
+    )
     lines: SimpleQueue[bytes] = SimpleQueue()
-    threading.Thread(target=_read, args=(asked, lines), daemon=True).start()
+    threading.Thread(target=_read, args=(requests, lines), daemon=True).start()
     while True:
         try:
-            line = lines.get(timeout=told_first["idle_seconds"])
+            line = lines.get(timeout=settings["idle_seconds"])
         except Empty:
             os._exit(0)
-        answers.write(json.dumps(_answer(here, staging, json.loads(line))).encode() + b"\n")
+        answers.write(json.dumps(_answer(importer, staging, json.loads(line))).encode() + b"\n")
 
 
-def _go_first() -> None:
-    """Where memory runs out, this is what the system should end, and not a server."""
+def _prefer_as_oom_victim() -> None:
+    """Make the system end this process first when memory runs out, not the server."""
     with suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text("1000", encoding="ascii")
 
 
 def _read(asked: BinaryIO, lines: SimpleQueue[bytes]) -> None:
-    """Hand requests on; the end of them ends the process, whatever it does."""
+    """Pass on requests; their end ends the process, also in the middle of an import."""
     for line in asked:
         lines.put(line)
     os._exit(0)
 
 
-def _answer(here: Here, staging: Staging, asked: dict[str, Any]) -> dict[str, Any]:
-    known = None if asked["known"] is None else staging.directory / asked["known"]
+def _answer(importer: LocalImporter, staging: Staging, request: dict[str, Any]) -> dict[str, Any]:
+    known = None if request["known"] is None else staging.directory / request["known"]
     try:
-        return {"staged": here.prepare(_model(asked["model"]), known).name}
-    # Whatever it is, it is about this model; the next one may be well.
+        return {"staged": importer.prepare(_model(request["model"]), known).name}
+    # Any error concerns this model only; go on with the next.
     except Exception as problem:  # noqa: BLE001
-        return dict(told(problem))
+        return dict(error_parts(problem))
 
 
 def _model(facts: dict[str, Any]) -> Model:
     promise = dict(facts["promise"])
-    made = _PROMISES[promise.pop("kind")](**promise)
+    contract = _PROMISES[promise.pop("kind")](**promise)
     rows = None if facts["rows"] is None else Path(facts["rows"])
-    return Model(**facts | {"path": Path(facts["path"]), "promise": made, "rows": rows})
+    return Model(**facts | {"path": Path(facts["path"]), "promise": contract, "rows": rows})

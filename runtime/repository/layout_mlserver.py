@@ -1,8 +1,7 @@
 """MLServer's layout: any folder with a model-settings.json is one model.
 
-What is read of it: name, implementation, parameters.uri and parameters.version, and of how it is
-served max_batch_size, max_batch_time and cache_enabled. The rest is about how MLServer runs the
-model, and says nothing about what it answers.
+These settings are read: name, implementation, parameters.uri, parameters.version, max_batch_size,
+max_batch_time and cache_enabled. The others configure MLServer and do not change answers.
 """
 
 from __future__ import annotations
@@ -32,17 +31,17 @@ _RUNTIMES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
 }
 
 
-def model(folder: Folder, place: Path, into: Findings) -> None:
+def model(folder: Folder, directory: Path, into: Findings) -> None:
     """The model of a folder with settings."""
-    path = place / SETTINGS
-    name, version, stamp = place.name, FIRST_VERSION, folder.stamp(path)
+    path = directory / SETTINGS
+    name, version, stamp = directory.name, FIRST_VERSION, folder.stamp(path)
     try:
         settings = _settings(folder, path)
         name = _text(settings, "name", path) or name
         parameters = settings.get("parameters") or {}
         version = _text(parameters, "version", path) or version
         forms, usual = _runtime(_text(settings, "implementation", path), path)
-        file = _file(folder, place, _text(parameters, "uri", path), usual)
+        file = _file(folder, directory, _text(parameters, "uri", path), usual)
         stamp = folder.stamp(path, file)
         form = _form(folder, file, forms)
         notes = _notes(settings, path)
@@ -53,27 +52,27 @@ def model(folder: Folder, place: Path, into: Findings) -> None:
 
 def _settings(folder: Folder, path: Path) -> Mapping[str, Any]:
     try:
-        found = json.loads(folder.read_text(path))
+        settings = json.loads(folder.read_text(path))
     except (ValueError, RecursionError) as problem:
         raise BadConfig("this is not JSON", where=shown(path), found=str(problem)[:120]) from None
-    if not isinstance(found, dict) or not isinstance(found.get("parameters") or {}, dict):
+    if not isinstance(settings, dict) or not isinstance(settings.get("parameters") or {}, dict):
         raise BadConfig(
-            "the settings must be a JSON object", where=shown(path), found=type(found).__name__
+            "the settings must be a JSON object", where=shown(path), found=type(settings).__name__
         )
-    return found
+    return settings
 
 
 def _text(settings: Mapping[str, Any], key: str, path: Path) -> str:
-    found = settings.get(key)
-    if found is None:
+    value = settings.get(key)
+    if value is None:
         return ""
-    if not isinstance(found, str):
-        raise BadConfig(f"{key} is a string", where=shown(path), found=repr(found)[:60])
-    return found
+    if not isinstance(value, str):
+        raise BadConfig(f"{key} is a string", where=shown(path), found=repr(value)[:60])
+    return value
 
 
 def _notes(settings: Mapping[str, Any], path: Path) -> dict[str, object]:
-    """How long requests wait for each other, and whether answers are kept."""
+    """Settings of batching and of the result cache."""
     rows, wait = (settings.get(key) or 0 for key in ("max_batch_size", "max_batch_time"))
     if not all(type(each) in (int, float) and 0 <= each < _MOST for each in (rows, wait)):
         raise BadConfig(
@@ -90,26 +89,26 @@ def _notes(settings: Mapping[str, Any], path: Path) -> dict[str, object]:
 
 
 def _runtime(implementation: str, path: Path) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    found = _RUNTIMES.get(implementation.rpartition(".")[2])
-    if found is None:
+    known_runtime = _RUNTIMES.get(implementation.rpartition(".")[2])
+    if known_runtime is None:
         raise UnsupportedModel(
             f"the implementation {implementation!r} is not supported",
             where=shown(path),
             hint="supported are " + ", ".join(_RUNTIMES),
         )
-    return found
+    return known_runtime
 
 
-def _file(folder: Folder, place: Path, uri: str, usual: tuple[str, ...]) -> Path:
+def _file(folder: Folder, directory: Path, uri: str, usual: tuple[str, ...]) -> Path:
     """The model's file: named by the settings, or one of the usual names."""
     if "://" in uri and not uri.startswith("file://"):
         raise UnsupportedModel(
             "models outside the folder are not read",
-            where=shown(place / SETTINGS),
+            where=shown(directory / SETTINGS),
             found=uri[:80],
             hint="copy the file next to its model-settings.json",
         )
-    target = place / uri.removeprefix("file://")
+    target = directory / uri.removeprefix("file://")
     folder.guard(target)
     if folder.is_file(target):
         return target
@@ -124,5 +123,5 @@ def _file(folder: Folder, place: Path, uri: str, usual: tuple[str, ...]) -> Path
 
 
 def _form(folder: Folder, file: Path, forms: tuple[str, ...]) -> str:
-    """The format, which is the implementation's whatever the file is called."""
+    """The format by the file's name; the implementation's format if they do not agree."""
     return formats.of(folder, file) if set(formats.by_name(file)) & set(forms) else forms[0]

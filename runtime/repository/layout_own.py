@@ -1,11 +1,11 @@
-"""Our own layout, which plain folders of model files have by themselves.
+"""Our own layout: plain folders of model files.
 
     DIR/name.pretzel            version 1 of `name`
     DIR/name@7.onnx             version 7
     DIR/name/7/anything.ubj     version 7
     DIR/name/model.txt          version 1
 
-Beside a model may stand rows with the answers they should get: `verify.jsonl` in its folder, or
+Beside a model there may be rows with their expected answers: `verify.jsonl` in its folder, or
 `name@7.verify.jsonl` beside `name@7.onnx`. Triton's layout without a configuration reads the same.
 """
 
@@ -22,7 +22,7 @@ from runtime.repository.listing import FIRST_VERSION, Findings, Model
 
 LAYOUT = "pretzel"
 ROWS = "verify.jsonl"
-#: Settings of other servers, which are no models.
+#: Settings of other servers, which are not models.
 _SETTINGS = {"settings.json", "model-settings.json", "config.json", "metadata.json"}
 
 
@@ -39,37 +39,37 @@ def file(folder: Folder, path: Path, into: Findings) -> None:
         add(folder, path, rows, (name, version or FIRST_VERSION), into)
 
 
-def named_folder(folder: Folder, place: Path, into: Findings) -> None:
+def named_folder(folder: Folder, directory: Path, into: Findings) -> None:
     """A folder for one model, with a file or with folders for its versions."""
-    for version, path in _versions(folder, place, into):
-        add(folder, path, path.with_name(ROWS), (place.name, version), into)
+    for version, path in _versions(folder, directory, into):
+        add(folder, path, path.with_name(ROWS), (directory.name, version), into)
 
 
-def _versions(folder: Folder, place: Path, into: Findings) -> Iterator[tuple[str, Path]]:
-    entries = folder.entries(place)
-    here = [path for path in entries if is_model(path) and folder.is_file(path)]
-    if here:
-        yield from _only(place, here, (place.name, FIRST_VERSION), into)
+def _versions(folder: Folder, directory: Path, into: Findings) -> Iterator[tuple[str, Path]]:
+    entries = folder.entries(directory)
+    files = [path for path in entries if is_model(path) and folder.is_file(path)]
+    if files:
+        yield from _only(directory, files, (directory.name, FIRST_VERSION), into)
         return
     for version in entries:
         if folder.is_folder(version):
             inside = [path for path in folder.entries(version) if is_model(path)]
-            yield from _only(version, inside, (place.name, version.name), into)
+            yield from _only(version, inside, (directory.name, version.name), into)
 
 
 def _only(
-    place: Path, files: list[Path], address: tuple[str, str], into: Findings
+    directory: Path, files: list[Path], address: tuple[str, str], into: Findings
 ) -> Iterator[tuple[str, Path]]:
-    """The one model of a folder; more than one is trouble, none is nothing."""
+    """The model of a folder; several are reported as a problem, none is allowed."""
     if len(files) > 1:
         names = ", ".join(shown(path.name) for path in files[:8])
-        into.trouble(*address, place, f"a version has one model file; found {names}")
+        into.trouble(*address, directory, f"a version has one model file; found {names}")
     elif files:
         yield address[1], files[0]
 
 
 def add(folder: Folder, path: Path, rows: Path, address: tuple[str, str], into: Findings) -> None:
-    """A model of this layout, or what is wrong with it."""
+    """Add a model of this layout, or the problem with it."""
     stamp = folder.stamp(path, rows)
     try:
         if not folder.holds(path):

@@ -3,8 +3,9 @@
     DIR/name/config.pbtxt
     DIR/name/3/xgboost.json
 
-Served are the FIL backend's models and onnxruntime's. Folders of versions that are no number, or
-begin with 0, are ignored, and `version_policy` picks among the others: the latest one by default.
+Models of the FIL backend and of onnxruntime are served. Folders of versions that are not numbers,
+or begin with 0, are ignored, and `version_policy` picks among the others: the latest one by
+default.
 """
 
 from __future__ import annotations
@@ -24,20 +25,20 @@ from runtime.repository.pbtxt import Message
 LAYOUT = "triton"
 CONFIG = "config.pbtxt"
 
-#: model_type of the FIL backend: its format, and what its file is called.
+#: By model_type of the FIL backend: the format and the file's name.
 _FIL = {
     "xgboost": (formats.XGBOOST, "xgboost.model"),
     "xgboost_json": (formats.XGBOOST, "xgboost.json"),
     "xgboost_ubj": (formats.XGBOOST, "xgboost.ubj"),
     "lightgbm": (formats.LIGHTGBM, "model.txt"),
 }
-#: Of requests for each other, in microseconds: ten minutes.
+#: Longest time that requests may wait to form a batch, in microseconds: ten minutes.
 _LONGEST_WAIT = 600_000_000
 _ONNX = ("onnxruntime", "onnxruntime_onnx")
 
 
 class Configured:
-    """One model's configuration: what is served, from which file of a version."""
+    """One model's configuration: its format, its file and its inputs and outputs."""
 
     def __init__(self, config: Message, where: str) -> None:
         self._config, self._where = config, where
@@ -83,20 +84,20 @@ class Configured:
         return ""
 
     def _flag(self, key: str) -> bool:
-        found = self._parameter(key)
-        if found not in ("", "true", "false"):
-            raise BadConfig(f"{key} is true or false", where=self._where, found=found[:60])
-        return found == "true"
+        value = self._parameter(key)
+        if value not in ("", "true", "false"):
+            raise BadConfig(f"{key} is true or false", where=self._where, found=value[:60])
+        return value == "true"
 
     def _threshold(self) -> float:
-        found = self._parameter("threshold")
+        value = self._parameter("threshold")
         try:
-            return float(found) if found else 0.5
+            return float(value) if value else 0.5
         except ValueError:
-            raise BadConfig("threshold is a number", where=self._where, found=found[:60]) from None
+            raise BadConfig("threshold is a number", where=self._where, found=value[:60]) from None
 
     def _width(self, kind: str, name: str) -> int:
-        """The columns that a tensor is promised to have; -1 where nothing is said."""
+        """The number of columns in the configuration of a tensor; -1 if it has none."""
         for tensor in self._config.messages(kind):
             if tensor.text("name") not in ("", name):
                 raise BadConfig(
@@ -109,18 +110,18 @@ class Configured:
         return -1
 
     def notes(self) -> dict[str, object]:
-        """How long requests wait for each other, and whether answers are kept."""
-        made: dict[str, object] = {}
+        """Settings of batching and of the result cache."""
+        settings: dict[str, object] = {}
         batching, cache = self._config.one("dynamic_batching"), self._config.one("response_cache")
         if isinstance(batching, Message):
             wait = batching.one("max_queue_delay_microseconds")
             sizes = [*batching.get("preferred_batch_size", ()), self._config.one("max_batch_size")]
             rows = max((each for each in sizes if type(each) is int), default=0)
             if rows > 1 and type(wait) is int and 0 < wait < _LONGEST_WAIT:
-                made = {"batch_wait": wait / 1e6, "batch_rows": rows}
+                settings = {"batch_wait": wait / 1e6, "batch_rows": rows}
         if isinstance(cache, Message) and cache.one("enable") is True:
-            made["cache_bytes"] = CACHE_BYTES
-        return made
+            settings["cache_bytes"] = CACHE_BYTES
+        return settings
 
     def chosen(self, versions: list[str]) -> list[str]:
         """The versions that the policy picks, in their order."""
@@ -130,17 +131,17 @@ class Configured:
             return versions
         specific = rule.one("specific")
         if isinstance(specific, Message):
-            wanted = {str(number) for number in specific.get("versions", [])}
-            return [version for version in versions if version in wanted]
+            numbers = {str(number) for number in specific.get("versions", [])}
+            return [version for version in versions if version in numbers]
         latest = rule.one("latest")
         count = latest.one("num_versions") if isinstance(latest, Message) else 1
         return versions[-max(count if isinstance(count, int) else 1, 1) :]
 
 
-def model(folder: Folder, place: Path, into: Findings) -> None:
+def model(folder: Folder, directory: Path, into: Findings) -> None:
     """The versions of a folder with a configuration."""
-    path = place / CONFIG
-    name, stamp = place.name, folder.stamp(path)
+    path = directory / CONFIG
+    name, stamp = directory.name, folder.stamp(path)
     try:
         config = pbtxt.parse(folder.read_text(path), shown(path))
         named = config.text("name")
@@ -152,18 +153,18 @@ def model(folder: Folder, place: Path, into: Findings) -> None:
     except FlourError as problem:
         into.trouble(name, "", path, problem, stamp)
         return
-    versions = [each.name for each in folder.entries(place) if _is_version(each.name)]
+    versions = [each.name for each in folder.entries(directory) if _is_version(each.name)]
     if not versions:
-        into.trouble(name, FIRST_VERSION, place, "there is no folder for a version", stamp)
+        into.trouble(name, FIRST_VERSION, directory, "there is no folder for a version", stamp)
     for version in configured.chosen(sorted(versions, key=int)):
-        _add(folder, place / version, (name, version), configured, into)
+        _add(folder, directory / version, (name, version), configured, into)
 
 
 def _add(
-    folder: Folder, place: Path, address: tuple[str, str], config: Configured, into: Findings
+    folder: Folder, directory: Path, address: tuple[str, str], config: Configured, into: Findings
 ) -> None:
-    file, rows = place / config.file, place / ROWS
-    stamp = folder.stamp(place.parent / CONFIG, file, rows)
+    file, rows = directory / config.file, directory / ROWS
+    stamp = folder.stamp(directory.parent / CONFIG, file, rows)
     if not folder.is_file(file):
         into.trouble(*address, file, "there is no such model file", stamp)
         return
@@ -173,9 +174,11 @@ def _add(
     except FlourError as problem:
         into.trouble(*address, file, problem, stamp)
         return
-    found = rows if folder.is_file(rows) else None
+    sample_rows = rows if folder.is_file(rows) else None
     into.add(
-        Model(*address, LAYOUT, file, config.form, config.promise, found, stamp, config.notes())
+        Model(
+            *address, LAYOUT, file, config.form, config.promise, sample_rows, stamp, config.notes()
+        )
     )
 
 

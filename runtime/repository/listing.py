@@ -1,4 +1,4 @@
-"""What stands in a folder: models that could be served, and what is wrong with the rest."""
+"""The result of a scan: models that can be served, and problems with the others."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from runtime.repository.io_contract import IoContract, Plain
 
 _NAME = re.compile(r"[^@\s/\\\x00-\x1f\x7f\ud800-\udfff]{1,200}")
 CACHE_BYTES = 1 << 20
-"""What is kept of a model's answers, where its configuration says that they are kept."""
+"""Size of a model's result cache, if its configuration enables one."""
 FIRST_VERSION = "1"
-"""Of a model whose layout names none."""
+"""The version of a model whose layout names none."""
 
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """A model in the folder: where its file is, and what its layout promises."""
+    """A model in the folder: its file, its format and the contract of its layout."""
 
     name: str
     version: str
@@ -30,15 +30,15 @@ class Model:
     form: str
     promise: IoContract = field(default_factory=Plain)
     rows: Path | None = None
-    """Rows with the answers they should get, checked before the model is served."""
+    """Rows with expected answers, checked before the model is served."""
     stamp: tuple[Print, ...] = ()
-    """Changes when any of the files does."""
+    """The prints of its files: changes when one of them does."""
     notes: Mapping[str, object] = field(default_factory=dict, hash=False)
-    """What its configuration says of serving it, as `Runtime.register` takes it."""
+    """Settings for serving from its configuration, for `Runtime.register`."""
 
     @property
     def address(self) -> str:
-        """Name and version, as requests have them."""
+        """Name and version, as in requests."""
         return f"{self.name}@{self.version}"
 
 
@@ -55,21 +55,21 @@ class Trouble:
 
 @dataclass(frozen=True, slots=True)
 class Scan:
-    """All that stands in the folder."""
+    """All models and problems of a folder."""
 
     models: tuple[Model, ...]
     troubles: tuple[Trouble, ...]
 
 
 class Findings:
-    """What a walk through the folder has found so far."""
+    """The models and problems found so far in a walk."""
 
     def __init__(self) -> None:
         self._models: dict[tuple[str, str], Model] = {}
         self._troubles: list[Trouble] = []
 
     def add(self, model: Model) -> None:
-        """A model; of two with one name and version, the first one counts."""
+        """Add a model; of two with the same name and version, the first one counts."""
         wrong = wrong_name(model.name, model.version)
         first = self._models.get((model.name, model.version))
         if wrong:
@@ -88,12 +88,12 @@ class Findings:
         problem: FlourError | str,
         stamp: tuple[Print, ...] = (),
     ) -> None:
-        """Something that cannot be served, and why."""
+        """Add a file that cannot be served, with the reason."""
         reason = problem if isinstance(problem, str) else reason_of(problem)
         self._troubles.append(Trouble(shown(name), shown(version), shown(where), reason, stamp))
 
     def scan(self) -> Scan:
-        """All of it, in the order of names and versions."""
+        """The result, ordered by name and version."""
         models = sorted(
             self._models.values(), key=lambda one: (natural(one.name), natural(one.version))
         )
@@ -120,6 +120,6 @@ def reason_of(problem: BaseException) -> str:
 
 
 def placed(problem: RepositoryError, where: Path) -> RepositoryError:
-    """The error, with its place if it has none."""
+    """The error, with this path as its place if it has none."""
     problem.where = problem.where or shown(where)
     return problem

@@ -5,8 +5,8 @@
     scalar  = string { string } | number | word
 
 There is no schema here: a message maps each name to the list of values it was given, as a field
-may be repeated. What a name means is up to who asks for it. The text may come from anybody: its
-length and depth are bounded, and whatever is wrong is an error with line and column.
+may be repeated. The caller interprets names. The text is untrusted: its length and depth are
+bounded, and any mistake is an error with line and column.
 """
 
 from __future__ import annotations
@@ -35,17 +35,17 @@ _CLOSING = {"{": "}", "<": ">"}
 _WORDS = {"true": True, "false": False, "True": True, "False": False}
 
 
-class Word(str):
-    """A bare word that is no boolean: the name of an enumeration's value."""
+class EnumName(str):
+    """A bare word that is not a boolean: the name of an enumeration's value."""
 
     __slots__ = ()
 
 
 class Message(dict[str, list["Value"]]):
-    """Names with the values each was given, in their order."""
+    """Names with the list of values each was given, in order."""
 
     def one(self, name: str) -> Value | None:
-        """The last value of a name, as fields that are not repeated have it; None without one."""
+        """The last value of a name, as for a field that is not repeated; None without one."""
         values = self.get(name)
         return values[-1] if values else None
 
@@ -59,7 +59,7 @@ class Message(dict[str, list["Value"]]):
         return str(value) if isinstance(value, str) else ""
 
 
-Value = str | bool | int | float | Word | Message
+Value = str | bool | int | float | EnumName | Message
 
 
 class _Token(NamedTuple):
@@ -69,7 +69,7 @@ class _Token(NamedTuple):
 
 
 def parse(text: str, where: str = "config.pbtxt") -> Message:
-    """The message that a text says."""
+    """The message in a text."""
     if len(text) > MAX_TEXT:
         raise BadConfig(
             "this configuration is too long",
@@ -88,36 +88,36 @@ class _Reader:
         self._at = 0
 
     def _scan(self) -> Iterator[_Token]:
-        place = 0
-        while place < len(self._text):
-            found = _TOKEN.match(self._text, place)
-            if found is None:
-                raise self._wrong("this is no part of a configuration", place)
-            kind = found.lastgroup or ""
+        position = 0
+        while position < len(self._text):
+            matched = _TOKEN.match(self._text, position)
+            if matched is None:
+                raise self._wrong("this is no part of a configuration", position)
+            kind = matched.lastgroup or ""
             if kind != "space":
-                yield _Token(kind, found.group(), place)
-            place = found.end()
-        yield _Token("end", "", place)
+                yield _Token(kind, matched.group(), position)
+            position = matched.end()
+        yield _Token("end", "", position)
 
     def whole(self) -> Message:
-        """The message that the whole text is."""
-        made = self._message(0)
+        """The whole text as one message."""
+        message = self._message(0)
         if self._peek().kind != "end":
             raise self._unexpected("a name")
-        return made
+        return message
 
     def _message(self, depth: int) -> Message:
         if depth > MAX_DEPTH:
             raise self._wrong("this configuration is nested too deeply", self._peek().at)
-        made = Message()
+        message = Message()
         while self._peek().kind in ("word", "extension"):
             name = self._next().text
             colon = self._skip(":")
             if not colon and self._peek().text not in ("{", "<", "["):
                 raise self._unexpected("':' or a message")
-            made.setdefault(name, []).extend(self._values(depth))
+            message.setdefault(name, []).extend(self._values(depth))
             self._skip(",") or self._skip(";")
-        return made
+        return message
 
     def _values(self, depth: int) -> list[Value]:
         if self._peek().kind == "extension":  # a list of one word: [KIND_CPU]
@@ -143,16 +143,16 @@ class _Reader:
         if token.text not in _CLOSING:
             self._at -= 1
             raise self._unexpected("a value")
-        made = self._message(depth + 1)
+        message = self._message(depth + 1)
         if not self._skip(_CLOSING[token.text]):
             raise self._unexpected(repr(_CLOSING[token.text]))
-        return made
+        return message
 
     def _strings(self, first: _Token) -> str:
         parts = [first.text]
         while self._peek().kind == "string":  # neighbours are one string
             parts.append(self._next().text)
-        return "".join(_ESCAPE.sub(_unescaped, part[1:-1]) for part in parts)
+        return "".join(_ESCAPE.sub(_unescape, part[1:-1]) for part in parts)
 
     def _peek(self) -> _Token:
         return self._tokens[self._at]
@@ -163,10 +163,10 @@ class _Reader:
         return token
 
     def _skip(self, mark: str) -> bool:
-        here = self._peek()
-        found = here.kind == "mark" and here.text == mark
-        self._at += found
-        return found
+        token = self._peek()
+        matches = token.kind == "mark" and token.text == mark
+        self._at += matches
+        return matches
 
     def _unexpected(self, wanted: str) -> BadConfig:
         token = self._peek()
@@ -186,12 +186,12 @@ def _number(text: str) -> int | float:
     if re.fullmatch(r"[-+]?\d+", text):
         digits = text.lstrip("+-")
         octal = len(digits) > 1 and digits[0] == "0" and not set(digits) & {"8", "9"}
-        return int(text, 8) if octal else _whole(text)
+        return int(text, 8) if octal else _integer(text)
     return float(text.rstrip("fF"))
 
 
-def _whole(text: str) -> int | float:
-    """A whole number; one with more digits than any field can hold is only about as large."""
+def _integer(text: str) -> int | float:
+    """A whole number; one with too many digits for any field becomes a float."""
     return int(text) if len(text) < 40 else float(text)
 
 
@@ -200,11 +200,11 @@ def _word(text: str) -> Value:
         return _WORDS[text]
     if text.lstrip("-").lower() in ("inf", "infinity", "nan"):
         return float(text)
-    return Word(text)
+    return EnumName(text)
 
 
-def _unescaped(found: re.Match[str]) -> str:
-    hexadecimal, octal, other = found.groups()
+def _unescape(escape: re.Match[str]) -> str:
+    hexadecimal, octal, other = escape.groups()
     if hexadecimal:
         return chr(int(hexadecimal, 16))
     if octal:

@@ -1,8 +1,8 @@
-"""From a model's file to a plan that has shown it can be served: the way before it is registered.
+"""Prepares models: from a file to a verified plan that can be registered.
 
-`Here` goes it in this process. `Apart` (runtime/repository/isolated_import.py) has another process
-go it, as importers and libraries read files from anywhere: one that crashes there takes nobody with
-it.
+`LocalImporter` does so in this process. `IsolatedImporter` (runtime/repository/isolated_import.py)
+uses another process, as importers and libraries read untrusted files: a crash there does not affect
+this one.
 """
 
 from __future__ import annotations
@@ -18,26 +18,23 @@ from runtime.repository.files import Folder, shown
 from runtime.repository.listing import Model
 from runtime.repository.staging import Staging
 
-#: What says more about this machine at this moment than about a model.
+#: Errors that are about the machine at the moment, not about the model.
 _PASSING = {errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EROFS}
 
 
-class Preparing(Protocol):
+class Importer(Protocol):
     """Makes plans that can be registered."""
 
-    def prepare(self, model: Model, known: Path | None) -> Path:
-        """The file of the model's plan, which answers as it should.
-
-        If that is `known`, the plan is not tried again.
-        """
+    def prepare(self, model: Model, current: Path | None) -> Path:
+        """The file of the model's plan, verified."""
         ...
 
     def close(self) -> None:
-        """Nothing is prepared any more; what is on its way is given up where that is possible."""
+        """Prepare no more models; give up a current import if possible."""
         ...
 
 
-class Here:
+class LocalImporter:
     """Prepares in this process."""
 
     def __init__(
@@ -46,10 +43,10 @@ class Here:
         self._folder, self._staging = folder, staging
         self._trust, self._exact = trust_pickle, exact
 
-    def prepare(self, model: Model, known: Path | None) -> Path:
-        """The file of the model's plan, which answers as it should."""
+    def prepare(self, model: Model, current: Path | None) -> Path:
+        """The file of the model's plan, verified."""
         try:
-            return self._prepared(model, known)
+            return self._stage_and_verify(model, current)
         except OSError as problem:
             if problem.errno not in _PASSING:
                 raise
@@ -60,21 +57,21 @@ class Here:
                 hint="it is tried again whenever the folder is looked at",
             ) from problem
 
-    def _prepared(self, model: Model, known: Path | None) -> Path:
+    def _stage_and_verify(self, model: Model, current: Path | None) -> Path:
         staged = self._staging.bring(
             self._folder, model, trust_pickle=self._trust, exact=self._exact
         )
-        if staged != known:
+        if staged != current:
             rows = None if model.rows is None else self._folder.read(model.rows, sample.MAX_BYTES)
             where = shown(model.path if model.rows is None else model.rows)
             sample.check(self._staging.load(staged, model), rows, where)
         return staged
 
     def close(self) -> None:
-        """Nothing of it lasts."""
+        """Nothing to release."""
 
 
-def told(problem: BaseException) -> dict[str, str]:
+def error_parts(problem: BaseException) -> dict[str, str]:
     """An error's parts, for another process."""
     if not isinstance(problem, Explained):
         return {"kind": type(problem).__name__, "what": repr(problem)[:300]}

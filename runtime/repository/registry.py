@@ -1,4 +1,4 @@
-"""Where a repository registers its plans: a runtime, or something that stands for several."""
+"""The interface by which a repository registers plans: a runtime, or several behind one."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Protocol
 
 
 class Registry(Protocol):
-    """As much of a runtime as a repository uses, with the meaning it has there."""
+    """The part of a runtime that a repository uses."""
 
     def register(
         self,
@@ -28,5 +28,5 @@ class Registry(Protocol):
         ...
 
     def unregister(self, name: str, version: str) -> object:
-        """Take out a version."""
+        """Unregister a version."""
         ...

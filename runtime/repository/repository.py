@@ -1,8 +1,8 @@
-"""A folder of models as endpoints of a runtime, kept in step with it.
+"""Serves a folder of models as endpoints of a runtime, and follows its changes.
 
-Whatever changes in the folder goes the same way: it is left alone until it is quiet, copied or
-imported into the staging directory, loaded, verified, and only then takes over, in one step. What
-fails on that way is reported and changes nothing: the version that was there goes on answering.
+Every change in the folder takes the same steps: when its files have stopped changing, a model is
+copied or imported into the staging directory, loaded and verified, and only then replaces the old
+one, atomically. A failure is reported and changes nothing: the old version goes on answering.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from runtime.repository.errors import NoRoom, NotLoaded, UnknownModel
 from runtime.repository.files import MAX_BYTES, Folder, Print, natural, shown
 from runtime.repository.isolated_import import IsolatedImporter, OnLine
 from runtime.repository.listing import Model, Scan, Trouble, reason_of
-from runtime.repository.preparing import Here, Preparing
+from runtime.repository.preparing import Importer, LocalImporter
 from runtime.repository.registry import Registry
 from runtime.repository.staging import Staging
 from runtime.repository.walk import scan as walk
 
 QUIET_SECONDS = 1.0
-"""Files that changed less long ago may still be on their way."""
+"""Files that changed more recently than this may still be being written."""
 
 READY, UNAVAILABLE, LOADING = "READY", "UNAVAILABLE", "LOADING"
 
@@ -48,7 +48,7 @@ class Event:
 
 @dataclass(slots=True)
 class _Entry:
-    """What is known of one version."""
+    """The state of one version."""
 
     state: str = UNAVAILABLE
     reason: str = ""
@@ -56,14 +56,14 @@ class _Entry:
     staged: Path | None = None
     """The file of the plan that is registered; None if none is."""
     notes: Mapping[str, object] = field(default_factory=dict)
-    """What it is registered with."""
+    """The notes that it was registered with."""
     held: bool = False
-    """Whether somebody has unloaded it by name: it stays out until somebody loads it."""
+    """Whether it was unloaded by name: it stays unloaded until it is loaded by name."""
 
 
 @dataclass(slots=True)
-class _Seen:
-    """Since when files have been as they are."""
+class _Stability:
+    """The stamp of files, and since when they have had it."""
 
     stamp: tuple[Print, ...]
     since: float
@@ -88,16 +88,16 @@ class Repository:
         on_event: Callable[[Event], object] | None = None,
         on_line: OnLine | None = None,
     ) -> None:
-        """Look at a folder; nothing is loaded yet.
+        """Check the folder; nothing is loaded yet.
 
         `trust_pickle` allows models in pickles, whose reading runs their code. With
-        `unload_removed`, what vanishes from the folder is taken out. Plans are kept in the
-        directory `staging`, which processes may share, or in one that goes with the repository.
-        With `apart`, another process imports models and tries them: one that crashes there, or
-        takes all memory, is refused, and this process goes on. A file is left alone until it has
-        not changed for `quiet_seconds`, by `clock` or by its own time of change.
-        `on_event` is told what happens, on the thread where it happens; `on_line` what the other
-        process prints, line by line, which without it goes to standard error.
+        `unload_removed`, models that are removed from the folder are unloaded. Plans are kept in
+        the directory `staging`, which processes may share, or in one that is removed with the
+        repository. With `apart`, another process imports and verifies models: one that crashes it,
+        or takes all memory, is refused, and this process goes on. A file is not read until it has
+        not changed for `quiet_seconds`, by `clock` or by its own time of change. `on_event` is
+        called with each event, on the thread where it happens; `on_line` with each line that the
+        other process prints, which otherwise goes to standard error.
         """
         self.folder, self.runtime = Folder(path, max_bytes=max_bytes), runtime
         self.folder.check()
@@ -106,33 +106,33 @@ class Repository:
         self._on_event = on_event or (lambda _: None)
         self._staging = Staging(staging)
         folder, staged = self.folder, self._staging
-        self._preparing: Preparing = (
+        self._importer: Importer = (
             IsolatedImporter(
                 folder, staged, trust_pickle=trust_pickle, exact=exact, on_line=on_line
             )
             if apart
-            else Here(folder, staged, trust_pickle=trust_pickle, exact=exact)
+            else LocalImporter(folder, staged, trust_pickle=trust_pickle, exact=exact)
         )
         self._entries: dict[tuple[str, str], _Entry] = {}
-        self._seen: dict[tuple[str, str], _Seen] = {}
+        self._seen: dict[tuple[str, str], _Stability] = {}
         self._working = threading.RLock()  # one change at a time
-        self._table = threading.Lock()  # what `index` reads
+        self._table = threading.Lock()  # of the entries, as `index` reads them
         self._stop = threading.Event()
         self._watcher: threading.Thread | None = None
 
     @property
     def staging(self) -> Path:
-        """Where the plans are that were registered."""
+        """The directory of the registered plans."""
         return self._staging.directory
 
     # --- looking -----------------------------------------------------------------------------
 
     def scan(self) -> Scan:
-        """What stands in the folder now; nothing is read but configurations and first bytes."""
+        """The models in the folder now; only configurations and first bytes are read."""
         return walk(self.folder)
 
     def index(self) -> tuple[ModelState, ...]:
-        """Every version that is known, loaded or not."""
+        """All versions, loaded or not."""
         with self._table:
             lines = [
                 ModelState(name, version, entry.state, entry.reason, not entry.held)
@@ -143,12 +143,12 @@ class Repository:
     # --- changing ----------------------------------------------------------------------------
 
     def load_all(self) -> tuple[Event, ...]:
-        """Load everything in the folder, as when a server starts; what fails is an event."""
+        """Load everything in the folder, as at the start of a server; failures are events."""
         with self._working:
             return self._sync(self.scan(), patient=False)
 
     def poll(self) -> tuple[Event, ...]:
-        """Bring the runtime in step with the folder; what happened.
+        """Update the runtime to the folder; returns the events.
 
         While another thread does so, this returns at once.
         """
@@ -181,7 +181,7 @@ class Repository:
         return events
 
     def unload(self, name: str) -> tuple[Event, ...]:
-        """Take a model out of service with all its versions; it stays out until it is loaded."""
+        """Unload all versions of a model; it stays unloaded until it is loaded by name."""
         with self._working:
             keys = [key for key in self._entries if key[0] == name]
             if not keys:
@@ -193,29 +193,30 @@ class Repository:
     # --- one step ----------------------------------------------------------------------------
 
     def _sync(self, scan: Scan, *, patient: bool, only: str | None = None) -> tuple[Event, ...]:
-        """What the folder has comes in, what it has no more goes."""
+        """Load new and changed models of a scan; unload those that are gone."""
         events: list[Event] = []
         models = [one for one in scan.models if only in (None, one.name)]
         troubles = [one for one in scan.troubles if only in (None, one.name)]
         for model in models:
-            events += self._come(model, patient=patient)
+            events += self._load_changed(model, patient=patient)
         for trouble in troubles:
             events += self._report(trouble, patient=patient)
         here = _keys(models, troubles)
-        # Nobody knows which versions a configuration that cannot be read would pick.
+        # If a configuration cannot be read, its versions are not known: none is unloaded.
         unclear = {one.name for one in troubles if not one.version}
         gone = [
             key
             for key in self._entries
             if key not in here and only in (None, key[0]) and key[0] not in unclear
         ]
-        # What is in service changes before anything goes: nobody must find nothing.
+        # The version in service is switched before any is removed, so that requests always find
+        # one.
         for name in {event.name for event in events} | {name for name, _ in gone}:
             self._serve_latest(name, without=set(gone) if self._unload_removed else set())
-        events += self._leave(gone)
+        events += self._remove_gone(gone)
         return tuple(events)
 
-    def _come(self, model: Model, *, patient: bool) -> Iterable[Event]:
+    def _load_changed(self, model: Model, *, patient: bool) -> Iterable[Event]:
         key = (model.name, model.version)
         entry = self._entries.get(key)
         if entry is not None and (entry.held or entry.stamp == model.stamp):
@@ -225,39 +226,39 @@ class Repository:
         if entry is None:
             with self._table:
                 entry = self._entries[key] = _Entry(LOADING)
-        return self._bring(model, entry, patient=patient)
+        return self._load_model(model, entry, patient=patient)
 
     def _is_quiet(self, key: tuple[str, str], stamp: tuple[Print, ...]) -> bool:
         """Whether files have not changed for a while, by their own clock or by ours."""
         seen = self._seen.get(key)
         if seen is None or seen.stamp != stamp:
-            seen = self._seen[key] = _Seen(stamp, self._clock())
+            seen = self._seen[key] = _Stability(stamp, self._clock())
         newest = max((one.changed_ns for one in stamp), default=0) / 1e9
         ages = time.time() - newest, self._clock() - seen.since
         return any(age >= self._quiet_seconds for age in ages)
 
-    def _bring(self, model: Model, entry: _Entry, *, patient: bool) -> list[Event]:
+    def _load_model(self, model: Model, entry: _Entry, *, patient: bool) -> list[Event]:
         start = time.perf_counter()
         entry.stamp = model.stamp
         try:
-            staged = self._preparing.prepare(model, entry.staged)
+            staged = self._importer.prepare(model, entry.staged)
             self._staging.use(staged)
-            # The same content, served in the same way: somebody has touched it.
+            # The same content and settings: only the time stamp has changed.
             if staged == entry.staged and model.notes == entry.notes:
-                self._note(entry, READY, "")
+                self._set_state(entry, READY, "")
                 return []
             kind = self._register(staged, model, entry)
         except RuntimeClosed:
             raise
-        except NoRoom as problem:  # said once, and tried again until there is
+        except NoRoom as problem:  # reported once, and tried again
             entry.stamp = ()
-            said = patient and entry.reason.endswith(self._inside(reason_of(problem)))
+            said = patient and entry.reason.endswith(self._without_folder(reason_of(problem)))
             return [] if said else [self._refused(model, entry, problem)]
         # Files from anywhere go through importers and libraries: whatever they stumble over is
         # about the model, and no reason to stop serving others.
         except Exception as problem:  # noqa: BLE001
             return [self._refused(model, entry, problem)]
-        return [self._told(kind, model, seconds=time.perf_counter() - start)]
+        return [self._emit(kind, model, seconds=time.perf_counter() - start)]
 
     def _register(self, staged: Path, model: Model, entry: _Entry) -> str:
         promise = model.promise
@@ -267,32 +268,34 @@ class Repository:
             "layout": model.layout,
             **model.notes,
         }
-        known = entry.staged is not None
+        replaces = entry.staged is not None
         self.runtime.register(
-            model.name, staged, model.version, activate=False, replace=known, notes=notes
+            model.name, staged, model.version, activate=False, replace=replaces, notes=notes
         )
         entry.staged, entry.notes = staged, model.notes
-        self._note(entry, READY, "")
-        return "replaced" if known else "loaded"
+        self._set_state(entry, READY, "")
+        return "replaced" if replaces else "loaded"
 
     def _refused(self, model: Model, entry: _Entry, problem: Exception) -> Event:
         reason = reason_of(problem) if isinstance(problem, Explained) else repr(problem)[:300]
-        reason = self._inside(reason)
-        self._note(entry, READY if entry.staged else UNAVAILABLE, self._kept(entry, reason))
-        return self._told("refused", model, reason)
+        reason = self._without_folder(reason)
+        self._set_state(
+            entry, READY if entry.staged else UNAVAILABLE, self._reason_if_older(entry, reason)
+        )
+        return self._emit("refused", model, reason)
 
-    def _inside(self, reason: str) -> str:
-        """A reason without the way to the folder: the index is for clients, too."""
+    def _without_folder(self, reason: str) -> str:
+        """A reason without the folder's path, as clients read the index too."""
         return reason.replace(f"{shown(self.folder.root)}/", "")
 
-    def _kept(self, entry: _Entry, reason: str) -> str:
+    def _reason_if_older(self, entry: _Entry, reason: str) -> str:
         return f"what is served is older: {reason}" if entry.staged else reason
 
     def _report(self, trouble: Trouble, *, patient: bool) -> Iterable[Event]:
-        """Something in the folder cannot be read as a model; what it stood for stays."""
+        """Report a file that cannot be served; the version that is loaded stays."""
         key = (trouble.name, trouble.version)
         entry = self._entries.get(key)
-        reason = self._inside(trouble.reason)
+        reason = self._without_folder(trouble.reason)
         if entry is not None and (entry.held or entry.reason.endswith(reason)):
             return ()
         if patient and trouble.stamp and not self._is_quiet(key, trouble.stamp):
@@ -300,15 +303,17 @@ class Repository:
         with self._table:
             entry = self._entries.setdefault(key, _Entry())
         entry.stamp = ()
-        self._note(entry, READY if entry.staged else UNAVAILABLE, self._kept(entry, reason))
-        return [self._told("refused", trouble, reason)]
+        self._set_state(
+            entry, READY if entry.staged else UNAVAILABLE, self._reason_if_older(entry, reason)
+        )
+        return [self._emit("refused", trouble, reason)]
 
-    def _note(self, entry: _Entry, state: str, reason: str) -> None:
+    def _set_state(self, entry: _Entry, state: str, reason: str) -> None:
         with self._table:
             entry.state, entry.reason = state, reason
 
     def _serve_latest(self, name: str, without: set[tuple[str, str]]) -> None:
-        """Of the versions that can be served, the last one answers."""
+        """Switch an endpoint to its latest version that can be served."""
         ready = [
             version
             for (each, version), entry in self._entries.items()
@@ -317,7 +322,7 @@ class Repository:
         if ready:
             self.runtime.switch(name, max(ready, key=natural))
 
-    def _leave(self, gone: list[tuple[str, str]]) -> list[Event]:
+    def _remove_gone(self, gone: list[tuple[str, str]]) -> list[Event]:
         served = [key for key in gone if self._entries[key].staged is not None]
         if served and not self._unload_removed:
             gone = [key for key in gone if key not in served]
@@ -337,15 +342,15 @@ class Repository:
                 continue
             last = sum(n == name and e.staged is not None for (n, _), e in self._entries.items())
             entry.staged, entry.stamp = None, ()
-            self._note(entry, UNAVAILABLE, reason)
+            self._set_state(entry, UNAVAILABLE, reason)
             if last > 1:
                 self._serve_latest(name, set())
-            with suppress(UnknownEndpoint):  # somebody else was faster
+            with suppress(UnknownEndpoint):  # already unregistered
                 self.runtime.unregister(name, version)
-            events.append(self._told("unloaded", _Address(name, version), reason))
+            events.append(self._emit("unloaded", _Address(name, version), reason))
         return events
 
-    def _told(
+    def _emit(
         self, kind: str, one: Model | Trouble | _Address, reason: str = "", seconds: float = 0.0
     ) -> Event:
         where = "" if isinstance(one, _Address) else _where(one)
@@ -375,17 +380,17 @@ class Repository:
                 last = ""
             except RuntimeClosed:
                 return
-            # Whatever it is, the folder must still be followed when it is over.
+            # After any error the folder must still be followed.
             except Exception as problem:  # noqa: BLE001
-                reason = self._inside(reason_of(problem))
+                reason = self._without_folder(reason_of(problem))
                 if reason != last:
                     self._on_event(Event("refused", "", "", shown(self.folder.root), reason))
                 last = reason
 
     def close(self) -> None:
-        """Follow the folder no more; what is registered stays until the runtime is closed."""
+        """Stop following the folder; registered models stay until the runtime is closed."""
         self._stop.set()
-        self._preparing.close()
+        self._importer.close()
         if self._watcher is not None:
             self._watcher.join()
         self._staging.close()
@@ -402,7 +407,7 @@ class Repository:
 
 @dataclass(frozen=True, slots=True)
 class _Address:
-    """A version that has no file any more."""
+    """Name and version, of a model without a file."""
 
     name: str
     version: str
@@ -410,8 +415,8 @@ class _Address:
 
 def _keys(models: Iterable[Model], troubles: Iterable[Trouble]) -> set[tuple[str, str]]:
     """The names and versions of all of them."""
-    found = {(one.name, one.version) for one in models}
-    return found | {(one.name, one.version) for one in troubles}
+    keys = {(one.name, one.version) for one in models}
+    return keys | {(one.name, one.version) for one in troubles}
 
 
 def _where(one: Model | Trouble) -> str:

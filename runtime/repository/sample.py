@@ -28,7 +28,7 @@ _TOLERANCE: dict[Any, float] = {np.dtype(np.float32): 1e-5, np.dtype(np.float64)
 
 
 def made_up(inputs: Mapping[str, Type]) -> dict[str, Any]:
-    """A block of one row that has the right types."""
+    """A block of one row with values of the right types."""
     return {name: _value(kind) for name, kind in inputs.items()}
 
 
@@ -47,10 +47,10 @@ def _value(kind: Type) -> Any:
 
 
 def check(plan: Plan, rows: bytes | None, where: str) -> int:
-    """Raise unless the plan answers; how many answers were compared."""
+    """Raise unless the plan runs and gives the expected answers; returns how many were compared."""
     block = made_up(plan.inputs)
     data = next(iter(block.values())) if len(block) == 1 else block
-    with suppress(InputError):  # it knows which values it takes; a made-up one need not be one
+    with suppress(InputError):  # the plan may accept certain values only
         plan.run(data)
     if rows is None:
         return 0
@@ -67,8 +67,8 @@ def read_rows(raw: bytes, where: str) -> Iterator[tuple[Any, Mapping[str, Any]]]
                 "there are too many sample rows", where=where, found=f"over {MAX_ROWS:,}"
             )
         try:
-            found = json.loads(line)
-            row, answers = found["input"], found["outputs"]
+            entry = json.loads(line)
+            row, answers = entry["input"], entry["outputs"]
             assert isinstance(answers, dict)
         except (ValueError, LookupError, TypeError, AssertionError, RecursionError):
             raise BadConfig(
@@ -80,20 +80,22 @@ def read_rows(raw: bytes, where: str) -> Iterator[tuple[Any, Mapping[str, Any]]]
 
 
 def compared(plan: Plan, rows: Iterable[tuple[Any, Mapping[str, Any]]], where: str) -> int:
-    """Raise Unfaithful unless every row gets its answers; how many answers there were."""
+    """Raise Unfaithful unless every row gets its expected answers; returns how many there were."""
     count = 0
     for number, (row, answers) in enumerate(rows, 1):
-        made = plan.run(read_batch(plan.inputs, row).block)
+        outputs = plan.run(read_batch(plan.inputs, row).block)
         for name, wanted in answers.items():
-            if name not in made:
-                found = ", ".join(made)
-                raise BadConfig(f"the model has no output {name!r}", where=where, found=found)
-            bad = _differs(name, made[name], wanted)
+            if name not in outputs:
+                outputs_found = ", ".join(outputs)
+                raise BadConfig(
+                    f"the model has no output {name!r}", where=where, found=outputs_found
+                )
+            bad = _differs(name, outputs[name], wanted)
             if bad is not None:
                 raise Unfaithful(
                     "the model's answers differ from those in the file of samples beside it",
                     where=f"{where}, row {number}",
-                    found=f"{bad.output}: {_short(made[name][0])}, wanted {_short(wanted)}",
+                    found=f"{bad.output}: {_short(outputs[name][0])}, wanted {_short(wanted)}",
                 )
             count += 1
     return count
@@ -104,13 +106,13 @@ def _differs(name: str, got: Any, wanted: Any) -> Mismatch | None:
         raise FlourError(f"output {name!r} has named columns, which cannot be compared")
     got = np.asarray(got.toarray() if hasattr(got, "toarray") else got)
     tolerance = tolerance_of(got)
-    if got.dtype.kind == "f":  # JSON has null for what is no number
+    if got.dtype.kind == "f":  # JSON has null for NaN
         wanted = np.array(wanted, np.float64)
     return compare(name, got, np.asarray(wanted)[None], tolerance)
 
 
 def tolerance_of(values: Any) -> float:
-    """How far numbers of this width may be off, relative to the largest."""
+    """The tolerance for numbers of this width, relative to the largest."""
     return _TOLERANCE.get(getattr(values, "dtype", None), 0.0)
 
 

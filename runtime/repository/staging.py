@@ -1,13 +1,13 @@
-"""Where plans wait to be registered: copies that nobody changes, named by what they were made of.
+"""The staging directory: unchanging copies of plans, named by a digest of their source.
 
-A registered plan is a map of its file, so the file must stay what it is; what stands in a folder
-that people copy into does not. So a plan is copied here, and a model of another kind is imported,
-baked and saved here. The name is a digest of the model's content, its format and its layout's
-promise: the same model is imported once, whoever asks for it, and processes that share this
-directory share the plans in it.
+A registered plan maps its file into memory, so the file must not change, which files in the
+repository do. So a plan is copied here, and a model of another format is imported, baked and saved
+here. The name is a digest of the model's content, its format and its layout's contract: the same
+model is imported once, and processes that share this directory share the plans in it.
 
-A directory of our own goes with the process, or with the next one where that was killed. In one
-that somebody else named, plans go that no living process uses, and none has for days.
+A directory that we created is removed when the process ends, or by a later process if it was
+killed. In a directory named by the user, plans are removed that no living process uses and that
+were not used for days.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ from runtime.repository.staging_locks import Claim, claimed, deserted
 _FORMAT = b"pretzel staging 1"
 _SUFFIX = ".pretzel"
 SPARE_SECONDS = 60.0
-"""What nobody needs any more stays for so long: requests on their way may still ask for it."""
+"""Unused plans are kept for this time, as current requests may still need them."""
 
 
 SHARED_SECONDS = 7 * 24 * 3600.0
-"""In a directory that processes share, for so long: its owner may be started again."""
+"""Unused plans are kept for this time in a shared directory: their user may be started again."""
 _TIDY_SECONDS = 3600.0
 _PREFIX, _COPY = "pretzel-models-", ".copy-"
-#: A copy that is not done after so long never will be.
+#: An unfinished copy of this age is abandoned.
 _COPY_SECONDS = 24 * 3600.0
 
 
@@ -53,30 +53,30 @@ class Staging:
         self._own = directory is None
         if directory is None:
             remove_deserted(Path(gettempdir()))
-            self.directory, claim = _made()
+            self.directory, claim = _new_directory()
         else:
             self.directory = Path(directory).absolute()
             self.directory.mkdir(parents=True, exist_ok=True)
             claim = Claim(self.directory)
-        self._claims = [claim]  # the one that counts is known to who ends this, too
+        self._claims = [claim]  # a list: shared with the finalizer, which closes the current claim
         self._spare: dict[str, float] = {}
         self._tidied = -_TIDY_SECONDS
-        end = _remove if self._own else _leave
+        end = _remove if self._own else _release_claim
         self.close = weakref.finalize(self, end, self.directory, os.getpid(), self._claims)
 
     def use(self, path: Path) -> None:
-        """Other processes must leave this plan alone."""
+        """Claim this plan, so that other processes do not remove it."""
         self._claims[0].add(path.name)
-        with suppress(FileNotFoundError):  # it was read now, which its time of change is not about
-            found = path.stat()
-            os.utime(path, ns=(time.time_ns(), found.st_mtime_ns))
+        with suppress(FileNotFoundError):  # set the access time only
+            status = path.stat()
+            os.utime(path, ns=(time.time_ns(), status.st_mtime_ns))
 
     def bring(self, folder: Folder, model: Model, *, trust_pickle: bool, exact: bool) -> Path:
-        """The file of the model's plan, made if it is not there."""
+        """The file of the model's plan, made if it does not exist."""
         where = shown(model.path)
         formats.check_trust(model.form, where, trust_pickle=trust_pickle)
         if model.form == formats.PLAN:
-            return self._copied(folder, model)
+            return self._copy_plan(folder, model)
         raw = folder.read(model.path)
         path = self._path(_digest(raw, model, exact=exact))
         self.use(path)
@@ -85,7 +85,7 @@ class Staging:
             oven.bake(program, exact=exact).save(path, durable=False)
         return path
 
-    def _copied(self, folder: Folder, model: Model) -> Path:
+    def _copy_plan(self, folder: Folder, model: Model) -> Path:
         digest = blake2b(_FORMAT, digest_size=20)
         with NamedTemporaryFile(dir=self.directory, prefix=_COPY, delete=False) as copy:
             try:
@@ -105,7 +105,7 @@ class Staging:
         return self.directory / f"{digest}{_SUFFIX}"
 
     def load(self, path: Path, model: Model) -> oven.Plan:
-        """The plan in a file of ours; one that is damaged is made again the next time."""
+        """Load a staged plan; a damaged file is deleted, and made again the next time."""
         try:
             return oven.load(path)
         except Explained as problem:
@@ -115,16 +115,16 @@ class Staging:
             ) from problem
 
     def keep(self, used: Iterable[Path]) -> None:
-        """Remove what is not used, and has not been for a while."""
+        """Remove plans that have not been used for a while."""
         names = {path.name for path in used}
         self._claims[0] = self._claims[0].only(names)
         if self._own:
-            self._keep(names)
+            self._drop_spare(names)
         elif time.monotonic() - self._tidied >= _TIDY_SECONDS:
             self._tidied = time.monotonic()
-            self._tidy()
+            self._drop_abandoned()
 
-    def _keep(self, names: set[str]) -> None:
+    def _drop_spare(self, names: set[str]) -> None:
         now = time.monotonic()
         for path in self.directory.glob(f"*{_SUFFIX}"):
             if path.name in names:
@@ -134,36 +134,36 @@ class Staging:
                     path.unlink()
                 self._spare.pop(path.name, None)
 
-    def _tidy(self) -> None:
-        """Remove plans that nobody uses, and what processes left that were killed."""
+    def _drop_abandoned(self) -> None:
+        """Remove unused plans and the temporary files of killed processes."""
         sweep(self.directory)
         names, now = claimed(self.directory), time.time()
         for path in self.directory.iterdir():
             copy = path.name.startswith(_COPY)
             if path.name in names or not (copy or path.suffix == _SUFFIX):
                 continue
-            with suppress(OSError):  # somebody else was faster, or it is not ours
-                found = path.stat()
-                unused = now - max(found.st_atime, found.st_mtime)
+            with suppress(OSError):  # another process was faster, or the file is not ours
+                status = path.stat()
+                unused = now - max(status.st_atime, status.st_mtime)
                 if unused > (_COPY_SECONDS if copy else SHARED_SECONDS):
                     path.unlink()
 
 
-def _made() -> tuple[Path, Claim]:
+def _new_directory() -> tuple[Path, Claim]:
     """A new directory, and our claim on it."""
     while True:
         directory = Path(mkdtemp(prefix=_PREFIX)).absolute()
-        with suppress(FileNotFoundError):  # taken for a deserted one, in its first instant
+        with suppress(FileNotFoundError):  # removed by another process before it was claimed
             return directory, Claim(directory)
 
 
-def remove_deserted(place: Path) -> int:
-    """Remove directories of processes that were killed; how many there were."""
+def remove_deserted(parent: Path) -> int:
+    """Remove directories of killed processes; returns their number."""
     count = 0
-    for directory in place.glob(f"{_PREFIX}*"):
+    for directory in parent.glob(f"{_PREFIX}*"):
         with suppress(OSError):
-            found = directory.lstat()
-            if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
+            status = directory.lstat()
+            if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid():
                 continue
             with deserted(directory) as free:
                 if free:
@@ -173,10 +173,10 @@ def remove_deserted(place: Path) -> int:
 
 
 def _digest(raw: bytes, model: Model, *, exact: bool) -> str:
-    made = blake2b(_FORMAT, digest_size=20)
-    made.update(repr((model.form, model.promise, exact)).encode())
-    made.update(raw)
-    return made.hexdigest()
+    digest = blake2b(_FORMAT, digest_size=20)
+    digest.update(repr((model.form, model.promise, exact)).encode())
+    digest.update(raw)
+    return digest.hexdigest()
 
 
 def _remove(path: Path, process: int, held: list[Claim]) -> None:
@@ -185,6 +185,6 @@ def _remove(path: Path, process: int, held: list[Claim]) -> None:
         held[0].close()
 
 
-def _leave(path: Path, process: int, held: list[Claim]) -> None:  # noqa: ARG001 (as `_remove`)
-    """What somebody else named is theirs to remove; what we say of it is ours."""
+def _release_claim(path: Path, process: int, held: list[Claim]) -> None:  # noqa: ARG001 (as `_remove`)
+    """Release our claim; the directory itself belongs to the user."""
     held[0].close()

@@ -1,7 +1,7 @@
-"""Who uses a directory of plans, and which of them: files that live processes hold locks on.
+"""Claims on a directory of plans and on files in it: lock files held by living processes.
 
-The system lets go of a lock when its process ends, in whatever way. So a claim that can be locked
-is a dead process' claim, and a directory in which all of them can be is nobody's.
+The system releases a lock when its process ends, in any way. So a claim that can be locked belongs
+to an ended process, and a directory in which all claims can be locked is unused.
 """
 
 from __future__ import annotations
@@ -15,46 +15,48 @@ from typing import Self
 
 _PREFIX = ".use-"
 WORKERS = ".workers"
-"""The file on which workers hold a lock together, in a directory that goes with their server."""
+"""The file that workers lock together, in a directory that is removed with their server."""
 
 
 class Claim:
-    """Says that this process uses the directory, and what it uses there."""
+    """A claim of this process on a directory and on files in it."""
 
     def __init__(self, directory: Path, names: Iterable[str] = ()) -> None:
-        """Claim these files; FileNotFoundError where the directory is taken away meanwhile."""
+        """Claim these files; FileNotFoundError if the directory is removed meanwhile."""
         self._directory, self._names = directory, set(names)
-        self._path, self._file = _locked(directory)
+        self._path, self._file = _new_locked_file(directory)
         self._process = os.getpid()
         self._write(self._names)
 
     def add(self, name: str) -> None:
-        """One more file is used; others know when this returns."""
+        """Claim one more file; other processes see it when this returns."""
         if name not in self._names:
             self._names.add(name)
             self._write([name])
 
     def only(self, names: Iterable[str]) -> Self | Claim:
-        """A claim of these files in place of this one: there is one all the time."""
+        """Replace this claim by one of these files, without a moment between them."""
         if self._names == set(names):
             return self
-        made = Claim(self._directory, names)
+        successor = Claim(self._directory, names)
         self.close()
-        return made
+        return successor
 
     def _write(self, names: Iterable[str]) -> None:
         os.write(self._file, "".join(f"{name}\n" for name in sorted(names)).encode())
 
     def close(self) -> None:
-        """Nothing is used any more."""
-        if self._file >= 0 and self._process == os.getpid():  # a fork has it, and did not make it
+        """Release the claim."""
+        if (
+            self._file >= 0 and self._process == os.getpid()
+        ):  # not in a fork of the process that made it
             self._path.unlink(missing_ok=True)
             os.close(self._file)
             self._file = -1
 
 
-def _locked(directory: Path) -> tuple[Path, int]:
-    """A new file and its lock; who looks for dead ones may take it before it is locked."""
+def _new_locked_file(directory: Path) -> tuple[Path, int]:
+    """A new, locked file; one that another process removed before it was locked is retried."""
     flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
     while True:
         path = directory / f"{_PREFIX}{os.urandom(8).hex()}"
@@ -66,38 +68,38 @@ def _locked(directory: Path) -> tuple[Path, int]:
 
 
 def claims(directory: Path) -> list[Path]:
-    """The claims in a directory, of the living and of the dead."""
+    """All claims in a directory, of living and of ended processes."""
     return sorted(directory.glob(f"{_PREFIX}*"))
 
 
 def claimed(directory: Path) -> set[str]:
-    """What living processes use; claims of dead ones are removed."""
-    found: set[str] = set()
+    """The files that living processes claim; claims of ended processes are removed."""
+    names: set[str] = set()
     for path in claims(directory):
-        with suppress(FileNotFoundError), _opened(path) as file:
-            if _free(file):
+        with suppress(FileNotFoundError), _open_claim(path) as file:
+            if _try_lock(file):
                 path.unlink(missing_ok=True)
             else:
-                found.update(path.read_text(encoding="utf-8").split())
-    return found
+                names.update(path.read_text(encoding="utf-8").split())
+    return names
 
 
 @contextmanager
 def deserted(directory: Path) -> Iterator[bool]:
-    """Whether all who used this directory have ended; until the end nobody else finds it so."""
+    """Whether all users of this directory have ended; true in one process at a time."""
     with ExitStack() as held:
         try:
-            files = [held.enter_context(_opened(path)) for path in claims(directory)]
+            files = [held.enter_context(_open_claim(path)) for path in claims(directory)]
             if files and (directory / WORKERS).exists():
-                files.append(held.enter_context(_opened(directory / WORKERS)))
-            free = bool(files) and all(_free(each) for each in files)
+                files.append(held.enter_context(_open_claim(directory / WORKERS)))
+            free = bool(files) and all(_try_lock(each) for each in files)
         except OSError:
             free = False
         yield free
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[int]:
+def _open_claim(path: Path) -> Iterator[int]:
     file = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
     try:
         yield file
@@ -105,8 +107,8 @@ def _opened(path: Path) -> Iterator[int]:
         os.close(file)
 
 
-def _free(file: int) -> bool:
-    """Take the lock, if nobody has it."""
+def _try_lock(file: int) -> bool:
+    """Take the lock; False if another process holds it."""
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -1,4 +1,4 @@
-"""Which layout each part of a folder has; every part may have another."""
+"""Walks a folder and finds its models; each subfolder may have another layout."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from runtime.repository.files import Folder
 from runtime.repository.listing import Findings, Scan
 
 MAX_DEPTH = 8
-"""Of folders with MLServer's settings, which may be anywhere."""
+"""Deepest nesting of folders, as MLServer's settings may be at any depth."""
 
 
 def scan(folder: Folder, *, gentle: bool = False) -> Scan:
-    """Everything in a folder that is a model, or should be."""
+    """All models in a folder, and problems with files that look like models."""
     folder.check(gentle=gentle)
     into = Findings()
     if not _special(folder, folder.root, into):
         for entry in folder.entries(folder.root):
             try:
                 _entry(folder, entry, into)
-            except OSError as problem:  # it went while we looked, or may not be looked at
+            except OSError as problem:  # removed meanwhile, or not readable
                 into.trouble(entry.name, "", entry, problem.strerror or type(problem).__name__)
     return into.scan()
 
@@ -34,46 +34,46 @@ def _entry(folder: Folder, entry: Path, into: Findings) -> None:
         layout_own.file(folder, entry, into)
 
 
-def _special(folder: Folder, place: Path, into: Findings) -> bool:
-    """Read a folder that says itself what it is; whether it does."""
-    if folder.is_file(place / layout_mlserver.SETTINGS):
-        layout_mlserver.model(folder, place, into)
-    elif folder.is_file(place / layout_triton.CONFIG):
-        layout_triton.model(folder, place, into)
+def _special(folder: Folder, directory: Path, into: Findings) -> bool:
+    """Read a folder that has settings of another server; False if it has none."""
+    if folder.is_file(directory / layout_mlserver.SETTINGS):
+        layout_mlserver.model(folder, directory, into)
+    elif folder.is_file(directory / layout_triton.CONFIG):
+        layout_triton.model(folder, directory, into)
     else:
         return False
     return True
 
 
-def _below(folder: Folder, place: Path, into: Findings, above: frozenset[str]) -> None:
-    """A folder in the folder; `above` are those it is in, as links may lead in circles."""
-    real = os.path.realpath(place)
-    if not folder.is_folder(place):
-        into.trouble(place.name, "", place, "this link leads out of the folder")
+def _below(folder: Folder, directory: Path, into: Findings, above: frozenset[str]) -> None:
+    """A subfolder; `above` are the folders that contain it, as links may lead in circles."""
+    real = os.path.realpath(directory)
+    if not folder.is_folder(directory):
+        into.trouble(directory.name, "", directory, "this link leads out of the folder")
     elif real not in above and len(above) < MAX_DEPTH:
         try:
-            _look(folder, place, into, above | {real})
+            _read_folder(folder, directory, into, above | {real})
         except FlourError as problem:
-            into.trouble(place.name, "", place, problem)
+            into.trouble(directory.name, "", directory, problem)
 
 
-def _look(folder: Folder, place: Path, into: Findings, above: frozenset[str]) -> None:
-    if not _special(folder, place, into):
-        inner = [each for each in folder.entries(place) if each.is_dir()]
+def _read_folder(folder: Folder, directory: Path, into: Findings, above: frozenset[str]) -> None:
+    if not _special(folder, directory, into):
+        inner = [each for each in folder.entries(directory) if each.is_dir()]
         special = [each for each in inner if _has_settings(folder, each, MAX_DEPTH - len(above))]
         if special:
             for each in inner:
                 _below(folder, each, into, above)
         else:
-            layout_own.named_folder(folder, place, into)
+            layout_own.named_folder(folder, directory, into)
 
 
-def _has_settings(folder: Folder, place: Path, depth: int) -> bool:
-    """Whether there are settings of other servers in a folder, or somewhere below it."""
+def _has_settings(folder: Folder, directory: Path, depth: int) -> bool:
+    """Whether a folder or one below it has settings of other servers."""
     for settings in (layout_mlserver.SETTINGS, layout_triton.CONFIG):
-        if folder.is_file(place / settings):
+        if folder.is_file(directory / settings):
             return True
-    if depth <= 0 or not folder.is_folder(place):
+    if depth <= 0 or not folder.is_folder(directory):
         return False
-    inner = (each for each in folder.entries(place) if each.is_dir() and not each.is_symlink())
+    inner = (each for each in folder.entries(directory) if each.is_dir() and not each.is_symlink())
     return any(_has_settings(folder, each, depth - 1) for each in inner)

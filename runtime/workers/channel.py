@@ -1,8 +1,8 @@
 """Questions and answers between two processes, both ways, over one pair of sockets.
 
-A message is its length and a JSON object. A question is numbered, and its answer says which one it
-is to; answers come in any order. Whoever asks waits for nothing: it gets a future. When the other
-process ends, in whatever way, the system closes its end, and every future that is open fails.
+A message is its length and a JSON object. A question has a number, which its answer repeats;
+answers come in any order. Asking does not wait: it returns a future. When the other process ends,
+in any way, the system closes its end, and all open futures fail.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Refused(WorkersError):
 
 
 class Channel:
-    """One end. Two threads, one to read and one to write, so that nobody else ever waits."""
+    """One end of a channel. Two threads read and write, so that callers never wait."""
 
     def __init__(
         self, connection: socket.socket, handle: Handler, gone: Callable[[], object]
@@ -63,7 +63,7 @@ class Channel:
             threading.Thread(target=task, name=f"pretzel-{name}-{what}", daemon=True).start()
 
     def ask(self, kind: str, body: object = None) -> Future[Any]:
-        """A question; the future of its answer."""
+        """Send a question; returns the future of its answer."""
         future: Future[Any] = Future()
         with self._lock:
             if self._closed:
@@ -75,7 +75,7 @@ class Channel:
         return future
 
     def close(self) -> None:
-        """Say no more, and hear no more."""
+        """Stop sending and receiving."""
         self._out.put(None)
         with suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
@@ -90,7 +90,7 @@ class Channel:
         while (data := self._out.get()) is not None:
             try:
                 self._socket.sendall(data)
-            except OSError:  # the reader notices, too, and tells everybody
+            except OSError:  # the reader notices too, and fails all futures
                 return
 
     # --- reading -----------------------------------------------------------------------------
@@ -107,8 +107,8 @@ class Channel:
             return None
         (length,) = _LENGTH.unpack(head)
         data = self._exactly(length) if length <= _LARGEST else None
-        found: dict[str, Any] | None = None if data is None else json.loads(data)
-        return found
+        message: dict[str, Any] | None = None if data is None else json.loads(data)
+        return message
 
     def _exactly(self, size: int) -> bytes | None:
         parts = bytearray()
@@ -135,16 +135,16 @@ class Channel:
     def _answer(self, message: dict[str, Any]) -> None:
         number = message["number"]
         try:
-            made = self._handle(message["ask"], message["body"])
+            answer = self._handle(message["ask"], message["body"])
         except Exception as problem:  # noqa: BLE001 (it is the asker's answer)
             self._send(_error(number, problem))
             return
-        if isinstance(made, Future):
-            made.add_done_callback(lambda done: self._pass_on(number, done))
+        if isinstance(answer, Future):
+            answer.add_done_callback(lambda done: self._forward(number, done))
         else:
-            self._send({"to": number, "answer": made})
+            self._send({"to": number, "answer": answer})
 
-    def _pass_on(self, number: int, done: Future[Any]) -> None:
+    def _forward(self, number: int, done: Future[Any]) -> None:
         problem = done.exception()
         if problem is None:
             self._send({"to": number, "answer": done.result()})
@@ -169,7 +169,7 @@ def _gone() -> ChannelClosed:
 
 
 def _error(number: int, problem: BaseException) -> dict[str, Any]:
-    # One that is passed on from somebody else keeps its name.
+    # An error that is passed on from another process keeps its name.
     kind = problem.kind if isinstance(problem, Refused) else type(problem).__name__
     if isinstance(problem, Explained):
         parts = {"what": problem.what, "where": problem.where}

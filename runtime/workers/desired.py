@@ -1,8 +1,8 @@
-"""What should be registered: for each name its versions, and the one that answers.
+"""The desired state: for each name its versions, and the one in service.
 
-It travels name by name, and always as a whole name: whoever gets one knows what to do, whatever
-was there before. So a message that comes twice does no harm, and one that was missed is made up
-for by the next one for that name, or by all names at once.
+Messages contain the complete state of a name, so that it can be applied in any previous state. A
+repeated message does no harm, and a missed one is corrected by the next message for that name, or
+by a message with all names.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """A plan in a file; `serial` is another one each time something is registered."""
+    """A plan in a file; `serial` differs for each registration."""
 
     serial: int
     path: str
@@ -23,13 +23,13 @@ class Version:
 
 @dataclass(frozen=True, slots=True)
 class Name:
-    """An endpoint's versions; the empty one is of an endpoint that should not be there."""
+    """An endpoint's versions; without versions the endpoint should not exist."""
 
     versions: Mapping[str, Version] = field(default_factory=dict)
     current: str = ""
 
     def having(self, version: str, plan: Version, *, activate: bool) -> Name:
-        """With a version more, or with another plan for it."""
+        """With a new version, or another plan for an existing one."""
         takes = activate or not self.versions
         return Name({**self.versions, version: plan}, version if takes else self.current)
 
@@ -38,12 +38,12 @@ class Name:
         return replace(self, current=version)
 
     def without(self, version: str) -> Name:
-        """With a version less."""
+        """Without a version."""
         left = {key: plan for key, plan in self.versions.items() if key != version}
         return Name(left, self.current if self.current in left else next(iter(left), ""))
 
     def to_json(self) -> dict[str, Any]:
-        """As it goes through a channel."""
+        """As plain data, for a channel."""
         return {
             "current": self.current,
             "versions": {
@@ -54,7 +54,7 @@ class Name:
 
     @classmethod
     def of_json(cls, data: Mapping[str, Any]) -> Name:
-        """As it came through a channel."""
+        """From plain data of a channel."""
         return cls(
             {key: Version(*parts) for key, parts in data["versions"].items()}, data["current"]
         )

@@ -1,4 +1,4 @@
-"""What can go wrong between a supervisor and its workers.
+"""Errors between a supervisor and its workers.
 
 FlourError (flour.core.errors)
 └── WorkersError         something is wrong with the processes that serve a port
@@ -26,7 +26,7 @@ class NotInStep(WorkersError):
 
 
 class Rejected(WorkersError):
-    """A worker could not load what it was told to."""
+    """A worker could not load a plan."""
 
 
 class NoWorker(WorkersError):

@@ -1,9 +1,9 @@
-"""What all workers should have registered, and how each of them comes to know.
+"""The models that all workers should have registered, and their distribution to workers.
 
-To a repository this looks like a runtime. A new plan is tried by one worker first, so that one
-which takes its process down takes down no more than that; then it is written down, and everybody
-is told. Nobody is waited for there: the order in which a channel is written is the order in which
-a worker follows. Who wants to know that all have followed asks `settle`.
+To a repository this looks like a runtime. A new plan is tried by one worker first, so that a plan
+that crashes its process crashes only one; then it is recorded and sent to all workers. Sending does
+not wait: a worker follows changes in the order of its channel. `settle` waits until all have
+followed.
 """
 
 from __future__ import annotations
@@ -23,38 +23,38 @@ from runtime.errors import UnknownEndpoint
 from runtime.workers.desired import NOTHING, Name, Version
 from runtime.workers.errors import ChannelClosed, NotInStep, Rejected
 
-#: A worker that tries a plan gets so long to load it.
+#: Time limit for a worker to load a plan that it tries.
 TRY_SECONDS = 60.0
-#: So many workers may end while they try a plan; then it is the plan's doing.
+#: A plan is rejected when this many workers have ended while trying it.
 _TRIES = 2
 
 
 class Line(Protocol):
-    """A way to ask another process."""
+    """A channel to another process."""
 
     def ask(self, kind: str, body: object = None) -> Future[Any]:
-        """A question; the future of its answer."""
+        """Send a question; returns the future of its answer."""
         ...
 
 
 class Member:
-    """A worker, as far as changes go."""
+    """A worker, and the last change sent to it."""
 
     def __init__(self, number: int, line: Line) -> None:
         self.number, self.line = number, line
         self.serving = False
-        """Whether it takes requests, or will before it hears of another change."""
+        """Whether it takes requests, or will before the next change reaches it."""
         self.opened = False
-        """Whether it was heard that it does."""
+        """Whether it has confirmed that it takes requests."""
         self.last: Future[Any] | None = None
-        """The change that it was told last."""
+        """The answer to the last change sent to it."""
 
     def __repr__(self) -> str:
         return f"Member({self.number})"
 
 
 class Fleet:
-    """The table of what should be registered. Safe to use from several threads."""
+    """The table of models that should be registered. Safe to use from several threads."""
 
     def __init__(self) -> None:
         self.generation = 0
@@ -64,7 +64,7 @@ class Fleet:
         self._serials = count(1)
         self._lock = threading.RLock()
 
-    # --- as a repository sees it -------------------------------------------------------------
+    # --- for a repository --------------------------------------------------------------------
 
     def register(
         self,
@@ -84,21 +84,21 @@ class Fleet:
         return version
 
     def switch(self, name: str, version: str) -> None:
-        """Let another version answer, in every worker."""
+        """Switch an endpoint to another version, in every worker."""
         if version not in self._named(name).versions:
             raise UnknownEndpoint(f"endpoint {name!r} has no version {version!r}")
         if self._named(name).current != version:
             self._change(name, lambda now: now.answering(version))
 
     def unregister(self, name: str, version: str) -> None:
-        """Take a version out of every worker."""
+        """Unregister a version in every worker."""
         if version not in self._named(name).versions:
             raise UnknownEndpoint(f"endpoint {name!r} has no version {version!r}")
         self._change(name, lambda now: now.without(version))
 
     @property
     def count(self) -> int:
-        """How many endpoints there should be."""
+        """The number of endpoints."""
         with self._lock:
             return len(self._names)
 
@@ -106,9 +106,9 @@ class Fleet:
         with self._lock:
             return self._names.get(name, NOTHING)
 
-    def _change(self, name: str, made: Callable[[Name], Name]) -> None:
+    def _change(self, name: str, change: Callable[[Name], Name]) -> None:
         with self._lock:
-            wanted = made(self._names.get(name, NOTHING))
+            wanted = change(self._names.get(name, NOTHING))
             if wanted.versions:
                 self._names[name] = wanted
             else:
@@ -132,35 +132,35 @@ class Fleet:
                     ) from None
                 continue
             except Late:
-                self.again(member)  # it may have loaded it by now, and should not have
+                self.again(member)  # it may load the plan later: send it the whole table again
                 raise NotInStep(
                     "a worker did not load this in time", where=f"{name}@{version}"
                 ) from None
             return
 
-    # --- as workers see it -------------------------------------------------------------------
+    # --- for workers -------------------------------------------------------------------------
 
     def join(self, member: Member, more: Mapping[str, Any]) -> Future[Any]:
-        """A worker comes: it is told everything, and from now on every change."""
+        """Add a worker: send it the whole table, and from now on every change."""
         with self._lock:
             self._members.append(member)
             member.last = member.line.ask("begin", {**more, **self._whole()})
             return member.last
 
     def open(self, member: Member) -> Future[Any]:
-        """Let a worker take requests, after all that it was told so far."""
+        """Let a worker take requests, after all changes sent so far."""
         with self._lock:
             member.serving = True
             member.last = member.line.ask("open")
             return member.last
 
     def leave(self, member: Member) -> None:
-        """A worker has gone."""
+        """Remove a worker."""
         with self._lock, suppress(ValueError):
             self._members.remove(member)
 
     def again(self, member: Member) -> None:
-        """Tell a worker everything, as it has missed or failed something."""
+        """Send a worker the whole table, as it has missed or failed a change."""
         with self._lock:
             if member in self._members:
                 member.last = member.line.ask("whole", self._whole())
@@ -175,7 +175,7 @@ class Fleet:
             return [each for each in self._members if each.serving]
 
     def show(self, index: list[Any]) -> None:
-        """Let every worker know the index of the folder."""
+        """Send the index of the folder to every worker."""
         with self._lock:
             if index == self._index:
                 return
@@ -192,7 +192,7 @@ class Fleet:
             try:
                 if last is not None:
                     last.result(max(0.0, end - time.monotonic()))
-            except ChannelClosed:  # it takes no more requests, and its successor begins with all
+            except ChannelClosed:  # it has ended; its successor starts with the whole table
                 continue
             except (Late, FlourError):
                 behind.append(member.number)

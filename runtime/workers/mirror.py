@@ -1,4 +1,4 @@
-"""What a worker's front end asks of the folder and of its peers, put to the supervisor."""
+"""A worker's view of the folder and of the other workers, by way of the supervisor."""
 
 from __future__ import annotations
 
@@ -13,31 +13,31 @@ from runtime.http.problems import HttpError
 from runtime.workers.channel import Channel, Refused
 from runtime.workers.errors import ChannelClosed
 
-#: Of errors that come from the supervisor, what a client is answered with.
+#: HTTP status for errors from the supervisor.
 _STATUS = {"UnknownModel": 404, "NotLoaded": 400, "NotInStep": 504}
 _MARGIN = 0.5
 
 
 class Mirror:
-    """The folder's index as the supervisor told it; loading and unloading are asked for."""
+    """The folder's index as sent by the supervisor, which also loads and unloads models."""
 
     def __init__(self, channel: Channel, failed: Callable[[], dict[str, str]]) -> None:
-        """`failed` says what is not here although it should be, by "name@version"."""
+        """`failed` returns the reasons of versions that are missing here, by "name@version"."""
         self._channel, self._failed = channel, failed
         self._states: tuple[ModelState, ...] = ()
 
     def show(self, index: list[Any]) -> None:
-        """Take over what the supervisor says."""
+        """Store the index from the supervisor."""
         self._states = tuple(ModelState(*parts) for parts in index)
 
     def index(self) -> Sequence[ModelState]:
-        """Every version that is known, and what is amiss with it here."""
+        """All versions, with those that failed in this worker as unavailable."""
         failed = self._failed()
         if not failed:
             return self._states
-        return tuple(self._here(each, failed) for each in self._states)
+        return tuple(self._with_failures(each, failed) for each in self._states)
 
-    def _here(self, state: ModelState, failed: dict[str, str]) -> ModelState:
+    def _with_failures(self, state: ModelState, failed: dict[str, str]) -> ModelState:
         reason = failed.get(f"{state.name}@{state.version}")
         if reason is None:
             return state
@@ -79,7 +79,7 @@ class WorkerPeers:
         self._lock = threading.Lock()
 
     def offer(self, kind: str, provider: Callable[[], object]) -> None:
-        """Answer others who ask for a snapshot of this kind."""
+        """Register a provider of snapshots of this kind for the other workers."""
         with self._lock:
             self._providers[kind] = provider
 
@@ -88,14 +88,14 @@ class WorkerPeers:
         with self._lock:
             provider = self._providers.get(kind)
         if provider is None:
-            raise FlourError("nobody offers this snapshot", found=kind)
+            raise FlourError("there is no provider of this snapshot", found=kind)
         return provider()
 
     async def snapshot(self, kind: str, timeout: float = 0.2) -> dict[int, Any]:  # noqa: ASYNC109
-        """What the others answer, by their number; who takes longer, or ends, is left out."""
+        """The snapshots of the other workers by number; late or ended workers are left out."""
         asked = self._channel.ask("snapshot", {"kind": kind, "seconds": timeout})
         try:
-            found = await asyncio.wait_for(asyncio.wrap_future(asked), timeout + _MARGIN)
+            answers = await asyncio.wait_for(asyncio.wrap_future(asked), timeout + _MARGIN)
         except (TimeoutError, FlourError):
             return {}
-        return {int(number): data for number, data in found.items()}
+        return {int(number): data for number, data in answers.items()}

@@ -1,4 +1,4 @@
-"""What a worker is told when it begins."""
+"""The options of workers, passed at their start."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from runtime.http.settings import ServerSettings
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What all workers have in common."""
+    """The options that all workers share."""
 
     settings: ServerSettings = field(default_factory=ServerSettings)
     executors: int | None = None
@@ -20,15 +20,15 @@ class Options:
     store: str | None = None
     """The directory of the object store that all of them share."""
     owner: str = "worker"
-    """What owners in the store begin with; servers that share a store have different ones."""
+    """Prefix of owners in the store; differs between servers that share a store."""
     private: str | None = None
     """A directory that the last worker removes, where the supervisor cannot do so any more."""
 
     def to_json(self) -> dict[str, Any]:
-        """As it goes through a channel."""
+        """As plain data, for a channel."""
         return asdict(self)
 
     @classmethod
     def of_json(cls, data: dict[str, Any]) -> Options:
-        """As it came through a channel."""
+        """From plain data of a channel."""
         return cls(**(data | {"settings": ServerSettings(**data["settings"])}))

@@ -1,4 +1,4 @@
-"""A worker: the process that answers requests, and follows what the supervisor says."""
+"""A worker: the process that answers requests, and follows the supervisor's changes."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ log = logging.getLogger("pretzel.workers")
 
 
 def main(control: int, *listeners: int) -> None:
-    """Work until the supervisor says otherwise, or is gone."""
+    """Run until the supervisor ends this process, or has ended itself."""
     ended = Ending()
-    # A key that is pressed reaches all processes; it is the supervisor that says when to end.
+    # Ctrl-C reaches all processes; the supervisor decides when to end.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, lambda _number, _frame: ended.set())
     ended.wake()
@@ -45,7 +45,7 @@ def main(control: int, *listeners: int) -> None:
 
 
 class Worker:
-    """The parts of a worker. Changes are followed one by one, on a thread of their own."""
+    """The parts of a worker. Changes are applied one by one, on a thread of their own."""
 
     def __init__(
         self, control: socket.socket, listeners: list[socket.socket], ended: Ending
@@ -64,12 +64,12 @@ class Worker:
         self._alone = False
 
     def run(self) -> None:
-        """Work, and end in good order."""
+        """Run until the end, then finish all requests."""
         threading.Thread(target=self._follow, name="pretzel-follows", daemon=True).start()
         self._channel.start("supervisor")
         self._ended.wait()
         if self._server is not None:
-            self._channel.ask("leaving")  # its connections are for others from now on
+            self._channel.ask("leaving")  # other workers take its connections from now on
             self._server.stop()
         if self._runtime is not None:
             self._runtime.close(timeout=self._drain)
@@ -77,11 +77,11 @@ class Worker:
             self._private.tidy()
 
     def _orphaned(self) -> None:
-        """The supervisor is gone: nobody would end this process if it did not do so itself."""
+        """The supervisor has ended: end this process too."""
         self._alone = True
         self._ended.set()
 
-    # --- what the supervisor says ------------------------------------------------------------
+    # --- messages of the supervisor ----------------------------------------------------------
 
     def _asked(self, kind: str, body: Any) -> object:
         match kind:
@@ -98,7 +98,7 @@ class Worker:
         return None
 
     def _later(self, kind: str, body: Any) -> Future[Any]:
-        """Everything that takes time is done in the order in which it was said."""
+        """Queue a task: slow ones are done in the order of their messages."""
         done: Future[Any] = Future()
         self._tasks.put((lambda: self._do(kind, body), done))
         return done
@@ -135,7 +135,7 @@ class Worker:
                 raise FlourError("a worker is told what it does not know", found=kind)
 
     def _begin(self, body: dict[str, Any]) -> None:
-        """Make the parts, and load everything that should be there; no request is taken yet."""
+        """Make the parts and load all models; no request is taken yet."""
         options, number = Options.of_json(body["options"]), int(body["worker"])
         self._drain = options.settings.drain_seconds
         owner = f"{options.owner}-{number}/"
@@ -163,7 +163,7 @@ class Worker:
             self._server.start()
 
     def _mind(self, listener: socket.socket, *, take: bool) -> None:
-        """Take the connections of another worker, while that one does not."""
+        """Accept the connections of another worker, while that one does not."""
         server = self._server
         if server is not None and not self._ended.is_set():
             (server.accept if take else server.accept_no_more)(listener)
@@ -177,15 +177,16 @@ class Worker:
 
 
 def _release(store: FileStore, owner: str) -> None:
-    """Let go of what a former worker in this place held when it was killed."""
+    """Release the parameters of a killed worker with this number."""
     for name in store.holdings():
         if name.startswith(owner):
             store.release(name)
 
 
 class Private:
-    """A directory that goes with the server. Where a supervisor was killed, the last worker goes
-    through it: each one holds a shared lock, and who gets it alone is the last.
+    """A directory that is removed with the server, by the last worker if the supervisor was killed.
+
+    Each worker holds a shared lock; one that gets an exclusive lock is the last.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -194,7 +195,7 @@ class Private:
         fcntl.flock(self._lock, fcntl.LOCK_SH)
 
     def tidy(self) -> None:
-        """Remove the directory, if nobody else works with it."""
+        """Remove the directory, if no other process uses it."""
         with suppress(OSError):
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             rmtree(self._directory, ignore_errors=True)

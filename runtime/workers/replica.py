@@ -1,4 +1,4 @@
-"""A worker's runtime, brought in step with what the supervisor says should be registered."""
+"""Keeps a worker's runtime in the state that the supervisor prescribes."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ class Replica:
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
         self._held: dict[str, Name] = {}
-        #: How many changes it has followed, by the supervisor's count.
+        #: The number of the last change that it has followed, by the supervisor's count.
         self.generation = -1
-        #: Why versions that should be there are not, by "name@version".
+        #: The reasons of versions that could not be loaded, by "name@version".
         self.failed: dict[str, str] = {}
 
     def whole(self, generation: int, names: Mapping[str, Any]) -> None:
-        """Come in step with everything at once, whatever was missed."""
+        """Apply the whole table, after any missed change."""
         for name in sorted(self._held.keys() | names.keys()):
             self._follow(name, Name.of_json(names[name]) if name in names else NOTHING)
         self.generation = generation
 
     def change(self, generation: int, name: str, wanted: Mapping[str, Any]) -> None:
-        """Follow one change, which has to be the next one."""
+        """Apply one change, which has to be the next one."""
         if generation != self.generation + 1:
             raise NotInStep(
                 "a change was missed", found=f"{generation} came after {self.generation}"
@@ -45,7 +45,7 @@ class Replica:
         self.generation = generation
 
     def attempt(self, name: str, version: str, wanted: Mapping[str, Any]) -> None:
-        """Load a version before anybody else does; what cannot be loaded changes nothing."""
+        """Load a version before the other workers do; a failure changes nothing."""
         plan = Name.of_json(wanted).versions[version]
         problem = self._register(name, version, plan)
         if problem:
@@ -54,7 +54,7 @@ class Replica:
     # --- one name ----------------------------------------------------------------------------
 
     def _follow(self, name: str, wanted: Name) -> None:
-        """First what comes, then who answers, then what goes: nobody must find nothing."""
+        """Load versions, switch, then unload others: so that requests always find a version."""
         for address in [each for each in self.failed if each.rpartition("@")[0] == name]:
             del self.failed[address]
         for version, plan in wanted.versions.items():
@@ -68,7 +68,7 @@ class Replica:
         self._leave(name, gone, held)
 
     def _register(self, name: str, version: str, plan: Version) -> str:
-        """Why this version cannot be there; empty if it is."""
+        """Load a version; returns the reason if that fails, else an empty text."""
         held = self._held.get(name, NOTHING)
         former = held.versions.get(version)
         if former is not None and former.serial == plan.serial:
@@ -82,7 +82,7 @@ class Replica:
                 replace=former is not None,
                 notes=plan.notes,
             )
-        # A plan that one worker cannot load is no reason to stop serving the others.
+        # After a plan that cannot be loaded, the others are still served.
         except Exception as problem:
             log.exception("%s@%s cannot be loaded", name, version)
             return reason_of(problem) if isinstance(problem, Explained) else repr(problem)[:300]
@@ -99,7 +99,7 @@ class Replica:
             del self._held[name]
             return
         for version in gone:
-            if version == self._current(name):  # what should answer could not be loaded
+            if version == self._current(name):  # the version to be in service could not be loaded
                 self._runtime.switch(name, list(left.versions)[-1])
             self._runtime.unregister(name, version)
         if gone:

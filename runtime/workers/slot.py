@@ -1,4 +1,4 @@
-"""One place for a worker: a process is started for it, watched, and replaced when it ends."""
+"""A slot for a worker: starts its process, watches it, and replaces it when it ends."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from runtime.workers.channel import Channel
 from runtime.workers.errors import ChannelClosed
 from runtime.workers.fleet import Fleet, Member
 
-#: A worker is asked how it is so often, and has to say so in this time.
+#: Seconds between checks of a worker; without an answer it gets no connections; it is killed.
 BEAT_SECONDS, QUIET_SECONDS, HUNG_SECONDS = 1.0, 3.0, 30.0
-#: A worker that lived for less than this may do so again: the next one comes after a pause.
+#: A worker that lived shorter than this is restarted after a pause, which doubles each time.
 SHORT_LIFE, FIRST_PAUSE, LONGEST_PAUSE = 10.0, 0.1, 10.0
 
-#: A new interpreter that finds modules where this one does; nothing of ours is in its memory yet.
+#: The worker's program: a new interpreter with the same module path as this one.
 _PROGRAM = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
     "from runtime.workers.process import main; main(*map(int, sys.argv[2:]))"
@@ -63,7 +63,7 @@ Handler = Callable[["Slot", str, Any], Any]
 
 
 class Slot:
-    """Worker number so and so: this process, or the one that follows it."""
+    """One worker number: its current process, and the next one when that has ended."""
 
     def __init__(
         self,
@@ -84,14 +84,14 @@ class Slot:
         self.ready = threading.Event()
         """Whether it takes requests."""
         self.ended = 0
-        """How many processes of it have ended."""
+        """The number of its processes that have ended."""
         self.channel: Channel | None = None
         self.process: subprocess.Popen[bytes] | None = None
         self._stopping = threading.Event()
         self._backoff = Backoff()
         self._trouble = ""
         self.leaving = False
-        """Whether it takes no more connections, and ends when it has answered what it has."""
+        """Whether it takes no more connections, and ends when it has answered its requests."""
         self._thread = threading.Thread(target=self._run, name=f"pretzel-slot-{number}")
         self._thread.daemon = True
 
@@ -100,14 +100,14 @@ class Slot:
         self._thread.start()
 
     def stop(self) -> None:
-        """Let the process finish what it has, and end; no other follows. Waits for nothing."""
+        """Let the process finish its requests and end, without a successor. Does not wait."""
         self._stopping.set()
         channel = self.channel
         if channel is not None:
             channel.ask("stop")
 
     def join(self, seconds: float) -> None:
-        """Wait for the end; what has not ended by then is ended."""
+        """Wait for the end of the process; kill it after `seconds`."""
         self._thread.join(seconds)
         process = self.process
         if self._thread.is_alive() and process is not None:
@@ -120,8 +120,8 @@ class Slot:
         while not self._stopping.is_set():
             began = time.monotonic()
             try:
-                reason = self._live()
-            except OSError as problem:  # no process, no descriptor: there may be one later
+                reason = self._run_process()
+            except OSError as problem:  # out of processes or descriptors: try again later
                 reason = problem.strerror or str(problem)
             if self._stopping.is_set():
                 return
@@ -132,8 +132,8 @@ class Slot:
             self._on_event(WorkerEvent("ended", self.number, number, after))
             self._stopping.wait(pause)
 
-    def _live(self) -> str:
-        """Start a process and stay with it to its end; how it ended."""
+    def _run_process(self) -> str:
+        """Start a process and watch it to its end; returns how it ended."""
         ours, theirs = socket.socketpair()
         with theirs:
             self.process = process = self._spawn(theirs)
@@ -144,7 +144,7 @@ class Slot:
         member = Member(self.number, channel)
         try:
             begun = self._fleet.join(member, self._begin)
-            begun.add_done_callback(partial(self._begun, member, process))
+            begun.add_done_callback(partial(self._loaded, member, process))
             how = _ended(self._watch(process, member))
             return f"{how}: {self._trouble}" if self._trouble else how
         finally:
@@ -154,16 +154,16 @@ class Slot:
 
     def _spawn(self, theirs: socket.socket) -> subprocess.Popen[bytes]:
         inherited = theirs.fileno(), *(each.fileno() for each in self._listeners)
-        found = json.dumps([each or os.getcwd() for each in sys.path])  # noqa: PTH109 (a string)
+        module_path = json.dumps([each or os.getcwd() for each in sys.path])  # noqa: PTH109 (a string)
         return subprocess.Popen(  # noqa: S603 (our own program)
-            [sys.executable, "-c", _PROGRAM, found, *map(str, inherited)],
+            [sys.executable, "-c", _PROGRAM, module_path, *map(str, inherited)],
             pass_fds=inherited,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
         )
 
-    def _begun(self, member: Member, process: subprocess.Popen[bytes], done: Future[Any]) -> None:
-        """It has everything that should be there; what was told meanwhile comes before `open`."""
+    def _loaded(self, member: Member, process: subprocess.Popen[bytes], done: Future[Any]) -> None:
+        """The process has loaded all models; open it, after the changes sent meanwhile."""
         problem = done.exception()
         if problem is not None:
             if not isinstance(problem, ChannelClosed):
@@ -191,35 +191,35 @@ class Slot:
 
     def _watch(self, process: subprocess.Popen[bytes], member: Member) -> int:
         asked, answer = time.monotonic(), member.line.ask("state")
-        told = False
+        reported = False
         while True:
             with suppress(subprocess.TimeoutExpired):
                 return process.wait(BEAT_SECONDS)
             if not answer.done():
-                self._unheard(process, time.monotonic() - asked)
+                self._unanswered(process, time.monotonic() - asked)
                 continue
-            self._heard(member, answer)
-            behind = self._behind(member, answer)
-            if behind and not told:
+            self._answered(member, answer)
+            behind = self._missed_changes(member, answer)
+            if behind and not reported:
                 self._on_event(WorkerEvent("behind", self.number, process.pid, behind))
-            told = bool(behind)
+            reported = bool(behind)
             asked, answer = time.monotonic(), member.line.ask("state")
 
-    def _unheard(self, process: subprocess.Popen[bytes], seconds: float) -> None:
-        """It does not answer: others take its connections, and then its place."""
+    def _unanswered(self, process: subprocess.Popen[bytes], seconds: float) -> None:
+        """It does not answer: give its connections to others, and later kill it."""
         if seconds > QUIET_SECONDS:
             self.set_ready(ready=False)
         if seconds > HUNG_SECONDS:
             process.kill()
 
-    def _heard(self, member: Member, answer: Future[Any]) -> None:
-        """It answers, perhaps after a time in which it did not."""
+    def _answered(self, member: Member, answer: Future[Any]) -> None:
+        """It answers: mark it ready, as it may not have answered before."""
         leaving = self.leaving or self._stopping.is_set()
         if answer.exception() is None and member.opened and not leaving:
             self.set_ready(ready=True)
 
-    def _behind(self, member: Member, answer: Future[Any]) -> str:
-        """What a worker lacks, which it is told once more; empty if it lacks nothing."""
+    def _missed_changes(self, member: Member, answer: Future[Any]) -> str:
+        """The changes that a worker has failed to follow, which are sent again; empty if none."""
         try:
             state = answer.result()
         except FlourError:  # it ends

@@ -1,8 +1,8 @@
-"""The process that holds the port and the folder, and keeps so many workers at work.
+"""The supervisor: the process that holds the port and the folder, and keeps workers running.
 
 It answers no request itself. Models are imported and verified here, once; workers get the files of
-plans. Its channels are inherited pairs of sockets, so there is no file that others could open, and
-a worker whose supervisor is gone, however it went, finds its end closed.
+plans. Its channels are inherited socket pairs, so there is no file that others could open, and a
+worker notices the end of the supervisor, in any way, by its closed channel.
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ from runtime.workers.fleet import Fleet
 from runtime.workers.options import Options
 from runtime.workers.slot import Slot, WorkerEvent
 
-#: A change that somebody asked for is answered when all have followed, or after so long.
+#: A requested change is answered when all workers have followed, or after this time.
 STEP_SECONDS = 30.0
-#: Beyond what requests get to be finished, workers have so long to end.
+#: Time that workers have to end, in addition to the time for finishing requests.
 _END_SECONDS = 5.0
-#: Workers know the folder's index as it was so long ago, or less.
+#: Largest age of the folder's index in workers.
 _SHOW_SECONDS = 1.0
-#: No worker has come up, and so many have ended: none will.
+#: With no worker ready and this many ended, the start has failed.
 _FRUITLESS = 3
 
 
 class Folder(Protocol):
-    """As much of a repository as is asked for by workers."""
+    """The part of a repository that workers use."""
 
     def index(self) -> Sequence[ModelState]:
-        """Every version that is known."""
+        """All versions, loaded or not."""
         ...
 
     def load(self, name: str) -> object:
@@ -49,12 +49,12 @@ class Folder(Protocol):
         ...
 
     def unload(self, name: str) -> object:
-        """Take a model out."""
+        """Unload a model."""
         ...
 
 
 class Supervisor:
-    """So many workers on one port, in step with one folder."""
+    """Runs `count` workers on one port, with the models of one folder."""
 
     def __init__(
         self,
@@ -65,19 +65,19 @@ class Supervisor:
         *,
         on_event: Callable[[WorkerEvent], object] | None = None,
     ) -> None:
-        """Nothing is started yet. `on_event` is told what happens to workers, on any thread."""
+        """Nothing is started yet. `on_event` is called with events of workers, on any thread."""
         self.options = options or Options()
         self.fleet, self.folder, self.count = fleet, folder, count
         self._on_event = on_event or (lambda _: None)
         self._listeners: list[socket.socket] = []
-        self._minding: dict[int, tuple[Slot, Channel]] = {}
+        self._minders: dict[int, tuple[Slot, Channel]] = {}
         self._sharing = threading.Lock()
         self._slots: list[Slot] = []
         self._pool = ThreadPoolExecutor(4, thread_name_prefix="pretzel-asked")
         self._showing, self._changed = threading.Lock(), threading.Event()
         self._stopped = False
 
-    # --- where it is -------------------------------------------------------------------------
+    # --- address -----------------------------------------------------------------------------
 
     @property
     def port(self) -> int:
@@ -86,13 +86,13 @@ class Supervisor:
 
     @property
     def url(self) -> str:
-        """Where clients find it."""
+        """The address for clients."""
         host = self.options.settings.host
         shown = "127.0.0.1" if host in {"", "0.0.0.0", "::"} else host  # noqa: S104 (shown, not bound)
         return f"http://[{shown}]:{self.port}" if ":" in shown else f"http://{shown}:{self.port}"
 
     def processes(self) -> tuple[int, ...]:
-        """The workers that take requests, by their process."""
+        """The process ids of the workers that take requests."""
         return tuple(
             slot.process.pid
             for slot in self._slots
@@ -104,7 +104,7 @@ class Supervisor:
     def start(self) -> Self:
         """Listen, start the workers, and wait until all of them take requests."""
         settings = self.options.settings
-        Tokens(settings.tokens or None)  # what is wrong with it is said here, and once
+        Tokens(settings.tokens or None)  # an error in the file is raised here, once
         self._listeners = listen_often(settings, self.count)
         self.show()
         threading.Thread(target=self._keep_showing, name="pretzel-shows", daemon=True).start()
@@ -130,7 +130,7 @@ class Supervisor:
         return self
 
     def _await_ready(self) -> None:
-        """Until all are ready; some that come later are no reason to wait for ever."""
+        """Wait until all workers are ready, or some are and the others keep ending."""
         while not all(slot.ready.is_set() for slot in self._slots):
             if sum(slot.ended for slot in self._slots) >= _FRUITLESS:
                 if any(slot.ready.is_set() for slot in self._slots):
@@ -144,24 +144,24 @@ class Supervisor:
             time.sleep(0.01)
 
     def _share_out(self) -> None:
-        """Connections of a worker that takes none go to another one that does."""
+        """Let a ready worker accept the connections of one that is not."""
         with self._sharing:
             ready = [slot for slot in self._slots if slot.ready.is_set()]
             for slot in self._slots:
-                now = self._minding.pop(slot.number, None)
-                if now is not None and (slot in ready or now[0] not in ready):
-                    now[1].ask("accept_no_more", slot.number)
-                    now = None
-                if now is None and slot not in ready and ready and not self._stopped:
+                minder = self._minders.pop(slot.number, None)
+                if minder is not None and (slot in ready or minder[0] not in ready):
+                    minder[1].ask("accept_no_more", slot.number)
+                    minder = None
+                if minder is None and slot not in ready and ready and not self._stopped:
                     other = ready[slot.number % len(ready)]
                     if other.channel is not None:
                         other.channel.ask("accept", slot.number)
-                        now = other, other.channel
-                if now is not None:
-                    self._minding[slot.number] = now
+                        minder = other, other.channel
+                if minder is not None:
+                    self._minders[slot.number] = minder
 
     def notice(self) -> None:
-        """Something in the folder has changed: workers should know soon."""
+        """Show workers the changed index of the folder soon."""
         self._changed.set()
 
     def _keep_showing(self) -> None:
@@ -171,8 +171,8 @@ class Supervisor:
             self.show()
 
     def show(self) -> None:
-        """Let workers know the index as it is now."""
-        with self._showing:  # an older one must not come last
+        """Send the current index to the workers."""
+        with self._showing:  # so that an older index never arrives after a newer one
             self.fleet.show(
                 [
                     [each.name, each.version, each.state, each.reason, each.wanted]
@@ -181,7 +181,7 @@ class Supervisor:
             )
 
     def stop(self) -> None:
-        """Let all workers finish what is on its way, and end; nothing is left behind."""
+        """Let all workers finish their requests and end; no process is left behind."""
         if self._stopped:
             return
         self._stopped = True
@@ -201,7 +201,7 @@ class Supervisor:
     def __exit__(self, *_: object) -> None:
         self.stop()
 
-    # --- what workers ask --------------------------------------------------------------------
+    # --- questions of workers ----------------------------------------------------------------
 
     def _asked(self, slot: Slot, kind: str, body: Any) -> Future[Any] | None:
         match kind:
@@ -213,7 +213,7 @@ class Supervisor:
                 return None
             case "snapshot":
                 return self._snapshot(slot, body["kind"], body["seconds"])
-        raise FlourError("a worker asks for what nobody knows", found=kind)
+        raise FlourError("a worker asks an unknown question", found=kind)
 
     def _turn(self, kind: str, name: str) -> None:
         """Load or unload a model, in every worker."""
@@ -224,7 +224,7 @@ class Supervisor:
         self.fleet.settle(STEP_SECONDS)
 
     def _snapshot(self, asking: Slot, kind: str, seconds: float) -> Future[Any]:
-        """What the other workers say, as far as they do in time."""
+        """The snapshots of the other workers that arrive in time."""
         asked = {
             slot.number: slot.channel.ask("snapshot", kind)
             for slot in self._slots
@@ -234,27 +234,29 @@ class Supervisor:
 
 
 def listen_often(settings: ServerSettings, count: int) -> list[socket.socket]:
-    """So many sockets on one port, between which the system shares connections out."""
+    """`count` sockets on one port; the system distributes connections among them."""
     if settings.port and not settings.reuse_port:
-        listen(settings).close()  # others who share their port would not be noticed else
-    made = [listen(replace(settings, reuse_port=True))]
-    port = int(made[0].getsockname()[1])
+        listen(settings).close()  # otherwise another server with a shared port would go unnoticed
+    sockets = [listen(replace(settings, reuse_port=True))]
+    port = int(sockets[0].getsockname()[1])
     same = replace(settings, reuse_port=True, port=port)
-    return made + [listen(same) for _ in range(count - 1)]
+    return sockets + [listen(same) for _ in range(count - 1)]
 
 
 def gathered(asked: Mapping[int, Future[Any]], seconds: float) -> Future[Any]:
-    """A future of the answers that come in time, by the number of who gave them."""
-    made: Future[Any] = Future()
-    _Gathering(asked, made, seconds)
-    return made
+    """A future of the answers that arrive in time, by worker number."""
+    result: Future[Any] = Future()
+    _Gathering(asked, result, seconds)
+    return result
 
 
 class _Gathering:
-    """Answers of several, until all are there or the time is over."""
+    """Collects answers until all have arrived or the time is over."""
 
-    def __init__(self, asked: Mapping[int, Future[Any]], made: Future[Any], seconds: float) -> None:
-        self._made, self._lock = made, threading.Lock()
+    def __init__(
+        self, asked: Mapping[int, Future[Any]], result: Future[Any], seconds: float
+    ) -> None:
+        self._made, self._lock = result, threading.Lock()
         self._found: dict[str, Any] = {}
         self._left = len(asked)
         self._timer = threading.Timer(seconds, self._finish)

@@ -151,7 +151,7 @@ def test_report_reads_as_a_table() -> None:
         store.hold("ann", [Blob.of([1.5])])
         store.put(Blob.of([2.5, 3.5]))
         assert str(store.report()).splitlines() == [
-            "3 parameters, 8,024 bytes (40,008 without sharing, 16 held by nobody)",
+            "3 parameters, 8,024 bytes (40,008 without sharing, 16 without an owner)",
             "  owner  own  shared  with",
             "  ann      8   8,000  bob, cyd, dee and 1 more",
             "  bob      0   8,000  ann, cyd, dee and 1 more",

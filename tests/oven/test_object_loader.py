@@ -108,11 +108,11 @@ def test_code_can_be_run_and_never_written_again() -> None:
 
 
 def test_a_function_that_is_not_there_is_no_reason_to_keep_memory() -> None:
-    kept = len(object_loader._kept)
+    kept = len(object_loader._blocks)
     assert link(compiled(), "another") is None
     unknown = IR.replace("@exp", "@no_function_has_this_name")
     assert link(compiled(unknown), "probe") is None
-    assert len(object_loader._kept) == kept
+    assert len(object_loader._blocks) == kept
 
 
 def test_addresses_of_another_form_are_not_plain() -> None:

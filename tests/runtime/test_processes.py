@@ -23,7 +23,7 @@ def ask(runtime, name, offset):
 def child(runtime, shared):
     ask(runtime, "a", 1.0)
     ask(runtime, "mine", 2.0)
-    assert {lane.key for lane in runtime.stats().batch.lanes} == {"shared", "mine@1"}
+    assert {queues.key for queues in runtime.stats().batch.queues} == {"shared", "mine@1"}
     runtime.register("own", shift(3.0), reserve=True)
     ask(runtime, "own", 3.0)
     ask(runtime, "a", 1.0)

@@ -311,14 +311,14 @@ def test_a_reserved_version_has_executors_of_its_own(hold: Hold) -> None:
         assert offset_of(runtime.submit("mine", MANY).result(30), MANY) == 2.0
         stats = runtime.stats()
         assert stats.batch is not None
-        lanes = {lane.key: lane.executors for lane in stats.batch.lanes}
-        assert lanes == {"shared": 1, "mine@1": 1}
+        executors = {queues.key: queues.executors for queues in stats.batch.queues}
+        assert executors == {"shared": 1, "mine@1": 1}
         assert stats.versions[1].reason == "the plan has executors reserved for itself"
         hold.go()
         assert blocked.result(30)
         runtime.unregister("mine")
-        lanes_left = runtime.stats().batch.lanes  # type: ignore[union-attr]
-        assert "mine@1" not in {lane.key for lane in lanes_left}
+        queues_left = runtime.stats().batch.queues  # type: ignore[union-attr]
+        assert "mine@1" not in {queues.key for queues in queues_left}
 
 
 # --- parameters and references -------------------------------------------------------------------

@@ -232,7 +232,7 @@ def test_what_cannot_be_registered_reserves_nothing(
         runtime.register("a", shift(1.0), reserve=True)
     monkeypatch.undo()
     assert runtime.endpoints() == ()
-    assert [lane.key for lane in runtime._engines.pool.stats().lanes] == ["shared"]
+    assert [queues.key for queues in runtime._engines.pool.stats().queues] == ["shared"]
     runtime.register("a", shift(1.0), "1", reserve=True)
     assert offset_of(runtime.predict("a", BLOCK, engine="batch"), BLOCK) == 1.0
 

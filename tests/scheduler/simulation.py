@@ -12,11 +12,11 @@ from math import inf
 from scheduler.clock import SimulatedClock
 from scheduler.dispatch import Dispatcher
 from scheduler.job import Job
-from scheduler.lane import QueuePair, Slot
+from scheduler.queue_pair import QueuePair, Slot
 from scheduler.queues import QueueRules
+from scheduler.running import Run, RunningChunk, RunningJob
 from scheduler.stages import Stages
 from scheduler.ticket import State
-from scheduler.work import Run, RunningChunk, RunningJob
 
 JOIN = -1
 
@@ -36,7 +36,7 @@ class Play:
     name: object
     seconds: tuple[float, ...]  # per stage
     fate: dict[tuple[int, int], str] = field(default_factory=dict)  # (chunk, stage) -> raise | die
-    work: RunningJob | None = None
+    running: RunningJob | None = None
     ends: list[State] = field(default_factory=list)
     value: object = None
     started_at: float | None = None
@@ -97,25 +97,25 @@ class Simulation:
             join=join,
         )
         try:
-            play.work = self.core.submit(job, play, self.now)
+            play.running = self.core.submit(job, play, self.now)
         finally:
             self._apply(None)
         return play
 
     def cancel(self, play: Play) -> bool:
         """Give a job up."""
-        assert play.work is not None
-        done = self.core.cancel(play.work, self.now)
+        assert play.running is not None
+        done = self.core.cancel(play.running, self.now)
         self._apply(None)
         return done
 
     def reserve(self, key: Hashable, executors: int = 1, rules: QueueRules | None = None) -> None:
-        """Give a key a lane."""
+        """Give a key queues of its own."""
         self.core.reserve(key, executors, rules or QueueRules())
         self._apply(None)
 
     def release(self, key: Hashable) -> None:
-        """Take a key's lane away."""
+        """Take a key's queues away."""
         self.core.release(key)
         self._apply(None)
 
@@ -163,27 +163,27 @@ class Simulation:
         del self.until[slot]
         run = slot.run
         assert run is not None
-        play = run.strand.work.ticket
+        play = run.chunk.running_job.ticket
         assert isinstance(play, Play)
-        fate = play.fate.get((run.strand.index, run.stage))
+        fate = play.fate.get((run.chunk.index, run.stage))
         if fate == "raise":
             self.core.failed(slot, Broken(play.name), self.now)
         elif fate == "die":
             self.threads.discard(slot)
             self.core.died(slot, Torn(play.name), self.now)
-        elif run.strand.index == JOIN:
-            self.core.finished(slot, run.strand.stages.calls[0](run.strand.chunk, None), self.now)
+        elif run.chunk.index == JOIN:
+            self.core.finished(slot, run.chunk.stages.calls[0](run.chunk.data, None), self.now)
         else:
-            self.core.finished(slot, (play.name, run.strand.index, run.stage), self.now)
+            self.core.finished(slot, (play.name, run.chunk.index, run.stage), self.now)
         self._apply(slot)
 
     def _apply(self, awake: Slot | None) -> None:
         """Do what the dispatcher asks for, as the pool would."""
         effects = self.core.collect()
         self.threads.update(effects.hires)
-        for strand in effects.ended:
-            assert not strand.running
-            self.held.discard(strand)
+        for chunk in effects.ended:
+            assert not chunk.running
+            self.held.discard(chunk)
         begun = [slot for slot in effects.starts if not slot.retired]
         assert all(slot.run is not None for slot in begun)
         if awake is not None and awake in self.threads and awake.run is not None:
@@ -191,86 +191,86 @@ class Simulation:
         for slot in begun:
             self._begin(slot)
         self._check_order([slot.run for slot in begun if slot.run is not None])
-        for work in effects.settled:
-            self._settle(work)
+        for running in effects.settled:
+            self._settle(running)
         self.threads = {slot for slot in self.threads if not slot.retired}
         self.check()
 
     def _begin(self, slot: Slot) -> None:
         run = slot.run
         assert run is not None
-        strand, play = run.strand, run.strand.work.ticket
+        chunk, play = run.chunk, run.chunk.running_job.ticket
         assert slot in self.threads, "an executor without a thread was given work"
         assert slot not in self.until, "an executor was given work while it works"
-        assert strand.work.over is None, "something that is over runs"
+        assert chunk.running_job.over is None, "something that is over runs"
         assert isinstance(play, Play)
-        if strand.index == JOIN:
+        if chunk.index == JOIN:
             self.until[slot] = self.now
             return
-        play.ran.append((strand.index, run.stage))
-        waits = strand.stages.after[run.stage]
-        assert {(strand.index, n) for n in waits} <= set(play.ran), "a stage ran before its inputs"
-        if strand not in self.held:
-            self.held.add(strand)
+        play.ran.append((chunk.index, run.stage))
+        waits = chunk.stages.after[run.stage]
+        assert {(chunk.index, n) for n in waits} <= set(play.ran), "a stage ran before its inputs"
+        if chunk not in self.held:
+            self.held.add(chunk)
             self.order.append(play.name)
             self.most_held = max(self.most_held, len(self.held))
         if play.started_at is None:
             play.started_at = self.now
         self.until[slot] = self.now + play.seconds[run.stage]
 
-    def _settle(self, work: RunningJob) -> None:
-        play = work.ticket
+    def _settle(self, running: RunningJob) -> None:
+        play = running.ticket
         assert isinstance(play, Play)
-        assert work.over is not None
-        play.ends.append(work.over)
-        play.value, play.ended_at = work.value, self.now
+        assert running.over is not None
+        play.ends.append(running.over)
+        play.value, play.ended_at = running.value, self.now
         self.settled.append(play)
 
     # What must always hold.
 
     def check(self) -> None:
         """Check what holds between any two events."""
-        for lane in self.core.lanes:
-            if lane.idle:
-                assert not lane.fresh, "an executor is idle while there is new work"
-                assert not _live(lane), "an executor is idle while started work waits"
-            assert len(lane.fresh) <= max(lane.rules.jobs, 1)
-            assert lane.fresh.rows >= 0
-            assert lane.fresh.cost > -1e-6
-            assert _is_booked(lane), "each key's share of what waits is not the whole"
-            assert len(_strands(lane, self.held)) <= len(lane.slots), "too many buffers"
-            assert all(slot.run is None for slot in lane.idle)
-            assert lane.slots <= self.threads
+        for pair in self.core.pairs:
+            if pair.idle:
+                assert not pair.fresh, "an executor is idle while there is new work"
+                assert not _live(pair), "an executor is idle while started work waits"
+            assert len(pair.fresh) <= max(pair.rules.jobs, 1)
+            assert pair.fresh.rows >= 0
+            assert pair.fresh.cost > -1e-6
+            assert _is_booked(pair), "each key's share of what waits is not the whole"
+            assert len(_open_chunks(pair, self.held)) <= len(pair.slots), "too many buffers"
+            assert all(slot.run is None for slot in pair.idle)
+            assert pair.slots <= self.threads
 
     def _check_order(self, begun: list[Run]) -> None:
         """New work did not start while started work was waiting."""
         for place, run in enumerate(begun):
-            if run.strand.left < len(run.strand.stages.calls) or run.stage or _joins(run):
+            if run.chunk.left < len(run.chunk.stages.calls) or run.stage or _joins(run):
                 continue
-            later = [each.strand for each in begun[place:]]
-            waiting = [each for each in _live(run.strand.work.lane) if each not in later]
+            later = [each.chunk for each in begun[place:]]
+            waiting = [each for each in _live(run.chunk.running_job.pair) if each not in later]
             assert waiting == [], "new work started before started work"
 
 
-def _is_booked(lane: QueuePair) -> bool:
-    levels = lane.fresh._levels.values()
+def _is_booked(pair: QueuePair) -> bool:
+    levels = pair.fresh._levels.values()
     by_level, by_key = sum(each.cost for each in levels), sum(sum(e.costs.values()) for e in levels)
-    return abs(by_level - lane.fresh.cost) < 1e-3 and abs(by_key - lane.fresh.cost) < 1e-3
+    return abs(by_level - pair.fresh.cost) < 1e-3 and abs(by_key - pair.fresh.cost) < 1e-3
 
 
 def _joins(run: Run) -> bool:
-    return run.strand.index == JOIN
+    return run.chunk.index == JOIN
 
 
 def _never(_: object, __: object) -> object:
     raise AssertionError("stages of a simulation are not called")
 
 
-def _live(lane: QueuePair) -> list[RunningChunk]:
+def _live(pair: QueuePair) -> list[RunningChunk]:
     """The chunks of which a stage waits in the high queue."""
-    runs = [entry[-1] for entry in lane.started._entries]
-    return [run.strand for run in runs if run.strand.work.over is None]
+    runs = [entry[-1] for entry in pair.started._entries]
+    return [run.chunk for run in runs if run.chunk.running_job.over is None]
 
 
-def _strands(lane: QueuePair, held: set[RunningChunk]) -> list[RunningChunk]:
-    return [strand for strand in held if strand.work.lane is lane]
+def _open_chunks(pair: QueuePair, held: set[RunningChunk]) -> list[RunningChunk]:
+    return [chunk for chunk in held if chunk.running_job.pair is pair]

@@ -491,7 +491,7 @@ class TestReservations:
         assert shared.started_at == 0.0
         simulation.run()
         assert {play.end for play in plays} == {State.DONE}
-        assert len(simulation.core.lanes) == len(simulation.threads) == 1
+        assert len(simulation.core.pairs) == len(simulation.threads) == 1
 
     def test_reservations_that_make_no_sense(self) -> None:
         simulation = Simulation()
@@ -503,7 +503,7 @@ class TestReservations:
         with pytest.raises(BadJob, match="at least one executor"):
             simulation.reserve("none", 0)
 
-    def test_a_reserved_lane_has_bounds_of_its_own(self) -> None:
+    def test_a_reservation_has_bounds_of_its_own(self) -> None:
         simulation = Simulation()
         simulation.reserve("vip", rules=QueueRules(jobs=1))
         simulation.submit("a", key="vip")
@@ -528,7 +528,7 @@ class TestEnds:
         assert {play.end for play in plays} == {State.DONE if drain else State.CANCELLED}
         assert not simulation.threads
         assert not simulation.held
-        assert not simulation.core.lanes
+        assert not simulation.core.pairs
 
     def test_closing_with_nothing_to_do_ends_at_once(self) -> None:
         simulation = Simulation(executors=2)

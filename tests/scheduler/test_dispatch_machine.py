@@ -93,8 +93,8 @@ class Events(RuleBasedStateMachine):
                 fate={data.draw(place): bad} if bad else {},
             )
         except Overloaded:
-            lane = self.sim.core.lane_of(key)
-            assert not lane.idle, "refused while an executor is idle"
+            pair = self.sim.core.pair_of(key)
+            assert not pair.idle, "refused while an executor is idle"
             self.refused += 1
         except SchedulerClosed:
             assert self.sim.core.closed
@@ -150,22 +150,22 @@ class Events(RuleBasedStateMachine):
     def queues_add_up(self) -> None:
         if self.simulation is None:
             return
-        for lane in self.sim.core.lanes:
+        for pair in self.sim.core.pairs:
             waiting = [
-                play.work
+                play.running
                 for play in self._unfinished()
-                if play.work is not None
-                and play.work.lane is lane
-                and play.work.cursor < len(play.work.answers)
+                if play.running is not None
+                and play.running.pair is pair
+                and play.running.cursor < len(play.running.answers)
             ]
-            assert len(lane.fresh) == len(waiting)
+            assert len(pair.fresh) == len(waiting)
             rows = sum(
-                work.job.rows_of(n)
-                for work in waiting
-                for n in range(work.cursor, len(work.answers))
+                running.job.rows_of(n)
+                for running in waiting
+                for n in range(running.cursor, len(running.answers))
             )
-            assert lane.fresh.rows == rows
-            assert sum(map(len, lane.fresh._levels.values())) == len(waiting)
+            assert pair.fresh.rows == rows
+            assert sum(map(len, pair.fresh._levels.values())) == len(waiting)
 
     def teardown(self) -> None:
         if self.simulation is None:
@@ -176,19 +176,19 @@ class Events(RuleBasedStateMachine):
             self._check_life(play)
         assert not self.sim.held, "buffers were not given back"
         assert not self.sim.threads, "executors did not end"
-        assert not self.sim.core.lanes
+        assert not self.sim.core.pairs
         assert not self.sim.core._deadlines
 
     def _unfinished(self) -> list[Play]:
         return [play for play in self.plays if play.end is None]
 
     def _deadline(self, play: Play) -> float:
-        assert play.work is not None
-        return float("inf") if play.work.job.deadline is None else play.work.job.deadline
+        assert play.running is not None
+        return float("inf") if play.running.job.deadline is None else play.running.job.deadline
 
     def _check_life(self, play: Play) -> None:
-        assert play.work is not None
-        job = play.work.job
+        assert play.running is not None
+        job = play.running.job
         assert len(play.ran) == len(set(play.ran)), "a stage ran twice"
         every = {(n, stage) for n in range(len(job.chunks)) for stage in range(len(play.seconds))}
         assert set(play.ran) <= every

@@ -197,7 +197,7 @@ class TestFaults:
             ticket.result(LONG)
 
     def test_executors_that_die_are_replaced(self, pool: Pool) -> None:
-        before = set(pool._crew.executors)
+        before = set(pool._group.executors)
         tickets: list[Ticket] = [
             pool.submit(Job.of(Stages.chain(identity, die), [n], room=5)) for n in range(6)
         ]
@@ -205,8 +205,8 @@ class TestFaults:
             with pytest.raises(ExecutorDied, match="SystemExit: killed by chunk"):
                 ticket.result(LONG)
         assert pool.submit(Job.of(ECHO, [1])).result(LONG) == [1]
-        eventually(lambda: len(pool._crew.executors) == 2)
-        assert before.isdisjoint(pool._crew.executors)
+        eventually(lambda: len(pool._group.executors) == 2)
+        assert before.isdisjoint(pool._group.executors)
         assert pool.stats().deaths == 6
         assert pool.stats().buffers.in_use == 0
 
@@ -349,7 +349,7 @@ class TestReservations:
         assert pool.submit(Job.of(ECHO, [1], key="vip", room=5)).result(LONG) == [1]
         assert (pool.load("vip").executors, pool.load().idle) == (1, 0)
         pool.release("vip")
-        eventually(lambda: len(pool._crew.executors) == 2)
+        eventually(lambda: len(pool._group.executors) == 2)
         blocked = pool.submit(Job.of(ECHO, [1], key="vip"))
         assert blocked.status is State.QUEUED
 
@@ -536,7 +536,7 @@ class TestManyThreads:
         assert stats.done + stats.failed + stats.expired + stats.cancelled == 8 * 1500
         assert stats.deaths > 0
         assert stats.buffers.in_use == 0
-        assert stats.lanes == ()
+        assert stats.queues == ()
 
     @pytest.mark.parametrize("drain", [True, False])
     def test_shutting_down_under_fire(self, *, drain: bool) -> None:

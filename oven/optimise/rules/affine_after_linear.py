@@ -1,7 +1,7 @@
 """linear(x) - m, linear(x) / s, linear(x) * a + b, ...  →  linear(x) with other weights and bias
 
 Why      a projection that is centred or scaled afterwards (as PCA is) does both while it sums.
-Unless   somebody else reads the bare sums, or a number is zero, infinite or close to it.
+Unless   another operator reads the bare sums, or a number is zero, infinite or close to it.
 Numerics the dot product is re-associated: |Δ| ≤ n · ε · (Σ|w·x| + |m|). A difference that cancels
          loses no more digits than the sum it is taken from had lost already.
 """

@@ -1,12 +1,12 @@
 """linear((x - m) / s), linear(x * a + b), ...  →  linear(x) with other weights and bias
 
-Why      a scaler ahead of a linear model is one multiplication per column that its weights can
-         do, and one subtraction per column that its bias can do. Scaled columns that stand beside
+Why      a scaler ahead of a linear model is one multiplication per column, which fits into the
+         weights, and one subtraction per column, which fits into the bias. Scaled columns beside
          others in a concatenation are folded too.
-Unless   somebody but linear models reads the scaled columns; they are rounded to a narrower float
-         than the model computes in, which is part of the meaning; a number is zero, infinite or
-         close to it; or leaving out an offset would cost digits: x - m is exact where x is close
-         to m, and the folded sum must cancel w·m against w·x, so Σ|w·m| may be at most 256
+Unless   an operator other than a linear model reads the scaled columns; they are rounded to a
+         narrower float than the model computes in, which changes answers; a number is zero,
+         infinite or close to it; or folding an offset would cost digits: x - m is exact where x is
+         close to m, and the folded sum must cancel w·m against w·x, so Σ|w·m| may be at most 256
          times (in float32 4 times) the scale of the answer, which is known only where the
          difference is scaled. An offset behind the factor cancels likewise.
 Numerics the dot product is re-associated: |Δ| ≤ n · ε · Σ(|w·a·x| + |w·a·m|).
@@ -29,7 +29,7 @@ from oven.optimise.rule import REASSOCIATES, Rule
 
 
 class Scaled(NamedTuple):
-    """What is below the scaling steps of a part, and what they do; None for no steps."""
+    """The node below the scaling steps of a part, and the steps as one function; None if none."""
 
     below: Node
     scale: Affine | None
@@ -37,7 +37,7 @@ class Scaled(NamedTuple):
 
 
 def _scaled(m: Match, part: Part, weights: Numbers, bias: Numbers) -> Scaled:
-    """A part without its scaling steps, if its weights can do what they do."""
+    """A part without its scaling steps, if they can be folded into the weights."""
     steps: list[Node] = []
     item, reader = part.item, part.reader
     while isinstance(item.op, STEPS) and m.facts.only_for_any(item, reader, Linear):
@@ -56,7 +56,7 @@ def _scaled(m: Match, part: Part, weights: Numbers, bias: Numbers) -> Scaled:
 def _accurate(scale: Affine, weights: Numbers, bias: Numbers, dtype: str) -> bool:
     """Whether the answer's own scale is not much smaller than what cancels in it."""
     if scale.centre.any() and np.all(scale.factor == 1):
-        return False  # nothing says how far x is from the centre
+        return False  # the distance of x from the centre is not known
     # An offset behind the factor (as in x * a + b) cancels like one ahead of it.
     lost = np.abs(weights) @ _wide(np.abs(scale.offset), weights)
     own = np.sqrt(np.square(weights).sum(axis=1))
@@ -83,12 +83,12 @@ def _build(m: Match) -> Node | None:
     if not np.all(np.isfinite(weights)):
         return None
     every = parts(m, m["x"])
-    found = [(part, _scaled(m, part, weights, bias)) for part in every]
-    if all(scaled.scale is None for _, scaled in found):
+    folded = [(part, _scaled(m, part, weights, bias)) for part in every]
+    if all(scaled.scale is None for _, scaled in folded):
         return None
     m.take(*seams(m, m["x"]))
     moved, moves = np.zeros(len(weights)), False
-    for part, (_, scale, shifts) in found:
+    for part, (_, scale, shifts) in folded:
         if scale is not None:
             mine = weights[:, part.columns]
             moved = moved + mine @ _wide(scale.offset, mine)
@@ -97,8 +97,8 @@ def _build(m: Match) -> Node | None:
     if moves or len(bias):
         bias = bias + moved if len(bias) else moved
     dtype = dtype_of(m["linear"])
-    made = Linear(Blob.of(weights, dtype), Blob.of(bias, dtype))
-    return node(made, [joined([scaled.below for _, scaled in found], m["x"])])
+    replacement = Linear(Blob.of(weights, dtype), Blob.of(bias, dtype))
+    return node(replacement, [joined([scaled.below for _, scaled in folded], m["x"])])
 
 
 RULE = Rule(pattern=op(Linear)(hole("x")), build=_build, preserves=REASSOCIATES)

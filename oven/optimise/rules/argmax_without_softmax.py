@@ -1,7 +1,7 @@
 """argmax(softmax(x))  →  argmax(x)
 
 Why      where only the label is asked for, the probabilities need not be computed.
-Unless   somebody else reads the probabilities: then they are there anyway. A sigmoid is not
+Unless   another operator reads the probabilities: they are computed anyway. A sigmoid is not
          dropped: from 37 on it is 1.0 for every score, and the first of equals wins.
 Numerics softmax ties scores closer than an ulp of 1, and the first of them wins; without it the
          larger does. Infinite or NaN scores make every probability NaN, and label 0 wins;

@@ -1,13 +1,13 @@
 """trees(the bin each x is in)  →  trees whose thresholds are edges of the bins
 
-Why      a bin says how many edges a number has reached, so a test of it is a test of the number
-         against one edge: the bins are never looked for. NaN has reached every edge, and goes
+Why      a bin is the number of edges that a number has reached, so a test of it is a test of the
+         number against one edge: the bins are never computed. NaN has reached every edge, and goes
          where the last bin goes.
-Unless   somebody else reads the bins; a node lets pass what is no run of bins from the first on (a
-         set of categories, zeros taken for missing); no or every number passes and no threshold
-         says so; or a category is decided on another column that is rounded to float32 first.
-Numerics none: x < edge is what the bins ask, and the tests of the bins' numbers are made at baking,
-         by the definition of the nodes.
+Unless   another operator reads the bins; a node passes bins that are not a run from the first on (a
+         set of categories, zeros taken for missing); no number or every number passes and no
+         threshold expresses that; or another column is rounded to float32 and tested by a set.
+Numerics none: bins are defined by x < edge, and the tests of the bins' numbers are evaluated at
+         baking, by the definition of the nodes.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ Limits = NDArray[np.float64]
 
 
 class Binned(NamedTuple):
-    """A part of the input: the bins, what is made of their numbers, and all nodes in between."""
+    """A part of the input: the bins, the steps after them, and all nodes in between."""
 
     bins: Bins
     steps: tuple[Elementwise, ...]
@@ -46,11 +46,11 @@ class Binned(NamedTuple):
 
     @property
     def below(self) -> Node:
-        """What is put into bins."""
+        """The numbers that are put into bins."""
         return self.chain[-1].inputs[0]
 
     def seen(self, column: int) -> Floats:
-        """What the trees see for each bin of a column, from the first to the last."""
+        """The trees' input for each bin of a column, from the first to the last."""
         cuts = self.bins.starts.array
         x = np.arange(int(cuts[column + 1] - cuts[column]) + 1)
         with np.errstate(all="ignore"):
@@ -67,20 +67,20 @@ class Binned(NamedTuple):
 
 
 def _binned(m: Match, part: Part) -> Binned | None:
-    """The bins a part is made of, if only trees read it."""
-    found = chain(m, part, Bins, lambda item: _step(item) is not None)
-    if not found or not all(_is_dense(item) for item in found):
+    """The bins that a part comes from, if only trees read it."""
+    nodes = chain(m, part, Bins, lambda item: _step(item) is not None)
+    if not nodes or not all(_is_dense(item) for item in nodes):
         return None
-    bins = found[-1].op
+    bins = nodes[-1].op
     assert isinstance(bins, Bins), "the chain ends with them"
-    if not is_float(found[-1].inputs[0].type) or np.any(np.isnan(bins.edges.array)):
+    if not is_float(nodes[-1].inputs[0].type) or np.any(np.isnan(bins.edges.array)):
         return None
-    steps = [_step(item) for item in reversed(found[:-1])]
-    return Binned(bins, tuple(step for step in steps if step is not None), tuple(found))
+    steps = [_step(item) for item in reversed(nodes[:-1])]
+    return Binned(bins, tuple(step for step in steps if step is not None), tuple(nodes))
 
 
 def _step(item: Node) -> Elementwise | None:
-    """What a node makes of each number, if it is what native code makes of it to the last bit."""
+    """The step of a node, if its reference and native code agree to the last bit."""
     if isinstance(item.op, CastLike):
         return Cast(dtype_of(item))
     return item.op if isinstance(item.op, Cast | WithParameter | Clip) else None
@@ -91,11 +91,11 @@ def _is_dense(item: Node) -> bool:
 
 
 class _Tables:
-    """The fields of the trees that change."""
+    """The fields of the trees that the rule changes."""
 
     def __init__(self, walk: Walk) -> None:
         self.walk = walk
-        # Whole for as long as this is: `passes` looks at them column by column.
+        # Referenced here, so that they stay whole: `passes` reads them column by column.
         self.kept = raw(walk.threshold, walk.missing, walk.category, walk.words)
         self.feature = walk.feature.array.astype(np.int64)
         self.threshold = walk.threshold.array.astype(np.float64)
@@ -104,7 +104,7 @@ class _Tables:
         self.pulled = np.zeros(len(self.feature), bool)
 
     def pull(self, part: Part, binned: Binned) -> bool:
-        """Test x where bins were tested; whether all nodes of the part can."""
+        """Test x instead of bins; False if a node of the part cannot."""
         for column in range(part.width):
             nodes = np.flatnonzero(self.feature == part.start + column)
             if nodes.size and not self._pull_column(nodes, binned, column):
@@ -117,7 +117,7 @@ class _Tables:
         if np.any(left != (np.arange(left.shape[1]) < count[:, None])):
             return False
         edges, strict = binned.edges(column), self.walk.strict
-        # Behind the last bin comes what no number has reached, before the first what all have.
+        # After the last bin comes an edge that no number reaches, before the first one that all do.
         limit = np.concatenate([[-np.inf], edges, [np.inf]])[count]
         beyond = np.isinf(limit) & (count == (len(edges) + 1 if strict else 0))
         if np.any(beyond) or (not strict and np.any((limit == -np.inf) & (count > 0))):
@@ -132,7 +132,7 @@ class _Tables:
         return True
 
     def widen(self) -> bool:
-        """Let thresholds know of the rounding to float32, which edges must be spared."""
+        """Include the rounding to float32 in the other thresholds: edges must not be rounded."""
         rest = np.flatnonzero(~self.pulled & (self.feature >= 0))
         if not (self.walk.narrow and rest.size):
             return True
@@ -146,18 +146,18 @@ class _Tables:
                 value = x.astype(np.float32)
             return value < limits if strict else value <= limits
 
-        found = last_passing(below, len(rest), "float64")
-        if found is None or (strict and np.any(np.isinf(found))):
+        last = last_passing(below, len(rest), "float64")
+        if last is None or (strict and np.any(np.isinf(last))):
             return False
-        self.threshold[rest] = after(found) if strict else found
+        self.threshold[rest] = after(last) if strict else last
         return True
 
     def trees(self) -> Walk:
         """The trees with these tables."""
-        made = self.walk.replace(
+        changed = self.walk.replace(
             threshold=Blob.of(self.threshold), missing=Blob.of(self.missing), narrow=False
         )
-        return made.replace(category=Blob.of(self.category)) if len(self.category) else made
+        return changed.replace(category=Blob.of(self.category)) if len(self.category) else changed
 
 
 def _build(m: Match) -> Node | None:

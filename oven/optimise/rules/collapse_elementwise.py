@@ -1,10 +1,10 @@
 """x - m - n, x / s * a, (x - m) / s * a + b, ...  →  at most one of each: (x - c) * k + d
 
 Why      every step costs something for every column of every row.
-Unless   there would not be fewer steps (so a single scaler keeps the library's bits); something
-         decides on the result (a comparison, a bin, a nearest neighbour: the last bit can turn a
-         tie, and data often sits exactly on a fitted edge); somebody else reads a step; or a
-         number is zero, infinite or close to it.
+Unless   there would not be fewer steps (so a single scaler keeps the library's bits); a
+         decision depends on the result (a comparison, a bin, a nearest neighbour: the last bit
+         can turn a tie, and data often is exactly on a fitted edge); another operator reads a step;
+         or a number is zero, infinite or close to it.
 Numerics each number moves by a few ulps: products and quotients of parameters are rounded once,
          when the plan is baked. A leading offset stays where it is unless the one behind it is
          at least 1/256 of its size, so that no digits cancel.
@@ -29,7 +29,8 @@ from oven.optimise.affine import MOST_CANCELLATION, STEPS, Affine, compose, dtyp
 from oven.optimise.pattern import Facts, Match, chain, hole
 from oven.optimise.rule import REASSOCIATES, Rule
 
-#: A little more or less in gives a little more or less out; what they feed must be so too.
+#: Continuous operators: a small change of the input is a small change of the result. Their readers
+#: must be continuous too.
 _MOVING: tuple[type[Op], ...] = (Concat, Select, Element, AsVector, ToDense, CastLike)
 _ARITHMETIC: tuple[type[Op], ...] = (*STEPS, Plus, Minus, Times, Over, Sum, Norm, Square)
 _CURVES: tuple[type[Op], ...] = (Clip, OneMinus, Sigmoid, Softmax, Exp, Relu, Tanh)

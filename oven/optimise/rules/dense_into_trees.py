@@ -1,11 +1,11 @@
 """trees(x, stored sparsely)  →  trees(to_dense(x))
 
-Why      trees look at columns by number, so they read rows with their zeros anyway. Where those are
-         written by the code that makes x, the row goes from one native stage to the next; a wide
+Why      trees look up columns by number, so they read rows with their zeros anyway. If the code
+         that makes x writes the zeros, the row goes from one native stage to the next; a wide
          sparse vector would leave native code in between, to be made dense by Python.
-Unless   x is wider than 4,096 columns, and a row no longer stays in cache; it comes from outside
-         just as it is; the zeros it does not store are missing to the trees; or somebody else wants
-         it as it is stored.
+Unless   x is wider than 4,096 columns, and a row no longer stays in cache; it is an input of the
+         program; the zeros it does not store are missing to the trees; or another operator reads
+         it in sparse form.
 Numerics none: the same numbers are compared.
 """
 
@@ -31,7 +31,7 @@ def _guard(m: Match) -> bool:
 
 
 def _only_dense(m: Match) -> bool:
-    """Whether all that need x read it with its zeros."""
+    """Whether all readers of x read it in dense form."""
     x = m["x"]
     readers = m.facts.readers(x)
     return not m.facts.is_output(x) and all(isinstance(r.op, Nodes | ToDense) for r in readers)

@@ -1,11 +1,11 @@
-"""Columns picked from something  →  something of the picked columns only
+"""Columns picked from f(x)  →  f of the picked columns of x only
 
-Why      feature selection comes last and pays for all that came before. Pushed down to the
-         sources, a column nobody uses is never read, and a branch nobody uses is never run.
-Unless   what is picked from has other readers than picks, or is computed and picked from more
-         often than it has columns: then computing it once is cheaper; or the picks jump to and
-         fro between the parts of a concatenation, which would cut it into many small ones; or a
-         branch would go that can refuse a row (a strict encoder), and its refusals with it.
+Why      feature selection comes last, after all columns have been computed. Pushed down to the
+         sources, a column that is not used is never read, and a branch that is not used never runs.
+Unless   the vector has other readers than picks, or is computed and has more picks than columns:
+         then computing it once is cheaper; or the picks jump to and fro between the parts of a
+         concatenation, which would cut it into many small ones; or a branch that can refuse a
+         row (a strict encoder) would be dropped, and its refusals with it.
 Numerics none: the same operations on fewer columns.
 """
 
@@ -32,7 +32,7 @@ from oven.optimise.rule import BITS, Rule
 Columns = Sequence[int]
 
 
-def _picked(item: Node) -> list[int]:
+def _picked_columns(item: Node) -> list[int]:
     """The columns a Select or an Element picks."""
     if isinstance(item.op, Element):
         return [item.op.column]
@@ -53,10 +53,10 @@ def _only_picked_from(m: Match, *, computed: bool) -> bool:
     if m.facts.is_output(x) or not all(isinstance(r.op, Select | Element) for r in readers):
         return False
     assert isinstance(x.type, Vector)
-    return not computed or sum(len(_picked(r)) for r in readers) <= x.type.width
+    return not computed or sum(len(_picked_columns(r)) for r in readers) <= x.type.width
 
 
-# --- what is picked from, class by class: columns -> node of exactly these, or None --------------
+# --- by the operator below the pick: columns -> node of exactly these, or None -------------------
 
 
 def _from_select(m: Match, x: Node, columns: Columns) -> Node | None:
@@ -109,7 +109,7 @@ def _from_pick(m: Match, x: Node, columns: Columns) -> Node | None:
 
 
 def _from_dense(m: Match, x: Node, columns: Columns) -> Node | None:
-    # Elsewhere a pick would only change places with what makes all columns dense.
+    # With another operator below, the pick would only change places with `ToDense`.
     inner = x.inputs[0]
     if not isinstance(inner.op, Concat) or not _only_picked_from(m, computed=False):
         return None
@@ -127,56 +127,56 @@ _FROM: tuple[tuple[type, Callable[[Match, Node, Columns], Node | None]], ...] = 
 
 
 def _build(m: Match) -> Node | None:
-    x, columns = m["x"], _picked(m.root)
+    x, columns = m["x"], _picked_columns(m.root)
     if not columns:
         return None
     m.take(x)
     if isinstance(m.root.op, Element):
-        return _one(m, x, columns[0])
+        return _single_column(m, x, columns[0])
     for kind, narrowed in _FROM:
         if isinstance(x.op, kind):
-            made = narrowed(m, x, columns)
-            return None if made is None else _as(made, m.root.type)
+            replacement = narrowed(m, x, columns)
+            return None if replacement is None else _as(replacement, m.root.type)
     return None
 
 
-def _as(made: Node, kind: Type) -> Node | None:
-    """The node in the dtype and storage of what it replaces, which other parts may have caused."""
+def _as(replacement: Node, kind: Type) -> Node | None:
+    """The node in the dtype and storage of the node it replaces."""
     assert isinstance(kind, Vector)
-    if not isinstance(made.type, Vector):
-        made = node(AsVector(), [made])
-    assert isinstance(made.type, Vector)
-    if made.type.dtype != kind.dtype:
-        if "string" in (made.type.dtype, kind.dtype):
+    if not isinstance(replacement.type, Vector):
+        replacement = node(AsVector(), [replacement])
+    assert isinstance(replacement.type, Vector)
+    if replacement.type.dtype != kind.dtype:
+        if "string" in (replacement.type.dtype, kind.dtype):
             return None
-        made = node(Cast(kind.dtype), [made])
-    if kind.sparse and not (isinstance(made.type, Vector) and made.type.sparse):
-        made = node(ToSparse(), [made])
-    return made if made.type == kind else None
+        replacement = node(Cast(kind.dtype), [replacement])
+    if kind.sparse and not (isinstance(replacement.type, Vector) and replacement.type.sparse):
+        replacement = node(ToSparse(), [replacement])
+    return replacement if replacement.type == kind else None
 
 
-def _one(m: Match, x: Node, column: int) -> Node | None:
-    """One column as a scalar: of a vector of scalars it is that scalar."""
-    made: Node | None = None
+def _single_column(m: Match, x: Node, column: int) -> Node | None:
+    """One column as a scalar; for a vector made of a scalar, that scalar."""
+    replacement: Node | None = None
     match x.op:
         case AsVector():
-            made = x.inputs[0]
+            replacement = x.inputs[0]
         case Select(columns=columns):
-            made = node(Element(int(columns.array[column])), x.inputs)
+            replacement = node(Element(int(columns.array[column])), x.inputs)
         case Pick(labels=labels):
-            made = node(Field(labels[column]), x.inputs)
+            replacement = node(Field(labels[column]), x.inputs)
         case Concat():
-            made = _element_of_concat(m, x, column)
+            replacement = _element_of_concat(m, x, column)
         case Binary() if _only_picked_from(m, computed=True):
             sides = [
                 node(Element(column), [s]) if isinstance(s.type, Vector) else s for s in x.inputs
             ]
-            made = node(x.op, sides)
+            replacement = node(x.op, sides)
         case Elementwise() if _only_picked_from(m, computed=True):
             if type(x.op).infer is Elementwise.infer:
                 inner = node(Element(column), x.inputs)
-                made = node(x.op.on_columns(np.array([column])), [inner])
-    return None if made is None else _scalar(made, m.root.type)
+                replacement = node(x.op.on_columns(np.array([column])), [inner])
+    return None if replacement is None else _scalar(replacement, m.root.type)
 
 
 def _element_of_concat(m: Match, x: Node, column: int) -> Node | None:
@@ -190,11 +190,11 @@ def _element_of_concat(m: Match, x: Node, column: int) -> Node | None:
     return None
 
 
-def _scalar(made: Node, kind: Type) -> Node | None:
+def _scalar(replacement: Node, kind: Type) -> Node | None:
     assert isinstance(kind, Scalar)
-    if isinstance(made.type, Scalar) and made.type != kind and kind.dtype != "string":
-        made = node(Cast(kind.dtype), [made])
-    return made if made.type == kind else None
+    if isinstance(replacement.type, Scalar) and replacement.type != kind and kind.dtype != "string":
+        replacement = node(Cast(kind.dtype), [replacement])
+    return replacement if replacement.type == kind else None
 
 
 RULE = Rule(pattern=op(Select, Element, name="pick")(hole("x")), build=_build, preserves=BITS)

@@ -1,8 +1,8 @@
 """linear with weights that are zero for whole columns  →  linear of the other columns
 
 Why      a sparse model (an L1 penalty, a selection) uses few of the columns that are prepared
-         for it; what is not used need not be computed, and drop_unused_columns carries the news
-         to the sources.
+         for it; the others need not be computed, and drop_unused_columns removes them down to
+         the sources.
 Unless   such a column can be NaN or infinite, as an input of floats can (0 · NaN is NaN, and so is
          the original's answer), or can refuse a row (an encoder that is strict about unknown
          categories); or picking the others costs more than it saves: parts of a concatenation go
@@ -71,8 +71,8 @@ def _build(m: Match) -> Node | None:
         return None
     if not kept.any():
         return _constant(m.root, linear, x)
-    made = linear.replace(weights=np.ascontiguousarray(weights[:, kept]))
-    return node(made, [node(Select(np.flatnonzero(kept)), [x])])
+    narrowed = linear.replace(weights=np.ascontiguousarray(weights[:, kept]))
+    return node(narrowed, [node(Select(np.flatnonzero(kept)), [x])])
 
 
 def _constant(root: Node, linear: Linear, x: Node) -> Node:

@@ -1,9 +1,9 @@
 """f(constant, constant, ...)  →  constant;   constant(f(x))  →  constant(x)
 
-Why      what is the same for every row is computed once, when the plan is baked; and a constant
-         asks its input only how many rows there are, so whatever computes that input is dead.
+Why      a value that is the same for every row is computed once, when the plan is baked; and a
+         constant needs only the number of rows of its input, so the input is not computed.
 Unless   the operator sums floats, where one row and many may differ in the last bit; or it is
-         not one dense block of numbers; or what the constant reads is not computed anyway,
+         not one dense block of numbers; or the constant's input is an input of the program already,
          or can refuse a row (a strict encoder).
 Numerics none: the constant is the reference's own answer.
 """
@@ -52,20 +52,20 @@ def _build(m: Match) -> Node | None:
     except FlourError:
         return None
     scalar = isinstance(item.type, Scalar)
-    made = node(Fill(np.asarray(value).reshape(-1), scalar), item.inputs[0].inputs)
-    return made if made.type == item.type else None
+    constant = node(Fill(np.asarray(value).reshape(-1), scalar), item.inputs[0].inputs)
+    return constant if constant.type == item.type else None
 
 
 def _nearer(item: Node, facts: Facts) -> Node | None:
-    """The same constant, reading what is there before anything is computed."""
+    """The same constant, reading an input of the program instead of a computed node."""
     below = item.inputs[0]
     if _is_given(below) or may_refuse(below):
         return None
-    place = facts.place[below]
-    given = next((each for each in facts.nodes if _is_given(each)), None)
-    if given is None or facts.place[given] > place:
+    limit = facts.place[below]
+    earliest = next((each for each in facts.nodes if _is_given(each)), None)
+    if earliest is None or facts.place[earliest] > limit:
         return None
-    return node(item.op, [given])
+    return node(item.op, [earliest])
 
 
 def _is_given(item: Node) -> bool:

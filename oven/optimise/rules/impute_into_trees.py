@@ -1,11 +1,11 @@
 """trees(x, or a value where x is NaN)  →  trees that send NaN where the value goes
 
-Why      a test of a number that is known beforehand has an answer that is known beforehand: the
-         imputer vanishes into the way each node sends what is missing.
-Unless   somebody else reads the imputed columns; the marker is a number, not NaN; a node takes
-         zeros for missing too (they would go the new way with NaN), or the zeros a sparse vector
-         does not store are missing.
-Numerics none: nothing is computed but the tests of the imputed values, once, at baking.
+Why      each node's test of the imputed value has a fixed answer: it becomes the direction in
+         which the node sends missing values, and the imputer is dropped.
+Unless   another operator reads the imputed columns; the marker is a number, not NaN; a node takes
+         zeros for missing too (they would take the new direction with NaN), or the zeros that a
+         sparse vector does not store are missing.
+Numerics none: only the tests of the imputed values are computed, once, at baking.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from oven.optimise.rule import BITS, Rule
 
 
 def _imputed(m: Match, part: Part) -> Impute | None:
-    """What imputes a part, if it is seen by nobody else and says what NaN becomes."""
+    """The imputer of a part, if it replaces NaN and only trees read it."""
     item = part.item
     if not (isinstance(item.op, Impute) and m.facts.only_for(item, part.reader)):
         return None
@@ -40,7 +40,7 @@ def _guard(m: Match) -> bool:
 
 
 def _ways(walk: Walk, part: Part, values: Numbers) -> tuple[np.ndarray, np.ndarray]:
-    """The nodes that look at a part, and the way each sends its column's value."""
+    """The nodes that test a part, and the direction in which each sends the imputed value."""
     feature = walk.feature.array.astype(np.int64)
     columns = part.columns
     nodes = np.flatnonzero((feature >= columns.start) & (feature < columns.stop))

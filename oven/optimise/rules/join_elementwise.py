@@ -1,10 +1,10 @@
 """concat(f(a), f(b), ...)  →  f(concat(a, b, ...))
 
 Why      many small models side by side (one for each class, each target, each member of an
-         ensemble) do the same to every column; done to all columns at once it is one loop, and
-         what they did it to stands side by side, where join_linears can find it.
+         ensemble) apply the same function to every column; applied to all columns at once it is
+         one loop, and its inputs become neighbours that join_linears can join.
 Unless   neighbours are not the same function, with the same static settings and float width;
-         or something else reads one of them.
+         or another operator reads one of them.
 Numerics none: the same operation on the same numbers, each with its own parameters.
 """
 
@@ -25,7 +25,7 @@ from oven.optimise.rule import BITS, Rule
 
 
 def _function(m: Match, part: Node) -> Node | None:
-    """A part without what makes a vector of a scalar, if it is such a function."""
+    """The function that computes a part, below a conversion of a scalar to a vector; else None."""
     item = part.inputs[0] if isinstance(part.op, AsVector) else part
     lone = m.facts.only_for(part, m.root) and (item is part or m.facts.only_for(item, part))
     fits = isinstance(item.op, Elementwise) and type(item.op).infer is Elementwise.infer
@@ -33,7 +33,7 @@ def _function(m: Match, part: Node) -> Node | None:
 
 
 def _kind(item: Node) -> tuple[object, ...]:
-    """What must agree: the class, all that is not a column of parameters, and the float width."""
+    """The properties that must agree: class, static settings and float width."""
     op = item.op
     static = tuple(
         (value.dtype.name if isinstance(value, Blob) else value) for value in op.fields().values()
@@ -42,21 +42,23 @@ def _kind(item: Node) -> tuple[object, ...]:
 
 
 def _build(m: Match) -> Node | None:
-    found = [(part, _function(m, part)) for part in m.root.inputs]
-    keys = [object() if item is None else _kind(item) for _, item in found]
-    runs = [[pair for _, pair in run] for _, run in groupby(zip(keys, found, strict=True), _key)]
-    if len(runs) == len(found):
+    functions = [(part, _function(m, part)) for part in m.root.inputs]
+    keys = [object() if item is None else _kind(item) for _, item in functions]
+    runs = [
+        [pair for _, pair in run] for _, run in groupby(zip(keys, functions, strict=True), _key)
+    ]
+    if len(runs) == len(functions):
         return None
     m.take(*(item for run in runs if len(run) > 1 for pair in run for item in pair if item))
-    made = joined([item for run in runs for item in _one(run)], m.root)
-    return made if made.type == m.root.type else None
+    replacement = joined([item for run in runs for item in _joined_run(run)], m.root)
+    return replacement if replacement.type == m.root.type else None
 
 
 def _key(pair: tuple[object, object]) -> object:
     return pair[0]
 
 
-def _one(run: list[tuple[Node, Node | None]]) -> list[Node]:
+def _joined_run(run: list[tuple[Node, Node | None]]) -> list[Node]:
     """One function for all of a run."""
     items = [item for _, item in run if item is not None]
     if len(run) == 1 or not items:
@@ -70,7 +72,7 @@ def _one(run: list[tuple[Node, Node | None]]) -> list[Node]:
 
 
 def _side_by_side(items: list[Node], key: str) -> Blob:
-    """A parameter of all parts; one number that is the same for all of them stays one."""
+    """A parameter of all parts side by side; one number that all share stays a single number."""
     values: list[Blob] = [item.op.fields()[key] for item in items]
     if len(set(values)) == 1 and values[0].array.size == 1:
         return values[0]

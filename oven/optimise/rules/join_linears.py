@@ -29,7 +29,7 @@ def _build(m: Match) -> Node | None:
     plain = [(part, _plain(m, part)) for part in m.root.inputs]
     runs = [list(run) for _, run in groupby(plain, lambda pair: _key(*pair))]
     parts = [
-        _one([made for _, made in run if made])
+        _joined_run([made for _, made in run if made])
         if len(run) > 1 and run[0][1]
         else [part for part, _ in run]
         for run in runs
@@ -41,13 +41,13 @@ def _build(m: Match) -> Node | None:
     return joined(items, m.root)
 
 
-def _key(part: Node, made: Node | None) -> object:
-    """Equal for neighbours that can become one."""
-    return part if made is None else (made.inputs[0], dtype_of(made))
+def _key(part: Node, linear: Node | None) -> object:
+    """A key, equal for neighbours that can become one."""
+    return part if linear is None else (linear.inputs[0], dtype_of(linear))
 
 
 def _plain(m: Match, part: Node) -> Node | None:
-    """A part as a linear map that nobody else needs."""
+    """A part as a linear map without other readers."""
     if isinstance(part.op, Linear):
         return part if m.facts.only_for(part, m.root) else None
     item = _of_both_signs(m, part)
@@ -60,7 +60,7 @@ def _plain(m: Match, part: Node) -> Node | None:
 
 
 def _of_both_signs(m: Match, part: Node) -> Node | None:
-    """The linear map that a part has with both signs, as of two classes, if it is for that only."""
+    """The linear map that a part has with both signs, as for two classes; without other readers."""
     if not (isinstance(part.op, Concat) and len(part.inputs) == 2):
         return None
     other, item = part.inputs
@@ -70,12 +70,12 @@ def _of_both_signs(m: Match, part: Node) -> Node | None:
 
 
 def _above(part: Node) -> tuple[Node, ...]:
-    """A part and what it is made of, down to the linear map."""
+    """The nodes from a part down to the linear map."""
     return (part,) if isinstance(part.op, Linear) else (part, *part.inputs)
 
 
-def _one(run: list[Node]) -> list[Node]:
-    """Neighbouring linear maps of one input as one; the same map twice is not two."""
+def _joined_run(run: list[Node]) -> list[Node]:
+    """Neighbouring linear maps of one input as one; a repeated map is computed once."""
     if len(set(run)) == 1:
         return run
     dtype = dtype_of(run[0])
@@ -91,8 +91,8 @@ def _linear(item: Node) -> Linear:
 
 
 def _bias(linear: Linear) -> Numbers:
-    found = linear.bias.array.astype(np.float64)
-    return found if len(found) else np.zeros(len(linear.weights))
+    bias = linear.bias.array.astype(np.float64)
+    return bias if len(bias) else np.zeros(len(linear.weights))
 
 
 RULE = Rule(pattern=op(Concat)(rest("parts")), build=_build, preserves=REASSOCIATES)

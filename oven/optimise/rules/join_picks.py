@@ -1,9 +1,9 @@
 """concat(x[a], x[b], ...)  →  x[a and b],   of a vector or of a record
 
-Why      columns that were taken apart to be prepared apart often are not, once their scalers have
-         gone into the weights; then nothing remains of taking them apart.
-Unless   they do not stand next to each other or come from different places; or picking from
-         sparse columns, which costs more than it saves; or columns of a record differ in dtype.
+Why      columns are picked apart to be prepared apart; once the preparation has been folded into
+         the weights, the picks can be joined again.
+Unless   they are not adjacent or come from different sources; or the columns picked from are
+         sparse, which costs more than it saves; or columns of a record differ in dtype.
 Numerics none: the same columns in the same order.
 """
 
@@ -23,7 +23,7 @@ from oven.optimise.rule import BITS, Rule
 
 
 def place(part: Node) -> object:
-    """Where a part is picked from, equal for neighbours that can become one; else the part."""
+    """The source of a pick, equal for neighbours that can become one; else the part itself."""
     if isinstance(part.op, Select | Element):
         kind = part.inputs[0].type
         return part if isinstance(kind, Vector) and kind.sparse else ("vector", part.inputs[0])
@@ -49,7 +49,7 @@ def _columns(part: Node) -> list[int]:
     return [int(column) for column in part.op.fields()["columns"].array]
 
 
-def _one(run: list[Node]) -> list[Node]:
+def _joined_run(run: list[Node]) -> list[Node]:
     first = run[0]
     if len(run) == 1 or not isinstance(first.op, Select | Element | Pick | Field):
         return run
@@ -62,12 +62,12 @@ def _one(run: list[Node]) -> list[Node]:
 
 def _build(m: Match) -> Node | None:
     runs = [list(run) for _, run in groupby(m.root.inputs, place)]
-    items = [item for run in runs for item in _one(run)]
+    items = [item for run in runs for item in _joined_run(run)]
     if len(items) == len(m.root.inputs):
         return None
     m.take(*(item for run in runs if len(run) > 1 for item in run))
-    made = joined(items, m.root)
-    return made if made.type == m.root.type else None
+    replacement = joined(items, m.root)
+    return replacement if replacement.type == m.root.type else None
 
 
 RULE = Rule(pattern=op(Concat)(rest("parts")), build=_build, preserves=BITS)

@@ -2,9 +2,9 @@
 
 Why      a projection (PCA, random projection, ...) ahead of a linear model is one matrix away
          from being part of it, also where it stands beside other columns in a concatenation.
-Unless   somebody else reads the projection; the product would be more work than its factors (a
+Unless   another operator reads the projection; the product would be more work than its factors (a
          narrow waist); the factors work in different float widths, as rounding to a narrower one
-         in the middle is part of the meaning; or a product is not finite.
+         in between changes answers; or a product is not finite.
 Numerics the dot products are re-associated: |Δ| ≤ (n + k) · ε · Σ|w₂||w₁||x|, which bounds the
          rounding of the two steps as well.
 """
@@ -24,7 +24,7 @@ from oven.optimise.rule import REASSOCIATES, Rule
 
 
 def _inner(m: Match, part: Part) -> Linear | None:
-    """The projection that makes a part, if it is to be folded."""
+    """The projection that computes a part, if it can be folded."""
     item, outs = part.item, m.op("linear", Linear).weights.shape[0]
     if not isinstance(item.op, Linear) or not m.facts.only_for(item, part.reader):
         return None
@@ -33,7 +33,7 @@ def _inner(m: Match, part: Part) -> Linear | None:
         return None
     waist, width = item.op.weights.shape
     x = item.inputs[0].type
-    sparse = isinstance(x, Vector) and x.sparse  # there a column costs nothing until it is stored
+    sparse = isinstance(x, Vector) and x.sparse  # a column that is not stored costs nothing
     less = outs <= waist if sparse else outs * width <= waist * (outs + width)
     return item.op if less else None
 
@@ -46,25 +46,25 @@ def _build(m: Match) -> Node | None:
     linear = m.op("linear", Linear)
     weights = linear.weights.array.astype(np.float64)
     bias = linear.bias.array.astype(np.float64)
-    found = [(part, _inner(m, part)) for part in parts(m, m["x"])]
-    if all(inner is None for _, inner in found):
+    projections = [(part, _inner(m, part)) for part in parts(m, m["x"])]
+    if all(inner is None for _, inner in projections):
         return None
     blocks: list[Numbers] = []
     with np.errstate(all="ignore"):
-        for part, inner in found:
+        for part, inner in projections:
             mine = weights[:, part.columns]
             if inner is not None:
                 if len(inner.bias) or len(bias):
                     bias = (bias if len(bias) else np.zeros(len(weights))) + _bias(inner, mine)
                 mine = mine @ inner.weights.array.astype(np.float64)
             blocks.append(mine)
-    made = np.concatenate(blocks, axis=1)
-    if not (np.all(np.isfinite(made)) and np.all(np.isfinite(bias))):
+    product = np.concatenate(blocks, axis=1)
+    if not (np.all(np.isfinite(product)) and np.all(np.isfinite(bias))):
         return None
-    m.take(*seams(m, m["x"]), *(part.item for part, inner in found if inner))
+    m.take(*seams(m, m["x"]), *(part.item for part, inner in projections if inner))
     dtype = dtype_of(m["linear"])
-    below = [part.item.inputs[0] if inner else part.item for part, inner in found]
-    return node(Linear(Blob.of(made, dtype), Blob.of(bias, dtype)), [joined(below, m["x"])])
+    below = [part.item.inputs[0] if inner else part.item for part, inner in projections]
+    return node(Linear(Blob.of(product, dtype), Blob.of(bias, dtype)), [joined(below, m["x"])])
 
 
 RULE = Rule(pattern=op(Linear)(hole("x")), build=_build, preserves=REASSOCIATES)

@@ -21,8 +21,8 @@ def _guard(m: Match) -> bool:
 
 def _build(m: Match) -> Node | None:
     twin = node(m.root.op, [m["y"], m["x"]])
-    place = m.facts.place
-    return twin if twin in place and place[twin] < place[m.root] else None
+    index = m.facts.place
+    return twin if twin in index and index[twin] < index[m.root] else None
 
 
 RULE = Rule(pattern=op(Binary)(hole("x"), hole("y")), guard=_guard, build=_build, preserves=BITS)

@@ -1,8 +1,8 @@
 """linear(x / |x|)  →  linear(x) / |x| + bias
 
 Why      one division for each output instead of one for each column; and the linear map then
-         stands next to what made x, where other rules can merge it.
-Unless   somebody else reads the normalised columns; there are as many outputs as columns; or the
+         follows x directly, so other rules can merge the two.
+Unless   another operator reads the normalised columns; there are as many outputs as columns; or the
          division happens in a narrower float than the linear map.
 Numerics the dot product is re-associated: |Δ| ≤ n · ε · Σ|wᵢxᵢ| / |x|. For rows near the end of
          the float range the sum may overflow where the normalised one does not.
@@ -34,8 +34,8 @@ def _build(m: Match) -> Node:
     linear = m.op("linear", Linear)
     dtype = dtype_of(m["linear"])
     bare = Linear(Blob.of(linear.weights, dtype), Blob.of([], dtype))
-    made = node(m["over"].op, [node(bare, [m["x"]]), m["length"]])
-    return node(Add(Blob.of(linear.bias, dtype)), [made]) if len(linear.bias) else made
+    quotient = node(m["over"].op, [node(bare, [m["x"]]), m["length"]])
+    return node(Add(Blob.of(linear.bias, dtype)), [quotient]) if len(linear.bias) else quotient
 
 
 RULE = Rule(

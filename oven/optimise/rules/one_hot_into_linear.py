@@ -1,10 +1,10 @@
 """linear(one_hot(codes))  →  the weight of each code, looked up
 
 Why      the product of a row with a single one in it and a column of weights is one of the
-         weights. The look-ups stand in the linear map's input with weight one, where they are
-         added like any other column, and neither the ones nor the zeros are ever made.
-Unless   there are several outputs (there a stored one already adds a row of weights, see
-         sparse_into_linear); somebody else reads the one-hot columns; or the weights would be
+         weights. The look-ups become columns of the linear map's input with weight one, so they
+         are added like any other column, and neither the ones nor the zeros are ever made.
+Unless   there are several outputs (then a stored one already adds a row of weights, see
+         sparse_into_linear); another operator reads the one-hot columns; or the weights would be
          rounded to a narrower float than they are used in.
 Numerics the terms that were zero are left out; the others are added in the same order.
 """
@@ -26,7 +26,7 @@ from oven.optimise.rule import REASSOCIATES, Rule
 
 
 def _one_hot(m: Match, part: Part) -> Node | None:
-    """The one-hot node that makes a part, stored densely or not."""
+    """The one-hot node that computes a part, stored densely or not."""
     item, reader = part.item, part.reader
     if isinstance(item.op, ToDense) and m.facts.only_for(item, reader):
         item, reader = item.inputs[0], item
@@ -46,12 +46,12 @@ def _wide(weights: Blob) -> Numbers:
 
 def _build(m: Match) -> Node | None:
     linear, dtype = m.op("linear", Linear), dtype_of(m["linear"])
-    found = [(part, _one_hot(m, part)) for part in parts(m, m["x"])]
-    if all(hot is None or not part.width for part, hot in found):
+    one_hots = [(part, _one_hot(m, part)) for part in parts(m, m["x"])]
+    if all(hot is None or not part.width for part, hot in one_hots):
         return None
     items: list[Node] = []
     weights: list[Numbers] = []
-    for part, hot in found:
+    for part, hot in one_hots:
         mine = _wide(linear.weights)[:, part.columns]
         if hot is None or not part.width:
             items.append(part.item)
@@ -64,8 +64,8 @@ def _build(m: Match) -> Node | None:
         weights.append(np.ones((1, columns)))
         m.take(*{part.item, hot})
     m.take(*seams(m, m["x"]))
-    made = linear.replace(weights=Blob.of(np.concatenate(weights, axis=1), dtype))
-    return node(made, [joined(items, m["x"])])
+    replacement = linear.replace(weights=Blob.of(np.concatenate(weights, axis=1), dtype))
+    return node(replacement, [joined(items, m["x"])])
 
 
 RULE = Rule(pattern=op(Linear)(hole("x")), guard=_guard, build=_build, preserves=REASSOCIATES)

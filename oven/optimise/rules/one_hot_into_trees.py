@@ -1,16 +1,16 @@
 """trees(one_hot(codes), others)  →  trees(codes, others): categories tested by their codes
 
-Why      a test of a one-hot column asks whether the code is that column's, or is not: a set of one
-         category. So the ones and zeros are never made, and a column of codes is read once where
-         every category had a column of its own. Tests that pass all codes up to one, or from one
-         on, become thresholds.
-Unless   somebody else reads the one-hot columns; the codes are not known to be what an encoder or
-         bins give, or reach 1,024 and more, for which blocks of rows have no sets; some codes
-         below zero pass and others do not; or zeros that are not stored are missing, beside columns
-         that are no floats or too many.
-Numerics none: each test of the ones and zeros is made for every code at baking, by the definition
-         of the nodes. A node that passes the codes outside its set changes its children's places.
-         Where zeros are missing, codes are not; other columns say NaN for their zeros.
+Why      a test of a one-hot column checks whether the code is that column's: a set of one category.
+         So the ones and zeros are never made, and one column of codes is read instead of a column
+         for every category. Tests that pass all codes up to one, or from one on, become
+         thresholds.
+Unless   another operator reads the one-hot columns; the codes are not known to come from an encoder
+         or bins, or reach 1,024 and more, for which blocks of rows have no sets; some codes below
+         zero pass and others do not; or zeros that are not stored are missing, beside columns that
+         are not floats or too many.
+Numerics none: each test of the ones and zeros is evaluated for every code at baking, by the
+         definition of the nodes. A node that passes the codes outside its set swaps its children.
+         If zeros are missing, codes are not; other columns have NaN for their zeros.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ Indices = NDArray[np.int64]
 
 
 class Hot(NamedTuple):
-    """One-hot columns, what is made of them before the trees, and the codes they come from."""
+    """One-hot columns, the steps between them and the trees, and the codes they come from."""
 
     op: OneHot
     dtypes: tuple[str, ...]
@@ -60,7 +60,7 @@ class Hot(NamedTuple):
         return self.chain[-1].inputs[0]
 
     def seen(self, column: int) -> tuple[int, Codes, Floats]:
-        """Whose column of codes it is, what codes there are, and what stands there for each."""
+        """The number of the column of codes, the possible codes, and the trees' input for each."""
         starts = self.op.starts.array
         source = int(np.searchsorted(starts, column, side="right")) - 1
         codes = self.codes[source]
@@ -71,19 +71,19 @@ class Hot(NamedTuple):
 
 
 def _hot(m: Match, part: Part) -> Hot | None:
-    """What makes a part of one-hot columns, if only trees read them."""
-    found = chain(m, part, OneHot, lambda item: isinstance(item.op, _ASIDE))
-    if not found:
+    """The one-hot encoding of a part, if only trees read it."""
+    nodes = chain(m, part, OneHot, lambda item: isinstance(item.op, _ASIDE))
+    if not nodes:
         return None
-    made, codes = found[-1].op, codes_of(found[-1].inputs[0])
-    assert isinstance(made, OneHot), "the chain ends with it"
+    encoder, codes = nodes[-1].op, codes_of(nodes[-1].inputs[0])
+    assert isinstance(encoder, OneHot), "the chain ends with it"
     if codes is None or not all(_small(each) for each in codes):
         return None
-    casts = [dtype_of(item) for item in reversed(found) if isinstance(item.op, _CASTS)]
-    return Hot(made, tuple(casts), tuple(found), codes)
+    casts = [dtype_of(item) for item in reversed(nodes) if isinstance(item.op, _CASTS)]
+    return Hot(encoder, tuple(casts), tuple(nodes), codes)
 
 
-#: What may stand between one-hot columns and trees.
+#: Operators that may stand between one-hot columns and trees.
 _CASTS = (Cast, CastLike)
 _ASIDE = (*_CASTS, ToDense, ToSparse)
 
@@ -93,11 +93,11 @@ def _small(codes: Codes) -> bool:
 
 
 class _Tables:
-    """The fields of the trees that change."""
+    """The fields of the trees that the rule changes."""
 
     def __init__(self, walk: Walk, dtypes: Sequence[str], *, absent: bool) -> None:
         self.walk, self.dtypes, self.absent = walk, dtypes, absent
-        # Whole for as long as this is: `passes` looks at them column by column.
+        # Referenced here, so that they stay whole: `passes` reads them column by column.
         self.kept = raw(walk.threshold, walk.missing, walk.category, walk.words)
         self.feature = walk.feature.array.astype(np.int64)
         self.asked = np.where(self.feature >= 0, self.feature, -1)
@@ -112,16 +112,16 @@ class _Tables:
         self.places: dict[tuple[int, ...], int] = {}
 
     def asking(self, column: int) -> Indices:
-        """The nodes that look at a column."""
+        """The nodes that test a column."""
         return self.order[slice(*np.searchsorted(self.sorted, [column, column + 1]))]
 
     def move(self, part: Part, start: int) -> None:
-        """A part's columns are now from `start` on."""
+        """Renumber a part's columns from `start` on."""
         inside = (self.asked >= part.start) & (self.asked < part.start + part.width)
         self.feature[inside] = self.asked[inside] - part.start + start
 
     def decode(self, part: Part, hot: Hot, start: int) -> bool:
-        """Ask for codes, from column `start` on, where one-hot columns were looked at."""
+        """Test codes, in columns from `start` on, instead of one-hot columns."""
         for column in range(part.width):
             nodes = self.asking(part.start + column)
             if not nodes.size:
@@ -136,7 +136,7 @@ class _Tables:
         return True
 
     def _passes(self, seen: Floats, nodes: Indices) -> NDArray[np.bool_]:
-        """For each node, which of these numbers it sends left."""
+        """Whether each node sends each of these numbers left."""
         for dtype in self.dtypes:
             seen = seen.astype(dtype)
         if self.absent:
@@ -144,10 +144,10 @@ class _Tables:
         return sent_left(self.walk, seen, nodes)
 
     def _decide(self, nodes: Indices, codes: Codes, passes: Flags) -> bool:
-        """Let these nodes pass these of the codes."""
-        self.missing[nodes] = RIGHT  # what has a code is not missing
+        """Make these nodes pass the codes for which `passes` is true."""
+        self.missing[nodes] = RIGHT  # a code is never missing
         if passes[-1] and not passes.all():
-            self._turn(nodes)
+            self._swap_children(nodes)
             passes = ~passes
         count = int(passes.sum())
         if np.all(passes[:count]):
@@ -156,30 +156,32 @@ class _Tables:
         members = codes[passes]
         if members[0] < 0:
             return False
-        self.category[nodes] = self._place(members)
+        self.category[nodes] = self._bitmap_offset(members)
         self.length[nodes] = members[-1] // _BITS + 1
         return True
 
-    def _turn(self, nodes: Indices) -> None:
+    def _swap_children(self, nodes: Indices) -> None:
         left = self.left[nodes]
         self.left[nodes], self.right[nodes] = self.right[nodes], left
 
     def _compare(self, nodes: Indices, codes: Codes, count: int) -> None:
-        """The first of the codes pass: a threshold says so."""
+        """Set a threshold that the first `count` codes pass."""
         ends = np.concatenate([[codes[0] - 1], codes, [codes[-1] + 1]])
         self.threshold[nodes] = ends[count + self.walk.strict]
         self.category[nodes] = -1
         self.length[nodes] = 0
 
-    def _place(self, members: Codes) -> int:
-        """Where the words of a set are."""
+    def _bitmap_offset(self, members: Codes) -> int:
+        """The offset of a set's bitmap in `words`."""
         key = tuple(members.tolist())
         if key not in self.places:
-            made = np.zeros(int(members[-1]) // _BITS + 1, np.uint32)
-            np.bitwise_or.at(made, members // _BITS, np.uint32(1) << (members % _BITS).astype("u4"))
+            bitmap = np.zeros(int(members[-1]) // _BITS + 1, np.uint32)
+            np.bitwise_or.at(
+                bitmap, members // _BITS, np.uint32(1) << (members % _BITS).astype("u4")
+            )
             self.places[key] = self.size
-            self.words.append(made)
-            self.size += len(made)
+            self.words.append(bitmap)
+            self.size += len(bitmap)
         return self.places[key]
 
     def trees(self) -> Walk:
@@ -201,14 +203,14 @@ class _Tables:
 
 
 def _sets(walk: Walk) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Where each node's set is, and how long."""
+    """The offset and the length of each node's set."""
     if len(walk.words):
         return walk.category.array.copy(), walk.length.array.copy()
     return np.full(len(walk.feature), -1, np.int32), np.zeros(len(walk.feature), np.int32)
 
 
 class _Input(NamedTuple):
-    """What the trees read: parts, and the casts of all of them together."""
+    """The input of the trees: its parts, and the casts applied to all of them."""
 
     whole: Node
     dtypes: tuple[str, ...]
@@ -217,46 +219,46 @@ class _Input(NamedTuple):
 
 
 def _read(m: Match) -> _Input:
-    """Take what the trees read apart, looking through casts."""
+    """Take the input of the trees apart, looking through casts."""
     x, reader = m["x"], m.root
     casts: list[Node] = []
     while isinstance(x.op, _CASTS) and m.facts.only_for_any(x, reader, Walk):
         casts.append(x)
         reader, x = x, x.inputs[0]
     above = Match(reader, m.facts)
-    found = [(part, _hot(m, part)) for part in parts(above, x)]
-    gone = [item for _, hot in found if hot is not None for item in hot.chain]
+    hot_parts = [(part, _hot(m, part)) for part in parts(above, x)]
+    gone = [item for _, hot in hot_parts if hot is not None for item in hot.chain]
     dtypes = (dtype_of(x), *(dtype_of(item) for item in reversed(casts)))
-    return _Input(x, dtypes, found, [*casts, *gone, *seams(above, x)] if gone else [])
+    return _Input(x, dtypes, hot_parts, [*casts, *gone, *seams(above, x)] if gone else [])
 
 
 def _items(read: _Input, tables: _Tables) -> Iterator[Node | None]:
-    """What the trees read now, part after part; None where a part cannot be."""
+    """The new input of the trees, part by part; None for a part that cannot be replaced."""
     start, alone = 0, all(hot is not None for _, hot in read.found)
     for part, hot in read.found:
         if hot is None:
             tables.move(part, start)
             start += part.width
-            yield _shown(part.item, read, tables)
+            yield _other_part(part.item, read, tables)
             continue
         fine = tables.decode(part, hot, start)
         start += len(hot.codes)
-        # Beside floats, codes are floats of their width: the others must not become wider.
+        # Beside floats, codes become floats of their width: the others must not become wider.
         wide = read.dtypes[-1] in FLOATS and not alone
         code = _cast(hot.below, read.dtypes) if wide else hot.below
         yield code if fine else None
 
 
-def _shown(item: Node, read: _Input, tables: _Tables) -> Node | None:
-    """What is no one-hot part, NaN where a zero is missing."""
+def _other_part(item: Node, read: _Input, tables: _Tables) -> Node | None:
+    """A part that is not one-hot, with NaN for zeros if zeros count as missing."""
     if not tables.absent:
         return _cast(item, read.dtypes) if len(read.dtypes) > 1 else item
     width = width_of(item)
     if read.dtypes[-1] not in FLOATS or width > WIDEST:
         return None
     sparse = isinstance(item.type, Vector) and item.type.sparse
-    made = _cast(node(ToDense(), [item]) if sparse else item, read.dtypes)
-    return node(Impute(0.0, np.full(width, np.nan)), [made])
+    dense = _cast(node(ToDense(), [item]) if sparse else item, read.dtypes)
+    return node(Impute(0.0, np.full(width, np.nan)), [dense])
 
 
 def _cast(item: Node, dtypes: Sequence[str]) -> Node:

@@ -1,15 +1,15 @@
 """(x - m) / s > t  →  x > t′;   trees over scaled columns  →  trees with other thresholds
 
-Why      a tree asks nothing of a number but on which side of a threshold it is, so whatever
-         grows with x ahead of it can be undone in the thresholds, once, when the plan is baked.
+Why      a tree only tests on which side of a threshold a number is, so a step that grows with x
+         can be undone in the thresholds, once, when the plan is baked.
 Unless   a step does not grow with x (a factor that is negative, zero, infinite or NaN), or turns
-         whole numbers into floats; somebody else reads the transformed columns; a category is
-         decided on them, or a zero taken for missing; or a test fails for every number, which
-         no threshold says. Nor are many nodes that look at float32 made to look at float64: steps
-         on a few columns cost a row less than nodes twice as big.
-Numerics none: t′ is the very float where the transformed comparison flips, found by bisection
+         whole numbers into floats; another operator reads the transformed columns; they are tested
+         by a set of categories, or a zero counts as missing; or a test fails for every number,
+         which no threshold expresses. Nor are many nodes with float32 thresholds changed to
+         float64: steps on a few columns cost a row less than nodes twice as big.
+Numerics none: t′ is the exact float where the transformed comparison flips, found by bisection
          over all floats and checked against its neighbours. Every step is monotone because it is
-         one correctly rounded operation. NaN stays NaN, and fails or is sent aside as before.
+         one correctly rounded operation. NaN stays NaN, and takes the same way as before.
 """
 
 from __future__ import annotations
@@ -44,19 +44,19 @@ from oven.optimise.rule import BITS, Rule
 from oven.optimise.thresholds import Flags, Floats, after, last_passing
 
 Indices = NDArray[np.int64]
-#: From so many nodes for each column on, thresholds of float32 stay what they are.
+#: From this many nodes per column on, thresholds stay float32.
 _MANY = 64
 
 
 class Transformed(NamedTuple):
-    """A part of the input: what is below the steps, and the steps in order."""
+    """A part of the input: the node below the steps, and the steps in order."""
 
     below: Node
     steps: tuple[Elementwise, ...]
     part: Part
 
     def transformed(self, x: Floats, columns: Indices) -> Floats:
-        """What the steps make of a number in each of these columns."""
+        """The numbers after the steps, for a number in each of these columns."""
         with np.errstate(all="ignore"):
             for step in self.steps:
                 x = np.asarray(step.on_columns(columns).reference(x))
@@ -64,7 +64,7 @@ class Transformed(NamedTuple):
 
 
 def _without_steps(m: Match, part: Part) -> Transformed:
-    """Walk down from a part for as long as the steps can be undone."""
+    """Walk down from a part as long as its steps can be undone."""
     steps: list[Elementwise] = []
     item, reader = part.item, part.reader
     while _monotone(item) and m.facts.only_for_any(item, reader, *_READERS):
@@ -76,7 +76,7 @@ def _without_steps(m: Match, part: Part) -> Transformed:
 
 
 def _monotone(item: Node) -> bool:
-    """Whether it is one correctly rounded operation on floats that never falls."""
+    """Whether it is one correctly rounded operation on floats that never decreases."""
     if not (item.inputs and _dense_float(item) and _dense_float(item.inputs[0])):
         return False
     if isinstance(item.op, WithParameter):
@@ -98,7 +98,7 @@ def _dense_float(item: Node) -> bool:
 
 
 class Flips(NamedTuple):
-    """What holds up to the float where a comparison flips, and the comparison that says so."""
+    """The test that is true up to the float where a comparison flips, and the new comparison."""
 
     below: Callable[[Floats, Floats], Flags]
     made: Callable[[Floats], Op]
@@ -125,8 +125,8 @@ def _compared(m: Match, flips: Flips) -> Node | None:
     def stays(x: Floats) -> Flags:
         return flips.below(column.transformed(x, columns), limits)
 
-    found = last_passing(stays, len(columns), dtype_of(column.below))
-    return None if found is None else node(flips.made(found.astype(np.float64)), [column.below])
+    last = last_passing(stays, len(columns), dtype_of(column.below))
+    return None if last is None else node(flips.made(last.astype(np.float64)), [column.below])
 
 
 # --- a forest of them ----------------------------------------------------------------------------
@@ -143,20 +143,20 @@ def _walked(m: Match, walk: Walk) -> Node | None:
     if threshold is None:
         return None
     m.take(*seams(m, m.root.inputs[0]))
-    # The thresholds know of the rounding to float32 too.
-    made = walk.replace(threshold=Blob.of(threshold), narrow=False)
-    return node(made, [joined([each.below for each in every], m.root.inputs[0])])
+    # The thresholds include the rounding to float32.
+    changed = walk.replace(threshold=Blob.of(threshold), narrow=False)
+    return node(changed, [joined([each.below for each in every], m.root.inputs[0])])
 
 
 def _many(walk: Walk, width: int) -> bool:
-    """Whether there are many nodes whose thresholds take no more than float32."""
+    """Whether there are many nodes whose thresholds fit float32."""
     return walk.narrow and len(walk.feature) >= _MANY * width
 
 
 def _thresholds(walk: Walk, every: Sequence[Transformed]) -> NDArray[np.float64] | None:
     """The thresholds of all nodes, pulled back through the steps of the column they test."""
     feature = walk.feature.array.astype(np.int64)
-    made = walk.threshold.array.astype(np.float64)
+    thresholds = walk.threshold.array.astype(np.float64)
     for each in every:
         columns = each.part.columns
         nodes = np.flatnonzero((feature >= columns.start) & (feature < columns.stop))
@@ -164,11 +164,11 @@ def _thresholds(walk: Walk, every: Sequence[Transformed]) -> NDArray[np.float64]
             continue
         if len(walk.words) and np.any(walk.category.array.astype(np.int64)[nodes] >= 0):
             return None
-        found = _pulled(walk, each, feature[nodes] - columns.start, made[nodes])
-        if found is None:
+        pulled = _pulled(walk, each, feature[nodes] - columns.start, thresholds[nodes])
+        if pulled is None:
             return None
-        made[nodes] = found
-    return made
+        thresholds[nodes] = pulled
+    return thresholds
 
 
 def _pulled(
@@ -183,10 +183,10 @@ def _pulled(
     if np.any(np.isnan(limits)):
         return None
     dtype = dtype_of(column.below) if column.steps else "float64"
-    found = last_passing(passes, len(columns), dtype)
-    if found is None or (walk.strict and np.any(np.isinf(found))):
+    last = last_passing(passes, len(columns), dtype)
+    if last is None or (walk.strict and np.any(np.isinf(last))):
         return None
-    return (after(found) if walk.strict else found).astype(np.float64)
+    return (after(last) if walk.strict else last).astype(np.float64)
 
 
 def _build(m: Match) -> Node | None:

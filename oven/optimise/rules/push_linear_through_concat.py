@@ -3,8 +3,8 @@
 Why      each branch is scored where it is produced. Constants become part of the bias; a
          normalised branch is divided once, after its sum; dense columns beside sparse ones get
          the dense kernel. Two pipelines that share a branch and its weights share that score.
-Unless   no branch gains by it: columns side by side cost nothing in a fused stage, so ordinary
-         dense branches stay together; or something else reads the concatenation; or branches
+Unless   no branch gains by it: joining columns costs nothing in a fused stage, so ordinary
+         dense branches stay together; or another operator reads the concatenation; or branches
          work in a narrower float than the whole.
 Numerics the dot product is re-associated: |Δ| ≤ n · ε · Σ|wᵢxᵢ|.
 """
@@ -24,7 +24,7 @@ from oven.optimise.concat_chain import Part, joined, parts, seams
 from oven.optimise.pattern import Match, hole, op
 from oven.optimise.rule import REASSOCIATES, Rule
 
-#: So many dense columns are worth a kernel of their own.
+#: From this many dense columns on, a kernel of their own pays.
 MANY = 8
 
 
@@ -44,7 +44,7 @@ def _sparse(part: Part) -> bool:
 
 
 def _groups(m: Match, every: list[Part]) -> list[list[Part]]:
-    """The parts by who is to be scored with whom; constants apart from all."""
+    """The parts in groups that are scored together; constants form their own."""
     rest = [part for part in every if not _constant(part)]
     apart = [part for part in rest if _normalised(m, part)]
     rest = [part for part in rest if part not in apart]
@@ -53,7 +53,7 @@ def _groups(m: Match, every: list[Part]) -> list[list[Part]]:
     mixed = len(dense) < len(rest) and outs > 1 and sum(part.width for part in dense) >= MANY
     if mixed:
         rest = [part for part in rest if _sparse(part)]
-    # The first group gets the bias: plain sums first, which start from it for nothing.
+    # The first group gets the bias: plain sums come first, as they start from it at no cost.
     return [*([dense] if mixed else []), *([rest] if rest else []), *([part] for part in apart)]
 
 
@@ -77,17 +77,17 @@ def _build(m: Match) -> Node | None:
         return None
     m.take(*seams(m, m["x"]))
     total: Node | None = None
-    like = seams(m, m["x"])[-1]  # sparse branches may stay sparse, whatever the whole was
+    like = seams(m, m["x"])[-1]  # sparse branches may stay sparse even if the whole was dense
     for group in groups:
         mine = np.concatenate([weights[:, part.columns] for part in group], axis=1)
         scored = Linear(Blob.of(mine, dtype), Blob.of(bias, dtype))
-        made = node(scored, [joined([part.item for part in group], like)])
-        total, bias = made if total is None else node(Plus(), [total, made]), bias[:0]
+        scores = node(scored, [joined([part.item for part in group], like)])
+        total, bias = scores if total is None else node(Plus(), [total, scores]), bias[:0]
     return total
 
 
 def _with_constants(linear: Linear, constants: list[Part]) -> Numbers | None:
-    """The bias and what the constants add to it, if that is finite."""
+    """The bias plus the constants' share, if that is finite."""
     bias = linear.bias.array.astype(np.float64)
     for part in constants:
         assert isinstance(part.item.op, Fill)

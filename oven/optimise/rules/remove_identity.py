@@ -1,8 +1,8 @@
 """x - 0, x + -0, x * 1, x / 1, x cast to what it is, all columns of x in order, ...  →  x
 
-Why      importers write what the library does in general; for many models a step does nothing. So
-         does taking the only column out of a vector to make a vector of it, and looking up the
-         label of class i where the labels are 0, 1, 2, ...
+Why      importers emit the general form of a step, which does nothing for many models. So does
+         taking the only column out of a vector to make a vector of it, and looking up the label
+         of class i if the labels are 0, 1, 2, ...
 Unless   a zero has the wrong sign: -0.0 - 0.0 is -0.0, but -0.0 + 0.0 is 0.0, so only adding
          -0.0 and subtracting +0.0 leave every bit; or the type would change.
 Numerics none: x stays as it is, NaN, infinities and signed zeros included.
@@ -38,7 +38,7 @@ def _does_nothing(item: Node) -> bool:
             return np.array_equal(columns.array, np.arange(x.type.width))
         case Concat():
             return len(item.inputs) == 1
-    return True  # casts and changes of storage: the same type says it all
+    return True  # casts and changes of storage do nothing if the type stays
 
 
 def _neutral(step: WithParameter, dtype: str) -> bool:
@@ -50,7 +50,7 @@ def _neutral(step: WithParameter, dtype: str) -> bool:
 
 
 def _counts(take: Take, x: Node) -> bool:
-    """Whether entry i of the table is i, for every number there is."""
+    """Whether entry i of the table is i, for every possible index."""
     table = take.table
     if table.dtype != np.int64 or not np.array_equal(table.array, np.arange(len(table))):
         return False
@@ -78,8 +78,8 @@ def _build(m: Match) -> Node | None:
     if isinstance(item.op, Concat) and len(item.inputs) > 1:
         # Scalars and vectors of one column are the same to a concatenation.
         parts = [_only_column(part) for part in item.inputs]
-        made = node(item.op, parts)
-        return made if made.type == item.type else None
+        replacement = node(item.op, parts)
+        return replacement if replacement.type == item.type else None
     return x if item.type == x.type and _does_nothing(item) else None
 
 

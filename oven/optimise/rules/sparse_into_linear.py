@@ -1,9 +1,10 @@
 """linear(to_dense(x))  →  linear(x)
 
-Why      a linear map adds up what is stored and need not see the zeros. Importers make columns
-         dense because the library does, where a row of a thousand one-hot columns holds one.
-Unless   a weight is NaN or infinite (0 · inf is NaN); somebody else reads the dense columns; or
-         with one output, where the code is the same either way.
+Why      a linear map adds up the stored numbers and does not need the zeros. Importers make
+         columns dense because the library does, although a row of a thousand one-hot columns
+         holds a single one.
+Unless   a weight is NaN or infinite (0 · inf is NaN); another operator reads the dense columns;
+         or there is one output, where the code is the same either way.
 Numerics the terms that are zero are left out.
 """
 
@@ -20,7 +21,7 @@ from oven.optimise.rule import REASSOCIATES, Rule
 
 
 def _stored(m: Match, item: Node, reader: Node) -> Node:
-    """The node without what makes it dense."""
+    """The node below a conversion to dense form."""
     if isinstance(item.op, ToDense) and m.facts.only_for(item, reader):
         m.take(item)
         return item.inputs[0]

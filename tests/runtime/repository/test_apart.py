@@ -56,7 +56,7 @@ def reasons(repository: Repository) -> dict[str, str]:
 
 def prepared_by(repository: Repository) -> int:
     """The process that prepares."""
-    made = repository._preparing
+    made = repository._importer
     assert isinstance(made, isolated_import.IsolatedImporter)
     assert made._process is not None
     return made._process.pid
@@ -199,5 +199,5 @@ def test_without_room_it_is_said_once_and_tried_again(
 
 
 def test_errors_keep_their_parts() -> None:
-    found = preparing.told(ValueError("no"))
+    found = preparing.error_parts(ValueError("no"))
     assert found == {"kind": "ValueError", "what": "ValueError('no')"}

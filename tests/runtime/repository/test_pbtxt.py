@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runtime.repository.errors import BadConfig
-from runtime.repository.pbtxt import MAX_DEPTH, MAX_TEXT, Message, Value, Word, parse
+from runtime.repository.pbtxt import MAX_DEPTH, MAX_TEXT, EnumName, Message, Value, parse
 
 CONFIG = """
 # a model
@@ -31,7 +31,7 @@ def test_a_configuration_as_people_write_them() -> None:
     assert found.one("max_batch_size") == 16
     tensor = found.messages("input")[0]
     assert tensor["dims"] == [32, -1]
-    assert isinstance(tensor.one("data_type"), Word)
+    assert isinstance(tensor.one("data_type"), EnumName)
     values = [each.one("value") for each in found.messages("parameters")]
     assert [each.text("string_value") for each in values if isinstance(each, Message)] == [
         "0.5",

@@ -77,6 +77,6 @@ def test_one_that_is_silent_gets_no_requests_and_is_killed_at_last(
     slot: Slot, changes: list[bool], seconds: float, killed: int, *, ready: bool
 ) -> None:
     process: Any = Process()
-    slot._unheard(process, seconds)
+    slot._unanswered(process, seconds)
     assert (slot.ready.is_set(), process.killed) == (ready, killed)
     assert changes == ([True] if ready else [True, False])

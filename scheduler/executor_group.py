@@ -1,7 +1,7 @@
 """The threads of a pool, and the lock under which they and callers talk to the dispatcher.
 
-A thread sleeps on a lock of its own, and whoever has work for it assigns the work first and wakes
-it then: it finds its run ready and takes no other lock before the stage begins. The dispatcher's
+Each thread sleeps on a lock of its own. It is assigned a run first and woken then, so it takes no
+other lock before the stage begins. The dispatcher's
 lock is held for a few microseconds per event and never while foreign code runs: stages, buffer
 factories, joins and callbacks run outside it.
 """
@@ -24,18 +24,18 @@ from scheduler.effects import NOTHING, Effects
 from scheduler.errors import NoThread
 from scheduler.executor import Executor, ExecutorThread
 from scheduler.job import Job
-from scheduler.lane import Slot
+from scheduler.queue_pair import Slot
 from scheduler.queues import QueueRules
+from scheduler.running import RunningChunk, RunningJob
 from scheduler.ticket import Ticket, Timing
 from scheduler.timekeeper import Timekeeper
-from scheduler.work import RunningChunk, RunningJob
 
 _log = logging.getLogger("pretzel.scheduler")
-_crews: weakref.WeakSet[ExecutorGroup] = weakref.WeakSet()
+_groups: weakref.WeakSet[ExecutorGroup] = weakref.WeakSet()
 
 
 class ExecutorGroup:
-    """What the threads of a pool share. It does not know the pool, so that can be dropped."""
+    """State that the threads of a pool share; no reference to the pool, which can be collected."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class ExecutorGroup:
         self._buried = NO_BUFFERS
         self._guard = threading.Lock()
         self._abandoned = False
-        _crews.add(self)
+        _groups.add(self)
         self.apply(self.core.collect())
         if self.orphans:
             self.close(drain=False)
@@ -70,8 +70,8 @@ class ExecutorGroup:
         ticket = Ticket()
         self.lock.acquire()
         try:
-            work = self.core.submit(job, ticket, self.clock.now())
-            ticket.bind(self, work)
+            running = self.core.submit(job, ticket, self.clock.now())
+            ticket.bind(self, running)
         finally:
             effects = self.core.collect()
             self.lock.release()
@@ -80,10 +80,10 @@ class ExecutorGroup:
             self._timekeeper.note(job.deadline, self.check_deadlines)
         return ticket
 
-    def cancel(self, work: RunningJob) -> None:
+    def cancel(self, running: RunningJob) -> None:
         """Take a job back unless it is over."""
         with self.lock:
-            self.core.cancel(work, self.clock.now())
+            self.core.cancel(running, self.clock.now())
             effects = self.core.collect()
         self.apply(effects)
 
@@ -106,7 +106,7 @@ class ExecutorGroup:
         self.apply(effects)
 
     def check_deadlines(self) -> float | None:
-        """End what is late; return the next deadline, or None when none can come any more."""
+        """End jobs past their deadline; return the next deadline, None if there can be none."""
         with self.lock:
             self.core.tick(self.clock.now())
             effects = self.core.collect()
@@ -116,7 +116,7 @@ class ExecutorGroup:
         return None if over else deadline
 
     def close(self, *, drain: bool) -> None:
-        """Accept nothing more, and finish or drop what was accepted."""
+        """Accept no more jobs, and finish or drop those that were accepted."""
         with self.lock:
             self.core.close(self.clock.now(), drain=drain)
             effects = self.core.collect()
@@ -135,10 +135,10 @@ class ExecutorGroup:
         return not others
 
     def abandon(self) -> None:
-        """Drain and end, as nobody can submit any more.
+        """Drain and end: called when the pool was collected, so that no job can be submitted.
 
-        The garbage collector may call this anywhere, also where this thread holds the lock; then
-        whoever holds the lock does it after letting go of it, in `apply`.
+        The garbage collector may call this anywhere, also where this thread holds the lock. Then
+        the holder of the lock does it in `apply`, after releasing the lock.
         """
         self._abandoned = True
         if self.lock.acquire(blocking=False):
@@ -146,22 +146,22 @@ class ExecutorGroup:
             self.apply(NOTHING)
 
     def buffers(self) -> BufferStats:
-        """Return what the pools of all executors did, those that are gone included."""
+        """Return the counters of all executors' buffer pools, ended executors included."""
         with self._guard:
             return sum((pool.stats() for pool in self._pools), self._buried)
 
-    # For everybody, without the lock.
+    # For callers and executors, without the lock.
 
     def apply(self, effects: Effects) -> None:
-        """Do what an event asked for."""
+        """Carry out the effects of an event."""
         for slot in effects.hires:
             self._hire(slot)
-        for strand in effects.ended:
-            self._clear(strand)
+        for chunk in effects.ended:
+            self._clear(chunk)
         for slot in effects.starts:
             slot.wake.set()
-        for work in effects.settled:
-            self._settle(work)
+        for running in effects.settled:
+            self._settle(running)
         if self._abandoned:
             self._abandoned = False
             self.close(drain=True)
@@ -175,22 +175,24 @@ class ExecutorGroup:
             del self.executors[slot]
             self.orphans.append(slot)
 
-    def _clear(self, strand: RunningChunk) -> None:
-        """Take a chunk's buffer back, and learn what the chunk cost if it got to its end."""
-        job = strand.work.job
-        if strand.pool is not None:
-            strand.pool.give_back(strand.buffer, job.room)
-            strand.buffer = strand.pool = None
-        if self._costs is not None and job.typical and not strand.left:
-            self._costs.observe(job.key, job.rows_of(strand.index), strand.spent)
+    def _clear(self, chunk: RunningChunk) -> None:
+        """Take a chunk's buffer back, and record the chunk's cost if it ran to its end."""
+        job = chunk.running_job.job
+        if chunk.pool is not None:
+            chunk.pool.give_back(chunk.buffer, job.room)
+            chunk.buffer = chunk.pool = None
+        if self._costs is not None and job.typical and not chunk.left:
+            self._costs.observe(job.key, job.rows_of(chunk.index), chunk.spent)
 
-    def _settle(self, work: RunningJob) -> None:
-        """Resolve a job's ticket. What its callbacks raise must not end an executor."""
-        ticket, state = work.ticket, work.over
+    def _settle(self, running: RunningJob) -> None:
+        """Resolve a job's ticket. An error in one of its callbacks must not end an executor."""
+        ticket, state = running.ticket, running.over
         assert isinstance(ticket, Ticket), "the dispatcher returns the ticket it was given"
         assert state is not None, "a job is settled when it is over"
         try:
-            ticket.settle(state, work.value, Timing(work.arrival, work.started, work.end))
+            ticket.settle(
+                state, running.value, Timing(running.arrival, running.started, running.end)
+            )
         except BaseException:
             if not isinstance(threading.current_thread(), ExecutorThread):
                 raise
@@ -207,7 +209,7 @@ class ExecutorGroup:
         return pool
 
     def drop_pool(self, pool: BufferPool) -> None:
-        """An executor has gone; count what its pool did until its last buffer is back."""
+        """Close the pool of an ended executor; it is counted until its last buffer is back."""
         pool.close()
         with self._guard:
             gone = [each for each in self._pools if each.closed and not each.stats().in_use]
@@ -217,10 +219,10 @@ class ExecutorGroup:
 
 def _after_fork() -> None:
     """A child has no executors and may have inherited a locked lock: it gets closed pools."""
-    for crew in tuple(_crews):
-        crew.lock = threading.Lock()
-        crew.core.closed = True
-        crew.executors.clear()
+    for group in tuple(_groups):
+        group.lock = threading.Lock()
+        group.core.closed = True
+        group.executors.clear()
 
 
 os.register_at_fork(after_in_child=_after_fork)

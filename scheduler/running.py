@@ -10,7 +10,7 @@ from scheduler.stages import Stages
 
 if TYPE_CHECKING:
     from scheduler.buffers import BufferPool
-    from scheduler.lane import QueuePair
+    from scheduler.queue_pair import QueuePair
     from scheduler.ticket import State
 
 
@@ -29,32 +29,34 @@ class RunningJob:
         "cursor",
         "end",
         "job",
-        "lane",
         "left",
         "number",
+        "open_chunks",
         "over",
+        "pair",
         "share",
         "since",
         "started",
-        "strands",
         "ticket",
         "turn",
         "value",
     )
 
-    def __init__(self, job: Job, lane: QueuePair, number: int, ticket: object, now: float) -> None:
+    def __init__(self, job: Job, pair: QueuePair, number: int, ticket: object, now: float) -> None:
         count = len(job.chunks)
-        self.job, self.lane, self.number, self.ticket = job, lane, number, ticket
+        self.job, self.pair, self.number, self.ticket = job, pair, number, ticket
         self.arrival = self.since = now  # `since`: the last time the queue served it
         self.share = job.cost / count  # the estimated cost of a chunk
-        self.ahead = 0.0  # the estimated cost of what its key had waiting when it came
-        self.charge = 0.0  # what its key was charged for each chunk
+        self.ahead = (
+            0.0  # the estimated cost of the jobs of its key that were waiting when it arrived
+        )
+        self.charge = 0.0  # the charge to its key for each chunk
         self.credit = 0.0  # how much longer it keeps its place among the jobs of its key
         self.turn = 0  # that place
         self.cursor = 0  # the first chunk that has not started
         self.left = count  # chunks that have not ended
         self.answers: list[object] = [None] * count
-        self.strands: list[RunningChunk] = []
+        self.open_chunks: list[RunningChunk] = []
         self.started: float | None = None
         self.over: State | None = None
         self.end = 0.0
@@ -66,21 +68,21 @@ class RunningChunk:
 
     __slots__ = (
         "buffer",
-        "chunk",
+        "data",
         "entry",
         "index",
         "left",
         "pool",
         "running",
+        "running_job",
         "spent",
         "stages",
         "value",
         "waits",
-        "work",
     )
 
-    def __init__(self, work: RunningJob, index: int, chunk: object, stages: Stages) -> None:
-        self.work, self.index, self.chunk, self.stages = work, index, chunk, stages
+    def __init__(self, running: RunningJob, index: int, chunk: object, stages: Stages) -> None:
+        self.running_job, self.index, self.data, self.stages = running, index, chunk, stages
         self.left = len(stages.calls)  # stages that have not ended
         self.running = 0  # stages that executors run now
         # How many stages each stage still waits for; in a chain it is always the next one.
@@ -96,5 +98,5 @@ class RunningChunk:
 class Run(NamedTuple):
     """One stage of one chunk."""
 
-    strand: RunningChunk
+    chunk: RunningChunk
     stage: int

@@ -1,4 +1,4 @@
-"""A lane: two queues and the executors that serve them. One is shared, each reservation is one."""
+"""Two queues and the executors that serve them: one shared pair, and one per reservation."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from scheduler.clock import Signal
 from scheduler.queues import Fresh, QueueRules, Started
 
 if TYPE_CHECKING:
-    from scheduler.work import Run
+    from scheduler.running import Run
 
 
 class Slot:
-    """An executor as the dispatcher sees it: what it runs now, and how to wake it."""
+    """The dispatcher's record of an executor: its current run, and the signal to wake it."""
 
-    __slots__ = ("lane", "number", "retired", "run", "since", "wake")
+    __slots__ = ("number", "pair", "retired", "run", "since", "wake")
 
-    def __init__(self, number: int, lane: QueuePair) -> None:
-        self.number, self.lane = number, lane
+    def __init__(self, number: int, pair: QueuePair) -> None:
+        self.number, self.pair = number, pair
         self.wake = Signal()
         self.run: Run | None = None
         self.since = 0.0
@@ -26,12 +26,12 @@ class Slot:
 
 
 class QueuePair:
-    """Work that may use the same executors.
+    """The queues of new and of started jobs that share executors.
 
-    Between two events no executor of a lane is idle while the lane has something to run.
+    Between two events no executor is idle while one of its two queues has a stage that can run.
     """
 
-    __slots__ = ("closing", "fresh", "idle", "key", "rules", "slots", "started", "works")
+    __slots__ = ("closing", "fresh", "idle", "key", "rules", "slots", "started", "unfinished")
 
     def __init__(self, key: Hashable, rules: QueueRules) -> None:
         self.key, self.rules = key, rules
@@ -39,11 +39,11 @@ class QueuePair:
         self.started = Started()
         self.slots: set[Slot] = set()
         self.idle: list[Slot] = []  # the one that stopped last is woken first: its caches are warm
-        self.works = 0  # jobs that are not over
+        self.unfinished = 0  # jobs that are not over
         self.closing = False
 
     def is_full(self, key: Hashable, priority: int, rows: int) -> bool:
-        """Whether there is no room for a job; one that is larger than the bounds may wait alone."""
+        """Whether there is no room for a job; one above the bounds may wait if it waits alone."""
         if self.idle:
             return False
         fresh, rules = self.fresh, self.rules
