@@ -12,12 +12,12 @@ import asyncio
 from runtime.http import metrics_process, metrics_runtime, metrics_triton
 from runtime.http.loop_fairness import uncollected
 from runtime.http.messages import Answer, Request, Response
-from runtime.http.metrics_data import Family, Snapshot, from_json, merge, to_json
+from runtime.http.metrics_data import Family, Snapshot, SnapshotSource, from_json, merge, to_json
 from runtime.http.metrics_meters import Meters
 from runtime.http.metrics_text import CONTENT_TYPE, exposition
 from runtime.http.parameters import Accountant
 from runtime.http.problems import HttpError, log
-from runtime.http.routes import HandlerContext, SnapshotSource
+from runtime.http.routes import HandlerContext
 
 #: The kind of snapshot that peers are asked for.
 KIND = "metrics"
