@@ -6,6 +6,7 @@ from concurrent.futures import Executor
 from functools import partial
 
 from flour.core.errors import TypeMismatch
+from flour.core.extension_points import extension
 from flour.language.flow import Flow
 from flour.tracing.model_flow import ModelFlow
 from oven import debug
@@ -33,11 +34,9 @@ def _bake(flow: Flow, *, exact: bool = False, background: bool | Executor) -> Pl
 
     if not debug.asked():
         return Plan(flow, optimise(flow, exact=exact), exact=exact, background=background)
-    from oven.explain.report import report
-
-    made = trace(flow, exact)
-    plan = Plan(flow, made.flow, exact=exact, background=background)
-    report(plan, made)
+    rewritten = trace(flow, exact)
+    plan = Plan(flow, rewritten.flow, exact=exact, background=background)
+    extension("bake_report")(plan, rewritten)
     return plan
 
 

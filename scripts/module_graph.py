@@ -14,12 +14,10 @@ from typing import NamedTuple
 
 #: Names by module: what each one imports.
 Graph = dict[str, set[str]]
-#: The room of modules that lie in no folder of their package.
-LOOSE = "(loose files)"
 
 
 class Rooms(NamedTuple):
-    """The folders of one package, seen as a graph."""
+    """The folders of one package, and the files beside them, seen as a graph."""
 
     rooms: int
     arrows: int
@@ -137,14 +135,12 @@ def grouped(graph: Graph, group: Callable[[str], str | None]) -> Graph:
     return found
 
 
-def rooms(graph: Graph, package: str, *, folders: set[str]) -> Rooms:
-    """Return the rooms of `package`: its folders, and one room of the files that lie loose."""
+def rooms(graph: Graph, package: str) -> Rooms:
+    """Return the rooms of `package`: its folders, and each file beside them; its face is none."""
 
     def room(name: str) -> str | None:
         first, *rest = name.split(".")
-        if first != package:
-            return None
-        return rest[0] if rest and rest[0] in folders else LOOSE
+        return rest[0] if first == package and rest else None
 
     found = grouped(graph, room)
     arrows = sum(map(len, found.values()))

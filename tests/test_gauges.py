@@ -78,7 +78,7 @@ def test_rooms_are_folders_and_the_files_beside_them() -> None:
         "a.low.z": set(),
         "b": {"a"},
     }
-    found = module_graph.rooms(graph, "a", folders={"high", "low"})
+    found = module_graph.rooms(graph, "a")
     assert found == module_graph.Rooms(rooms=3, arrows=3, circles=[], floors=3)
 
 

@@ -132,17 +132,17 @@ class Layouts:
         return made
 
 
-_layouts = Layouts()
+layouts = Layouts()
 _last: dict[bytes, tuple[bytes, ...]] = {}
 _lock = threading.Lock()
 
 
 def _layout(data: bytes) -> ModelLayout | None:
-    found = _layouts.find(data)
+    found = layouts.find(data)
     made = split(data) if found is None else None
     if made is not None:
         with _lock:
-            return _layouts.keep(made)
+            return layouts.keep(made)
     return found
 
 

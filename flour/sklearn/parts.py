@@ -98,13 +98,13 @@ class EstimatorParts:
     def stored(self) -> StoredEstimator:
         """Its numbers, and the constants, which plans of equal ones share."""
         reading = self._structure.readings[self._number - 1]
-        values = _constants.get(self.key)
+        values = constants.get(self.key)
         if values is None:
             values = reading.values(self._estimator)
             with _lock:
-                _constants[self.key] = values
-                while len(_constants) > MOST_CONSTANTS:
-                    del _constants[next(iter(_constants))]
+                constants[self.key] = values
+                while len(constants) > MOST_CONSTANTS:
+                    del constants[next(iter(constants))]
         return StoredEstimator(reading, values, [*map(copied, self._parts.numbers)], self._read)
 
 
@@ -118,12 +118,12 @@ def take_apart(estimator: object, ways: Hashable, read: Import) -> EstimatorPart
         return None
     key = classes, ways, registered()
     with _lock:
-        structure = _structures.setdefault(key, _Structure())
-        while len(_structures) > MOST_STRUCTURES:
-            del _structures[next(iter(_structures))]
+        structure = structures.setdefault(key, _Structure())
+        while len(structures) > MOST_STRUCTURES:
+            del structures[next(iter(structures))]
     return None if structure.unreadable else EstimatorParts(estimator, structure, key, read)
 
 
-_structures: dict[Hashable, _Structure] = {}
-_constants: dict[Hashable, list[Any]] = {}
+structures: dict[Hashable, _Structure] = {}
+constants: dict[Hashable, list[Any]] = {}
 _lock = threading.Lock()

@@ -115,10 +115,10 @@ REGRESSORS = {"linear", "ridge on logarithms", "bayesian ridge", "poisson", "tar
 
 @pytest.fixture(autouse=True)
 def _no_templates() -> Iterator[None]:
-    for known in (template_lookup._families, parts._structures, parts._constants):
+    for known in (template_lookup._families, parts.structures, parts.constants):
         known.clear()
     yield
-    for known in (template_lookup._families, parts._structures, parts._constants):
+    for known in (template_lookup._families, parts.structures, parts.constants):
         known.clear()
 
 
@@ -143,7 +143,7 @@ def is_hit(flow: flour.Flow) -> bool:
 
 def usual(estimator: Any, sample: Any = None) -> Plan:
     """The plan as if the estimator were the first of its structure."""
-    tables: list[dict[Any, Any]] = [template_lookup._families, parts._structures]
+    tables: list[dict[Any, Any]] = [template_lookup._families, parts.structures]
     before = [dict(table) for table in tables]
     for table in tables:
         table.clear()
@@ -364,5 +364,5 @@ def test_what_is_kept_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
             oven.bake(flour.from_sklearn(StandardScaler().fit(rows[:, :width])))
         for _ in range(3):
             oven.bake(flour.from_sklearn(model))
-        assert len(parts._structures) <= 2
-        assert len(parts._constants) <= 2
+        assert len(parts.structures) <= 2
+        assert len(parts.constants) <= 2

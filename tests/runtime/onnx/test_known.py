@@ -482,7 +482,7 @@ def test_what_is_known_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(template_lookup, "MOST_FAMILIES", 3)
     monkeypatch.setattr(parts, "MOST_STRUCTURES", 3)
     monkeypatch.setattr(parts, "MOST_LAYOUT_BYTES", 2000)
-    monkeypatch.setattr(parts, "_layouts", parts.Layouts())
+    monkeypatch.setattr(parts, "layouts", parts.Layouts())
 
     def looked_up(data: bytes) -> object:
         taken = parts.take_apart(Raw(data, None), (False, None, "session"), import_model)
@@ -492,16 +492,16 @@ def test_what_is_known_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
         data = scaled(*PLAIN, labels=[0, 1, 10**last])
         assert looked_up(data) is not None
         assert len(template_lookup._families) <= 3
-        assert len(parts._layouts.once) <= 3
+        assert len(parts.layouts.once) <= 3
         assert not any(layout.fits(data) for layout in layouts()), "nothing is kept of the first"
         assert looked_up(data) is not None
         assert any(layout.fits(data) for layout in layouts())
-    assert sum(layout.held for layout in layouts()) == parts._layouts.held <= 2000
+    assert sum(layout.held for layout in layouts()) == parts.layouts.held <= 2000
 
 
 def layouts() -> list[wire.ModelLayout]:
     """Those that are kept."""
-    return [layout for each in parts._layouts.by_size.values() for layout in each]
+    return [layout for each in parts.layouts.by_size.values() for layout in each]
 
 
 def test_what_cannot_take_formulas_is_imported_every_time(
