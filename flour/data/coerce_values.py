@@ -14,6 +14,8 @@ def as_dtype(values: NDArray[Any], dtype: str, path: str) -> NDArray[Any]:
     """The values as `dtype`, where that loses nothing; `path` is their location in the data."""
     if dtype == "string":
         return _strings(values, path)
+    if values.dtype.kind == "O" and np.dtype(dtype).kind in "iu":
+        values = _integers(values)
     if values.dtype.kind in "OUS":
         values = _numbers(values, path)
     if values.dtype.kind not in "biuf":
@@ -30,7 +32,9 @@ def _whole(values: NDArray[Any], dtype: str, path: str) -> None:
     if values.dtype.kind == "b":
         return  # bools cannot be compared with bounds beyond int64
     low, high = (0, 1) if dtype == "bool" else (np.iinfo(dtype).min, np.iinfo(dtype).max)
-    bad = ~((np.floor(values) == values) & (values >= low) & (values <= high))
+    # No float64 is the largest int64 or uint64, but one is the number after it.
+    within = values < float(high) + 1 if values.dtype.kind == "f" else values <= high
+    bad = ~((np.floor(values) == values) & (values >= low) & within)
     if bad.any():
         where = tuple(int(i) for i in np.argwhere(bad)[0])
         location = path + "".join(f"[{i}]" for i in where)
@@ -39,6 +43,17 @@ def _whole(values: NDArray[Any], dtype: str, path: str) -> None:
 
 
 _CONVERT = "convert it before predicting, as before training"
+
+
+def _integers(values: NDArray[Any]) -> NDArray[Any]:
+    """An object array of whole numbers as int64 or uint64, exactly; any other as it is."""
+    if not all(isinstance(value, int | np.integer) for value in values.flat):
+        return values
+    try:
+        exact = np.array(values.tolist())
+    except OverflowError:
+        return values
+    return exact if exact.dtype.kind in "iu" else values
 
 
 def _numbers(values: NDArray[Any], path: str) -> NDArray[Any]:

@@ -136,6 +136,22 @@ def test_in_process(kind: str, dtypes: tuple[str, ...]) -> None:
                 same(answer["value"], one, f"apredict, {form}")
 
 
+@pytest.mark.parametrize("number", [2**53 + 1, -(2**60) - 1, 2**63 - 1])
+def test_whole_numbers_beyond_float64_are_exact_in_every_form(number: int) -> None:
+    train = pd.DataFrame({"id": np.array([number, 7, number - 1] * 5), "f": np.arange(15) / 2.0})
+    steps = ColumnTransformer([("id", OneHotEncoder(), ["id"]), ("f", "passthrough", ["f"])])
+    original = make_pipeline(steps, LinearRegression()).fit(train, [5.0, 1.0, -9.0] * 5)
+    plan, frame = oven.bake(flour.from_sklearn(original, train)), train.head(4)
+    for form, data in blocks(frame):
+        if form.startswith("array"):  # numbers of floats, or of objects made of them
+            continue
+        same(plan.run(data)["value"], original.predict(frame), form)
+        same(plan.entry()(data)[0], original.predict(frame), form)
+    for form, row in single_rows(frame, 0):
+        if form != "array":
+            same(plan.entry()(row)[0], original.predict(frame)[:1], form)
+
+
 @pytest.mark.parametrize("value", [None, np.nan, 2.5, 7, 7.0])
 def test_a_hole_or_a_fraction_in_a_column_of_whole_numbers(value: object) -> None:
     """It is computed as a frame of such values would be: the column is one of floats."""
