@@ -28,7 +28,7 @@ MOST_CONSTANTS = 1024
 Import = Callable[[Any, ArrayTrace | None], Flow]
 
 
-class _Structure:
+class Structure:
     """Estimators with the same classes inside, imported in one way."""
 
     def __init__(self) -> None:
@@ -59,7 +59,7 @@ class EstimatorParts:
     named = True
 
     def __init__(
-        self, estimator: object, structure: _Structure, key: Hashable, read: Import
+        self, estimator: object, structure: Structure, key: Hashable, read: Import
     ) -> None:
         self._estimator, self._structure, self._key, self._read = estimator, structure, key, read
         #: Which of the structure's readings fits, and what it says.
@@ -129,12 +129,12 @@ def take_apart(estimator: object, ways: Hashable, read: Import) -> EstimatorPart
         return None
     key = classes, ways, registered()
     with _lock:
-        structure = structures.setdefault(key, _Structure())
+        structure = structures.setdefault(key, Structure())
         while len(structures) > MOST_STRUCTURES:
             del structures[next(iter(structures))]
     return None if structure.unreadable else EstimatorParts(estimator, structure, key, read)
 
 
-structures: dict[Hashable, _Structure] = {}
+structures: dict[Hashable, Structure] = {}
 constants: dict[Hashable, list[Any]] = {}
 _lock = threading.Lock()

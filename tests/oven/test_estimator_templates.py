@@ -374,7 +374,7 @@ def test_a_reading_is_known_by_what_it_reads() -> None:
     scaler.a, scaler.b = np.zeros(2), np.ones(2)
     keys = []
     for reading in (first, then):
-        structure = parts._Structure()
+        structure = parts.Structure()
         structure.readings.append(reading)
         keys.append(parts.EstimatorParts(scaler, structure, (), lambda *_: pytest.fail("read")).key)
     assert keys[0] != keys[1]
