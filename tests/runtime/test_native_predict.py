@@ -1,4 +1,4 @@
-"""The gate means what `Runtime.predict` means, whoever calls it how, and leaks nothing."""
+"""It means what `Runtime.predict` means, whoever calls it how, and leaks nothing."""
 
 from __future__ import annotations
 
