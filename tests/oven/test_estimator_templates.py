@@ -387,6 +387,13 @@ def test_a_class_of_the_users_own_is_no_structure() -> None:
     assert parts.take_apart(Mine().fit(data(0)[0]), (), lambda *_: pytest.fail("read")) is None
 
 
+def test_a_list_inside_itself_ends() -> None:
+    estimator = fitted("standard", 0)
+    estimator.notes = [1.0]
+    estimator.notes.append(estimator.notes)
+    assert not assert_same_plan(estimator, data(0)[0])
+
+
 def test_what_is_kept_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(parts, "MOST_STRUCTURES", 2)
     monkeypatch.setattr(parts, "MOST_CONSTANTS", 2)
