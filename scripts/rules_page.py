@@ -1,4 +1,4 @@
-"""The table of rules in docs/25-rules.md: what each preserves, and what becomes of what."""
+"""The table of rules in docs/25-rules.md: what each preserves, and its pattern before and after."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ sys.path.insert(0, str(ROOT))
 
 from oven.optimise.passes import PASSES  # noqa: E402 (the checkout comes first)
 
-HEAD = "| rule | preserves | what becomes of what |\n|---|---|---|\n"
+HEAD = "| rule | preserves | before: after |\n|---|---|---|\n"
 
 
 def page() -> str:
@@ -23,7 +23,9 @@ def page() -> str:
     ]
     text = (ROOT / "docs" / "25-rules.md").read_text(encoding="utf-8")
     table = re.compile(re.escape(HEAD) + r"(\|[^\n]*\n)*")
-    return table.sub(lambda _: HEAD + "".join(lines), text)
+    made, tables = table.subn(lambda _: HEAD + "".join(lines), text)
+    assert tables == 1, "the page has one table with this head"
+    return made
 
 
 def _headline(doc: str) -> str:

@@ -28,11 +28,13 @@ MOST_CONSTANTS = 1024
 Import = Callable[[Any, ArrayTrace | None], Flow]
 
 
-class _Structure:
+class Structure:
     """Estimators with the same classes inside, imported in one way."""
 
     def __init__(self) -> None:
         self.readings: list[Reading] = []
+        #: What was read in these ways of those that were recorded: others like them fit.
+        self.recorded: dict[tuple[Reading, tuple[Any, ...]], None] = {}
         #: Something is read that cannot be told apart from others of its kind.
         self.unreadable = False
 
@@ -57,24 +59,28 @@ class EstimatorParts:
     named = True
 
     def __init__(
-        self, estimator: object, structure: _Structure, key: Hashable, read: Import
+        self, estimator: object, structure: Structure, key: Hashable, read: Import
     ) -> None:
         self._estimator, self._structure, self._key, self._read = estimator, structure, key, read
-        #: Which of the structure's readings fits, and what it says; 0 for none.
-        self._number, self._parts = 0, Parts((), [])
-        for number, reading in enumerate(structure.readings, 1):
+        #: Which of the structure's readings fits, and what it says.
+        self._reading: Reading | None = None
+        self._parts = Parts((), [])
+        for reading in structure.readings:
             parts = reading.of(estimator)
             if parts is not None:
-                self._number, self._parts = number, parts
+                self._reading, self._parts = reading, parts
+                # Others may fit as well: what they read besides is there, too.
+                if (reading, parts.constants) in structure.recorded:
+                    break
 
     @property
     def key(self) -> Hashable:
         """The classes inside, what is read of them, and all of that but the numbers."""
-        return self._key, self._number, self._parts.constants
+        return self._key, self._reading, self._parts.constants
 
     def numbers(self) -> list[NDArray[Any]] | None:
         """The fitted numbers that are read; None where it is not known which are."""
-        return self._parts.numbers if self._number else None
+        return None if self._reading is None else self._parts.numbers
 
     def traced(self, trace: ArrayTrace) -> Flow:
         """The program with traced arrays for the numbers; writes down what is read."""
@@ -92,12 +98,17 @@ class EstimatorParts:
             if reading not in every:
                 every.append(reading)
             self._structure.unreadable |= len(every) > MOST_READINGS
-            self._number, self._parts = every.index(reading) + 1, parts
+            self._reading, self._parts = every[every.index(reading)], parts
+            recorded = self._structure.recorded
+            recorded[self._reading, parts.constants] = None
+            while len(recorded) > MOST_CONSTANTS:
+                del recorded[next(iter(recorded))]
         return flow
 
     def stored(self) -> StoredEstimator:
         """Its numbers, and the constants, which plans of equal ones share."""
-        reading = self._structure.readings[self._number - 1]
+        reading = self._reading
+        assert reading is not None, "a template was made of its numbers"
         values = constants.get(self.key)
         if values is None:
             values = reading.values(self._estimator)
@@ -118,12 +129,12 @@ def take_apart(estimator: object, ways: Hashable, read: Import) -> EstimatorPart
         return None
     key = classes, ways, registered()
     with _lock:
-        structure = structures.setdefault(key, _Structure())
+        structure = structures.setdefault(key, Structure())
         while len(structures) > MOST_STRUCTURES:
             del structures[next(iter(structures))]
     return None if structure.unreadable else EstimatorParts(estimator, structure, key, read)
 
 
-structures: dict[Hashable, _Structure] = {}
+structures: dict[Hashable, Structure] = {}
 constants: dict[Hashable, list[Any]] = {}
 _lock = threading.Lock()

@@ -29,6 +29,8 @@ from flour.tracing.traced_array import ArrayTrace
 _PACKAGE = "sklearn."
 #: Objects of more parts than this are not compared: forests have hundreds of trees.
 MOST_OBJECTS = 64
+#: Nor are those where so many values have to be looked at: a list may be inside itself.
+MOST_VALUES = 1 << 14
 _ABSENT = object()
 _PLAIN = frozenset({str, int, bool, bytes, type(None)})
 _FLOATS = frozenset({np.float64, np.float32})
@@ -231,16 +233,17 @@ def _frozen_array(value: NDArray[Any]) -> Any:
 
 def outline(root: object) -> tuple[type, ...] | None:
     """The classes of an object and of those inside it; None where there are too many to compare."""
-    found, rest = list[type](), [root]
+    found, rest, looked_at = list[type](), [root], 0
     while rest:
         value = rest.pop()
+        looked_at += 1
         kind: Any = type(value)
         if kind is list or kind is tuple:
             rest += value[: MOST_OBJECTS + 1]  # type: ignore[index]  # it is one of these
         elif kind not in _LEAVES and _has_attributes(kind):
             found.append(kind)
             rest += vars(value).values()
-        if len(found) > MOST_OBJECTS:
+        if len(found) > MOST_OBJECTS or looked_at > MOST_VALUES:
             return None
     return tuple(found)
 

@@ -98,9 +98,10 @@ class TemplateLookup:
         template = self._template(plan, shaped) if found is not None else None
         family = _family(self._model.key)  # tracing may have told more of the structure
         with _lock:
-            if template is None or found is None:
-                first.failures += 1
-            else:
+            elsewhere = family is not first and first.templates and family.templates
+            if template is None or found is None or elsewhere:
+                first.failures += 1  # looking it up again would find no more
+            if template is not None and not family.done:
                 family.templates.append((template, found))
 
     def _template(self, plan: Plan, shaped: Callable[[Flow], Flow]) -> Template | None:

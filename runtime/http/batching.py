@@ -113,7 +113,7 @@ class Batched:
         """Wrap what answers; `cost` says what so many rows of a version should take, in seconds."""
         self.inner, self._usual = inner, settings or BatchSettings()
         self.quick = inner.quick  # what is over at once waits for nothing
-        self._cost = cost or (lambda _served, _rows: None)
+        self._cost = cost or (lambda _version, _rows: None)
         self._open: dict[Hashable, _Batch] = {}
         self._took: dict[str, float] = {}  # by owner: what a block takes, in seconds
         self._requests = self._rows = self._blocks = self._alone = 0

@@ -142,7 +142,7 @@ class ModelCodec:
             tensors = self._tensors(asked, codec_binary.Reader(body, size))
         wished = response_options(asked, request, default_priority)
         data = call_data(self.version.inputs, tensors)
-        return self.call(self.version.reader.read(data), wished), wished
+        return self.call(self.version.reader.read(data).as_block, wished), wished
 
     def _tensors(self, asked: Envelope, reader: codec_binary.Reader) -> list[Tensor]:
         common = content_type(asked.parameters, "$")
@@ -180,7 +180,7 @@ class ModelCodec:
             shape = [len(body) // size, *spec.shape[1:]]
             array = codec_binary.values(view, spec.datatype, shape, spec.name)
         data = call_data(self.version.inputs, [Tensor(spec.name, spec.datatype, array)])
-        return self.call(self.version.reader.read(data), NOTHING)
+        return self.call(self.version.reader.read(data).as_block, NOTHING)
 
     def call(self, batch: Batch, wished: ResponseOptions) -> InferCall:
         """The call for a batch."""

@@ -1,4 +1,4 @@
-"""The gate of a runtime: `predict` as machine code, for what most calls are.
+"""`Runtime.predict` as machine code, for what most calls are.
 
 `runtime.predict(name, row)` finds the endpoint in the table of routes, sees that the row may go by
 the shortest way, calls the plan's entry, counts the call and puts the answers into a dict. Written
@@ -6,7 +6,7 @@ in Python that takes several times as long as the entry of a small model, so it 
 compiler: a function that reads the runtime's own objects where CPython keeps them, as entries do
 (see oven.entry.generator). Whatever is not a row (or a block of few rows, or few documents) for
 an entry of machine code is handed to `Runtime.predict` as it came; that method means the same and
-is the definition. A runtime's gate opens when its first such entry does.
+is the definition. A runtime has this function once it has the first such entry.
 """
 
 from __future__ import annotations
@@ -29,21 +29,21 @@ _SLOTS = (
 )
 #: Whom the call is for, and whether it may go by the shortest way.
 _LOOK = """\
-def gate(self, arguments, count, names):
+def native_predict(self, arguments, count, names):
     table = self.ARRAY_DATA
     pair = stack_words(3)
     known = False
-    served, entry, call, data = 0, 0, 0, 0
+    version, entry, call, data = 0, 0, 0, 0
     if count == 2 and names == 0:
         name, data = ld_int64(arguments, 0), ld_int64(arguments, 1)
         if name.TYPE == PyUnicode_Type:
-            served = PyDict_GetItemWithError(table.ROUTES, name)
-    if served != 0:
-        entry = ld_int64(served, table.AT_ENTRY)
+            version = PyDict_GetItemWithError(table.ROUTES, name)
+    if version != 0:
+        entry = ld_int64(version, table.AT_ENTRY)
         call = ld_int64(entry, table.AT_FUNCTION)
         if call.TYPE != PyCFunction_Type:
-            served = 0
-    if served != 0:
+            version = 0
+    if version != 0:
         kind, yes = data.TYPE, Py_True
         named = ld_int64(entry, table.AT_NAMED) == yes
         first, text_at = 0, table.AT_TEXT
@@ -104,14 +104,14 @@ _ANSWER = """\
     number = PyLong_AsLong(turn)
     Py_DecRef(turn)
     outputs = ld_int64(entry, table.AT_OUTPUTS)
-    Py_IncRef(served)
+    Py_IncRef(version)
     Py_IncRef(call)
     made = 0
     rest = table.RARE
     if ld_int64(entry, table.AT_COARSE_TIMING) == Py_True:
         rest = table.REST
     if number & rest == 0:
-        st_int64(pair, 0, served)
+        st_int64(pair, 0, version)
         st_int64(pair, 1, data)
         made = PyObject_Vectorcall(table.TIMED, pair, 2, 0)
     else:
@@ -129,10 +129,10 @@ _ANSWER = """\
                     made = 0
             Py_DecRef(answers)
     Py_DecRef(call)
-    Py_DecRef(served)
+    Py_DecRef(version)
     return made
 """
-_TEMPLATE = Template("gate", _LOOK + _ANSWER, PARTS.__getitem__)
+_TEMPLATE = Template("native_predict", _LOOK + _ANSWER, PARTS.__getitem__)
 _STYLE = any_arguments(
     "predict",
     "(name, data, *, outputs=None, timeout=None, priority=None, engine=None)",
@@ -151,7 +151,7 @@ def open_native_predict(
 ) -> Predict | None:
     """`predict` over these routes, or None where this interpreter can have no such function.
 
-    `general(...)` is called for whatever the gate does not do itself, and for one call in so many
+    `general(...)` is called for whatever it does not do itself, and for one call in so many
     `timed(version, row)`.
     """
     at_entry, places = slots(ModelVersion, ("entry",)), slots(InlineEntry, _SLOTS)

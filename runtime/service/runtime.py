@@ -25,7 +25,7 @@ from oven.compiler.gil_yield import WAITING, yield_gil
 from oven.run.native_run import thread_bytes
 from runtime.errors import BadRegistration, RuntimeClosed
 from runtime.service import batches
-from runtime.service.call import Call
+from runtime.service.call import PLAIN, Call
 from runtime.service.catalog import Catalog
 from runtime.service.costs import Costs
 from runtime.service.done_future import DoneFuture
@@ -365,8 +365,9 @@ class Runtime:
         """The same for machine code, which has counted the call."""
         batch = version.reader.read(data)
         values = self._timed(version, batch)
-        if values is None:
-            return Runtime.predict(self, version.owner, data)
+        if values is None:  # closed meanwhile; the version may have gone, too, but has the call
+            choice = self._policy.weigh(batch, version, PLAIN)
+            return self._answer(version, batch, choice, PLAIN)
         return dict(zip(version.outputs, values, strict=True))
 
     def _at_once(

@@ -52,6 +52,7 @@ from sklearn.tree import DecisionTreeClassifier
 import flour
 import oven
 from flour.sklearn import parts
+from flour.tracing.fitted import Access, Reading
 from flour.tracing.model_flow import ModelFlow
 from oven.plans import template_lookup
 from oven.plans.plan import Plan, digests_in
@@ -347,11 +348,50 @@ def test_others_are_imported_every_time(estimator: Any) -> None:
         oven.bake(flour.from_sklearn(estimator))
 
 
+def test_settings_that_read_fewer_attributes_keep_their_templates() -> None:
+    rows = data(0)[0]
+
+    def hits(*, with_mean: bool) -> list[bool]:
+        made = (StandardScaler(with_mean=with_mean).fit(data(seed)[0]) for seed in range(3))
+        return [assert_same_plan(scaler, rows) for scaler in made]
+
+    assert hits(with_mean=False) == hits(with_mean=True) == [False, False, True]
+    assert hits(with_mean=False) == [True, True, True], "though what others read is there, too"
+
+
+def test_programs_baked_together_leave_no_more_templates_than_are_kept() -> None:
+    flows = [flour.from_sklearn(fitted("standard", seed)) for seed in range(7)]
+    for flow in flows:
+        oven.bake(flow)
+    kept = [len(family.templates) for family in template_lookup._families.values()]
+    assert max(kept) <= template_lookup.MOST_TEMPLATES
+
+
+def test_a_reading_is_known_by_what_it_reads() -> None:
+    """A structure that was forgotten may be read in other ways when it comes again."""
+    first, then = (Reading((Access(0, name, item=False, kind="numbers"),)) for name in "ab")
+    scaler = StandardScaler()
+    scaler.a, scaler.b = np.zeros(2), np.ones(2)
+    keys = []
+    for reading in (first, then):
+        structure = parts.Structure()
+        structure.readings.append(reading)
+        keys.append(parts.EstimatorParts(scaler, structure, (), lambda *_: pytest.fail("read")).key)
+    assert keys[0] != keys[1]
+
+
 def test_a_class_of_the_users_own_is_no_structure() -> None:
     class Mine(StandardScaler):  # type: ignore[misc]  # it has no types
         pass
 
     assert parts.take_apart(Mine().fit(data(0)[0]), (), lambda *_: pytest.fail("read")) is None
+
+
+def test_a_list_inside_itself_ends() -> None:
+    estimator = fitted("standard", 0)
+    estimator.notes = [1.0]
+    estimator.notes.append(estimator.notes)
+    assert not assert_same_plan(estimator, data(0)[0])
 
 
 def test_what_is_kept_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""The gate means what `Runtime.predict` means, whoever calls it how, and leaks nothing."""
+"""It means what `Runtime.predict` means, whoever calls it how, and leaks nothing."""
 
 from __future__ import annotations
 
@@ -138,6 +138,20 @@ def test_calls_are_counted_and_some_are_timed(runtime: Runtime) -> None:
     assert served.counts.inline.value == 2 * RARE
     Runtime.predict(runtime, "numbers", ROW)
     assert served.counts.inline.value == 2 * RARE + 1
+
+
+def test_a_call_is_answered_though_its_version_goes_meanwhile(runtime: Runtime) -> None:
+    version = runtime.find("numbers")
+
+    def gone(*_: object) -> None:
+        version.entry.function = None  # as when memory is short
+        runtime.unregister("numbers")
+
+    vars(runtime)["_timed"] = gone
+    for _ in range(SAMPLE):
+        assert offset_of(runtime.predict("numbers", ROW), ROW) == 1.0
+    with pytest.raises(UnknownEndpoint):
+        runtime.predict("numbers", ROW)
 
 
 def test_it_follows_what_is_registered(runtime: Runtime) -> None:

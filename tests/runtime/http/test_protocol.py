@@ -226,3 +226,10 @@ def test_a_deadline_that_cannot_be_met_is_504(house: House, way: str) -> None:
         house.client.post("/v2/models/text/infer", body, {"x-request-timeout-ms": "-"}).status
         == 400
     )
+
+
+@pytest.mark.parametrize("datatype", ["FP64", "FP32", "INT64"])
+def test_a_row_without_the_dimension_of_rows_is_a_block_of_one(house: House, datatype: str) -> None:
+    values = [3, 1, 4, 1]
+    one = house.infer([tensor("X", datatype, [4], values)])
+    assert one == house.infer([tensor("X", datatype, [1, 4], values)])
