@@ -6,11 +6,13 @@ fast.predict_proba(X)
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from math import isfinite
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 import flour
 import oven
@@ -84,7 +86,7 @@ class Compiled:
         self.missing: frozenset[str] = frozenset()
         if estimator is not None:
             self.missing = frozenset(name for name in METHODS if not hasattr(estimator, name))
-        self._nan_allowed = _allows_nan(estimator)
+        self._refused = refused_numbers(estimator)
         self._parts = {
             name: oven.bake(flow[name], exact=exact) if len(self.outputs) > 1 else self.plan
             for name in self.outputs
@@ -149,14 +151,12 @@ class Compiled:
 
     def _run(self, name: str, X: object) -> Any:
         if type(X) is np.ndarray and X.ndim == 2 and len(X):
-            if not self._nan_allowed:
-                refuse_non_finite(X)
+            refuse_non_finite(X, self._refused)
             return self._entries[name](X)[0]
         return self._checked(self._parts[name], X)[name]
 
     def _checked(self, plan: oven.Plan, X: object) -> dict[str, Any]:
-        if not self._nan_allowed:
-            refuse_non_finite(X)
+        refuse_non_finite(X, self._refused)
         if self._wants_rows and row_count(X) == 0 and hasattr(X, "__len__"):
             raise NotRectangular(
                 "there are no rows, and the estimator asks for one at least",
@@ -167,14 +167,23 @@ class Compiled:
         return plan.run(X)
 
 
-def refuse_non_finite(X: object) -> None:
-    """Raise InputError for NaN or infinity in an array, as the training library would."""
-    if not (isinstance(X, np.ndarray) and X.dtype.kind == "f"):
+class RefusedNumbers(NamedTuple):
+    """The columns in which an estimator refuses NaN, and those in which it refuses infinity."""
+
+    nan: NDArray[np.bool_]
+    infinity: NDArray[np.bool_]
+
+
+def refuse_non_finite(X: object, refused: RefusedNumbers | None) -> None:
+    """Raise InputError for NaN or infinity in an array, where the training library would."""
+    if refused is None or not (isinstance(X, np.ndarray) and X.dtype.kind == "f"):
         return
     # The sum of squares is finite only if all of it is; where it overflows, look again.
     if isfinite(np.vdot(X, X)):
         return
-    bad = ~np.isfinite(X)
+    if X.ndim != 2 or X.shape[1] != len(refused.nan):
+        return  # the plan says what is wrong with its shape
+    bad = (np.isnan(X) & refused.nan) | (np.isinf(X) & refused.infinity)
     if bad.any():
         where = tuple(int(i) for i in np.argwhere(bad)[0])
         raise InputError(
@@ -185,6 +194,45 @@ def refuse_non_finite(X: object) -> None:
         )
 
 
-def _allows_nan(estimator: object) -> bool:
-    tags = getattr(estimator, "__sklearn_tags__", None)
-    return True if tags is None else bool(tags().input_tags.allow_nan)
+#: Wider estimators are tried with NaN or infinity in all columns at once.
+_MOST_TRIED = 16
+
+
+def refused_numbers(estimator: object) -> RefusedNumbers | None:
+    """What the estimator itself refuses when it is tried; None if nothing, or if it takes no array.
+
+    Its tags do not tell: those of a pipeline say no, also where its first step imputes.
+    """
+    width = getattr(estimator, "n_features_in_", None)
+    answer = next((call for name in METHODS if (call := getattr(estimator, name, None))), None)
+    if not isinstance(width, int | np.integer) or answer is None:
+        return None
+    row = np.zeros((1, int(width)))
+    if _refuses(answer, row):
+        return None
+    nan, infinity = (_refused_columns(answer, row, value) for value in (np.nan, np.inf))
+    return RefusedNumbers(nan, infinity) if nan.any() or infinity.any() else None
+
+
+def _refused_columns(
+    answer: Callable[[Any], object], row: NDArray[np.float64], value: float
+) -> NDArray[np.bool_]:
+    width = row.shape[1]
+    every = np.full_like(row, value)
+    if not _refuses(answer, every):
+        return np.zeros(width, np.bool_)
+    if width > _MOST_TRIED:
+        return np.ones(width, np.bool_)
+    tried = np.where(np.eye(width, dtype=np.bool_), value, row)
+    return np.array([_refuses(answer, one[None]) for one in tried], np.bool_)
+
+
+def _refuses(answer: Callable[[Any], object], rows: NDArray[np.float64]) -> bool:
+    """Whether the estimator's own method raises for these rows."""
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")
+        try:
+            answer(rows)
+        except Exception:  # noqa: BLE001 (whatever class: it refuses)
+            return True
+    return False

@@ -192,8 +192,10 @@ def read_batch(inputs: Mapping[str, Type], data: object) -> Batch:
 
 
 def is_value(value: object) -> bool:
-    """Whether this is one value and not a column of them."""
-    return value is None or isinstance(value, str | bytes | bool | int | float | np.generic)
+    """Whether this is one value and not a column of them: a Decimal and pandas.NA are."""
+    if value is None or isinstance(value, str | bytes | bool | int | float | np.generic):
+        return True
+    return not any(hasattr(value, name) for name in ("__len__", "__iter__", "__array__"))
 
 
 def are_values(row: Iterable[object]) -> bool:

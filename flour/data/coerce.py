@@ -43,7 +43,7 @@ from flour.core.types import (
 )
 from flour.data.coerce_pairs import is_block, pair_rows
 from flour.data.coerce_texts import documents
-from flour.data.coerce_values import as_dtype
+from flour.data.coerce_values import as_dtype, is_missing
 from flour.data.frames import as_column, frame_columns, is_sparse
 
 Data = Any
@@ -137,7 +137,7 @@ def _width(dtype: str, data: Data) -> str:
     if dtype not in FLOATS:  # a sample of whole numbers does not forbid fractions
         own = getattr(data, "dtype", None)
         if dtype in INTS and (not isinstance(own, np.dtype) or own.kind == "O"):
-            return dtype if _all_whole(data) else "float64"  # as a frame's column would be
+            return dtype if _all_whole(data, dtype) else "float64"  # as a frame's column would be
         name = str(own.name) if isinstance(own, np.dtype) else ""
         return name if name in FLOATS and dtype != "string" else dtype
     kinds = _kinds(data)
@@ -148,19 +148,24 @@ def _width(dtype: str, data: Data) -> str:
     return common if common in FLOATS else "float64"
 
 
-def _all_whole(data: Data) -> bool:
-    """Whether a column of whole numbers has neither missing values nor fractions."""
+def _all_whole(data: Data, dtype: str) -> bool:
+    """Whether a column has neither missing values nor numbers that this dtype cannot hold."""
     try:
         column = as_column(data)
     except ValueError:
         return True  # ragged data is refused elsewhere
     if column.dtype.kind not in "fO":
         return True
-    return not any(_is_hole_or_fraction(value) for value in column.flat)
+    info = np.iinfo(dtype)
+    low, beyond = float(info.min), float(info.max) + 1
+    return not any(_makes_floats(value, low, beyond) for value in column.flat)
 
 
-def _is_hole_or_fraction(value: object) -> bool:
-    return value is None or (isinstance(value, float | np.floating) and not value.is_integer())
+def _makes_floats(value: object, low: float, beyond: float) -> bool:
+    """Whether a frame's column with this value would be of floats."""
+    if isinstance(value, float | np.floating):
+        return not (value.is_integer() and low <= value < beyond)
+    return value is None or is_missing(value)
 
 
 #: Of pandas and polars, of Arrow, of the other byte order.

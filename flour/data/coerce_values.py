@@ -64,7 +64,7 @@ def _numbers(values: NDArray[Any], path: str) -> NDArray[Any]:
             numbers[where] = np.nan
         elif isinstance(value, int | float | np.number | np.bool_):
             numbers[where] = _number(value, where, path)
-        elif _is_missing(value):
+        elif is_missing(value):
             numbers[where] = np.nan
         else:
             location = path + "".join(f"[{i}]" for i in where)
@@ -101,7 +101,7 @@ def _strings(values: NDArray[Any], path: str) -> NDArray[Any]:
     for where, value in np.ndenumerate(values):
         if isinstance(value, str) or value is None:
             continue
-        if not _is_missing(value):
+        if not is_missing(value):
             location = path + "".join(f"[{i}]" for i in where)
             found = f"{type(value).__name__} {value!r}"[:60]
             raise WrongDtype("expected a string", where=location, found=found, hint=_AS_STRINGS)
@@ -112,7 +112,7 @@ def _strings(values: NDArray[Any], path: str) -> NDArray[Any]:
 _AS_STRINGS = "the column held strings when it was fitted; None or NaN where one is missing"
 
 
-def _is_missing(value: object) -> bool:
+def is_missing(value: object) -> bool:
     """NaN, pandas.NA and NaT: the values that are not equal to themselves, or say NA."""
     return type(value).__name__ in {"NAType", "NaTType"} or (
         isinstance(value, float) and value != value  # noqa: PLR0124 (the definition of NaN)

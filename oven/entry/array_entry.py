@@ -24,6 +24,7 @@ import numpy as np
 
 from flour.core.node import Node
 from flour.core.types import FLOATS, Record, Text, Type, Vector
+from flour.data.batch import is_value
 from flour.data.coerce_texts import document
 from oven.codegen.ports import Port
 from oven.codegen.stages import Stage
@@ -149,15 +150,11 @@ def _as_block(data: Any, *, documents: bool = False) -> Any:
     if isinstance(data, np.ndarray):
         return data[None] if data.ndim == 1 and data.dtype.names is None else None
     if isinstance(data, Mapping):
-        alone = {name: [value] for name, value in data.items() if _is_value(value)}
+        alone = {name: [value] for name, value in data.items() if is_value(value)}
         return alone if len(alone) == len(data) else None
-    if isinstance(data, list | tuple) and data and all(map(_is_value, data)):
+    if isinstance(data, list | tuple) and data and all(map(is_value, data)):
         return [list(data)]
     return None
-
-
-def _is_value(value: object) -> bool:
-    return value is None or isinstance(value, str | bytes | bool | int | float | np.generic)
 
 
 def _only(value: Any) -> Any:

@@ -100,7 +100,7 @@ DATA: dict[str, tuple[type[FlourError], Callable[[], Any]]] = {
     "no document": (errors.WrongDtype, run(flour.text().lower(), ["a document", None])),
     "documents for words": (errors.WrongDtype, run(flour.tokens().phrases(), ["a document"])),
     "too large a number": (errors.WrongDtype, run(flour.scalar("n", "int8"), [1, 300])),
-    "one more than fits": (errors.WrongDtype, run(flour.scalar("n", "int64"), [1, 2**63])),
+    "one more than fits": (errors.WrongDtype, run(flour.category("n", "int64"), [1, 2.0**63])),
     "no whole number": (errors.WrongDtype, run(flour.category("n", "int64"), [1, np.nan])),
     "neither true nor false": (errors.WrongDtype, run(flour.scalar("n", "bool"), [1, 2])),
     "a matrix for one number a row": (errors.NotRectangular, run(flour.scalar("n"), X)),

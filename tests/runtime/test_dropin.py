@@ -16,6 +16,7 @@ from sklearn.decomposition import PCA
 from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
 from sklearn.exceptions import NotFittedError
 from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
@@ -203,3 +204,37 @@ def test_programs_compile_too() -> None:
     made = runtime.compile(shift_flow(1.0))
     assert made.outputs == ("moved", "top")
     np.testing.assert_array_equal(made.plan.run(X[:, :4])["moved"], X[:, :4] + 1.0)
+
+
+IMPUTED = ColumnTransformer([("i", SimpleImputer(), [0, 1]), ("n", "passthrough", [2, 3, 4])])
+WITH_HOLES: dict[str, Any] = {
+    "imputer": make_pipeline(SimpleImputer(), Ridge()),
+    "imputer of two columns": make_pipeline(IMPUTED, LogisticRegression()),
+    "scaler and boosting": make_pipeline(
+        StandardScaler(), HistGradientBoostingClassifier(max_iter=3)
+    ),
+    "scaler": StandardScaler(),
+    "linear": LogisticRegression(),
+    "forest": RandomForestClassifier(5, random_state=0),
+    "projection": PCA(2),
+}
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+@pytest.mark.parametrize("name", WITH_HOLES)
+def test_missing_values_are_refused_where_the_original_refuses_them(
+    name: str, value: float
+) -> None:
+    original = WITH_HOLES[name].fit(X, NUMBERS)
+    method = "predict" if hasattr(original, "predict") else "transform"
+    fast = getattr(runtime.compile(original, X[:5]), method)
+    for column in range(X.shape[1]):
+        rows = X[:4].copy()
+        rows[2, column] = value
+        try:
+            want = getattr(original, method)(rows)
+        except ValueError:
+            with pytest.raises(FlourError, match=rf"NaN or infinity.*\n.*\$\[2\]\[{column}\]"):
+                fast(rows)
+        else:
+            np.testing.assert_allclose(fast(rows), want, rtol=1e-9)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -15,6 +14,7 @@ import pytest
 
 import oven
 from flour import Flow
+from flour.core.extension_points import extension
 from oven.plans.execution import Execution
 from runtime import Runtime
 from runtime.service.call import Call
@@ -44,8 +44,10 @@ class Ovens:
             self.threads.append(threading.current_thread().name)
             return whole(flow, **wishes)
 
-        # The module, whose name `oven.bake` the function has taken.
-        monkeypatch.setattr(sys.modules["oven.bake"], "bake", bake)
+        def extended(point: str) -> Any:
+            return bake if point == "native_plan" else extension(point)
+
+        monkeypatch.setattr("oven.plans.plan.extension", extended)
 
 
 @pytest.mark.parametrize("data", [BLOCK, ROW], ids=["block", "row"])
