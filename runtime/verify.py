@@ -42,17 +42,28 @@ class Mismatch(NamedTuple):
         return f"{self.output}: {len(self.rows)} of {self.total} rows differ (row {shown}){size}"
 
 
-def verify(plan: Plan, estimator: Any, rows: Any, tolerance: float = 1e-9) -> None:
+#: How far numbers of a width may differ, relative to the largest.
+_TOLERANCE: dict[Any, float] = {np.dtype(np.float32): 1e-5, np.dtype(np.float64): 1e-9}
+
+
+def tolerance_of(values: Any) -> float:
+    """How far numbers of this width may be off, relative to the largest."""
+    return _TOLERANCE.get(getattr(values, "dtype", None), 0.0)
+
+
+def verify(plan: Plan, estimator: Any, rows: Any, tolerance: float | None = None) -> None:
     """Raise Unfaithful unless the plan answers these rows as the estimator does.
 
-    Labels must be equal; numbers may differ by `tolerance` relative to the largest answer.
+    Labels must be equal; numbers may differ by `tolerance` relative to the largest answer, by
+    default 1e-9, and 1e-5 where the answer is float32.
     """
     made = plan.run(rows)
     found = [
         bad
         for name, method in METHODS.items()
         if name in made and hasattr(estimator, method)
-        for bad in [compare(name, made[name], getattr(estimator, method)(rows), tolerance)]
+        for near in [tolerance_of(made[name]) if tolerance is None else tolerance]
+        for bad in [compare(name, made[name], getattr(estimator, method)(rows), near)]
         if bad is not None
     ]
     if not found:
@@ -71,7 +82,7 @@ FORM_ROWS, SINGLE_ROWS = 1_000, 50
 
 
 def verify_forms(
-    plan: Plan, rows: Any, answers: Mapping[str, Any], tolerance: float | None = 1e-9
+    plan: Plan, rows: Any, answers: Mapping[str, Any], tolerance: float | None = None
 ) -> None:
     """Raise Unfaithful unless the plan gives these answers for the rows in every other form.
 
@@ -85,8 +96,8 @@ def verify_forms(
                 continue  # a record for each row: its columns came with the other outputs
             got, want = _dense(value), _dense(answers[name])
             want = want[place] if place is not None else want[: len(got)]
-            near = 1e-5 if got.dtype == np.float32 else 1e-9
-            bad = compare(name, np.atleast_1d(got), np.atleast_1d(want), tolerance or near)
+            near = tolerance_of(got) if tolerance is None else tolerance
+            bad = compare(name, np.atleast_1d(got), np.atleast_1d(want), near)
             if bad is not None:
                 where = f"row {place}" if place is not None else f"the first {len(got)} rows"
                 raise Unfaithful(

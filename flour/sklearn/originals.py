@@ -40,12 +40,13 @@ def original(form: str, model: Any) -> Answers:
 
 
 def as_frame(data: Any) -> Any:
-    """A dict of columns as the frame that training libraries know; anything else as it is."""
-    if not isinstance(data, Mapping):
+    """A dict of columns, or a list of dicts, as a frame; anything else as it is."""
+    rows = isinstance(data, list) and bool(data) and isinstance(data[0], Mapping)
+    if not isinstance(data, Mapping) and not rows:
         return data
     import pandas as pd
 
-    return pd.DataFrame(dict(data))
+    return pd.DataFrame(data if rows else dict(data))
 
 
 def estimator_answers(model: Any) -> Answers:

@@ -8,12 +8,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from flour.core.errors import InputError
+from flour.core.errors import FlourError, InputError
 from oven import Plan
 from runtime.cli import reading
+from runtime.cli.errors import CommandError
 from runtime.errors import Unfaithful
-from runtime.repository.sample import tolerance_of
-from runtime.verify import Mismatch, compare, verify_forms
+from runtime.verify import Mismatch, compare, tolerance_of, verify_forms
 
 Answers = Callable[[Any], Mapping[str, Any]]
 KEPT_ROWS = 100
@@ -45,9 +45,10 @@ def compare_file(
     outputs: tuple[str, ...] = ()
     for block in reading.blocks(path, plan.inputs, options):
         try:
-            made, wanted = plan.run(block.data), answers(block.data)
+            made = plan.run(block.data)
         except InputError as problem:
             raise block.located(problem) from None
+        wanted = _of_original(answers, block)
         outputs = tuple(name for name in made if name in wanted)
         for name in outputs:
             near = tolerance_of(made[name]) if tolerance is None else tolerance
@@ -68,6 +69,20 @@ def compare_file(
             hint="give a file whose rows have the columns that the model was trained on",
         )
     return Compared(rows, outputs, tuple(kept))
+
+
+def _of_original(answers: Answers, block: reading.Block) -> Mapping[str, Any]:
+    try:
+        return answers(block.data)
+    except FlourError:
+        raise
+    except Exception as problem:
+        raise CommandError(
+            "the original model refuses these rows",
+            where=f"{block.file}:{block.lines[0]} to {block.lines[-1]}",
+            found=f"{type(problem).__name__}: {problem}".split("\n", 1)[0][:200],
+            hint="verify with rows that the original answers",
+        ) from problem
 
 
 def _like(theirs: Any, ours: Any) -> Any:

@@ -20,11 +20,10 @@ from flour.data.batch import read_batch
 from oven import Plan
 from runtime.errors import Unfaithful
 from runtime.repository.errors import BadConfig
-from runtime.verify import Mismatch, compare
+from runtime.verify import Mismatch, compare, tolerance_of
 
 MAX_ROWS = 10_000
 MAX_BYTES = 64 << 20
-_TOLERANCE: dict[Any, float] = {np.dtype(np.float32): 1e-5, np.dtype(np.float64): 1e-9}
 
 
 def made_up(inputs: Mapping[str, Type]) -> dict[str, Any]:
@@ -109,11 +108,6 @@ def _differs(name: str, got: Any, wanted: Any) -> Mismatch | None:
     if got.dtype.kind == "f":  # JSON has null for NaN
         wanted = np.array(wanted, np.float64)
     return compare(name, got, np.asarray(wanted)[None], tolerance)
-
-
-def tolerance_of(values: Any) -> float:
-    """The tolerance for numbers of this width, relative to the largest."""
-    return _TOLERANCE.get(getattr(values, "dtype", None), 0.0)
 
 
 def _short(value: Any) -> str:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from sklearn.linear_model import LinearRegression
+from sklearn.linear_model import LinearRegression, LogisticRegression
 
 import flour
 import oven
@@ -54,3 +54,9 @@ def test_a_form_that_is_answered_otherwise_is_named(
     monkeypatch.setattr(Plan, "entry", entry)
     with pytest.raises(Unfaithful, match=f"otherwise when rows come as {form}\\s"):
         verify(plan(), ORIGINAL, FRAME)
+
+
+def test_float32_answers_may_differ_in_their_last_places() -> None:
+    rows = np.random.default_rng(0).normal(size=(120, 6)).astype(np.float32)
+    model = LogisticRegression().fit(rows, np.digitize(rows[:, 0], [-0.5, 0.5]))
+    verify(oven.bake(flour.from_sklearn(model, rows)), model, rows)

@@ -264,6 +264,22 @@ def test_empty_cells_are_what_pandas_reads(pretzel: Pretzel, tmp_path: Path) -> 
     assert verified.code == 0, verified.err
 
 
+def test_verification_reads_json_lines_by_name_and_says_what_the_original_refuses(
+    pretzel: Pretzel, tmp_path: Path
+) -> None:
+    frame = pd.DataFrame({"a": [1.0, 2.0, 3.0, 5.0], "b": [0.5, 1.0, 2.0, 9.0]})
+    joblib.dump(LinearRegression().fit(frame, [1.0, 2.0, 3.0, 4.0]), tmp_path / "model.joblib")
+    frame.to_json(tmp_path / "rows.jsonl", orient="records", lines=True)
+    ask = ("import", tmp_path / "model.joblib", "--trust-pickle", "--into", tmp_path / "m")
+    assert pretzel(*ask, "--name", "a", "--verify", tmp_path / "rows.jsonl").code == 0
+    (tmp_path / "rows.csv").write_text("a,b\n1,2\n,3\n", encoding="utf-8")
+    ran = pretzel(*ask, "--name", "b", "--verify", tmp_path / "rows.csv")
+    assert ran.code == 1
+    assert "the original model refuses these rows" in ran.err
+    assert "contains NaN" in ran.err
+    assert "Traceback" not in ran.err
+
+
 def test_headers_are_recognised(tmp_path: Path) -> None:
     two: dict[str, Type] = {"x": Vector(2)}
     path = tmp_path / "r.csv"
