@@ -79,7 +79,7 @@ def test_rooms_are_folders_and_the_files_beside_them() -> None:
         "b": {"a"},
     }
     found = module_graph.rooms(graph, "a")
-    assert found == module_graph.Rooms(rooms=3, arrows=3, circles=[], floors=3)
+    assert found == module_graph.Rooms(rooms=3, arrows=2, circles=[], floors=3)
 
 
 def functions(text: str) -> list[gauges.Function]:
