@@ -101,7 +101,7 @@ class Rows(NamedTuple):
 
 
 Reads = Callable[[str, Type | None], Reading | None]
-"""From a value's name and type to how it is read, if it can be; the type is None if nobody asks."""
+"""From a value's name and type, None if no stage reads it, to how it is read, if it can be."""
 
 
 def rows_of(
@@ -140,7 +140,7 @@ def rows_of(
 
 
 def _values(inputs: Mapping[str, Type]) -> tuple[dict[str, Type], frozenset[str], bool]:
-    """Every value of a row by name, those that nobody reads, and whether they come in a record."""
+    """Every value of a row by name, those that no stage reads, and whether there is a record."""
     match [*inputs.values()]:
         case [Record() as kind]:
             return dict(kind.fields), frozenset(kind.unread), True

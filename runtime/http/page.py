@@ -51,13 +51,13 @@ def status(service: HandlerContext, request: Request) -> Answer:
 def explain(service: HandlerContext, request: Request) -> Answer:
     """One plan, at the step that the query names: `?step=stages` and so on."""
     _check_on(service)
-    served = service.front(request.params["model"], request.params.get("version")).version
+    version = service.front(request.params["model"], request.params.get("version")).version
     step = parse_qs(request.query).get("step", ["stages"])[0]
     if step not in STEPS:
         raise HttpError(
             "this step is not shown here", 400, where="step", found=step[:50], hint=", ".join(STEPS)
         )
-    return _explained(served, step)
+    return _explained(version, step)
 
 
 def _check_on(service: HandlerContext) -> None:
@@ -68,18 +68,21 @@ def _check_on(service: HandlerContext) -> None:
 # --- a plan --------------------------------------------------------------------------------------
 
 
-async def _explained(served: ModelVersion, step: str) -> Response:
-    plan = served.plan
+async def _explained(version: ModelVersion, step: str) -> Response:
+    plan = version.plan
     if plan is None:
         raise HttpError(
-            "the plan was dropped for memory", 409, where=served.owner, hint="a call brings it back"
+            "the plan was dropped for memory",
+            409,
+            where=version.owner,
+            hint="a call brings it back",
         )
     text = await asyncio.to_thread(plan.explain, step, "html")
     pages = [
         ("all models", "/"),
-        *((name, _plan(served.name, served.version, name)) for name in STEPS),
+        *((name, _plan(version.name, version.version, name)) for name in STEPS),
     ]
-    nav = f"{html.links(pages)}\n<p><b>{escape(served.owner)}</b></p>\n"
+    nav = f"{html.links(pages)}\n<p><b>{escape(version.owner)}</b></p>\n"
     body = text.replace("<body>\n", f"<body>\n{nav}", 1).encode("utf-8", "replace")
     return Response(body, content_type=HTML, headers=_HEADERS)
 

@@ -14,7 +14,6 @@ from typing import Any
 import flour
 from flour.core.model_formats import FORMATS, that_begins, with_ending
 from flour.language.flow import Flow
-from objectstore.layout import MAGIC
 from runtime.repository.errors import UnsupportedModel, Untrusted
 from runtime.repository.files import Folder, shown
 
@@ -50,11 +49,6 @@ def of(folder: Folder, path: Path) -> str:
     with folder.open(path) as file:
         head = file.read(_HEAD)
     return that_begins([FORMATS[name] for name in possible], head).name
-
-
-def is_plan(head: bytes) -> bool:
-    """Whether a file with these first bytes is a plan."""
-    return head.startswith(MAGIC)
 
 
 def check_trust(form: str, where: str, *, trust_pickle: bool) -> None:
