@@ -294,7 +294,7 @@ def vocabulary(memory: Memory, names: Iterable[str] | None = None) -> dict[str, 
     made["wrap_add"] = lambda a, b: Int64(int(a) + int(b))
     made["wrap_mul"] = lambda a, b: Int64(int(a) * int(b))
     made["poke_int64"] = made["st_int64"]
-    made |= {"min": min, "max": max, "abs": abs, "int": int, "range": range, "math": _Math()}
+    made |= {"min": min, "max": max, "abs": abs, "int": int, "float": float, "range": range, "math": _Math()}
     made["type_of"] = lambda like, value: type(like)(value)
     for dtype in ("float64", "float32"):
         made[f"loose_add_{dtype}"] = lambda a, b: a + b
@@ -309,10 +309,10 @@ def vocabulary(memory: Memory, names: Iterable[str] | None = None) -> dict[str, 
 
 
 def _stand_in(name: str, found: Any, space: dict[str, Any]) -> Any:
-    """The same function in Python: numpy's, or the text that numba compiles."""
+    """The same function in Python: numpy's, or the one that native code is made of."""
     if isinstance(found, int):
         return Int64(found)
-    function = getattr(found, "py_func", found)
+    function = getattr(found, "function", found)
     if isinstance(function, FunctionType) and not hasattr(math, name):
         for used in function.__code__.co_names:
             if used not in space and used in function.__globals__:

@@ -275,10 +275,7 @@ def _calls(calls: Calls, words: Mapping[str, int]) -> dict[str, Callable[..., An
         return calls.call(names[int(function)], *arguments)
 
     def stage(function: int, *arguments: int) -> Int64:
-        result, error = WORD(), ctypes.c_void_p()
-        given = [int(each) for each in arguments]
-        machine.BRIEF(int(function))(ctypes.addressof(result), ctypes.addressof(error), *given)
-        return Int64(result.value)
+        return Int64(machine.BRIEF(int(function))(*map(int, arguments)))
 
     made: dict[str, Callable[..., Any]] = {f"c_call_{count}": call for count in range(5)}
     return made | {"c_call_float": call, "c_call_to_float": call, "call_stage": stage}

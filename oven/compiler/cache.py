@@ -22,7 +22,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from hashlib import blake2b
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Protocol
 
@@ -35,7 +34,7 @@ MOST_BYTES = 512 << 20
 
 _MAGIC = b"PRETZELC"
 # Another layout of entries, or of the stage ABI, is another format: old entries are not found.
-_FORMAT = "stage-abi-3"
+_FORMAT = "stage-abi-4"
 _HEAD = struct.Struct("<8s16sHI")
 # Writes between two checks of the cache's size: a check reads the whole directory.
 _WRITES_A_LOOK = 256
@@ -43,7 +42,6 @@ _WRITES_A_LOOK = 256
 _RENEWED_SECONDS = 86_400.0
 _ABANDONED_SECONDS = 3_600.0
 _TEXT = re.compile(r"\b(text|wrap)_")
-_VERSION = re.compile(r'"version": "([^"]+)"')
 _CALLING = ("call_", "c_call_", "stack_")
 
 
@@ -93,27 +91,14 @@ def key(source: str) -> str:
 @cache
 def toolchain() -> str:
     """Text of everything that machine code depends on besides its source."""
-    return f"{_FORMAT} {machine.fingerprint()} numba {_numba()} {_vocabulary()}"
-
-
-def _numba() -> str:
-    """The version of numba, read from its file: importing numba takes long."""
-    spec = find_spec("numba")
-    if spec is not None and spec.origin is not None:
-        beside = Path(spec.origin).with_name("_version.py")
-        text = beside.read_text("utf-8") if beside.exists() else ""
-        version_line = _VERSION.search(text)
-        if version_line is not None:
-            return version_line[1]
-    from importlib.metadata import version
-
-    return version("numba")
+    return f"{_FORMAT} {machine.fingerprint()} {_vocabulary()}"
 
 
 def _vocabulary() -> str:
     """Digest of the intrinsics' source: they are compiled with emitted code, so keys contain it."""
     here = Path(__file__).parent
-    texts = [here / name for name in ("native.py", "functions.py", "functions_tanh.py")]
+    names = ("native.py", "lowering.py", "kinds.py", "functions.py", "functions_tanh.py")
+    texts = [here / name for name in names]
     intrinsics = sorted((here / "intrinsics").glob("*.py"))
     return combine(*(path.read_bytes() for path in (*texts, *intrinsics)))
 
@@ -122,7 +107,7 @@ def _vocabulary() -> str:
 def _text_words() -> str:
     """Digest of the text intrinsics' source, for the keys of the sources that use them."""
     here = Path(__file__).parent / "intrinsics"
-    names = ("more.py", "text.py", "patterns.py", "counts.py")
+    names = ("chunks.py", "text.py", "patterns.py", "counts.py")
     return combine(*((here / name).read_bytes() for name in names))
 
 
@@ -172,7 +157,7 @@ def _lock_of(digest: str) -> threading.Lock:
 
 
 def _compile(source: str, name: str, unique: str) -> Code:
-    from oven.compiler import driver, native, source_check  # numba is imported only to compile
+    from oven.compiler import driver, native, source_check  # loading code needs no compiler
 
     text = source.replace(f"def {name}(", f"def {unique}(", 1)
     words = native.vocabulary()

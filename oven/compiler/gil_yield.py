@@ -83,6 +83,6 @@ def _address(source: str, name: str) -> int:
 
 
 def _build(source: str, name: str, symbol: str) -> cache.Code:
-    from oven.compiler import native  # numba is imported only to compile
+    from oven.compiler import native  # loading code needs no compiler
 
     return native.compile_source(source.replace(f"def {name}(", f"def {symbol}(", 1), symbol)

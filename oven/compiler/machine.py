@@ -196,32 +196,6 @@ def _know_libm() -> None:
             _know(name, library)
 
 
-# numba's functions return a status and write their result; C wants the result itself.
-_FOR_C = """
-define i64 @{symbol}_for_c({given}) {{
-  %result = alloca i64
-  %error = alloca ptr
-  %status = call i32 @{symbol}(ptr %result, ptr %error, {given})
-  %value = load i64, ptr %result
-  ret i64 %value
-}}
-"""
-
-
-class ForC(NamedTuple):
-    """Object code of a function that C calls."""
-
-    symbol: str
-    code: bytes
-
-
-def callable_by_c(symbol: str, text: str, words: int) -> ForC:
-    """Object code of numba's function `symbol` in this LLVM IR for C: int64s to an int64."""
-    parameters = ", ".join(f"i64 %word{index}" for index in range(words))
-    whole = llvm.parse_assembly(text + _FOR_C.format(symbol=symbol, given=parameters))
-    return ForC(f"{symbol}_for_c", bytes(target_machine().emit_object(whole)))
-
-
 def _know(name: str, library: ctypes.CDLL) -> bool:
     """Tell the loader where a function is, if this library has it."""
     function = getattr(library, name, None)
@@ -230,8 +204,8 @@ def _know(name: str, library: ctypes.CDLL) -> bool:
     return function is not None
 
 
-#: numba's calling convention: status = f(&result, &error, params, io, n, scratch).
-_SIGNATURE = (ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, *(ctypes.c_int64,) * 4)
+#: How native code is called: result = f(params, io, n, scratch).
+_SIGNATURE = (ctypes.c_int64,) * 5
 #: Calls that release the GIL, and calls that keep it.
 STAGE = ctypes.CFUNCTYPE(*_SIGNATURE)
 BRIEF = ctypes.PYFUNCTYPE(*_SIGNATURE)

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from oven.compiler import cache, machine
+from oven.compiler import cache
 from oven.entry.generator import EntryCode, Template, entry_code
 from oven.entry.interpreter import address
 
@@ -116,13 +116,11 @@ def _described(where: int, style: Style) -> int:
 
 
 def _build(code: EntryCode, words: int, given: str) -> cache.Code:
-    from oven.compiler import native, source_check  # numba is imported only to compile
+    from oven.compiler import native, source_check  # loading code needs no compiler
 
     text = code.text.replace(f"def {code.name}(", f"def {given}(", 1)
     source_check.vet(text, given, native.vocabulary(), words)
-    made = native.compile_source(text, given)
-    # Code that is called with as many words as a stage is compiled like one.
-    return made if words == ONE.words else machine.callable_by_c(made.symbol, made.llvm, words)
+    return native.compile_source(text, given)
 
 
 _new_function = ctypes.PYFUNCTYPE(

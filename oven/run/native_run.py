@@ -219,22 +219,23 @@ class NativeRun:
             memory, start = _scratch_memory(self.scratch_bytes)
         else:
             memory = np.frombuffer(given, np.uint8)
-            start = aligned(memory.ctypes.data + 16)
+            start = aligned(memory.ctypes.data)
             assert len(memory) >= self.memory_bytes, "whoever gives memory gives enough"
         assert memory.size
         if work < RELEASE_BYTES:
-            self._brief(start - 16, start - 8, self.addresses[1], io, rows, start)
+            refused = self._brief(self.addresses[1], io, rows, start)
         else:
-            self._invoke_without_gil(io, rows, start)
-        if ctypes.c_int64.from_address(start - 16).value:
+            refused = self._invoke_without_gil(io, rows, start)
+        if refused:
             raise RowsRefused("the native code refuses these rows")
 
-    def _invoke_without_gil(self, io: int, rows: int, start: int) -> None:
+    def _invoke_without_gil(self, io: int, rows: int, start: int) -> int:
         """Run the code without the GIL; the thread that has it afterwards is asked to yield."""
         slot = gil_yield.PLACE.byte
         arguments = _ASIDE(*self.addresses, gil_yield.WORD + slot)
-        self._call(start - 16, start - 8, ctypes.addressof(arguments), io, rows, start)
+        refused = self._call(ctypes.addressof(arguments), io, rows, start)
         gil_yield.BYTES[slot] = 0
+        return refused
 
 
 #: Arguments of code that releases the GIL: what to run, and the byte by which it asks for the GIL.
@@ -261,10 +262,10 @@ def _driver() -> tuple[int, Callable[..., int], Callable[..., int]]:
 
 
 def _scratch_memory(size: int) -> tuple[NDArray[np.uint8], int]:
-    """Scratch memory and its address, with two words for a call's result ahead of it."""
+    """Scratch memory and its address."""
     if _local.size < size:
-        _local.memory = _kept(np.empty(size + 2 * _ALIGN, np.uint8))
-        _local.start = aligned(_local.memory.ctypes.data + 16)
+        _local.memory = _kept(np.empty(size + _ALIGN, np.uint8))
+        _local.start = aligned(_local.memory.ctypes.data)
         _local.size = size
     return _local.memory, _local.start
 

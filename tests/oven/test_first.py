@@ -41,14 +41,3 @@ def test_a_known_plan_needs_the_linker_and_no_rules_or_compilers(tmp_path: Path)
     loaded = set(run_python(LOADED, str(path)).split())
     assert {"oven.plans.image", "llvmlite.binding"} <= loaded
     assert not loaded & NEEDLESS
-
-
-def test_the_version_of_the_compiler_is_that_of_its_package() -> None:
-    assert cache._numba() == version("numba")
-
-
-def test_where_the_compiler_does_not_say_its_version_its_package_does(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(cache, "find_spec", lambda _: None)
-    assert cache._numba() == version("numba")

@@ -22,13 +22,13 @@ from flour.strings.hashing import murmur3
 from flour.strings.patterns import automaton
 from flour.strings.unicode import everything
 from objectstore import Blob, Strings
-from oven.compiler import native
 from tests import checked
+from tests.native_words import Words
 
 pytestmark = pytest.mark.once
 
 _FOLD = 0x2020202020202020
-WORDS = native.vocabulary()
+WORDS = Words()
 
 
 def encoded(text: str) -> NDArray[np.uint8]:

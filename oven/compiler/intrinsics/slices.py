@@ -11,10 +11,11 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from llvmlite import ir
-from numba import types
-from numba.extending import intrinsic
 
 from oven.compiler import machine
+from oven.compiler.intrinsics.base import Typed, on_words
+from oven.compiler.kinds import INT64, NOTHING, UINT32, UINT64
+from oven.compiler.lowering import Intrinsic
 
 ROWS = 64
 _BIT, _WORD, _INT, _DOUBLE = ir.IntType(1), ir.IntType(64), ir.IntType(32), ir.DoubleType()
@@ -31,35 +32,20 @@ _GATHERED = 8
 _EIGHT, _PLACES = ir.VectorType(_DOUBLE, _GATHERED), ir.VectorType(_WORD, _GATHERED)
 
 
-def words() -> dict[str, Any]:
+def intrinsics() -> dict[str, Intrinsic | int]:
     """Every word by name."""
-    made = {"rank64": _word(5, _rank), "fails64": _word(4, _fail), "member64": intrinsic(_member64)}
-    made["bytes64"] = intrinsic(_bytes64)
+    made = {"rank64": on_words(5, _rank), "fails64": on_words(4, _fail), "member64": Typed((INT64, UINT64), UINT64, _member64)}
+    made["bytes64"] = Typed((UINT64, INT64), NOTHING, _bytes64)
     for index, kind in _WHOLE.items():
-        made[f"split64_{index}"] = _word(5, _splitting(kind, tested=False))
-        made[f"split64_known_{index}"] = _word(5, _splitting(kind, tested=True))
+        made[f"split64_{index}"] = on_words(5, _splitting(kind, tested=False))
+        made[f"split64_known_{index}"] = on_words(5, _splitting(kind, tested=True))
         made |= {
-            f"add64_{index}_{value}": _word(4, _adding(kind, held))
+            f"add64_{index}_{value}": on_words(4, _adding(kind, held))
             for value, held in _FLOATS.items()
         }
-    alone = {f"leaf{width}": intrinsic(_leaf(width)) for width in (32, 64)}
+    alone = {f"leaf{width}": _leaf(width) for width in (32, 64)}
     # A number, not a function: what depends on it is left out before it costs anything.
     return made | alone | {"permutes128": int(machine.has("avx512vbmi"))}
-
-
-def _word(count: int, write: Callable[[Any, Sequence[Any]], None]) -> Any:
-    """A word of so many int64 that answers nothing."""
-
-    def word(*arguments: Any) -> Any:
-        def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-            write(builder, args)
-            return context.get_dummy_value()
-
-        return types.void(*[types.int64] * count), code
-
-    names = ", ".join(["typingctx", *(f"a{place}" for place in range(count))])
-    # numba asks an intrinsic for the names of its arguments.
-    return intrinsic(eval(f"lambda {names}: word({names})", {"word": word}))  # noqa: S307
 
 
 def _fail(builder: Any, args: Sequence[Any]) -> None:
@@ -252,32 +238,24 @@ def _adding(index: Any, value: Any) -> Callable[[Any, Sequence[Any]], None]:
     return write
 
 
-def _member64(typingctx: Any, codes: Any, members: Any) -> Any:
+def _member64(builder: Any, args: Sequence[Any]) -> Any:
     """Which of 64 codes (bytes below 64, at an address) are among the members."""
-
-    def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        kind = ir.VectorType(ir.IntType(8), ROWS)
-        found = builder.load(_pointer(builder, args[0], kind), typ=kind, align=1)
-        if machine.has("avx512bitalg"):
-            function = _declared(builder, "llvm.x86.avx512.vpshufbitqmb.512", [kind, kind], _BIT)
-            members = builder.bitcast(_all(builder, args[1], ROWS // 8), kind)
-            return builder.bitcast(builder.call(function, [members, found]), _WORD)
-        wide = builder.zext(found, ir.VectorType(_WORD, ROWS))
-        shifted = builder.lshr(_all(builder, args[1]), wide)
-        return builder.bitcast(builder.trunc(shifted, ir.VectorType(_BIT, ROWS)), _WORD)
-
-    return types.uint64(types.int64, types.uint64), code
+    codes, members = args
+    kind = ir.VectorType(_BYTE, ROWS)
+    found = builder.load(_pointer(builder, codes, kind), typ=kind, align=1)
+    if machine.has("avx512bitalg"):
+        function = _declared(builder, "llvm.x86.avx512.vpshufbitqmb.512", [kind, kind], _BIT)
+        wide = builder.bitcast(_all(builder, members, ROWS // 8), kind)
+        return builder.bitcast(builder.call(function, [wide, found]), _WORD)
+    wide = builder.zext(found, ir.VectorType(_WORD, ROWS))
+    shifted = builder.lshr(_all(builder, members), wide)
+    return builder.bitcast(builder.trunc(shifted, ir.VectorType(_BIT, ROWS)), _WORD)
 
 
-def _bytes64(typingctx: Any, rows: Any, out: Any) -> Any:
+def _bytes64(builder: Any, args: Sequence[Any]) -> None:
     """A byte for each of 64 rows, at an address: 1 for those that are among the bits."""
-
-    def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        bits = builder.bitcast(args[0], ir.VectorType(_BIT, ROWS))
-        builder.store(builder.zext(bits, _RANKS), _pointer(builder, args[1], _RANKS), align=1)
-        return context.get_dummy_value()
-
-    return types.void(types.uint64, types.int64), code
+    bits = builder.bitcast(args[0], ir.VectorType(_BIT, ROWS))
+    builder.store(builder.zext(bits, _RANKS), _pointer(builder, args[1], _RANKS), align=1)
 
 
 # --- one row -------------------------------------------------------------------------------------
@@ -289,15 +267,12 @@ def _leaf(width: int) -> Any:
     Arguments: the slots of the nodes, and behind them their ranks; for each node the leaves that
     are possible if it fails; the ranks of the row; which nodes fail besides.
     """
-    whole = types.uint32 if width == 32 else types.uint64
+    whole = UINT32 if width == 32 else UINT64
 
-    def word(typingctx: Any, nodes: Any, masks: Any, ranks: Any, failed: Any) -> Any:
-        def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-            return _reached(builder, args, width)
+    def write(builder: Any, args: Sequence[Any]) -> Any:
+        return _reached(builder, args, width)
 
-        return types.int64(types.int64, types.int64, types.int64, whole), code
-
-    return word
+    return Typed((INT64, INT64, INT64, whole), INT64, write)
 
 
 def _reached(builder: Any, args: Sequence[Any], width: int) -> Any:

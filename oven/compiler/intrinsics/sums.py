@@ -11,6 +11,7 @@ from typing import Any
 from llvmlite import ir
 
 from oven.compiler import machine
+from oven.compiler.intrinsics.base import on_words
 from oven.compiler.intrinsics.slices import (
     _FLOATS,
     _INT,
@@ -23,8 +24,8 @@ from oven.compiler.intrinsics.slices import (
     _load,
     _loop,
     _pointer,
-    _word,
 )
+from oven.compiler.lowering import Intrinsic
 
 _BYTES = {"float32": 4, "float64": 8, "uint8": 1, "uint16": 2}
 #: A vector register has so many bytes, and so many of them are summed up at once.
@@ -33,15 +34,15 @@ _REGISTER, _TOGETHER = 64, 4
 FEW = {"float64": 16, "float32": 32}
 
 
-def words() -> dict[str, Any]:
+def intrinsics() -> dict[str, Intrinsic]:
     """Every word by name."""
     made: dict[str, Any] = {}
     for leaf in _WHOLE:
         for value in _FLOATS:
-            made[f"sum64_{leaf}_{value}"] = _word(10, _each_row(leaf, value))
-            made[f"total64_{leaf}_{value}"] = _word(7, _eight_rows(leaf, value, few=False))
+            made[f"sum64_{leaf}_{value}"] = on_words(10, _each_row(leaf, value))
+            made[f"total64_{leaf}_{value}"] = on_words(7, _eight_rows(leaf, value, few=False))
     for value in _FLOATS:
-        made[f"total64_few_{value}"] = _word(7, _eight_rows("uint8", value, few=True))
+        made[f"total64_few_{value}"] = on_words(7, _eight_rows("uint8", value, few=True))
     return made
 
 

@@ -13,6 +13,7 @@ from typing import Any
 from llvmlite import ir
 
 from oven.compiler import machine
+from oven.compiler.intrinsics.base import on_words
 from oven.compiler.intrinsics.slices import (
     _BIT,
     _DOUBLE,
@@ -30,8 +31,8 @@ from oven.compiler.intrinsics.slices import (
     _same,
     _spread,
     _store,
-    _word,
 )
+from oven.compiler.lowering import Intrinsic
 
 #: So many rows of so many columns are turned at once.
 _SIDE = 8
@@ -48,16 +49,16 @@ _TILES = (
 _BYTES = {"float32": 4, "float64": 8}
 
 
-def words() -> dict[str, Any]:
+def intrinsics() -> dict[str, Intrinsic]:
     """Every word by name."""
     turned = {
-        f"turn64_{given}_{held}{'_narrowed' * narrow}": _word(
+        f"turn64_{given}_{held}{'_narrowed' * narrow}": on_words(
             7, _turning(given, held, narrow=narrow)
         )
         for given, held, narrow in _TILES
     }
-    compared = {f"above64_{held}": _word(7, _comparing(held)) for held in _BYTES}
-    return turned | compared | {"rank64_float32": _word(6, _rank), "seen64": _word(3, _seen)}
+    compared = {f"above64_{held}": on_words(7, _comparing(held)) for held in _BYTES}
+    return turned | compared | {"rank64_float32": on_words(6, _rank), "seen64": on_words(3, _seen)}
 
 
 def _turning(given: str, held: str, *, narrow: bool) -> Callable[[Any, Sequence[Any]], None]:

@@ -10,9 +10,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from llvmlite import ir
-from numba import types
-from numba.core import cgutils
-from numba.extending import intrinsic
+
+from oven.compiler.intrinsics.base import on_words
+from oven.compiler.intrinsics.memory import declared
+from oven.compiler.lowering import Intrinsic
 
 _WORD, _DOUBLE = ir.IntType(64), ir.DoubleType()
 _HALF, _FLOAT = ir.IntType(32), ir.FloatType()
@@ -20,7 +21,7 @@ WALKS = 8
 _SET_BIT = 30  # as in flour.ops.trees.lockstep
 
 
-def words() -> dict[str, Any]:
+def intrinsics() -> dict[str, Intrinsic]:
     """Every word by name."""
     made = {f"walk8{kind}{apart}": _walk8(kind, apart) for kind in _KINDS for apart in _APART}
     return made | {f"walk_all{kind}": _walk_all(kind) for kind in _KINDS}
@@ -46,7 +47,7 @@ def _walk8(kind: str, apart: str) -> Any:
     def write(builder: Any, args: Any) -> None:
         _WALKS[kind](builder, args, apart=bool(apart)).write()
 
-    return _word(_KINDS[kind] + bool(apart), write)
+    return on_words(_KINDS[kind] + bool(apart), write)
 
 
 def _walk_all(kind: str) -> Any:
@@ -59,22 +60,7 @@ def _walk_all(kind: str) -> Any:
     def write(builder: Any, args: Any) -> None:
         _Turns(_WALKS[kind](builder, args[:-3], apart=False), *args[-3:]).write()
 
-    return _word(_KINDS[kind] + 3, write)
-
-
-def _word(count: int, write: Callable[[Any, Any], None]) -> Any:
-    """A word of so many numbers that answers nothing."""
-
-    def word(*arguments: Any) -> Any:
-        def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-            write(builder, args)
-            return context.get_dummy_value()
-
-        return types.void(*[types.int64] * count), code
-
-    names = ", ".join(["typingctx", *(f"a{place}" for place in range(count))])
-    # numba asks an intrinsic for the names of its arguments.
-    return intrinsic(eval(f"lambda {names}: word({names})", {"word": word}))  # noqa: S307
+    return on_words(_KINDS[kind] + 3, write)
 
 
 class _Walk:
@@ -330,8 +316,8 @@ class _Turns:
         builder = self.builder
         made = self.walk.next(at, second, None)
         pointer, flag = ir.IntType(8).as_pointer(), ir.IntType(32)
-        kind = ir.FunctionType(ir.VoidType(), [pointer, flag, flag, flag])
-        fetch = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
+        given = [pointer, flag, flag, flag]
+        fetch = declared(builder, "llvm.prefetch.p0", given, ir.VoidType())
         place = builder.bitcast(self.walk.place(made), pointer)
         builder.call(fetch, [place, flag(0), flag(3), flag(1)])
         return made
