@@ -16,20 +16,26 @@ from typing import Any, NamedTuple
 import llvmlite.binding as llvm
 import numpy as np
 from llvmlite import ir
+from llvmlite.ir import IRBuilder, Value
 from numba import njit, types
 from numba.core import cgutils, config
+from numba.core.base import BaseContext
+from numba.core.datamodel.manager import DataModelManager
 from numba.core.errors import NumbaError
+from numba.core.typing import Context, Signature
 from numba.extending import intrinsic, models, overload, register_model
+from numba.types import Type
 
 from oven.compiler import functions, functions_tanh, machine
 from oven.compiler.intrinsics import slices, sums, tiles, trees
 from oven.compiler.intrinsics.more import more_words
+from oven.compiler.intrinsics.slices import Values
 from oven.errors import CompileError
 
 # Both halves of the compiler make code for the same processor; numba's own variables say nothing.
 config.CPU_NAME, config.CPU_FEATURES = machine.cpu(), machine.features()
 
-NUMBA_TYPES: dict[str, Any] = {
+NUMBA_TYPES: dict[str, Type] = {
     "float64": types.float64,
     "float32": types.float32,
     "int64": types.int64,
@@ -61,21 +67,21 @@ class Compiled(NamedTuple):
 # --- the vocabulary: memory ---------------------------------------------------------------------
 
 
-def _pointer(builder: Any, base: Any, index: Any, kind: Any) -> Any:
+def _pointer(builder: IRBuilder, base: Value, index: Value, kind: Type) -> Value:
     storage = ir.IntType(8) if kind is types.boolean else _storage(kind)
     address = builder.inttoptr(base, storage.as_pointer())
     return builder.gep(address, [index], source_etype=storage)
 
 
-def _storage(kind: Any) -> Any:
+def _storage(kind: types.Number) -> ir.Type:
     if kind is types.float64:
         return ir.DoubleType()
     return ir.FloatType() if kind is types.float32 else ir.IntType(kind.bitwidth)
 
 
-def _load(kind: Any, *, constant: bool, align: int | None = None) -> Any:
-    def load(typingctx: Any, base: Any, index: Any) -> Any:
-        def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+def _load(kind: Type, *, constant: bool, align: int | None = None) -> Any:
+    def load(typingctx: Context, base: Type, index: Type) -> Any:
+        def code(context: BaseContext, builder: IRBuilder, _: Signature, args: Values) -> Value:
             where = _pointer(builder, args[0], args[1], kind)
             typ = where.gep_type if hasattr(where, "gep_type") else None
             value = builder.load(where, align=align, typ=typ)
@@ -90,9 +96,9 @@ def _load(kind: Any, *, constant: bool, align: int | None = None) -> Any:
     return intrinsic(load)
 
 
-def _store(kind: Any, align: int | None = None) -> Any:
-    def store(typingctx: Any, base: Any, index: Any, value: Any) -> Any:
-        def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+def _store(kind: Type, align: int | None = None) -> Any:
+    def store(typingctx: Context, base: Type, index: Type, value: Type) -> Any:
+        def code(context: BaseContext, builder: IRBuilder, _: Signature, args: Values) -> Value:
             stored = args[2]
             if kind is types.boolean:
                 stored = builder.zext(stored, ir.IntType(8))
@@ -104,11 +110,11 @@ def _store(kind: Any, align: int | None = None) -> Any:
     return intrinsic(store)
 
 
-def _loose_add(kind: Any) -> Any:
+def _loose_add(kind: types.Float) -> Any:
     """a + b in any order, fused with a product if it is one: what lets a sum use SIMD."""
 
-    def add(typingctx: Any, left: Any, right: Any) -> Any:
-        def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+    def add(typingctx: Context, left: Type, right: Type) -> Any:
+        def code(context: BaseContext, builder: IRBuilder, _: Signature, args: Values) -> Value:
             return builder.fadd(args[0], args[1], flags=("reassoc", "contract", "nsz"))
 
         return kind(kind, kind), code
@@ -116,11 +122,11 @@ def _loose_add(kind: Any) -> Any:
     return intrinsic(add)
 
 
-def _loose_mul(kind: Any) -> Any:
+def _loose_mul(kind: types.Float) -> Any:
     """a * b that may be fused into a sum."""
 
-    def mul(typingctx: Any, left: Any, right: Any) -> Any:
-        def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+    def mul(typingctx: Context, left: Type, right: Type) -> Any:
+        def code(context: BaseContext, builder: IRBuilder, _: Signature, args: Values) -> Value:
             return builder.fmul(args[0], args[1], flags=("contract",))
 
         return kind(kind, kind), code
@@ -129,10 +135,12 @@ def _loose_mul(kind: Any) -> Any:
 
 
 @intrinsic
-def call_stage(typingctx: Any, function: Any, params: Any, io: Any, n: Any, scratch: Any) -> Any:
+def call_stage(
+    typingctx: Context, function: Type, params: Type, io: Type, n: Type, scratch: Type
+) -> Any:
     """Call a compiled stage by its address, in numba's calling convention; what it returns."""
 
-    def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+    def code(context: BaseContext, builder: IRBuilder, _: Signature, args: Values) -> Value:
         word, pointer = ir.IntType(64), ir.IntType(8).as_pointer()
         kind = ir.FunctionType(ir.IntType(32), [pointer, pointer, word, word, word, word])
         cell = cgutils.alloca_once(builder, word)
@@ -145,15 +153,15 @@ def call_stage(typingctx: Any, function: Any, params: Any, io: Any, n: Any, scra
     return types.int64(*([types.int64] * 5)), code
 
 
-def _c_call(*kinds: Any, result: Any = types.int64) -> Any:
+def _c_call(*kinds: types.Number, result: types.Number = types.int64) -> Any:
     """Call a C function by its address, in C's calling convention.
 
     Pointers, sizes and ints alike are int64: the calling conventions of x86-64 and AArch64 pass
     each of the first six arguments in a register of its own, whose upper half an int ignores.
     """
 
-    def call(*arguments: Any) -> Any:
-        def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+    def call(*arguments: Context | Type) -> Any:
+        def code(context: BaseContext, builder: IRBuilder, _: Signature, args: Values) -> Value:
             kind = ir.FunctionType(_storage(result), [_storage(kind) for kind in kinds])
             target = builder.inttoptr(args[0], kind.as_pointer())
             return builder.call(target, args[1:])
@@ -166,13 +174,13 @@ def _c_call(*kinds: Any, result: Any = types.int64) -> Any:
 
 
 @intrinsic
-def stack_words(typingctx: Any, count: Any) -> Any:
+def stack_words(typingctx: Context, count: Type) -> Any:
     """The address of `count` (a literal) int64 on the stack of the running call."""
     if not isinstance(count, types.IntegerLiteral):
         return None
     words = count.literal_value
 
-    def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+    def code(context: BaseContext, builder: IRBuilder, _: Signature, args: Values) -> Value:
         memory = cgutils.alloca_once(builder, ir.ArrayType(ir.IntType(64), words))
         return builder.ptrtoint(memory, ir.IntType(64))
 
@@ -185,21 +193,21 @@ def stack_words(typingctx: Any, count: Any) -> Any:
 class Lanes(types.Type):  # type: ignore[misc]  # numba is untyped
     """As many numbers of one kind as a vector register of this processor holds."""
 
-    def __init__(self, kind: Any) -> None:
+    def __init__(self, kind: types.Float) -> None:
         super().__init__(name=f"Lanes({kind})")
         self.kind, self.count = kind, machine.vector_bytes() * 8 // kind.bitwidth
 
 
 @register_model(Lanes)
 class _LanesModel(models.PrimitiveModel):  # type: ignore[misc]  # numba is untyped
-    def __init__(self, manager: Any, kind: Any) -> None:
+    def __init__(self, manager: DataModelManager, kind: Lanes) -> None:
         super().__init__(manager, kind, ir.VectorType(_storage(kind.kind), kind.count))
 
 
 class _Vectors:
     """The vocabulary for vectors of one kind."""
 
-    def __init__(self, kind: Any) -> None:
+    def __init__(self, kind: types.Float) -> None:
         self.kind, self.lanes = kind, Lanes(kind)
         self.vector = ir.VectorType(_storage(kind), self.lanes.count)
 
@@ -211,15 +219,15 @@ class _Vectors:
         named = {f"v{name}_{self.kind}": intrinsic(word) for name, word in made.items()}
         return {**named, f"lanes_{self.kind}": self.lanes.count}
 
-    def _place(self, builder: Any, args: Any) -> Any:
+    def _place(self, builder: IRBuilder, args: Values) -> Value:
         where = _pointer(builder, args[0], args[1], self.kind)
         return builder.bitcast(where, self.vector.as_pointer())
 
     def set_all(self) -> Any:
         """One number, repeated."""
 
-        def word(typingctx: Any, value: Any) -> Any:
-            def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        def word(typingctx: Context, value: Type) -> Any:
+            def code(context: BaseContext, builder: IRBuilder, _: Signature, args: Values) -> Value:
                 return _repeated(builder, args[0], self.lanes.count)
 
             return self.lanes(self.kind), code
@@ -229,8 +237,8 @@ class _Vectors:
     def load(self) -> Any:
         """The vector that starts at an element, which nobody writes during the call."""
 
-        def word(typingctx: Any, base: Any, index: Any) -> Any:
-            def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        def word(typingctx: Context, base: Type, index: Type) -> Any:
+            def code(context: BaseContext, builder: IRBuilder, _: Signature, args: Values) -> Value:
                 where, align = self._place(builder, args), self.kind.bitwidth // 8
                 value = builder.load(where, align=align, typ=self.vector)
                 value.set_metadata("invariant.load", builder.module.add_metadata([]))
@@ -243,8 +251,8 @@ class _Vectors:
     def store(self) -> Any:
         """Write the first `count` numbers of a vector (all of them if it has no more)."""
 
-        def word(typingctx: Any, base: Any, index: Any, value: Any, count: Any) -> Any:
-            def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        def word(typingctx: Context, base: Type, index: Type, value: Type, count: Type) -> Any:
+            def code(context: BaseContext, builder: IRBuilder, _: Signature, args: Values) -> Value:
                 _store_some(builder, self._place(builder, args), args[2], args[3])
                 return context.get_dummy_value()
 
@@ -255,8 +263,8 @@ class _Vectors:
     def add(self) -> Any:
         """The sum of two vectors."""
 
-        def word(typingctx: Any, left: Any, right: Any) -> Any:
-            def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        def word(typingctx: Context, left: Type, right: Type) -> Any:
+            def code(context: BaseContext, builder: IRBuilder, _: Signature, args: Values) -> Value:
                 return builder.fadd(*args)
 
             return self.lanes(self.lanes, self.lanes), code
@@ -266,8 +274,8 @@ class _Vectors:
     def add_product(self, flags: tuple[str, ...]) -> Any:
         """total + a * b, fused where the flags allow it and the processor can."""
 
-        def word(typingctx: Any, total: Any, left: Any, right: Any) -> Any:
-            def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        def word(typingctx: Context, total: Type, left: Type, right: Type) -> Any:
+            def code(context: BaseContext, builder: IRBuilder, _: Signature, args: Values) -> Value:
                 term = builder.fmul(args[1], args[2], flags=flags)
                 return builder.fadd(args[0], term, flags=flags)
 
@@ -276,14 +284,14 @@ class _Vectors:
         return word
 
 
-def _repeated(builder: Any, value: Any, count: int) -> Any:
+def _repeated(builder: IRBuilder, value: Value, count: int) -> Value:
     kind = ir.VectorType(value.type, count)
     one = builder.insert_element(ir.Constant(kind, ir.Undefined), value, ir.IntType(32)(0))
     order = ir.Constant(ir.VectorType(ir.IntType(32), count), [0] * count)
     return builder.shuffle_vector(one, ir.Constant(kind, ir.Undefined), order)
 
 
-def _store_some(builder: Any, where: Any, value: Any, count: Any) -> None:
+def _store_some(builder: IRBuilder, where: Value, value: Value, count: Value) -> None:
     """A masked store of the first `count` elements."""
     kind = value.type
     numbers = ir.VectorType(ir.IntType(64), kind.count)
@@ -303,39 +311,40 @@ def _store_some(builder: Any, where: Any, value: Any, count: Any) -> None:
 # --- the vocabulary: functions ------------------------------------------------------------------
 
 
-def maximum(a: Any, b: Any) -> Any:
+def maximum(a: float, b: float) -> float:
     """The larger; NaN if either is NaN."""
     return a if a > b or a != a else b  # noqa: PLR0124 (the definition of NaN)
 
 
-def minimum(a: Any, b: Any) -> Any:
+def minimum(a: float, b: float) -> float:
     """The smaller; NaN if either is NaN."""
     return a if a < b or a != a else b  # noqa: PLR0124 (the definition of NaN)
 
 
-def clip(x: Any, low: Any, high: Any) -> Any:
+def clip(x: float, low: float, high: float) -> float:
     """x limited to [low, high]; NaN stays NaN."""
     return minimum(maximum(x, low), high)
 
 
-def exp(x: Any) -> Any:
+def exp(x: float) -> float:
     """e to the power x: a stub that the overload below stands in for."""
     raise NotImplementedError
 
 
-def log(x: Any) -> Any:
+def log(x: float) -> float:
     """The natural logarithm: a stub as well."""
     raise NotImplementedError
 
 
-def tanh(x: Any) -> Any:
+def tanh(x: float) -> float:
     """The hyperbolic tangent: a stub as well."""
     raise NotImplementedError
 
 
-def _own(stub: Any, by_width: dict[str, Any]) -> None:
+def _own(stub: Callable[[float], float], by_width: dict[str, Any]) -> None:
     """Let code that calls the stub have our function for the width of its argument."""
 
+    # numba wants the same annotations of what chooses and of what is chosen.
     def chosen(x: Any) -> Any:
         made = _compiled(by_width.get(str(x), by_width["float64"]))
 
@@ -362,10 +371,10 @@ def _compiled(function: FunctionType) -> Any:
 
 
 @intrinsic
-def fused(typingctx: Any, a: Any, b: Any, c: Any) -> Any:
+def fused(typingctx: Context, a: Type, b: Type, c: Type) -> Any:
     """a * b + c, rounded once where the processor can."""
 
-    def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+    def code(context: BaseContext, builder: IRBuilder, _: Signature, args: Values) -> Value:
         product = builder.fmul(args[0], args[1], flags=("contract",))
         return builder.fadd(product, args[2], flags=("contract",))
 
@@ -373,10 +382,10 @@ def fused(typingctx: Any, a: Any, b: Any, c: Any) -> Any:
 
 
 @intrinsic
-def bits(typingctx: Any, x: Any) -> Any:
+def bits(typingctx: Context, x: Type) -> Any:
     """The bits of a float as a whole number with a sign."""
 
-    def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+    def code(context: BaseContext, builder: IRBuilder, _: Signature, args: Values) -> Value:
         whole = builder.bitcast(args[0], ir.IntType(x.bitwidth))
         return whole if x.bitwidth == 64 else builder.sext(whole, ir.IntType(64))
 
@@ -384,27 +393,27 @@ def bits(typingctx: Any, x: Any) -> Any:
 
 
 @intrinsic
-def of_bits(typingctx: Any, like: Any, number: Any) -> Any:
+def of_bits(typingctx: Context, like: Type, number: Type) -> Any:
     """The float, as wide as `like`, with these bits."""
 
-    def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+    def code(context: BaseContext, builder: IRBuilder, _: Signature, args: Values) -> Value:
         whole = args[1] if like.bitwidth == 64 else builder.trunc(args[1], ir.IntType(32))
         return builder.bitcast(whole, _storage(like))
 
     return like(like, types.int64), code
 
 
-def sigmoid(x: Any) -> Any:
+def sigmoid(x: float) -> Any:
     """1 / (1 + exp(-x)); where exp overflows the answer is zero, as in scipy."""
     return type_of(x, 1) / (type_of(x, 1) + exp(-x))
 
 
-def sigmoid_alone(x: Any) -> Any:
+def sigmoid_alone(x: float) -> Any:
     """The same with the C library's exp, which is faster for one number at a time."""
     return type_of(x, 1) / (type_of(x, 1) + math.exp(-x))
 
 
-def digamma(x: Any) -> Any:
+def digamma(x: float) -> float:
     """The digamma function as scikit-learn's topic models compute it: see flour.ops.topics."""
     if x <= 1e-6:
         return -0.5772156649015329 - 1.0 / x
@@ -419,10 +428,10 @@ def digamma(x: Any) -> Any:
 
 
 @intrinsic
-def type_of(typingctx: Any, like: Any, value: Any) -> Any:
+def type_of(typingctx: Context, like: Type, value: Type) -> Any:
     """The whole number `value` in the type of `like`."""
 
-    def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+    def code(context: BaseContext, builder: IRBuilder, signature: Signature, args: Values) -> Value:
         return context.cast(builder, args[1], signature.args[1], signature.return_type)
 
     return like(like, value), code

@@ -11,12 +11,17 @@ from typing import Any
 
 import numpy as np
 from llvmlite import ir
+from llvmlite.ir import IRBuilder, Value
 from numba import njit, types
 from numba.core import cgutils
+from numba.core.base import BaseContext
+from numba.core.typing import Context, Signature
 from numba.extending import intrinsic
+from numba.types import Type
 
 from oven.compiler import machine
 from oven.compiler.intrinsics import counts, patterns, text
+from oven.compiler.intrinsics.slices import Values
 
 #: Words so short that calling them costs more than their work; they are made part of their callers.
 _PARTS = frozenset(
@@ -32,8 +37,8 @@ _PARTS = frozenset(
 def _wrapping(operation: str) -> Any:
     """Arithmetic of int64 modulo 2**64; numba's own promises LLVM that nothing overflows."""
 
-    def word(typingctx: Any, left: Any, right: Any) -> Any:
-        def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+    def word(typingctx: Context, left: Type, right: Type) -> Any:
+        def code(context: BaseContext, builder: IRBuilder, _: Signature, args: Values) -> Value:
             return getattr(builder, operation)(*args)
 
         return types.int64(types.int64, types.int64), code
@@ -46,10 +51,10 @@ _RARE = ("acos", "acosh", "asin", "asinh", "atan", "atanh")
 
 
 @intrinsic
-def _seek_slots(typingctx: Any, slots: Any, slot: Any, tag: Any) -> Any:
+def _seek_slots(typingctx: Context, slots: Type, slot: Type, tag: Type) -> Any:
     """Eight slots at once, xor the tag: the least of them, taken as numbers without a sign."""
 
-    def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+    def code(context: BaseContext, builder: IRBuilder, _: Signature, args: Values) -> Value:
         word = ir.IntType(64)
         group = ir.VectorType(word, 8)
         start = builder.inttoptr(args[0], word.as_pointer())
@@ -71,13 +76,13 @@ def _seek_slots(typingctx: Any, slots: Any, slot: Any, tag: Any) -> Any:
 _BYTES = ir.VectorType(ir.IntType(8), 64)
 
 
-def _bytes(builder: Any, where: Any) -> Any:
+def _bytes(builder: IRBuilder, where: Value) -> Value:
     """The 64 bytes at an address."""
     start = builder.inttoptr(where, _BYTES.as_pointer())
     return builder.load(start, align=1, typ=_BYTES)
 
 
-def _each(builder: Any, byte: Any) -> Any:
+def _each(builder: IRBuilder, byte: Value) -> Value:
     """A byte, 64 times over."""
     none = ir.Constant(_BYTES, ir.Undefined)
     one = builder.insert_element(none, builder.trunc(byte, ir.IntType(8)), ir.IntType(32)(0))
@@ -86,10 +91,10 @@ def _each(builder: Any, byte: Any) -> Any:
 
 
 @intrinsic
-def _bytes_within(typingctx: Any, where: Any, low: Any, span: Any) -> Any:
+def _bytes_within(typingctx: Context, where: Type, low: Type, span: Type) -> Any:
     """Which of 64 bytes are `low` or up to `span` above it: a bit for each."""
 
-    def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+    def code(context: BaseContext, builder: IRBuilder, _: Signature, args: Values) -> Value:
         above = builder.sub(_bytes(builder, args[0]), _each(builder, args[1]))
         found = builder.icmp_unsigned("<=", above, _each(builder, args[2]))
         return builder.bitcast(found, ir.IntType(64))
@@ -98,10 +103,10 @@ def _bytes_within(typingctx: Any, where: Any, low: Any, span: Any) -> Any:
 
 
 @intrinsic
-def _copy_small(typingctx: Any, where: Any, made: Any, fold: Any) -> Any:
+def _copy_small(typingctx: Context, where: Type, made: Type, fold: Type) -> Any:
     """Copy 64 bytes, capital letters or-ed; which are not ASCII: a bit for each."""
 
-    def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+    def code(context: BaseContext, builder: IRBuilder, _: Signature, args: Values) -> Value:
         found = _bytes(builder, args[0])
         above = builder.sub(found, ir.Constant(_BYTES, [65] * 64))
         capital = builder.icmp_unsigned("<=", above, ir.Constant(_BYTES, [25] * 64))
@@ -115,10 +120,10 @@ def _copy_small(typingctx: Any, where: Any, made: Any, fold: Any) -> Any:
 
 
 @intrinsic
-def _odd_bytes(typingctx: Any, where: Any) -> Any:
+def _odd_bytes(typingctx: Context, where: Type) -> Any:
     """Which of 64 bytes are odd: a bit for each."""
 
-    def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+    def code(context: BaseContext, builder: IRBuilder, _: Signature, args: Values) -> Value:
         odd = builder.trunc(_bytes(builder, args[0]), ir.VectorType(ir.IntType(1), 64))
         return builder.bitcast(odd, ir.IntType(64))
 
@@ -126,10 +131,10 @@ def _odd_bytes(typingctx: Any, where: Any) -> Any:
 
 
 @intrinsic
-def _kinds_of_bytes(typingctx: Any, where: Any, table: Any) -> Any:
+def _kinds_of_bytes(typingctx: Context, where: Type, table: Type) -> Any:
     """Which of 64 bytes of ASCII have an odd entry in a table of 128 bytes: a bit for each."""
 
-    def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+    def code(context: BaseContext, builder: IRBuilder, _: Signature, args: Values) -> Value:
         found = _bytes(builder, args[0])
         if machine.has("avx512vbmi"):  # nobody calls it elsewhere: see permutes128
             low, high = (_bytes(builder, builder.add(args[1], ir.IntType(64)(k))) for k in (0, 64))
@@ -144,30 +149,30 @@ def _kinds_of_bytes(typingctx: Any, where: Any, table: Any) -> Any:
 
 
 @intrinsic
-def _first_bit(typingctx: Any, mask: Any) -> Any:
+def _first_bit(typingctx: Context, mask: Type) -> Any:
     """The number of the lowest bit that is set."""
 
-    def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+    def code(context: BaseContext, builder: IRBuilder, _: Signature, args: Values) -> Value:
         return builder.cttz(args[0], ir.Constant(ir.IntType(1), 0))
 
     return types.int64(types.uint64), code
 
 
 @intrinsic
-def _count_bits(typingctx: Any, word: Any) -> Any:
+def _count_bits(typingctx: Context, word: Type) -> Any:
     """How many bits are set."""
 
-    def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+    def code(context: BaseContext, builder: IRBuilder, _: Signature, args: Values) -> Value:
         return builder.ctpop(args[0])
 
     return types.int64(types.int64), code
 
 
 @intrinsic
-def _choose(typingctx: Any, condition: Any, yes: Any, no: Any) -> Any:
+def _choose(typingctx: Context, condition: Type, yes: Type, no: Type) -> Any:
     """One of two numbers; the compiler is told that a branch would be guessed wrong."""
 
-    def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+    def code(context: BaseContext, builder: IRBuilder, _: Signature, args: Values) -> Value:
         made = builder.select(*args)
         made.set_metadata("unpredictable", builder.module.add_metadata([]))
         return made
@@ -176,10 +181,10 @@ def _choose(typingctx: Any, condition: Any, yes: Any, no: Any) -> Any:
 
 
 @intrinsic
-def _fetch(typingctx: Any, where: Any) -> Any:
+def _fetch(typingctx: Context, where: Type) -> Any:
     """Ask for the line of memory at an address, to be kept in all caches."""
 
-    def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+    def code(context: BaseContext, builder: IRBuilder, _: Signature, args: Values) -> Value:
         pointer, flag = ir.IntType(8).as_pointer(), ir.IntType(32)
         kind = ir.FunctionType(ir.VoidType(), [pointer, flag, flag, flag])
         function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
