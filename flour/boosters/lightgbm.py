@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from flour.boosters.booster_columns import classified, coded, input_type, kinds
 from flour.core.errors import DamagedProgram, UnsupportedSetting
 from flour.core.types import Type, Vector
-from flour.language.adapters import Importer, adapts, knows_columns
+from flour.language.adapters import Fitted, Importer, adapts, knows_columns
 from flour.language.flow import Flow, outputs, source
 from flour.ops.trees.linear_trees import LinearTrees
 from flour.ops.trees.trees import TreeLeaves, Trees
@@ -419,18 +419,18 @@ _LINKS: dict[str, Callable[[Flow, Fields], Flow]] = {
 
 
 @adapts("lightgbm.sklearn.LGBMRegressor", "lightgbm.sklearn.LGBMRanker")
-def _regressor(fit: Any, x: Flow, to: Importer) -> dict[str, Flow]:
+def _regressor(fit: Fitted, x: Flow, to: Importer) -> dict[str, Flow]:
     return {"value": _wrapper_answers(fit, x, to)[0]}
 
 
 @adapts("lightgbm.sklearn.LGBMClassifier")
-def _classifier(fit: Any, x: Flow, to: Importer) -> dict[str, Flow]:
+def _classifier(fit: Fitted, x: Flow, to: Importer) -> dict[str, Flow]:
     value, scores = _wrapper_answers(fit, x, to)
     made = classified(fit, value, to)
     return {**made, "scores": scores} if hasattr(fit, "decision_function") else made
 
 
-def _wrapper_answers(fit: Any, x: Flow, to: Importer) -> tuple[Flow, Flow]:
+def _wrapper_answers(fit: Fitted, x: Flow, to: Importer) -> tuple[Flow, Flow]:
     """What the booster answers, and its raw scores."""
     head, trees = parse(text_of(fit))
     scores, _ = scores_of(head, trees, columns(head, x, to))
@@ -438,7 +438,7 @@ def _wrapper_answers(fit: Any, x: Flow, to: Importer) -> tuple[Flow, Flow]:
 
 
 @knows_columns("lightgbm.sklearn")
-def _column_types(fit: Any) -> list[Type] | None:
+def _column_types(fit: Fitted) -> list[Type] | None:
     """The types of the frame's columns that a wrapper was fitted on."""
     if not fit.booster_.pandas_categorical:
         return None

@@ -20,7 +20,7 @@ from flour.boosters import ubjson, xgboost_binary
 from flour.boosters.booster_columns import Categories, classified, coded, input_type, kinds
 from flour.core.errors import DamagedProgram, UnsupportedSetting
 from flour.core.types import Type, Vector
-from flour.language.adapters import Importer, adapts, knows_columns
+from flour.language.adapters import Fitted, Importer, adapts, knows_columns
 from flour.language.flow import Flow, outputs, source
 from flour.ops.trees.trees import TreeLeaves, Trees
 from flour.ops.trees.walk import COMPARED, LEFT, RIGHT
@@ -497,12 +497,12 @@ _LINKS: dict[str, Callable[[Flow], Flow]] = {
 
 @adapts("xgboost.sklearn.XGBRegressor", "xgboost.sklearn.XGBRFRegressor")
 @adapts("xgboost.sklearn.XGBRanker")
-def _regressor(fit: Any, x: Flow, to: Importer) -> dict[str, Flow]:
+def _regressor(fit: Fitted, x: Flow, to: Importer) -> dict[str, Flow]:
     return {"value": _wrapper_value(fit, x, to)}
 
 
 @adapts("xgboost.sklearn.XGBClassifier", "xgboost.sklearn.XGBRFClassifier")
-def _classifier(fit: Any, x: Flow, to: Importer) -> dict[str, Flow]:
+def _classifier(fit: Fitted, x: Flow, to: Importer) -> dict[str, Flow]:
     value = _wrapper_value(fit, x, to)
     if isinstance(value.type, Vector) and fit.n_classes_ == 2:  # a label of its own each column
         return {"label": value.greater([0.5]).cast("float64"), "probabilities": value}
@@ -513,7 +513,7 @@ def _classifier(fit: Any, x: Flow, to: Importer) -> dict[str, Flow]:
     return {**made, "label": made["label"].cast("int32")}
 
 
-def _wrapper_value(fit: Any, x: Flow, to: Importer) -> Flow:
+def _wrapper_value(fit: Fitted, x: Flow, to: Importer) -> Flow:
     model = parse(fit)
     # Training that stopped early answers with its best round, through the wrapper only.
     best = fit.get_booster().attr("best_iteration")
@@ -526,7 +526,7 @@ def _wrapper_value(fit: Any, x: Flow, to: Importer) -> Flow:
     return converted(model, scores)
 
 
-def _marked(fit: Any, x: Flow, to: Importer) -> Flow:
+def _marked(fit: Fitted, x: Flow, to: Importer) -> Flow:
     """NaN where a number stands that the wrapper was told to take for missing; NaN is so anyway."""
     if np.isnan(fit.missing):
         return x
@@ -540,7 +540,7 @@ def _marked(fit: Any, x: Flow, to: Importer) -> Flow:
 
 
 @knows_columns("xgboost.sklearn")
-def _column_types(fit: Any) -> list[Type] | None:
+def _column_types(fit: Fitted) -> list[Type] | None:
     """The types of the frame's columns that a wrapper was fitted on."""
     known = parse(fit).categories
     return kinds(int(fit.n_features_in_), known) if known else None

@@ -10,7 +10,7 @@ from flour.core.check import expect, fitted, vector
 from flour.core.errors import ParameterError
 from flour.core.op import Arity, Array, Columns, Op
 from flour.core.types import Scalar, Type
-from flour.language.adapters import adapts, declines
+from flour.language.adapters import Fitted, adapts, declines
 
 if TYPE_CHECKING:
     from flour.core.emission import Emitter, RowValue, VectorValue
@@ -73,7 +73,7 @@ def _squared_lengths(points: Any) -> Any:
 
 
 @adapts("sklearn.cluster.KMeans", "sklearn.cluster.MiniBatchKMeans")
-def _k_means(fit: Any, x: Flow, to: Importer) -> dict[str, Flow]:
+def _k_means(fit: Fitted, x: Flow, to: Importer) -> dict[str, Flow]:
     x, centres = to.floats(x), fit.cluster_centers_
     # The row's own length is the same for every centre, so the library leaves it out.
     nearness = x.linear(-2 * centres, _squared_lengths(centres))
@@ -90,7 +90,7 @@ class _Walk(NamedTuple):
 
 
 @adapts("sklearn.cluster.BisectingKMeans")
-def _bisecting(fit: Any, x: Flow, to: Importer) -> dict[str, Flow]:
+def _bisecting(fit: Fitted, x: Flow, to: Importer) -> dict[str, Flow]:
     x, walk = to.floats(x), _Walk([], [], [])
     _bisect(fit._bisecting_tree, getattr(fit, "_X_mean", None), walk)
     distances = x.squared_distances(fit.cluster_centers_).sqrt()
@@ -130,19 +130,19 @@ def _nearest_centre(x: Flow, centres: Any, to: Importer) -> Flow:
 
 
 @adapts("sklearn.cluster.Birch")
-def _birch(fit: Any, x: Flow, to: Importer) -> dict[str, Flow]:
+def _birch(fit: Fitted, x: Flow, to: Importer) -> dict[str, Flow]:
     label = _nearest_centre(x, fit.subcluster_centers_, to).take(fit.subcluster_labels_)
     distances = to.floats(x).squared_distances(fit.subcluster_centers_).sqrt()
     return {"label": label, "distances": distances}
 
 
 @adapts("sklearn.cluster.MeanShift")
-def _mean_shift(fit: Any, x: Flow, to: Importer) -> dict[str, Flow]:
+def _mean_shift(fit: Fitted, x: Flow, to: Importer) -> dict[str, Flow]:
     return {"label": _nearest_centre(x, fit.cluster_centers_, to)}
 
 
 @adapts("sklearn.cluster.AffinityPropagation")
-def _affinity(fit: Any, x: Flow, to: Importer) -> dict[str, Flow]:
+def _affinity(fit: Fitted, x: Flow, to: Importer) -> dict[str, Flow]:
     to.need(fit.affinity == "euclidean", "precomputed affinities cannot label new rows")
     centres = fit.cluster_centers_
     if not centres.shape[0]:

@@ -13,7 +13,7 @@ from flour.core.errors import ParameterError
 from flour.core.op import Array, Columns, Op
 from flour.core.sparse import Sparse
 from flour.core.types import Type, Vector
-from flour.language.adapters import adapts
+from flour.language.adapters import Fitted, adapts
 from flour.ops.bases import FloatElementwise
 
 if TYPE_CHECKING:
@@ -293,7 +293,7 @@ _TAIL = (
 
 
 @adapts("sklearn.preprocessing.QuantileTransformer")
-def _quantile_transformer(fit: Any, x: Flow, to: Importer) -> Flow:
+def _quantile_transformer(fit: Fitted, x: Flow, to: Importer) -> Flow:
     normal = fit.output_distribution == "normal"
     x = to.floats(x)
     result = x.ranks(

@@ -9,7 +9,7 @@ import numpy as np
 from flour.core.check import expect
 from flour.core.op import Array
 from flour.core.types import FLOATS, Scalar, Type, Vector
-from flour.language.adapters import adapts
+from flour.language.adapters import Fitted, adapts
 from flour.ops.bases import Elementwise, FloatElementwise
 from flour.ops.elementwise import one
 from flour.ops.reduce import zero
@@ -131,7 +131,7 @@ class BoxCox(FloatElementwise):
 
 
 @adapts("sklearn.preprocessing.StandardScaler")
-def _standard_scaler(fit: Any, x: Flow, to: Importer) -> Flow:
+def _standard_scaler(fit: Fitted, x: Flow, to: Importer) -> Flow:
     x = to.floats(x)
     if fit.with_mean:
         x = x.subtract(fit.mean_)
@@ -142,14 +142,14 @@ def _standard_scaler(fit: Any, x: Flow, to: Importer) -> Flow:
 
 
 @adapts("sklearn.preprocessing.MinMaxScaler")
-def _min_max_scaler(fit: Any, x: Flow, to: Importer) -> Flow:
+def _min_max_scaler(fit: Fitted, x: Flow, to: Importer) -> Flow:
     x = to.floats(x).multiply(fit.scale_, wide=True).add(fit.min_, wide=True)
     low, high = fit.feature_range
     return x.clip([low], [high]) if fit.clip else x
 
 
 @adapts("sklearn.preprocessing.MaxAbsScaler")
-def _max_abs_scaler(fit: Any, x: Flow, to: Importer) -> Flow:
+def _max_abs_scaler(fit: Fitted, x: Flow, to: Importer) -> Flow:
     x = to.floats(x)
     if to.is_sparse(x):
         x = x.multiply(1.0 / fit.scale_, wide=True)
@@ -159,7 +159,7 @@ def _max_abs_scaler(fit: Any, x: Flow, to: Importer) -> Flow:
 
 
 @adapts("sklearn.preprocessing.RobustScaler")
-def _robust_scaler(fit: Any, x: Flow, to: Importer) -> Flow:
+def _robust_scaler(fit: Fitted, x: Flow, to: Importer) -> Flow:
     x = to.floats(x)
     if to.is_sparse(x):
         return x.multiply(1.0 / fit.scale_, wide=True) if fit.with_scaling else x
@@ -169,7 +169,7 @@ def _robust_scaler(fit: Any, x: Flow, to: Importer) -> Flow:
 
 
 @adapts("sklearn.preprocessing.Normalizer")
-def _normalizer(fit: Any, x: Flow, to: Importer) -> Flow:
+def _normalizer(fit: Fitted, x: Flow, to: Importer) -> Flow:
     return unit_rows(to.floats(x), fit.norm, to)
 
 
@@ -180,12 +180,12 @@ def unit_rows(x: Flow, norm: str, to: Importer) -> Flow:
 
 
 @adapts("sklearn.preprocessing.Binarizer")
-def _binarizer(fit: Any, x: Flow, to: Importer) -> Flow:
+def _binarizer(fit: Fitted, x: Flow, to: Importer) -> Flow:
     return to.matrix(x).binarize(fit.threshold)
 
 
 @adapts("sklearn.preprocessing.KernelCenterer")
-def _kernel_centerer(fit: Any, x: Flow, to: Importer) -> Flow:
+def _kernel_centerer(fit: Fitted, x: Flow, to: Importer) -> Flow:
     x = to.floats(x)
     mean = x.sum().divide([float(len(fit.K_fit_rows_))])
     centred = x.subtract(fit.K_fit_rows_, wide=True) - mean
@@ -193,7 +193,7 @@ def _kernel_centerer(fit: Any, x: Flow, to: Importer) -> Flow:
 
 
 @adapts("sklearn.preprocessing.PowerTransformer")
-def _power_transformer(fit: Any, x: Flow, to: Importer) -> Flow:
+def _power_transformer(fit: Fitted, x: Flow, to: Importer) -> Flow:
     x = to.floats(x)
     box_cox = fit.method == "box-cox"
     x = x.box_cox(fit.lambdas_) if box_cox else x.yeo_johnson(fit.lambdas_)

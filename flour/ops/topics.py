@@ -11,7 +11,7 @@ from flour.core.errors import ParameterError
 from flour.core.op import Arity, Array, Bound, Columns, Op
 from flour.core.sparse import Sparse, densify
 from flour.core.types import Type, Vector
-from flour.language.adapters import adapts
+from flour.language.adapters import Fitted, adapts
 from flour.ops.elementwise import one
 from flour.ops.reduce import zero
 
@@ -189,7 +189,7 @@ def digamma(x: Any) -> Any:
 
 
 @adapts("sklearn.decomposition.LatentDirichletAllocation")
-def _allocation(fit: Any, x: Flow, to: Importer) -> Flow:
+def _allocation(fit: Fitted, x: Flow, to: Importer) -> Flow:
     words = fit.exp_dirichlet_component_
     counts = to.floats(x).cast(str(words.dtype.name))
     weights = counts.topic_weights(

@@ -14,6 +14,7 @@ import numpy as np
 from flour.core.errors import UnsupportedSetting
 from flour.core.extension_points import extension
 from flour.core.model_formats import FORMATS
+from flour.language.adapters import Fitted
 
 #: The method of an estimator behind each output.
 _METHODS = {
@@ -49,7 +50,7 @@ def as_frame(data: Any) -> Any:
     return pd.DataFrame(data if rows else dict(data))
 
 
-def estimator_answers(model: Any) -> Answers:
+def estimator_answers(model: Fitted) -> Answers:
     """What a fitted estimator answers."""
     named = hasattr(model, "feature_names_in_")
 

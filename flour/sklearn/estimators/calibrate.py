@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from flour.language.adapters import adapts
+from flour.language.adapters import Fitted, adapts
 from flour.ops.isotonic import isotonic
 from flour.ops.structure import Concat
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 @adapts("sklearn.calibration.CalibratedClassifierCV")
-def _calibrated(fit: Any, x: Flow, to: Importer) -> dict[str, Flow]:
+def _calibrated(fit: Fitted, x: Flow, to: Importer) -> dict[str, Flow]:
     each = [_member(item, x, to) for item in fit.calibrated_classifiers_]
     total = each[0]
     for other in each[1:]:

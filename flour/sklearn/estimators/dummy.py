@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from flour.core.types import Record
-from flour.language.adapters import adapts
+from flour.language.adapters import Fitted, adapts
 
 if TYPE_CHECKING:
     from flour.language.adapters import Importer
@@ -20,7 +20,7 @@ def _any_column(x: Flow) -> Flow:
 
 
 @adapts("sklearn.dummy.DummyRegressor")
-def _regressor(fit: Any, x: Flow, _: Importer) -> dict[str, Flow]:
+def _regressor(fit: Fitted, x: Flow, _: Importer) -> dict[str, Flow]:
     values = np.asarray(fit.constant_).reshape(-1)
     if len(values) != fit.n_outputs_:
         values = np.repeat(values, fit.n_outputs_)
@@ -28,7 +28,7 @@ def _regressor(fit: Any, x: Flow, _: Importer) -> dict[str, Flow]:
 
 
 @adapts("sklearn.dummy.DummyClassifier")
-def _classifier(fit: Any, x: Flow, to: Importer) -> dict[str, Flow]:
+def _classifier(fit: Fitted, x: Flow, to: Importer) -> dict[str, Flow]:
     fixed = fit._strategy in ("most_frequent", "prior", "constant")
     to.need(fixed, f"strategy={fit._strategy!r} draws its answers at random")
     to.need(not fit.sparse_output_, "sparse labels are not made here", "fit on a dense target")
@@ -54,7 +54,7 @@ def _labels(x: Flow, answers: Any, *, several: bool) -> Flow:
     return x.fill(places, scalar=not several).take(answers)
 
 
-def _chances(fit: Any, classes: Any, prior: Any, answer: Any) -> Any:
+def _chances(fit: Fitted, classes: Any, prior: Any, answer: Any) -> Any:
     if fit._strategy == "prior":
         return np.asarray(prior, np.float64)
     return np.asarray(classes == answer, np.float64)

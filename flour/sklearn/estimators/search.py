@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from flour.core import provenance
-from flour.language.adapters import adapts
+from flour.language.adapters import Fitted, adapts
 
 if TYPE_CHECKING:
     from flour.language.adapters import Importer
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
     "sklearn.model_selection.HalvingGridSearchCV",
     "sklearn.model_selection.HalvingRandomSearchCV",
 )
-def _search(fit: Any, x: Flow, to: Importer) -> Flow | dict[str, Flow]:
+def _search(fit: Fitted, x: Flow, to: Importer) -> Flow | dict[str, Flow]:
     to.need(fit.refit, "a search with refit=False keeps no estimator", "set refit=True")
     with provenance.step("best_estimator_"):
         return to.adapt(fit.best_estimator_, x)
 
 
 @adapts("sklearn.model_selection.FixedThresholdClassifier")
-def _fixed_threshold(fit: Any, x: Flow, to: Importer) -> dict[str, Flow]:
+def _fixed_threshold(fit: Fitted, x: Flow, to: Importer) -> dict[str, Flow]:
     child = getattr(fit, "estimator_", fit.estimator)
     outputs = to.predict(child, x, "estimator_")
     scores, method = _confidence(fit, outputs, child.classes_, fit.pos_label, to)
@@ -37,7 +37,7 @@ def _fixed_threshold(fit: Any, x: Flow, to: Importer) -> dict[str, Flow]:
 
 
 @adapts("sklearn.model_selection.TunedThresholdClassifierCV")
-def _tuned_threshold(fit: Any, x: Flow, to: Importer) -> dict[str, Flow]:
+def _tuned_threshold(fit: Fitted, x: Flow, to: Importer) -> dict[str, Flow]:
     outputs = to.predict(fit.estimator_, x, "estimator_")
     positive = fit._curve_scorer._get_pos_label()
     scores, _ = _confidence(fit, outputs, fit.classes_, positive, to)
@@ -45,7 +45,7 @@ def _tuned_threshold(fit: Any, x: Flow, to: Importer) -> dict[str, Flow]:
 
 
 def _confidence(
-    fit: Any, outputs: dict[str, Flow], classes: Any, positive: Any, to: Importer
+    fit: Fitted, outputs: dict[str, Flow], classes: Any, positive: Any, to: Importer
 ) -> tuple[Flow, str]:
     """The child's confidence in the positive class, and the output that it is taken from."""
     response_outputs = {"auto": ("probabilities", "scores"), "predict_proba": ("probabilities",)}
