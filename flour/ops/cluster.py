@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from flour.core.check import expect, fitted, vector
 from flour.core.errors import ParameterError
@@ -65,7 +66,7 @@ def _numbers(count: int) -> Any:
     return np.arange(count, dtype=np.int32)
 
 
-def _squared_lengths(points: Any) -> Any:
+def _squared_lengths(points: NDArray[Any]) -> Any:
     return np.einsum("ij,ij->i", points, points)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from flour.core.check import expect, fitted, vector
 from flour.core.errors import ParameterError
@@ -156,7 +157,7 @@ def _one_hot_coding(fit: Fitted, j: int, drop: int | None, *, strict: bool) -> C
     return Coding(codes, unknown=None if strict else unknown)
 
 
-def _without(codes: Any, drop: int) -> Any:
+def _without(codes: NDArray[Any], drop: int) -> Any:
     """The codes once the column `drop` is gone."""
     return np.where(codes == drop, -1, np.where(codes > drop, codes - 1, codes))
 

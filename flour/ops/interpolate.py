@@ -166,7 +166,7 @@ class NormalQuantile(FloatElementwise):
 
     monotone = True
 
-    def compute(self, x: Any) -> Any:
+    def compute(self, x: NDArray[Any]) -> Any:
         p = x.astype(np.float64)
         q = p - 0.5
         middle = q * _ratio(_MIDDLE, 0.180625 - q * q)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from flour.core.check import numeric
 from flour.core.errors import ParameterError
@@ -43,7 +44,7 @@ class Interpolate(FloatElementwise):
     def _exact(self, dtype: str) -> bool:
         return dtype == "float64"
 
-    def compute(self, x: Any) -> Any:
+    def compute(self, x: NDArray[Any]) -> Any:
         knots, heights = (side.array.astype(x.dtype) for side in (self.knots, self.heights))
         inside = (x >= knots[0]) & (x <= knots[-1])
         if self._exact(x.dtype.name):

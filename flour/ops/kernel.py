@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from flour.ops.bases import FloatElementwise
 from flour.ops.neighbours import cosine_similarity
@@ -23,7 +24,7 @@ class Power(FloatElementwise):
 
     exponent: float
 
-    def compute(self, x: Any) -> Any:
+    def compute(self, x: NDArray[Any]) -> Any:
         return x ** x.dtype.type(self.exponent)
 
     def element(self, e: Emitter, j: str, x: ScalarValue) -> str:

@@ -6,6 +6,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from flour.core.check import expect, is_float, vector
 from flour.core.errors import ParameterError
@@ -68,7 +69,7 @@ def _bayesian_mixture(fit: Fitted, x: Flow, to: Importer) -> dict[str, Flow]:
     return _shares(logs.add(fit._estimate_log_weights()))
 
 
-def _digamma(x: Any) -> Any:
+def _digamma(x: NDArray[Any]) -> Any:
     """The logarithmic derivative of the gamma function for positive numbers, to the last bits.
 
     Numbers are moved up to 12 by the recurrence, where eight terms of the asymptotic series are

@@ -15,6 +15,7 @@ from math import prod
 from typing import Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from flour.core.check import expect
 from flour.core.errors import OpaqueFailed, ParameterError
@@ -234,5 +235,5 @@ def _storage(wire: Wire) -> Any:
     return object if wire.kind == "string" else wire.kind
 
 
-def _name(array: Any) -> str:
+def _name(array: NDArray[Any]) -> str:
     return "string" if array.dtype.kind in "OUS" else str(array.dtype.name)

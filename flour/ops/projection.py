@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from flour.core.check import expect, is_float, vector
 from flour.core.op import Arity, Bound, Columns, Op
@@ -37,7 +38,7 @@ class ChiWave(FloatElementwise):
     def structure(self) -> tuple[object, ...]:
         return (self.step == 0, self.sine)
 
-    def compute(self, x: Any) -> Any:
+    def compute(self, x: NDArray[Any]) -> Any:
         wave = np.zeros_like(x)
         nonzero = x != 0
         value = x[nonzero]

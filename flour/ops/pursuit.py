@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from flour.core.check import expect, fitted, is_float, vector
 from flour.core.errors import ParameterError
@@ -55,7 +56,7 @@ class MatchingPursuit(Op):
             coefficients[row, chosen] = weights
         return coefficients
 
-    def _pursue(self, gram: Any, near: Any) -> tuple[list[int], Any]:
+    def _pursue(self, gram: NDArray[Any], near: NDArray[Any]) -> tuple[list[int], Any]:
         chosen: list[int] = []
         weights, residual, least = near[:0], near, np.finfo(near.dtype).eps
         factor = np.zeros((self.atoms, self.atoms), near.dtype)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from flour.core.check import expect
 from flour.core.op import Array
@@ -33,7 +34,7 @@ class Binarize(Elementwise):
         expect(fine, "a sparse vector's zeros are not stored, so binarize needs threshold >= 0")
         return super().output(kind)
 
-    def compute(self, x: Any) -> Any:
+    def compute(self, x: NDArray[Any]) -> Any:
         limit = x.dtype.type(self.threshold) if x.dtype.kind == "f" else self.threshold
         return (x > limit).astype(x.dtype)
 
@@ -49,7 +50,7 @@ class OneIfTiny(FloatElementwise):
 
     epsilons: float
 
-    def compute(self, x: Any) -> Any:
+    def compute(self, x: NDArray[Any]) -> Any:
         tiny = (x < self.epsilons * np.finfo(x.dtype).eps) | (x == 0)
         return np.where(tiny, x.dtype.type(1), x)
 
@@ -65,7 +66,7 @@ class YeoJohnson(FloatElementwise):
     exponents: Array
     monotone = True
 
-    def compute(self, x: Any) -> Any:
+    def compute(self, x: NDArray[Any]) -> Any:
         powers = np.broadcast_to(self.exponents.array.reshape(-1), x.shape)
         eps = np.finfo(np.result_type(x, powers)).eps
         above, below = np.log1p(np.maximum(x, 0)), np.log1p(np.maximum(-x, 0))
@@ -106,7 +107,7 @@ class BoxCox(FloatElementwise):
     exponents: Array
     monotone = True
 
-    def compute(self, x: Any) -> Any:
+    def compute(self, x: NDArray[Any]) -> Any:
         powers = np.broadcast_to(self.exponents.array.reshape(-1).astype(np.float64), x.shape)
         log = np.log(x.astype(np.float64))
         product = powers * log

@@ -6,6 +6,7 @@ from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from flour.core.check import expect, fitted, vector
 from flour.core.errors import ParameterError
@@ -80,7 +81,7 @@ class CouplePairs(Op):
         return e.dense("float64", size, lambda j: e.load(p, j, "float64"), size=k, stored=True)
 
 
-def _quadratic(x: Any, k: int) -> Any:
+def _quadratic(x: NDArray[Any], k: int) -> Any:
     """The form that is smallest where the probabilities agree with all pairs."""
     beats = np.zeros((len(x), k, k))
     for pair, (i, j) in enumerate(combinations(range(k), 2)):
@@ -94,7 +95,7 @@ def _quadratic(x: Any, k: int) -> Any:
     return matrix
 
 
-def _slopes(matrix: Any, p: Any) -> tuple[Any, Any]:
+def _slopes(matrix: NDArray[Any], p: NDArray[Any]) -> tuple[Any, Any]:
     """The matrix times p, and p times that, added up in order."""
     slopes, value = np.zeros_like(p), np.zeros(len(p))
     for t in range(p.shape[1]):
@@ -104,7 +105,7 @@ def _slopes(matrix: Any, p: Any) -> tuple[Any, Any]:
     return slopes, value
 
 
-def _sweep(matrix: Any, p: Any, slopes: Any, value: Any) -> Any:
+def _sweep(matrix: NDArray[Any], p: NDArray[Any], slopes: NDArray[Any], value: Any) -> Any:
     """One step along every class in turn."""
     for t in range(p.shape[1]):
         diagonal = matrix[:, t, t]

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from flour.core.op import Array
 from flour.core.types import Vector
@@ -26,7 +27,7 @@ class UndoYeoJohnson(FloatElementwise):
     exponents: Array
     monotone = True
 
-    def compute(self, x: Any) -> Any:
+    def compute(self, x: NDArray[Any]) -> Any:
         powers = np.broadcast_to(self.exponents.array.reshape(-1), x.shape)
         wide = x.astype(np.result_type(x, powers))
         up, down = np.maximum(wide, 0), np.minimum(wide, 0)
@@ -65,7 +66,7 @@ class UndoBoxCox(FloatElementwise):
     exponents: Array
     monotone = True
 
-    def compute(self, x: Any) -> Any:
+    def compute(self, x: NDArray[Any]) -> Any:
         powers = np.broadcast_to(self.exponents.array.reshape(-1).astype(np.float64), x.shape)
         wide = x.astype(np.float64)
         result = np.where(powers == 0, np.exp(wide), np.exp(np.log1p(powers * wide) / powers))
