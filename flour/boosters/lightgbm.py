@@ -66,7 +66,7 @@ def answered(head: Fields, trees: list[Fields], scores: Flow) -> Flow:
     return converted(head, scores.divide([rounds]) if "average_output" in head else scores)
 
 
-def text_of(model: Any) -> str:
+def text_of(model: object) -> str:
     """The model as LightGBM writes it to a file."""
     inner = getattr(model, "booster_", model)
     if hasattr(inner, "model_to_string"):

@@ -71,7 +71,7 @@ def columns(model: Model, x: Flow, to: Importer) -> Flow:
     return coded(x, model.categories, to, strict=True)
 
 
-def parse(model: Any) -> Model:
+def parse(model: object) -> Model:
     """The content of a model: a file, a booster or a wrapper."""
     with _reading():
         return _model(_data(model))
@@ -92,7 +92,7 @@ def _reading() -> Iterator[None]:
         raise DamagedProgram("this is not an XGBoost model", found=str(problem)[:120]) from None
 
 
-def _data(model: Any) -> Any:
+def _data(model: object) -> Any:
     inner = model.get_booster() if hasattr(model, "get_booster") else model
     if hasattr(inner, "save_raw"):
         return ubjson.loads(bytes(inner.save_raw("ubj")))
@@ -173,7 +173,7 @@ def _with_trees(inner: Data, columns: int, weights: NDArray[np.float32] | None) 
     return {"trees": trees, "info": info, "weights": weights, "parallel": max(parallel, 1)}
 
 
-def _without_trees(weights: Any, width: int, columns: int) -> dict[str, Any]:
+def _without_trees(weights: object, width: int, columns: int) -> dict[str, Any]:
     table = np.asarray(weights, np.float32)
     if table.size != (width + 1) * columns:
         raise ValueError(f"{table.size} weights for {width} features and {columns} columns")

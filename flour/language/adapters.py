@@ -114,7 +114,7 @@ class Importer:
         """What `transform` of an estimator that also predicts answers."""
         raise NotImplementedError
 
-    def python(self, call: Any, what: str, otherwise: str = "") -> Function:
+    def python(self, call: object, what: str, otherwise: str = "") -> Function:
         """A function of the user's own, where such may be called; `otherwise` is another way."""
         raise NotImplementedError
 
@@ -160,7 +160,7 @@ class Importer:
         """Whether x is stored sparsely."""
         return isinstance(x.type, Vector) and x.type.sparse
 
-    def promoted(self, x: Flow, *arrays: Any) -> Flow:
+    def promoted(self, x: Flow, *arrays: object) -> Flow:
         """X in the dtype numpy gives to arithmetic between it and these arrays.
 
         Only the arrays decide what is done: the program may meet data of another float width.
@@ -172,7 +172,7 @@ class Importer:
     # --- outputs -----------------------------------------------------------------------------
 
     def classifier(
-        self, classes: Any, scores: Flow, probabilities: Flow | None = None
+        self, classes: object, scores: Flow, probabilities: Flow | None = None
     ) -> dict[str, Flow]:
         """The outputs of a classifier that decides by its scores.
 

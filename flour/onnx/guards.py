@@ -71,7 +71,7 @@ def _numbers(node: Any, name: str, item: Any, where: str) -> None:
             raise _refusal(node, name, number, f"{low} to {high}", where)
 
 
-def _tf_idf(node: Any, attributes: dict[str, Any], where: str) -> None:
+def _tf_idf(node: object, attributes: dict[str, Any], where: str) -> None:
     """The pool holds exactly the n-grams that the other lists describe."""
     counts = list(attributes["ngram_counts"].ints) if "ngram_counts" in attributes else []
     columns = len(attributes["ngram_indexes"].ints) if "ngram_indexes" in attributes else 0
@@ -103,7 +103,7 @@ def _transform(node: Any, attributes: dict[str, Any], where: str) -> None:
         raise _refusal(node, "axis", "an input without a name", "an input or nothing", where)
 
 
-def _trees(node: Any, attributes: dict[str, Any], where: str) -> None:
+def _trees(node: object, attributes: dict[str, Any], where: str) -> None:
     """No test leads back to a node above it: walking such a tree would not end."""
     ids, owner = _ints(attributes, "nodes_nodeids"), _ints(attributes, "nodes_treeids")
     modes = list(attributes["nodes_modes"].strings) if "nodes_modes" in attributes else []
@@ -116,7 +116,7 @@ def _trees(node: Any, attributes: dict[str, Any], where: str) -> None:
     _no_cycle(node, edges, len(ids), where)
 
 
-def _forest(node: Any, attributes: dict[str, Any], where: str) -> None:
+def _forest(node: object, attributes: dict[str, Any], where: str) -> None:
     """The same for the operator with separate leaves."""
     count, edges = len(_ints(attributes, "nodes_featureids")), []
     for branch in ("true", "false"):
@@ -126,7 +126,7 @@ def _forest(node: Any, attributes: dict[str, Any], where: str) -> None:
     _no_cycle(node, [edge for edge in edges if edge[0] < count], count, where)
 
 
-def _no_cycle(node: Any, edges: list[tuple[int, int]], count: int, where: str) -> None:
+def _no_cycle(node: object, edges: list[tuple[int, int]], count: int, where: str) -> None:
     """Remove nodes without a parent until none is left; nodes that remain are on a cycle."""
     leads: list[list[int]] = [[] for _ in range(count)]
     parents = [0] * count

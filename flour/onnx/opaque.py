@@ -247,7 +247,7 @@ def weight_input(name: str, array: Any) -> Any:
     return helper.make_tensor_value_info(name, _element(str(array.dtype)), array.shape)
 
 
-def small_constant(name: str, array: Any) -> Any:
+def small_constant(name: str, array: object) -> Any:
     """A constant as a part of the model."""
     from onnx import helper, numpy_helper
 

@@ -41,7 +41,7 @@ class Entry:
             return self._maps_of(array)
         return int(np.shape(array)[self.tensor.axis]) if np.ndim(array) else None
 
-    def _maps_of(self, data: Any) -> int:
+    def _maps_of(self, data: object) -> int:
         """The number of maps: one, or those of a list."""
         if isinstance(data, Mapping):
             return 1
@@ -68,7 +68,7 @@ class Entry:
             else np.zeros_like(values, shape=shape)
         )
 
-    def columns(self, array: Any, rows: int) -> Any:
+    def columns(self, array: object, rows: int) -> Any:
         """The array as the program takes it: rows of flat vectors, or one value per row.
 
         A map alone is one row; several are a list.

@@ -102,7 +102,7 @@ def as_written(model: object) -> Any:
     return _parsed(model)[0]
 
 
-def _parsed(model: Any) -> tuple[Any, Path | None]:
+def _parsed(model: object) -> tuple[Any, Path | None]:
     if isinstance(model, Opened):
         return model
     contents = model if isinstance(model, Raw) else raw(model)

@@ -105,7 +105,7 @@ def fitted_points(points: Any, to: Importer) -> Any:
     return dense if dense.dtype == np.float32 else dense.astype(np.float64)
 
 
-def cosine_distances(x: Flow, points: Any) -> Flow:
+def cosine_distances(x: Flow, points: object) -> Flow:
     """1 - the cosine of the angle to each point, within [0, 2]."""
     similar = cosine_similarity(x, points)
     return similar.multiply(-1.0).add(1.0).clip(0.0, 2.0)

@@ -105,7 +105,7 @@ def _slopes(matrix: NDArray[Any], p: NDArray[Any]) -> tuple[Any, Any]:
     return slopes, value
 
 
-def _sweep(matrix: NDArray[Any], p: NDArray[Any], slopes: NDArray[Any], value: Any) -> Any:
+def _sweep(matrix: NDArray[Any], p: NDArray[Any], slopes: NDArray[Any], value: object) -> Any:
     """One step along every class in turn."""
     for t in range(p.shape[1]):
         diagonal = matrix[:, t, t]
@@ -172,7 +172,7 @@ def _emit_sweep(e: Emitter, k: str, tables: tuple[str, str, str], value: str) ->
 # --- adapters -------------------------------------------------------------------------------------
 
 
-def _dense(matrix: Any) -> Any:
+def _dense(matrix: object) -> Any:
     return matrix.toarray() if hasattr(matrix, "toarray") else np.asarray(matrix)
 
 

@@ -13,7 +13,7 @@ from flour.data.frames import as_column, frame_columns, is_sparse
 from flour.language.adapters import COLUMN_TYPES, Fitted, load_adapters
 
 
-def input_type(estimator: Fitted, sample: Any = None) -> Type:
+def input_type(estimator: Fitted, sample: object = None) -> Type:
     """The type of X: from the sample's own columns, or from what the estimator remembers."""
     if sample is not None:
         return _from_sample(estimator, sample)
@@ -213,7 +213,7 @@ def _from_sample(estimator: Fitted, sample: Any) -> Type:
     return Vector(int(values.shape[1]), _number(values.dtype))
 
 
-def _shown(column: Any) -> Any:
+def _shown(column: object) -> Any:
     """A column of the sample; one that may hold missing values is of floats, also if none does."""
     array = as_column(column)
     nullable = hasattr(getattr(column, "dtype", None), "na_value") and array.dtype.kind in "biu"
@@ -242,7 +242,7 @@ def _name(dtype: Any) -> str:
     return "string" if dtype.kind in "OU" else _number(dtype)
 
 
-def _number(dtype: Any) -> str:
+def _number(dtype: object) -> str:
     name = dtype_name(dtype)
     return name if name in FLOATS or name in ("int64", "bool", "string") else "float64"
 

@@ -54,7 +54,7 @@ def _labels(x: Flow, answers: Any, *, several: bool) -> Flow:
     return x.fill(places, scalar=not several).take(answers)
 
 
-def _chances(fit: Fitted, classes: Any, prior: Any, answer: Any) -> Any:
+def _chances(fit: Fitted, classes: object, prior: object, answer: object) -> Any:
     if fit._strategy == "prior":
         return np.asarray(prior, np.float64)
     return np.asarray(classes == answer, np.float64)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import reduce
 from operator import add
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -209,7 +209,7 @@ def _ada_boost_regressor(fit: Fitted, x: Flow, to: Importer) -> dict[str, Flow]:
     return {"value": values.weighted_median(fit.estimator_weights_[: len(children)])}
 
 
-def codes(label: Flow, classes: Any, to: Importer) -> Flow:
+def codes(label: Flow, classes: object, to: Importer) -> Flow:
     """The class numbers behind a label: its index in `classes`, for labels of any type."""
     op = label.node.op
     to.need(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -68,7 +68,7 @@ def _function_transformer(fit: Fitted, x: Flow, to: Importer) -> Flow:
     return _python(fit.func, fit, x, to, f"{called(fit.func)} is Python code")
 
 
-def _python(call: Any, fit: Fitted, x: Flow, to: Importer, what: str) -> Flow:
+def _python(call: object, fit: Fitted, x: Flow, to: Importer, what: str) -> Flow:
     """The function as a Python stage; its result for the sample gives the width and dtype."""
     function = to.python(call, what, "or " + _HINT)
     to.need(not to.is_sparse(x), "the function would be handed a sparse matrix")

@@ -78,7 +78,7 @@ def number_marker(missing: Any, to: Importer) -> float:
     return float(missing)
 
 
-def text_marker(missing: Any, to: Importer) -> tuple[str, list[str]]:
+def text_marker(missing: object, to: Importer) -> tuple[str, list[str]]:
     """The marker of missing strings."""
     if isinstance(missing, str):
         return TEXT, [missing]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -45,7 +45,7 @@ def _tuned_threshold(fit: Fitted, x: Flow, to: Importer) -> dict[str, Flow]:
 
 
 def _confidence(
-    fit: Fitted, outputs: dict[str, Flow], classes: Any, positive: Any, to: Importer
+    fit: Fitted, outputs: dict[str, Flow], classes: object, positive: object, to: Importer
 ) -> tuple[Flow, str]:
     """The child's confidence in the positive class, and the output that it is taken from."""
     response_outputs = {"auto": ("probabilities", "scores"), "predict_proba": ("probabilities",)}
@@ -60,7 +60,7 @@ def _confidence(
 
 
 def _decided(
-    outputs: dict[str, Flow], scores: Flow, threshold: float, classes: Any, positive: Any
+    outputs: dict[str, Flow], scores: Flow, threshold: float, classes: object, positive: object
 ) -> dict[str, Flow]:
     """The child's outputs with the label that the threshold gives."""
     reached = scores.cast("float64").greater_equal([threshold])
