@@ -322,7 +322,9 @@ def _beside_zero(threshold: NDArray[Any]) -> NDArray[Any]:
     return np.where(tiny | (threshold == -ZERO), moved, threshold)
 
 
-def _ways(kind: Any, threshold: Any, categorical: Any) -> NDArray[np.uint8]:
+def _ways(
+    kind: NDArray[Any], threshold: NDArray[Any], categorical: NDArray[Any]
+) -> NDArray[np.uint8]:
     """The direction of NaN: the default one, or that of zero; a set of categories has no NaN."""
     missing = (kind >> _MISSING_SHIFT) & 3
     default = np.where((kind & _DEFAULT_LEFT) != 0, LEFT, RIGHT)
@@ -333,7 +335,7 @@ def _ways(kind: Any, threshold: Any, categorical: Any) -> NDArray[np.uint8]:
 
 
 def _sets(
-    fields: Fields, categorical: Any, threshold: Any, first_word: int
+    fields: Fields, categorical: NDArray[Any], threshold: NDArray[Any], first_word: int
 ) -> tuple[Any, Any, Any]:
     """The position of each node's set of categories; its threshold is the number of the set."""
     written = fields.get("num_cat") or "0"

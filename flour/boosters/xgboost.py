@@ -333,7 +333,9 @@ def _leaf_width(tree: Data) -> int:
     return max(int(tree["tree_param"].get("size_leaf_vector", 1)), 1)  # it used to be 0 for one
 
 
-def _leaf_values(tree: Data, leaves: Any, right: Any, columns: int) -> NDArray[np.float32]:
+def _leaf_values(
+    tree: Data, leaves: NDArray[Any], right: NDArray[Any], columns: int
+) -> NDArray[np.float32]:
     """The values of these leaves: one number, or one for each column."""
     if _leaf_width(tree) == 1:
         key, columns = "split_conditions", 1
@@ -401,7 +403,7 @@ def _depth_first(left: NDArray[np.int64], right: NDArray[np.int64]) -> NDArray[n
     return np.array(order, np.int64)
 
 
-def _categories(tree: Data, order: Any, inner: Any) -> tuple[Any, Any, Any, Any]:
+def _categories(tree: Data, order: NDArray[Any], inner: NDArray[Any]) -> tuple[Any, Any, Any, Any]:
     """The nodes that test for a set, and the sets as bitmaps."""
     start = np.full(len(order), -1, np.int64)
     length = np.zeros(len(order), np.int64)

@@ -16,6 +16,7 @@ from itertools import takewhile
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from flour.core import provenance
 from flour.core.callables import Function
@@ -172,7 +173,7 @@ class Importer:
     # --- outputs -----------------------------------------------------------------------------
 
     def classifier(
-        self, classes: object, scores: Flow, probabilities: Flow | None = None
+        self, classes: NDArray[Any], scores: Flow, probabilities: Flow | None = None
     ) -> dict[str, Flow]:
         """The outputs of a classifier that decides by its scores.
 

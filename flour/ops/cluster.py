@@ -106,7 +106,7 @@ def _bisecting(fit: Fitted, x: Flow, to: Importer) -> dict[str, Flow]:
     return {"label": leaf.take(_numbers(len(fit.cluster_centers_))), "distances": distances}
 
 
-def _bisect(node: Any, mean: Any, walk: _Walk) -> int:
+def _bisect(node: Fitted, mean: NDArray[Any] | None, walk: _Walk) -> int:
     """Append a node and those below it to the walk; its number, or -1 - label for a leaf."""
     if node.left is None:
         return -1 - int(node.label)
@@ -125,7 +125,7 @@ def _bisect(node: Any, mean: Any, walk: _Walk) -> int:
 # --- the nearest of some points -------------------------------------------------------------------
 
 
-def _nearest_centre(x: Flow, centres: Any, to: Importer) -> Flow:
+def _nearest_centre(x: Flow, centres: NDArray[Any], to: Importer) -> Flow:
     """The number of the nearest centre; the choice is made in float64."""
     return to.floats(x).squared_distances(centres.astype(np.float64)).arg_min()
 

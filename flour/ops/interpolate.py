@@ -200,7 +200,7 @@ class NormalQuantile(FloatElementwise):
 Ratio = tuple[tuple[float, ...], tuple[float, ...]]
 
 
-def _ratio(coefficients: Ratio, r: Any) -> Any:
+def _ratio(coefficients: Ratio, r: NDArray[Any]) -> Any:
     """Two polynomials of r over one another."""
     above, below = (np.polyval(np.array(side), r) for side in coefficients)
     return above / below

@@ -39,7 +39,7 @@ KERNELS = (
 
 def pairwise_kernel(
     x: Flow,
-    points: Any,
+    points: NDArray[Any],
     metric: Any,
     to: Importer,
     *,
@@ -67,7 +67,9 @@ def pairwise_kernel(
 _PRODUCTS = ("linear", "poly", "polynomial", "sigmoid")
 
 
-def _product(x: Flow, points: Any, metric: str, gamma: float, degree: float, coef0: float) -> Flow:
+def _product(
+    x: Flow, points: NDArray[Any], metric: str, gamma: float, degree: float, coef0: float
+) -> Flow:
     """A function of the dot product."""
     products = x.linear(points, [])
     if metric == "linear":
@@ -76,7 +78,7 @@ def _product(x: Flow, points: Any, metric: str, gamma: float, degree: float, coe
     return shifted.tanh() if metric == "sigmoid" else shifted.power(float(degree))
 
 
-def _chi2(x: Flow, points: Any, metric: str, to: Importer, gamma: float) -> Flow:
+def _chi2(x: Flow, points: NDArray[Any], metric: str, to: Importer, gamma: float) -> Flow:
     """For histograms. On float32 training data the library subtracts in float32."""
     to.need(
         points.dtype != np.float32, f"{metric!r} on float32 training data rounds in its own way"

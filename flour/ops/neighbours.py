@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from flour.language.adapters import Fitted, adapts, declines
 from flour.ops.metrics import METRICS
@@ -74,7 +75,7 @@ def _same(distances: Flow) -> Reach:
     return Reach(distances, distances, squared=False)
 
 
-def _euclidean(fit: Fitted, x: Flow, to: Importer, points: Any) -> Reach:
+def _euclidean(fit: Fitted, x: Flow, to: Importer, points: NDArray[Any]) -> Reach:
     """Trees subtract, brute force multiplies matrices.
 
     On float32 training data brute force chooses in float64 and reports distances in float32.
@@ -86,7 +87,7 @@ def _euclidean(fit: Fitted, x: Flow, to: Importer, points: Any) -> Reach:
     return Reach(wide, to.floats(x).squared_distances(points), squared=True)
 
 
-def _measured(fit: Fitted, x: Flow, points: Any, metric: str) -> Flow:
+def _measured(fit: Fitted, x: Flow, points: NDArray[Any], metric: str) -> Flow:
     settings = fit.effective_metric_params_
     weights = settings.get("w") if metric == "minkowski" else settings.get("V")
     if metric == "seuclidean" and weights is None:
@@ -95,7 +96,7 @@ def _measured(fit: Fitted, x: Flow, points: Any, metric: str) -> Flow:
     return x.distances(points, metric, p=float(settings.get("p", 2.0)), weights=factors)
 
 
-def fitted_points(points: Any, to: Importer) -> Any:
+def fitted_points(points: NDArray[Any], to: Importer) -> Any:
     """Training points as a matrix of float32 or float64, sparse ones written out."""
     to.need(
         points.shape[0] * points.shape[1] <= MOST,
@@ -105,13 +106,13 @@ def fitted_points(points: Any, to: Importer) -> Any:
     return dense if dense.dtype == np.float32 else dense.astype(np.float64)
 
 
-def cosine_distances(x: Flow, points: object) -> Flow:
+def cosine_distances(x: Flow, points: NDArray[Any]) -> Flow:
     """1 - the cosine of the angle to each point, within [0, 2]."""
     similar = cosine_similarity(x, points)
     return similar.multiply(-1.0).add(1.0).clip(0.0, 2.0)
 
 
-def cosine_similarity(x: Flow, points: Any) -> Flow:
+def cosine_similarity(x: Flow, points: NDArray[Any]) -> Flow:
     """The cosine of the angle to each point; rows of zeros are at right angles to all."""
     lengths = np.sqrt(np.einsum("ij,ij->i", points, points))
     unit = points / np.where(lengths == 0, 1, lengths)[:, None].astype(points.dtype)
@@ -234,7 +235,7 @@ def _radius_classifier(fit: Fitted, x: Flow, to: Importer) -> dict[str, Flow]:
 
 
 def _radius_target(
-    weights: Flow, alone: Flow, codes: Any, classes: Any, outlier: Any
+    weights: Flow, alone: Flow, codes: NDArray[Any], classes: NDArray[Any], outlier: Any
 ) -> tuple[Flow, Flow]:
     """The label and the shares of one target; a row without neighbours gets the outlier's label."""
     chosen = (np.arange(len(classes))[:, None] == codes).astype(np.float64)

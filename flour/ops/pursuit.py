@@ -221,7 +221,7 @@ def _sparse_code(fit: Fitted, x: Flow, to: Importer) -> Flow:
     return code
 
 
-def _greedy(fit: Fitted, near: Flow, dictionary: Any) -> Flow:
+def _greedy(fit: Fitted, near: Flow, dictionary: NDArray[Any]) -> Flow:
     atoms = fit.transform_n_nonzero_coefs
     if atoms is None:
         atoms = min(max(dictionary.shape[1] / 10, 1), len(dictionary))

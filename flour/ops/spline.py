@@ -111,7 +111,9 @@ class Splines(Op):
             splines[np.arange(len(x)), column] += value
         return splines
 
-    def _recursion(self, x: NDArray[Any], t: NDArray[Any], knot: Any) -> list[NDArray[Any]]:
+    def _recursion(
+        self, x: NDArray[Any], t: NDArray[Any], knot: NDArray[Any]
+    ) -> list[NDArray[Any]]:
         """de Boor's recursion from degree 0 upwards."""
         h: list[NDArray[Any]] = [np.ones(len(x))]
         for j in range(1, self.degree + 1):

@@ -105,7 +105,7 @@ def _slopes(matrix: NDArray[Any], p: NDArray[Any]) -> tuple[Any, Any]:
     return slopes, value
 
 
-def _sweep(matrix: NDArray[Any], p: NDArray[Any], slopes: NDArray[Any], value: object) -> Any:
+def _sweep(matrix: NDArray[Any], p: NDArray[Any], slopes: NDArray[Any], value: NDArray[Any]) -> Any:
     """One step along every class in turn."""
     for t in range(p.shape[1]):
         diagonal = matrix[:, t, t]
@@ -176,7 +176,7 @@ def _dense(matrix: object) -> Any:
     return matrix.toarray() if hasattr(matrix, "toarray") else np.asarray(matrix)
 
 
-def _decisions(fit: Fitted, x: Flow, weights: Any) -> Flow:
+def _decisions(fit: Fitted, x: Flow, weights: NDArray[Any]) -> Flow:
     """The kernel with the support vectors, times weights (one row a decision), plus intercepts."""
     return _kernel(fit, x).linear(weights, fit._intercept_)
 

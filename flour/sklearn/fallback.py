@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from flour.core.errors import FlourError, ImportRefused, UnsupportedSetting
 from flour.core.extension_points import extension
@@ -26,7 +27,7 @@ TOLERANCE = 1e-6
 _INPUT = "X"
 
 
-def through_onnx(estimator: Fitted, x: Flow, rows: Any) -> Flow | dict[str, Flow]:
+def through_onnx(estimator: Fitted, x: Flow, rows: NDArray[Any]) -> Flow | dict[str, Flow]:
     """The program of an estimator by way of ONNX, or ImportRefused with the reason."""
     if not isinstance(x.type, Vector) or x.type.dtype == "string":
         raise UnsupportedSetting("skl2onnx is asked for steps over numbers only", found=str(x.type))
@@ -43,7 +44,7 @@ def through_onnx(estimator: Fitted, x: Flow, rows: Any) -> Flow | dict[str, Flow
     )
 
 
-def _agreeing(estimator: Fitted, x: Flow, rows: Any, dtype: str) -> Flow | dict[str, Flow]:
+def _agreeing(estimator: Fitted, x: Flow, rows: NDArray[Any], dtype: str) -> Flow | dict[str, Flow]:
     program = extension("from_onnx")(_converted(estimator, rows.shape[1], dtype))
     program_outputs = {
         name: grafted(flow, {_INPUT: x.cast(dtype)})
@@ -127,7 +128,7 @@ METHODS = {
 }
 
 
-def _gate(estimator: Fitted, rows: Any, flows: Mapping[str, Flow], dtype: str) -> None:
+def _gate(estimator: Fitted, rows: NDArray[Any], flows: Mapping[str, Flow], dtype: str) -> None:
     """Refuse unless every output answers the rows as the estimator's own method does."""
     if not len(rows):
         raise UnsupportedSetting("the sample has no rows to compare answers on")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from flour.core.errors import UnsupportedSetting
 from flour.core.node import Node
@@ -182,7 +183,7 @@ _TABLES = (
 )
 
 
-def _tensor(array: Any) -> Any:
+def _tensor(array: NDArray[Any]) -> Any:
     from onnx import numpy_helper
 
     return numpy_helper.from_array(array, "")

@@ -134,7 +134,7 @@ def _hist(fit: Fitted, x: Flow, to: Importer) -> Flow:
 
 
 def _hist_nodes(
-    nodes: Any, first_node: int, first_leaf: int, first_word: int
+    nodes: NDArray[Any], first_node: int, first_leaf: int, first_word: int
 ) -> dict[str, NDArray[Any]]:
     inner = nodes["is_leaf"] == 0
     categorical = inner & (nodes["is_categorical"] != 0)

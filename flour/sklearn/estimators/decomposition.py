@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from flour.language.adapters import Fitted, adapts, declines
 from flour.ops.linear import in_place
@@ -28,7 +29,7 @@ def _pca(fit: Fitted, x: Flow, to: Importer) -> Flow:
     return in_place(projected, lambda x: x.divide(scale))
 
 
-def _shifted(products: Flow, offset: Any, components: Any) -> Flow:
+def _shifted(products: Flow, offset: NDArray[Any], components: NDArray[Any]) -> Flow:
     """The products less those of the mean, which the library subtracts in place."""
     if offset.dtype == components.dtype:
         return products.subtract(offset)
@@ -63,7 +64,7 @@ def _sparse_pca(fit: Fitted, x: Flow, to: Importer) -> Flow:
     return centred.cast(str(weights.dtype.name)).linear(weights, [])
 
 
-def ridge_weights(components: Any, alpha: float) -> Any:
+def ridge_weights(components: NDArray[Any], alpha: float) -> Any:
     """The matrix whose product with a row is its ridge solution: solve(C C' + alpha, C)."""
     outputs, columns = components.shape
     if outputs <= columns:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from flour.language.adapters import Fitted, adapts
 from flour.language.sources import concat
@@ -47,7 +48,7 @@ def _quadratic(fit: Fitted, x: Flow, to: Importer) -> dict[str, Flow]:
     return {"label": label, "probabilities": chances, "scores": scores}
 
 
-def _distance(x: Flow, mean: Any, rotation: Any, scaling: Any) -> Flow:
+def _distance(x: Flow, mean: NDArray[Any], rotation: NDArray[Any], scaling: NDArray[Any]) -> Flow:
     """The squared distance of x from a class's mean, in the class's own axes."""
     axes = rotation * scaling ** (-0.5)
     return x.subtract(mean).linear(axes.T, []).square().sum()

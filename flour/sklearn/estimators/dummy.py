@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from flour.core.types import Record
 from flour.language.adapters import Fitted, adapts
@@ -48,13 +49,13 @@ def _classifier(fit: Fitted, x: Flow, to: Importer) -> dict[str, Flow]:
     return outputs
 
 
-def _labels(x: Flow, answers: Any, *, several: bool) -> Flow:
+def _labels(x: Flow, answers: NDArray[Any], *, several: bool) -> Flow:
     """The answers for every row, looked up so that they may be strings."""
     places = np.arange(len(answers), dtype=np.int64)
     return x.fill(places, scalar=not several).take(answers)
 
 
-def _chances(fit: Fitted, classes: object, prior: object, answer: object) -> Any:
+def _chances(fit: Fitted, classes: NDArray[Any], prior: NDArray[Any], answer: object) -> Any:
     if fit._strategy == "prior":
         return np.asarray(prior, np.float64)
     return np.asarray(classes == answer, np.float64)

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import reduce
 from operator import add
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from flour.core.types import INTS, Scalar, Vector
 from flour.language.adapters import Fitted, adapts
@@ -209,7 +210,7 @@ def _ada_boost_regressor(fit: Fitted, x: Flow, to: Importer) -> dict[str, Flow]:
     return {"value": values.weighted_median(fit.estimator_weights_[: len(children)])}
 
 
-def codes(label: Flow, classes: object, to: Importer) -> Flow:
+def codes(label: Flow, classes: NDArray[Any], to: Importer) -> Flow:
     """The class numbers behind a label: its index in `classes`, for labels of any type."""
     op = label.node.op
     to.need(

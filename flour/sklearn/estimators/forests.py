@@ -32,7 +32,9 @@ def table(trees: Sequence[Any], columns: Sequence[Any] | None = None) -> dict[st
     return {**nodes, "roots": starts[:-1].astype(np.int32)}
 
 
-def _nodes(tree: Any, start: int, leaf: int, columns: Any) -> dict[str, NDArray[Any]]:
+def _nodes(
+    tree: Fitted, start: int, leaf: int, columns: NDArray[Any] | None
+) -> dict[str, NDArray[Any]]:
     inner = tree.children_left >= 0
     feature = np.where(inner, tree.feature, 0)  # a leaf has a mark there, which is no column
     feature = feature if columns is None else np.asarray(columns)[feature]
@@ -46,11 +48,11 @@ def _nodes(tree: Any, start: int, leaf: int, columns: Any) -> dict[str, NDArray[
     }
 
 
-def _ways(tree: Any) -> NDArray[Any]:
+def _ways(tree: Fitted) -> NDArray[Any]:
     return np.where(np.asarray(tree.missing_go_to_left) != 0, LEFT, RIGHT)
 
 
-def _learnt(tree: Any) -> NDArray[np.bool_]:
+def _learnt(tree: Fitted) -> NDArray[np.bool_]:
     """Every inner node sends NaN one way or the other."""
     return np.asarray(tree.children_left >= 0)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from flour.language.adapters import Fitted, adapts
 from flour.language.adapters import public_name as name_of
@@ -33,7 +34,7 @@ def _knn_imputer(fit: Fitted, x: Flow, to: Importer) -> Flow:
     return with_indicator(fit, made, source, to)
 
 
-def _emptied(x: Flow, valid: Any) -> Flow:
+def _emptied(x: Flow, valid: NDArray[Any]) -> Flow:
     """Columns that were never there in training are zero."""
     return x.multiply(valid.astype(np.float64))
 
@@ -91,7 +92,7 @@ def _rounds(fit: Fitted, x: Flow, filled: Flow, to: Importer) -> Flow:
     return anything.where(made, filled)
 
 
-def _predicted(fit: Fitted, step: Any, x: Flow, made: Flow, to: Importer) -> Flow:
+def _predicted(fit: Fitted, step: Fitted, x: Flow, made: Flow, to: Importer) -> Flow:
     """One column written anew, the others as they are."""
     target, width = int(step.feat_idx), len(fit._min_value)
     name = f"imputation_sequence_[{target}]"

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from flour.core import provenance
 from flour.language.adapters import Fitted, adapts
@@ -45,7 +46,7 @@ def _tuned_threshold(fit: Fitted, x: Flow, to: Importer) -> dict[str, Flow]:
 
 
 def _confidence(
-    fit: Fitted, outputs: dict[str, Flow], classes: object, positive: object, to: Importer
+    fit: Fitted, outputs: dict[str, Flow], classes: NDArray[Any], positive: object, to: Importer
 ) -> tuple[Flow, str]:
     """The child's confidence in the positive class, and the output that it is taken from."""
     response_outputs = {"auto": ("probabilities", "scores"), "predict_proba": ("probabilities",)}
@@ -60,7 +61,11 @@ def _confidence(
 
 
 def _decided(
-    outputs: dict[str, Flow], scores: Flow, threshold: float, classes: object, positive: object
+    outputs: dict[str, Flow],
+    scores: Flow,
+    threshold: float,
+    classes: NDArray[Any],
+    positive: object,
 ) -> dict[str, Flow]:
     """The child's outputs with the label that the threshold gives."""
     reached = scores.cast("float64").greater_equal([threshold])
