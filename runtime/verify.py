@@ -46,12 +46,12 @@ class Mismatch(NamedTuple):
 _TOLERANCE: dict[Any, float] = {np.dtype(np.float32): 1e-5, np.dtype(np.float64): 1e-9}
 
 
-def tolerance_of(values: Any) -> float:
+def tolerance_of(values: object) -> float:
     """How far numbers of this width may be off, relative to the largest."""
     return _TOLERANCE.get(getattr(values, "dtype", None), 0.0)
 
 
-def verify(plan: Plan, estimator: Any, rows: Any, tolerance: float | None = None) -> None:
+def verify(plan: Plan, estimator: object, rows: object, tolerance: float | None = None) -> None:
     """Raise Unfaithful unless the plan answers these rows as the estimator does.
 
     Labels must be equal; numbers may differ by `tolerance` relative to the largest answer, by
@@ -82,7 +82,7 @@ FORM_ROWS, SINGLE_ROWS = 1_000, 50
 
 
 def verify_forms(
-    plan: Plan, rows: Any, answers: Mapping[str, Any], tolerance: float | None = None
+    plan: Plan, rows: object, answers: Mapping[str, Any], tolerance: float | None = None
 ) -> None:
     """Raise Unfaithful unless the plan gives these answers for the rows in every other form.
 
@@ -108,7 +108,7 @@ def verify_forms(
                 )
 
 
-def _forms(inputs: Mapping[str, Type], rows: Any) -> Iterator[tuple[str, int | None, Any]]:
+def _forms(inputs: Mapping[str, Type], rows: object) -> Iterator[tuple[str, int | None, Any]]:
     """Other forms of these rows: what they are called, which row it is or None for a block."""
     if len(inputs) > 1 or is_sparse(rows):
         return
@@ -135,7 +135,7 @@ def _forms(inputs: Mapping[str, Type], rows: Any) -> Iterator[tuple[str, int | N
             yield "a single row", place, listed[place]
 
 
-def compare(name: str, got: Any, want: Any, tolerance: float) -> Mismatch | None:
+def compare(name: str, got: object, want: object, tolerance: float) -> Mismatch | None:
     """Where `got` is not `want`, or None."""
     got, want = _dense(got), _dense(want)
     if got.shape != want.shape:
@@ -158,5 +158,5 @@ def _mismatch(name: str, bad: NDArray[np.bool_], worst: float) -> Mismatch | Non
     return Mismatch(name, tuple(int(i) for i in rows), len(bad), worst)
 
 
-def _dense(value: Any) -> NDArray[Any]:
+def _dense(value: object) -> NDArray[Any]:
     return np.asarray(value.toarray() if hasattr(value, "toarray") else value)

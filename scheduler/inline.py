@@ -7,7 +7,6 @@ import weakref
 from collections import deque
 from collections.abc import Hashable
 from dataclasses import dataclass, replace
-from typing import Any
 
 from scheduler.buffers import NO_BUFFERS, BufferPool, BufferStats, Factory
 from scheduler.clock import Clock, RealClock
@@ -89,7 +88,7 @@ class InlineEngine:
     def run(
         self,
         stages: Stages,
-        chunk: Any,
+        chunk: object,
         *,
         room: int = 0,
         rows: int = 1,
@@ -115,7 +114,7 @@ class InlineEngine:
             if self._gate is not None:
                 self._gate.release()
 
-    def _run(self, stages: Stages, chunk: Any, room: int, rows: int, key: Hashable) -> object:
+    def _run(self, stages: Stages, chunk: object, room: int, rows: int, key: Hashable) -> object:
         tally = self._here.tally or self._enter()
         tally.calls += 1
         tally.until_sample -= 1

@@ -13,7 +13,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from types import CodeType, FunctionType
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -294,13 +294,14 @@ def vocabulary(memory: Memory, names: Iterable[str] | None = None) -> dict[str, 
     made["wrap_add"] = lambda a, b: Int64(int(a) + int(b))
     made["wrap_mul"] = lambda a, b: Int64(int(a) * int(b))
     made["poke_int64"] = made["st_int64"]
-    made |= {"min": min, "max": max, "abs": abs, "int": int, "float": float, "range": range, "math": _Math()}
+    made |= {"min": min, "max": max, "abs": abs, "int": int, "float": float}
+    made |= {"range": range, "math": _Math()}
     made["type_of"] = lambda like, value: type(like)(value)
     for dtype in ("float64", "float32"):
         made[f"loose_add_{dtype}"] = lambda a, b: a + b
         made[f"loose_mul_{dtype}"] = lambda a, b: a * b
         if f"lanes_{dtype}" in words:
-            made |= _vectors(memory, dtype, words[f"lanes_{dtype}"])
+            made |= _vectors(memory, dtype, cast("int", words[f"lanes_{dtype}"]))
     made |= Slices(memory).words() | Tiles(memory).words() | _walks(memory) | _slots(memory)
     made |= {"exp_alone": np.exp, "log_alone": np.log}
     for name in words.keys() & (words if names is None else names) - made.keys():

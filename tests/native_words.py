@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable
 from functools import cache
+from typing import Any
 
 from oven.compiler import machine, native
 from oven.errors import CompileError
@@ -44,5 +45,5 @@ def _loaded(source: str, name: str, count: int) -> Callable[..., int]:
 class Words:
     """The vocabulary, to be called."""
 
-    def __getitem__(self, name: str) -> Callable[..., int]:
-        return lambda *arguments: native_word(name, len(arguments))(*arguments)  # type: ignore[return-value]  # pairs are unpacked where they are asked for
+    def __getitem__(self, name: str) -> Callable[..., Any]:
+        return lambda *arguments: native_word(name, len(arguments))(*arguments)

@@ -15,7 +15,7 @@ import numpy as np
 
 from flour.core.errors import DamagedProgram
 from flour.core.types import Record, Scalar, Type, Vector
-from flour.language.adapters import Importer
+from flour.language.adapters import Fitted, Importer
 from flour.language.flow import Flow
 from flour.ops.categories import Coding, codes_of, pick
 
@@ -66,7 +66,7 @@ def _numbered(x: Flow, values: Sequence[Any], to: Importer, *, strict: bool) -> 
     return codes.look_up(np.arange(count, dtype=np.float64), starts, np.array([np.nan]))
 
 
-def classified(fit: Any, value: Flow, to: Importer) -> dict[str, Flow]:
+def classified(fit: Fitted, value: Flow, to: Importer) -> dict[str, Flow]:
     """Labels from what the booster answers: a probability, or one for each class."""
     many = isinstance(value.type, Vector)
     to.need(not many or fit.n_classes_ > 2, "a classifier whose booster has several targets")

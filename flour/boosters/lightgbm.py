@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from flour.boosters.booster_columns import classified, coded, input_type, kinds
 from flour.core.errors import DamagedProgram, UnsupportedSetting
 from flour.core.types import Type, Vector
-from flour.language.adapters import Importer, adapts, knows_columns
+from flour.language.adapters import Fitted, Importer, adapts, knows_columns
 from flour.language.flow import Flow, outputs, source
 from flour.ops.trees.linear_trees import LinearTrees
 from flour.ops.trees.trees import TreeLeaves, Trees
@@ -66,7 +66,7 @@ def answered(head: Fields, trees: list[Fields], scores: Flow) -> Flow:
     return converted(head, scores.divide([rounds]) if "average_output" in head else scores)
 
 
-def text_of(model: Any) -> str:
+def text_of(model: object) -> str:
     """The model as LightGBM writes it to a file."""
     inner = getattr(model, "booster_", model)
     if hasattr(inner, "model_to_string"):
@@ -322,7 +322,9 @@ def _beside_zero(threshold: NDArray[Any]) -> NDArray[Any]:
     return np.where(tiny | (threshold == -ZERO), moved, threshold)
 
 
-def _ways(kind: Any, threshold: Any, categorical: Any) -> NDArray[np.uint8]:
+def _ways(
+    kind: NDArray[Any], threshold: NDArray[Any], categorical: NDArray[Any]
+) -> NDArray[np.uint8]:
     """The direction of NaN: the default one, or that of zero; a set of categories has no NaN."""
     missing = (kind >> _MISSING_SHIFT) & 3
     default = np.where((kind & _DEFAULT_LEFT) != 0, LEFT, RIGHT)
@@ -333,7 +335,7 @@ def _ways(kind: Any, threshold: Any, categorical: Any) -> NDArray[np.uint8]:
 
 
 def _sets(
-    fields: Fields, categorical: Any, threshold: Any, first_word: int
+    fields: Fields, categorical: NDArray[Any], threshold: NDArray[Any], first_word: int
 ) -> tuple[Any, Any, Any]:
     """The position of each node's set of categories; its threshold is the number of the set."""
     written = fields.get("num_cat") or "0"
@@ -419,18 +421,18 @@ _LINKS: dict[str, Callable[[Flow, Fields], Flow]] = {
 
 
 @adapts("lightgbm.sklearn.LGBMRegressor", "lightgbm.sklearn.LGBMRanker")
-def _regressor(fit: Any, x: Flow, to: Importer) -> dict[str, Flow]:
+def _regressor(fit: Fitted, x: Flow, to: Importer) -> dict[str, Flow]:
     return {"value": _wrapper_answers(fit, x, to)[0]}
 
 
 @adapts("lightgbm.sklearn.LGBMClassifier")
-def _classifier(fit: Any, x: Flow, to: Importer) -> dict[str, Flow]:
+def _classifier(fit: Fitted, x: Flow, to: Importer) -> dict[str, Flow]:
     value, scores = _wrapper_answers(fit, x, to)
     made = classified(fit, value, to)
     return {**made, "scores": scores} if hasattr(fit, "decision_function") else made
 
 
-def _wrapper_answers(fit: Any, x: Flow, to: Importer) -> tuple[Flow, Flow]:
+def _wrapper_answers(fit: Fitted, x: Flow, to: Importer) -> tuple[Flow, Flow]:
     """What the booster answers, and its raw scores."""
     head, trees = parse(text_of(fit))
     scores, _ = scores_of(head, trees, columns(head, x, to))
@@ -438,7 +440,7 @@ def _wrapper_answers(fit: Any, x: Flow, to: Importer) -> tuple[Flow, Flow]:
 
 
 @knows_columns("lightgbm.sklearn")
-def _column_types(fit: Any) -> list[Type] | None:
+def _column_types(fit: Fitted) -> list[Type] | None:
     """The types of the frame's columns that a wrapper was fitted on."""
     if not fit.booster_.pandas_categorical:
         return None

@@ -20,7 +20,7 @@ from flour.boosters import ubjson, xgboost_binary
 from flour.boosters.booster_columns import Categories, classified, coded, input_type, kinds
 from flour.core.errors import DamagedProgram, UnsupportedSetting
 from flour.core.types import Type, Vector
-from flour.language.adapters import Importer, adapts, knows_columns
+from flour.language.adapters import Fitted, Importer, adapts, knows_columns
 from flour.language.flow import Flow, outputs, source
 from flour.ops.trees.trees import TreeLeaves, Trees
 from flour.ops.trees.walk import COMPARED, LEFT, RIGHT
@@ -71,7 +71,7 @@ def columns(model: Model, x: Flow, to: Importer) -> Flow:
     return coded(x, model.categories, to, strict=True)
 
 
-def parse(model: Any) -> Model:
+def parse(model: object) -> Model:
     """The content of a model: a file, a booster or a wrapper."""
     with _reading():
         return _model(_data(model))
@@ -92,7 +92,7 @@ def _reading() -> Iterator[None]:
         raise DamagedProgram("this is not an XGBoost model", found=str(problem)[:120]) from None
 
 
-def _data(model: Any) -> Any:
+def _data(model: object) -> Any:
     inner = model.get_booster() if hasattr(model, "get_booster") else model
     if hasattr(inner, "save_raw"):
         return ubjson.loads(bytes(inner.save_raw("ubj")))
@@ -173,7 +173,7 @@ def _with_trees(inner: Data, columns: int, weights: NDArray[np.float32] | None) 
     return {"trees": trees, "info": info, "weights": weights, "parallel": max(parallel, 1)}
 
 
-def _without_trees(weights: Any, width: int, columns: int) -> dict[str, Any]:
+def _without_trees(weights: object, width: int, columns: int) -> dict[str, Any]:
     table = np.asarray(weights, np.float32)
     if table.size != (width + 1) * columns:
         raise ValueError(f"{table.size} weights for {width} features and {columns} columns")
@@ -333,7 +333,9 @@ def _leaf_width(tree: Data) -> int:
     return max(int(tree["tree_param"].get("size_leaf_vector", 1)), 1)  # it used to be 0 for one
 
 
-def _leaf_values(tree: Data, leaves: Any, right: Any, columns: int) -> NDArray[np.float32]:
+def _leaf_values(
+    tree: Data, leaves: NDArray[Any], right: NDArray[Any], columns: int
+) -> NDArray[np.float32]:
     """The values of these leaves: one number, or one for each column."""
     if _leaf_width(tree) == 1:
         key, columns = "split_conditions", 1
@@ -401,7 +403,7 @@ def _depth_first(left: NDArray[np.int64], right: NDArray[np.int64]) -> NDArray[n
     return np.array(order, np.int64)
 
 
-def _categories(tree: Data, order: Any, inner: Any) -> tuple[Any, Any, Any, Any]:
+def _categories(tree: Data, order: NDArray[Any], inner: NDArray[Any]) -> tuple[Any, Any, Any, Any]:
     """The nodes that test for a set, and the sets as bitmaps."""
     start = np.full(len(order), -1, np.int64)
     length = np.zeros(len(order), np.int64)
@@ -497,12 +499,12 @@ _LINKS: dict[str, Callable[[Flow], Flow]] = {
 
 @adapts("xgboost.sklearn.XGBRegressor", "xgboost.sklearn.XGBRFRegressor")
 @adapts("xgboost.sklearn.XGBRanker")
-def _regressor(fit: Any, x: Flow, to: Importer) -> dict[str, Flow]:
+def _regressor(fit: Fitted, x: Flow, to: Importer) -> dict[str, Flow]:
     return {"value": _wrapper_value(fit, x, to)}
 
 
 @adapts("xgboost.sklearn.XGBClassifier", "xgboost.sklearn.XGBRFClassifier")
-def _classifier(fit: Any, x: Flow, to: Importer) -> dict[str, Flow]:
+def _classifier(fit: Fitted, x: Flow, to: Importer) -> dict[str, Flow]:
     value = _wrapper_value(fit, x, to)
     if isinstance(value.type, Vector) and fit.n_classes_ == 2:  # a label of its own each column
         return {"label": value.greater([0.5]).cast("float64"), "probabilities": value}
@@ -513,7 +515,7 @@ def _classifier(fit: Any, x: Flow, to: Importer) -> dict[str, Flow]:
     return {**made, "label": made["label"].cast("int32")}
 
 
-def _wrapper_value(fit: Any, x: Flow, to: Importer) -> Flow:
+def _wrapper_value(fit: Fitted, x: Flow, to: Importer) -> Flow:
     model = parse(fit)
     # Training that stopped early answers with its best round, through the wrapper only.
     best = fit.get_booster().attr("best_iteration")
@@ -526,7 +528,7 @@ def _wrapper_value(fit: Any, x: Flow, to: Importer) -> Flow:
     return converted(model, scores)
 
 
-def _marked(fit: Any, x: Flow, to: Importer) -> Flow:
+def _marked(fit: Fitted, x: Flow, to: Importer) -> Flow:
     """NaN where a number stands that the wrapper was told to take for missing; NaN is so anyway."""
     if np.isnan(fit.missing):
         return x
@@ -540,7 +542,7 @@ def _marked(fit: Any, x: Flow, to: Importer) -> Flow:
 
 
 @knows_columns("xgboost.sklearn")
-def _column_types(fit: Any) -> list[Type] | None:
+def _column_types(fit: Fitted) -> list[Type] | None:
     """The types of the frame's columns that a wrapper was fitted on."""
     known = parse(fit).categories
     return kinds(int(fit.n_features_in_), known) if known else None

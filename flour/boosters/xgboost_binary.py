@@ -53,7 +53,7 @@ class _Reader:
         """A string behind its length."""
         return self.take(self.numbers("<Q", 8)[0]).decode("utf-8")
 
-    def array(self, count: int, dtype: Any) -> NDArray[Any]:
+    def array(self, count: int, dtype: np.dtype[Any] | str) -> NDArray[Any]:
         """`count` items of one kind."""
         kind = np.dtype(dtype)
         return np.frombuffer(self.take(count * kind.itemsize), kind)

@@ -117,6 +117,6 @@ def _sorted(
     return Sparse(data[order], columns[order].astype(np.int64), indptr, shape)
 
 
-def densify(column: Any) -> Any:
+def densify(column: object) -> Any:
     """The column, dense if it was sparse."""
     return column.toarray() if isinstance(column, Sparse) else column

@@ -308,13 +308,13 @@ def _text(encoding: str, errors: str) -> Text:
         raise DamagedProgram(problem.what, found=problem.found, hint=problem.hint) from None
 
 
-def _name(pair: Any) -> str:
+def _name(pair: object) -> str:
     if isinstance(pair, list) and len(pair) == 2 and isinstance(pair[0], str):
         return pair[0]
     raise DamagedProgram("a record's field is a name and a type", found=repr(pair)[:80])
 
 
-def _names(data: Any) -> tuple[str, ...]:
+def _names(data: object) -> tuple[str, ...]:
     if isinstance(data, list) and all(isinstance(name, str) for name in data):
         return tuple(data)
     raise DamagedProgram("column names are strings", found=repr(data)[:80])

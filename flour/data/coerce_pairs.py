@@ -16,7 +16,7 @@ from flour.data.frames import is_sparse
 Row = list[tuple[str, float]]
 
 
-def pair_rows(data: Any, kind: Pairs, path: str) -> list[Row]:
+def pair_rows(data: object, kind: Pairs, path: str) -> list[Row]:
     """Every row's names with their numbers; a single mapping is one row."""
     rows = [data] if isinstance(data, Mapping) else data
     if isinstance(rows, str | bytes) or not isinstance(rows, Iterable) or is_sparse(rows):
@@ -28,25 +28,25 @@ def pair_rows(data: Any, kind: Pairs, path: str) -> list[Row]:
 _ROWS = 'one dict for each row, as in [{"city": "Rome", "age": 3}]'
 
 
-def is_one_row(data: Any) -> bool:
+def is_one_row(data: object) -> bool:
     """Whether this is one row rather than a block of rows."""
     if isinstance(data, Mapping):
         return True
     return isinstance(data, list | tuple) and bool(data) and all(map(_is_pair, data))
 
 
-def is_block(data: Any) -> bool:
+def is_block(data: object) -> bool:
     """Whether a value under an input's name is a row or a block, and not itself a row's value."""
     if isinstance(data, str | bytes | Number) or not isinstance(data, Iterable):
         return False
     return isinstance(data, Mapping) or not all(isinstance(item, str) for item in data) or not data
 
 
-def _is_pair(item: Any) -> bool:
+def _is_pair(item: object) -> bool:
     return isinstance(item, list | tuple) and len(item) == 2 and isinstance(item[0], str)
 
 
-def _row(row: Any, kind: Pairs, path: str) -> Row:
+def _row(row: object, kind: Pairs, path: str) -> Row:
     if kind.keys:
         return _map(row, kind, path)
     if isinstance(row, Mapping):
@@ -64,7 +64,7 @@ def _row(row: Any, kind: Pairs, path: str) -> Row:
     return pairs
 
 
-def _map(row: Any, kind: Pairs, path: str) -> Row:
+def _map(row: object, kind: Pairs, path: str) -> Row:
     """ONNX's map from strings or whole numbers to numbers."""
     if type(row) is dict and (found := _plain(row, kind.keys)) is not None:
         return found
@@ -96,11 +96,11 @@ _NUMBERS, _TEXTS, _WHOLES = frozenset((float, int, bool)), frozenset((str,)), fr
 _MAPS = "a dict from the model's keys to numbers"
 
 
-def _is_couple(item: Any) -> bool:
+def _is_couple(item: object) -> bool:
     return isinstance(item, list | tuple) and len(item) == 2
 
 
-def _key(key: Any, keys: str, path: str) -> str:
+def _key(key: object, keys: str, path: str) -> str:
     """A key as a name: whole numbers by their digits, as which JSON has them, too."""
     if isinstance(key, str) and (keys == "string" or _is_whole(key)):
         return key
@@ -120,13 +120,13 @@ def _is_whole(text: str) -> bool:
 _WHOLE = re.compile(r"0|-?[1-9][0-9]{0,18}")
 
 
-def _value(value: Any, path: str) -> float:
+def _value(value: object, path: str) -> float:
     if not isinstance(value, Number | np.bool_):
         raise _odd(value, path, "expected a number")
     return _number(value, path)
 
 
-def _pairs(name: Any, value: Any, kind: Pairs, path: str) -> Iterator[tuple[str, float]]:
+def _pairs(name: object, value: object, kind: Pairs, path: str) -> Iterator[tuple[str, float]]:
     """A name's number, or a one for each string that it has."""
     if not isinstance(name, str):
         found = f"{type(name).__name__} {name!r}"[:60]

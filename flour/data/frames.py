@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 
-def is_sparse(data: Any) -> bool:
+def is_sparse(data: object) -> bool:
     """Whether it is a scipy.sparse matrix or array."""
     return hasattr(data, "tocsr") and hasattr(data, "nnz")
 

@@ -13,9 +13,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import takewhile
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from flour.core import provenance
 from flour.core.callables import Function
@@ -24,7 +25,15 @@ from flour.core.extension_points import extensions
 from flour.core.types import Record, Scalar, Type, Vector
 from flour.language.flow import Flow
 
-Adapter = Callable[[Any, Flow, "Importer"], Any]
+
+class Fitted(Protocol):
+    """A fitted object of another library: any object, read by attributes that have no types."""
+
+    def __getattribute__(self, name: str, /) -> Any:
+        """What the library has stored under this name."""
+
+
+Adapter = Callable[[Fitted, Flow, "Importer"], Any]
 ADAPTERS: dict[str, Adapter] = {}
 #: Dotted name -> why it is not native yet ("planned: ...") or never will be ("refused: ...").
 NOT_NATIVE: dict[str, str] = {}
@@ -62,8 +71,8 @@ def public_name(cls: type) -> str:
 
 
 #: A module of estimators -> the types of the columns one was fitted on; None: it does not say.
-COLUMN_TYPES: dict[str, Callable[[Any], list[Type] | None]] = {}
-_Reader = TypeVar("_Reader", bound=Callable[[Any], list[Type] | None])
+COLUMN_TYPES: dict[str, Callable[[Fitted], list[Type] | None]] = {}
+_Reader = TypeVar("_Reader", bound=Callable[[Fitted], list[Type] | None])
 
 
 def knows_columns(module: str) -> Callable[[_Reader], _Reader]:
@@ -90,23 +99,23 @@ class Importer:
 
     # --- children: the importer of estimators knows --------------------------------------------
 
-    def transform(self, estimator: Any, x: Flow, name: str | None = None) -> Flow:
+    def transform(self, estimator: Fitted | None, x: Flow, name: str | None = None) -> Flow:
         """The features a transformer makes of x; `name` is the step's name for messages."""
         raise NotImplementedError
 
-    def predict(self, estimator: Any, x: Flow, name: str | None = None) -> dict[str, Flow]:
+    def predict(self, estimator: Fitted, x: Flow, name: str | None = None) -> dict[str, Flow]:
         """The named outputs of a predictor on x."""
         raise NotImplementedError
 
-    def adapt(self, estimator: Any, x: Flow) -> Flow | dict[str, Flow]:
+    def adapt(self, estimator: Fitted, x: Flow) -> Flow | dict[str, Flow]:
         """The program of an estimator: features, or named outputs."""
         raise NotImplementedError
 
-    def as_features(self, estimator: Any, made: dict[str, Flow]) -> Flow:
+    def as_features(self, estimator: Fitted, made: dict[str, Flow]) -> Flow:
         """What `transform` of an estimator that also predicts answers."""
         raise NotImplementedError
 
-    def python(self, call: Any, what: str, otherwise: str = "") -> Function:
+    def python(self, call: object, what: str, otherwise: str = "") -> Function:
         """A function of the user's own, where such may be called; `otherwise` is another way."""
         raise NotImplementedError
 
@@ -152,7 +161,7 @@ class Importer:
         """Whether x is stored sparsely."""
         return isinstance(x.type, Vector) and x.type.sparse
 
-    def promoted(self, x: Flow, *arrays: Any) -> Flow:
+    def promoted(self, x: Flow, *arrays: object) -> Flow:
         """X in the dtype numpy gives to arithmetic between it and these arrays.
 
         Only the arrays decide what is done: the program may meet data of another float width.
@@ -164,7 +173,7 @@ class Importer:
     # --- outputs -----------------------------------------------------------------------------
 
     def classifier(
-        self, classes: Any, scores: Flow, probabilities: Flow | None = None
+        self, classes: NDArray[Any], scores: Flow, probabilities: Flow | None = None
     ) -> dict[str, Flow]:
         """The outputs of a classifier that decides by its scores.
 

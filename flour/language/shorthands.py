@@ -116,7 +116,7 @@ class Shorthands(Fluent):
         return single.greater([0.0]).cast("int64").take(classes), single
 
 
-def _runs(kind: Any, categories: Sequence[Any]) -> list[Sequence[Any]]:
+def _runs(kind: object, categories: Sequence[Any]) -> list[Sequence[Any]]:
     """The categories of each column; one value per row has one list of them."""
     from flour.core.types import Vector
 

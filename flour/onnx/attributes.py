@@ -116,7 +116,7 @@ def _has_text(raw: bytes, offsets: NDArray[Any], data: NDArray[Any]) -> bool:
     return bool((letters == np.frombuffer(raw, np.uint8)).all(axis=1).any())
 
 
-def floats(values: Any) -> Any:
+def floats(values: object) -> Any:
     """Fitted numbers in float32: an array, or a traced array."""
     if isinstance(values, FloatList):
         return values.formula

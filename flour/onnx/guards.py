@@ -9,9 +9,12 @@ in processes of their own (docs/19-onnxruntime.md); `flour.onnx.proving` is for 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from flour.core.errors import OpaqueFailed
+
+if TYPE_CHECKING:
+    from onnx import AttributeProto, ModelProto, NodeProto
 
 _ANY = (-(2**31), 2**31 - 1)
 _POSITIVE = (1, 2**31 - 1)
@@ -39,7 +42,7 @@ _EVERYWHERE = {
 }
 
 
-def guard(model: Any, where: str) -> None:
+def guard(model: ModelProto, where: str) -> None:
     """Raise OpaqueFailed if the model has a node that onnxruntime would not survive."""
     for node in _nodes([model.graph, *model.functions]):
         attributes = {str(item.name): item for item in node.attribute}
@@ -61,7 +64,7 @@ def _nodes(graphs: list[Any]) -> Iterator[Any]:
                 stack.extend((*item.graphs, *((item.g,) if item.HasField("g") else ())))
 
 
-def _numbers(node: Any, name: str, item: Any, where: str) -> None:
+def _numbers(node: NodeProto, name: str, item: AttributeProto, where: str) -> None:
     """Every whole number is in the range of counts, lengths and axes."""
     if name in _ENDS or any(part in name for part in _DATA):
         return
@@ -71,7 +74,7 @@ def _numbers(node: Any, name: str, item: Any, where: str) -> None:
             raise _refusal(node, name, number, f"{low} to {high}", where)
 
 
-def _tf_idf(node: Any, attributes: dict[str, Any], where: str) -> None:
+def _tf_idf(node: NodeProto, attributes: dict[str, Any], where: str) -> None:
     """The pool holds exactly the n-grams that the other lists describe."""
     counts = list(attributes["ngram_counts"].ints) if "ngram_counts" in attributes else []
     columns = len(attributes["ngram_indexes"].ints) if "ngram_indexes" in attributes else 0
@@ -89,21 +92,21 @@ def _tf_idf(node: Any, attributes: dict[str, Any], where: str) -> None:
         )
 
 
-def _split(node: Any, attributes: dict[str, Any], where: str) -> None:
+def _split(node: NodeProto, attributes: dict[str, Any], where: str) -> None:
     """The number of parts is that of the outputs."""
     parts = attributes.get("num_outputs")
     if parts is not None and parts.i != len(node.output):
         raise _refusal(node, "num_outputs", parts.i, f"{len(node.output)}", where)
 
 
-def _transform(node: Any, attributes: dict[str, Any], where: str) -> None:
+def _transform(node: NodeProto, attributes: dict[str, Any], where: str) -> None:
     """The axis is an input or absent; an empty name would be read as an input."""
     del attributes
     if list(node.input[2:3]) == [""]:
         raise _refusal(node, "axis", "an input without a name", "an input or nothing", where)
 
 
-def _trees(node: Any, attributes: dict[str, Any], where: str) -> None:
+def _trees(node: NodeProto, attributes: dict[str, Any], where: str) -> None:
     """No test leads back to a node above it: walking such a tree would not end."""
     ids, owner = _ints(attributes, "nodes_nodeids"), _ints(attributes, "nodes_treeids")
     modes = list(attributes["nodes_modes"].strings) if "nodes_modes" in attributes else []
@@ -116,7 +119,7 @@ def _trees(node: Any, attributes: dict[str, Any], where: str) -> None:
     _no_cycle(node, edges, len(ids), where)
 
 
-def _forest(node: Any, attributes: dict[str, Any], where: str) -> None:
+def _forest(node: NodeProto, attributes: dict[str, Any], where: str) -> None:
     """The same for the operator with separate leaves."""
     count, edges = len(_ints(attributes, "nodes_featureids")), []
     for branch in ("true", "false"):
@@ -126,7 +129,7 @@ def _forest(node: Any, attributes: dict[str, Any], where: str) -> None:
     _no_cycle(node, [edge for edge in edges if edge[0] < count], count, where)
 
 
-def _no_cycle(node: Any, edges: list[tuple[int, int]], count: int, where: str) -> None:
+def _no_cycle(node: NodeProto, edges: list[tuple[int, int]], count: int, where: str) -> None:
     """Remove nodes without a parent until none is left; nodes that remain are on a cycle."""
     leads: list[list[int]] = [[] for _ in range(count)]
     parents = [0] * count
@@ -161,7 +164,7 @@ _SPECIAL: dict[str, Callable[[Any, dict[str, Any], str], None]] = {
 }
 
 
-def _refusal(node: Any, name: str, value: object, allowed: str, where: str) -> OpaqueFailed:
+def _refusal(node: NodeProto, name: str, value: object, allowed: str, where: str) -> OpaqueFailed:
     return OpaqueFailed(
         f"onnxruntime would not survive {name!r} of {node.op_type}",
         where=where or str(node.name) or None,

@@ -44,7 +44,7 @@ def wrapped(call: Call, indices: Tensor, size: int) -> Tensor:
     return Tensor.of(counted, indices.shape, indices.axis)
 
 
-def scaled(call: Call, indices: Tensor, stride: int, base: Any, axis: int | None) -> Tensor:
+def scaled(call: Call, indices: Tensor, stride: int, base: object, axis: int | None) -> Tensor:
     """indices * stride + base, broadcast."""
     start = Tensor.constant(np.asarray(base, np.int64), axis)
     step = Tensor.constant(np.array(stride, np.int64))

@@ -79,7 +79,7 @@ def single(flow: Flow) -> Flow:
     return flow if getattr(flow.type, "dtype", "") == "float32" else flow.cast("float32")
 
 
-def narrow(values: Any) -> Any:
+def narrow(values: object) -> Any:
     """Fitted numbers as float32."""
     return floats(values)
 

@@ -91,7 +91,7 @@ class _NodeNumbers:
         tree, number = np.searchsorted(self._trees, trees), np.searchsorted(self._ids, ids)
         return tree * np.int64(len(self._ids) + 1) + number
 
-    def of(self, trees: Any, ids: Any, what: str) -> Any:
+    def of(self, trees: object, ids: object, what: str) -> Any:
         """The positions of nodes, which must be in the lists."""
         at = np.searchsorted(self._keys, self._key(trees, ids))
         positions = self._order[np.minimum(at, len(self._order) - 1)]
@@ -166,7 +166,7 @@ def _way(call: Call, branch: str, nodes: int, leaves: int) -> Any:
     return np.where(leaf != 0, -1 - ids, ids)
 
 
-def _members(call: Call, modes: Any) -> dict[int, tuple[float, ...]]:
+def _members(call: Call, modes: object) -> dict[int, tuple[float, ...]]:
     """The set of each node that tests for membership, in the order of the nodes."""
     nodes = np.flatnonzero(modes == MEMBER).tolist()
     sets: list[list[float]] = [[]]

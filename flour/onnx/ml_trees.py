@@ -147,7 +147,7 @@ def _wide(x: Matrix) -> str:
     return "float64" if x.dtype == "float64" else "float32"
 
 
-def _plus(score: Flow, base: Any, dtype: str) -> Flow:
+def _plus(score: Flow, base: object, dtype: str) -> Flow:
     return score.add(np.asarray(base, dtype)) if np.any(np.asarray(base)) else score
 
 

@@ -67,7 +67,7 @@ def rounded(flow: Flow, dtype: str, how: Rounding | None = None) -> Flow:
     return flow
 
 
-def rounded_array(values: Any, dtype: str, how: Rounding | None = None) -> Any:
+def rounded_array(values: object, dtype: str, how: Rounding | None = None) -> Any:
     """The same of an array that is known at import."""
     for op in _steps(np.asarray(values).dtype.name, dtype, how or Rounding()):
         with np.errstate(all="ignore"):

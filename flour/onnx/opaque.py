@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from flour.core import provenance
 from flour.core.errors import OpaqueFailed
@@ -240,14 +241,14 @@ def _element(dtype: str) -> int:
     )
 
 
-def weight_input(name: str, array: Any) -> Any:
+def weight_input(name: str, array: NDArray[Any]) -> Any:
     """The declaration of a constant that is passed in."""
     from onnx import helper
 
     return helper.make_tensor_value_info(name, _element(str(array.dtype)), array.shape)
 
 
-def small_constant(name: str, array: Any) -> Any:
+def small_constant(name: str, array: NDArray[Any]) -> Any:
     """A constant as a part of the model."""
     from onnx import helper, numpy_helper
 
@@ -264,7 +265,7 @@ def _node(item: NodeDef) -> Any:
     return NodeProto.FromString(item.data)
 
 
-def is_large(array: Any) -> bool:
+def is_large(array: NDArray[Any]) -> bool:
     """Whether a constant is a parameter of its own."""
     kinds = {*WHOLE_DTYPES.values()} - {"string"}
     return bool(array.nbytes >= SHARED_BYTES and array.ndim <= 8 and array.dtype.name in kinds)

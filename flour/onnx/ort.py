@@ -20,6 +20,9 @@ from flour.onnx.guards import guard
 from flour.onnx.proving import prove
 
 if TYPE_CHECKING:
+    from onnx import GraphProto
+
+if TYPE_CHECKING:
     from flour.ops.opaque import Opaque
 
 #: The log level of onnxruntime: nothing below fatal, as its errors are raised anyway.
@@ -173,7 +176,7 @@ def check(data: bytes, reads: set[str], leaves: set[str], where: str) -> None:
             )
 
 
-def _initialised(graph: Any) -> set[str]:
+def _initialised(graph: GraphProto) -> set[str]:
     return {item.name for item in graph.initializer}
 
 

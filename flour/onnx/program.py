@@ -33,7 +33,7 @@ class Entry:
     port: Port
     tensor: Tensor
 
-    def rows_of(self, array: Any) -> int | None:
+    def rows_of(self, array: NDArray[Any]) -> int | None:
         """The number of rows of an array for this input; None for an input without rows."""
         if self.tensor.axis is None:
             return None
@@ -41,7 +41,7 @@ class Entry:
             return self._maps_of(array)
         return int(np.shape(array)[self.tensor.axis]) if np.ndim(array) else None
 
-    def _maps_of(self, data: Any) -> int:
+    def _maps_of(self, data: object) -> int:
         """The number of maps: one, or those of a list."""
         if isinstance(data, Mapping):
             return 1
@@ -54,7 +54,7 @@ class Entry:
             hint="a dict from the model's keys to numbers for each row",
         )
 
-    def with_one_row(self, array: Any) -> Any:
+    def with_one_row(self, array: NDArray[Any]) -> Any:
         """An array with a row of zeros or empty strings, where it has no rows."""
         if self.port.kind == "map":
             return array if len(array) else [{}]
@@ -68,7 +68,7 @@ class Entry:
             else np.zeros_like(values, shape=shape)
         )
 
-    def columns(self, array: Any, rows: int) -> Any:
+    def columns(self, array: NDArray[Any], rows: int) -> Any:
         """The array as the program takes it: rows of flat vectors, or one value per row.
 
         A map alone is one row; several are a list.
@@ -143,7 +143,7 @@ class Answer:
         shape[tensor.axis] *= len(values)
         return moved.reshape(shape)
 
-    def without_rows(self, array: Any) -> Any:
+    def without_rows(self, array: NDArray[Any]) -> Any:
         """The output for no rows, from the one for some rows."""
         if isinstance(self.tensor, Listed):
             pairs = zip(self.tensor.items, array, strict=True)

@@ -13,7 +13,7 @@ from operator import methodcaller
 from pathlib import Path
 from secrets import token_bytes
 from stat import S_ISCHR, S_ISFIFO
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from flour.onnx.attributes import Attributes, FloatList, Later, WordList
 from flour.onnx.errors import DamagedModel
@@ -21,6 +21,17 @@ from flour.onnx.model import Dim, GraphDef, ModelDef, NodeDef, Port
 from flour.onnx.ordering import ordered
 from flour.onnx.tensors import Tensors, dtype_of
 from flour.tracing.traced_array import TracedArray
+
+if TYPE_CHECKING:
+    from onnx import (
+        AttributeProto,
+        FunctionProto,
+        GraphProto,
+        ModelProto,
+        NodeProto,
+        TensorProto,
+        ValueInfoProto,
+    )
 
 #: Protobuf cannot hold more in one message.
 MAX_BYTES = 2**31 - 1
@@ -102,7 +113,7 @@ def as_written(model: object) -> Any:
     return _parsed(model)[0]
 
 
-def _parsed(model: Any) -> tuple[Any, Path | None]:
+def _parsed(model: object) -> tuple[Any, Path | None]:
     if isinstance(model, Opened):
         return model
     contents = model if isinstance(model, Raw) else raw(model)
@@ -151,7 +162,7 @@ def _from_bytes(data: bytes) -> Any:
     return proto
 
 
-def _inlined(proto: Any) -> Any:
+def _inlined(proto: ModelProto) -> ModelProto:
     """The model without functions of its own."""
     if not len(proto.functions):
         return proto
@@ -167,7 +178,7 @@ def _inlined(proto: Any) -> Any:
         ) from None
 
 
-def _fits_in_place(proto: Any) -> None:
+def _fits_in_place(proto: ModelProto) -> None:
     """Raise DamagedModel if inlining functions that call others would give too many nodes."""
     bodies = {(str(f.domain), str(f.name)): f for f in proto.functions}
     sizes: dict[tuple[str, str], int] = {}
@@ -191,7 +202,7 @@ def _fits_in_place(proto: Any) -> None:
         )
 
 
-def _called(graph: Any) -> Iterator[tuple[str, str]]:
+def _called(graph: GraphProto | FunctionProto) -> Iterator[tuple[str, str]]:
     """Every operator of a graph or a function, those of graphs inside of nodes included."""
     stack = [graph]
     while stack:
@@ -201,7 +212,7 @@ def _called(graph: Any) -> Iterator[tuple[str, str]]:
                 stack.extend((*item.graphs, *((item.g,) if item.HasField("g") else ())))
 
 
-def _opsets(proto: Any) -> dict[str, int]:
+def _opsets(proto: ModelProto) -> dict[str, int]:
     versions = {
         DOMAINS.get(item.domain, str(item.domain)): int(item.version) for item in proto.opset_import
     }
@@ -237,7 +248,7 @@ class _Reader:
         self._tensors, self._formulas = tensors, formulas
         self._nodes = 0
 
-    def graph(self, proto: Any, outside: frozenset[str], depth: int) -> GraphDef:
+    def graph(self, proto: GraphProto, outside: frozenset[str], depth: int) -> GraphDef:
         """A graph; `outside` are the names that graphs around it make."""
         if depth > MAX_DEPTH:
             raise DamagedModel("the model's graphs are nested too deeply", where=str(proto.name))
@@ -276,7 +287,7 @@ class _Reader:
         # Its bytes hold other numbers, so a random token replaces them as the cache key.
         return replace(node, attributes=Attributes(values, {}), data=token_bytes())
 
-    def _constants(self, proto: Any) -> dict[str, Any]:
+    def _constants(self, proto: GraphProto) -> dict[str, Any]:
         arrays = {str(item.name): self._tensors.array(item) for item in proto.initializer}
         for item in proto.sparse_initializer:
             arrays[str(item.values.name)] = self._tensors.sparse(item)
@@ -284,7 +295,7 @@ class _Reader:
         _unique(names, "initialisers")
         return arrays
 
-    def _node(self, proto: Any, names: frozenset[str], depth: int) -> NodeDef:
+    def _node(self, proto: NodeProto, names: frozenset[str], depth: int) -> NodeDef:
         domain = str(proto.domain)
         node = NodeDef(
             str(proto.op_type),
@@ -306,7 +317,7 @@ class _Reader:
             raise
         return NodeDef(**{**vars(node), "attributes": Attributes(values, later)})
 
-    def _attribute(self, proto: Any, names: frozenset[str], depth: int) -> Any:
+    def _attribute(self, proto: AttributeProto, names: frozenset[str], depth: int) -> Any:
         kind = int(proto.type) or _guessed(proto)
         if kind not in _READERS:
             raise DamagedModel("an attribute of a kind that is not known", found=str(kind))
@@ -361,18 +372,18 @@ _LISTS = frozenset({6, 7, 8})
 LONG = 64
 
 
-def _is_long(proto: Any) -> bool:
+def _is_long(proto: TensorProto) -> bool:
     """Whether an attribute is a list of numbers or texts so long that it is read at first use."""
     return int(proto.type) in _LISTS and len(getattr(proto, _READERS[proto.type][0])) >= LONG
 
 
-def _later(proto: Any) -> Later:
+def _later(proto: TensorProto) -> Later:
     """A function that reads an attribute that is a list of numbers or texts; it cannot fail."""
     field, convert = _READERS[int(proto.type)]
     return lambda: _PLAIN[convert](getattr(proto, field))
 
 
-def _guessed(proto: Any) -> int:
+def _guessed(proto: TensorProto) -> int:
     """The kind of an attribute of an old file, which does not store it."""
     for kind, (field, _) in _READERS.items():
         value = getattr(proto, field)
@@ -393,7 +404,7 @@ def _unique(names: list[str], what: str) -> None:
 # --- ports ----------------------------------------------------------------------------------------
 
 
-def port_of(proto: Any) -> Port:
+def port_of(proto: ValueInfoProto) -> Port:
     """An input or output as it is declared."""
     kind = proto.type.WhichOneof("value") or ""
     name = str(proto.name)

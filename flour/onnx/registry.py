@@ -111,7 +111,7 @@ class Call:
         """The number of the node's outputs, absent ones in front of others included."""
         return len(self.node.outputs)
 
-    def attribute(self, name: str, default: Any = None) -> Any:
+    def attribute(self, name: str, default: object = None) -> Any:
         """An attribute's value, or the default."""
         return self.node.attributes.get(name, default)
 

@@ -282,7 +282,7 @@ def _tiled_by_rows(item: Tensor, repeats: list[Any]) -> Tensor:
     return item.picked(np.tile(item.flat_indices(), times), along[0])
 
 
-def filled(call: Call, item: Tensor, table: Indices, value: Any, axis: int | None) -> Tensor:
+def filled(call: Call, item: Tensor, table: Indices, value: object, axis: int | None) -> Tensor:
     """The values at these indices; a constant where the table has -1."""
     from flour.language.sources import concat
 

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from onnx import NodeProto
 
 
 def model_of(
-    node: Any, names: Sequence[str], arrays: Sequence[Any], version: int | None = None
+    node: NodeProto, names: Sequence[str], arrays: Sequence[Any], version: int | None = None
 ) -> Any:
     """A ModelProto of this node over inputs like these, in a version of its operator set.
 
@@ -31,7 +35,7 @@ def model_of(
     return helper.make_model(graph, opset_imports=ids, ir_version=10)
 
 
-def _newest(node: Any) -> int:
+def _newest(node: NodeProto) -> int:
     """The version of another operator set in which the operator was last changed."""
     from onnx import defs
 
@@ -40,7 +44,7 @@ def _newest(node: Any) -> int:
     return int(defs.get_schema(node.op_type, domain=node.domain).since_version)
 
 
-def _element(array: Any) -> int:
+def _element(array: NDArray[Any]) -> int:
     from onnx import TensorProto, helper
 
     texts = array.dtype.kind in "OUS"

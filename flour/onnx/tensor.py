@@ -104,7 +104,7 @@ class Tensor:
     labels: tuple[Any, ...] | None = None
 
     @staticmethod
-    def constant(value: Any, axis: int | None = None) -> Tensor:
+    def constant(value: object, axis: int | None = None) -> Tensor:
         """A value known at import."""
         array: Any = value if isinstance(value, TracedArray) else np.asarray(value)
         if array.dtype == object and array.size and _whole(array):

@@ -9,12 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from math import prod
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from flour.onnx.errors import DamagedModel
+
+if TYPE_CHECKING:
+    from onnx import ModelProto, SparseTensorProto, TensorProto
 
 #: TensorProto.DataType -> numpy's name, or ONNX's own where numpy has none.
 DTYPES = {
@@ -62,7 +65,7 @@ class Tensors:
     def __init__(self, folder: Path | None) -> None:
         self._folder = folder
 
-    def array(self, proto: Any) -> NDArray[Any]:
+    def array(self, proto: TensorProto) -> NDArray[Any]:
         """A tensor as an array (strings as objects)."""
         from onnx import numpy_helper
 
@@ -83,14 +86,14 @@ class Tensors:
         array.flags.writeable = False
         return array
 
-    def _check(self, proto: Any, where: str) -> None:
+    def _check(self, proto: TensorProto, where: str) -> None:
         """Refuse shapes that no data in the model could fill, before anything is allocated."""
         if any(size < 0 for size in proto.dims) or prod(proto.dims) > MAX_VALUES:
             raise DamagedModel(
                 "a tensor's shape is absurd", where=where, found=str(list(proto.dims))[:80]
             )
 
-    def sparse(self, proto: Any) -> NDArray[Any]:
+    def sparse(self, proto: SparseTensorProto) -> NDArray[Any]:
         """A sparse tensor as a dense array."""
         where = f"sparse tensor '{proto.values.name}'"
         shape = tuple(int(size) for size in proto.dims)
@@ -111,7 +114,7 @@ class Tensors:
 
     # --- data in files -----------------------------------------------------------------------
 
-    def take_in(self, model: Any) -> None:
+    def take_in(self, model: ModelProto) -> None:
         """Put the data of tensors inside nodes from their files into the model itself.
 
         A node can then be copied elsewhere unchanged. The graph's own constants are read by name,

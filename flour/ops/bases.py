@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from numpy.typing import NDArray
+
 from flour.core.check import expect, numeric, vector
 from flour.core.op import Arity, Columns, Op
 from flour.core.sparse import Sparse
@@ -46,7 +48,7 @@ class Elementwise(Op, abstract=True):
             return Scalar(dtype)
         return kind.having(dtype=dtype, sparse=kind.sparse and self.keeps_zero)
 
-    def compute(self, x: Any) -> Any:
+    def compute(self, x: NDArray[Any]) -> Any:
         """The function on an array whose last axis is the columns."""
         raise NotImplementedError(f"{self.name}.compute")
 
@@ -59,7 +61,7 @@ class Elementwise(Op, abstract=True):
             return x.with_data(self.on_columns(x.indices).compute(x.data))
         return self.compute(x)
 
-    def on_columns(self, columns: Any) -> Elementwise:
+    def on_columns(self, columns: NDArray[Any]) -> Elementwise:
         """The same function with its per-column parameters gathered for these columns."""
         changed = {
             key: value.array.reshape(-1)[columns]
@@ -116,7 +118,7 @@ class Reduction(Op, abstract=True):
         expect(kind.width > 0 or self.skips_zeros, f"{self.name} needs at least one column")
         return Scalar(self.result or kind.dtype)
 
-    def compute(self, x: Any) -> Any:
+    def compute(self, x: NDArray[Any]) -> Any:
         """The reduction over axis 1."""
         raise NotImplementedError(f"{self.name}.compute")
 

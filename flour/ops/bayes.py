@@ -10,7 +10,7 @@ from flour.core.check import expect, fitted, is_float, vector
 from flour.core.errors import ParameterError
 from flour.core.op import Arity, Array, Bound, Columns, Op
 from flour.core.types import INTS, Vector, promote
-from flour.language.adapters import adapts
+from flour.language.adapters import Fitted, adapts
 from flour.ops.linear import affine
 from flour.ops.reduce import zero
 
@@ -132,14 +132,14 @@ class SumOfEntries(Op):
 # --- adapters -------------------------------------------------------------------------------------
 
 
-def _classify(fit: Any, joint: Flow) -> dict[str, Flow]:
+def _classify(fit: Fitted, joint: Flow) -> dict[str, Flow]:
     """The likeliest class, and the probabilities that the joint log-likelihoods amount to."""
     chances = joint.minus(joint.log_sum_exp()).exp()
     return {"label": joint.arg_max().take(fit.classes_), "probabilities": chances}
 
 
 @adapts("sklearn.naive_bayes.GaussianNB")
-def _gaussian(fit: Any, x: Flow, to: Importer) -> dict[str, Flow]:
+def _gaussian(fit: Fitted, x: Flow, to: Importer) -> dict[str, Flow]:
     x = to.promoted(x, fit.theta_, fit.var_)
     constant = -0.5 * np.sum(np.log(2.0 * np.pi * fit.var_), axis=1)
     # n_ij - 0.5 * distance, then the prior, in the library's order.
@@ -150,18 +150,18 @@ def _gaussian(fit: Any, x: Flow, to: Importer) -> dict[str, Flow]:
 
 
 @adapts("sklearn.naive_bayes.MultinomialNB")
-def _multinomial(fit: Any, x: Flow, to: Importer) -> dict[str, Flow]:
+def _multinomial(fit: Fitted, x: Flow, to: Importer) -> dict[str, Flow]:
     return _classify(fit, affine(to.matrix(x), fit.feature_log_prob_, fit.class_log_prior_))
 
 
 @adapts("sklearn.naive_bayes.ComplementNB")
-def _complement(fit: Any, x: Flow, to: Importer) -> dict[str, Flow]:
+def _complement(fit: Fitted, x: Flow, to: Importer) -> dict[str, Flow]:
     prior = fit.class_log_prior_ if len(fit.classes_) == 1 else 0.0
     return _classify(fit, affine(to.matrix(x), fit.feature_log_prob_, prior))
 
 
 @adapts("sklearn.naive_bayes.BernoulliNB")
-def _bernoulli(fit: Any, x: Flow, to: Importer) -> dict[str, Flow]:
+def _bernoulli(fit: Fitted, x: Flow, to: Importer) -> dict[str, Flow]:
     x = to.matrix(x)
     if fit.binarize is not None:
         x = x.binarize(fit.binarize)
@@ -171,7 +171,7 @@ def _bernoulli(fit: Any, x: Flow, to: Importer) -> dict[str, Flow]:
 
 
 @adapts("sklearn.naive_bayes.CategoricalNB")
-def _categorical(fit: Any, x: Flow, to: Importer) -> dict[str, Flow]:
+def _categorical(fit: Fitted, x: Flow, to: Importer) -> dict[str, Flow]:
     sizes = [table.shape[1] for table in fit.feature_log_prob_]
     starts = np.cumsum([0, *sizes[:-1]]).astype(np.int64)
     table = np.concatenate([table.T for table in fit.feature_log_prob_])

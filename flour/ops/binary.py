@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from flour.core.check import expect, numeric
 from flour.core.op import Columns, Op
@@ -47,7 +48,7 @@ class Binary(Op, abstract=True):
         """Whether the result is sparse: stores only the values that are not zero."""
         return False
 
-    def compute(self, x: Any, y: Any) -> Any:
+    def compute(self, x: NDArray[Any], y: NDArray[Any]) -> Any:
         """The operation on arrays of one dtype."""
         raise NotImplementedError(f"{self.name}.compute")
 
@@ -87,7 +88,7 @@ class Plus(Binary):
     symbol = "+"
     commutative = True
 
-    def compute(self, x: Any, y: Any) -> Any:
+    def compute(self, x: NDArray[Any], y: NDArray[Any]) -> Any:
         return x + y
 
 
@@ -96,7 +97,7 @@ class Minus(Binary):
 
     symbol = "-"
 
-    def compute(self, x: Any, y: Any) -> Any:
+    def compute(self, x: NDArray[Any], y: NDArray[Any]) -> Any:
         return x - y
 
 
@@ -133,7 +134,7 @@ class Times(Scaling):
             x, y = y, x
         return super().reference(x, y)
 
-    def compute(self, x: Any, y: Any) -> Any:
+    def compute(self, x: NDArray[Any], y: NDArray[Any]) -> Any:
         return x * y
 
 
@@ -152,14 +153,14 @@ class Over(Scaling):
     def _sparse(self, left: Vector | Scalar, right: Vector | Scalar) -> bool:
         return isinstance(left, Vector) and left.sparse and isinstance(right, Scalar)
 
-    def compute(self, x: Any, y: Any) -> Any:
+    def compute(self, x: NDArray[Any], y: NDArray[Any]) -> Any:
         return np.true_divide(x, y)
 
 
 class Quotient(WithParameter):
     """operand / x, column by column (`1 / flow` is written so)."""
 
-    def compute(self, x: Any) -> Any:
+    def compute(self, x: NDArray[Any]) -> Any:
         return self.fitted(x) / x
 
     def infix(self, e: Emitter, j: str, x: str, dtype: str) -> str:
@@ -183,4 +184,4 @@ class CastLike(Op):
         return x.astype(y.dtype)
 
     def emit(self, e: Emitter, x: RowValue, y: RowValue) -> RowValue:
-        return Cast(y.dtype).emit(e, x)  # type: ignore[no-any-return]  # Cast.emit is Any
+        return Cast(y.dtype).emit(e, x)

@@ -101,7 +101,7 @@ def pick(x: Flow, numbers: Sequence[int]) -> Flow:
     return x
 
 
-def _column(j: int, text: bool, categories: Any, coding: Coding, to: Importer) -> _Column:  # noqa: FBT001 (a fact of the column)
+def _column(j: int, text: bool, categories: object, coding: Coding, to: Importer) -> _Column:  # noqa: FBT001 (a fact of the column)
     """One column's categories apart from the missing ones, which have codes of their own."""
     lost = UNKNOWN if coding.unknown is None else coding.unknown
     none = missing = lost

@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from flour.core.check import expect, fitted, vector
 from flour.core.errors import ParameterError
 from flour.core.op import Arity, Array, Columns, Op
 from flour.core.types import Scalar, Type
-from flour.language.adapters import adapts, declines
+from flour.language.adapters import Fitted, adapts, declines
 
 if TYPE_CHECKING:
     from flour.core.emission import Emitter, RowValue, VectorValue
@@ -65,7 +66,7 @@ def _numbers(count: int) -> Any:
     return np.arange(count, dtype=np.int32)
 
 
-def _squared_lengths(points: Any) -> Any:
+def _squared_lengths(points: NDArray[Any]) -> Any:
     return np.einsum("ij,ij->i", points, points)
 
 
@@ -73,7 +74,7 @@ def _squared_lengths(points: Any) -> Any:
 
 
 @adapts("sklearn.cluster.KMeans", "sklearn.cluster.MiniBatchKMeans")
-def _k_means(fit: Any, x: Flow, to: Importer) -> dict[str, Flow]:
+def _k_means(fit: Fitted, x: Flow, to: Importer) -> dict[str, Flow]:
     x, centres = to.floats(x), fit.cluster_centers_
     # The row's own length is the same for every centre, so the library leaves it out.
     nearness = x.linear(-2 * centres, _squared_lengths(centres))
@@ -90,7 +91,7 @@ class _Walk(NamedTuple):
 
 
 @adapts("sklearn.cluster.BisectingKMeans")
-def _bisecting(fit: Any, x: Flow, to: Importer) -> dict[str, Flow]:
+def _bisecting(fit: Fitted, x: Flow, to: Importer) -> dict[str, Flow]:
     x, walk = to.floats(x), _Walk([], [], [])
     _bisect(fit._bisecting_tree, getattr(fit, "_X_mean", None), walk)
     distances = x.squared_distances(fit.cluster_centers_).sqrt()
@@ -105,7 +106,7 @@ def _bisecting(fit: Any, x: Flow, to: Importer) -> dict[str, Flow]:
     return {"label": leaf.take(_numbers(len(fit.cluster_centers_))), "distances": distances}
 
 
-def _bisect(node: Any, mean: Any, walk: _Walk) -> int:
+def _bisect(node: Fitted, mean: NDArray[Any] | None, walk: _Walk) -> int:
     """Append a node and those below it to the walk; its number, or -1 - label for a leaf."""
     if node.left is None:
         return -1 - int(node.label)
@@ -124,25 +125,25 @@ def _bisect(node: Any, mean: Any, walk: _Walk) -> int:
 # --- the nearest of some points -------------------------------------------------------------------
 
 
-def _nearest_centre(x: Flow, centres: Any, to: Importer) -> Flow:
+def _nearest_centre(x: Flow, centres: NDArray[Any], to: Importer) -> Flow:
     """The number of the nearest centre; the choice is made in float64."""
     return to.floats(x).squared_distances(centres.astype(np.float64)).arg_min()
 
 
 @adapts("sklearn.cluster.Birch")
-def _birch(fit: Any, x: Flow, to: Importer) -> dict[str, Flow]:
+def _birch(fit: Fitted, x: Flow, to: Importer) -> dict[str, Flow]:
     label = _nearest_centre(x, fit.subcluster_centers_, to).take(fit.subcluster_labels_)
     distances = to.floats(x).squared_distances(fit.subcluster_centers_).sqrt()
     return {"label": label, "distances": distances}
 
 
 @adapts("sklearn.cluster.MeanShift")
-def _mean_shift(fit: Any, x: Flow, to: Importer) -> dict[str, Flow]:
+def _mean_shift(fit: Fitted, x: Flow, to: Importer) -> dict[str, Flow]:
     return {"label": _nearest_centre(x, fit.cluster_centers_, to)}
 
 
 @adapts("sklearn.cluster.AffinityPropagation")
-def _affinity(fit: Any, x: Flow, to: Importer) -> dict[str, Flow]:
+def _affinity(fit: Fitted, x: Flow, to: Importer) -> dict[str, Flow]:
     to.need(fit.affinity == "euclidean", "precomputed affinities cannot label new rows")
     centres = fit.cluster_centers_
     if not centres.shape[0]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from flour.core.check import expect, numeric
 from flour.core.op import Array, Columns, Op
@@ -29,7 +30,7 @@ class Comparison(Elementwise, abstract=True):
     operand: Array
     result = "bool"
 
-    def compute(self, x: Any) -> Any:
+    def compute(self, x: NDArray[Any]) -> Any:
         return type(self).function(x, self.operand.array.reshape(-1))
 
     def structure(self) -> tuple[object, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -10,7 +10,7 @@ from flour.core.check import fitted, vector
 from flour.core.errors import ParameterError
 from flour.core.op import Array, Columns, Op
 from flour.core.types import Type, Vector, dtype_name, promote
-from flour.language.adapters import adapts
+from flour.language.adapters import Fitted, adapts
 from flour.ops.categorise import ascends, check_runs, flatten
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ class Bins(Op):
 
 
 @adapts("sklearn.preprocessing.KBinsDiscretizer")
-def _k_bins(fit: Any, x: Flow, to: Importer) -> Flow:
+def _k_bins(fit: Fitted, x: Flow, to: Importer) -> Flow:
     x = to.floats(x) if fit.dtype is None else to.matrix(x).cast(dtype_name(fit.dtype))
     edges, starts = flatten([item[1:-1] for item in fit.bin_edges_], np.float64)
     bins = x.bins(edges, starts)

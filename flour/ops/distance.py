@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from flour.core.check import expect, fitted, vector
 from flour.core.errors import ParameterError
@@ -129,7 +130,7 @@ def _length(e: Emitter, x: Column, row: str) -> str:
     return total
 
 
-def _products(x: Any, points: Any) -> tuple[Any, Any]:
+def _products(x: Any, points: NDArray[Any]) -> tuple[Any, Any]:
     """The dot product of every row and point, and the squared length of every row."""
     if isinstance(x, Sparse):
         wide = x.with_data(x.data.astype(np.float64))
@@ -138,7 +139,7 @@ def _products(x: Any, points: Any) -> tuple[Any, Any]:
     return wide @ points.T, _squares(wide)
 
 
-def _squares(rows: Any) -> Any:
+def _squares(rows: NDArray[Any]) -> Any:
     """The squared length of every row."""
     return np.einsum("ij,ij->i", rows, rows)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from flour.core.errors import ParameterError
 from flour.core.op import Array, Columns
@@ -17,7 +18,7 @@ from flour.core.types import DTYPES, Scalar, Type, Vector, promote
 from flour.ops.bases import Elementwise, FloatElementwise
 
 if TYPE_CHECKING:
-    from flour.core.emission import Emitter, ScalarValue
+    from flour.core.emission import Emitter, RowValue, ScalarValue
 
 
 class WithParameter(FloatElementwise, abstract=True):
@@ -32,7 +33,7 @@ class WithParameter(FloatElementwise, abstract=True):
     operand: Array
     wide: bool = False
 
-    def fitted(self, x: Any) -> Any:
+    def fitted(self, x: NDArray[Any]) -> Any:
         """The parameter in the float width the operation happens in."""
         return self.operand.array.reshape(-1).astype(self._dtype(x.dtype.name))
 
@@ -65,7 +66,7 @@ class Subtract(WithParameter):
     symbol = "-"
     monotone = True
 
-    def compute(self, x: Any) -> Any:
+    def compute(self, x: NDArray[Any]) -> Any:
         return x - self.fitted(x)
 
 
@@ -75,7 +76,7 @@ class Add(WithParameter):
     symbol = "+"
     monotone = True
 
-    def compute(self, x: Any) -> Any:
+    def compute(self, x: NDArray[Any]) -> Any:
         return x + self.fitted(x)
 
 
@@ -86,7 +87,7 @@ class Multiply(WithParameter):
     keeps_zero = True
     takes_sparse = True
 
-    def compute(self, x: Any) -> Any:
+    def compute(self, x: NDArray[Any]) -> Any:
         return x * self.fitted(x)
 
 
@@ -97,7 +98,7 @@ class Divide(WithParameter):
     keeps_zero = True
     takes_sparse = True
 
-    def compute(self, x: Any) -> Any:
+    def compute(self, x: NDArray[Any]) -> Any:
         return x / self.fitted(x)
 
 
@@ -108,7 +109,7 @@ class Clip(FloatElementwise):
     high: Array
     monotone = True
 
-    def compute(self, x: Any) -> Any:
+    def compute(self, x: NDArray[Any]) -> Any:
         low, high = (side.array.reshape(-1).astype(x.dtype) for side in (self.low, self.high))
         return np.clip(x, low, high)
 
@@ -119,7 +120,7 @@ class Clip(FloatElementwise):
 class OneMinus(FloatElementwise):
     """1 - x: the probability of the other class."""
 
-    def compute(self, x: Any) -> Any:
+    def compute(self, x: NDArray[Any]) -> Any:
         return 1 - x
 
     def element(self, e: Emitter, j: str, x: ScalarValue) -> str:
@@ -137,7 +138,7 @@ class Greater(Elementwise):
     operand: Array
     result = "bool"
 
-    def compute(self, x: Any) -> Any:
+    def compute(self, x: NDArray[Any]) -> Any:
         return x > self.operand.array.reshape(-1)
 
     def element(self, e: Emitter, j: str, x: ScalarValue) -> str:
@@ -159,10 +160,10 @@ class Cast(Elementwise):
     def output(self, kind: Vector | Scalar) -> Type:
         return Scalar(self.dtype) if isinstance(kind, Scalar) else kind.having(dtype=self.dtype)
 
-    def compute(self, x: Any) -> Any:
+    def compute(self, x: NDArray[Any]) -> Any:
         return x.astype(self.dtype)
 
-    def emit(self, e: Emitter, x: Any) -> Any:
+    def emit(self, e: Emitter, x: RowValue) -> RowValue:
         from flour.core.emission import ScalarValue
 
         if isinstance(x, ScalarValue):
@@ -184,8 +185,8 @@ class AsFloat(Cast):
     def output(self, kind: Vector | Scalar) -> Type:
         return kind if kind.dtype in ("float32", "float64") else super().output(kind)
 
-    def compute(self, x: Any) -> Any:
+    def compute(self, x: NDArray[Any]) -> Any:
         return x if x.dtype.kind == "f" else x.astype(np.float64)
 
-    def emit(self, e: Emitter, x: Any) -> Any:
+    def emit(self, e: Emitter, x: RowValue) -> RowValue:
         return x if x.dtype in ("float32", "float64") else super().emit(e, x)

@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from flour.core.check import expect, fitted, vector
 from flour.core.errors import ParameterError
 from flour.core.op import Arity, Array, Columns, Op
 from flour.core.sparse import Sparse
 from flour.core.types import DTYPES, INTS, Type, Vector, dtype_name
-from flour.language.adapters import adapts, declines
+from flour.language.adapters import Fitted, adapts, declines
 from flour.ops.categories import Coding, codes_of
 from flour.ops.categorise import check_runs, flatten
 from flour.ops.elementwise import one
@@ -130,7 +131,7 @@ def _entry(e: Emitter, table: Array, index: str) -> str:
 
 
 @adapts("sklearn.preprocessing.OneHotEncoder")
-def _one_hot_encoder(fit: Any, x: Flow, to: Importer) -> Flow:
+def _one_hot_encoder(fit: Fitted, x: Flow, to: Importer) -> Flow:
     strict = fit.handle_unknown == "error"
     drops = fit._drop_idx_after_grouping
     codings = [
@@ -143,7 +144,7 @@ def _one_hot_encoder(fit: Any, x: Flow, to: Importer) -> Flow:
     return columns if fit.sparse_output else columns.to_dense()
 
 
-def _one_hot_coding(fit: Any, j: int, drop: int | None, *, strict: bool) -> Coding:
+def _one_hot_coding(fit: Fitted, j: int, drop: int | None, *, strict: bool) -> Coding:
     """The output column of each category of column j, -1 for none."""
     codes, unknown = np.arange(len(fit.categories_[j])), -1
     rare = fit._infrequent_indices[j] if fit._infrequent_enabled else None
@@ -156,13 +157,13 @@ def _one_hot_coding(fit: Any, j: int, drop: int | None, *, strict: bool) -> Codi
     return Coding(codes, unknown=None if strict else unknown)
 
 
-def _without(codes: Any, drop: int) -> Any:
+def _without(codes: NDArray[Any], drop: int) -> Any:
     """The codes once the column `drop` is gone."""
     return np.where(codes == drop, -1, np.where(codes > drop, codes - 1, codes))
 
 
 @adapts("sklearn.preprocessing.OrdinalEncoder")
-def _ordinal_encoder(fit: Any, x: Flow, to: Importer) -> Flow:
+def _ordinal_encoder(fit: Fitted, x: Flow, to: Importer) -> Flow:
     strict = fit.handle_unknown == "error"
     other = 0 if strict else fit.unknown_value
     tables = [_ordinals(fit, j) for j in range(len(fit.categories_))]
@@ -175,7 +176,7 @@ def _ordinal_encoder(fit: Any, x: Flow, to: Importer) -> Flow:
     return codes.look_up(table, starts, np.full(len(tables), other, fit.dtype))
 
 
-def _ordinals(fit: Any, j: int) -> Any:
+def _ordinals(fit: Fitted, j: int) -> Any:
     """The ordinal of each category of column j, missing ones included."""
     codes = np.arange(len(fit.categories_[j]), dtype=np.float64)
     missing = fit._missing_indices.get(j)
@@ -188,7 +189,7 @@ def _ordinals(fit: Any, j: int) -> Any:
 
 
 @adapts("sklearn.preprocessing.TargetEncoder")
-def _target_encoder(fit: Any, x: Flow, to: Importer) -> Flow:
+def _target_encoder(fit: Fitted, x: Flow, to: Importer) -> Flow:
     columns = [Coding(np.arange(len(values)), unknown=-1) for values in fit.categories_]
     codes = codes_of(x, fit.categories_, columns, to, strict=False)
     means = np.atleast_1d(np.asarray(fit.target_mean_, np.float64))
@@ -199,17 +200,17 @@ def _target_encoder(fit: Any, x: Flow, to: Importer) -> Flow:
 
 
 @adapts("sklearn.preprocessing.LabelEncoder")
-def _label_encoder(fit: Any, x: Flow, to: Importer) -> Flow:
+def _label_encoder(fit: Fitted, x: Flow, to: Importer) -> Flow:
     return _labels(fit, x, to, strict=True).element(0)
 
 
-def _labels(fit: Any, x: Flow, to: Importer, *, strict: bool) -> Flow:
+def _labels(fit: Fitted, x: Flow, to: Importer, *, strict: bool) -> Flow:
     coding = Coding(np.arange(len(fit.classes_)), unknown=None if strict else -1)
     return codes_of(x, [fit.classes_], [coding], to, strict=strict)
 
 
 @adapts("sklearn.preprocessing.LabelBinarizer")
-def _label_binarizer(fit: Any, x: Flow, to: Importer) -> Flow:
+def _label_binarizer(fit: Fitted, x: Flow, to: Importer) -> Flow:
     to.need(
         not fit.y_type_.startswith("multilabel"),
         "this LabelBinarizer was fitted on an indicator matrix, which it only passes on",

@@ -59,7 +59,7 @@ class IsMissing(Marked):
 
     result = "bool"
 
-    def compute(self, x: Any) -> Any:
+    def compute(self, x: NDArray[Any]) -> Any:
         return self.missing(x)
 
     def element(self, e: Emitter, j: str, x: ScalarValue) -> str:
@@ -71,7 +71,7 @@ class Impute(Marked):
 
     values: Array
 
-    def compute(self, x: Any) -> Any:
+    def compute(self, x: NDArray[Any]) -> Any:
         values = self.values.array.reshape(-1).astype(x.dtype)
         return np.where(self.missing(x), values, x)
 

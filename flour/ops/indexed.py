@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from flour.core.check import expect, vector
 from flour.core.errors import ParameterError
@@ -80,7 +81,7 @@ class PutAt(Op):
             result[cells] = self._merged(result[cells], new)
         return result
 
-    def _merged(self, old: Any, new: Any) -> Any:
+    def _merged(self, old: NDArray[Any], new: NDArray[Any]) -> Any:
         merge = {"add": np.add, "mul": np.multiply, "max": np.maximum, "min": np.minimum}
         return merge[self.reduction](old, new) if self.reduction in merge else new
 

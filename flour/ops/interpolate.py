@@ -13,7 +13,7 @@ from flour.core.errors import ParameterError
 from flour.core.op import Array, Columns, Op
 from flour.core.sparse import Sparse
 from flour.core.types import Type, Vector
-from flour.language.adapters import adapts
+from flour.language.adapters import Fitted, adapts
 from flour.ops.bases import FloatElementwise
 
 if TYPE_CHECKING:
@@ -166,7 +166,7 @@ class NormalQuantile(FloatElementwise):
 
     monotone = True
 
-    def compute(self, x: Any) -> Any:
+    def compute(self, x: NDArray[Any]) -> Any:
         p = x.astype(np.float64)
         q = p - 0.5
         middle = q * _ratio(_MIDDLE, 0.180625 - q * q)
@@ -200,7 +200,7 @@ class NormalQuantile(FloatElementwise):
 Ratio = tuple[tuple[float, ...], tuple[float, ...]]
 
 
-def _ratio(coefficients: Ratio, r: Any) -> Any:
+def _ratio(coefficients: Ratio, r: NDArray[Any]) -> Any:
     """Two polynomials of r over one another."""
     above, below = (np.polyval(np.array(side), r) for side in coefficients)
     return above / below
@@ -293,7 +293,7 @@ _TAIL = (
 
 
 @adapts("sklearn.preprocessing.QuantileTransformer")
-def _quantile_transformer(fit: Any, x: Flow, to: Importer) -> Flow:
+def _quantile_transformer(fit: Fitted, x: Flow, to: Importer) -> Flow:
     normal = fit.output_distribution == "normal"
     x = to.floats(x)
     result = x.ranks(

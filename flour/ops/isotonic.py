@@ -6,12 +6,13 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from flour.core.check import numeric
 from flour.core.errors import ParameterError
 from flour.core.op import Array
 from flour.core.types import Type
-from flour.language.adapters import adapts
+from flour.language.adapters import Fitted, adapts
 from flour.ops.bases import FloatElementwise
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ class Interpolate(FloatElementwise):
     def _exact(self, dtype: str) -> bool:
         return dtype == "float64"
 
-    def compute(self, x: Any) -> Any:
+    def compute(self, x: NDArray[Any]) -> Any:
         knots, heights = (side.array.astype(x.dtype) for side in (self.knots, self.heights))
         inside = (x >= knots[0]) & (x <= knots[-1])
         if self._exact(x.dtype.name):
@@ -91,7 +92,7 @@ def _around(
 
 
 @adapts("sklearn.isotonic.IsotonicRegression")
-def _isotonic(fit: Any, x: Flow, to: Importer) -> dict[str, Flow]:
+def _isotonic(fit: Fitted, x: Flow, to: Importer) -> dict[str, Flow]:
     to.need(
         fit.out_of_bounds != "raise",
         "out_of_bounds='raise' stops the library at rows outside the range it was fitted on",
@@ -101,7 +102,7 @@ def _isotonic(fit: Any, x: Flow, to: Importer) -> dict[str, Flow]:
     return {"value": value, "features": value}
 
 
-def isotonic(fit: Any, x: Flow) -> Flow:
+def isotonic(fit: Fitted, x: Flow) -> Flow:
     """The fitted curve at x, which is a number in the dtype of its knots."""
     if len(fit.X_thresholds_) == 1:
         return x.fill(fit.y_thresholds_.astype(fit.X_thresholds_.dtype), scalar=True)

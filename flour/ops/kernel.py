@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from flour.ops.bases import FloatElementwise
 from flour.ops.neighbours import cosine_similarity
@@ -23,7 +24,7 @@ class Power(FloatElementwise):
 
     exponent: float
 
-    def compute(self, x: Any) -> Any:
+    def compute(self, x: NDArray[Any]) -> Any:
         return x ** x.dtype.type(self.exponent)
 
     def element(self, e: Emitter, j: str, x: ScalarValue) -> str:
@@ -38,7 +39,7 @@ KERNELS = (
 
 def pairwise_kernel(
     x: Flow,
-    points: Any,
+    points: NDArray[Any],
     metric: Any,
     to: Importer,
     *,
@@ -66,7 +67,9 @@ def pairwise_kernel(
 _PRODUCTS = ("linear", "poly", "polynomial", "sigmoid")
 
 
-def _product(x: Flow, points: Any, metric: str, gamma: float, degree: float, coef0: float) -> Flow:
+def _product(
+    x: Flow, points: NDArray[Any], metric: str, gamma: float, degree: float, coef0: float
+) -> Flow:
     """A function of the dot product."""
     products = x.linear(points, [])
     if metric == "linear":
@@ -75,7 +78,7 @@ def _product(x: Flow, points: Any, metric: str, gamma: float, degree: float, coe
     return shifted.tanh() if metric == "sigmoid" else shifted.power(float(degree))
 
 
-def _chi2(x: Flow, points: Any, metric: str, to: Importer, gamma: float) -> Flow:
+def _chi2(x: Flow, points: NDArray[Any], metric: str, to: Importer, gamma: float) -> Flow:
     """For histograms. On float32 training data the library subtracts in float32."""
     to.need(
         points.dtype != np.float32, f"{metric!r} on float32 training data rounds in its own way"

@@ -173,7 +173,7 @@ def _transposed(weights: Array) -> Array:
 # --- what adapters of linear estimators share -----------------------------------------------------
 
 
-def affine(x: Flow, weights: Any, bias: Any) -> Flow:
+def affine(x: Flow, weights: object, bias: object) -> Flow:
     """x @ weights.T + bias for fitted numbers, in the dtypes numpy would go through.
 
     A plain Python number takes the dtype of what it is added to; a bias wider than the product
@@ -188,7 +188,7 @@ def affine(x: Flow, weights: Any, bias: Any) -> Flow:
     return x.linear(table, []).cast("float64").add(values)
 
 
-def plain(weights: Any) -> Any:
+def plain(weights: object) -> Any:
     """Fitted weights as an array, also where `sparsify()` was called."""
     return weights.toarray() if hasattr(weights, "toarray") else as_array(weights)
 

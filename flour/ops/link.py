@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from flour.ops.bases import FloatElementwise
 from flour.ops.reduce import zero
@@ -23,7 +24,7 @@ class Sigmoid(FloatElementwise):
     monotone = True
     alike = True
 
-    def compute(self, x: Any) -> Any:
+    def compute(self, x: NDArray[Any]) -> Any:
         return 1 / (1 + np.exp(-x))
 
     def element(self, e: Emitter, j: str, x: ScalarValue) -> str:

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 
 class Pair(NamedTuple):
@@ -66,7 +67,7 @@ def _both(a: Pair) -> Any:
     return np.abs(a.x) + np.abs(a.y)
 
 
-def _over(top: Any, bottom: Any) -> Any:
+def _over(top: NDArray[Any], bottom: NDArray[Any]) -> Any:
     """top / bottom, zero where bottom is zero."""
     fine = bottom != 0
     return np.where(fine, top / np.where(fine, bottom, 1), 0.0)

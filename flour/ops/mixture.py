@@ -6,12 +6,13 @@ import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from flour.core.check import expect, is_float, vector
 from flour.core.errors import ParameterError
 from flour.core.op import Arity, Columns, Op
 from flour.core.types import Type, Vector
-from flour.language.adapters import adapts
+from flour.language.adapters import Fitted, adapts
 from flour.ops.reduce import zero
 
 if TYPE_CHECKING:
@@ -52,12 +53,12 @@ class SumRuns(Op):
 
 
 @adapts("sklearn.mixture.GaussianMixture")
-def _mixture(fit: Any, x: Flow, to: Importer) -> dict[str, Flow]:
+def _mixture(fit: Fitted, x: Flow, to: Importer) -> dict[str, Flow]:
     return _shares(_densities(fit, x, to).add(np.log(fit.weights_)))
 
 
 @adapts("sklearn.mixture.BayesianGaussianMixture")
-def _bayesian_mixture(fit: Any, x: Flow, to: Importer) -> dict[str, Flow]:
+def _bayesian_mixture(fit: Fitted, x: Flow, to: Importer) -> dict[str, Flow]:
     width = fit.means_.shape[1]
     spread = 0.5 * (fit.degrees_of_freedom_ - np.arange(0, width)[:, None])
     log_lambda = width * np.log(2.0) + np.sum(_digamma(spread), 0)
@@ -68,7 +69,7 @@ def _bayesian_mixture(fit: Any, x: Flow, to: Importer) -> dict[str, Flow]:
     return _shares(logs.add(fit._estimate_log_weights()))
 
 
-def _digamma(x: Any) -> Any:
+def _digamma(x: NDArray[Any]) -> Any:
     """The logarithmic derivative of the gamma function for positive numbers, to the last bits.
 
     Numbers are moved up to 12 by the recurrence, where eight terms of the asymptotic series are
@@ -96,7 +97,7 @@ def _shares(logs: Flow) -> dict[str, Flow]:
     return {"label": logs.arg_max(), "probabilities": probabilities}
 
 
-def _densities(fit: Any, x: Flow, to: Importer) -> Flow:
+def _densities(fit: Fitted, x: Flow, to: Importer) -> Flow:
     """The logarithm of every component's density at x."""
     width = fit.means_.shape[1]
     exponents = _FORMS[fit.covariance_type](fit, x, to).add(width * math.log(2 * math.pi))
@@ -105,7 +106,7 @@ def _densities(fit: Any, x: Flow, to: Importer) -> Flow:
     return logs.add(_log_determinants(fit))
 
 
-def _log_determinants(fit: Any) -> Any:
+def _log_determinants(fit: Fitted) -> Any:
     """Half the logarithm of the determinant of every component's precision."""
     roots, width = fit.precisions_cholesky_, fit.means_.shape[1]
     if fit.covariance_type == "full":
@@ -117,7 +118,7 @@ def _log_determinants(fit: Any) -> Any:
     return width * np.log(roots)
 
 
-def _turned(fit: Any, x: Flow, to: Importer, roots: list[Any]) -> Flow:
+def _turned(fit: Fitted, x: Flow, to: Importer, roots: list[Any]) -> Flow:
     """|(x - mean) @ root|^2 for every component, kept in the data's own float width."""
     weights = np.concatenate([root.T for root in roots])
     offsets = [mean @ root for mean, root in zip(fit.means_, roots, strict=True)]
@@ -126,15 +127,15 @@ def _turned(fit: Any, x: Flow, to: Importer, roots: list[Any]) -> Flow:
     return squares.sum_runs(fit.means_.shape[1]).cast_like(to.floats(x))
 
 
-def _full(fit: Any, x: Flow, to: Importer) -> Flow:
+def _full(fit: Fitted, x: Flow, to: Importer) -> Flow:
     return _turned(fit, x, to, list(fit.precisions_cholesky_))
 
 
-def _tied(fit: Any, x: Flow, to: Importer) -> Flow:
+def _tied(fit: Fitted, x: Flow, to: Importer) -> Flow:
     return _turned(fit, x, to, [fit.precisions_cholesky_] * len(fit.means_))
 
 
-def _diag(fit: Any, x: Flow, to: Importer) -> Flow:
+def _diag(fit: Fitted, x: Flow, to: Importer) -> Flow:
     # Squares are taken in the data's own float width, as the library takes them.
     precisions, x = fit.precisions_cholesky_**2, to.floats(x)
     constant = np.sum(fit.means_**2 * precisions, axis=1)
@@ -142,7 +143,7 @@ def _diag(fit: Any, x: Flow, to: Importer) -> Flow:
     return crossed + x.square().linear(precisions, [])
 
 
-def _spherical(fit: Any, x: Flow, to: Importer) -> Flow:
+def _spherical(fit: Fitted, x: Flow, to: Importer) -> Flow:
     precisions, x = fit.precisions_cholesky_**2, to.floats(x)
     constant = np.sum(fit.means_**2, axis=1) * precisions
     crossed = x.linear(-2.0 * fit.means_, []).multiply(precisions).add(constant)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from flour.core.check import expect, vector
 from flour.core.errors import ParameterError
@@ -275,7 +276,7 @@ class Maximum(Binary):
 
     commutative = True
 
-    def compute(self, x: Any, y: Any) -> Any:
+    def compute(self, x: NDArray[Any], y: NDArray[Any]) -> Any:
         return np.maximum(x, y)
 
     def infix(self, left: str, right: str) -> str:

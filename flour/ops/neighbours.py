@@ -9,8 +9,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from flour.language.adapters import adapts, declines
+from flour.language.adapters import Fitted, adapts, declines
 from flour.ops.metrics import METRICS
 from flour.ops.nearest import Closeness, Maximum, Scatter, Votes, WeightedRows
 
@@ -45,7 +46,7 @@ class Reach(NamedTuple):
         return picked.sqrt().cast("float64") if self.squared else picked
 
 
-def reach(fit: Any, x: Flow, to: Importer) -> Reach:
+def reach(fit: Fitted, x: Flow, to: Importer) -> Reach:
     """The distances of x from the training points of this estimator."""
     if fit.metric == "precomputed":
         to.need(not to.is_sparse(x), "a sparse matrix of precomputed distances has no numbers")
@@ -74,7 +75,7 @@ def _same(distances: Flow) -> Reach:
     return Reach(distances, distances, squared=False)
 
 
-def _euclidean(fit: Any, x: Flow, to: Importer, points: Any) -> Reach:
+def _euclidean(fit: Fitted, x: Flow, to: Importer, points: NDArray[Any]) -> Reach:
     """Trees subtract, brute force multiplies matrices.
 
     On float32 training data brute force chooses in float64 and reports distances in float32.
@@ -86,7 +87,7 @@ def _euclidean(fit: Any, x: Flow, to: Importer, points: Any) -> Reach:
     return Reach(wide, to.floats(x).squared_distances(points), squared=True)
 
 
-def _measured(fit: Any, x: Flow, points: Any, metric: str) -> Flow:
+def _measured(fit: Fitted, x: Flow, points: NDArray[Any], metric: str) -> Flow:
     settings = fit.effective_metric_params_
     weights = settings.get("w") if metric == "minkowski" else settings.get("V")
     if metric == "seuclidean" and weights is None:
@@ -95,7 +96,7 @@ def _measured(fit: Any, x: Flow, points: Any, metric: str) -> Flow:
     return x.distances(points, metric, p=float(settings.get("p", 2.0)), weights=factors)
 
 
-def fitted_points(points: Any, to: Importer) -> Any:
+def fitted_points(points: NDArray[Any], to: Importer) -> Any:
     """Training points as a matrix of float32 or float64, sparse ones written out."""
     to.need(
         points.shape[0] * points.shape[1] <= MOST,
@@ -105,13 +106,13 @@ def fitted_points(points: Any, to: Importer) -> Any:
     return dense if dense.dtype == np.float32 else dense.astype(np.float64)
 
 
-def cosine_distances(x: Flow, points: Any) -> Flow:
+def cosine_distances(x: Flow, points: NDArray[Any]) -> Flow:
     """1 - the cosine of the angle to each point, within [0, 2]."""
     similar = cosine_similarity(x, points)
     return similar.multiply(-1.0).add(1.0).clip(0.0, 2.0)
 
 
-def cosine_similarity(x: Flow, points: Any) -> Flow:
+def cosine_similarity(x: Flow, points: NDArray[Any]) -> Flow:
     """The cosine of the angle to each point; rows of zeros are at right angles to all."""
     lengths = np.sqrt(np.einsum("ij,ij->i", points, points))
     unit = points / np.where(lengths == 0, 1, lengths)[:, None].astype(points.dtype)
@@ -119,14 +120,14 @@ def cosine_similarity(x: Flow, points: Any) -> Flow:
     return (x / x.norm("l2").one_if_tiny(10.0)).linear(unit, [])
 
 
-def nearest(fit: Any, x: Flow, to: Importer, count: int) -> tuple[Flow, Flow]:
+def nearest(fit: Fitted, x: Flow, to: Importer, count: int) -> tuple[Flow, Flow]:
     """The numbers of the nearest training points, and their distances."""
     reached = reach(fit, x, to)
     places = reached.order.nearest(count)
     return places, reached.distances(reached.reported.gather(places))
 
 
-def _uniform(fit: Any, to: Importer) -> bool:
+def _uniform(fit: Fitted, to: Importer) -> bool:
     """Whether all neighbours count the same (else by their closeness)."""
     to.need(not callable(fit.weights), "weights that are a Python function stay Python")
     return fit.weights in (None, "uniform")
@@ -136,7 +137,7 @@ def _uniform(fit: Any, to: Importer) -> bool:
 
 
 @adapts("sklearn.neighbors.KNeighborsClassifier")
-def _k_classifier(fit: Any, x: Flow, to: Importer) -> dict[str, Flow]:
+def _k_classifier(fit: Fitted, x: Flow, to: Importer) -> dict[str, Flow]:
     places, near = nearest(fit, x, to, fit.n_neighbors)
     weights = () if _uniform(fit, to) else (Closeness()(near),)
     codes = fit._y.reshape(len(fit._y), -1)
@@ -147,12 +148,12 @@ def _k_classifier(fit: Any, x: Flow, to: Importer) -> dict[str, Flow]:
     return _classified(fit, [item.share() for item in votes])
 
 
-def _all_classes(fit: Any) -> list[Any]:
+def _all_classes(fit: Fitted) -> list[Any]:
     """The classes of every target."""
     return list(fit.classes_) if fit.outputs_2d_ else [fit.classes_]
 
 
-def _classified(fit: Any, shares: list[Flow]) -> dict[str, Flow]:
+def _classified(fit: Fitted, shares: list[Flow]) -> dict[str, Flow]:
     """Labels and probabilities of one or several targets."""
     from flour.ops.structure import Concat
 
@@ -165,7 +166,7 @@ def _classified(fit: Any, shares: list[Flow]) -> dict[str, Flow]:
 
 
 @adapts("sklearn.neighbors.KNeighborsRegressor")
-def _k_regressor(fit: Any, x: Flow, to: Importer) -> dict[str, Flow]:
+def _k_regressor(fit: Fitted, x: Flow, to: Importer) -> dict[str, Flow]:
     places, near = nearest(fit, x, to, fit.n_neighbors)
     rows = WeightedRows(fit._y.reshape(len(fit._y), -1))
     if _uniform(fit, to):
@@ -177,7 +178,7 @@ def _k_regressor(fit: Any, x: Flow, to: Importer) -> dict[str, Flow]:
 
 
 @adapts("sklearn.neighbors.KNeighborsTransformer")
-def _k_transformer(fit: Any, x: Flow, to: Importer) -> Flow:
+def _k_transformer(fit: Fitted, x: Flow, to: Importer) -> Flow:
     by_distance = fit.mode == "distance"
     places, near = nearest(fit, x, to, fit.n_neighbors + by_distance)
     values = near if by_distance else places.fill(np.ones(fit.n_neighbors))
@@ -187,21 +188,21 @@ def _k_transformer(fit: Any, x: Flow, to: Importer) -> Flow:
 # --- neighbours within a radius -------------------------------------------------------------------
 
 
-def _within(fit: Any, x: Flow, to: Importer) -> tuple[Flow, Flow]:
+def _within(fit: Fitted, x: Flow, to: Importer) -> tuple[Flow, Flow]:
     """Whether each training point is within the radius (1 or 0), and its distance."""
     reached = reach(fit, x, to)
     limit = float(fit.radius) ** 2 if reached.squared else float(fit.radius)
     return reached.order.binarize(limit).one_minus(), reached.distances(reached.reported)
 
 
-def _radius_weights(fit: Any, x: Flow, to: Importer) -> tuple[Flow, Flow]:
+def _radius_weights(fit: Fitted, x: Flow, to: Importer) -> tuple[Flow, Flow]:
     """The weight of every training point, zero outside the radius, and the number inside."""
     inside, distances = _within(fit, x, to)
     return inside if _uniform(fit, to) else Closeness()(distances, inside), inside.sum()
 
 
 @adapts("sklearn.neighbors.RadiusNeighborsRegressor")
-def _radius_regressor(fit: Any, x: Flow, to: Importer) -> dict[str, Flow]:
+def _radius_regressor(fit: Fitted, x: Flow, to: Importer) -> dict[str, Flow]:
     weights, _ = _radius_weights(fit, x, to)
     targets = fit._y.reshape(len(fit._y), -1)
     # Without any neighbour this is 0 / 0: the library answers NaN too (and warns).
@@ -212,7 +213,7 @@ def _radius_regressor(fit: Any, x: Flow, to: Importer) -> dict[str, Flow]:
 
 
 @adapts("sklearn.neighbors.RadiusNeighborsClassifier")
-def _radius_classifier(fit: Any, x: Flow, to: Importer) -> dict[str, Flow]:
+def _radius_classifier(fit: Fitted, x: Flow, to: Importer) -> dict[str, Flow]:
     to.need(
         fit.outlier_label_ is not None,
         "without a label for outliers the library raises an error where there is no neighbour",
@@ -234,7 +235,7 @@ def _radius_classifier(fit: Any, x: Flow, to: Importer) -> dict[str, Flow]:
 
 
 def _radius_target(
-    weights: Flow, alone: Flow, codes: Any, classes: Any, outlier: Any
+    weights: Flow, alone: Flow, codes: NDArray[Any], classes: NDArray[Any], outlier: Any
 ) -> tuple[Flow, Flow]:
     """The label and the shares of one target; a row without neighbours gets the outlier's label."""
     chosen = (np.arange(len(classes))[:, None] == codes).astype(np.float64)
@@ -246,7 +247,7 @@ def _radius_target(
 
 
 @adapts("sklearn.neighbors.RadiusNeighborsTransformer")
-def _radius_transformer(fit: Any, x: Flow, to: Importer) -> Flow:
+def _radius_transformer(fit: Fitted, x: Flow, to: Importer) -> Flow:
     inside, distances = _within(fit, x, to)
     return (inside * distances if fit.mode == "distance" else inside).to_sparse()
 
@@ -255,7 +256,7 @@ def _radius_transformer(fit: Any, x: Flow, to: Importer) -> Flow:
 
 
 @adapts("sklearn.neighbors.LocalOutlierFactor")
-def _local_outliers(fit: Any, x: Flow, to: Importer) -> dict[str, Flow]:
+def _local_outliers(fit: Fitted, x: Flow, to: Importer) -> dict[str, Flow]:
     to.need(fit.novelty, "it only scores its training data", "fit it with novelty=True")
     count = float(fit.n_neighbors_)
     places, near = nearest(fit, x, to, fit.n_neighbors_)
@@ -271,7 +272,7 @@ def _local_outliers(fit: Any, x: Flow, to: Importer) -> dict[str, Flow]:
 
 
 @adapts("sklearn.neighbors.NearestCentroid")
-def _nearest_centroid(fit: Any, x: Flow, to: Importer) -> dict[str, Flow]:
+def _nearest_centroid(fit: Fitted, x: Flow, to: Importer) -> dict[str, Flow]:
     x = to.doubles(x)
     outputs: dict[str, Flow] = {}
     if fit.metric == "euclidean":
@@ -283,14 +284,14 @@ def _nearest_centroid(fit: Any, x: Flow, to: Importer) -> dict[str, Flow]:
     return {"label": _centroid_label(fit, x), **outputs}
 
 
-def _centroid_scores(fit: Any, x: Flow) -> Flow:
+def _centroid_scores(fit: Fitted, x: Flow) -> Flow:
     """Minus the squared distance in units of the spread within classes, and the prior."""
     spread = np.where(fit.within_class_std_dev_ == 0, 1.0, fit.within_class_std_dev_)
     distances = x.divide(spread).squared_distances(fit.centroids_ / spread).sqrt()
     return distances.square().negate().add(2.0 * np.log(fit.class_prior_))
 
 
-def _centroid_label(fit: Any, x: Flow) -> Flow:
+def _centroid_label(fit: Fitted, x: Flow) -> Flow:
     if np.isclose(fit.class_prior_, 1 / len(fit.classes_)).all():
         near = fit.metric == "euclidean"
         distances = (

@@ -14,6 +14,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from flour.core.check import expect, text, tokens
 from flour.core.errors import ParameterError
@@ -486,7 +487,7 @@ class Damp(FloatElementwise):
         expect(isinstance(x, Vector), f"damp needs a vector of counts, got {x}")
         return super().infer(x)
 
-    def compute(self, x: Any) -> Any:
+    def compute(self, x: NDArray[Any]) -> Any:
         return np.where(x == 0, x, np.log(x) + x.dtype.type(1))
 
     def element(self, e: Emitter, j: str, x: ScalarValue) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from flour.core.check import expect, is_float, vector
 from flour.core.op import Arity, Columns, Op
@@ -57,7 +58,7 @@ class LogSumExp(Reduction):
         expect(is_float(kind), f"log_sum_exp computes on floats, got {kind}", "call as_float()")
         return super().infer(x)
 
-    def compute(self, x: Any) -> Any:
+    def compute(self, x: NDArray[Any]) -> Any:
         top = x.max(axis=1, keepdims=True)
         largest = x == top
         count = largest.sum(axis=1, dtype=x.dtype)

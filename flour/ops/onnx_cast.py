@@ -105,7 +105,7 @@ class ParseNumbers(Op):
         with np.errstate(over="ignore"):
             return np.array(numbers, wide).astype(self.dtype).reshape(x.shape)
 
-    def _one(self, value: Any, row: int, column: int) -> float | int:
+    def _one(self, value: object, row: int, column: int) -> float | int:
         text = value if isinstance(value, str) else _NONE if value is None else _NAN
         try:
             return float_of(text) if self.dtype in FLOATS else whole_of(text, self.dtype)
@@ -132,7 +132,7 @@ class ParseNumbers(Op):
         return e.map(lambda _, value: one(value), x, dtype=self.dtype, width=x.width)
 
 
-def text_of(value: Any) -> str:
+def text_of(value: float | np.number[Any] | np.bool_) -> str:
     """A number as onnxruntime writes it: floats of every width with eight digits."""
     if not isinstance(value, float | np.floating):
         return str(int(value))

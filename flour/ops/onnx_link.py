@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from flour.core.check import expect, is_float, vector
 from flour.core.op import Arity, Columns, Op
@@ -27,7 +28,7 @@ class Logistic(FloatElementwise):
     method = ""
     monotone = True
 
-    def compute(self, x: Any) -> Any:
+    def compute(self, x: NDArray[Any]) -> Any:
         upper = 1 / (1 + np.exp(-np.abs(x)))
         return np.where(x < 0, 1 - upper, upper)
 
@@ -60,7 +61,7 @@ class Probit(FloatElementwise):
 
     method = ""
 
-    def compute(self, x: Any) -> Any:
+    def compute(self, x: NDArray[Any]) -> Any:
         kind = x.dtype.type
         with np.errstate(invalid="ignore", divide="ignore"):
             y = kind(2) * x - kind(1)
@@ -131,7 +132,7 @@ class FirstLargest(ArgMax):
 
     method = ""
 
-    def compute(self, x: Any) -> Any:
+    def compute(self, x: NDArray[Any]) -> Any:
         best, index = x[:, 0].copy(), np.zeros(len(x), np.int64)
         for j in range(1, x.shape[1]):
             wins = x[:, j] > best

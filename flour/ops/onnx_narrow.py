@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from flour.core.check import expect, is_float
 from flour.core.errors import ParameterError
@@ -77,7 +78,7 @@ class Rounded(Elementwise):
         saturates = kind.finite or (self.saturate and not kind.overflows)
         return kind, kind.largest if saturates else kind.over, -0.0 if kind.finite else NAN
 
-    def compute(self, x: Any) -> Any:
+    def compute(self, x: NDArray[Any]) -> Any:
         kind, over, none = self._facts()
         wide = np.asarray(x, np.float64)
         exponent = ((wide.view(np.int64) & _SIGN) >> 52) - 1023
@@ -166,7 +167,7 @@ class Exponent(Elementwise):
         expect(kind.dtype == "float32", f"{self.name} takes float32, got {kind}", "cast it first")
         return super().output(kind)
 
-    def compute(self, x: Any) -> Any:
+    def compute(self, x: NDArray[Any]) -> Any:
         bits = np.ascontiguousarray(x, np.float32).view(np.int32).astype(np.int64) & 0x7FFFFFFF
         power, rest = bits >> 23, bits & 0x7FFFFF
         half = (self.rounding == "nearest") & (power == 0)  # a tie stays where nothing is below
@@ -220,7 +221,7 @@ class LowBits(Elementwise):
             else kind.having(dtype=self.dtype, sparse=False)
         )
 
-    def compute(self, x: Any) -> Any:
+    def compute(self, x: NDArray[Any]) -> Any:
         half = (1 << (self.bits - 1)) * self.signed
         low = ((x.astype(np.int64) + half) & ((1 << self.bits) - 1)) - half
         return low.astype(self.dtype)

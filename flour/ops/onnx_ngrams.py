@@ -7,6 +7,7 @@ from itertools import product
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from flour.core.check import expect, vector
 from flour.core.errors import ParameterError
@@ -102,7 +103,7 @@ class Grams(Op):
                 self._count(row[begin::span], counts[number], 1 if span == 1 else 2)
         return counts
 
-    def _count(self, row: Sequence[int], counts: Any, shortest: int) -> None:
+    def _count(self, row: Sequence[int], counts: NDArray[Any], shortest: int) -> None:
         """Walk down the tree from the first entry of a row."""
         node = 0
         for size, code in enumerate(row[: self.high], 1):

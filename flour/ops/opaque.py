@@ -15,6 +15,7 @@ from math import prod
 from typing import Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from flour.core.check import expect
 from flour.core.errors import OpaqueFailed, ParameterError
@@ -180,7 +181,7 @@ class Opaque(Op):
     def _blanks(self) -> list[Columns]:
         return [np.empty((0, prod(wire.shape)), _storage(wire)) for wire in self.outputs]
 
-    def _split(self, value: Any, wire: Wire, rows: int) -> Columns:
+    def _split(self, value: object, wire: Wire, rows: int) -> Columns:
         """A value as the column of its rows."""
         tensor = self._checked(value, wire, wire.joined(rows))
         if not wire.axis:
@@ -190,7 +191,7 @@ class Opaque(Op):
             rows, prod(wire.shape)
         )
 
-    def _checked(self, value: Any, wire: Wire, shape: tuple[int, ...]) -> Any:
+    def _checked(self, value: object, wire: Wire, shape: tuple[int, ...]) -> Any:
         """The array the session returned, if it has the dtype and shape inferred at import."""
         array = np.asarray(value)
         if array.shape == shape and _name(array) == wire.kind:
@@ -222,7 +223,7 @@ def _is_size(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
-def _join(column: Any, wire: Wire, rows: int) -> Any:
+def _join(column: object, wire: Wire, rows: int) -> Any:
     """The rows' tensors joined along the wire's axis."""
     if not wire.axis:
         return np.ascontiguousarray(column).reshape(wire.joined(rows))
@@ -234,5 +235,5 @@ def _storage(wire: Wire) -> Any:
     return object if wire.kind == "string" else wire.kind
 
 
-def _name(array: Any) -> str:
+def _name(array: NDArray[Any]) -> str:
     return "string" if array.dtype.kind in "OUS" else str(array.dtype.name)

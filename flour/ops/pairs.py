@@ -15,7 +15,7 @@ from flour.core.check import pairs
 from flour.core.errors import ParameterError
 from flour.core.op import Arity, Columns, Op, Table
 from flour.core.types import FLOATS, Pairs, Tokens, Type, Vector
-from flour.language.adapters import adapts
+from flour.language.adapters import Fitted, adapts
 from flour.ops.ngrams import stacked
 from flour.ops.text import looked_up, numbered
 from flour.strings.hashing import murmur3
@@ -182,14 +182,14 @@ class _Sums:
 # --- scikit-learn ---------------------------------------------------------------------------------
 
 
-def _dtype(fit: Any, to: Importer) -> str:
+def _dtype(fit: Fitted, to: Importer) -> str:
     name = str(np.dtype(fit.dtype).name)
     to.need(name in FLOATS, f"dtype={name} cuts numbers off", "use np.float64 or np.float32")
     return name
 
 
 @adapts("sklearn.feature_extraction.DictVectorizer")
-def _dict_vectorizer(fit: Any, x: Flow, to: Importer) -> Flow:
+def _dict_vectorizer(fit: Fitted, x: Flow, to: Importer) -> Flow:
     names = sorted(fit.vocabulary_, key=fit.vocabulary_.__getitem__)
     other = next((name for name in names if not isinstance(name, str)), None)
     to.need(
@@ -201,7 +201,7 @@ def _dict_vectorizer(fit: Any, x: Flow, to: Importer) -> Flow:
 
 
 @adapts("sklearn.feature_extraction.FeatureHasher")
-def _feature_hasher(fit: Any, x: Flow, to: Importer) -> Flow:
+def _feature_hasher(fit: Fitted, x: Flow, to: Importer) -> Flow:
     if isinstance(x.type, Tokens) and fit.input_type == "string":
         dtype = str(np.dtype(fit.dtype).name)
         return x.hashing(fit.n_features, signed=fit.alternate_sign, dtype=dtype)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from flour.core.check import expect
 from flour.core.op import Columns, Op
@@ -40,7 +41,7 @@ class Pairwise(Op, abstract=True):
         dtype = self.result or x.dtype
         return Vector(widths.pop(), dtype) if widths else Scalar(dtype)
 
-    def compute(self, x: Any, y: Any) -> Any:
+    def compute(self, x: NDArray[Any], y: NDArray[Any]) -> Any:
         """The function on arrays of one dtype."""
         raise NotImplementedError(f"{self.name}.compute")
 
@@ -80,7 +81,7 @@ class LargerOf(Pairwise):
     commutative = True
     code = "maximum({x}, {y})"
 
-    def compute(self, x: Any, y: Any) -> Any:
+    def compute(self, x: NDArray[Any], y: NDArray[Any]) -> Any:
         return np.maximum(x, y)
 
 
@@ -90,7 +91,7 @@ class SmallerOf(Pairwise):
     commutative = True
     code = "minimum({x}, {y})"
 
-    def compute(self, x: Any, y: Any) -> Any:
+    def compute(self, x: NDArray[Any], y: NDArray[Any]) -> Any:
         return np.minimum(x, y)
 
 
@@ -103,7 +104,7 @@ class Above(Pairwise):
     result = "bool"
     code = "({x} > {y})"
 
-    def compute(self, x: Any, y: Any) -> Any:
+    def compute(self, x: NDArray[Any], y: NDArray[Any]) -> Any:
         return x > y
 
 
@@ -113,7 +114,7 @@ class AtLeast(Pairwise):
     result = "bool"
     code = "({x} >= {y})"
 
-    def compute(self, x: Any, y: Any) -> Any:
+    def compute(self, x: NDArray[Any], y: NDArray[Any]) -> Any:
         return x >= y
 
 
@@ -125,7 +126,7 @@ class Same(Pairwise):
     commutative = True
     code = "({x} == {y})"
 
-    def compute(self, x: Any, y: Any) -> Any:
+    def compute(self, x: NDArray[Any], y: NDArray[Any]) -> Any:
         return x == y
 
 
@@ -140,7 +141,7 @@ class Both(Pairwise):
     commutative = True
     code = "({x} and {y})"
 
-    def compute(self, x: Any, y: Any) -> Any:
+    def compute(self, x: NDArray[Any], y: NDArray[Any]) -> Any:
         return x & y
 
 
@@ -152,7 +153,7 @@ class Either(Pairwise):
     commutative = True
     code = "({x} or {y})"
 
-    def compute(self, x: Any, y: Any) -> Any:
+    def compute(self, x: NDArray[Any], y: NDArray[Any]) -> Any:
         return x | y
 
 
@@ -164,7 +165,7 @@ class OnlyOne(Pairwise):
     commutative = True
     code = "({x} != {y})"
 
-    def compute(self, x: Any, y: Any) -> Any:
+    def compute(self, x: NDArray[Any], y: NDArray[Any]) -> Any:
         return x ^ y
 
 
@@ -175,7 +176,7 @@ class BitAnd(Pairwise):
     commutative = True
     code = "({x} & {y})"
 
-    def compute(self, x: Any, y: Any) -> Any:
+    def compute(self, x: NDArray[Any], y: NDArray[Any]) -> Any:
         return x & y
 
 
@@ -186,7 +187,7 @@ class BitOr(Pairwise):
     commutative = True
     code = "({x} | {y})"
 
-    def compute(self, x: Any, y: Any) -> Any:
+    def compute(self, x: NDArray[Any], y: NDArray[Any]) -> Any:
         return x | y
 
 
@@ -197,7 +198,7 @@ class BitXor(Pairwise):
     commutative = True
     code = "({x} ^ {y})"
 
-    def compute(self, x: Any, y: Any) -> Any:
+    def compute(self, x: NDArray[Any], y: NDArray[Any]) -> Any:
         return x ^ y
 
 
@@ -207,7 +208,7 @@ class ShiftLeft(Pairwise):
     takes = INTS
     code = "({x} << {y})"
 
-    def compute(self, x: Any, y: Any) -> Any:
+    def compute(self, x: NDArray[Any], y: NDArray[Any]) -> Any:
         fine = _within(x, y)
         return np.where(fine, np.left_shift(x, np.where(fine, y, 0)), 0).astype(x.dtype)
 
@@ -225,7 +226,7 @@ class ShiftRight(ShiftLeft):
 
     code = "({x} >> {y})"
 
-    def compute(self, x: Any, y: Any) -> Any:
+    def compute(self, x: NDArray[Any], y: NDArray[Any]) -> Any:
         fine = _within(x, y)
         fill = np.where(x < 0, -1, 0)
         return np.where(fine, np.right_shift(x, np.where(fine, y, 0)), fill).astype(x.dtype)
@@ -237,7 +238,7 @@ class ShiftRight(ShiftLeft):
 BITS = {dtype: 8 * np.dtype(dtype).itemsize for dtype in INTS}
 
 
-def _within(x: Any, y: Any) -> Any:
+def _within(x: NDArray[Any], y: NDArray[Any]) -> Any:
     """Whether a shift is by fewer bits than x has."""
     return (y >= 0) & (y < BITS[x.dtype.name])
 
@@ -250,7 +251,7 @@ class WholeQuotient(Pairwise):
 
     takes = INTS
 
-    def compute(self, x: Any, y: Any) -> Any:
+    def compute(self, x: NDArray[Any], y: NDArray[Any]) -> Any:
         quotient = np.floor_divide(x, y)
         if x.dtype.kind == "i":
             inexact = (quotient * y != x) & ((x < 0) != (y < 0)) & (y != 0)
@@ -275,7 +276,7 @@ class WholeQuotient(Pairwise):
 class Modulo(Pairwise):
     """The remainder with the sign of y, as Python's; for whole numbers zero where y is zero."""
 
-    def compute(self, x: Any, y: Any) -> Any:
+    def compute(self, x: NDArray[Any], y: NDArray[Any]) -> Any:
         return np.mod(x, y)
 
     def element(self, e: Emitter, x: str, y: str, dtype: str) -> str:
@@ -292,7 +293,7 @@ class Modulo(Pairwise):
 class Remainder(Pairwise):
     """The remainder with the sign of x, as C's fmod; for whole numbers zero where y is zero."""
 
-    def compute(self, x: Any, y: Any) -> Any:
+    def compute(self, x: NDArray[Any], y: NDArray[Any]) -> Any:
         return np.fmod(x, y)
 
     def element(self, e: Emitter, x: str, y: str, dtype: str) -> str:
@@ -308,7 +309,7 @@ class Remainder(Pairwise):
 class PowerOf(Pairwise):
     """x to the power of y; whole numbers wrap around, and negative powers of them are cut off."""
 
-    def compute(self, x: Any, y: Any) -> Any:
+    def compute(self, x: NDArray[Any], y: NDArray[Any]) -> Any:
         if x.dtype.kind == "f":
             return np.power(x, y)
         x, y = np.broadcast_arrays(x, y)

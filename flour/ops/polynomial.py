@@ -12,7 +12,7 @@ from flour.core.check import expect, is_float, vector
 from flour.core.errors import ParameterError
 from flour.core.op import Arity, Array, Columns, Op
 from flour.core.types import Type, Vector
-from flour.language.adapters import adapts
+from flour.language.adapters import Fitted, adapts
 from flour.ops.elementwise import one
 
 if TYPE_CHECKING:
@@ -96,13 +96,13 @@ _MOST = 1 << 22
 
 
 @adapts("sklearn.preprocessing.PolynomialFeatures")
-def _polynomial_features(fit: Any, x: Flow, to: Importer) -> Flow:
+def _polynomial_features(fit: Fitted, x: Flow, to: Importer) -> Flow:
     to.need(fit._n_out_full <= _MOST, f"{fit._n_out_full} polynomial terms are too many")
     left, right, low = _factors(fit)
     return to.floats(x).products(left, right, skip=low, bias=fit.include_bias)
 
 
-def _factors(fit: Any) -> tuple[Any, Any, int]:
+def _factors(fit: Fitted) -> tuple[Any, Any, int]:
     """(left, right) of every term above degree 1, and the number of terms of too low a degree.
 
     The first column of a term multiplies the term of all the others, as the library builds them.

@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from flour.core.check import expect, is_float, vector
 from flour.core.op import Arity, Bound, Columns, Op
 from flour.core.types import Type, Vector, promote
-from flour.language.adapters import adapts
+from flour.language.adapters import Fitted, adapts
 from flour.language.sources import concat
 from flour.ops.bases import FloatElementwise
 from flour.ops.linear import affine, plain
@@ -37,7 +38,7 @@ class ChiWave(FloatElementwise):
     def structure(self) -> tuple[object, ...]:
         return (self.step == 0, self.sine)
 
-    def compute(self, x: Any) -> Any:
+    def compute(self, x: NDArray[Any]) -> Any:
         wave = np.zeros_like(x)
         nonzero = x != 0
         value = x[nonzero]
@@ -105,37 +106,37 @@ class CircularConvolve(Op):
 
 
 @adapts("sklearn.random_projection.GaussianRandomProjection")
-def _gaussian(fit: Any, x: Flow, to: Importer) -> Flow:
+def _gaussian(fit: Fitted, x: Flow, to: Importer) -> Flow:
     return to.floats(x).linear(fit.components_, [])
 
 
 @adapts("sklearn.random_projection.SparseRandomProjection")
-def _sparse(fit: Any, x: Flow, to: Importer) -> Flow:
+def _sparse(fit: Fitted, x: Flow, to: Importer) -> Flow:
     # The products of sparse data are sparse to the library unless dense_output is set; the
     # values are the same, and few of them are zero.
     return to.floats(x).linear(plain(fit.components_), [])
 
 
 @adapts("sklearn.neighbors.NeighborhoodComponentsAnalysis")
-def _neighbourhood(fit: Any, x: Flow, to: Importer) -> Flow:
+def _neighbourhood(fit: Fitted, x: Flow, to: Importer) -> Flow:
     return to.matrix(x).linear(fit.components_, [])
 
 
 @adapts("sklearn.kernel_approximation.RBFSampler")
-def _rbf(fit: Any, x: Flow, to: Importer) -> Flow:
+def _rbf(fit: Fitted, x: Flow, to: Importer) -> Flow:
     angles = affine(to.matrix(x), fit.random_weights_.T, fit.random_offset_)
     return angles.cos().multiply([(2.0 / fit.n_components) ** 0.5])
 
 
 @adapts("sklearn.kernel_approximation.SkewedChi2Sampler")
-def _skewed(fit: Any, x: Flow, to: Importer) -> Flow:
+def _skewed(fit: Fitted, x: Flow, to: Importer) -> Flow:
     logs = to.floats(x).add([fit.skewedness]).log()
     angles = affine(logs, fit.random_weights_.T, fit.random_offset_)
     return angles.cos().multiply([np.sqrt(2.0) / np.sqrt(fit.n_components)])
 
 
 @adapts("sklearn.kernel_approximation.AdditiveChi2Sampler")
-def _additive(fit: Any, x: Flow, to: Importer) -> Flow:
+def _additive(fit: Fitted, x: Flow, to: Importer) -> Flow:
     interval = fit.sample_interval
     if interval is None:
         interval = {1: 0.8, 2: 0.5, 3: 0.4}[fit.sample_steps]
@@ -147,7 +148,7 @@ def _additive(fit: Any, x: Flow, to: Importer) -> Flow:
 
 
 @adapts("sklearn.kernel_approximation.PolynomialCountSketch")
-def _sketch(fit: Any, x: Flow, to: Importer) -> Flow:
+def _sketch(fit: Fitted, x: Flow, to: Importer) -> Flow:
     x = to.doubles(x).multiply([np.sqrt(fit.gamma)])
     product = None
     for buckets, signs in zip(fit.indexHash_, fit.bitHash_, strict=True):
@@ -160,7 +161,7 @@ def _sketch(fit: Any, x: Flow, to: Importer) -> Flow:
 
 
 @adapts("sklearn.cluster.FeatureAgglomeration")
-def _pooled(fit: Any, x: Flow, to: Importer) -> Flow:
+def _pooled(fit: Fitted, x: Flow, to: Importer) -> Flow:
     groups = [np.flatnonzero(fit.labels_ == label) for label in np.unique(fit.labels_)]
     if fit.pooling_func is np.mean:
         members = (fit.labels_ == np.unique(fit.labels_)[:, None]).astype(np.float64)

@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from flour.core.check import expect, fitted, is_float, vector
 from flour.core.errors import ParameterError
 from flour.core.op import Arity, Array, Bound, Columns, Op
 from flour.core.types import Type
-from flour.language.adapters import adapts
+from flour.language.adapters import Fitted, adapts
 from flour.ops.reduce import zero
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ class MatchingPursuit(Op):
             coefficients[row, chosen] = weights
         return coefficients
 
-    def _pursue(self, gram: Any, near: Any) -> tuple[list[int], Any]:
+    def _pursue(self, gram: NDArray[Any], near: NDArray[Any]) -> tuple[list[int], Any]:
         chosen: list[int] = []
         weights, residual, least = near[:0], near, np.finfo(near.dtype).eps
         factor = np.zeros((self.atoms, self.atoms), near.dtype)
@@ -203,7 +204,7 @@ class _Pursuit:
     "sklearn.decomposition.DictionaryLearning",
     "sklearn.decomposition.MiniBatchDictionaryLearning",
 )
-def _sparse_code(fit: Any, x: Flow, to: Importer) -> Flow:
+def _sparse_code(fit: Fitted, x: Flow, to: Importer) -> Flow:
     how = fit.transform_algorithm
     to.need(
         how in ("threshold", "omp"),
@@ -220,14 +221,14 @@ def _sparse_code(fit: Any, x: Flow, to: Importer) -> Flow:
     return code
 
 
-def _greedy(fit: Any, near: Flow, dictionary: Any) -> Flow:
+def _greedy(fit: Fitted, near: Flow, dictionary: NDArray[Any]) -> Flow:
     atoms = fit.transform_n_nonzero_coefs
     if atoms is None:
         atoms = min(max(dictionary.shape[1] / 10, 1), len(dictionary))
     return near.matching_pursuit(np.dot(dictionary, dictionary.T), int(atoms))
 
 
-def _threshold(fit: Any, near: Flow) -> Flow:
+def _threshold(fit: Fitted, near: Flow) -> Flow:
     alpha = fit.transform_alpha if fit.transform_alpha is not None else getattr(fit, "alpha", None)
     code = near.sign().times(near.abs().subtract([1.0 if alpha is None else alpha]).relu())
     return code.relu() if fit.positive_code else code

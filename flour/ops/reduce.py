@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from flour.core.check import expect, vector
 from flour.core.errors import ParameterError
@@ -31,7 +32,7 @@ class Sum(Reduction):
             return x.row_sums(x.data).astype(x.dtype)
         return super().reference(densify(x))
 
-    def compute(self, x: Any) -> Any:
+    def compute(self, x: NDArray[Any]) -> Any:
         return x.sum(axis=1, dtype=x.dtype)
 
     def emit(self, e: Emitter, x: VectorValue) -> RowValue:
@@ -46,7 +47,7 @@ class Max(Reduction):
     associative = True
     commutative = True
 
-    def compute(self, x: Any) -> Any:
+    def compute(self, x: NDArray[Any]) -> Any:
         return x.max(axis=1)
 
     def emit(self, e: Emitter, x: VectorValue) -> RowValue:
@@ -59,7 +60,7 @@ class Min(Reduction):
     associative = True
     commutative = True
 
-    def compute(self, x: Any) -> Any:
+    def compute(self, x: NDArray[Any]) -> Any:
         return x.min(axis=1)
 
     def emit(self, e: Emitter, x: VectorValue) -> RowValue:
@@ -83,7 +84,7 @@ class ArgMax(Reduction):
         expect(vector(x, self.name).width > 0, "argmax needs at least one column")
         return Scalar("int64")
 
-    def compute(self, x: Any) -> Any:
+    def compute(self, x: NDArray[Any]) -> Any:
         return np.argmax(x, axis=1)
 
     def emit(self, e: Emitter, x: VectorValue) -> RowValue:
@@ -93,7 +94,7 @@ class ArgMax(Reduction):
 class ArgMin(ArgMax):
     """The number of the smallest column: the first of equals, the first NaN before all."""
 
-    def compute(self, x: Any) -> Any:
+    def compute(self, x: NDArray[Any]) -> Any:
         return np.argmin(x, axis=1)
 
     def emit(self, e: Emitter, x: VectorValue) -> RowValue:
@@ -126,7 +127,7 @@ class Norm(Reduction):
         if self.kind not in ("l1", "l2", "max"):
             raise ParameterError(f"there is no norm {self.kind!r}", hint="l1, l2, max")
 
-    def compute(self, x: Any) -> Any:
+    def compute(self, x: NDArray[Any]) -> Any:
         if self.kind == "l1":
             return np.abs(x).sum(axis=1)
         if self.kind == "l2":

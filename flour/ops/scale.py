@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from flour.core.check import expect
 from flour.core.op import Array
 from flour.core.types import FLOATS, Scalar, Type, Vector
-from flour.language.adapters import adapts
+from flour.language.adapters import Fitted, adapts
 from flour.ops.bases import Elementwise, FloatElementwise
 from flour.ops.elementwise import one
 from flour.ops.reduce import zero
@@ -33,7 +34,7 @@ class Binarize(Elementwise):
         expect(fine, "a sparse vector's zeros are not stored, so binarize needs threshold >= 0")
         return super().output(kind)
 
-    def compute(self, x: Any) -> Any:
+    def compute(self, x: NDArray[Any]) -> Any:
         limit = x.dtype.type(self.threshold) if x.dtype.kind == "f" else self.threshold
         return (x > limit).astype(x.dtype)
 
@@ -49,7 +50,7 @@ class OneIfTiny(FloatElementwise):
 
     epsilons: float
 
-    def compute(self, x: Any) -> Any:
+    def compute(self, x: NDArray[Any]) -> Any:
         tiny = (x < self.epsilons * np.finfo(x.dtype).eps) | (x == 0)
         return np.where(tiny, x.dtype.type(1), x)
 
@@ -65,7 +66,7 @@ class YeoJohnson(FloatElementwise):
     exponents: Array
     monotone = True
 
-    def compute(self, x: Any) -> Any:
+    def compute(self, x: NDArray[Any]) -> Any:
         powers = np.broadcast_to(self.exponents.array.reshape(-1), x.shape)
         eps = np.finfo(np.result_type(x, powers)).eps
         above, below = np.log1p(np.maximum(x, 0)), np.log1p(np.maximum(-x, 0))
@@ -106,7 +107,7 @@ class BoxCox(FloatElementwise):
     exponents: Array
     monotone = True
 
-    def compute(self, x: Any) -> Any:
+    def compute(self, x: NDArray[Any]) -> Any:
         powers = np.broadcast_to(self.exponents.array.reshape(-1).astype(np.float64), x.shape)
         log = np.log(x.astype(np.float64))
         product = powers * log
@@ -131,7 +132,7 @@ class BoxCox(FloatElementwise):
 
 
 @adapts("sklearn.preprocessing.StandardScaler")
-def _standard_scaler(fit: Any, x: Flow, to: Importer) -> Flow:
+def _standard_scaler(fit: Fitted, x: Flow, to: Importer) -> Flow:
     x = to.floats(x)
     if fit.with_mean:
         x = x.subtract(fit.mean_)
@@ -142,14 +143,14 @@ def _standard_scaler(fit: Any, x: Flow, to: Importer) -> Flow:
 
 
 @adapts("sklearn.preprocessing.MinMaxScaler")
-def _min_max_scaler(fit: Any, x: Flow, to: Importer) -> Flow:
+def _min_max_scaler(fit: Fitted, x: Flow, to: Importer) -> Flow:
     x = to.floats(x).multiply(fit.scale_, wide=True).add(fit.min_, wide=True)
     low, high = fit.feature_range
     return x.clip([low], [high]) if fit.clip else x
 
 
 @adapts("sklearn.preprocessing.MaxAbsScaler")
-def _max_abs_scaler(fit: Any, x: Flow, to: Importer) -> Flow:
+def _max_abs_scaler(fit: Fitted, x: Flow, to: Importer) -> Flow:
     x = to.floats(x)
     if to.is_sparse(x):
         x = x.multiply(1.0 / fit.scale_, wide=True)
@@ -159,7 +160,7 @@ def _max_abs_scaler(fit: Any, x: Flow, to: Importer) -> Flow:
 
 
 @adapts("sklearn.preprocessing.RobustScaler")
-def _robust_scaler(fit: Any, x: Flow, to: Importer) -> Flow:
+def _robust_scaler(fit: Fitted, x: Flow, to: Importer) -> Flow:
     x = to.floats(x)
     if to.is_sparse(x):
         return x.multiply(1.0 / fit.scale_, wide=True) if fit.with_scaling else x
@@ -169,7 +170,7 @@ def _robust_scaler(fit: Any, x: Flow, to: Importer) -> Flow:
 
 
 @adapts("sklearn.preprocessing.Normalizer")
-def _normalizer(fit: Any, x: Flow, to: Importer) -> Flow:
+def _normalizer(fit: Fitted, x: Flow, to: Importer) -> Flow:
     return unit_rows(to.floats(x), fit.norm, to)
 
 
@@ -180,12 +181,12 @@ def unit_rows(x: Flow, norm: str, to: Importer) -> Flow:
 
 
 @adapts("sklearn.preprocessing.Binarizer")
-def _binarizer(fit: Any, x: Flow, to: Importer) -> Flow:
+def _binarizer(fit: Fitted, x: Flow, to: Importer) -> Flow:
     return to.matrix(x).binarize(fit.threshold)
 
 
 @adapts("sklearn.preprocessing.KernelCenterer")
-def _kernel_centerer(fit: Any, x: Flow, to: Importer) -> Flow:
+def _kernel_centerer(fit: Fitted, x: Flow, to: Importer) -> Flow:
     x = to.floats(x)
     mean = x.sum().divide([float(len(fit.K_fit_rows_))])
     centred = x.subtract(fit.K_fit_rows_, wide=True) - mean
@@ -193,7 +194,7 @@ def _kernel_centerer(fit: Any, x: Flow, to: Importer) -> Flow:
 
 
 @adapts("sklearn.preprocessing.PowerTransformer")
-def _power_transformer(fit: Any, x: Flow, to: Importer) -> Flow:
+def _power_transformer(fit: Fitted, x: Flow, to: Importer) -> Flow:
     x = to.floats(x)
     box_cox = fit.method == "box-cox"
     x = x.box_cox(fit.lambdas_) if box_cox else x.yeo_johnson(fit.lambdas_)

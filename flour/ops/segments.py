@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from flour.core.check import expect, vector
 from flour.core.errors import ParameterError
@@ -43,7 +44,7 @@ class Segments(Op, abstract=True):
         """The width of the result for this number of runs."""
         return runs
 
-    def compute(self, x: Any) -> Any:
+    def compute(self, x: NDArray[Any]) -> Any:
         """The result for an array of (rows, runs, length)."""
         raise NotImplementedError(f"{self.name}.compute")
 
@@ -73,7 +74,7 @@ class Segments(Op, abstract=True):
 class SegmentSum(Segments):
     """The sum of each run."""
 
-    def compute(self, x: Any) -> Any:
+    def compute(self, x: NDArray[Any]) -> Any:
         return x.sum(axis=2, dtype=x.dtype)
 
     def run(self, e: Emitter, at: At, start: str, dtype: str) -> str:
@@ -90,7 +91,7 @@ class SegmentSum(Segments):
 class SegmentProduct(Segments):
     """The product of each run."""
 
-    def compute(self, x: Any) -> Any:
+    def compute(self, x: NDArray[Any]) -> Any:
         return x.prod(axis=2, dtype=x.dtype)
 
     def run(self, e: Emitter, at: At, start: str, dtype: str) -> str:
@@ -106,7 +107,7 @@ class SegmentMax(Segments):
 
     intrinsic: ClassVar[str] = "maximum"
 
-    def compute(self, x: Any) -> Any:
+    def compute(self, x: NDArray[Any]) -> Any:
         return x.max(axis=2)
 
     def run(self, e: Emitter, at: At, start: str, dtype: str) -> str:
@@ -122,7 +123,7 @@ class SegmentMin(SegmentMax):
 
     intrinsic = "minimum"
 
-    def compute(self, x: Any) -> Any:
+    def compute(self, x: NDArray[Any]) -> Any:
         return x.min(axis=2)
 
 
@@ -148,7 +149,7 @@ class SegmentPlace(Segments):
     def structure(self) -> tuple[object, ...]:
         return (self.smallest, self.last)
 
-    def compute(self, x: Any) -> Any:
+    def compute(self, x: NDArray[Any]) -> Any:
         wins = _WINS[self.smallest, self.last]
         best, index = x[:, :, 0].copy(), np.zeros(x.shape[:2], np.int64)
         for j in range(1, self.length):
@@ -181,7 +182,7 @@ class RunningSum(Segments):
     def columns(self, runs: int) -> int:
         return runs * self.length
 
-    def compute(self, x: Any) -> Any:
+    def compute(self, x: NDArray[Any]) -> Any:
         runs = x[:, :, ::-1] if self.backwards else x
         sums = self.so_far(runs)
         if self.without_own:
@@ -189,7 +190,7 @@ class RunningSum(Segments):
             sums = np.concatenate([first, sums[:, :, :-1]], axis=2)
         return sums[:, :, ::-1] if self.backwards else sums
 
-    def so_far(self, x: Any) -> Any:
+    def so_far(self, x: NDArray[Any]) -> Any:
         """The running result from the front of each run, each column's own value included."""
         return np.cumsum(x, axis=2, dtype=x.dtype)
 
@@ -217,7 +218,7 @@ class RunningProduct(RunningSum):
     symbol = "*"
     start = 1
 
-    def so_far(self, x: Any) -> Any:
+    def so_far(self, x: NDArray[Any]) -> Any:
         return np.cumprod(x, axis=2, dtype=x.dtype)
 
 
@@ -242,7 +243,7 @@ class TopPlaces(Segments):
     def columns(self, runs: int) -> int:
         return runs * self.count
 
-    def compute(self, x: Any) -> Any:
+    def compute(self, x: NDArray[Any]) -> Any:
         if self.smallest:
             order = np.argsort(x, axis=2, kind="stable")
         else:

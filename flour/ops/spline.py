@@ -12,7 +12,7 @@ from flour.core.check import expect, fitted, is_float, vector
 from flour.core.errors import InputError, ParameterError
 from flour.core.op import Arity, Array, Columns, Op
 from flour.core.types import Type, Vector
-from flour.language.adapters import adapts
+from flour.language.adapters import Fitted, adapts
 
 if TYPE_CHECKING:
     from flour.core.emission import Emitter, RowValue, VectorValue
@@ -111,7 +111,9 @@ class Splines(Op):
             splines[np.arange(len(x)), column] += value
         return splines
 
-    def _recursion(self, x: NDArray[Any], t: NDArray[Any], knot: Any) -> list[NDArray[Any]]:
+    def _recursion(
+        self, x: NDArray[Any], t: NDArray[Any], knot: NDArray[Any]
+    ) -> list[NDArray[Any]]:
         """de Boor's recursion from degree 0 upwards."""
         h: list[NDArray[Any]] = [np.ones(len(x))]
         for j in range(1, self.degree + 1):
@@ -240,7 +242,7 @@ def _complain(x: NDArray[Any], outside: NDArray[np.bool_], j: int) -> None:
 
 
 @adapts("sklearn.preprocessing.SplineTransformer")
-def _spline_transformer(fit: Any, x: Flow, to: Importer) -> Flow:
+def _spline_transformer(fit: Fitted, x: Flow, to: Importer) -> Flow:
     batch = fit.sparse_output and fit.handle_missing == "zeros" and len(fit.bsplines_) > 1
     to.need(
         not batch or fit.extrapolation in (CONSTANT, LINEAR),
@@ -265,7 +267,7 @@ def _spline_transformer(fit: Any, x: Flow, to: Importer) -> Flow:
     return columns.to_sparse() if fit.sparse_output else columns
 
 
-def _degrees(fit: Any) -> Iterator[tuple[int, int]]:
+def _degrees(fit: Fitted) -> Iterator[tuple[int, int]]:
     """For each column: which knots bound it, and how many splines of an end go on beyond it.
 
     Linear splines of degree 0 and 1 reach one further; the library raises its degree by one for
@@ -279,7 +281,7 @@ def _degrees(fit: Any) -> Iterator[tuple[int, int]]:
         yield before, degree
 
 
-def _ends(fit: Any, spline: Any, bounds: tuple[Any, Any], reach: int) -> Any:
+def _ends(fit: Fitted, spline: Any, bounds: tuple[Any, Any], reach: int) -> Any:
     """Values and slopes at both bounds, of the splines that are not 0 there."""
     ends = np.zeros((4, spline.c.shape[1]))
     if fit.extrapolation in (CONSTANT, LINEAR):

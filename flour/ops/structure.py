@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -174,7 +174,7 @@ class TakeText(Op):
             raise ParameterError("a table has at least one entry")
 
 
-def take(table: Any) -> Op:
+def take(table: object) -> Op:
     """The look-up operator for a table of numbers or of strings."""
     values = np.asarray(table)
     return TakeText(values.tolist()) if values.dtype.kind in "OU" else Take(values)

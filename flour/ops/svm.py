@@ -6,12 +6,13 @@ from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from flour.core.check import expect, fitted, vector
 from flour.core.errors import ParameterError
 from flour.core.op import Arity, Bound, Columns, Op
 from flour.core.types import Type, Vector
-from flour.language.adapters import adapts
+from flour.language.adapters import Fitted, adapts
 from flour.ops.vote import Duels
 
 if TYPE_CHECKING:
@@ -80,7 +81,7 @@ class CouplePairs(Op):
         return e.dense("float64", size, lambda j: e.load(p, j, "float64"), size=k, stored=True)
 
 
-def _quadratic(x: Any, k: int) -> Any:
+def _quadratic(x: NDArray[Any], k: int) -> Any:
     """The form that is smallest where the probabilities agree with all pairs."""
     beats = np.zeros((len(x), k, k))
     for pair, (i, j) in enumerate(combinations(range(k), 2)):
@@ -94,7 +95,7 @@ def _quadratic(x: Any, k: int) -> Any:
     return matrix
 
 
-def _slopes(matrix: Any, p: Any) -> tuple[Any, Any]:
+def _slopes(matrix: NDArray[Any], p: NDArray[Any]) -> tuple[Any, Any]:
     """The matrix times p, and p times that, added up in order."""
     slopes, value = np.zeros_like(p), np.zeros(len(p))
     for t in range(p.shape[1]):
@@ -104,7 +105,7 @@ def _slopes(matrix: Any, p: Any) -> tuple[Any, Any]:
     return slopes, value
 
 
-def _sweep(matrix: Any, p: Any, slopes: Any, value: Any) -> Any:
+def _sweep(matrix: NDArray[Any], p: NDArray[Any], slopes: NDArray[Any], value: NDArray[Any]) -> Any:
     """One step along every class in turn."""
     for t in range(p.shape[1]):
         diagonal = matrix[:, t, t]
@@ -171,16 +172,16 @@ def _emit_sweep(e: Emitter, k: str, tables: tuple[str, str, str], value: str) ->
 # --- adapters -------------------------------------------------------------------------------------
 
 
-def _dense(matrix: Any) -> Any:
+def _dense(matrix: object) -> Any:
     return matrix.toarray() if hasattr(matrix, "toarray") else np.asarray(matrix)
 
 
-def _decisions(fit: Any, x: Flow, weights: Any) -> Flow:
+def _decisions(fit: Fitted, x: Flow, weights: NDArray[Any]) -> Flow:
     """The kernel with the support vectors, times weights (one row a decision), plus intercepts."""
     return _kernel(fit, x).linear(weights, fit._intercept_)
 
 
-def _kernel(fit: Any, x: Flow) -> Flow:
+def _kernel(fit: Fitted, x: Flow) -> Flow:
     if fit.kernel == "precomputed":
         return x.select(fit.support_)
     points, gamma = _dense(fit.support_vectors_), float(fit._gamma)
@@ -193,12 +194,12 @@ def _kernel(fit: Any, x: Flow) -> Flow:
     return shifted.tanh() if fit.kernel == "sigmoid" else shifted.power(float(fit.degree))
 
 
-def _input(fit: Any, x: Flow, to: Importer) -> Flow:
+def _input(fit: Fitted, x: Flow, to: Importer) -> Flow:
     to.need(not callable(fit.kernel), "a kernel that is a Python function stays Python")
     return to.doubles(x)
 
 
-def _value(fit: Any, x: Flow, to: Importer) -> Flow:
+def _value(fit: Fitted, x: Flow, to: Importer) -> Flow:
     """The one decision of a machine that is no classifier."""
     x, weights = _input(fit, x, to), _dense(fit._dual_coef_)
     if not weights.shape[1]:
@@ -208,18 +209,18 @@ def _value(fit: Any, x: Flow, to: Importer) -> Flow:
 
 
 @adapts("sklearn.svm.SVR", "sklearn.svm.NuSVR")
-def _regressor(fit: Any, x: Flow, to: Importer) -> dict[str, Flow]:
+def _regressor(fit: Fitted, x: Flow, to: Importer) -> dict[str, Flow]:
     return {"value": _value(fit, x, to)}
 
 
 @adapts("sklearn.svm.OneClassSVM")
-def _one_class(fit: Any, x: Flow, to: Importer) -> dict[str, Flow]:
+def _one_class(fit: Fitted, x: Flow, to: Importer) -> dict[str, Flow]:
     scores = _value(fit, x, to)
     return {"label": scores.greater(0.0).cast("int64").take([-1, 1]), "scores": scores}
 
 
 @adapts("sklearn.svm.SVC", "sklearn.svm.NuSVC")
-def _classifier(fit: Any, x: Flow, to: Importer) -> dict[str, Flow]:
+def _classifier(fit: Fitted, x: Flow, to: Importer) -> dict[str, Flow]:
     x, several = _input(fit, x, to), len(fit.classes_) > 2
     decisions = _decisions(fit, x, _pair_weights(fit))
     scores = _scores(fit, decisions) if several else decisions.negate().element(0)
@@ -235,7 +236,7 @@ def _classifier(fit: Any, x: Flow, to: Importer) -> dict[str, Flow]:
     return outputs
 
 
-def _pair_weights(fit: Any) -> Any:
+def _pair_weights(fit: Fitted) -> Any:
     """Per pair of classes, the weight of every support vector (only those of the two have one)."""
     coefficients, ends = _dense(fit._dual_coef_), np.cumsum([0, *fit._n_support])
     spans = [slice(ends[i], ends[i + 1]) for i in range(len(fit._n_support))]
@@ -257,7 +258,7 @@ def _most_votes(decisions: Flow, classes: int) -> Flow:
     return decisions.greater(0.0).cast("float64").linear(sign, offset).arg_max()
 
 
-def _scores(fit: Any, decisions: Flow) -> Flow:
+def _scores(fit: Fitted, decisions: Flow) -> Flow:
     """Decisions for each pair, or condensed to one score a class."""
     if fit.decision_function_shape == "ovo":
         return decisions
@@ -265,7 +266,7 @@ def _scores(fit: Any, decisions: Flow) -> Flow:
     return Duels(len(fit.classes_))(second.greater(0.0).cast("float64"), second)
 
 
-def _probabilities(fit: Any, decisions: Flow) -> Flow:
+def _probabilities(fit: Fitted, decisions: Flow) -> Flow:
     """Platt's probability of each pair, coupled."""
     fitted = decisions.multiply(fit._probA).add(fit._probB)
     pairs = fitted.negate().sigmoid().clip(1e-7, 1 - 1e-7)

@@ -6,10 +6,11 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from flour.core.op import Array
 from flour.core.types import Vector
-from flour.language.adapters import ADAPTERS, adapts, public_name
+from flour.language.adapters import ADAPTERS, Fitted, adapts, public_name
 from flour.ops.bases import FloatElementwise
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ class UndoYeoJohnson(FloatElementwise):
     exponents: Array
     monotone = True
 
-    def compute(self, x: Any) -> Any:
+    def compute(self, x: NDArray[Any]) -> Any:
         powers = np.broadcast_to(self.exponents.array.reshape(-1), x.shape)
         wide = x.astype(np.result_type(x, powers))
         up, down = np.maximum(wide, 0), np.minimum(wide, 0)
@@ -65,7 +66,7 @@ class UndoBoxCox(FloatElementwise):
     exponents: Array
     monotone = True
 
-    def compute(self, x: Any) -> Any:
+    def compute(self, x: NDArray[Any]) -> Any:
         powers = np.broadcast_to(self.exponents.array.reshape(-1).astype(np.float64), x.shape)
         wide = x.astype(np.float64)
         result = np.where(powers == 0, np.exp(wide), np.exp(np.log1p(powers * wide) / powers))
@@ -83,14 +84,14 @@ class UndoBoxCox(FloatElementwise):
 
 
 @adapts("sklearn.compose.TransformedTargetRegressor")
-def _transformed_target(fit: Any, x: Flow, to: Importer) -> dict[str, Flow]:
+def _transformed_target(fit: Fitted, x: Flow, to: Importer) -> dict[str, Flow]:
     value = to.predict(fit.regressor_, x, "regressor_")["value"]
     target = undone(fit.transformer_, to.matrix(value), to)
     flat = fit._training_dim == 1 and isinstance(target.type, Vector) and target.type.width == 1
     return {"value": target.element(0) if flat else target}
 
 
-def undone(fit: Any, x: Flow, to: Importer) -> Flow:
+def undone(fit: Fitted, x: Flow, to: Importer) -> Flow:
     """x after a fitted transformer's inverse_transform."""
     name = public_name(type(fit))
     if name == "sklearn.pipeline.Pipeline":
@@ -110,25 +111,25 @@ def undone(fit: Any, x: Flow, to: Importer) -> Flow:
     return _INVERSES[name](fit, to.floats(x), to)
 
 
-def _undo_standard(fit: Any, x: Flow, _to: Importer) -> Flow:
+def _undo_standard(fit: Fitted, x: Flow, _to: Importer) -> Flow:
     x = x.multiply(fit.scale_) if fit.with_std else x
     return x.add(fit.mean_) if fit.with_mean else x
 
 
-def _undo_min_max(fit: Any, x: Flow, _to: Importer) -> Flow:
+def _undo_min_max(fit: Fitted, x: Flow, _to: Importer) -> Flow:
     return x.subtract(fit.min_, wide=True).divide(fit.scale_, wide=True)
 
 
-def _undo_max_abs(fit: Any, x: Flow, _to: Importer) -> Flow:
+def _undo_max_abs(fit: Fitted, x: Flow, _to: Importer) -> Flow:
     return x.multiply(fit.scale_, wide=True)
 
 
-def _undo_robust(fit: Any, x: Flow, _to: Importer) -> Flow:
+def _undo_robust(fit: Fitted, x: Flow, _to: Importer) -> Flow:
     x = x.multiply(fit.scale_, wide=True) if fit.with_scaling else x
     return x.add(fit.center_, wide=True) if fit.with_centering else x
 
 
-def _undo_power(fit: Any, x: Flow, to: Importer) -> Flow:
+def _undo_power(fit: Fitted, x: Flow, to: Importer) -> Flow:
     x = undone(fit._scaler, x, to) if fit.standardize else x
     box_cox = fit.method == "box-cox"
     return x.undo_box_cox(fit.lambdas_) if box_cox else x.undo_yeo_johnson(fit.lambdas_)

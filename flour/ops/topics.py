@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from flour.core.check import expect, fitted, vector
 from flour.core.errors import ParameterError
 from flour.core.op import Arity, Array, Bound, Columns, Op
 from flour.core.sparse import Sparse, densify
 from flour.core.types import Type, Vector
-from flour.language.adapters import adapts
+from flour.language.adapters import Fitted, adapts
 from flour.ops.elementwise import one
 from flour.ops.reduce import zero
 
@@ -59,7 +60,7 @@ class TopicWeights(Op):
         rows = [self._document(row) for row in dense]
         return np.array(rows, x.dtype).reshape(len(dense), self.words.shape[0])
 
-    def _document(self, row: Any) -> Any:
+    def _document(self, row: NDArray[Any]) -> Any:
         used = np.flatnonzero(row)
         counts, words = row[used], self.words.array[:, used]
         weights = np.ones(len(words), row.dtype)
@@ -164,7 +165,7 @@ def _expect(e: Emitter, weights: str, inner: str, topics: str, dtype: str, total
         e.store(inner, k, e.cast(value, "float64", dtype), dtype)
 
 
-def digamma(x: Any) -> Any:
+def digamma(x: NDArray[Any]) -> Any:
     """The logarithmic derivative of the gamma function for positive numbers, as the library has it.
 
     Recurrence up to 6, then an asymptotic series: quick, and exact to about 1e-9 only.
@@ -189,7 +190,7 @@ def digamma(x: Any) -> Any:
 
 
 @adapts("sklearn.decomposition.LatentDirichletAllocation")
-def _allocation(fit: Any, x: Flow, to: Importer) -> Flow:
+def _allocation(fit: Fitted, x: Flow, to: Importer) -> Flow:
     words = fit.exp_dirichlet_component_
     counts = to.floats(x).cast(str(words.dtype.name))
     weights = counts.topic_weights(

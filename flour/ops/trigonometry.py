@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from flour.core.check import expect
 from flour.core.types import FLOATS, INTS, Scalar, Type, Vector
@@ -67,7 +68,7 @@ class IsInfinite(Elementwise):
     above: bool = True
     below: bool = True
 
-    def compute(self, x: Any) -> Any:
+    def compute(self, x: NDArray[Any]) -> Any:
         return (self.above & np.isposinf(x)) | (self.below & np.isneginf(x))
 
     def structure(self) -> tuple[object, ...]:
@@ -96,7 +97,7 @@ class Not(Elementwise):
         expect(kind.dtype == "bool", f"not applies to bools, got {kind}", "compare first")
         return super().output(kind)
 
-    def compute(self, x: Any) -> Any:
+    def compute(self, x: NDArray[Any]) -> Any:
         return ~x
 
     def element(self, e: Emitter, j: str, x: ScalarValue) -> str:
@@ -112,7 +113,7 @@ class BitNot(Elementwise):
         expect(kind.dtype in INTS, f"only whole numbers have bits, got {kind}")
         return super().output(kind)
 
-    def compute(self, x: Any) -> Any:
+    def compute(self, x: NDArray[Any]) -> Any:
         return ~x
 
     def element(self, e: Emitter, j: str, x: ScalarValue) -> str:

@@ -9,6 +9,7 @@ import math
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from flour.core.check import expect
 from flour.core.types import FLOATS, Scalar, Type, Vector
@@ -32,7 +33,7 @@ class FloatFunction(FloatElementwise, abstract=True):
     #: The function as an expression of `{x}`.
     code: ClassVar[str]
 
-    def compute(self, x: Any) -> Any:
+    def compute(self, x: NDArray[Any]) -> Any:
         return type(self).function(x)
 
     def element(self, e: Emitter, j: str, x: ScalarValue) -> str:
@@ -179,7 +180,7 @@ class Erf(ZeroToZero):
     code = "erf({x})"
     monotone = True
 
-    def compute(self, x: Any) -> Any:
+    def compute(self, x: NDArray[Any]) -> Any:
         values = [math.erf(value) for value in x.reshape(-1).tolist()]
         return np.array(values, x.dtype).reshape(x.shape)
 
@@ -207,7 +208,7 @@ class AnyFunction(Elementwise, abstract=True):
         expect(kind.dtype != "bool", f"{self.name} needs numbers, got bool", "call as_float()")
         return super().output(kind)
 
-    def compute(self, x: Any) -> Any:
+    def compute(self, x: NDArray[Any]) -> Any:
         return type(self).function(x)
 
 
@@ -256,7 +257,7 @@ class Relu(AnyFunction):
 
     monotone = True
 
-    def compute(self, x: Any) -> Any:
+    def compute(self, x: NDArray[Any]) -> Any:
         return np.maximum(x, x.dtype.type(0))
 
     def element(self, e: Emitter, j: str, x: ScalarValue) -> str:
@@ -270,7 +271,7 @@ class Rounding(AnyFunction, abstract=True):
     monotone = True
     code: ClassVar[str]
 
-    def compute(self, x: Any) -> Any:
+    def compute(self, x: NDArray[Any]) -> Any:
         return super().compute(x) if x.dtype.kind == "f" else x
 
     def element(self, e: Emitter, j: str, x: ScalarValue) -> str:
@@ -312,7 +313,7 @@ class IsNan(Elementwise):
     takes_sparse = True
     keeps_zero = True
 
-    def compute(self, x: Any) -> Any:
+    def compute(self, x: NDArray[Any]) -> Any:
         return x != x  # noqa: PLR0124 (the definition of NaN)
 
     def element(self, e: Emitter, j: str, x: ScalarValue) -> str:

@@ -12,12 +12,14 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from flour.core.errors import FlourError, ImportRefused, UnsupportedSetting
 from flour.core.extension_points import extension
 from flour.core.node import Node, node, rebuild
 from flour.core.source import Source
 from flour.core.types import FLOATS, Vector
+from flour.language.adapters import Fitted
 from flour.language.flow import Flow
 
 #: Relative to the largest answer; converters compute partly in float32.
@@ -25,7 +27,7 @@ TOLERANCE = 1e-6
 _INPUT = "X"
 
 
-def through_onnx(estimator: Any, x: Flow, rows: Any) -> Flow | dict[str, Flow]:
+def through_onnx(estimator: Fitted, x: Flow, rows: NDArray[Any]) -> Flow | dict[str, Flow]:
     """The program of an estimator by way of ONNX, or ImportRefused with the reason."""
     if not isinstance(x.type, Vector) or x.type.dtype == "string":
         raise UnsupportedSetting("skl2onnx is asked for steps over numbers only", found=str(x.type))
@@ -42,7 +44,7 @@ def through_onnx(estimator: Any, x: Flow, rows: Any) -> Flow | dict[str, Flow]:
     )
 
 
-def _agreeing(estimator: Any, x: Flow, rows: Any, dtype: str) -> Flow | dict[str, Flow]:
+def _agreeing(estimator: Fitted, x: Flow, rows: NDArray[Any], dtype: str) -> Flow | dict[str, Flow]:
     program = extension("from_onnx")(_converted(estimator, rows.shape[1], dtype))
     program_outputs = {
         name: grafted(flow, {_INPUT: x.cast(dtype)})
@@ -54,7 +56,7 @@ def _agreeing(estimator: Any, x: Flow, rows: Any, dtype: str) -> Flow | dict[str
     return program_outputs["features"] if set(program_outputs) == {"features"} else program_outputs
 
 
-def _converted(estimator: Any, width: int, dtype: str) -> bytes:
+def _converted(estimator: Fitted, width: int, dtype: str) -> bytes:
     """The ONNX model that skl2onnx makes of a fitted estimator."""
     try:
         from skl2onnx import to_onnx
@@ -79,11 +81,11 @@ def _converted(estimator: Any, width: int, dtype: str) -> bytes:
     return data
 
 
-def _has_probabilities(estimator: Any) -> bool:
+def _has_probabilities(estimator: Fitted) -> bool:
     return hasattr(estimator, "predict_proba") and hasattr(estimator, "classes_")
 
 
-def _named(estimator: Any, program: Flow) -> dict[str, Flow]:
+def _named(estimator: Fitted, program: Flow) -> dict[str, Flow]:
     """The program's outputs under an importer's names for them."""
     flows = [program[name] for name in program.outputs]
     if _has_probabilities(estimator) and len(flows) == 2:
@@ -94,7 +96,7 @@ def _named(estimator: Any, program: Flow) -> dict[str, Flow]:
     return {"features": flows[0]}
 
 
-def _is_regressor(estimator: Any) -> bool:
+def _is_regressor(estimator: Fitted) -> bool:
     from sklearn.base import is_regressor
 
     return bool(is_regressor(estimator))
@@ -126,7 +128,7 @@ METHODS = {
 }
 
 
-def _gate(estimator: Any, rows: Any, flows: Mapping[str, Flow], dtype: str) -> None:
+def _gate(estimator: Fitted, rows: NDArray[Any], flows: Mapping[str, Flow], dtype: str) -> None:
     """Refuse unless every output answers the rows as the estimator's own method does."""
     if not len(rows):
         raise UnsupportedSetting("the sample has no rows to compare answers on")

@@ -25,6 +25,7 @@ from flour.language.adapters import (
     INSTEAD,
     NOT_NATIVE,
     Adapter,
+    Fitted,
     Importer,
     load_adapters,
     public_name,
@@ -52,7 +53,7 @@ def from_sklearn(estimator: object, sample: object = None, *, allow_python: bool
     """
     kind = _input_type(estimator, sample)
 
-    def read(fit: Any, trace: ArrayTrace | None) -> Flow:
+    def read(fit: Fitted, trace: ArrayTrace | None) -> Flow:
         """Without the sample: where it decides something, there is no other estimator like this."""
         return _program(fit, kind, EstimatorImporter(None, allow_python=allow_python, trace=trace))
 
@@ -123,7 +124,7 @@ class EstimatorImporter(Importer):
 
     # --- children ----------------------------------------------------------------------------
 
-    def adapt(self, estimator: Any, x: Flow) -> Flow | dict[str, Flow]:
+    def adapt(self, estimator: Fitted, x: Flow) -> Flow | dict[str, Flow]:
         """The program of an estimator: features, or named outputs."""
         try:
             adapter = self._adapter(estimator)
@@ -150,7 +151,9 @@ class EstimatorImporter(Importer):
             self._depth -= 1
         return result
 
-    def _fallback(self, estimator: Any, x: Flow, problem: ImportRefused) -> Flow | dict[str, Flow]:
+    def _fallback(
+        self, estimator: Fitted, x: Flow, problem: ImportRefused
+    ) -> Flow | dict[str, Flow]:
         """A step without an adapter by way of skl2onnx, if its answers agree on the sample."""
         hopeless = self._sample is None or not hasattr(estimator, "fit")
         if hopeless or getattr(problem, "tried", False):
@@ -167,7 +170,7 @@ class EstimatorImporter(Importer):
             problem.tried = True  # type: ignore[attr-defined]  # not by the steps around it again
             raise problem from other
 
-    def transform(self, estimator: Any, x: Flow, name: str | None = None) -> Flow:
+    def transform(self, estimator: Fitted | None, x: Flow, name: str | None = None) -> Flow:
         """The features a transformer makes of x; `name` is the step's name for messages."""
         if estimator is None or (isinstance(estimator, str) and estimator == "passthrough"):
             return self.matrix(x)
@@ -177,13 +180,13 @@ class EstimatorImporter(Importer):
             return self.as_features(estimator, result)
         return result
 
-    def predict(self, estimator: Any, x: Flow, name: str | None = None) -> dict[str, Flow]:
+    def predict(self, estimator: Fitted, x: Flow, name: str | None = None) -> dict[str, Flow]:
         """The named outputs of a predictor on x."""
         with provenance.step(name or type(estimator).__name__):
             result = self.adapt(estimator, x)
         return result if isinstance(result, dict) else {"features": result}
 
-    def as_features(self, estimator: Any, outputs: dict[str, Flow]) -> Flow:
+    def as_features(self, estimator: Fitted, outputs: dict[str, Flow]) -> Flow:
         """The features of an estimator that also predicts, as its `transform` has them."""
         for name in ("features", "distances"):
             if name in outputs:
@@ -194,7 +197,7 @@ class EstimatorImporter(Importer):
             hint=INSTEAD,
         )
 
-    def _adapter(self, estimator: Any) -> Adapter:
+    def _adapter(self, estimator: Fitted) -> Adapter:
         if isinstance(estimator, type):
             raise UnfittedEstimator(
                 f"{estimator.__name__} is a class, not a fitted estimator",
@@ -212,7 +215,7 @@ class EstimatorImporter(Importer):
             hint=f"docs/coverage.md lists what can; {INSTEAD}",
         )
 
-    def _unfitted(self, estimator: Any, problem: AttributeError) -> FlourError:
+    def _unfitted(self, estimator: Fitted, problem: AttributeError) -> FlourError:
         name = type(estimator).__name__
         return UnfittedEstimator(
             f"{name} is not fitted",
@@ -221,7 +224,7 @@ class EstimatorImporter(Importer):
             hint="call fit() before importing it",
         )
 
-    def _unreadable(self, estimator: Any, problem: Exception) -> FlourError:
+    def _unreadable(self, estimator: Fitted, problem: Exception) -> FlourError:
         name = type(estimator).__name__
         return UnsupportedSetting(
             f"{name} cannot be imported as it is fitted",
@@ -245,7 +248,7 @@ class EstimatorImporter(Importer):
         return None if self._sample is None else densify(x.reference(self._sample)["output"])
 
 
-def _itself(estimator: Any) -> str:
+def _itself(estimator: Fitted) -> str:
     """The location of a problem with the estimator itself, not with a step of it."""
     return f"the estimator itself ({type(estimator).__name__})"
 
@@ -257,4 +260,4 @@ def _joined(inner: str | None, outer: str) -> str | None:
 
 
 Children = Sequence[tuple[str, Any]]
-Build = Callable[[Any, Flow, Importer], Any]
+Build = Callable[[Fitted, Flow, Importer], Any]

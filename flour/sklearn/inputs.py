@@ -10,10 +10,10 @@ import numpy as np
 from flour.core.errors import ParameterError, UnfittedEstimator
 from flour.core.types import FLOATS, Pairs, Record, Scalar, Text, Tokens, Type, Vector, dtype_name
 from flour.data.frames import as_column, frame_columns, is_sparse
-from flour.language.adapters import COLUMN_TYPES, load_adapters
+from flour.language.adapters import COLUMN_TYPES, Fitted, load_adapters
 
 
-def input_type(estimator: Any, sample: Any = None) -> Type:
+def input_type(estimator: Fitted, sample: object = None) -> Type:
     """The type of X: from the sample's own columns, or from what the estimator remembers."""
     if sample is not None:
         return _from_sample(estimator, sample)
@@ -38,14 +38,14 @@ def input_type(estimator: Any, sample: Any = None) -> Type:
     return _record_or_vector(names, kinds)
 
 
-def takes_text(estimator: Any) -> bool:
+def takes_text(estimator: Fitted) -> bool:
     """Whether the first step that reads the data is a text vectoriser."""
     if type(estimator).__name__ in _TEXT:
         return True
     return any(takes_text(child) for child in _entry_points(estimator))
 
 
-def documents(estimator: Any) -> Text:
+def documents(estimator: Fitted) -> Text:
     """The type of documents, with the decoding of the vectorisers that read them.
 
     Where those disagree there is no decoding, and bytes are refused.
@@ -54,7 +54,7 @@ def documents(estimator: Any) -> Text:
     return decodings.pop() if len(decodings) == 1 else Text()
 
 
-def _decodings(estimator: Any) -> Iterator[Text]:
+def _decodings(estimator: Fitted) -> Iterator[Text]:
     if type(estimator).__name__ in _TEXT:
         try:
             yield Text(estimator.encoding, estimator.decode_error)
@@ -64,7 +64,7 @@ def _decodings(estimator: Any) -> Iterator[Text]:
         yield from _decodings(child)
 
 
-def rows_of_names(estimator: Any) -> Type | None:
+def rows_of_names(estimator: Fitted) -> Type | None:
     """The type of rows of any names, or of words, if the first step reads such rows."""
     match type(estimator).__name__:
         case "DictVectorizer":
@@ -80,21 +80,21 @@ _TEXT = {"CountVectorizer", "TfidfVectorizer", "HashingVectorizer"}
 _ONE_VALUE = {"IsotonicRegression", "LabelEncoder", "LabelBinarizer"}
 
 
-def _one_value(estimator: Any) -> Type:
+def _one_value(estimator: Fitted) -> Type:
     """The type of the single value of a row."""
     if type(estimator).__name__ == "IsotonicRegression":
         return Scalar(dtype_name(estimator.X_thresholds_.dtype))
     return Scalar(_stored(np.asarray(estimator.classes_)))
 
 
-def column_types(estimator: Any, width: int) -> list[Type]:
+def column_types(estimator: Fitted, width: int) -> list[Type]:
     """The type of each input column, as far as the fitted state tells (else float64)."""
     kinds: list[Type | None] = [None] * width
     _note(estimator, list(range(width)), kinds)
     return [kind or Scalar("float64") for kind in kinds]
 
 
-def _note(estimator: Any, columns: list[int], kinds: list[Type | None]) -> None:
+def _note(estimator: Fitted, columns: list[int], kinds: list[Type | None]) -> None:
     """Fill in the types of the input columns that this estimator's fitted state gives."""
     if hasattr(estimator, "transformers_"):
         for name, child, picked in estimator.transformers_:
@@ -112,7 +112,7 @@ def _note(estimator: Any, columns: list[int], kinds: list[Type | None]) -> None:
         _note(child, columns, kinds)
 
 
-def _note_child(child: Any, columns: list[int], kinds: list[Type | None], *, text: bool) -> None:
+def _note_child(child: Fitted, columns: list[int], kinds: list[Type | None], *, text: bool) -> None:
     if text:
         kinds[columns[0]] = _agreed(kinds[columns[0]], documents(child))
     else:
@@ -124,7 +124,7 @@ def _agreed(other: Type | None, kind: Text) -> Text:
     return kind if other in (None, kind) or not isinstance(other, Text) else Text()
 
 
-def _categories(estimator: Any) -> list[Type] | None:
+def _categories(estimator: Fitted) -> list[Type] | None:
     """The column types of an encoder or imputer, from what it learnt."""
     if hasattr(estimator, "categories_") and type(estimator).__name__ != "CategoricalNB":
         return [Scalar(_stored(np.asarray(values))) for values in estimator.categories_]
@@ -137,7 +137,7 @@ def _categories(estimator: Any) -> list[Type] | None:
     return None
 
 
-def _of_frame(estimator: Any) -> list[Type] | None:
+def _of_frame(estimator: Fitted) -> list[Type] | None:
     """The column types of an estimator that says what frame it was trained on."""
     load_adapters()
     reader = COLUMN_TYPES.get(type(estimator).__module__)
@@ -154,7 +154,7 @@ def _stored(values: Any) -> str:
     return "string" if values.dtype.kind == "U" else "float64"
 
 
-def _entry_points(estimator: Any) -> Iterator[Any]:
+def _entry_points(estimator: Fitted) -> Iterator[Any]:
     """The children that read the estimator's own input."""
     if hasattr(estimator, "steps"):
         first = (s for _, s in estimator.steps if s is not None and not isinstance(s, str))
@@ -177,13 +177,13 @@ def _entry_points(estimator: Any) -> Iterator[Any]:
         yield from (child for child in children if hasattr(child, "get_params"))
 
 
-def _leaves(estimator: Any) -> Iterable[Any]:
+def _leaves(estimator: Fitted) -> Iterable[Any]:
     for child in _entry_points(estimator):
         yield child
         yield from _leaves(child)
 
 
-def _own_width(estimator: Any) -> int | None:
+def _own_width(estimator: Fitted) -> int | None:
     """The number of columns an estimator was fitted on, from its fitted arrays."""
     if hasattr(estimator, "n_features_in_"):
         return int(estimator.n_features_in_)
@@ -196,7 +196,7 @@ def _own_width(estimator: Any) -> int | None:
 # --- from a sample ------------------------------------------------------------------------------
 
 
-def _from_sample(estimator: Any, sample: Any) -> Type:
+def _from_sample(estimator: Fitted, sample: Any) -> Type:
     kind = rows_of_names(estimator)
     if kind is not None:
         return kind
@@ -213,14 +213,14 @@ def _from_sample(estimator: Any, sample: Any) -> Type:
     return Vector(int(values.shape[1]), _number(values.dtype))
 
 
-def _shown(column: Any) -> Any:
+def _shown(column: object) -> Any:
     """A column of the sample; one that may hold missing values is of floats, also if none does."""
     array = as_column(column)
     nullable = hasattr(getattr(column, "dtype", None), "na_value") and array.dtype.kind in "biu"
     return array.astype(np.float64) if nullable else array
 
 
-def _from_frame(estimator: Any, columns: dict[str, Any]) -> Type:
+def _from_frame(estimator: Fitted, columns: dict[str, Any]) -> Type:
     """The sample's column types, in the order in which the estimator was fitted."""
     fitted = getattr(estimator, "feature_names_in_", None)
     names = list(columns) if fitted is None else [str(name) for name in fitted]
@@ -242,7 +242,7 @@ def _name(dtype: Any) -> str:
     return "string" if dtype.kind in "OU" else _number(dtype)
 
 
-def _number(dtype: Any) -> str:
+def _number(dtype: object) -> str:
     name = dtype_name(dtype)
     return name if name in FLOATS or name in ("int64", "bool", "string") else "float64"
 

@@ -14,6 +14,7 @@ import numpy as np
 from flour.core.errors import UnsupportedSetting
 from flour.core.extension_points import extension
 from flour.core.model_formats import FORMATS
+from flour.language.adapters import Fitted
 
 #: The method of an estimator behind each output.
 _METHODS = {
@@ -28,7 +29,7 @@ _METHODS = {
 Answers = Callable[[Any], dict[str, Any]]
 
 
-def original(form: str, model: Any) -> Answers:
+def original(form: str, model: object) -> Answers:
     """A function from rows to the own library's answers: the outputs that can be compared, by name.
 
     `model` is a fitted estimator for "sklearn", the bytes of the file for the others.
@@ -49,11 +50,11 @@ def as_frame(data: Any) -> Any:
     return pd.DataFrame(data if rows else dict(data))
 
 
-def estimator_answers(model: Any) -> Answers:
+def estimator_answers(model: Fitted) -> Answers:
     """What a fitted estimator answers."""
     named = hasattr(model, "feature_names_in_")
 
-    def answer(rows: Any) -> dict[str, Any]:
+    def answer(rows: object) -> dict[str, Any]:
         frame = as_frame(rows)
         if isinstance(rows, Mapping) and not named:  # it was fitted on a plain array
             frame = frame.to_numpy()
@@ -72,7 +73,7 @@ def lightgbm_answers(raw: bytes) -> Answers:
 
     booster = lightgbm.Booster(model_str=raw.decode("utf-8", "replace"))
 
-    def answer(rows: Any) -> dict[str, Any]:
+    def answer(rows: object) -> dict[str, Any]:
         frame = as_frame(rows)
         return {
             "value": np.asarray(booster.predict(frame)),
@@ -90,7 +91,7 @@ def xgboost_answers(raw: bytes) -> Answers:
     # The library wants names where the model has some; the comparison goes by position.
     names = booster.feature_names
 
-    def answer(rows: Any) -> dict[str, Any]:
+    def answer(rows: object) -> dict[str, Any]:
         frame = as_frame(rows)
         table = np.asarray(frame, np.float32) if isinstance(frame, np.ndarray) else frame
         data = xgboost.DMatrix(table, feature_names=names, enable_categorical=True)
@@ -130,7 +131,7 @@ _ONNX_TYPES = {
 }
 
 
-def _as_declared(values: Any, kind: str) -> Any:
+def _as_declared(values: object, kind: str) -> Any:
     """A column as the tensor of rows that the model declares."""
     column: Any = np.asarray(values, _ONNX_TYPES.get(kind, np.object_))
     return column[:, None] if column.ndim == 1 else column

@@ -14,7 +14,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from flour.language.adapters import registered
+from flour.language.adapters import Fitted, registered
 from flour.language.flow import Flow
 from flour.tracing.fitted import Parts, Reading, Recorder, copied, outline
 from flour.tracing.traced_array import ArrayTrace
@@ -25,7 +25,7 @@ MOST_READINGS = 4
 MOST_CONSTANTS = 1024
 
 #: The program of an estimator; with a trace, of one that is being recorded.
-Import = Callable[[Any, ArrayTrace | None], Flow]
+Import = Callable[[Fitted, ArrayTrace | None], Flow]
 
 
 class Structure:

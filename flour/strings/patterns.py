@@ -171,7 +171,7 @@ class _Compiler:
             return before, least, 0
         return before, -1, _fixed(widths[index + 1 :])
 
-    def _width(self, item: Any) -> tuple[int, int]:
+    def _width(self, item: object) -> tuple[int, int]:
         bounds = self._pattern([item]).getwidth()
         return int(bounds[0]), int(bounds[1])
 
@@ -180,7 +180,7 @@ class _Compiler:
 
     # --- from the parsed pattern to steps -----------------------------------------------------
 
-    def _step(self, kind: int, what: Any = None, one: int = -1, other: int = -1) -> int:
+    def _step(self, kind: int, what: object = None, one: int = -1, other: int = -1) -> int:
         if len(self.steps) >= _MOST_STEPS:
             raise _Unlike
         self.steps.append((kind, what, one, other))
@@ -242,7 +242,7 @@ class _Compiler:
 
     # --- characters ---------------------------------------------------------------------------
 
-    def _set(self, item: Any) -> int:
+    def _set(self, item: object) -> int:
         """The number of the set of characters that an item matches."""
         name = repr(item)
         if name not in self.sets:
@@ -250,7 +250,7 @@ class _Compiler:
             self.members.append(self._matching(item))
         return self.sets[name]
 
-    def _matching(self, item: Any) -> NDArray[np.bool_]:
+    def _matching(self, item: object) -> NDArray[np.bool_]:
         from re import _compiler, _constants  # type: ignore[attr-defined]  # as above
 
         again = (_constants.MAX_REPEAT, (1, _constants.MAXREPEAT, self._pattern([item])))

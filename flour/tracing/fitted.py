@@ -147,12 +147,12 @@ def classified(value: Any) -> tuple[str, Any]:
         return "container", (kind, frozen([*value]) if kind is dict else len(value))
 
 
-def _is_list(value: Any) -> bool:
+def _is_list(value: object) -> bool:
     """Whether this is a row of objects, such as arrays of several lengths."""
     return type(value) is np.ndarray and value.dtype.kind == "O" and value.ndim == 1
 
 
-def is_object(value: Any) -> bool:
+def is_object(value: object) -> bool:
     """Whether a value is an object whose attributes may be read one by one."""
     kind: Any = type(value)
     return _has_attributes(kind)
@@ -266,7 +266,7 @@ class Recorder:
         """What has been read so far."""
         return Reading(tuple(self._accesses))
 
-    def read(self, owner: int, name: Any, value: Any, *, item: bool = False) -> Any:
+    def read(self, owner: int, name: object, value: object, *, item: bool = False) -> Any:
         """What stands for a value for whoever reads it; `_ABSENT` for no value."""
         key = owner, name
         if key in self._made:

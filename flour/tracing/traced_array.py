@@ -110,7 +110,7 @@ class ArrayTrace:
         """What a slot holds here."""
         return self._values[slot]
 
-    def _slot(self, value: Any) -> int:
+    def _slot(self, value: object) -> int:
         self._values.append(value)
         return len(self._values) - 1
 
@@ -120,7 +120,7 @@ class ArrayTrace:
         self._known.add(slot)
         return slot
 
-    def call(self, made: Called, *args: Any) -> Any:
+    def call(self, made: Called, *args: object) -> Any:
         """The answer to these arguments, written down."""
         lists = [len(arg) if isinstance(arg, list | tuple) else None for arg in args]
         if any(_has_formula(arg) for arg in args if isinstance(arg, list | tuple)):
@@ -137,7 +137,7 @@ class ArrayTrace:
             self.refuse("a row of any length")
         return self._noted(made, places, made.function(*(self._values[p] for p in places)))
 
-    def _noted(self, of: Called, places: tuple[int, ...], made: Any) -> Any:
+    def _noted(self, of: Called, places: tuple[int, ...], made: object) -> Any:
         if len(self._steps) >= MOST_STEPS:
             self.refuse("too many steps")
         if isinstance(made, bool):
@@ -306,7 +306,9 @@ class TracedArray(NDArrayOperatorsMixin):
 
     # --- what is written down ------------------------------------------------------------------
 
-    def __array_ufunc__(self, function: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
+    def __array_ufunc__(
+        self, function: np.ufunc, method: str, *inputs: object, **options: object
+    ) -> Any:
         if "out" in options or any(map(_has_formula, options.values())):
             self._trace.refuse("an operation in place")
         whole: Any = function if method == "__call__" else getattr(function, method)
@@ -327,7 +329,7 @@ class TracedArray(NDArrayOperatorsMixin):
         name, sure = f"numpy {function.__name__}", function in _SURE
         return self._trace.call(called(made, name, options, sure=sure), *args)
 
-    def _plain(self, arg: Any) -> Any:
+    def _plain(self, arg: object) -> Any:
         return arg._sized if isinstance(arg, TracedArray) else arg  # noqa: SLF001 (its own class)
 
     def __getattr__(self, name: str) -> Any:
@@ -338,7 +340,7 @@ class TracedArray(NDArrayOperatorsMixin):
         if name not in _METHODS:
             self._trace.refuse(f"an array's {name}")
 
-        def method(*args: Any, **options: Any) -> Any:
+        def method(*args: object, **options: object) -> Any:
             if any(map(_has_formula, (*args, *options.values()))):
                 self._trace.refuse("a formula as an argument")
             made = operator.methodcaller(name, *args, **options)
@@ -347,19 +349,19 @@ class TracedArray(NDArrayOperatorsMixin):
 
         return method
 
-    def __getitem__(self, key: Any) -> Any:
+    def __getitem__(self, key: object) -> Any:
         if isinstance(key, TracedArray):
             return self._trace.call(Called(operator.getitem, "getitem"), self, key)
         if _has_formula(key):
             self._trace.refuse("places that depend on numbers")
         return self._trace.call(called(operator.itemgetter(key), "item", key, sure=True), self)
 
-    def __setitem__(self, key: Any, value: Any) -> None:
+    def __setitem__(self, key: object, value: object) -> None:
         if self.fixed:
             self._trace.refuse("a parameter is written to")
         self._trace.set_item(self._slot, key, value)
 
-    def __blob__(self, dtype: Any) -> Blob:
+    def __blob__(self, dtype: object) -> Blob:
         return self._trace.blob(self, dtype)
 
     # --- what looks at values ------------------------------------------------------------------
@@ -406,7 +408,7 @@ def as_array(values: Any, dtype: Any = None) -> Any:
     return values if dtype in (None, values.dtype) else values.astype(dtype)
 
 
-def noted(made: Called, *args: Any) -> Any:
+def noted(made: Called, *args: object) -> Any:
     """A function's answer, one step where an argument is a formula: what is in it is not seen."""
     first = next((arg for arg in args if isinstance(arg, TracedArray)), None)
     return made.function(*args) if first is None else first.trace.call(made, *args)
@@ -418,7 +420,7 @@ def _has_formula(value: object) -> bool:
     return isinstance(value, TracedArray)
 
 
-def _nested(function: Callable[..., Any], shape: Sequence[int | None], *flat: Any) -> Any:
+def _nested(function: Callable[..., Any], shape: Sequence[int | None], *flat: object) -> Any:
     """A call whose arguments were lists, which have been put one after the other."""
     rest = iter(flat)
     args = [next(rest) if size is None else [next(rest) for _ in range(size)] for size in shape]

@@ -110,7 +110,9 @@ def merged(left: Kind, right: Kind) -> Kind:
     return common(left, right)
 
 
-def converted(builder: ir.IRBuilder, value: Value, kind: Kind) -> ir.Value:
+def converted(  # noqa: PLR0911 (a case for each pair of forms)
+    builder: ir.IRBuilder, value: Value, kind: Kind
+) -> ir.Value:
     """The value in another type, as C converts it."""
     own, number = value
     if own == kind:

@@ -143,7 +143,7 @@ class Lowering:
             self.line = statement.lineno
             self._statement(statement)
 
-    def _statement(self, item: ast.stmt) -> None:
+    def _statement(self, item: ast.stmt) -> None:  # noqa: C901 (a case for each statement)
         match item:
             case ast.Assign(targets=targets, value=value):
                 self._give(targets, value)
@@ -189,9 +189,7 @@ class Lowering:
             raise Mismatch(f"{ast.unparse(value):.60} is one value")
         return unpacked(self.builder, given)
 
-    def _if(
-        self, test: ast.expr, body: Sequence[ast.stmt], orelse: Sequence[ast.stmt]
-    ) -> None:
+    def _if(self, test: ast.expr, body: Sequence[ast.stmt], orelse: Sequence[ast.stmt]) -> None:
         known = self._known(test)
         if known is not None:  # what does not apply is not even checked: see `permutes128`
             self._block(body if known else orelse)
@@ -238,7 +236,7 @@ class Lowering:
         bounds = [self._word(item) for item in call.args]
         start = _WORD(0) if len(bounds) == 1 else bounds[0]
         stop = bounds[min(1, len(bounds) - 1)]
-        step = bounds[2] if len(bounds) == 3 else _WORD(1)  # noqa: PLR2004 (range has so many)
+        step = bounds[2] if len(bounds) == 3 else _WORD(1)
         # A step that is not a number below zero counts up.
         down = isinstance(step, ir.Constant) and step.constant < 0
         before = self.builder.block
@@ -300,10 +298,10 @@ class Lowering:
 
     # --- expressions -----------------------------------------------------------------------------
 
-    def value(self, item: ast.expr) -> Value:
+    def value(self, item: ast.expr) -> Value:  # noqa: PLR0911 (a case for each expression)
         """The value of an expression."""
         match item:
-            case ast.Constant(value=number):
+            case ast.Constant(value=int() | float() as number):
                 return constant(number)
             case ast.Name(id=name):
                 return self._variable(name)
@@ -341,7 +339,7 @@ class Lowering:
         shift = isinstance(op, ast.LShift | ast.RShift)
         if shift:  # the left side alone says what type the result has
             kind = UINT64 if left.kind.form == "int" and not left.kind.signed else INT64
-        elif left.kind == right.kind == BOOL and isinstance(op, ast.BitAnd | ast.BitOr | ast.BitXor):
+        elif left.kind == right.kind == BOOL and type(op) in _OF_CONDITIONS:
             kind = BOOL
         else:
             kind = common(left.kind, right.kind)
@@ -357,41 +355,20 @@ class Lowering:
         return Value(kind, self._whole_operation(op, kind, a, b))
 
     def _float_operation(self, op: ast.operator, a: ir.Value, b: ir.Value) -> ir.Value:
-        builder = self.builder
-        written: dict[type[ast.operator], Callable[[ir.Value, ir.Value], ir.Value]] = {
-            ast.Add: builder.fadd,
-            ast.Sub: builder.fsub,
-            ast.Mult: builder.fmul,
-            ast.Div: builder.fdiv,
-        }
-        if type(op) not in written:
+        if type(op) not in _FLOAT:
             raise Mismatch(f"floats have no {type(op).__name__} in native code")
-        return written[type(op)](a, b)
+        return getattr(self.builder, _FLOAT[type(op)])(a, b)
 
-    def _whole_operation(
-        self, op: ast.operator, kind: Kind, a: ir.Value, b: ir.Value
-    ) -> ir.Value:
-        builder, flags = self.builder, ("nsw",) if kind.signed else ()
-        match op:
-            case ast.Add():
-                return builder.add(a, b, flags=flags)
-            case ast.Sub():
-                return builder.sub(a, b, flags=flags)
-            case ast.Mult():
-                return builder.mul(a, b, flags=flags)
-            case ast.BitAnd():
-                return builder.and_(a, b)
-            case ast.BitOr():
-                return builder.or_(a, b)
-            case ast.BitXor():
-                return builder.xor(a, b)
-            case ast.LShift():
-                return builder.shl(a, b)
-            case ast.RShift():
-                return (builder.ashr if kind.signed else builder.lshr)(a, b)
-            case ast.FloorDiv() | ast.Mod():
-                return self._divided(kind, a, b, remainder=isinstance(op, ast.Mod))
-        raise Mismatch(f"whole numbers have no {type(op).__name__} in native code")
+    def _whole_operation(self, op: ast.operator, kind: Kind, a: ir.Value, b: ir.Value) -> ir.Value:
+        if isinstance(op, ast.FloorDiv | ast.Mod):
+            return self._divided(kind, a, b, remainder=isinstance(op, ast.Mod))
+        name = _WHOLE.get(type(op))
+        if name is None:
+            raise Mismatch(f"whole numbers have no {type(op).__name__} in native code")
+        if name == "shr":
+            name = "ashr" if kind.signed else "lshr"
+        overflows = name in {"add", "sub", "mul"} and kind.signed
+        return getattr(self.builder, name)(a, b, flags=("nsw",) if overflows else ())
 
     def _divided(self, kind: Kind, a: ir.Value, b: ir.Value, *, remainder: bool) -> ir.Value:
         """Quotient rounded down, or the remainder that has the sign of b; by zero, zero.
@@ -418,7 +395,7 @@ class Lowering:
         if right.kind.is_float:
             return self._call("pow", [left, right])
         exponent = right.llvm.constant if isinstance(right.llvm, ir.Constant) else None
-        if not isinstance(exponent, int) or not 0 < exponent < 64:  # noqa: PLR2004
+        if not isinstance(exponent, int) or not 0 < exponent < 64:
             raise Mismatch("a power has a float or a small whole number for its exponent")
         kind = common(left.kind, INT64) if left.kind.is_whole else left.kind
         base = converted(self.builder, left, kind)
@@ -538,6 +515,18 @@ class Lowering:
         return [self._function.append_basic_block(name) for name in names]
 
 
+_FLOAT = {ast.Add: "fadd", ast.Sub: "fsub", ast.Mult: "fmul", ast.Div: "fdiv"}
+_OF_CONDITIONS = {ast.BitAnd, ast.BitOr, ast.BitXor}
+_WHOLE = {
+    ast.Add: "add",
+    ast.Sub: "sub",
+    ast.Mult: "mul",
+    ast.BitAnd: "and_",
+    ast.BitOr: "or_",
+    ast.BitXor: "xor",
+    ast.LShift: "shl",
+    ast.RShift: "shr",
+}
 _SIGNS: dict[type[ast.cmpop], str] = {
     ast.Eq: "==",
     ast.NotEq: "!=",
@@ -552,7 +541,7 @@ def _chosen(left: Kind, right: Kind) -> Kind:
     return left if left == right else common(left, right)
 
 
-def constant(number: float) -> Value:
+def constant(number: float | int) -> Value:  # noqa: PYI041 (they are told apart here)
     """A number of the source."""
     if isinstance(number, bool):
         return Value(BOOL, ir.Constant(BOOL.llvm, int(number)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import threading
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any
 
 import llvmlite.binding as llvm
 

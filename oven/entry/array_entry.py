@@ -140,7 +140,7 @@ def decoding(kind: Text, slow: Call, opened: Callable[[Call], Call]) -> Call:
     return found
 
 
-def _as_block(data: Any, *, documents: bool = False) -> Any:
+def _as_block(data: object, *, documents: bool = False) -> Any:
     """A row as a block of one row; None for what already is a block.
 
     Where rows are documents, a list of strings is a block, and a string a row.

@@ -124,7 +124,7 @@ def _single(
     shape, dtype = check
     array, held = np.ndarray, op.held
 
-    def call(data: Any) -> Answers:
+    def call(data: object) -> Answers:
         block = data.get(label) if type(data) is dict and len(data) == 1 else data
         # Dtypes of numbers are there once; one that is not goes the long way.
         if type(block) is array and block.dtype is want:
@@ -138,7 +138,7 @@ def _single(
     return call
 
 
-def _feed(given: Sequence[Given], data: Any) -> dict[str, Any] | None:
+def _feed(given: Sequence[Given], data: object) -> dict[str, Any] | None:
     """What goes to onnxruntime of a dict of arrays with the same number of rows."""
     if type(data) is not dict and len(given) == 1:
         data = {given[0].label: data}

@@ -63,7 +63,7 @@ def _contents(found: Rows) -> Contents:
 
 
 def _laid(
-    native: Callable[[Any], Any], found: Rows, name: str | None, data: Any
+    native: Callable[[Any], Any], found: Rows, name: str | None, data: object
 ) -> PackedRows | None:
     if name is not None and type(data) is list:  # documents
         data = _objects(data)

@@ -67,7 +67,7 @@ def zipmap(labels: Sequence[Hashable]) -> Rows:
     if len(set(map(type, keys))) == 1 and (order := _order(keys)) != list(range(len(keys))):
         return _arranged(zipmap([keys[place] for place in order]), order)
 
-    def rows(block: Any) -> list[dict[Any, float]]:
+    def rows(block: object) -> list[dict[Any, float]]:
         return [dict(zip(keys, row, strict=True)) for row in np.asarray(block).tolist()]
 
     return native_function(_ZIPMAP, partial(_contents, keys, rows)) or rows

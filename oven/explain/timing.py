@@ -138,7 +138,7 @@ def _best(call: Callable[[], Any]) -> tuple[float, Any]:
     return float(best), result
 
 
-def _nbytes(column: Any) -> int:
+def _nbytes(column: object) -> int:
     if isinstance(column, Sparse):
         return int(column.data.nbytes + column.indices.nbytes + column.indptr.nbytes)
     return int(getattr(column, "nbytes", 0))

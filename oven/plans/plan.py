@@ -493,7 +493,7 @@ def _is_block(data: Any) -> bool:
     return type(first) is list or (type(first) is np.ndarray and first.ndim > 0)
 
 
-def _is_documents(data: Any) -> bool:
+def _is_documents(data: object) -> bool:
     """Whether this is a block of documents, of a kind that entries take."""
     if type(data) is list:
         return bool(data) and type(data[0]) is str

@@ -154,5 +154,5 @@ def _content(parameter: tuple[int, Blob]) -> tuple[int, str, bytes]:
     return place, array.dtype.str, (array.here() if _is_formula(array) else array).tobytes()
 
 
-def _is_formula(array: Any) -> TypeGuard[TracedArray]:
+def _is_formula(array: object) -> TypeGuard[TracedArray]:
     return isinstance(array, TracedArray)

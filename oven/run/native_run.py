@@ -107,7 +107,7 @@ class NativeRun:
         values: Mapping[Value, Any],
         rows: int,
         into: Mapping[Value, NDArray[Any]] | None = None,
-        memory: Any = None,
+        memory: object = None,
     ) -> dict[Value, Any]:
         """Every output for these columns, in the arrays of `into` or in new ones.
 
@@ -134,7 +134,7 @@ class NativeRun:
         values: Mapping[Value, Any],
         rows: int,
         into: Mapping[Value, NDArray[Any]],
-        memory: Any,
+        memory: object,
     ) -> dict[Value, Any]:
         """`run` if no memory depends on the data: a few microseconds of Python, not twenty."""
         io: list[int] = []
@@ -178,7 +178,7 @@ class NativeRun:
         io = [word for column in (*ready, *results) for word in words(column)]
         return partial(self._rows, np.array([*io, 0, 0], np.int64))
 
-    def _rows(self, table: NDArray[np.int64], start: int, rows: int, memory: Any) -> None:
+    def _rows(self, table: NDArray[np.int64], start: int, rows: int, memory: object) -> None:
         """Run rows from `start` on; `table` has the addresses of the first row and strides."""
         shifted = table.copy()
         shifted[:-2:2] += start * table[1:-2:2]
@@ -321,7 +321,7 @@ def _zeros(value: Value, dtype: np.dtype[Any]) -> NDArray[Any]:
     return np.zeros((1, kind.width) if isinstance(kind, Vector) else 1, dtype)
 
 
-def _number_column(column: Any, value: Value, dtype: np.dtype[Any]) -> NDArray[Any]:
+def _number_column(column: object, value: Value, dtype: np.dtype[Any]) -> NDArray[Any]:
     """The column itself if native code can read it in place, else a copy in the right form."""
     if type(column) is np.ndarray and column.dtype == dtype:
         strides = column.strides

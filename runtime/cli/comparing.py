@@ -103,11 +103,11 @@ def _unfaithful(block: reading.Block, bad: Mismatch, ours: Any, theirs: Any) -> 
     )
 
 
-def _short(value: Any) -> str:
+def _short(value: object) -> str:
     return str(value).replace("\n", " ")[:80]
 
 
-def _lines(data: Any, answers: Mapping[str, Any], count: int) -> Iterator[str]:
+def _lines(data: object, answers: Mapping[str, Any], count: int) -> Iterator[str]:
     """Rows with their answers as lines of `verify.jsonl`."""
     for index in range(count):
         row = _row(data, index)

@@ -112,7 +112,7 @@ def _imported(
 
 
 def _compared(
-    options: argparse.Namespace, plan: Plan, form: str, source: Any, progress: Progress
+    options: argparse.Namespace, plan: Plan, form: str, source: object, progress: Progress
 ) -> Compared:
     from flour.sklearn.originals import original
     from runtime.cli import reading

@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from objectstore.errors import Explained
 
@@ -19,7 +18,7 @@ class Output:
     def __init__(self, *, as_json: bool = False) -> None:
         self.as_json = as_json
 
-    def result(self, data: Any, text: str) -> None:
+    def result(self, data: object, text: str) -> None:
         """Write the result of a command, as text or JSON."""
         self.line(json.dumps(data, ensure_ascii=False) if self.as_json else text)
 

@@ -107,7 +107,7 @@ def _flat_columns(columns: Columns) -> Iterator[tuple[str, Any]]:
             yield name, values.tolist() if isinstance(values, np.ndarray) else values
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> Any:
     if isinstance(value, np.ndarray):
         return [_plain(item) for item in value.tolist()]
     plain = value.item() if isinstance(value, np.generic) else value

@@ -280,7 +280,7 @@ def _is_dense(kind: Type) -> bool:
     return _is_single(kind) or (isinstance(kind, Vector) and not kind.sparse)
 
 
-def _block(kind: Type, value: Any) -> NDArray[Any]:
+def _block(kind: Type, value: object) -> NDArray[Any]:
     if isinstance(kind, Vector):
         return np.asarray(value)[None]
     dtype = kind.dtype if isinstance(kind, Scalar | Category) else "string"

@@ -117,6 +117,6 @@ def raw_values(array: NDArray[Any], datatype: str) -> bytes | memoryview:
     return whole.data.cast("B") if whole.size else b""
 
 
-def _with_length(value: Any) -> bytes:
+def _with_length(value: object) -> bytes:
     text = value.encode() if isinstance(value, str) else b""  # a missing text
     return _LENGTH.pack(len(text)) + text

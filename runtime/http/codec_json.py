@@ -106,7 +106,7 @@ def decode(body: bytes) -> Envelope:
     return request
 
 
-def decoded(body: bytes, decoder: msgspec.json.Decoder[Any], loose: Any) -> Any:
+def decoded(body: bytes, decoder: msgspec.json.Decoder[Any], loose: object) -> Any:
     """Decode a body by a typed decoder, or by the slow one if it has bare NaN or Infinity."""
     try:
         return decoder.decode(body)
@@ -122,7 +122,7 @@ def decoded(body: bytes, decoder: msgspec.json.Decoder[Any], loose: Any) -> Any:
         raise _too_deep() from None
 
 
-def _loose(body: bytes, kind: Any, problem: Exception) -> Any:
+def _loose(body: bytes, kind: object, problem: Exception) -> Any:
     try:
         return msgspec.convert(json.loads(body), kind)
     except msgspec.ValidationError as refusal:
@@ -196,7 +196,7 @@ def _nested(raw: Raw, where: str) -> list[Any] | None:
 
 
 def _flat(
-    data: Any, shape: Sequence[int], decoder: msgspec.json.Decoder[Any], where: str
+    data: object, shape: Sequence[int], decoder: msgspec.json.Decoder[Any], where: str
 ) -> list[Any]:
     """Nested data as one list, checked against the shape and the type."""
     if isinstance(data, list) and data and isinstance(data[0], list):

@@ -71,10 +71,10 @@ def _responses(route: Route) -> dict[str, Any]:
     return responses
 
 
-def _response(text: str, content_type: str, schema: Any) -> dict[str, Any]:
+def _response(text: str, content_type: str, schema: object) -> dict[str, Any]:
     return {"description": text, "content": {content_type: {"schema": schema}}}
 
 
-def _of(kind: Any) -> Any:
+def _of(kind: object) -> Any:
     (schema,), _ = msgspec.json.schema_components([kind], ref_template=_REFERENCE)
     return schema

@@ -135,7 +135,7 @@ def _column(value: object) -> list[Any]:
     return rows
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> Any:
     if isinstance(value, Mapping):
         return {name: _plain(part) for name, part in value.items()}
     if hasattr(value, "toarray"):

@@ -10,7 +10,7 @@ from runtime.http.codec_json import decoded
 from runtime.http.messages import Request, Response
 
 
-def json(value: Any, status: int = 200) -> Response:
+def json(value: object, status: int = 200) -> Response:
     """A value as the body of a response."""
     return Response(msgspec.json.encode(value), status)
 

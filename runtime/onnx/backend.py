@@ -31,13 +31,13 @@ class Prepared:
         self.session = session
         self._inputs = [item.name for item in session.get_inputs()]
 
-    def run(self, inputs: Any, **_: Any) -> tuple[Any, ...]:
+    def run(self, inputs: object, **_: object) -> tuple[Any, ...]:
         """All outputs; inputs by name, or in the model's order."""
         feed = dict(inputs) if isinstance(inputs, Mapping) else _named(self._inputs, inputs)
         return tuple(self.session.run(None, feed))
 
 
-def _named(names: Sequence[str], inputs: Any) -> dict[str, Any]:
+def _named(names: Sequence[str], inputs: object) -> dict[str, Any]:
     """Inputs in order by their names; those at the end may be left out."""
     many = inputs if isinstance(inputs, list | tuple) else (inputs,)
     if len(many) > len(names):
@@ -51,13 +51,13 @@ def _named(names: Sequence[str], inputs: Any) -> dict[str, Any]:
 
 
 def prepare(
-    model: Any,
+    model: object,
     device: str = "CPU",
     *,
     native_only: bool = False,
     compiled: bool = True,
     prove: bool = False,
-    **_: Any,
+    **_: object,
 ) -> Prepared:
     """A model ready to run.
 
@@ -95,7 +95,7 @@ def run_node(
     return run_model(model_of(node, names, values, version), values, device, **how)
 
 
-def is_compatible(model: Any, device: str = "CPU", **how: Any) -> bool:
+def is_compatible(model: object, device: str = "CPU", **how: object) -> bool:
     """Whether the model can run here; with `native_only=True`, without onnxruntime."""
     try:
         import_model(model, native_only=bool(how.get("native_only")))
@@ -123,15 +123,15 @@ class Backend:
         """A model ready to run."""
         return prepare(model, device, **{**self._how, **how})
 
-    def run_model(self, model: Any, inputs: Any, device: str = "CPU", **how: Any) -> Any:
+    def run_model(self, model: object, inputs: object, device: str = "CPU", **how: object) -> Any:
         """The outputs of a model, once."""
         return run_model(model, inputs, device, **{**self._how, **how})
 
-    def run_node(self, node: Any, inputs: Any, device: str = "CPU", **how: Any) -> Any:
+    def run_node(self, node: object, inputs: object, device: str = "CPU", **how: object) -> Any:
         """The outputs of one operator, once."""
         return run_node(node, inputs, device, **{**self._how, **how})
 
-    def is_compatible(self, model: Any, device: str = "CPU", **how: Any) -> bool:
+    def is_compatible(self, model: object, device: str = "CPU", **how: object) -> bool:
         """Whether the model can run here with these settings."""
         return is_compatible(model, device, **{**self._how, **how})
 

@@ -100,7 +100,7 @@ def compared(plan: Plan, rows: Iterable[tuple[Any, Mapping[str, Any]]], where: s
     return count
 
 
-def _differs(name: str, got: Any, wanted: Any) -> Mismatch | None:
+def _differs(name: str, got: object, wanted: object) -> Mismatch | None:
     if isinstance(got, Mapping):
         raise FlourError(f"output {name!r} has named columns, which cannot be compared")
     got = np.asarray(got.toarray() if hasattr(got, "toarray") else got)
@@ -110,5 +110,5 @@ def _differs(name: str, got: Any, wanted: Any) -> Mismatch | None:
     return compare(name, got, np.asarray(wanted)[None], tolerance)
 
 
-def _short(value: Any) -> str:
+def _short(value: object) -> str:
     return str(value).replace("\n", " ")[:60]

@@ -33,7 +33,7 @@ def answers(submit: Submit, blocks: Iterable[Any], ahead: int) -> Iterator[Any]:
             ticket.cancel()
 
 
-def _accepted(submit: Submit, block: Any, *, patient: bool) -> Future[Any] | None:
+def _accepted(submit: Submit, block: object, *, patient: bool) -> Future[Any] | None:
     try:
         return submit(block)
     except Overloaded:

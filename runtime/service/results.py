@@ -40,7 +40,7 @@ class Results:
             self._entries.move_to_end((group, key))
             return entry[0]
 
-    def put(self, group: int, key: Hashable, value: Any) -> None:
+    def put(self, group: int, key: Hashable, value: object) -> None:
         """Keep a value, at the cost of those not used for longest."""
         size = _ENTRY_BYTES + size_of(key) + size_of(value)
         if size > self.budget // 8:  # one large result is not worth many small ones
@@ -60,7 +60,7 @@ class Results:
                 self.used -= self._entries.pop(entry)[1]
 
 
-def size_of(value: Any) -> int:
+def size_of(value: object) -> int:
     """About how many bytes a column takes."""
     if isinstance(value, np.ndarray):
         return value.nbytes if value.dtype != object else sum(map(size_of, value.ravel()))
@@ -73,7 +73,7 @@ def size_of(value: Any) -> int:
     return 8 + sum(map(size_of, value)) if isinstance(value, list | tuple) else 32
 
 
-def freeze(value: Any) -> None:
+def freeze(value: object) -> None:
     """Let nobody write to a value that several will read."""
     if isinstance(value, np.ndarray):
         value.setflags(write=False)
@@ -85,7 +85,7 @@ def freeze(value: Any) -> None:
             freeze(part)
 
 
-def key_of(block: Any) -> Hashable | None:
+def key_of(block: object) -> Hashable | None:
     """What equal blocks have in common and others have not; None for what is not looked at."""
     if isinstance(block, np.ndarray):
         if block.dtype.kind not in "biuf" or len(block) > _MOST_ROWS:

@@ -97,7 +97,7 @@ class Worker:
                 return self._later(kind, body)
         return None
 
-    def _later(self, kind: str, body: Any) -> Future[Any]:
+    def _later(self, kind: str, body: object) -> Future[Any]:
         """Queue a task: slow ones are done in the order of their messages."""
         done: Future[Any] = Future()
         self._tasks.put((lambda: self._do(kind, body), done))

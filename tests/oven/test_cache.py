@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 import shutil
 import stat
@@ -11,6 +10,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -68,7 +68,8 @@ def counts() -> tuple[int, int, int, int]:
 def word_files() -> set[str]:
     """The files of ours in which words of emitted code are defined."""
     words = [word for word in vocabulary().values() if not isinstance(word, int)]
-    functions = [getattr(word, "function", getattr(word, "writer", None)) for word in words]
+    functions: list[Any] = [getattr(word, "function", word.write) for word in words]
+    functions += [word.writer for word in words if hasattr(word, "writer")]
     paths = [Path(each.__code__.co_filename) for each in functions if hasattr(each, "__code__")]
     place = ROOT / "oven" / "compiler"
     return {path.relative_to(place).as_posix() for path in paths if path.is_relative_to(place)}

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from importlib.metadata import version
 from pathlib import Path
-
-import pytest
 
 import flour
 import oven
-from oven.compiler import cache
 from tests.house import run_python
 
 LOADED = """

@@ -118,7 +118,7 @@ def _bins(out: Writer, item: Node, x: str) -> str:
     return total(out, out.cast(reached, "bool", "int64"), 2)
 
 
-def _reached(out: Writer, x: str, grid: Any, rank: int, *, strictly: bool) -> str:
+def _reached(out: Writer, x: str, grid: object, rank: int, *, strictly: bool) -> str:
     """How many numbers of an ascending grid each column is at or above (strictly: above)."""
     compare = "Greater" if strictly else "GreaterOrEqual"
     hit = out(compare, added_axis(out, x, rank), out.constant(grid))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from flour.core.errors import UnsupportedSetting
 from flour.core.node import Node
@@ -38,7 +39,7 @@ def _tree_leaves(out: Writer, item: Node, x: str) -> str:
     return out.cast(_reached(out, item, x, op.number.array), "float64", "int64")
 
 
-def _reached(out: Writer, item: Node, x: str, numbers: Any) -> str:
+def _reached(out: Writer, item: Node, x: str, numbers: object) -> str:
     """The number of the leaf a row reaches in every tree, as float64."""
     trees = len(item.op.fields()["roots"].array)
     leaves = np.asarray(numbers, np.float64)[:, None]
@@ -148,7 +149,7 @@ class _Sees:
         return [float(code + 1) for code in np.flatnonzero(bits)]
 
 
-def _ensemble(op: Any, sees: _Sees, leaves_: _Leaves) -> dict[str, Any]:
+def _ensemble(op: object, sees: _Sees, leaves_: _Leaves) -> dict[str, Any]:
     """The attributes of a TreeEnsemble: an ensemble once for each value of a leaf."""
     parts = [_Part(op, sees, leaves_, column) for column in range(leaves_.values.shape[1])]
     nodes, leaves = 0, 0
@@ -182,7 +183,7 @@ _TABLES = (
 )
 
 
-def _tensor(array: Any) -> Any:
+def _tensor(array: NDArray[Any]) -> Any:
     from onnx import numpy_helper
 
     return numpy_helper.from_array(array, "")

@@ -34,7 +34,7 @@ _COMPARISONS = {
 _REDUCTIONS = {"Sum": "ReduceSum", "Max": "ReduceMax", "Min": "ReduceMin"}
 
 
-def parameter(out: Writer, item: Node, values: Any, dtype: str) -> str:
+def parameter(out: Writer, item: Node, values: object, dtype: str) -> str:
     """A fitted number for each column, or the one for all, as a constant that broadcasts."""
     flat = np.asarray(values).reshape(-1).astype(dtype)
     vector = isinstance(item.inputs[0].type, Vector)

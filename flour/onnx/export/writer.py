@@ -20,6 +20,7 @@ from pkgutil import iter_modules
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from flour.core.errors import UnsupportedSetting
 from flour.core.node import Node
@@ -162,7 +163,7 @@ class Writer:
         return ""
 
 
-def _tensor(name: str, array: Any, *, texts: bool) -> Any:
+def _tensor(name: str, array: NDArray[Any], *, texts: bool) -> Any:
     from onnx import TensorProto, helper, numpy_helper
 
     if not texts:

@@ -188,7 +188,7 @@ def full_blocks(e: Emitter, least: int) -> str:
     return e.var(f"({e.rows} + {ROWS} - {e.size(least)}) // {ROWS}", "h")
 
 
-def _blobs(tables: Any) -> Iterator[Blob]:
+def _blobs(tables: object) -> Iterator[Blob]:
     """The arrays of tables, and of the tables in them."""
     if isinstance(tables, Blob):
         yield tables

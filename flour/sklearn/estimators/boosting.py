@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flour.core import provenance
-from flour.language.adapters import adapts
+from flour.language.adapters import Fitted, adapts
 from flour.ops.trees.trees import Trees
 from flour.ops.trees.walk import COMPARED, LEFT, RIGHT
 from flour.sklearn.estimators.compose import columns_of
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @adapts("sklearn.ensemble.GradientBoostingClassifier")
-def _boosted_classifier(fit: Any, x: Flow, to: Importer) -> dict[str, Flow]:
+def _boosted_classifier(fit: Fitted, x: Flow, to: Importer) -> dict[str, Flow]:
     scores = _boosted(fit, x, to)
     outputs = _classifier(fit, scores, to)
     if scores.type.width > 1:  # type: ignore[union-attr]  # trees make vectors
@@ -31,11 +31,11 @@ def _boosted_classifier(fit: Any, x: Flow, to: Importer) -> dict[str, Flow]:
 
 
 @adapts("sklearn.ensemble.GradientBoostingRegressor")
-def _boosted_regressor(fit: Any, x: Flow, to: Importer) -> dict[str, Flow]:
+def _boosted_regressor(fit: Fitted, x: Flow, to: Importer) -> dict[str, Flow]:
     return {"value": _boosted(fit, x, to).element(0)}
 
 
-def _boosted(fit: Any, x: Flow, to: Importer) -> Flow:
+def _boosted(fit: Fitted, x: Flow, to: Importer) -> Flow:
     """The raw predictions: the first guess, then every stage's trees, scaled by the rate."""
     x = to.floats(x)
     stages, outputs = fit.estimators_.shape
@@ -53,7 +53,7 @@ def _boosted(fit: Any, x: Flow, to: Importer) -> Flow:
 
 
 def _first_guess(
-    fit: Any, x: Flow, outputs: int, to: Importer
+    fit: Fitted, x: Flow, outputs: int, to: Importer
 ) -> tuple[NDArray[np.float64], Flow | None]:
     """A constant to start from, or what an estimator of the user's own predicts."""
     if isinstance(fit.init_, str):
@@ -69,7 +69,7 @@ def _first_guess(
     return np.zeros(outputs), to.predict(fit.init_, narrow, "init")["value"].as_vector()
 
 
-def _constant_guess(fit: Any) -> NDArray[np.float64]:
+def _constant_guess(fit: Fitted) -> NDArray[np.float64]:
     """The margins of a dummy's constant prediction; probabilities are kept off 0 and 1."""
     row = np.zeros((1, fit.n_features_in_))
     if not hasattr(fit, "classes_"):
@@ -82,7 +82,7 @@ def _constant_guess(fit: Any) -> NDArray[np.float64]:
     return np.asarray(guess).reshape(-1)
 
 
-def _classifier(fit: Any, scores: Flow, to: Importer) -> dict[str, Flow]:
+def _classifier(fit: Fitted, scores: Flow, to: Importer) -> dict[str, Flow]:
     """Labels and probabilities from raw predictions, by the link of the loss."""
     loss = type(fit._loss).__name__
     if "Multinomial" in loss:
@@ -97,19 +97,19 @@ def _classifier(fit: Any, scores: Flow, to: Importer) -> dict[str, Flow]:
 
 
 @adapts("sklearn.ensemble.HistGradientBoostingClassifier")
-def _hist_classifier(fit: Any, x: Flow, to: Importer) -> dict[str, Flow]:
+def _hist_classifier(fit: Fitted, x: Flow, to: Importer) -> dict[str, Flow]:
     return _classifier(fit, _hist(fit, x, to), to)
 
 
 @adapts("sklearn.ensemble.HistGradientBoostingRegressor")
-def _hist_regressor(fit: Any, x: Flow, to: Importer) -> dict[str, Flow]:
+def _hist_regressor(fit: Fitted, x: Flow, to: Importer) -> dict[str, Flow]:
     raw = _hist(fit, x, to).element(0)
     link = type(fit._loss.link).__name__
     to.need(link in ("IdentityLink", "LogLink"), f"the link {link} is not known here")
     return {"value": raw.exp() if link == "LogLink" else raw}
 
 
-def _hist(fit: Any, x: Flow, to: Importer) -> Flow:
+def _hist(fit: Fitted, x: Flow, to: Importer) -> Flow:
     """The raw predictions: the baseline, then every iteration's trees."""
     outputs = fit.n_trees_per_iteration_
     trees = [tree for iteration in fit._predictors for tree in iteration]
@@ -134,7 +134,7 @@ def _hist(fit: Any, x: Flow, to: Importer) -> Flow:
 
 
 def _hist_nodes(
-    nodes: Any, first_node: int, first_leaf: int, first_word: int
+    nodes: NDArray[Any], first_node: int, first_leaf: int, first_word: int
 ) -> dict[str, NDArray[Any]]:
     inner = nodes["is_leaf"] == 0
     categorical = inner & (nodes["is_categorical"] != 0)
@@ -158,7 +158,7 @@ def _i4(values: NDArray[Any]) -> NDArray[np.int32]:
     return values.astype(np.int32)
 
 
-def _hist_columns(fit: Any, x: Flow, to: Importer) -> Flow:
+def _hist_columns(fit: Fitted, x: Flow, to: Importer) -> Flow:
     """The columns as the trees number them: encoded categories first, then the numbers.
 
     The encoder gives NaN for an unseen category, and NaN goes the way of missing values.

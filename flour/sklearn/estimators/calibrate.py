@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from flour.language.adapters import adapts
+from flour.language.adapters import Fitted, adapts
 from flour.ops.isotonic import isotonic
 from flour.ops.structure import Concat
 
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @adapts("sklearn.calibration.CalibratedClassifierCV")
-def _calibrated(fit: Any, x: Flow, to: Importer) -> dict[str, Flow]:
+def _calibrated(fit: Fitted, x: Flow, to: Importer) -> dict[str, Flow]:
     each = [_member(item, x, to) for item in fit.calibrated_classifiers_]
     total = each[0]
     for other in each[1:]:
@@ -25,7 +26,7 @@ def _calibrated(fit: Any, x: Flow, to: Importer) -> dict[str, Flow]:
     return {"label": mean.arg_max().take(fit.classes_), "probabilities": mean}
 
 
-def _member(item: Any, x: Flow, to: Importer) -> Flow:
+def _member(item: Fitted, x: Flow, to: Importer) -> Flow:
     """The probabilities of one classifier and its calibrators."""
     outputs = to.predict(item.estimator, x, type(item.estimator).__name__)
     to.need(
@@ -40,7 +41,7 @@ def _member(item: Any, x: Flow, to: Importer) -> Flow:
 # --- one curve a class ----------------------------------------------------------------------------
 
 
-def _curved(item: Any, outputs: dict[str, Flow]) -> Flow:
+def _curved(item: Fitted, outputs: dict[str, Flow]) -> Flow:
     """A sigmoid or an isotonic curve for each class that the classifier knows."""
     numbers = np.searchsorted(item.classes, item.estimator.classes_)
     if len(item.classes) == 2:
@@ -56,7 +57,7 @@ def _second(outputs: dict[str, Flow]) -> Flow:
     return outputs["scores"] if "scores" in outputs else outputs["probabilities"].element(1)
 
 
-def _columns(item: Any, outputs: dict[str, Flow]) -> list[Flow]:
+def _columns(item: Fitted, outputs: dict[str, Flow]) -> list[Flow]:
     """The output of the classifier for each class, one flow per calibrator."""
     if len(item.estimator.classes_) == 2:
         return [_second(outputs)]
@@ -65,7 +66,7 @@ def _columns(item: Any, outputs: dict[str, Flow]) -> list[Flow]:
     return [values.element(k) for k in range(len(item.estimator.classes_))]
 
 
-def _curve(calibrator: Any, x: Flow) -> Flow:
+def _curve(calibrator: Fitted, x: Flow) -> Flow:
     if hasattr(calibrator, "X_thresholds_"):
         return isotonic(calibrator, x.cast(str(calibrator.X_thresholds_.dtype.name))).cast(
             "float64"
@@ -74,7 +75,7 @@ def _curve(calibrator: Any, x: Flow) -> Flow:
     return x.cast("float64").multiply(slope).add(offset).negate().sigmoid()
 
 
-def _in_place(curves: list[Flow], numbers: Any, classes: int) -> Flow:
+def _in_place(curves: list[Flow], numbers: NDArray[Any], classes: int) -> Flow:
     """The curves at the numbers of their classes; a class without a curve gets zero."""
     nothing = curves[0].fill([0.0], scalar=True)
     column = {int(number): curve for number, curve in zip(numbers, curves, strict=False)}
@@ -84,7 +85,7 @@ def _in_place(curves: list[Flow], numbers: Any, classes: int) -> Flow:
 # --- one temperature for all ----------------------------------------------------------------------
 
 
-def _tempered(item: Any, outputs: dict[str, Flow]) -> Flow:
+def _tempered(item: Fitted, outputs: dict[str, Flow]) -> Flow:
     """Softmax at another temperature."""
     logits = _logits(outputs)
     beta = item.calibrators[0].beta_

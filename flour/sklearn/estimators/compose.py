@@ -10,7 +10,7 @@ import numpy as np
 from flour.core import provenance
 from flour.core.check import is_string
 from flour.core.types import Record, Text, Vector
-from flour.language.adapters import adapts
+from flour.language.adapters import Fitted, adapts
 from flour.ops.record import Bundle, Narrow
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ def passes_through(step: Any) -> bool:
 
 
 @adapts("sklearn.pipeline.Pipeline")
-def _pipeline(fit: Any, x: Flow, to: Importer) -> Flow | dict[str, Flow]:
+def _pipeline(fit: Fitted, x: Flow, to: Importer) -> Flow | dict[str, Flow]:
     for name, step in fit.steps[:-1]:
         if not passes_through(step):
             x = to.transform(step, x, name)
@@ -38,7 +38,7 @@ def _pipeline(fit: Any, x: Flow, to: Importer) -> Flow | dict[str, Flow]:
 
 
 @adapts("sklearn.pipeline.FeatureUnion")
-def _feature_union(fit: Any, x: Flow, to: Importer) -> Flow:
+def _feature_union(fit: Fitted, x: Flow, to: Importer) -> Flow:
     weights = fit.transformer_weights or {}
     parts = [
         _weighted(_child(child, x, to, name), weights.get(name))
@@ -50,7 +50,7 @@ def _feature_union(fit: Any, x: Flow, to: Importer) -> Flow:
 
 
 @adapts("sklearn.compose.ColumnTransformer")
-def _column_transformer(fit: Any, x: Flow, to: Importer) -> Flow:
+def _column_transformer(fit: Fitted, x: Flow, to: Importer) -> Flow:
     weights = fit.transformer_weights or {}
     parts = []
     for name, child, columns in fit.transformers_:
@@ -65,7 +65,7 @@ def _column_transformer(fit: Any, x: Flow, to: Importer) -> Flow:
     return joined.to_sparse() if getattr(fit, "sparse_output_", False) else joined.to_dense()
 
 
-def _child(child: Any, x: Flow, to: Importer, name: str) -> Flow:
+def _child(child: Fitted, x: Flow, to: Importer, name: str) -> Flow:
     """A transformer's features of its columns; a passthrough keeps columns of mixed types."""
     return x if passes_through(child) else to.transform(child, x, name)
 
@@ -121,5 +121,5 @@ def _holds_text(x: Flow) -> bool:
 
 
 @adapts("sklearn.frozen.FrozenEstimator")
-def _frozen(fit: Any, x: Flow, to: Importer) -> Flow | dict[str, Flow]:
+def _frozen(fit: Fitted, x: Flow, to: Importer) -> Flow | dict[str, Flow]:
     return to.adapt(fit.estimator, x)

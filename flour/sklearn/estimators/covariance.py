@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from flour.language.adapters import adapts, declines
+from flour.language.adapters import Fitted, adapts, declines
 from flour.sklearn.estimators.linear_models import inliers
 
 if TYPE_CHECKING:
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 @adapts("sklearn.covariance.EllipticEnvelope")
-def _envelope(fit: Any, x: Flow, to: Importer) -> dict[str, Flow]:
+def _envelope(fit: Fitted, x: Flow, to: Importer) -> dict[str, Flow]:
     centred = to.doubles(x).subtract(fit.location_)
     distance = centred.linear(fit.get_precision(), []).times(centred).sum()
     # The library takes the root of the squared distance and squares it again.

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from flour.language.adapters import adapts
+from flour.language.adapters import Fitted, adapts
 from flour.ops.linear import affine, in_place
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     "sklearn.cross_decomposition.PLSCanonical",
     "sklearn.cross_decomposition.CCA",
 )
-def _pls(fit: Any, x: Flow, to: Importer) -> dict[str, Flow]:
+def _pls(fit: Fitted, x: Flow, to: Importer) -> dict[str, Flow]:
     centred = in_place(to.floats(x), lambda x: x.subtract(fit._x_mean))
     value = affine(centred, fit.coef_, fit.intercept_)
     scaled = in_place(centred, lambda x: x.divide(fit._x_std))
@@ -28,6 +28,6 @@ def _pls(fit: Any, x: Flow, to: Importer) -> dict[str, Flow]:
 
 
 @adapts("sklearn.cross_decomposition.PLSSVD")
-def _pls_svd(fit: Any, x: Flow, to: Importer) -> Flow:
+def _pls_svd(fit: Fitted, x: Flow, to: Importer) -> Flow:
     scaled = to.doubles(x).subtract(fit._x_mean).divide(fit._x_std)
     return scaled.linear(fit.x_weights_.T, [])

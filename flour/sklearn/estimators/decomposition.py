@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from flour.language.adapters import adapts, declines
+from flour.language.adapters import Fitted, adapts, declines
 from flour.ops.linear import in_place
 
 if TYPE_CHECKING:
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
 
 @adapts("sklearn.decomposition.PCA", "sklearn.decomposition.IncrementalPCA")
-def _pca(fit: Any, x: Flow, to: Importer) -> Flow:
+def _pca(fit: Fitted, x: Flow, to: Importer) -> Flow:
     components = fit.components_
     projected = to.floats(x).linear(components, [])
     projected = _shifted(projected, np.reshape(fit.mean_, -1) @ components.T, components)
@@ -28,7 +29,7 @@ def _pca(fit: Any, x: Flow, to: Importer) -> Flow:
     return in_place(projected, lambda x: x.divide(scale))
 
 
-def _shifted(products: Flow, offset: Any, components: Any) -> Flow:
+def _shifted(products: Flow, offset: NDArray[Any], components: NDArray[Any]) -> Flow:
     """The products less those of the mean, which the library subtracts in place."""
     if offset.dtype == components.dtype:
         return products.subtract(offset)
@@ -36,12 +37,12 @@ def _shifted(products: Flow, offset: Any, components: Any) -> Flow:
 
 
 @adapts("sklearn.decomposition.TruncatedSVD")
-def _truncated(fit: Any, x: Flow, to: Importer) -> Flow:
+def _truncated(fit: Fitted, x: Flow, to: Importer) -> Flow:
     return to.matrix(x).linear(fit.components_, [])
 
 
 @adapts("sklearn.decomposition.FactorAnalysis")
-def _factors(fit: Any, x: Flow, to: Importer) -> Flow:
+def _factors(fit: Fitted, x: Flow, to: Importer) -> Flow:
     weights = fit.components_ / fit.noise_variance_
     covariance = np.linalg.inv(np.eye(len(weights)) + np.dot(weights, fit.components_.T))
     centred = to.promoted(x, fit.mean_).subtract(fit.mean_)
@@ -49,7 +50,7 @@ def _factors(fit: Any, x: Flow, to: Importer) -> Flow:
 
 
 @adapts("sklearn.decomposition.FastICA")
-def _independent(fit: Any, x: Flow, to: Importer) -> Flow:
+def _independent(fit: Fitted, x: Flow, to: Importer) -> Flow:
     x = to.floats(x)
     if fit.whiten:
         x = in_place(x, lambda x: x.subtract(fit.mean_))
@@ -57,13 +58,13 @@ def _independent(fit: Any, x: Flow, to: Importer) -> Flow:
 
 
 @adapts("sklearn.decomposition.SparsePCA", "sklearn.decomposition.MiniBatchSparsePCA")
-def _sparse_pca(fit: Any, x: Flow, to: Importer) -> Flow:
+def _sparse_pca(fit: Fitted, x: Flow, to: Importer) -> Flow:
     centred = to.promoted(x, fit.mean_).subtract(fit.mean_)
     weights = ridge_weights(fit.components_, fit.ridge_alpha)
     return centred.cast(str(weights.dtype.name)).linear(weights, [])
 
 
-def ridge_weights(components: Any, alpha: float) -> Any:
+def ridge_weights(components: NDArray[Any], alpha: float) -> Any:
     """The matrix whose product with a row is its ridge solution: solve(C C' + alpha, C)."""
     outputs, columns = components.shape
     if outputs <= columns:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from flour.language.adapters import adapts
+from flour.language.adapters import Fitted, adapts
 from flour.language.sources import concat
 from flour.ops.linear import affine
 from flour.sklearn.estimators.linear_models import both
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @adapts("sklearn.discriminant_analysis.LinearDiscriminantAnalysis")
-def _linear(fit: Any, x: Flow, to: Importer) -> dict[str, Flow]:
+def _linear(fit: Fitted, x: Flow, to: Importer) -> dict[str, Flow]:
     x = to.matrix(x)
     scores = affine(x, fit.coef_, fit.intercept_)
     binary = len(fit.classes_) == 2
@@ -32,7 +33,7 @@ def _linear(fit: Any, x: Flow, to: Importer) -> dict[str, Flow]:
 
 
 @adapts("sklearn.discriminant_analysis.QuadraticDiscriminantAnalysis")
-def _quadratic(fit: Any, x: Flow, to: Importer) -> dict[str, Flow]:
+def _quadratic(fit: Fitted, x: Flow, to: Importer) -> dict[str, Flow]:
     x = to.promoted(x, *fit.means_)
     facts = zip(fit.means_, fit.rotations_, fit.scalings_, strict=True)
     parts = [_distance(x, *fact) for fact in facts]
@@ -47,7 +48,7 @@ def _quadratic(fit: Any, x: Flow, to: Importer) -> dict[str, Flow]:
     return {"label": label, "probabilities": chances, "scores": scores}
 
 
-def _distance(x: Flow, mean: Any, rotation: Any, scaling: Any) -> Flow:
+def _distance(x: Flow, mean: NDArray[Any], rotation: NDArray[Any], scaling: NDArray[Any]) -> Flow:
     """The squared distance of x from a class's mean, in the class's own axes."""
     axes = rotation * scaling ** (-0.5)
     return x.subtract(mean).linear(axes.T, []).square().sum()

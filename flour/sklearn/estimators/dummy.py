@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from flour.core.types import Record
-from flour.language.adapters import adapts
+from flour.language.adapters import Fitted, adapts
 
 if TYPE_CHECKING:
     from flour.language.adapters import Importer
@@ -20,7 +21,7 @@ def _any_column(x: Flow) -> Flow:
 
 
 @adapts("sklearn.dummy.DummyRegressor")
-def _regressor(fit: Any, x: Flow, _: Importer) -> dict[str, Flow]:
+def _regressor(fit: Fitted, x: Flow, _: Importer) -> dict[str, Flow]:
     values = np.asarray(fit.constant_).reshape(-1)
     if len(values) != fit.n_outputs_:
         values = np.repeat(values, fit.n_outputs_)
@@ -28,7 +29,7 @@ def _regressor(fit: Any, x: Flow, _: Importer) -> dict[str, Flow]:
 
 
 @adapts("sklearn.dummy.DummyClassifier")
-def _classifier(fit: Any, x: Flow, to: Importer) -> dict[str, Flow]:
+def _classifier(fit: Fitted, x: Flow, to: Importer) -> dict[str, Flow]:
     fixed = fit._strategy in ("most_frequent", "prior", "constant")
     to.need(fixed, f"strategy={fit._strategy!r} draws its answers at random")
     to.need(not fit.sparse_output_, "sparse labels are not made here", "fit on a dense target")
@@ -48,13 +49,13 @@ def _classifier(fit: Any, x: Flow, to: Importer) -> dict[str, Flow]:
     return outputs
 
 
-def _labels(x: Flow, answers: Any, *, several: bool) -> Flow:
+def _labels(x: Flow, answers: NDArray[Any], *, several: bool) -> Flow:
     """The answers for every row, looked up so that they may be strings."""
     places = np.arange(len(answers), dtype=np.int64)
     return x.fill(places, scalar=not several).take(answers)
 
 
-def _chances(fit: Any, classes: Any, prior: Any, answer: Any) -> Any:
+def _chances(fit: Fitted, classes: NDArray[Any], prior: NDArray[Any], answer: object) -> Any:
     if fit._strategy == "prior":
         return np.asarray(prior, np.float64)
     return np.asarray(classes == answer, np.float64)

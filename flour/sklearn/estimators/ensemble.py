@@ -8,9 +8,10 @@ from operator import add
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from flour.core.types import INTS, Scalar, Vector
-from flour.language.adapters import adapts
+from flour.language.adapters import Fitted, adapts
 from flour.ops.structure import Take, TakeText
 from flour.sklearn.estimators.compose import beside
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from flour.language.flow import Flow
 
 
-def members(fit: Any, x: Flow, to: Importer, *, named: bool = False) -> list[dict[str, Flow]]:
+def members(fit: Fitted, x: Flow, to: Importer, *, named: bool = False) -> list[dict[str, Flow]]:
     """The outputs of every fitted child."""
     names = [f"estimators_[{i}]" for i in range(len(fit.estimators_))]
     if named:
@@ -37,7 +38,7 @@ def columns(flows: Sequence[Flow], x: Flow, to: Importer) -> Flow:
 
 
 @adapts("sklearn.ensemble.VotingClassifier")
-def _voting_classifier(fit: Any, x: Flow, to: Importer) -> dict[str, Flow]:
+def _voting_classifier(fit: Fitted, x: Flow, to: Importer) -> dict[str, Flow]:
     children = members(fit, x, to, named=True)
     if fit.voting == "soft":
         each = [child["probabilities"] for child in children]
@@ -52,7 +53,7 @@ def _voting_classifier(fit: Any, x: Flow, to: Importer) -> dict[str, Flow]:
 
 
 @adapts("sklearn.ensemble.VotingRegressor")
-def _voting_regressor(fit: Any, x: Flow, to: Importer) -> dict[str, Flow]:
+def _voting_regressor(fit: Fitted, x: Flow, to: Importer) -> dict[str, Flow]:
     children = members(fit, x, to, named=True)
     each = columns([child["value"] for child in children], x, to)
     weights = fit._weights_not_none
@@ -77,7 +78,7 @@ def _average(flows: Sequence[Flow], weights: Sequence[float] | None) -> Flow:
 
 
 @adapts("sklearn.ensemble.StackingClassifier")
-def _stacking_classifier(fit: Any, x: Flow, to: Importer) -> dict[str, Flow]:
+def _stacking_classifier(fit: Fitted, x: Flow, to: Importer) -> dict[str, Flow]:
     several = isinstance(fit._label_encoder, list)
     to.need(not several, "a StackingClassifier of several targets is not imported")
     meta = _meta(fit, x, to)
@@ -87,13 +88,13 @@ def _stacking_classifier(fit: Any, x: Flow, to: Importer) -> dict[str, Flow]:
 
 
 @adapts("sklearn.ensemble.StackingRegressor")
-def _stacking_regressor(fit: Any, x: Flow, to: Importer) -> dict[str, Flow]:
+def _stacking_regressor(fit: Fitted, x: Flow, to: Importer) -> dict[str, Flow]:
     meta = _meta(fit, x, to)
     final = to.predict(fit.final_estimator_, meta, "final_estimator_")
     return {"value": final["value"], "features": meta}
 
 
-def _meta(fit: Any, x: Flow, to: Importer) -> Flow:
+def _meta(fit: Fitted, x: Flow, to: Importer) -> Flow:
     """The input of the final estimator: the children's answers, and x itself with passthrough."""
     children = members(fit, x, to, named=True)
     classes = getattr(fit, "classes_", ())
@@ -129,7 +130,7 @@ def _without_first(probabilities: Flow) -> Flow:
 # --- bagging ----------------------------------------------------------------------------------
 
 
-def _bagged(fit: Any, x: Flow, to: Importer) -> list[dict[str, Flow]]:
+def _bagged(fit: Fitted, x: Flow, to: Importer) -> list[dict[str, Flow]]:
     """The outputs of every child on the columns it was given."""
     x = to.matrix(x)
     children = []
@@ -143,7 +144,7 @@ def _bagged(fit: Any, x: Flow, to: Importer) -> list[dict[str, Flow]]:
 
 
 @adapts("sklearn.ensemble.BaggingClassifier")
-def _bagging_classifier(fit: Any, x: Flow, to: Importer) -> dict[str, Flow]:
+def _bagging_classifier(fit: Fitted, x: Flow, to: Importer) -> dict[str, Flow]:
     children, count = _bagged(fit, x, to), len(fit.classes_)
     each = [
         _of_all_classes(outputs, child, count, x)
@@ -162,7 +163,7 @@ def _bagging_classifier(fit: Any, x: Flow, to: Importer) -> dict[str, Flow]:
     return result
 
 
-def _of_all_classes(outputs: dict[str, Flow], child: Any, count: int, x: Flow) -> Flow:
+def _of_all_classes(outputs: dict[str, Flow], child: Fitted, count: int, x: Flow) -> Flow:
     """A child's probabilities in float64, zero for classes it never saw; else its one vote."""
     if "probabilities" not in outputs:
         return outputs["label"].as_vector().tally([1.0], [0.0], count)
@@ -175,7 +176,7 @@ def _of_all_classes(outputs: dict[str, Flow], child: Any, count: int, x: Flow) -
 
 
 @adapts("sklearn.ensemble.BaggingRegressor")
-def _bagging_regressor(fit: Any, x: Flow, to: Importer) -> dict[str, Flow]:
+def _bagging_regressor(fit: Fitted, x: Flow, to: Importer) -> dict[str, Flow]:
     values = [child["value"].as_float() for child in _bagged(fit, x, to)]
     return {"value": reduce(add, values) / float(fit.n_estimators)}
 
@@ -184,7 +185,7 @@ def _bagging_regressor(fit: Any, x: Flow, to: Importer) -> dict[str, Flow]:
 
 
 @adapts("sklearn.ensemble.AdaBoostClassifier")
-def _ada_boost_classifier(fit: Any, x: Flow, to: Importer) -> dict[str, Flow]:
+def _ada_boost_classifier(fit: Fitted, x: Flow, to: Importer) -> dict[str, Flow]:
     count = len(fit.classes_)
     to.need(count > 1, "AdaBoostClassifier of one class is not imported")
     children = members(fit, x, to)
@@ -203,13 +204,13 @@ def _ada_boost_classifier(fit: Any, x: Flow, to: Importer) -> dict[str, Flow]:
 
 
 @adapts("sklearn.ensemble.AdaBoostRegressor")
-def _ada_boost_regressor(fit: Any, x: Flow, to: Importer) -> dict[str, Flow]:
+def _ada_boost_regressor(fit: Fitted, x: Flow, to: Importer) -> dict[str, Flow]:
     children = members(fit, x, to)
     values = columns([child["value"] for child in children], x, to)
     return {"value": values.weighted_median(fit.estimator_weights_[: len(children)])}
 
 
-def codes(label: Flow, classes: Any, to: Importer) -> Flow:
+def codes(label: Flow, classes: NDArray[Any], to: Importer) -> Flow:
     """The class numbers behind a label: its index in `classes`, for labels of any type."""
     op = label.node.op
     to.need(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from flour.language.adapters import adapts
+from flour.language.adapters import Fitted, adapts
 from flour.ops.trees.trees import TreeLeaves, Trees
 from flour.ops.trees.walk import COMPARED, LEFT, RIGHT
 
@@ -32,7 +32,9 @@ def table(trees: Sequence[Any], columns: Sequence[Any] | None = None) -> dict[st
     return {**nodes, "roots": starts[:-1].astype(np.int32)}
 
 
-def _nodes(tree: Any, start: int, leaf: int, columns: Any) -> dict[str, NDArray[Any]]:
+def _nodes(
+    tree: Fitted, start: int, leaf: int, columns: NDArray[Any] | None
+) -> dict[str, NDArray[Any]]:
     inner = tree.children_left >= 0
     feature = np.where(inner, tree.feature, 0)  # a leaf has a mark there, which is no column
     feature = feature if columns is None else np.asarray(columns)[feature]
@@ -46,11 +48,11 @@ def _nodes(tree: Any, start: int, leaf: int, columns: Any) -> dict[str, NDArray[
     }
 
 
-def _ways(tree: Any) -> NDArray[Any]:
+def _ways(tree: Fitted) -> NDArray[Any]:
     return np.where(np.asarray(tree.missing_go_to_left) != 0, LEFT, RIGHT)
 
 
-def _learnt(tree: Any) -> NDArray[np.bool_]:
+def _learnt(tree: Fitted) -> NDArray[np.bool_]:
     """Every inner node sends NaN one way or the other."""
     return np.asarray(tree.children_left >= 0)
 
@@ -81,16 +83,16 @@ def forest(
 
 
 @adapts("sklearn.tree.DecisionTreeClassifier", "sklearn.tree.ExtraTreeClassifier")
-def _tree_classifier(fit: Any, x: Flow, to: Importer) -> dict[str, Flow]:
+def _tree_classifier(fit: Fitted, x: Flow, to: Importer) -> dict[str, Flow]:
     return _votes(fit, forest(to.floats(x), [fit.tree_], mean=False))
 
 
 @adapts("sklearn.ensemble.RandomForestClassifier", "sklearn.ensemble.ExtraTreesClassifier")
-def _forest_classifier(fit: Any, x: Flow, to: Importer) -> dict[str, Flow]:
+def _forest_classifier(fit: Fitted, x: Flow, to: Importer) -> dict[str, Flow]:
     return _votes(fit, forest(to.floats(x), [e.tree_ for e in fit.estimators_], mean=True))
 
 
-def _votes(fit: Any, values: Flow) -> dict[str, Flow]:
+def _votes(fit: Fitted, values: Flow) -> dict[str, Flow]:
     """Class probabilities, target by target (each tree pads them to the widest target)."""
     if fit.n_outputs_ == 1:
         proba = values.select(np.arange(int(fit.n_classes_)))
@@ -107,21 +109,21 @@ def _votes(fit: Any, values: Flow) -> dict[str, Flow]:
 
 
 @adapts("sklearn.tree.DecisionTreeRegressor", "sklearn.tree.ExtraTreeRegressor")
-def _tree_regressor(fit: Any, x: Flow, to: Importer) -> dict[str, Flow]:
+def _tree_regressor(fit: Fitted, x: Flow, to: Importer) -> dict[str, Flow]:
     return _value(fit, forest(to.floats(x), [fit.tree_], mean=False))
 
 
 @adapts("sklearn.ensemble.RandomForestRegressor", "sklearn.ensemble.ExtraTreesRegressor")
-def _forest_regressor(fit: Any, x: Flow, to: Importer) -> dict[str, Flow]:
+def _forest_regressor(fit: Fitted, x: Flow, to: Importer) -> dict[str, Flow]:
     return _value(fit, forest(to.floats(x), [e.tree_ for e in fit.estimators_], mean=True))
 
 
-def _value(fit: Any, values: Flow) -> dict[str, Flow]:
+def _value(fit: Fitted, values: Flow) -> dict[str, Flow]:
     return {"value": values.element(0) if fit.n_outputs_ == 1 else values}
 
 
 @adapts("sklearn.ensemble.IsolationForest")
-def _isolation_forest(fit: Any, x: Flow, to: Importer) -> dict[str, Flow]:
+def _isolation_forest(fit: Fitted, x: Flow, to: Importer) -> dict[str, Flow]:
     trees = [e.tree_ for e in fit.estimators_]
     depth = [
         lengths[tree.children_left < 0] + average[tree.children_left < 0] - 1.0
@@ -177,7 +179,7 @@ def _average_path_length(samples: int) -> float:
 
 
 @adapts("sklearn.ensemble.RandomTreesEmbedding")
-def _embedding(fit: Any, x: Flow, to: Importer) -> Flow:
+def _embedding(fit: Fitted, x: Flow, to: Importer) -> Flow:
     trees = [e.tree_ for e in fit.estimators_]
     numbers = [np.flatnonzero(tree.children_left < 0) for tree in trees]
     leaves = TreeLeaves(**table(trees), number=np.concatenate(numbers), narrow=True)

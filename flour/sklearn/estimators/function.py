@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from flour.core.callables import called
 from flour.core.op import Op
 from flour.core.types import DTYPES
-from flour.language.adapters import adapts
+from flour.language.adapters import Fitted, adapts
 from flour.ops import unary
 from flour.ops.python import PythonColumns
 
@@ -51,7 +51,7 @@ _ANY: dict[str, type[Op]] = {
 
 
 @adapts("sklearn.preprocessing.FunctionTransformer")
-def _function_transformer(fit: Any, x: Flow, to: Importer) -> Flow:
+def _function_transformer(fit: Fitted, x: Flow, to: Importer) -> Flow:
     if fit.func is None:
         return to.matrix(x)
     x = to.matrix(x)
@@ -68,7 +68,7 @@ def _function_transformer(fit: Any, x: Flow, to: Importer) -> Flow:
     return _python(fit.func, fit, x, to, f"{called(fit.func)} is Python code")
 
 
-def _python(call: Any, fit: Any, x: Flow, to: Importer, what: str) -> Flow:
+def _python(call: object, fit: Fitted, x: Flow, to: Importer, what: str) -> Flow:
     """The function as a Python stage; its result for the sample gives the width and dtype."""
     function = to.python(call, what, "or " + _HINT)
     to.need(not to.is_sparse(x), "the function would be handed a sparse matrix")

@@ -11,7 +11,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from flour.language.adapters import Fitted
 from flour.ops.kernel import pairwise_kernel
 
 if TYPE_CHECKING:
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
     from flour.language.flow import Flow
 
 
-def covariance(kernel: Any, x: Flow, points: Any, to: Importer) -> Flow:
+def covariance(kernel: Fitted, x: Flow, points: NDArray[Any], to: Importer) -> Flow:
     """The covariance of x with every training point."""
     kernel_value = _walk(kernel, x, points, to)
     return (
@@ -29,7 +31,7 @@ def covariance(kernel: Any, x: Flow, points: Any, to: Importer) -> Flow:
     )
 
 
-def variance(kernel: Any, x: Flow, to: Importer) -> Flow:
+def variance(kernel: Fitted, x: Flow, to: Importer) -> Flow:
     """The prior variance at x."""
     kernel_value = _own(kernel, x, to)
     return (
@@ -37,7 +39,7 @@ def variance(kernel: Any, x: Flow, to: Importer) -> Flow:
     )
 
 
-def _walk(kernel: Any, x: Flow, points: Any, to: Importer) -> Flow | float:
+def _walk(kernel: Fitted, x: Flow, points: NDArray[Any], to: Importer) -> Flow | float:
     name = type(kernel).__name__
     if name in ("Sum", "Product"):
         both = (_walk(part, x, points, to) for part in (kernel.k1, kernel.k2))
@@ -70,17 +72,17 @@ def _power(base: Flow | float, exponent: float) -> Flow | float:
     return base.square() if exponent == 2 else base.power(exponent)
 
 
-def _scaled(kernel: Any, x: Flow, points: Any, metric: str, to: Importer) -> Flow:
+def _scaled(kernel: Fitted, x: Flow, points: NDArray[Any], metric: str, to: Importer) -> Flow:
     """Distances in units of the kernel's length scale."""
     scale = np.squeeze(kernel.length_scale).astype(float)
     return to.doubles(x).divide(scale).distances(points / scale, metric)
 
 
-def _rbf(kernel: Any, x: Flow, points: Any, to: Importer) -> Flow:
+def _rbf(kernel: Fitted, x: Flow, points: NDArray[Any], to: Importer) -> Flow:
     return _scaled(kernel, x, points, "sqeuclidean", to).multiply(-0.5).exp()
 
 
-def _matern(kernel: Any, x: Flow, points: Any, to: Importer) -> Flow:
+def _matern(kernel: Fitted, x: Flow, points: NDArray[Any], to: Importer) -> Flow:
     to.need(
         kernel.nu in (0.5, 1.5, 2.5, np.inf),
         f"the Matern kernel with nu={kernel.nu} needs Bessel functions, which are not native",
@@ -98,29 +100,29 @@ def _matern(kernel: Any, x: Flow, points: Any, to: Importer) -> Flow:
     return (distances.add(1.0) + distances.square().divide(3.0)) * distances.negate().exp()
 
 
-def _rational_quadratic(kernel: Any, x: Flow, points: Any, to: Importer) -> Flow:
+def _rational_quadratic(kernel: Fitted, x: Flow, points: NDArray[Any], to: Importer) -> Flow:
     distances = to.doubles(x).distances(points, "sqeuclidean")
     distances = distances.divide(float(2 * kernel.alpha * kernel.length_scale**2))
     return distances.add(1.0).power(-float(kernel.alpha))
 
 
-def _exp_sine_squared(kernel: Any, x: Flow, points: Any, to: Importer) -> Flow:
+def _exp_sine_squared(kernel: Fitted, x: Flow, points: NDArray[Any], to: Importer) -> Flow:
     distances = to.doubles(x).distances(points, "euclidean")
     waves = distances.multiply(float(np.pi / kernel.periodicity)).sin()
     return waves.divide(float(kernel.length_scale)).square().multiply(-2.0).exp()
 
 
-def _dot_product(kernel: Any, x: Flow, points: Any, to: Importer) -> Flow:
+def _dot_product(kernel: Fitted, x: Flow, points: NDArray[Any], to: Importer) -> Flow:
     to.need(points.dtype != np.float32, "DotProduct on float32 training data rounds in its own way")
     return to.doubles(x).linear(points, []).add(float(kernel.sigma_0**2))
 
 
-def _pairwise(kernel: Any, x: Flow, points: Any, to: Importer) -> Flow:
+def _pairwise(kernel: Fitted, x: Flow, points: NDArray[Any], to: Importer) -> Flow:
     settings = dict(kernel.pairwise_kernels_kwargs or {})
     return pairwise_kernel(x, points, kernel.metric, to, gamma=kernel.gamma, **settings)
 
 
-_KERNELS: dict[str, Callable[[Any, Flow, Any, Importer], Flow]] = {
+_KERNELS: dict[str, Callable[[Fitted, Flow, NDArray[Any], Importer], Flow]] = {
     "RBF": _rbf,
     "Matern": _matern,
     "RationalQuadratic": _rational_quadratic,
@@ -130,7 +132,7 @@ _KERNELS: dict[str, Callable[[Any, Flow, Any, Importer], Flow]] = {
 }
 
 
-def _own(kernel: Any, x: Flow, to: Importer) -> Flow | float:
+def _own(kernel: Fitted, x: Flow, to: Importer) -> Flow | float:
     """The kernel between a row and itself."""
     name = type(kernel).__name__
     if name in ("Sum", "Product"):

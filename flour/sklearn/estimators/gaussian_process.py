@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from flour.language.adapters import adapts
+from flour.language.adapters import Fitted, adapts
 from flour.ops.neighbours import fitted_points
 from flour.sklearn.estimators.gaussian_kernels import covariance, variance
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 @adapts("sklearn.gaussian_process.GaussianProcessRegressor")
-def _regressor(fit: Any, x: Flow, to: Importer) -> dict[str, Flow]:
+def _regressor(fit: Fitted, x: Flow, to: Importer) -> dict[str, Flow]:
     points = fitted_points(fit.X_train_, to)
     weights = np.atleast_2d(fit.alpha_.T)
     value = covariance(fit.kernel_, x, points, to).linear(weights, [])
@@ -32,7 +32,7 @@ _WEIGHTS = np.array([-1854.8214151, 3516.89893646, 221.29346712, 128.12323805, -
 
 
 @adapts("sklearn.gaussian_process._BinaryGaussianProcessClassifierLaplace")
-def _binary(fit: Any, x: Flow, to: Importer) -> dict[str, Flow]:
+def _binary(fit: Fitted, x: Flow, to: Importer) -> dict[str, Flow]:
     points = fitted_points(fit.X_train_, to)
     near = covariance(fit.kernel_, x, points, to)
     mean = near.linear((fit.y_train_ - fit.pi_)[None], []).element(0)
@@ -57,7 +57,7 @@ def _averaged(mean: Flow, spread: Flow) -> Flow:
 
 
 @adapts("sklearn.gaussian_process.GaussianProcessClassifier")
-def _classifier(fit: Any, x: Flow, to: Importer) -> dict[str, Flow]:
+def _classifier(fit: Fitted, x: Flow, to: Importer) -> dict[str, Flow]:
     made = to.predict(fit.base_estimator_, x)
     one_vs_one = fit.n_classes_ > 2 and fit.multi_class == "one_vs_one"
     # One against one the library has no probabilities; scores it never has.

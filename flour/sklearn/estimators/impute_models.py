@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from flour.language.adapters import adapts
+from flour.language.adapters import Fitted, adapts
 from flour.language.adapters import public_name as name_of
 from flour.sklearn.estimators.imputers import number_marker, with_indicator
 
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @adapts("sklearn.impute.KNNImputer")
-def _knn_imputer(fit: Any, x: Flow, to: Importer) -> Flow:
+def _knn_imputer(fit: Fitted, x: Flow, to: Importer) -> Flow:
     to.need(fit.metric == "nan_euclidean", "the metric is Python code")
     to.need(fit.weights in ("uniform", "distance"), "the weights are Python code")
     source = to.floats(x)
@@ -33,12 +34,12 @@ def _knn_imputer(fit: Any, x: Flow, to: Importer) -> Flow:
     return with_indicator(fit, made, source, to)
 
 
-def _emptied(x: Flow, valid: Any) -> Flow:
+def _emptied(x: Flow, valid: NDArray[Any]) -> Flow:
     """Columns that were never there in training are zero."""
     return x.multiply(valid.astype(np.float64))
 
 
-def blanked(x: Flow, fit: Any, to: Importer) -> Flow:
+def blanked(x: Flow, fit: Fitted, to: Importer) -> Flow:
     """x with NaN for whatever the imputer takes as missing."""
     marker = number_marker(fit.missing_values, to)
     return x if np.isnan(marker) else x.impute(marker, [np.nan])
@@ -58,7 +59,7 @@ _MOST_STEPS = 128
 
 
 @adapts("sklearn.impute.IterativeImputer")
-def _iterative_imputer(fit: Any, x: Flow, to: Importer) -> Flow:
+def _iterative_imputer(fit: Fitted, x: Flow, to: Importer) -> Flow:
     to.need(not fit.sample_posterior, "drawing from the posterior is random", "sample_posterior")
     empty = np.asarray(fit._is_empty_feature)
     to.need(
@@ -75,7 +76,7 @@ def _iterative_imputer(fit: Any, x: Flow, to: Importer) -> Flow:
     return with_indicator(fit, made, source, to)
 
 
-def _rounds(fit: Any, x: Flow, filled: Flow, to: Importer) -> Flow:
+def _rounds(fit: Fitted, x: Flow, filled: Flow, to: Importer) -> Flow:
     steps = fit.imputation_sequence_
     if all(name_of(type(step.estimator)) in _LINEAR for step in steps):
         return _linear_rounds(fit, x, filled)
@@ -91,7 +92,7 @@ def _rounds(fit: Any, x: Flow, filled: Flow, to: Importer) -> Flow:
     return anything.where(made, filled)
 
 
-def _predicted(fit: Any, step: Any, x: Flow, made: Flow, to: Importer) -> Flow:
+def _predicted(fit: Fitted, step: Fitted, x: Flow, made: Flow, to: Importer) -> Flow:
     """One column written anew, the others as they are."""
     target, width = int(step.feat_idx), len(fit._min_value)
     name = f"imputation_sequence_[{target}]"
@@ -107,7 +108,7 @@ def _predicted(fit: Any, step: Any, x: Flow, made: Flow, to: Importer) -> Flow:
     return parts[0].concat(*parts[1:])
 
 
-def _linear_rounds(fit: Any, x: Flow, filled: Flow) -> Flow:
+def _linear_rounds(fit: Fitted, x: Flow, filled: Flow) -> Flow:
     steps, width = fit.imputation_sequence_, len(fit._min_value)
     weights = np.zeros((len(steps), width))
     for row, step in zip(weights, steps, strict=True):

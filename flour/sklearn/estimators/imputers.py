@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from flour.core.types import Vector
-from flour.language.adapters import adapts
+from flour.language.adapters import Fitted, adapts
 from flour.ops.categories import pick, text_columns
 from flour.ops.impute import EITHER, NAN, NONE, TEXT, ImputeText, IsMissingText
 from flour.ops.record import Bundle
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @adapts("sklearn.impute.SimpleImputer")
-def _simple_imputer(fit: Any, x: Flow, to: Importer) -> Flow:
+def _simple_imputer(fit: Fitted, x: Flow, to: Importer) -> Flow:
     statistics = as_array(fit.statistics_)
     columns = np.arange(len(statistics))
     present = statistics == statistics  # noqa: PLR0124 (no NaN)
@@ -44,7 +44,7 @@ def _kept(x: Flow, columns: Any) -> Flow:
     return x if whole else x.select(columns)
 
 
-def _each_kind(fit: Any, x: Flow, to: Importer, kinds: list[bool], columns: Any) -> Flow:
+def _each_kind(fit: Fitted, x: Flow, to: Importer, kinds: list[bool], columns: Any) -> Flow:
     """Strings, or strings and numbers: each run of columns of one kind is filled by itself."""
     pieces: list[Flow] = []
     start = 0
@@ -59,7 +59,7 @@ def _each_kind(fit: Any, x: Flow, to: Importer, kinds: list[bool], columns: Any)
     return Bundle(tuple(f"x{j}" for j in range(len(columns))))(*pieces)
 
 
-def _filled(fit: Any, x: Flow, to: Importer, columns: Any, *, text: bool) -> Flow:
+def _filled(fit: Fitted, x: Flow, to: Importer, columns: Any, *, text: bool) -> Flow:
     values = [fit.statistics_[j] for j in columns]
     x = x if isinstance(x.type, Vector) else x.as_vector()
     if not text:
@@ -78,7 +78,7 @@ def number_marker(missing: Any, to: Importer) -> float:
     return float(missing)
 
 
-def text_marker(missing: Any, to: Importer) -> tuple[str, list[str]]:
+def text_marker(missing: object, to: Importer) -> tuple[str, list[str]]:
     """The marker of missing strings."""
     if isinstance(missing, str):
         return TEXT, [missing]
@@ -90,7 +90,7 @@ def text_marker(missing: Any, to: Importer) -> tuple[str, list[str]]:
     return NAN, []
 
 
-def with_indicator(fit: Any, imputed: Flow, source: Flow, to: Importer) -> Flow:
+def with_indicator(fit: Fitted, imputed: Flow, source: Flow, to: Importer) -> Flow:
     """The imputed columns, and after them the flags of missing values, if the imputer adds them."""
     if not fit.add_indicator:
         return imputed
@@ -100,7 +100,7 @@ def with_indicator(fit: Any, imputed: Flow, source: Flow, to: Importer) -> Flow:
 
 
 @adapts("sklearn.impute.MissingIndicator")
-def _missing_indicator(fit: Any, x: Flow, to: Importer) -> Flow:
+def _missing_indicator(fit: Fitted, x: Flow, to: Importer) -> Flow:
     to.need(not fit._precomputed, "a precomputed mask is no input of a program")
     columns, kinds = [int(j) for j in fit.features_], text_columns(x)
     if not any(kinds):

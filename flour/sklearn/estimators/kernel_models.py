@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from flour.language.adapters import adapts
+from flour.language.adapters import Fitted, adapts
 from flour.ops.kernel import pairwise_kernel
 from flour.ops.nearest import WeightedRows
 from flour.ops.neighbours import fitted_points, nearest
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from flour.language.flow import Flow
 
 
-def _to_training_rows(fit: Any, x: Flow, to: Importer, gamma: float | None) -> Flow:
+def _to_training_rows(fit: Fitted, x: Flow, to: Importer, gamma: float | None) -> Flow:
     """The kernel between x and the training rows of an estimator with the usual settings."""
     points = fitted_points(fit.X_fit_, to)
     how = {"gamma": gamma, "degree": fit.degree, "coef0": fit.coef0}
@@ -24,18 +24,18 @@ def _to_training_rows(fit: Any, x: Flow, to: Importer, gamma: float | None) -> F
 
 
 @adapts("sklearn.kernel_ridge.KernelRidge")
-def _kernel_ridge(fit: Any, x: Flow, to: Importer) -> dict[str, Flow]:
+def _kernel_ridge(fit: Fitted, x: Flow, to: Importer) -> dict[str, Flow]:
     weights = np.atleast_2d(fit.dual_coef_.T)
     value = _to_training_rows(fit, x, to, fit.gamma).linear(weights, [])
     return {"value": value.element(0) if fit.dual_coef_.ndim == 1 else value}
 
 
 @adapts("sklearn.decomposition.KernelPCA")
-def _kernel_pca(fit: Any, x: Flow, to: Importer) -> Flow:
+def _kernel_pca(fit: Fitted, x: Flow, to: Importer) -> Flow:
     return kernel_components(fit, _to_training_rows(fit, x, to, fit.gamma_))
 
 
-def kernel_components(fit: Any, kernel: Flow) -> Flow:
+def kernel_components(fit: Fitted, kernel: Flow) -> Flow:
     """The centred kernel, projected on the components of a KernelPCA."""
     rows = fit._centerer.K_fit_rows_
     mean = kernel.sum().divide(float(len(rows)))
@@ -50,7 +50,7 @@ def kernel_components(fit: Any, kernel: Flow) -> Flow:
 
 
 @adapts("sklearn.semi_supervised.LabelPropagation", "sklearn.semi_supervised.LabelSpreading")
-def _labels(fit: Any, x: Flow, to: Importer) -> dict[str, Flow]:
+def _labels(fit: Fitted, x: Flow, to: Importer) -> dict[str, Flow]:
     to.need(not callable(fit.kernel), "a kernel that is a Python function stays Python")
     if fit.kernel == "knn":
         places, _ = nearest(fit.nn_fit, x, to, fit.nn_fit.n_neighbors)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from flour.language.adapters import adapts
+from flour.language.adapters import Fitted, adapts
 from flour.ops.linear import affine, plain
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     ),
     "sklearn.svm.LinearSVR",
 )
-def _regressor(fit: Any, x: Flow, to: Importer) -> dict[str, Flow]:
+def _regressor(fit: Fitted, x: Flow, to: Importer) -> dict[str, Flow]:
     products = affine(to.matrix(x), fit.coef_, fit.intercept_)
     # A target fitted as a column is predicted as a column, except by the stochastic models.
     single = plain(fit.coef_).ndim == 1 or type(fit).__name__.startswith("SGD")
@@ -42,7 +42,7 @@ def _regressor(fit: Any, x: Flow, to: Importer) -> dict[str, Flow]:
     "sklearn.linear_model.GammaRegressor",
     "sklearn.linear_model.TweedieRegressor",
 )
-def _generalised(fit: Any, x: Flow, to: Importer) -> dict[str, Flow]:
+def _generalised(fit: Fitted, x: Flow, to: Importer) -> dict[str, Flow]:
     raw = affine(to.matrix(x), fit.coef_, fit.intercept_).element(0)
     link = type(fit._base_loss.link).__name__
     to.need(link in ("IdentityLink", "LogLink"), f"the link {link} has no inverse here")
@@ -50,7 +50,7 @@ def _generalised(fit: Any, x: Flow, to: Importer) -> dict[str, Flow]:
 
 
 @adapts("sklearn.linear_model.RANSACRegressor")
-def _ransac(fit: Any, x: Flow, to: Importer) -> dict[str, Flow]:
+def _ransac(fit: Fitted, x: Flow, to: Importer) -> dict[str, Flow]:
     return to.predict(fit.estimator_, x, "estimator_")
 
 
@@ -58,7 +58,7 @@ def _ransac(fit: Any, x: Flow, to: Importer) -> dict[str, Flow]:
 
 
 @adapts("sklearn.linear_model.LogisticRegression", "sklearn.linear_model.LogisticRegressionCV")
-def _logistic(fit: Any, x: Flow, to: Importer) -> dict[str, Flow]:
+def _logistic(fit: Fitted, x: Flow, to: Importer) -> dict[str, Flow]:
     scores = affine(to.matrix(x), fit.coef_, fit.intercept_)
     if len(fit.classes_) > 2:
         return to.classifier(fit.classes_, scores, scores.softmax())
@@ -71,13 +71,13 @@ def _logistic(fit: Any, x: Flow, to: Importer) -> dict[str, Flow]:
     "sklearn.linear_model.PassiveAggressiveClassifier",
     "sklearn.svm.LinearSVC",
 )
-def _linear_classifier(fit: Any, x: Flow, to: Importer) -> dict[str, Flow]:
+def _linear_classifier(fit: Fitted, x: Flow, to: Importer) -> dict[str, Flow]:
     scores = affine(to.matrix(x), fit.coef_, fit.intercept_)
     chances = _chances(scores, fit) if hasattr(fit, "predict_proba") else None
     return to.classifier(fit.classes_, scores, chances)
 
 
-def _chances(scores: Flow, fit: Any) -> Flow:
+def _chances(scores: Flow, fit: Fitted) -> Flow:
     """Probabilities of independent two-class models, made to add up."""
     binary = len(fit.classes_) == 2
     if fit.loss == "log_loss":
@@ -91,7 +91,7 @@ def _chances(scores: Flow, fit: Any) -> Flow:
 
 
 @adapts("sklearn.linear_model.RidgeClassifier", "sklearn.linear_model.RidgeClassifierCV")
-def _ridge_classifier(fit: Any, x: Flow, to: Importer) -> dict[str, Flow]:
+def _ridge_classifier(fit: Fitted, x: Flow, to: Importer) -> dict[str, Flow]:
     scores = affine(to.matrix(x), fit.coef_, fit.intercept_)
     if fit._label_binarizer.y_type_.startswith("multilabel"):
         return {"label": scores.greater([0.0]).cast("int64"), "scores": scores}
@@ -99,7 +99,7 @@ def _ridge_classifier(fit: Any, x: Flow, to: Importer) -> dict[str, Flow]:
 
 
 @adapts("sklearn.linear_model.SGDOneClassSVM")
-def _one_class(fit: Any, x: Flow, to: Importer) -> dict[str, Flow]:
+def _one_class(fit: Fitted, x: Flow, to: Importer) -> dict[str, Flow]:
     scores = affine(to.matrix(x), fit.coef_, -fit.offset_).element(0)
     return {"label": inliers(scores, "int32"), "scores": scores}
 

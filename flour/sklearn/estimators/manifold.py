@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from flour.language.adapters import adapts, declines
+from flour.language.adapters import Fitted, adapts, declines
 from flour.ops.nearest import WeightedRows
 from flour.ops.neighbours import fitted_points, nearest
 from flour.sklearn.estimators.kernel_models import kernel_components
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @adapts("sklearn.manifold.Isomap")
-def _isomap(fit: Any, x: Flow, to: Importer) -> Flow:
+def _isomap(fit: Fitted, x: Flow, to: Importer) -> Flow:
     to.need(
         fit.n_neighbors is not None,
         "neighbours within a radius differ in number from row to row",
@@ -33,7 +33,7 @@ def _isomap(fit: Any, x: Flow, to: Importer) -> Flow:
 
 
 @adapts("sklearn.manifold.LocallyLinearEmbedding")
-def _locally_linear(fit: Any, x: Flow, to: Importer) -> Flow:
+def _locally_linear(fit: Fitted, x: Flow, to: Importer) -> Flow:
     points = fitted_points(fit.nbrs_._fit_X, to)
     to.need(points.dtype == np.float64, "float32 training data is solved for in float32")
     places, _ = nearest(fit.nbrs_, x, to, fit.n_neighbors)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
 from flour.core.types import Scalar, Vector
-from flour.language.adapters import adapts
+from flour.language.adapters import Fitted, adapts
 from flour.sklearn.estimators.compose import beside
 from flour.sklearn.estimators.ensemble import members
 
@@ -23,12 +23,12 @@ Outputs: TypeAlias = "dict[str, Flow]"
 
 
 @adapts("sklearn.multioutput.MultiOutputRegressor")
-def _multi_regressor(fit: Any, x: Flow, to: Importer) -> Outputs:
+def _multi_regressor(fit: Fitted, x: Flow, to: Importer) -> Outputs:
     return {"value": beside([child["value"] for child in members(fit, x, to)], x, to)}
 
 
 @adapts("sklearn.multioutput.MultiOutputClassifier")
-def _multi_classifier(fit: Any, x: Flow, to: Importer) -> Outputs:
+def _multi_classifier(fit: Fitted, x: Flow, to: Importer) -> Outputs:
     children = members(fit, x, to)
     labels = [child["label"] for child in children]
     strings = {isinstance(f.type, Scalar | Vector) and f.type.dtype == "string" for f in labels}
@@ -42,13 +42,13 @@ def _multi_classifier(fit: Any, x: Flow, to: Importer) -> Outputs:
 
 
 @adapts("sklearn.multioutput.RegressorChain")
-def _regressor_chain(fit: Any, x: Flow, to: Importer) -> Outputs:
+def _regressor_chain(fit: Fitted, x: Flow, to: Importer) -> Outputs:
     children = _chain(fit, x, to, lambda child: child["value"])
     return {"value": _unordered(fit, [child["value"] for child in children])}
 
 
 @adapts("sklearn.multioutput.ClassifierChain")
-def _classifier_chain(fit: Any, x: Flow, to: Importer) -> Outputs:
+def _classifier_chain(fit: Fitted, x: Flow, to: Importer) -> Outputs:
     method = getattr(fit, "chain_method_", "predict")
     output_of = {
         "predict": "label",
@@ -65,7 +65,7 @@ def _classifier_chain(fit: Any, x: Flow, to: Importer) -> Outputs:
     }
 
 
-def _chain(fit: Any, x: Flow, to: Importer, answer: Callable[[Outputs], Flow]) -> list[Outputs]:
+def _chain(fit: Fitted, x: Flow, to: Importer, answer: Callable[[Outputs], Flow]) -> list[Outputs]:
     """Every child's outputs on x and the answers of the children before it, in chain order."""
     inputs, children = to.doubles(x), []
     for i, child in enumerate(fit.estimators_):
@@ -83,7 +83,7 @@ def _second(x: Flow, to: Importer) -> Flow:
     return x
 
 
-def _unordered(fit: Any, flows: list[Flow]) -> Flow:
+def _unordered(fit: Fitted, flows: list[Flow]) -> Flow:
     """The children's answers in the order of the targets, as float64."""
     order = np.argsort(fit.order_)
     parts = [flows[int(i)].cast("float64") for i in order]
@@ -94,7 +94,7 @@ def _unordered(fit: Any, flows: list[Flow]) -> Flow:
 
 
 @adapts("sklearn.multiclass._ConstantPredictor")
-def _constant(fit: Any, x: Flow, _to: Importer) -> Outputs:
+def _constant(fit: Fitted, x: Flow, _to: Importer) -> Outputs:
     value = np.asarray(fit.y_).ravel()[:1]
     share = float(value[0])
     return {
@@ -117,7 +117,7 @@ def _limit(outputs: Outputs) -> list[float]:
 
 
 @adapts("sklearn.multiclass.OneVsRestClassifier")
-def _one_vs_rest(fit: Any, x: Flow, to: Importer) -> Outputs:
+def _one_vs_rest(fit: Fitted, x: Flow, to: Importer) -> Outputs:
     children = members(fit, x, to)
     confidence = beside([_confidence(child) for child in children], x, to)
     if fit.label_binarizer_.y_type_ == "multiclass":
@@ -137,14 +137,14 @@ def _one_vs_rest(fit: Any, x: Flow, to: Importer) -> Outputs:
     return outputs
 
 
-def _rest_probabilities(fit: Any, children: list[Outputs], x: Flow, to: Importer) -> Flow:
+def _rest_probabilities(fit: Fitted, children: list[Outputs], x: Flow, to: Importer) -> Flow:
     each = [child["probabilities"].element(1) for child in children]
     shares = each[0].one_minus().concat(each[0]) if len(each) == 1 else beside(each, x, to)
     return shares if fit.multilabel_ else shares.as_float().share()
 
 
 @adapts("sklearn.multiclass.OneVsOneClassifier")
-def _one_vs_one(fit: Any, x: Flow, to: Importer) -> Outputs:
+def _one_vs_one(fit: Fitted, x: Flow, to: Importer) -> Outputs:
     to.need(fit.pairwise_indices_ is None, "precomputed kernels are not imported")
     children = members(fit, x, to)
     won = beside(
@@ -159,7 +159,7 @@ def _one_vs_one(fit: Any, x: Flow, to: Importer) -> Outputs:
 
 
 @adapts("sklearn.multiclass.OutputCodeClassifier")
-def _output_code(fit: Any, x: Flow, to: Importer) -> Outputs:
+def _output_code(fit: Fitted, x: Flow, to: Importer) -> Outputs:
     children = members(fit, x, to)
     confidences = beside([_confidence(child) for child in children], x, to).cast("float64")
     book = np.asarray(fit.code_book_, np.float64)
@@ -169,6 +169,6 @@ def _output_code(fit: Any, x: Flow, to: Importer) -> Outputs:
 
 
 @adapts("sklearn.semi_supervised.SelfTrainingClassifier")
-def _self_training(fit: Any, x: Flow, to: Importer) -> Outputs:
+def _self_training(fit: Fitted, x: Flow, to: Importer) -> Outputs:
     outputs = to.predict(fit.estimator_, x, "estimator_")
     return {name: flow for name, flow in outputs.items() if name != "features"}

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from flour.language.adapters import adapts
+from flour.language.adapters import Fitted, adapts
 from flour.ops.linear import affine
 from flour.sklearn.estimators.linear_models import both
 
@@ -23,7 +23,7 @@ ACTIVATIONS: dict[str, Callable[[Flow], Flow]] = {
 }
 
 
-def _forward(fit: Any, x: Flow, to: Importer) -> Flow:
+def _forward(fit: Fitted, x: Flow, to: Importer) -> Flow:
     """The activations of the last layer."""
     x = to.matrix(x)
     names = [fit.activation] * (fit.n_layers_ - 2) + [fit.out_activation_]
@@ -34,13 +34,13 @@ def _forward(fit: Any, x: Flow, to: Importer) -> Flow:
 
 
 @adapts("sklearn.neural_network.MLPRegressor")
-def _regressor(fit: Any, x: Flow, to: Importer) -> dict[str, Flow]:
+def _regressor(fit: Fitted, x: Flow, to: Importer) -> dict[str, Flow]:
     activations = _forward(fit, x, to)
     return {"value": activations.element(0) if fit.n_outputs_ == 1 else activations}
 
 
 @adapts("sklearn.neural_network.MLPClassifier")
-def _classifier(fit: Any, x: Flow, to: Importer) -> dict[str, Flow]:
+def _classifier(fit: Fitted, x: Flow, to: Importer) -> dict[str, Flow]:
     activations = _forward(fit, x, to)
     kind = fit._label_binarizer.y_type_
     if kind == "multiclass":
@@ -52,5 +52,5 @@ def _classifier(fit: Any, x: Flow, to: Importer) -> dict[str, Flow]:
 
 
 @adapts("sklearn.neural_network.BernoulliRBM")
-def _machine(fit: Any, x: Flow, to: Importer) -> Flow:
+def _machine(fit: Fitted, x: Flow, to: Importer) -> Flow:
     return affine(to.floats(x), fit.components_, fit.intercept_hidden_).sigmoid()

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from flour.language.adapters import adapts
+from flour.language.adapters import Fitted, adapts
 from flour.ops.kernel import pairwise_kernel
 from flour.ops.linear import plain
 
@@ -26,7 +26,7 @@ TAKES = {
 
 
 @adapts("sklearn.kernel_approximation.Nystroem")
-def _nystroem(fit: Any, x: Flow, to: Importer) -> Flow:
+def _nystroem(fit: Fitted, x: Flow, to: Importer) -> Flow:
     to.need(isinstance(fit.kernel, str), "a kernel that is a Python function stays Python")
     takes = TAKES.get(fit.kernel, ())
     available = {**(fit.kernel_params or {})}

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from flour.core import provenance
-from flour.language.adapters import adapts
+from flour.language.adapters import Fitted, adapts
 
 if TYPE_CHECKING:
     from flour.language.adapters import Importer
@@ -20,14 +21,14 @@ if TYPE_CHECKING:
     "sklearn.model_selection.HalvingGridSearchCV",
     "sklearn.model_selection.HalvingRandomSearchCV",
 )
-def _search(fit: Any, x: Flow, to: Importer) -> Flow | dict[str, Flow]:
+def _search(fit: Fitted, x: Flow, to: Importer) -> Flow | dict[str, Flow]:
     to.need(fit.refit, "a search with refit=False keeps no estimator", "set refit=True")
     with provenance.step("best_estimator_"):
         return to.adapt(fit.best_estimator_, x)
 
 
 @adapts("sklearn.model_selection.FixedThresholdClassifier")
-def _fixed_threshold(fit: Any, x: Flow, to: Importer) -> dict[str, Flow]:
+def _fixed_threshold(fit: Fitted, x: Flow, to: Importer) -> dict[str, Flow]:
     child = getattr(fit, "estimator_", fit.estimator)
     outputs = to.predict(child, x, "estimator_")
     scores, method = _confidence(fit, outputs, child.classes_, fit.pos_label, to)
@@ -37,7 +38,7 @@ def _fixed_threshold(fit: Any, x: Flow, to: Importer) -> dict[str, Flow]:
 
 
 @adapts("sklearn.model_selection.TunedThresholdClassifierCV")
-def _tuned_threshold(fit: Any, x: Flow, to: Importer) -> dict[str, Flow]:
+def _tuned_threshold(fit: Fitted, x: Flow, to: Importer) -> dict[str, Flow]:
     outputs = to.predict(fit.estimator_, x, "estimator_")
     positive = fit._curve_scorer._get_pos_label()
     scores, _ = _confidence(fit, outputs, fit.classes_, positive, to)
@@ -45,7 +46,7 @@ def _tuned_threshold(fit: Any, x: Flow, to: Importer) -> dict[str, Flow]:
 
 
 def _confidence(
-    fit: Any, outputs: dict[str, Flow], classes: Any, positive: Any, to: Importer
+    fit: Fitted, outputs: dict[str, Flow], classes: NDArray[Any], positive: object, to: Importer
 ) -> tuple[Flow, str]:
     """The child's confidence in the positive class, and the output that it is taken from."""
     response_outputs = {"auto": ("probabilities", "scores"), "predict_proba": ("probabilities",)}
@@ -60,7 +61,11 @@ def _confidence(
 
 
 def _decided(
-    outputs: dict[str, Flow], scores: Flow, threshold: float, classes: Any, positive: Any
+    outputs: dict[str, Flow],
+    scores: Flow,
+    threshold: float,
+    classes: NDArray[Any],
+    positive: object,
 ) -> dict[str, Flow]:
     """The child's outputs with the label that the threshold gives."""
     reached = scores.cast("float64").greater_equal([threshold])

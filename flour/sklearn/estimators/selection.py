@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from flour.language.adapters import adapts
+from flour.language.adapters import Fitted, adapts
 
 if TYPE_CHECKING:
     from flour.language.adapters import Importer
@@ -24,18 +24,18 @@ if TYPE_CHECKING:
     "sklearn.feature_selection.SequentialFeatureSelector",
     "sklearn.feature_selection.VarianceThreshold",
 )
-def _selector(fit: Any, x: Flow, to: Importer) -> Flow:
+def _selector(fit: Fitted, x: Flow, to: Importer) -> Flow:
     return kept(fit, x, to)
 
 
 @adapts("sklearn.feature_selection.RFE", "sklearn.feature_selection.RFECV")
-def _elimination(fit: Any, x: Flow, to: Importer) -> dict[str, Flow]:
+def _elimination(fit: Fitted, x: Flow, to: Importer) -> dict[str, Flow]:
     features = kept(fit, x, to)
     outputs = to.predict(fit.estimator_, features, "estimator_")
     return {**{k: v for k, v in outputs.items() if k != "distances"}, "features": features}
 
 
-def kept(fit: Any, x: Flow, to: Importer) -> Flow:
+def kept(fit: Fitted, x: Flow, to: Importer) -> Flow:
     """The columns a selector keeps, in their own dtype."""
     support = np.asarray(fit.get_support())
     x = to.matrix(x)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from flour.core.types import Vector
-from flour.language.adapters import adapts, declines
+from flour.language.adapters import Fitted, adapts, declines
 from flour.ops.python import PythonText, PythonWords
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from flour.language.flow import Flow
 
 
-def _document(fit: Any, x: Flow, to: Importer) -> Flow:
+def _document(fit: Fitted, x: Flow, to: Importer) -> Flow:
     """The text after the vectoriser's own cleaning."""
     to.need(fit.input == "content", f"input={fit.input!r} reads files while predicting")
     if isinstance(x.type, Vector) and x.type.width == 1:
@@ -33,7 +33,7 @@ def _document(fit: Any, x: Flow, to: Importer) -> Flow:
     return x.strip_accents(ascii=fit.strip_accents == "ascii") if fit.strip_accents else x
 
 
-def _words(fit: Any, x: Flow, to: Importer) -> Flow:
+def _words(fit: Fitted, x: Flow, to: Importer) -> Flow:
     """The document's words without stop words."""
     if fit.tokenizer is None:
         words = x.tokenize(fit.token_pattern)
@@ -45,13 +45,13 @@ def _words(fit: Any, x: Flow, to: Importer) -> Flow:
     return words.drop_words(sorted(stop)) if stop else words
 
 
-def _analysed(fit: Any, x: Flow, to: Importer, *, lenient: bool = False) -> Flow:
+def _analysed(fit: Fitted, x: Flow, to: Importer, *, lenient: bool = False) -> Flow:
     """The features that an analyzer function finds, each one a word."""
     what = "an analyzer of your own cannot be translated"
     return PythonWords(to.python(fit.analyzer, what), lenient=lenient)(x)
 
 
-def _counts(fit: Any, x: Flow, to: Importer) -> Flow:
+def _counts(fit: Fitted, x: Flow, to: Importer) -> Flow:
     """The count of each term of the vocabulary."""
     x = _document(fit, x, to)
     terms = sorted(fit.vocabulary_, key=fit.vocabulary_.__getitem__)
@@ -69,7 +69,7 @@ def _counts(fit: Any, x: Flow, to: Importer) -> Flow:
     return counts.binarize(0.0) if fit.binary else counts
 
 
-def _weighted(fit: Any, x: Flow) -> Flow:
+def _weighted(fit: Fitted, x: Flow) -> Flow:
     """Counts damped, weighted by the rarity of each term, and scaled to length one."""
     if fit.sublinear_tf:
         x = x.damp()
@@ -88,23 +88,23 @@ def _normalised(x: Flow, norm: str | None) -> Flow:
 
 
 @adapts("sklearn.feature_extraction.text.CountVectorizer")
-def _count(fit: Any, x: Flow, to: Importer) -> Flow:
+def _count(fit: Fitted, x: Flow, to: Importer) -> Flow:
     return _counts(fit, x, to)
 
 
 @adapts("sklearn.feature_extraction.text.TfidfVectorizer")
-def _tfidf(fit: Any, x: Flow, to: Importer) -> Flow:
+def _tfidf(fit: Fitted, x: Flow, to: Importer) -> Flow:
     return _weighted(fit._tfidf, _counts(fit, x, to).as_float())
 
 
 @adapts("sklearn.feature_extraction.text.TfidfTransformer")
-def _tfidf_transformer(fit: Any, x: Flow, to: Importer) -> Flow:
+def _tfidf_transformer(fit: Fitted, x: Flow, to: Importer) -> Flow:
     # The library makes its input a sparse matrix, whichever it is.
     return _weighted(fit, to.floats(x).to_sparse())
 
 
 @adapts("sklearn.feature_extraction.text.HashingVectorizer")
-def _hashing(fit: Any, x: Flow, to: Importer) -> Flow:
+def _hashing(fit: Fitted, x: Flow, to: Importer) -> Flow:
     x, (low, high) = _document(fit, x, to), fit.ngram_range
     if callable(fit.analyzer):
         words = _analysed(fit, x, to)

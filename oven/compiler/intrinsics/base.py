@@ -8,7 +8,6 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
-from types import FunctionType
 
 from llvmlite import ir
 
@@ -16,7 +15,8 @@ from oven.compiler.kinds import INT64, NOTHING, Kind, Mismatch, Value, converted
 from oven.compiler.lowering import Lowering
 
 #: Writes code for values of known types, and returns the result, if there is one.
-Writer = Callable[[ir.IRBuilder, Sequence[ir.Value]], ir.Value | None]
+Values = Sequence[ir.Value]
+Writer = Callable[[ir.IRBuilder, Values], ir.Value | None]
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ def _definitions(module: str) -> dict[str, ast.FunctionDef]:
 class Routine:
     """A function in Python over the vocabulary, which becomes a function of the module."""
 
-    function: FunctionType
+    function: Callable[..., object]
     inline: bool = False
 
     @property

@@ -5,14 +5,13 @@ The functions for text in Python (text, patterns, counts) are written over these
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from types import FunctionType, ModuleType
 
 from llvmlite import ir
 
 from oven.compiler import machine
 from oven.compiler.intrinsics import counts, patterns, text
-from oven.compiler.intrinsics.base import Routine, Typed
+from oven.compiler.intrinsics.base import Routine, Typed, Values
 from oven.compiler.intrinsics.memory import declared, unchanging
 from oven.compiler.intrinsics.vectors import repeated
 from oven.compiler.kinds import BOOL, INT64, NOTHING, UINT64
@@ -56,7 +55,7 @@ def intrinsics() -> dict[str, Intrinsic | int]:
     return made
 
 
-def _seek_slots(builder: ir.IRBuilder, args: Sequence[ir.Value]) -> ir.Value:
+def _seek_slots(builder: ir.IRBuilder, args: Values) -> ir.Value:
     """Eight slots at once, xor the tag: the least of them, taken as numbers without a sign."""
     group = ir.VectorType(_WORD, 8)
     start = builder.inttoptr(args[0], _WORD.as_pointer())
@@ -78,13 +77,13 @@ def _each(builder: ir.IRBuilder, byte: ir.Value) -> ir.Value:
     return repeated(builder, builder.trunc(byte, _BYTE), 64)
 
 
-def _bytes_within(builder: ir.IRBuilder, args: Sequence[ir.Value]) -> ir.Value:
+def _bytes_within(builder: ir.IRBuilder, args: Values) -> ir.Value:
     """Which of 64 bytes are `low` or up to `span` above it: a bit for each."""
     above = builder.sub(_bytes(builder, args[0]), _each(builder, args[1]))
     return builder.bitcast(builder.icmp_unsigned("<=", above, _each(builder, args[2])), _WORD)
 
 
-def _copy_small(builder: ir.IRBuilder, args: Sequence[ir.Value]) -> ir.Value:
+def _copy_small(builder: ir.IRBuilder, args: Values) -> ir.Value:
     """Copy 64 bytes, capital letters or-ed; which are not ASCII: a bit for each."""
     source = _bytes(builder, args[0])
     above = builder.sub(source, ir.Constant(_BYTES, [65] * 64))
@@ -100,12 +99,12 @@ def _odd(builder: ir.IRBuilder, numbers: ir.Value) -> ir.Value:
     return builder.bitcast(builder.trunc(numbers, ir.VectorType(_BIT, 64)), _WORD)
 
 
-def _odd_bytes(builder: ir.IRBuilder, args: Sequence[ir.Value]) -> ir.Value:
+def _odd_bytes(builder: ir.IRBuilder, args: Values) -> ir.Value:
     """Which of 64 bytes are odd: a bit for each."""
     return _odd(builder, _bytes(builder, args[0]))
 
 
-def _kinds_of_bytes(builder: ir.IRBuilder, args: Sequence[ir.Value]) -> ir.Value:
+def _kinds_of_bytes(builder: ir.IRBuilder, args: Values) -> ir.Value:
     """Which of 64 bytes of ASCII have an odd entry in a table of 128 bytes: a bit for each."""
     entries = _bytes(builder, args[0])
     if machine.has("avx512vbmi"):  # never called elsewhere: see permutes128
@@ -116,14 +115,14 @@ def _kinds_of_bytes(builder: ir.IRBuilder, args: Sequence[ir.Value]) -> ir.Value
     return _odd(builder, entries)
 
 
-def _choose(builder: ir.IRBuilder, args: Sequence[ir.Value]) -> ir.Value:
+def _choose(builder: ir.IRBuilder, args: Values) -> ir.Value:
     """One of two numbers; the compiler is told that a branch would be predicted badly."""
     made = builder.select(*args)
     made.set_metadata("unpredictable", builder.module.add_metadata([]))
     return made
 
 
-def _fetch(builder: ir.IRBuilder, args: Sequence[ir.Value]) -> None:
+def _fetch(builder: ir.IRBuilder, args: Values) -> None:
     """Ask for the line of memory at an address, to be kept in all caches."""
     pointer = ir.IntType(8).as_pointer()
     function = declared(builder, "llvm.prefetch.p0", [pointer, _INT, _INT, _INT], ir.VoidType())

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from llvmlite import ir
 
-from oven.compiler.intrinsics.base import Generic, Typed
+from oven.compiler.intrinsics.base import Generic, Typed, Values
 from oven.compiler.kinds import (
     BOOL,
     FLOAT64,
@@ -23,9 +23,9 @@ from oven.compiler.lowering import Intrinsic, Lowering
 _WORD = ir.IntType(64)
 
 
-def intrinsics() -> dict[str, Intrinsic]:
+def intrinsics() -> dict[str, Intrinsic | int]:
     """Every intrinsic by name."""
-    made: dict[str, Intrinsic] = {"stack_words": Generic(_stack_words)}
+    made: dict[str, Intrinsic | int] = {"stack_words": Generic(_stack_words)}
     for name, kind in KINDS.items():
         made[f"ld_{name}"] = _load(kind)
         made[f"ldc_{name}"] = _load(kind, constant=True)
@@ -55,8 +55,9 @@ def unchanging(builder: ir.IRBuilder, value: ir.LoadInstr) -> ir.LoadInstr:
 def _load(kind: Kind, *, constant: bool = False, align: int | None = None) -> Typed:
     held = storage(kind)
 
-    def write(builder: ir.IRBuilder, args: Sequence[ir.Value]) -> ir.Value:
-        value = builder.load(element(builder, *args, held), align=align, typ=held)
+    def write(builder: ir.IRBuilder, args: Values) -> ir.Value:
+        base, index = args
+        value = builder.load(element(builder, base, index, held), align=align, typ=held)
         if constant:
             unchanging(builder, value)
         return builder.icmp_unsigned("!=", value, held(0)) if kind is BOOL else value
@@ -67,7 +68,7 @@ def _load(kind: Kind, *, constant: bool = False, align: int | None = None) -> Ty
 def _store(kind: Kind, align: int | None = None) -> Typed:
     held = storage(kind)
 
-    def write(builder: ir.IRBuilder, args: Sequence[ir.Value]) -> None:
+    def write(builder: ir.IRBuilder, args: Values) -> None:
         base, index, value = args
         stored = builder.zext(value, held) if kind is BOOL else value
         builder.store(stored, element(builder, base, index, held), align=align)
@@ -83,7 +84,7 @@ def _call(kinds: tuple[Kind, ...], result: Kind = INT64) -> Typed:
     """
     signature = ir.FunctionType(result.llvm, [kind.llvm for kind in kinds])
 
-    def write(builder: ir.IRBuilder, args: Sequence[ir.Value]) -> ir.Value:
+    def write(builder: ir.IRBuilder, args: Values) -> ir.Value:
         return builder.call(builder.inttoptr(args[0], signature.as_pointer()), args[1:])
 
     return Typed((INT64, *kinds), result, write)
@@ -104,5 +105,3 @@ def declared(
     """A function of the compiler itself, or of the C library."""
     known = builder.module.globals.get(name)
     return known or ir.Function(builder.module, ir.FunctionType(result, given), name)
-
-

@@ -34,9 +34,9 @@ _OF_C = (
 _ANY_ORDER, _FUSED = ("reassoc", "contract", "nsz"), ("contract",)
 
 
-def intrinsics() -> dict[str, Intrinsic]:
+def intrinsics() -> dict[str, Intrinsic | int]:
     """Every intrinsic by name."""
-    made: dict[str, Intrinsic] = {name: _convert(kind) for name, kind in KINDS.items()}
+    made: dict[str, Intrinsic | int] = {name: _convert(kind) for name, kind in KINDS.items()}
     made["range"] = Generic(_range)
     made |= {"int": Generic(_int), "float": _convert(FLOAT64), "abs": Generic(_abs)}
     made |= {"min": Generic(partial(_least, sign="<")), "max": Generic(partial(_least, sign=">"))}
@@ -52,8 +52,7 @@ def intrinsics() -> dict[str, Intrinsic]:
     made |= {"fused": Generic(_fused), "bits": Generic(_bits), "of_bits": Generic(_of_bits)}
     made["type_of"] = Generic(lambda code, args: _to(code, args[1], args[0].kind))
     made |= {f"wrap_{name}": _wrapping(name) for name in ("add", "mul")}
-    routines = (maximum, minimum, clip, sigmoid, sigmoid_alone, digamma, float_mod)
-    return made | {function.__name__: Routine(function, inline=True) for function in routines}
+    return made | {each.__name__: Routine(each, inline=True) for each in _IN_PYTHON}
 
 
 def _to(code: Lowering, value: Value, kind: Kind) -> Value:
@@ -112,9 +111,7 @@ def _arithmetic(kind: Kind, operation: str, flags: tuple[str, ...]) -> Typed:
 
 def _wrapping(operation: str) -> Typed:
     """Arithmetic of int64 modulo 2**64; the usual promises LLVM that nothing overflows."""
-    return Typed(
-        (INT64, INT64), INT64, lambda builder, args: getattr(builder, operation)(*args)
-    )
+    return Typed((INT64, INT64), INT64, lambda builder, args: getattr(builder, operation)(*args))
 
 
 def _float(code: Lowering, arguments: Sequence[Value]) -> Value:
@@ -262,3 +259,7 @@ def fmod(x: float, by: float) -> float:
 def log_alone(x: float) -> float:
     """The natural logarithm by the C library."""
     return math.log(x)
+
+
+_IN_PYTHON: list[Callable[..., float]] = [maximum, minimum, clip, sigmoid, sigmoid_alone]
+_IN_PYTHON += [digamma, float_mod]

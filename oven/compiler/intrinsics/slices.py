@@ -11,9 +11,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from llvmlite import ir
+from llvmlite.ir import IRBuilder, Value
 
 from oven.compiler import machine
-from oven.compiler.intrinsics.base import Typed, on_words
+from oven.compiler.intrinsics.base import Typed, Values, on_words
 from oven.compiler.kinds import INT64, NOTHING, UINT32, UINT64
 from oven.compiler.lowering import Intrinsic
 
@@ -34,7 +35,11 @@ _EIGHT, _PLACES = ir.VectorType(_DOUBLE, _GATHERED), ir.VectorType(_WORD, _GATHE
 
 def intrinsics() -> dict[str, Intrinsic | int]:
     """Every word by name."""
-    made = {"rank64": on_words(5, _rank), "fails64": on_words(4, _fail), "member64": Typed((INT64, UINT64), UINT64, _member64)}
+    made: dict[str, Intrinsic | int] = {
+        "rank64": on_words(5, _rank),
+        "fails64": on_words(4, _fail),
+        "member64": Typed((INT64, UINT64), UINT64, _member64),
+    }
     made["bytes64"] = Typed((UINT64, INT64), NOTHING, _bytes64)
     for index, kind in _WHOLE.items():
         made[f"split64_{index}"] = on_words(5, _splitting(kind, tested=False))
@@ -48,7 +53,7 @@ def intrinsics() -> dict[str, Intrinsic | int]:
     return made | alone | {"permutes128": int(machine.has("avx512vbmi"))}
 
 
-def _fail(builder: Any, args: Sequence[Any]) -> None:
+def _fail(builder: IRBuilder, args: Values) -> None:
     """For each of the nodes, which rows fail its test, at the node's place.
 
     Arguments: the nodes and their number, the ranks of the rows, where the answers go. A node has
@@ -56,7 +61,7 @@ def _fail(builder: Any, args: Sequence[Any]) -> None:
     """
     nodes, count, ranks, fails = args
 
-    def step(k: Any, _: Sequence[Any]) -> Sequence[Any]:
+    def step(k: Value, _: Values) -> Values:
         place = builder.zext(_field(builder, nodes, k, _ROWS), _WORD)
         failed = _failed(builder, ranks, nodes, k)
         _store(builder, fails, place, builder.bitcast(failed, _WORD))
@@ -65,7 +70,7 @@ def _fail(builder: Any, args: Sequence[Any]) -> None:
     _loop(builder, count, (), step)
 
 
-def _splitting(index: Any, *, tested: bool) -> Callable[[Any, Sequence[Any]], None]:
+def _splitting(index: ir.IntType, *, tested: bool) -> Callable[[IRBuilder, Values], None]:
     """Send rows down one tree, and write which leaf each of them reaches.
 
     Arguments: the tree's inner nodes, in the order of their depth, and their number; the ranks of
@@ -76,11 +81,11 @@ def _splitting(index: Any, *, tested: bool) -> Callable[[Any, Sequence[Any]], No
     """
     leaves = ir.VectorType(index, ROWS)
 
-    def write(builder: Any, args: Sequence[Any]) -> None:
+    def write(builder: IRBuilder, args: Values) -> None:
         nodes, count, given, masks, out = args
         _store(builder, masks, _WORD(0), ir.Constant(_WORD, -1))
 
-        def step(k: Any, before: Sequence[Any]) -> Sequence[Any]:
+        def step(k: Value, before: Values) -> Values:
             place = _field(builder, nodes, k, _ROWS)
             here = _load(builder, masks, builder.zext(place, _WORD), _WORD, constant=False)
             here = builder.bitcast(here, ir.VectorType(_BIT, ROWS))
@@ -104,7 +109,7 @@ def _splitting(index: Any, *, tested: bool) -> Callable[[Any, Sequence[Any]], No
     return write
 
 
-def _failed(builder: Any, ranks: Any, nodes: Any, k: Any) -> Any:
+def _failed(builder: IRBuilder, ranks: Value, nodes: Value, k: Value) -> Value:
     """The rows whose rank is above the node's."""
     slot = builder.zext(_field(builder, nodes, k, _SLOT), _WORD)
     where = _pointer(builder, builder.add(ranks, builder.mul(slot, _WORD(ROWS))), _RANKS)
@@ -113,7 +118,7 @@ def _failed(builder: Any, ranks: Any, nodes: Any, k: Any) -> Any:
     return builder.icmp_unsigned(">", here, _all(builder, limit))
 
 
-def _rank(builder: Any, args: Sequence[Any]) -> None:
+def _rank(builder: IRBuilder, args: Values) -> None:
     """How many thresholds each of 64 values exceeds, in ranks of one byte.
 
     Arguments: the values; the thresholds, ascending, padded to one fewer than a power of two with
@@ -132,7 +137,7 @@ def _rank(builder: Any, args: Sequence[Any]) -> None:
     far = _all(builder, rest, _GATHERED)
     start = [builder.shl(_among(builder, pivots, value), far) for value in known]
 
-    def step(k: Any, before: Sequence[Any]) -> Sequence[Any]:
+    def step(k: Value, before: Values) -> Values:
         half = builder.shl(_WORD(1), builder.sub(builder.sub(rest, _WORD(1)), k))
         far, last = _all(builder, half, _GATHERED), builder.sub(half, _WORD(1))
         base = builder.add(thresholds, builder.shl(last, _WORD(3)))
@@ -150,10 +155,10 @@ def _rank(builder: Any, args: Sequence[Any]) -> None:
     _spread(builder, _joined(builder, found), out, times)
 
 
-def _spread(builder: Any, found: Any, out: Any, times: Any) -> None:
+def _spread(builder: IRBuilder, found: Value, out: Value, times: Value) -> None:
     """Ranks of two bytes (the last is NaN's) as so many of one."""
 
-    def step(k: Any, _: Sequence[Any]) -> Sequence[Any]:
+    def step(k: Value, _: Values) -> Values:
         base = _all(builder, builder.trunc(builder.mul(k, _WORD(_MOST_RANKS)), _SHORT))
         above = builder.icmp_unsigned(">", found, base)
         over = builder.select(above, builder.sub(found, base), _same(found.type, 0))
@@ -170,7 +175,7 @@ def _spread(builder: Any, found: Any, out: Any, times: Any) -> None:
     _loop(builder, times, (), step)
 
 
-def _joined(builder: Any, found: Sequence[Any]) -> Any:
+def _joined(builder: IRBuilder, found: Values) -> Value:
     """Vectors of whole numbers, one behind the other, as two bytes each."""
     narrow = ir.VectorType(_SHORT, found[0].type.count)
     parts = [builder.trunc(part, narrow) for part in found]
@@ -182,12 +187,12 @@ def _joined(builder: Any, found: Sequence[Any]) -> Any:
     return parts[0]
 
 
-def _same(kind: Any, number: int) -> Any:
+def _same(kind: ir.VectorType, number: int) -> Value:
     """A constant vector of one number."""
     return ir.Constant(kind, [number] * kind.count)
 
 
-def _among(builder: Any, pivots: Sequence[Any], value: Any) -> Any:
+def _among(builder: IRBuilder, pivots: Values, value: Value) -> Value:
     """How many of the sixteen pivots (the last is none) each value exceeds."""
     place = _same(_PLACES, 0)
     for half in (8, 4, 2, 1):
@@ -197,7 +202,7 @@ def _among(builder: Any, pivots: Sequence[Any], value: Any) -> Any:
     return place
 
 
-def _chosen(builder: Any, pivots: Sequence[Any], place: Any) -> Any:
+def _chosen(builder: IRBuilder, pivots: Values, place: Value) -> Value:
     """The pivots at these places."""
     kind = pivots[0].type
     if machine.has("avx512f"):
@@ -214,7 +219,7 @@ def _chosen(builder: Any, pivots: Sequence[Any], place: Any) -> Any:
     return made
 
 
-def _adding(index: Any, value: Any) -> Callable[[Any, Sequence[Any]], None]:
+def _adding(index: ir.IntType, value: ir.Type) -> Callable[[IRBuilder, Values], None]:
     """Add the value of its leaf to each row's sum.
 
     Arguments: the numbers of the leaves, where the value of the first leaf is, how many values
@@ -224,7 +229,7 @@ def _adding(index: Any, value: Any) -> Callable[[Any, Sequence[Any]], None]:
     count = _GATHERED * 8 // size
     numbers, narrow = ir.VectorType(value, count), ir.VectorType(index, count)
 
-    def write(builder: Any, args: Sequence[Any]) -> None:
+    def write(builder: IRBuilder, args: Values) -> None:
         leaves, values, stride, sums = args
         far = _all(builder, builder.trunc(stride, _INT), count)
         for chunk in range(ROWS // count):
@@ -238,7 +243,7 @@ def _adding(index: Any, value: Any) -> Callable[[Any, Sequence[Any]], None]:
     return write
 
 
-def _member64(builder: Any, args: Sequence[Any]) -> Any:
+def _member64(builder: IRBuilder, args: Values) -> Any:
     """Which of 64 codes (bytes below 64, at an address) are among the members."""
     codes, members = args
     kind = ir.VectorType(_BYTE, ROWS)
@@ -252,7 +257,7 @@ def _member64(builder: Any, args: Sequence[Any]) -> Any:
     return builder.bitcast(builder.trunc(shifted, ir.VectorType(_BIT, ROWS)), _WORD)
 
 
-def _bytes64(builder: Any, args: Sequence[Any]) -> None:
+def _bytes64(builder: IRBuilder, args: Values) -> None:
     """A byte for each of 64 rows, at an address: 1 for those that are among the bits."""
     bits = builder.bitcast(args[0], ir.VectorType(_BIT, ROWS))
     builder.store(builder.zext(bits, _RANKS), _pointer(builder, args[1], _RANKS), align=1)
@@ -269,13 +274,13 @@ def _leaf(width: int) -> Any:
     """
     whole = UINT32 if width == 32 else UINT64
 
-    def write(builder: Any, args: Sequence[Any]) -> Any:
+    def write(builder: IRBuilder, args: Values) -> Any:
         return _reached(builder, args, width)
 
     return Typed((INT64, INT64, INT64, whole), INT64, write)
 
 
-def _reached(builder: Any, args: Sequence[Any], width: int) -> Any:
+def _reached(builder: IRBuilder, args: Values, width: int) -> Value:
     nodes, masks, ranks, more = args
     whole = ir.IntType(width)
     given = ir.VectorType(_BYTE, width)
@@ -299,7 +304,7 @@ def _reached(builder: Any, args: Sequence[Any], width: int) -> Any:
     return builder.zext(leaf, _WORD) if width < 64 else leaf
 
 
-def _looked_up(builder: Any, table: Any, places: Any) -> Any:
+def _looked_up(builder: IRBuilder, table: Value, places: Value) -> Value:
     """The bytes at these places of a table of 128."""
     if not machine.has("avx512vbmi"):
         return places  # nobody calls it here: see permutes128
@@ -317,11 +322,11 @@ def _looked_up(builder: Any, table: Any, places: Any) -> Any:
 
 
 def _loop(
-    builder: Any,
-    count: Any,
-    start: Sequence[Any],
-    step: Callable[[Any, Sequence[Any]], Sequence[Any]],
-) -> Sequence[Any]:
+    builder: IRBuilder,
+    count: Value,
+    start: Values,
+    step: Callable[[Value, Values], Values],
+) -> Values:
     """`for k in range(count)`, handing values from turn to turn; what they are in the end."""
     before = builder.block
     look, body, end = (builder.append_basic_block(name) for name in ("look", "body", "end"))
@@ -341,7 +346,7 @@ def _loop(
     return known
 
 
-def _field(builder: Any, nodes: Any, k: Any, field: int, kind: Any = _SHORT) -> Any:
+def _field(builder: IRBuilder, nodes: Value, k: Value, field: int, kind: ir.Type = _SHORT) -> Value:
     """Sixteen bits of the k-th node, or the lower eight of them."""
     # From memory, a vector is filled with it in one step.
     address = builder.add(nodes, builder.add(builder.shl(k, _WORD(3)), _WORD(2 * field)))
@@ -350,11 +355,13 @@ def _field(builder: Any, nodes: Any, k: Any, field: int, kind: Any = _SHORT) -> 
     return value
 
 
-def _pointer(builder: Any, address: Any, kind: Any) -> Any:
+def _pointer(builder: IRBuilder, address: Value, kind: ir.Type) -> Value:
     return builder.inttoptr(address, kind.as_pointer())
 
 
-def _load(builder: Any, base: Any, index: Any, kind: Any, *, constant: bool = True) -> Any:
+def _load(
+    builder: IRBuilder, base: Value, index: Value, kind: ir.Type, *, constant: bool = True
+) -> Value:
     """An element; what is constant nobody writes during the call."""
     where = builder.gep(_pointer(builder, base, kind), [index], source_etype=kind)
     value = builder.load(where, typ=kind)
@@ -363,12 +370,12 @@ def _load(builder: Any, base: Any, index: Any, kind: Any, *, constant: bool = Tr
     return value
 
 
-def _store(builder: Any, base: Any, index: Any, value: Any) -> None:
+def _store(builder: IRBuilder, base: Value, index: Value, value: Value) -> None:
     where = builder.gep(_pointer(builder, base, value.type), [index], source_etype=value.type)
     builder.store(value, where)
 
 
-def _chunk(builder: Any, base: Any, chunk: int, kind: Any) -> Any:
+def _chunk(builder: IRBuilder, base: Value, chunk: int, kind: ir.VectorType) -> Value:
     """The vector of this number in a row of them."""
     size = kind.count * (
         8
@@ -381,7 +388,7 @@ def _chunk(builder: Any, base: Any, chunk: int, kind: Any) -> Any:
     return builder.load(where, typ=kind, align=1)
 
 
-def _all(builder: Any, value: Any, count: int = ROWS) -> Any:
+def _all(builder: IRBuilder, value: Value, count: int = ROWS) -> Value:
     """One number in every lane."""
     kind = ir.VectorType(value.type, count)
     one = builder.insert_element(ir.Constant(kind, ir.Undefined), value, _INT(0))
@@ -389,7 +396,7 @@ def _all(builder: Any, value: Any, count: int = ROWS) -> Any:
     return builder.shuffle_vector(one, ir.Constant(kind, ir.Undefined), order)
 
 
-def _gather(builder: Any, base: Any, place: Any, kind: Any) -> Any:
+def _gather(builder: IRBuilder, base: Value, place: Value, kind: ir.Type) -> Value:
     """The elements at these places, lane by lane."""
     count = place.type.count
     pointers = ir.VectorType(ir.PointerType(), count)
@@ -403,7 +410,9 @@ def _gather(builder: Any, base: Any, place: Any, kind: Any) -> Any:
     return builder.call(function, [where, _INT(size), every, ir.Constant(result, ir.Undefined)])
 
 
-def _declared(builder: Any, name: str, given: Sequence[Any], result: Any) -> Any:
+def _declared(
+    builder: IRBuilder, name: str, given: Sequence[ir.Type], result: ir.Type
+) -> ir.Function:
     """A function of the compiler itself."""
     known = builder.module.globals.get(name)
     if known is not None:

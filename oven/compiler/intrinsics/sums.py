@@ -5,13 +5,14 @@ The leaves of all trees are known before anything is added, so the sums stay in 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from llvmlite import ir
+from llvmlite.ir import IRBuilder, Value
 
 from oven.compiler import machine
-from oven.compiler.intrinsics.base import on_words
+from oven.compiler.intrinsics.base import Values, on_words
 from oven.compiler.intrinsics.slices import (
     _FLOATS,
     _INT,
@@ -34,7 +35,7 @@ _REGISTER, _TOGETHER = 64, 4
 FEW = {"float64": 16, "float32": 32}
 
 
-def intrinsics() -> dict[str, Intrinsic]:
+def intrinsics() -> dict[str, Intrinsic | int]:
     """Every word by name."""
     made: dict[str, Any] = {}
     for leaf in _WHOLE:
@@ -46,7 +47,7 @@ def intrinsics() -> dict[str, Intrinsic]:
     return made
 
 
-def _each_row(leaf: str, value: str) -> Callable[[Any, Sequence[Any]], None]:
+def _each_row(leaf: str, value: str) -> Callable[[IRBuilder, Values], None]:
     """The values of its leaves for each row, all outputs side by side in a register.
 
     Arguments: the numbers of the leaves (64 for each tree), how many trees, where the leaves of
@@ -58,12 +59,12 @@ def _each_row(leaf: str, value: str) -> Callable[[Any, Sequence[Any]], None]:
     kind = ir.VectorType(_FLOATS[value], lanes)
     numbers = ir.Constant(ir.VectorType(_WORD, lanes), list(range(lanes)))
 
-    def write(builder: Any, args: Sequence[Any]) -> None:
+    def write(builder: IRBuilder, args: Values) -> None:
         leaves, trees, starts, values, span, base, by, out, stride, there = args
         divisor = _all(builder, _load(builder, by, _WORD(0), _FLOATS[value]), lanes)
         chunks = builder.udiv(builder.add(span, _WORD(lanes - 1)), _WORD(lanes))
 
-        def chunk(c: Any, _: Sequence[Any]) -> Sequence[Any]:
+        def chunk(c: Value, _: Values) -> Values:
             first = builder.mul(c, _WORD(lanes))
             left = _all(builder, builder.sub(span, first), lanes)
             inside = builder.icmp_signed("<", numbers, left)
@@ -71,8 +72,8 @@ def _each_row(leaf: str, value: str) -> Callable[[Any, Sequence[Any]], None]:
             start = _some(builder, builder.add(base, far), inside, kind)
             here = builder.add(values, far)
 
-            def row(r: Any, _: Sequence[Any]) -> Sequence[Any]:
-                def tree(t: Any, before: Sequence[Any]) -> Sequence[Any]:
+            def row(r: Value, _: Values) -> Values:
+                def tree(t: Value, before: Values) -> Values:
                     place = builder.add(builder.mul(t, _WORD(ROWS)), r)
                     number = _load(builder, leaves, place, _WHOLE[leaf], constant=False)
                     at = builder.add(builder.zext(number, _WORD), _load(builder, starts, t, _WORD))
@@ -94,7 +95,7 @@ def _each_row(leaf: str, value: str) -> Callable[[Any, Sequence[Any]], None]:
     return write
 
 
-def _some(builder: Any, where: Any, inside: Any, kind: Any) -> Any:
+def _some(builder: IRBuilder, where: Value, inside: Value, kind: ir.VectorType) -> Value:
     """The elements at an address that are inside, zero for the others."""
     name = f"llvm.masked.load.v{kind.count}{_item(kind)}.p0"
     function = _declared(builder, name, [ir.PointerType(), _INT, inside.type, kind], kind)
@@ -102,7 +103,7 @@ def _some(builder: Any, where: Any, inside: Any, kind: Any) -> Any:
     return builder.call(function, [pointer, align, inside, ir.Constant(kind, [0.0] * kind.count)])
 
 
-def _store_some(builder: Any, where: Any, inside: Any, value: Any) -> None:
+def _store_some(builder: IRBuilder, where: Value, inside: Value, value: Value) -> None:
     kind = value.type
     name = f"llvm.masked.store.v{kind.count}{_item(kind)}.p0"
     given = [kind, ir.PointerType(), _INT, inside.type]
@@ -111,15 +112,15 @@ def _store_some(builder: Any, where: Any, inside: Any, value: Any) -> None:
     builder.call(function, [value, pointer, _INT(_size(kind)), inside])
 
 
-def _size(kind: Any) -> int:
+def _size(kind: ir.VectorType) -> int:
     return 4 if isinstance(kind.element, ir.FloatType) else 8
 
 
-def _item(kind: Any) -> str:
+def _item(kind: ir.VectorType) -> str:
     return f"f{8 * _size(kind)}"
 
 
-def _eight_rows(leaf: str, value: str, *, few: bool) -> Callable[[Any, Sequence[Any]], None]:
+def _eight_rows(leaf: str, value: str, *, few: bool) -> Callable[[IRBuilder, Values], None]:
     """The sums of one output for 64 rows, as many of them in a register as it holds.
 
     Arguments: the numbers of the leaves (64 for each tree), how many trees, where the leaves of
@@ -130,16 +131,16 @@ def _eight_rows(leaf: str, value: str, *, few: bool) -> Callable[[Any, Sequence[
     lanes = _REGISTER // size
     kind, narrow = ir.VectorType(_FLOATS[value], lanes), ir.VectorType(_WHOLE[leaf], lanes)
 
-    def write(builder: Any, args: Sequence[Any]) -> None:
+    def write(builder: IRBuilder, args: Values) -> None:
         leaves, trees, starts, values, base, by, out = args
         first = _all(builder, _load(builder, base, _WORD(0), _FLOATS[value]), lanes)
         divisor = _all(builder, _load(builder, by, _WORD(0), _FLOATS[value]), lanes)
         step = _TOGETHER * lanes
 
-        def rows(group: Any, _: Sequence[Any]) -> Sequence[Any]:
+        def rows(group: Value, _: Values) -> Values:
             row = builder.mul(group, _WORD(step))
 
-            def tree(t: Any, before: Sequence[Any]) -> Sequence[Any]:
+            def tree(t: Value, before: Values) -> Values:
                 at = _load(builder, starts, t, _WORD)
                 where = builder.add(values, builder.mul(at, _WORD(size)))
                 place = builder.add(builder.mul(t, _WORD(ROWS)), row)
@@ -163,7 +164,9 @@ def _eight_rows(leaf: str, value: str, *, few: bool) -> Callable[[Any, Sequence[
     return write
 
 
-def _chooser(builder: Any, where: Any, kind: Any, *, few: bool) -> Callable[[Any], Any]:
+def _chooser(
+    builder: IRBuilder, where: Value, kind: ir.VectorType, *, few: bool
+) -> Callable[[Value], Value]:
     """What looks up the values of leaves: among two registers' worth, or in memory."""
     if not (few and machine.has("avx512f")):
         wide = ir.VectorType(_INT, kind.count)
@@ -179,7 +182,7 @@ def _chooser(builder: Any, where: Any, kind: Any, *, few: bool) -> Callable[[Any
     name = f"llvm.x86.avx512.vpermi2var.{'ps' if size == 4 else 'pd'}.512"
     function = _declared(builder, name, [kind, places, kind], kind)
 
-    def look(number: Any) -> Any:
+    def look(number: Value) -> Value:
         return builder.call(function, [table[0], builder.zext(number, places), table[1]])
 
     return look

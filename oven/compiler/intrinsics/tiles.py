@@ -8,12 +8,12 @@ all of them with a few vector registers.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from llvmlite import ir
+from llvmlite.ir import IRBuilder, Value
 
 from oven.compiler import machine
-from oven.compiler.intrinsics.base import on_words
+from oven.compiler.intrinsics.base import Values, on_words
 from oven.compiler.intrinsics.slices import (
     _BIT,
     _DOUBLE,
@@ -49,9 +49,9 @@ _TILES = (
 _BYTES = {"float32": 4, "float64": 8}
 
 
-def intrinsics() -> dict[str, Intrinsic]:
+def intrinsics() -> dict[str, Intrinsic | int]:
     """Every word by name."""
-    turned = {
+    turned: dict[str, Intrinsic | int] = {
         f"turn64_{given}_{held}{'_narrowed' * narrow}": on_words(
             7, _turning(given, held, narrow=narrow)
         )
@@ -61,7 +61,7 @@ def intrinsics() -> dict[str, Intrinsic]:
     return turned | compared | {"rank64_float32": on_words(6, _rank), "seen64": on_words(3, _seen)}
 
 
-def _turning(given: str, held: str, *, narrow: bool) -> Callable[[Any, Sequence[Any]], None]:
+def _turning(given: str, held: str, *, narrow: bool) -> Callable[[IRBuilder, Values], None]:
     """Turn columns of 64 rows on their side, eight columns at a time.
 
     Arguments: the address of the first row, the bytes from row to row, how many rows there are
@@ -69,11 +69,11 @@ def _turning(given: str, held: str, *, narrow: bool) -> Callable[[Any, Sequence[
     how many eights; where they go. Columns behind a row's end are zero.
     """
 
-    def write(builder: Any, args: Sequence[Any]) -> None:
+    def write(builder: IRBuilder, args: Values) -> None:
         base, stride, there, width, groups, count, out = args
         last = builder.sub(there, _WORD(1))
 
-        def rows(octet: Any, _: Sequence[Any]) -> Sequence[Any]:
+        def rows(octet: Value, _: Values) -> Values:
             first = builder.mul(octet, _WORD(_SIDE))
             numbers = [builder.add(first, _WORD(row)) for row in range(_SIDE)]
             known = [
@@ -83,7 +83,7 @@ def _turning(given: str, held: str, *, narrow: bool) -> Callable[[Any, Sequence[
             places = [builder.add(base, builder.mul(number, stride)) for number in known]
             into = builder.add(out, builder.mul(first, _WORD(_BYTES[held])))
 
-            def columns(group: Any, _: Sequence[Any]) -> Sequence[Any]:
+            def columns(group: Value, _: Values) -> Values:
                 start = _load(builder, groups, group, _WORD)
                 read = [_row(builder, place, start, width, given) for place in places]
                 read = [_as(builder, each, held, narrow=narrow) for each in read]
@@ -102,7 +102,7 @@ def _turning(given: str, held: str, *, narrow: bool) -> Callable[[Any, Sequence[
     return write
 
 
-def _row(builder: Any, place: Any, start: Any, width: Any, given: str) -> Any:
+def _row(builder: IRBuilder, place: Value, start: Value, width: Value, given: str) -> Value:
     """Eight columns of a row, as far as it has them."""
     kind = ir.VectorType(_FLOATS[given], _SIDE)
     flags = ir.VectorType(_BIT, _SIDE)
@@ -116,7 +116,7 @@ def _row(builder: Any, place: Any, start: Any, width: Any, given: str) -> Any:
     return builder.call(function, [where, _INT(_BYTES[given]), inside, zero])
 
 
-def _as(builder: Any, value: Any, held: str, *, narrow: bool) -> Any:
+def _as(builder: IRBuilder, value: Value, held: str, *, narrow: bool) -> Value:
     """The same numbers as a tile holds them."""
     kind, small = (ir.VectorType(_FLOATS[each], _SIDE) for each in (held, "float32"))
     if value.type != small and (narrow or kind == small):
@@ -124,7 +124,7 @@ def _as(builder: Any, value: Any, held: str, *, narrow: bool) -> Any:
     return value if value.type == kind else builder.fpext(value, kind)
 
 
-def _turned(builder: Any, rows: Sequence[Any]) -> Sequence[Any]:
+def _turned(builder: IRBuilder, rows: Values) -> Values:
     """Eight vectors of eight, columns for rows: blocks of four, two and one change places."""
     made = list(rows)
     for far in (4, 2, 1):
@@ -139,11 +139,11 @@ def _turned(builder: Any, rows: Sequence[Any]) -> Sequence[Any]:
     return made
 
 
-def _order(order: Sequence[int]) -> Any:
+def _order(order: Sequence[int]) -> ir.Constant:
     return ir.Constant(ir.VectorType(_INT, len(order)), list(order))
 
 
-def _comparing(held: str) -> Callable[[Any, Sequence[Any]], None]:
+def _comparing(held: str) -> Callable[[IRBuilder, Values], None]:
     """Which of 64 rows fail each node: those whose value is above the node's limit.
 
     Arguments: the tile; three whole numbers for each of its columns that is looked at (where it is
@@ -154,10 +154,10 @@ def _comparing(held: str) -> Callable[[Any, Sequence[Any]], None]:
     size = _BYTES[held]
     kind = ir.VectorType(_FLOATS[held], ROWS)
 
-    def write(builder: Any, args: Sequence[Any]) -> None:
+    def write(builder: IRBuilder, args: Values) -> None:
         tile, slots, zeros, count, limits, places, fails = args
 
-        def column(u: Any, before: Sequence[Any]) -> Sequence[Any]:
+        def column(u: Value, before: Values) -> Values:
             at = builder.mul(u, _WORD(3))
             where, *ends = (
                 _load(builder, slots, builder.add(at, _WORD(part)), _WORD) for part in range(3)
@@ -170,7 +170,9 @@ def _comparing(held: str) -> Callable[[Any, Sequence[Any]], None]:
             (start,) = before
             for test, end in zip((builder.fcmp_unordered, builder.fcmp_ordered), ends, strict=True):
 
-                def node(k: Any, _: Sequence[Any], test: Any = test, start: Any = start) -> Any:
+                def node(
+                    k: Value, _: Values, test: Callable[..., Value] = test, start: Value = start
+                ) -> Values:
                     number = builder.add(start, k)
                     limit = _all(builder, _load(builder, limits, number, _FLOATS[held]))
                     failed = builder.bitcast(test(">", seen, limit), _WORD)
@@ -187,7 +189,7 @@ def _comparing(held: str) -> Callable[[Any, Sequence[Any]], None]:
     return write
 
 
-def _without(builder: Any, seen: Any, zero: Any) -> Any:
+def _without(builder: IRBuilder, seen: Value, zero: Value) -> Value:
     """NaN for what is as near to zero as that."""
     width, count = 32 if seen.type.element == _FLOATS["float32"] else 64, seen.type.count
     bits = ir.VectorType(ir.IntType(width), count)
@@ -197,7 +199,7 @@ def _without(builder: Any, seen: Any, zero: Any) -> Any:
     return builder.select(near, missing, seen)
 
 
-def _seen(builder: Any, args: Sequence[Any]) -> None:
+def _seen(builder: IRBuilder, args: Values) -> None:
     """64 numbers with NaN for those that are missing.
 
     Arguments: their address, that of the largest number that is missing, where they go.
@@ -209,7 +211,7 @@ def _seen(builder: Any, args: Sequence[Any]) -> None:
     builder.store(_without(builder, seen, near), _pointer(builder, out, kind), align=8)
 
 
-def _rank(builder: Any, args: Sequence[Any]) -> None:
+def _rank(builder: IRBuilder, args: Values) -> None:
     """How many thresholds each of 64 values exceeds: as rank64, for numbers of four bytes.
 
     Arguments: the values, the address of the largest number that is missing; the thresholds, 31
@@ -225,7 +227,7 @@ def _rank(builder: Any, args: Sequence[Any]) -> None:
         for chunk in range(ROWS // _WIDE)
     ]
 
-    def step(k: Any, before: Sequence[Any]) -> Sequence[Any]:
+    def step(k: Value, before: Values) -> Values:
         here = builder.add(thresholds, builder.shl(k, _WORD(7)))
         pivots = [_chunk(builder, here, half, kind) for half in (0, 1)]
         return [
@@ -241,7 +243,7 @@ def _rank(builder: Any, args: Sequence[Any]) -> None:
     _spread(builder, _joined(builder, found), out, times)
 
 
-def _among(builder: Any, pivots: Sequence[Any], value: Any, places: Any) -> Any:
+def _among(builder: IRBuilder, pivots: Values, value: Value, places: ir.VectorType) -> Value:
     """How many of the 32 pivots (the last is none) each value exceeds."""
     place = _same(places, 0)
     for half in (16, 8, 4, 2, 1):
@@ -251,7 +253,7 @@ def _among(builder: Any, pivots: Sequence[Any], value: Any, places: Any) -> Any:
     return place
 
 
-def _chosen(builder: Any, pivots: Sequence[Any], place: Any) -> Any:
+def _chosen(builder: IRBuilder, pivots: Values, place: Value) -> Value:
     """The pivots at these places."""
     kind = pivots[0].type
     if machine.has("avx512f"):

@@ -6,12 +6,13 @@ would take the compiler's front end longer than everything else in the stage.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from llvmlite import ir
+from llvmlite.ir import IRBuilder, Value
 
-from oven.compiler.intrinsics.base import on_words
+from oven.compiler.intrinsics.base import Values, on_words
 from oven.compiler.intrinsics.memory import declared
 from oven.compiler.lowering import Intrinsic
 
@@ -21,7 +22,7 @@ WALKS = 8
 _SET_BIT = 30  # as in flour.ops.trees.lockstep
 
 
-def intrinsics() -> dict[str, Intrinsic]:
+def intrinsics() -> dict[str, Intrinsic | int]:
     """Every word by name."""
     made = {f"walk8{kind}{apart}": _walk8(kind, apart) for kind in _KINDS for apart in _APART}
     return made | {f"walk_all{kind}": _walk_all(kind) for kind in _KINDS}
@@ -44,7 +45,7 @@ def _walk8(kind: str, apart: str) -> Any:
     flour.ops.trees.lockstep.
     """
 
-    def write(builder: Any, args: Any) -> None:
+    def write(builder: IRBuilder, args: Values) -> None:
         _WALKS[kind](builder, args, apart=bool(apart)).write()
 
     return on_words(_KINDS[kind] + bool(apart), write)
@@ -57,7 +58,7 @@ def _walk_all(kind: str) -> Any:
     is written by that number, and how many walks there are. Places and numbers are written over.
     """
 
-    def write(builder: Any, args: Any) -> None:
+    def write(builder: IRBuilder, args: Values) -> None:
         _Turns(_WALKS[kind](builder, args[:-3], apart=False), *args[-3:]).write()
 
     return on_words(_KINDS[kind] + 3, write)
@@ -66,7 +67,7 @@ def _walk_all(kind: str) -> Any:
 class _Walk:
     """Writes the loop of eight walks."""
 
-    def __init__(self, builder: Any, args: Sequence[Any], *, apart: bool) -> None:
+    def __init__(self, builder: IRBuilder, args: Values, *, apart: bool) -> None:
         self.builder = builder
         self.places, self.nodes, self.slots = args[:3]
         self.offsets = args[-1] if apart else None
@@ -97,58 +98,64 @@ class _Walk:
         for lane, a in enumerate(at):
             builder.store(a, self.where(self.places, _WORD(lane), _WORD))
 
-    def offset(self, lane: int) -> Any:
+    def offset(self, lane: int) -> Value | None:
         """Where a lane's slots start."""
         return None if self.offsets is None else self.load(self.offsets, _WORD(lane), _WORD)
 
-    def second(self, at: Any) -> Any:
+    def second(self, at: Value) -> Value:
         """The node's second half: its slot and its child."""
         return self.load(self.nodes, self.builder.add(at, _WORD(1)), _WORD)
 
-    def held(self, at: Any) -> Any:
+    def held(self, at: Value) -> Value:
         """The first half, which is what a leaf holds."""
         return self.load(self.nodes, at, _WORD)
 
-    def place(self, at: Any) -> Any:
+    def place(self, at: Value) -> Value:
         """The address of a node."""
         return self.where(self.nodes, at, _WORD)
 
-    def moving(self, any_slot: Any) -> Any:
+    def moving(self, any_slot: Value) -> Value:
         """Whether any of the nodes looks at a slot but the first."""
         return self.builder.icmp_unsigned(">", any_slot, _WORD(0xFFFFFFFF))
 
-    def next(self, at: Any, second: Any, shift: Any) -> Any:
+    def next(self, at: Value, second: Value, shift: Value | None) -> Value:
         """Twice the number of the child."""
         builder = self.builder
         left = builder.and_(second, _WORD(0xFFFFFFFF))
         failed = self.failed(at, builder.lshr(second, _WORD(32)), shift)
         return builder.add(left, builder.shl(builder.zext(failed, _WORD), _WORD(1)))
 
-    def failed(self, at: Any, number: Any, shift: Any) -> Any:
+    def failed(self, at: Value, number: Value, shift: Value | None) -> Value:
         """Whether the node sends the walk right."""
         return self.exceeds(at, number, self.moved(number, shift))
 
-    def moved(self, slot: Any, shift: Any) -> Any:
+    def moved(self, slot: Value, shift: Value | None) -> Value:
         """The slot among those of all lanes."""
         return slot if shift is None else self.builder.add(slot, shift)
 
-    def exceeds(self, at: Any, number: Any, slot: Any) -> Any:
+    def exceeds(self, at: Value, number: Value, slot: Value) -> Value:
         """Whether what the slot (of this number) holds fails the node's test."""
         value = self.load(self.slots, slot, _DOUBLE, constant=False)
         return self.fails(value, self.load(self.nodes, at, _DOUBLE), number)
 
-    def fails(self, value: Any, limit: Any, number: Any) -> Any:
+    def fails(self, value: Value, limit: Value, number: Value) -> Value:
         """Whether the value is not <= the threshold: larger, or NaN."""
         return self.builder.fcmp_unordered(">", value, limit)
 
-    def where(self, base: Any, index: Any, kind: Any) -> Any:
+    def where(self, base: Value, index: Value, kind: ir.Type) -> Value:
         """The place of an element."""
         pointer = self.builder.inttoptr(base, kind.as_pointer())
         return self.builder.gep(pointer, [index], source_etype=kind)
 
     def load(
-        self, base: Any, index: Any, kind: Any, *, constant: bool = True, step: Any = None
-    ) -> Any:
+        self,
+        base: Value,
+        index: Value,
+        kind: ir.Type,
+        *,
+        constant: bool = True,
+        step: ir.Type | None = None,
+    ) -> Value:
         """An element (one of every step); what is constant nobody writes during the call."""
         value = self.builder.load(self.where(base, index, step or kind), typ=kind)
         if constant and base not in (self.places, self.offsets):
@@ -159,11 +166,11 @@ class _Walk:
 class _SetWalk(_Walk):
     """Some nodes test for sets of categories."""
 
-    def __init__(self, builder: Any, args: Sequence[Any], *, apart: bool) -> None:
+    def __init__(self, builder: IRBuilder, args: Values, *, apart: bool) -> None:
         super().__init__(builder, args, apart=apart)
         self.codes, self.words = args[3:5]
 
-    def failed(self, at: Any, number: Any, shift: Any) -> Any:
+    def failed(self, at: Value, number: Value, shift: Value | None) -> Value:
         """Either test is made, and the one that counts chosen without a branch."""
         builder = self.builder
         slot = self.moved(builder.and_(number, _WORD((1 << _SET_BIT) - 1)), shift)
@@ -172,7 +179,7 @@ class _SetWalk(_Walk):
         chosen = builder.icmp_unsigned("!=", is_set, _WORD(0))
         return builder.select(chosen, outside, self.exceeds(at, number, slot))
 
-    def outside(self, at: Any, slot: Any, is_set: Any) -> Any:
+    def outside(self, at: Value, slot: Value, is_set: Value) -> Value:
         """Whether the slot's code is not in the node's set (any answer where it has none)."""
         builder = self.builder
         code = self.load(self.codes, slot, _WORD, constant=False)
@@ -188,29 +195,29 @@ class _SetWalk(_Walk):
 class _SmallWalk(_Walk):
     """Nodes of eight bytes, numbers of four."""
 
-    def __init__(self, builder: Any, args: Sequence[Any], *, apart: bool) -> None:
+    def __init__(self, builder: IRBuilder, args: Values, *, apart: bool) -> None:
         super().__init__(builder, args, apart=apart)
         self.bits = args[3]
         one = builder.shl(_WORD(1), self.bits)
         self.children = builder.sub(one, _WORD(1))
 
-    def second(self, at: Any) -> Any:
+    def second(self, at: Value) -> Value:
         builder = self.builder
         half = self.load(builder.add(self.nodes, _WORD(4)), at, _HALF, step=_WORD)
         return builder.zext(half, _WORD)
 
-    def held(self, at: Any) -> Any:
+    def held(self, at: Value) -> Value:
         return self.builder.zext(self.load(self.nodes, at, _HALF, step=_WORD), _WORD)
 
-    def moving(self, any_slot: Any) -> Any:
+    def moving(self, any_slot: Value) -> Value:
         return self.builder.icmp_unsigned(">", any_slot, self.children)
 
-    def next(self, at: Any, second: Any, shift: Any) -> Any:
+    def next(self, at: Value, second: Value, shift: Value | None) -> Value:
         builder = self.builder
         failed = self.failed(at, builder.lshr(second, self.bits), shift)
         return builder.add(builder.and_(second, self.children), builder.zext(failed, _WORD))
 
-    def exceeds(self, at: Any, number: Any, slot: Any) -> Any:
+    def exceeds(self, at: Value, number: Value, slot: Value) -> Value:
         value = self.load(self.slots, slot, _FLOAT, constant=False)
         return self.fails(value, self.load(self.nodes, at, _FLOAT, step=_WORD), number)
 
@@ -218,11 +225,11 @@ class _SmallWalk(_Walk):
 class _CodeWalk(_Walk):
     """Some nodes test for one category: from a slot on, slots hold codes."""
 
-    def __init__(self, builder: Any, args: Sequence[Any], *, apart: bool) -> None:
+    def __init__(self, builder: IRBuilder, args: Values, *, apart: bool) -> None:
         super().__init__(builder, args, apart=apart)
         self.first = args[-2 if apart else -1]
 
-    def fails(self, value: Any, limit: Any, number: Any) -> Any:
+    def fails(self, value: Value, limit: Value, number: Value) -> Value:
         """A code fails if it is less, too."""
         builder = self.builder
         less = builder.fcmp_ordered("<", value, limit)
@@ -256,7 +263,7 @@ class _Turns:
     is not each step's memory, as it is by walks in lock-step, but the first step's alone.
     """
 
-    def __init__(self, walk: _Walk, numbers: Any, ends: Any, count: Any) -> None:
+    def __init__(self, walk: _Walk, numbers: Value, ends: Value, count: Value) -> None:
         self.walk, self.builder = walk, walk.builder
         self.numbers, self.ends, self.count = numbers, ends, count
 
@@ -278,7 +285,7 @@ class _Turns:
         builder.branch(look)
         builder.position_at_end(end)
 
-    def loop(self, count: Any, body: Callable[[Any, Any], Any]) -> Any:
+    def loop(self, count: Value, body: Callable[[Value, Value], Value]) -> Value:
         """Do this for each walk, of which there is one at least; a number goes along."""
         builder = self.builder
         before, inside = builder.block, builder.append_basic_block("walks")
@@ -295,13 +302,13 @@ class _Turns:
         builder.position_at_end(after)
         return made
 
-    def step(self, index: Any, carried: Any) -> Any:
+    def step(self, index: Value, carried: Value) -> Value:
         """One step of one walk; of a leaf to itself."""
         at = self.read(self.walk.places, index)
         self.write_to(self.walk.places, index, self.following(at, self.walk.second(at)))
         return carried
 
-    def sift(self, index: Any, kept: Any) -> Any:
+    def sift(self, index: Value, kept: Value) -> Value:
         """The same, where only walks are kept that had not ended; what a leaf holds is told."""
         builder, walk = self.builder, self.walk
         at, number = self.read(walk.places, index), self.read(self.numbers, index)
@@ -311,7 +318,7 @@ class _Turns:
         self.write_to(self.numbers, kept, number)
         return builder.add(kept, builder.zext(walk.moving(second), _WORD))
 
-    def following(self, at: Any, second: Any) -> Any:
+    def following(self, at: Value, second: Value) -> Value:
         """Where the walk goes from here; its memory is asked for."""
         builder = self.builder
         made = self.walk.next(at, second, None)
@@ -322,12 +329,12 @@ class _Turns:
         builder.call(fetch, [place, flag(0), flag(3), flag(1)])
         return made
 
-    def read(self, base: Any, index: Any) -> Any:
+    def read(self, base: Value, index: Value) -> Value:
         """A place, or a walk's number, of 32 bits."""
         pointer = self.walk.where(base, index, _HALF)
         return self.builder.zext(self.builder.load(pointer, typ=_HALF), _WORD)
 
-    def write_to(self, base: Any, index: Any, value: Any) -> None:
+    def write_to(self, base: Value, index: Value, value: Value) -> None:
         """The same, written."""
         builder = self.builder
         builder.store(builder.trunc(value, _HALF), self.walk.where(base, index, _HALF))

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from llvmlite import ir
 
 from oven.compiler import machine
-from oven.compiler.intrinsics.base import Typed, Writer
+from oven.compiler.intrinsics.base import Typed, Values, Writer
 from oven.compiler.intrinsics.memory import declared, element, unchanging
 from oven.compiler.kinds import FLOAT32, FLOAT64, INT64, NOTHING, Kind, vector
 from oven.compiler.lowering import Intrinsic
@@ -41,7 +39,7 @@ def _of(kind: Kind, count: int) -> dict[str, Intrinsic]:
 def _load(kind: Kind, lanes: Kind) -> Writer:
     """The vector that starts at an element, which is not written during the call."""
 
-    def write(builder: ir.IRBuilder, args: Sequence[ir.Value]) -> ir.Value:
+    def write(builder: ir.IRBuilder, args: Values) -> ir.Value:
         where = _place(builder, args, kind, lanes)
         return unchanging(builder, builder.load(where, align=kind.bits // 8, typ=lanes.llvm))
 
@@ -51,7 +49,7 @@ def _load(kind: Kind, lanes: Kind) -> Writer:
 def _store(kind: Kind, lanes: Kind) -> Writer:
     """Write the first `count` numbers of a vector (all of them if it has no more)."""
 
-    def write(builder: ir.IRBuilder, args: Sequence[ir.Value]) -> None:
+    def write(builder: ir.IRBuilder, args: Values) -> None:
         _store_some(builder, _place(builder, args, kind, lanes), *args[2:])
 
     return write
@@ -60,14 +58,14 @@ def _store(kind: Kind, lanes: Kind) -> Writer:
 def _add_product(lanes: Kind, flags: tuple[str, ...]) -> Typed:
     """total + a * b, fused where the flags allow it and the processor can."""
 
-    def write(builder: ir.IRBuilder, args: Sequence[ir.Value]) -> ir.Value:
+    def write(builder: ir.IRBuilder, args: Values) -> ir.Value:
         term = builder.fmul(args[1], args[2], flags=flags)
         return builder.fadd(args[0], term, flags=flags)
 
     return Typed((lanes, lanes, lanes), lanes, write)
 
 
-def _place(builder: ir.IRBuilder, args: Sequence[ir.Value], kind: Kind, lanes: Kind) -> ir.Value:
+def _place(builder: ir.IRBuilder, args: Values, kind: Kind, lanes: Kind) -> ir.Value:
     where = element(builder, args[0], args[1], kind.llvm)
     return builder.bitcast(where, lanes.llvm.as_pointer())
 
@@ -80,9 +78,7 @@ def repeated(builder: ir.IRBuilder, value: ir.Value, count: int) -> ir.Value:
     return builder.shuffle_vector(one, ir.Constant(kind, ir.Undefined), order)
 
 
-def _store_some(
-    builder: ir.IRBuilder, where: ir.Value, value: ir.Value, count: ir.Value
-) -> None:
+def _store_some(builder: ir.IRBuilder, where: ir.Value, value: ir.Value, count: ir.Value) -> None:
     """A masked store of the first `count` elements."""
     kind = value.type
     numbers = ir.VectorType(ir.IntType(64), kind.count)
