@@ -1,7 +1,8 @@
 """The code cache: compiled stages by cache key, in memory per process and on disk for all.
 
-The key is the digest of the emitted source, the CPU's features and the compilers' versions, so an
-entry is never stale: a changed emitter leads to another key. Entries appear by rename and carry a
+The key is the digest of the emitted source and of what compiles it, and an entry's name has the
+processor too, so an entry is never stale: a changed emitter leads to another key. What neither memory
+nor disk has may be in a pack, compiled ahead of time for a level of processor (oven.compiler.packs). Entries appear by rename and carry a
 checksum; a damaged or truncated entry is rebuilt.
 
 An entry is machine code that this process will run. So the directory and every entry must belong to
@@ -11,6 +12,7 @@ compiled instead.
 
 from __future__ import annotations
 
+import ctypes
 import os
 import re
 import stat
@@ -27,8 +29,10 @@ from typing import Protocol
 
 from objectstore.digest import combine
 from oven import debug
-from oven.compiler import machine
+from oven.compiler import levels, machine, packs
 
+#: The folder of the packs that come with a release.
+RELEASED = Path(__file__).parent / "packs"
 MOST_BYTES = 512 << 20
 """Size limit of the cache: entries take about ten kilobytes, one per structure of a stage."""
 
@@ -52,6 +56,7 @@ class Counters:
     compiled: int = 0
     compile_seconds: float = 0.0
     from_disk: int = 0
+    from_packs: int = 0
     from_memory: int = 0
     rebuilt: int = 0
 
@@ -84,14 +89,19 @@ _writes = 0
     maxsize=256
 )  # many plans of one structure are loaded in a row, and each needs the key several times
 def key(source: str) -> str:
-    """The cache key of this source on this machine."""
-    return combine(toolchain(), *([_text_words()] if _TEXT.search(source) else []), source)
+    """The cache key of this source, on machines of all kinds."""
+    return combine(compilers(), *([_text_words()] if _TEXT.search(source) else []), source)
 
 
 @cache
+def compilers() -> str:
+    """Text of what machine code depends on besides its source and the processor."""
+    return f"{_FORMAT} {machine.version()} {_vocabulary()}"
+
+
 def toolchain() -> str:
     """Text of everything that machine code depends on besides its source."""
-    return f"{_FORMAT} {machine.fingerprint()} {_vocabulary()}"
+    return f"{machine.fingerprint()} {compilers()}"
 
 
 def _vocabulary() -> str:
@@ -127,7 +137,8 @@ def machine_code(digest: str, name: str, build: Callable[[str], Code]) -> int:
         return cached
     with _lock_of(digest):
         if digest not in _addresses:
-            _addresses[digest] = _compile_and_store(digest, f"{name}_{digest}", build)
+            made = _collect if _collected is not None else _compile_and_store
+            _addresses[digest] = made(digest, f"{name}_{digest}", build)
         return _addresses[digest]
 
 
@@ -137,9 +148,11 @@ def find(digest: str, name: str) -> int | None:
     if loaded is not None:
         counters.from_memory += 1
         return loaded
+    if _collected is not None:
+        return None
     with _lock_of(digest):
         if digest not in _addresses:
-            loaded = _from_disk(digest, f"{name}_{digest}")
+            loaded = _from_disk(digest, f"{name}_{digest}") or _from_packs(digest)
             if loaded is None:
                 return None
             _addresses[digest] = loaded
@@ -178,17 +191,53 @@ def _compile_and_store(digest: str, unique: str, build: Callable[[str], Code]) -
     return machine.load(compiled.code, compiled.symbol)
 
 
+# --- collecting ---------------------------------------------------------------------------------
+
+#: What is compiled while it is only collected, for a pack.
+_collected: dict[str, packs.Function] | None = None
+#: Stands for all code meanwhile, as code for another processor cannot run: it refuses all rows.
+_REFUSAL = machine.STAGE(lambda *_: 1)
+
+
+def collect(work: Callable[[], object]) -> dict[str, packs.Function]:
+    """The code that `work` compiles, which is not loaded. Nothing may be found in the cache then."""
+    global _collected  # noqa: PLW0603 (a mode of this process, which does nothing else then)
+    _collected = {}
+    try:
+        work()
+        return _collected
+    finally:
+        _collected = None
+        _addresses.clear()
+
+
+def _collect(digest: str, unique: str, build: Callable[[str], Code]) -> int:
+    compiled = build(unique)
+    assert _collected is not None
+    _collected[digest] = packs.Function(compiled.symbol, compiled.code)
+    return ctypes.cast(_REFUSAL, ctypes.c_void_p).value or 0
+
+
 # --- entries ------------------------------------------------------------------------------------
 
 
 def directory() -> Path:
-    """The cache's folder: PRETZEL_CACHE, or .cache/pretzel in the user's home."""
+    """The cache's folder: PRETZEL_CACHE, or `pretzel` among the user's caches."""
     chosen = os.environ.get("PRETZEL_CACHE")
-    return Path(chosen) if chosen else Path.home() / ".cache" / "pretzel"
+    if chosen:
+        return Path(chosen)
+    caches = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")  # noqa: PTH111 (pathlib raises where there is no home)
+    return Path(caches, "pretzel")
 
 
 def _path(digest: str) -> Path:
-    return directory() / digest[:2] / f"{digest}.o"
+    return directory() / digest[:2] / f"{digest}.{_processor(machine.fingerprint())}.o"
+
+
+@cache
+def _processor(fingerprint: str) -> str:
+    """A short name for the processor, as folders can be shared by machines of several kinds."""
+    return combine(fingerprint)[:8]
 
 
 def _from_disk(digest: str, unique: str) -> int | None:
@@ -212,6 +261,36 @@ def _from_disk(digest: str, unique: str) -> int | None:
     counters.from_disk += 1
     debug.say(1, f"loaded {unique} from the cache")
     return loaded
+
+
+def _from_packs(digest: str) -> int | None:
+    for pack in _packs(machine.fingerprint(), directory()):
+        function = pack.find(digest)
+        if function is not None:
+            counters.from_packs += 1
+            return machine.load(function.code, function.symbol)
+    return None
+
+
+@lru_cache(maxsize=4)
+def _packs(_fingerprint: str, folder: Path) -> tuple[packs.Pack, ...]:
+    """The packs for this processor: those of the user, then that of the release."""
+    level = levels.best(machine.triple(), machine.features())
+    if level is None:
+        return ()
+    found = []
+    for path in (folder / f"{level.name}.pack", RELEASED / f"{level.name}.pack"):
+        try:
+            found.append(packs.read(path, level.name, compilers()))
+        except FileNotFoundError:
+            continue
+        except (packs.Refused, OSError, ValueError, KeyError) as problem:
+            warnings.warn(
+                f"{path} is not used: {problem}; code is compiled instead",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+    return tuple(found)
 
 
 def read_entry(path: Path) -> bytes:

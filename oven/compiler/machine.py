@@ -5,15 +5,24 @@ from __future__ import annotations
 import ctypes
 import threading
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import llvmlite.binding as llvm
 
 from oven.compiler.object_loader import link
 
 _lock = threading.Lock()
-#: The processor to compile for and its features, if not this one's.
-_aims: list[tuple[str, str]] = []
+
+class Aim(NamedTuple):
+    """A processor to compile for."""
+
+    cpu: str
+    features: str
+    triple: str
+
+
+#: The processor to compile for, if not this one.
+_aims: list[Aim] = []
 _LIBM = [
     "exp",
     "expf",
@@ -88,7 +97,10 @@ def target_machine() -> Any:
 def _machine() -> Any:
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
-    target = llvm.Target.from_default_triple()
+    if triple() != llvm.get_default_triple():
+        llvm.initialize_all_targets()
+        llvm.initialize_all_asmprinters()
+    target = llvm.Target.from_triple(triple())
     return target.create_target_machine(
         cpu=cpu(),
         features=features(),
@@ -101,21 +113,26 @@ def _machine() -> Any:
     )
 
 
-def aim(cpu: str, features: str) -> None:
-    """Compile for a lesser processor than this one; to be called before anything is compiled."""
-    _aims[:] = [(cpu, features)]
+def aim(cpu: str, features: str, triple: str = "") -> None:
+    """Compile for another processor than this one; to be called before anything is compiled."""
+    _aims[:] = [Aim(cpu, features, triple or llvm.get_default_triple())]
     for cached in (target_machine, vector_bytes, has, fingerprint):
         cached.cache_clear()
 
 
+def triple() -> str:
+    """The kind of machine to compile for."""
+    return _aims[0].triple if _aims else str(llvm.get_default_triple())
+
+
 def cpu() -> str:
     """The name of the processor to compile for."""
-    return _aims[0][0] if _aims else str(llvm.get_host_cpu_name())
+    return _aims[0].cpu if _aims else str(llvm.get_host_cpu_name())
 
 
 def features() -> str:
     """The features of that processor, as the compiler writes them."""
-    return _aims[0][1] if _aims else str(llvm.get_host_cpu_features().flatten())
+    return _aims[0].features if _aims else str(llvm.get_host_cpu_features().flatten())
 
 
 @cache
@@ -135,10 +152,11 @@ def has(feature: str) -> bool:
 @cache
 def fingerprint() -> str:
     """Text of what object code depends on besides its source: the CPU and the code generator."""
-    return f"{llvm.get_default_triple()} {cpu()} {features()} {_version()}"
+    return f"{triple()} {cpu()} {features()} {version()}"
 
 
-def _version() -> str:
+def version() -> str:
+    """The version of the code generator."""
     import llvmlite
 
     return f"llvmlite {llvmlite.__version__}"

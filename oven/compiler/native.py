@@ -56,7 +56,7 @@ def ir_text(source: str, name: str) -> tuple[str, str]:
     (definition,) = ast.parse(source).body
     assert isinstance(definition, ast.FunctionDef)
     module = Module(vocabulary())
-    module.llvm.triple = llvm.get_default_triple()
+    module.llvm.triple = machine.triple()
     try:
         function, _ = module.write(definition, name, (INT64,) * len(definition.args.args))
     except Mismatch as problem:

@@ -1,0 +1,56 @@
+"""Levels of processors that code is compiled for ahead of time."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Level(NamedTuple):
+    """A kind of processor, in the compiler's words."""
+
+    name: str
+    triple: str
+    cpu: str
+    features: frozenset[str]
+
+    @property
+    def listed(self) -> str:
+        """The features as the compiler lists them."""
+        return ",".join(f"+{feature}" for feature in sorted(self.features))
+
+
+_X86 = "x86_64-unknown-linux-gnu"
+_V2 = frozenset(
+    "cmov cx16 cx8 fxsr mmx popcnt sahf sse sse2 sse3 sse4.1 sse4.2 ssse3".split()
+)
+_V3 = _V2 | frozenset("avx avx2 bmi bmi2 f16c fma lzcnt movbe xsave".split())
+_V4 = _V3 | frozenset("avx512f avx512bw avx512cd avx512dq avx512vl".split())
+#: What later processors with AVX-512 have, and text and trees use.
+_BYTES = frozenset("avx512vbmi avx512bitalg".split())
+#: The best first.
+LEVELS = (
+    Level("x86-64-v4-vbmi", _X86, "x86-64-v4", _V4 | _BYTES),
+    Level("x86-64-v4", _X86, "x86-64-v4", _V4),
+    Level("x86-64-v3", _X86, "x86-64-v3", _V3),
+    Level("x86-64-v2", _X86, "x86-64-v2", _V2),
+    Level("aarch64", "aarch64-unknown-linux-gnu", "generic", frozenset({"neon", "fp-armv8"})),
+)
+
+
+def named(name: str) -> Level | None:
+    """The level of this name."""
+    return next((level for level in LEVELS if level.name == name), None)
+
+
+def best(triple: str, features: str) -> Level | None:
+    """The best level whose code a processor runs that has these features."""
+    here = frozenset(item[1:] for item in features.split(",") if item.startswith("+"))
+    machine = triple.partition("-")[0]
+    return next(
+        (
+            level
+            for level in LEVELS
+            if level.triple.partition("-")[0] == machine and level.features <= here
+        ),
+        None,
+    )

@@ -1,0 +1,108 @@
+"""Packs: the object code of many functions in one file, compiled ahead of time.
+
+A pack holds code for one level of processor (oven.compiler.levels) under the keys of the code
+cache. Packs come with the release, and `pretzel warm` writes others for models of one's own. The
+index and each function carry a checksum; what is damaged is compiled instead.
+
+    magic, checksum of the index, its size, the index as JSON, then the object code
+
+The index says {"level": name, "compilers": oven.compiler.cache.compilers(), "functions": {key:
+[symbol, offset, size, checksum]}}, with offsets from the end of the index.
+"""
+
+from __future__ import annotations
+
+import json
+import mmap
+import os
+import stat
+import struct
+from collections.abc import Mapping
+from hashlib import blake2b
+from pathlib import Path
+from typing import NamedTuple
+
+_MAGIC = b"PRETZELP"
+_HEAD = struct.Struct("<8s16sQ")
+
+
+class Function(NamedTuple):
+    """A function of a pack."""
+
+    symbol: str
+    code: bytes
+
+
+class Pack:
+    """A pack that is open."""
+
+    def __init__(self, path: Path, content: mmap.mmap, index: dict[str, list[str | int]]) -> None:
+        self.path, self._content, self._index = path, content, index
+        self._start = _HEAD.size + _HEAD.unpack_from(content)[2]
+
+    def __len__(self) -> int:
+        return len(self._index)
+
+    def find(self, key: str) -> Function | None:
+        """The function of this key; None if the pack has not got it, or not in one piece."""
+        entry = self._index.get(key)
+        if entry is None:
+            return None
+        symbol, offset, size, checksum = entry
+        start = self._start + int(offset)
+        code = self._content[start : start + int(size)]
+        if len(code) != size or _checksum(code).hex() != checksum:
+            return None
+        return Function(str(symbol), code)
+
+
+class Refused(Exception):
+    """A pack that is not used, and why."""
+
+
+def read(path: Path, level: str, compilers: str) -> Pack:
+    """Open a pack; `Refused` if it is damaged, of another release, or can be written by others."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    with os.fdopen(descriptor, "rb") as file:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode) or status.st_size < _HEAD.size:
+            raise Refused("it is no pack")
+        if status.st_uid not in {0, os.geteuid()} or status.st_mode & 0o022:
+            raise Refused("other users can write to it (chmod go-w it)")
+        content = mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ)
+        del file
+    magic, checksum, size = _HEAD.unpack_from(content)
+    if magic != _MAGIC:
+        raise Refused("it is no pack")
+    text = content[_HEAD.size : _HEAD.size + size]
+    if len(text) != size or _checksum(text) != checksum:
+        raise Refused("it is damaged")
+    index = json.loads(text)
+    if index["level"] != level:
+        raise Refused(f"its code is for {index['level']}")
+    if index["compilers"] != compilers:
+        raise Refused("it was made by another release")
+    return Pack(path, content, index["functions"])
+
+
+def write(path: Path, level: str, compilers: str, functions: Mapping[str, Function]) -> None:
+    """Write a pack; readers see all of it or nothing."""
+    index: dict[str, list[str | int]] = {}
+    offset = 0
+    for key, (symbol, code) in sorted(functions.items()):
+        index[key] = [symbol, offset, len(code), _checksum(code).hex()]
+        offset += len(code)
+    about = {"level": level, "compilers": compilers, "functions": index}
+    text = json.dumps(about, separators=(",", ":")).encode()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    with temporary.open("wb") as file:
+        file.write(_HEAD.pack(_MAGIC, _checksum(text), len(text)) + text)
+        for _, (_, code) in sorted(functions.items()):
+            file.write(code)
+    temporary.chmod(0o644)
+    temporary.replace(path)
+
+
+def _checksum(content: bytes) -> bytes:
+    return blake2b(content, digest_size=16).digest()

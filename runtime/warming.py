@@ -1,0 +1,74 @@
+"""Compile ahead of time what plans need, for several processors: packs of machine code.
+
+Each processor gets a process of its own, which aims the compiler at it, loads every plan, and opens
+what a runtime opens for them. Code is collected and not run, so it can be for any processor.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import oven
+from oven.compiler import cache, levels, machine, packs
+
+
+class Warmed(NamedTuple):
+    """A pack that was written."""
+
+    level: str
+    path: Path
+    functions: int
+    size: int
+
+
+def warm(plans: Sequence[Path], names: Sequence[str], into: Path) -> list[Warmed]:
+    """Write a pack for each level, with all code that the plans need."""
+    return [_warm(plans, name, into) for name in names]
+
+
+def _warm(plans: Sequence[Path], name: str, into: Path) -> Warmed:
+    path = into / f"{name}.pack"
+    with tempfile.TemporaryDirectory() as empty:
+        subprocess.run(
+            [sys.executable, "-m", "runtime.warming", name, str(path), *map(str, plans)],
+            check=True,
+            env={**_environment(), "PRETZEL_CACHE": empty},
+        )
+    level = levels.named(name)
+    assert level is not None
+    pack = packs.read(path, name, cache.compilers())
+    return Warmed(name, path, len(pack), path.stat().st_size)
+
+
+def _environment() -> dict[str, str]:
+    import os
+
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(part for part in sys.path if part)}
+
+
+def _main(name: str, path: str, *plans: str) -> None:
+    level = levels.named(name)
+    assert level is not None, name
+    machine.aim(level.cpu, level.listed, level.triple)
+    collected = cache.collect(lambda: _open(plans))
+    packs.write(Path(path), name, cache.compilers(), collected)
+
+
+def _open(plans: Sequence[str]) -> None:
+    """Let all code be compiled that these plans need, and a runtime that serves them."""
+    from runtime import Runtime
+
+    with Runtime(executors=1) as runtime:
+        for number, path in enumerate(plans):
+            plan = oven.load(path, background=False)
+            plan.entry()
+            runtime.register(f"plan{number}", plan)
+
+
+if __name__ == "__main__":
+    _main(*sys.argv[1:])
