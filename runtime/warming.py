@@ -6,14 +6,16 @@ what a runtime opens for them. Code is collected and not run, so it can be for a
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import oven
+from flour.core.types import Vector
 from oven.compiler import cache, levels, machine, packs
 
 
@@ -34,7 +36,7 @@ def warm(plans: Sequence[Path], names: Sequence[str], into: Path) -> list[Warmed
 def _warm(plans: Sequence[Path], name: str, into: Path) -> Warmed:
     path = into / f"{name}.pack"
     with tempfile.TemporaryDirectory() as empty:
-        subprocess.run(
+        subprocess.run(  # noqa: S603 (this program, with paths of ours)
             [sys.executable, "-m", "runtime.warming", name, str(path), *map(str, plans)],
             check=True,
             env={**_environment(), "PRETZEL_CACHE": empty},
@@ -46,8 +48,6 @@ def _warm(plans: Sequence[Path], name: str, into: Path) -> Warmed:
 
 
 def _environment() -> dict[str, str]:
-    import os
-
     return {**os.environ, "PYTHONPATH": os.pathsep.join(part for part in sys.path if part)}
 
 
@@ -66,8 +66,21 @@ def _open(plans: Sequence[str]) -> None:
     with Runtime(executors=1) as runtime:
         for number, path in enumerate(plans):
             plan = oven.load(path, background=False)
-            plan.entry()
-            runtime.register(f"plan{number}", plan)
+            for made in (plan, *_of_other_widths(plan)):
+                made.entry()
+                runtime.register(f"plan{number}", made)
+
+
+def _of_other_widths(plan: oven.Plan) -> Iterator[oven.Plan]:
+    """The plans that answer for float32 where this one was made for float64."""
+    kinds = plan.inputs
+    narrow = {
+        name: Vector(kind.width, "float32")
+        for name, kind in kinds.items()
+        if isinstance(kind, Vector) and kind.dtype == "float64" and not kind.sparse
+    }
+    if narrow:
+        yield plan.variant(kinds | narrow)
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
 """The code cache: compiled stages by cache key, in memory per process and on disk for all.
 
 The key is the digest of the emitted source and of what compiles it, and an entry's name has the
-processor too, so an entry is never stale: a changed emitter leads to another key. What neither memory
-nor disk has may be in a pack, compiled ahead of time for a level of processor (oven.compiler.packs). Entries appear by rename and carry a
-checksum; a damaged or truncated entry is rebuilt.
+processor too, so an entry is never stale: a changed emitter leads to another key. Entries appear by
+rename and carry a checksum; a damaged or truncated entry is rebuilt. What neither memory nor disk
+has may be in a pack, compiled ahead of time for a level of processor (oven.compiler.packs).
 
 An entry is machine code that this process will run. So the directory and every entry must belong to
 the user (or to root) and be writable by no other user; otherwise they are not read, and the code is
@@ -200,7 +200,7 @@ _REFUSAL = machine.STAGE(lambda *_: 1)
 
 
 def collect(work: Callable[[], object]) -> dict[str, packs.Function]:
-    """The code that `work` compiles, which is not loaded. Nothing may be found in the cache then."""
+    """The code that `work` compiles and that is not loaded; nothing is looked up in the cache."""
     global _collected  # noqa: PLW0603 (a mode of this process, which does nothing else then)
     _collected = {}
     try:

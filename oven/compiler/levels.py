@@ -20,13 +20,12 @@ class Level(NamedTuple):
 
 
 _X86 = "x86_64-unknown-linux-gnu"
-_V2 = frozenset(
-    "cmov cx16 cx8 fxsr mmx popcnt sahf sse sse2 sse3 sse4.1 sse4.2 ssse3".split()
-)
-_V3 = _V2 | frozenset("avx avx2 bmi bmi2 f16c fma lzcnt movbe xsave".split())
-_V4 = _V3 | frozenset("avx512f avx512bw avx512cd avx512dq avx512vl".split())
+_V2 = frozenset(("cmov", "cx16", "cx8", "fxsr", "mmx", "popcnt", "sahf"))
+_V2 |= {"sse", "sse2", "sse3", "sse4.1", "sse4.2", "ssse3"}
+_V3 = _V2 | frozenset(["avx", "avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "movbe", "xsave"])
+_V4 = _V3 | frozenset(["avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"])
 #: What later processors with AVX-512 have, and text and trees use.
-_BYTES = frozenset("avx512vbmi avx512bitalg".split())
+_BYTES = frozenset(["avx512vbmi", "avx512bitalg"])
 #: The best first.
 LEVELS = (
     Level("x86-64-v4-vbmi", _X86, "x86-64-v4", _V4 | _BYTES),

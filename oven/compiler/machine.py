@@ -13,6 +13,7 @@ from oven.compiler.object_loader import link
 
 _lock = threading.Lock()
 
+
 class Aim(NamedTuple):
     """A processor to compile for."""
 

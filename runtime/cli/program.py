@@ -32,6 +32,7 @@ COMMANDS = (
     Command("verify", "verifying", "hold a model against rows, or against its original"),
     Command("serve", "serving", "serve a folder of models over HTTP"),
     Command("predict", "predicting", "answer the rows of a file"),
+    Command("warm", "warming", "compile ahead of time what a folder of models needs"),
     Command("bench", "benching", "run the project's benchmarks"),
     Command("store", "storing", "look after a store of parameters: report, gc, fsck"),
     Command("completion", "completing", "completion for bash, zsh or fish"),

@@ -1,0 +1,144 @@
+"""Packs: code compiled ahead of time is used where it fits, and refused with a reason elsewhere."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+import flour
+import oven
+from oven.compiler import cache, levels, machine, packs
+from runtime.warming import warm
+from tests.house import run_python
+
+pytestmark = pytest.mark.once
+
+HOST = levels.best(machine.triple(), machine.features())
+
+_ANSWERS = """
+import sys, json
+import numpy as np
+import oven
+from oven.compiler import cache
+plan = oven.load(sys.argv[1])
+rows = np.arange(12.0).reshape(4, 3)
+answers = [plan.run(rows)["output"].tolist(), float(plan.entry()(rows[1])[0])]
+print(json.dumps([answers, cache.counters.compiled, cache.counters.from_packs]))
+"""
+
+
+def answers(plan: Path, folder: Path) -> tuple[list[object], int, int]:
+    """What a new process answers with the packs of a folder, how much it compiled and found."""
+    made = json.loads(run_python(_ANSWERS, str(plan), environment={"PRETZEL_CACHE": str(folder)}))
+    return made[0], made[1], made[2]
+
+
+@pytest.fixture(scope="module")
+def plan(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("plans") / "a.plan"
+    program = flour.vector("x", 3).linear([[1.5, -2.25, 3.125]], [0.5]).element(0).exp().log1p()
+    oven.bake(program).save(path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def pack(plan: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    assert HOST is not None
+    (made,) = warm([plan], [HOST.name], tmp_path_factory.mktemp("packs"))
+    assert made.functions > 2
+    return made.path
+
+
+def copied(pack: Path, folder: Path, change: bytes = b"") -> Path:
+    content = bytearray(pack.read_bytes())
+    if change:
+        place = content.index(change)
+        content[place] ^= 1
+    target = folder / pack.name
+    target.write_bytes(content)
+    return target
+
+
+def test_a_process_with_the_pack_compiles_nothing(plan: Path, pack: Path, tmp_path: Path) -> None:
+    own, compiled, _ = answers(plan, tmp_path / "empty")
+    copied(pack, tmp_path)
+    made, here, found = answers(plan, tmp_path)
+    assert made == own
+    assert (here, found > 2, compiled > 0) == (0, True, True)
+
+
+def test_a_read_only_folder_is_used(plan: Path, pack: Path, tmp_path: Path) -> None:
+    copied(pack, tmp_path)
+    tmp_path.chmod(0o555)
+    try:
+        assert answers(plan, tmp_path)[1] == 0
+    finally:
+        tmp_path.chmod(0o755)
+
+
+@pytest.mark.parametrize("part", [b"PRETZELP", b'"compilers"', b"PRETZEL"])
+def test_a_damaged_pack_is_named_and_bypassed(
+    pack: Path, tmp_path: Path, part: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = copied(pack, tmp_path, part)
+    monkeypatch.setenv("PRETZEL_CACHE", str(tmp_path))
+    cache._packs.cache_clear()
+    with pytest.warns(RuntimeWarning, match=f"{path.name} is not used: .*compiled instead"):
+        assert path not in {each.path for each in cache._packs("", tmp_path)}
+    cache._packs.cache_clear()
+
+
+def test_damaged_code_is_not_found(pack: Path, tmp_path: Path) -> None:
+    assert HOST is not None
+    path = tmp_path / pack.name
+    content = bytearray(pack.read_bytes())
+    content[-1] ^= 1
+    path.write_bytes(content)
+    whole = packs.read(pack, HOST.name, cache.compilers())
+    damaged = packs.read(path, HOST.name, cache.compilers())
+    keys = list(whole._index)
+    assert all(whole.find(key) for key in keys)
+    assert sum(damaged.find(key) is None for key in keys) == 1
+    assert whole.find("of nothing") is None
+
+
+@pytest.mark.parametrize(
+    ("level", "compilers", "reason"),
+    [("x86-64-v2", "", "its code is for"), ("", "another", "another release")],
+)
+def test_a_foreign_pack_is_refused(pack: Path, level: str, compilers: str, reason: str) -> None:
+    assert HOST is not None
+    with pytest.raises(packs.Refused, match=reason):
+        packs.read(pack, level or HOST.name, compilers or cache.compilers())
+
+
+def test_a_pack_that_others_can_write_to_is_refused(pack: Path, tmp_path: Path) -> None:
+    assert HOST is not None
+    path = copied(pack, tmp_path)
+    path.chmod(0o666)
+    with pytest.raises(packs.Refused, match="other users can write"):
+        packs.read(path, HOST.name, cache.compilers())
+
+
+def test_the_best_level_is_the_first_that_the_processor_can_run() -> None:
+    for level in levels.LEVELS:
+        assert levels.best(level.triple, level.listed) == level
+        assert levels.named(level.name) == level
+    assert levels.best("x86_64-unknown-linux-gnu", "+sse,+sse2") is None
+    assert levels.best("riscv64-unknown-linux-gnu", "+sse2") is None
+
+
+@pytest.mark.parametrize("level", [level.name for level in levels.LEVELS])
+def test_code_for_every_level_is_made_on_any_machine(
+    plan: Path, tmp_path: Path, level: str
+) -> None:
+    (made,) = warm([plan], [level], tmp_path)
+    assert made.functions > 2
+    pack = packs.read(made.path, level, cache.compilers())
+    machines = {b"\x3e\x00": "x86", b"\xb7\x00": "aarch64"}  # e_machine of ELF
+    for key in pack._index:
+        function = pack.find(key)
+        assert function is not None
+        assert level.startswith(machines[function.code[18:20]])
