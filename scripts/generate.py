@@ -30,6 +30,7 @@ KINDS = {
     "Arrays": "Sequence[ArrayLike]",
     "Table": "Sequence[str]",
     "Tables": "Sequence[Sequence[str]]",
+    "tuple[str, ...]": "Sequence[str]",
     "Parameter": "object",
 }
 
@@ -113,10 +114,11 @@ def fluent() -> dict[str, str]:
     """The two files of methods: what computes with numbers, and everything else."""
     from flour.ops.bases import Elementwise, Reduction
     from flour.ops.binary import Binary
+    from flour.ops.pairwise import Pairwise
 
     found: dict[bool, list[str]] = {True: [], False: []}
     for name in sorted(REGISTRY):
-        numbers = issubclass(REGISTRY[name], Elementwise | Reduction | Binary)
+        numbers = issubclass(REGISTRY[name], Elementwise | Reduction | Binary | Pairwise)
         found[numbers].append(method(REGISTRY[name]))
     head = HEADER.format(about="Arithmetic as methods.", imports="")
     rest = HEADER.format(

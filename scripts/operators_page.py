@@ -23,8 +23,11 @@ brackets are its parameters. What stands after the meaning are facts the optimis
 - *monotone* does not decrease where its input grows, so a threshold can be moved past it.
 - *associative* may be grouped in any way.
 
-`Flow` has a method for each of them (see [the language](10-flour.md)); how to add one is told in
-[adding an operator](adding-an-operator.md).
+The column *written* is the method of `Flow`, or the sign, that applies the operator (see
+[the language](10-flour.md)). The others are written by importers; an operator of any kind is applied
+by calling it: `Murmur(7)(flow)`, with the class from its file in `flour/ops`. How to add one is told
+in [adding an operator](adding-an-operator.md), and how a package of your own has operators in
+[operators from outside](operators-from-outside.md).
 """
 
 

@@ -28,7 +28,7 @@ import numpy as np
 from flour.core.callables import Function
 from flour.core.callables import found as found_function
 from flour.core.chunked_array import Pieces, in_pieces
-from flour.core.errors import DamagedProgram, FlourError, ParameterError
+from flour.core.errors import DamagedProgram, FlourError, ParameterError, nearest
 from flour.core.extension_points import extension
 from flour.core.types import Type
 from objectstore import Blob, StoreError, Strings
@@ -138,7 +138,8 @@ class Op:
             raise ParameterError(f"{self.name} needs {', '.join(missing)}", hint=self.signature())
         if unknown := [key for key in given if key not in self._fields]:
             raise ParameterError(
-                f"{self.name} has no parameter {', '.join(unknown)}", hint=self.signature()
+                f"{self.name} has no parameter {', '.join(unknown)}",
+                hint=nearest(unknown[0], self._fields) or self.signature(),
             )
         return given
 

@@ -21,7 +21,6 @@ REDUCTIONS = ("none", "add", "mul", "max", "min")
 class PickAt(Op):
     """The column of x that each index names; an index outside picks the nearest column."""
 
-    method = ""
     arity = Arity.ONE_TO_MANY
 
     def infer(self, x: Type, places: Type) -> Vector:
@@ -52,7 +51,6 @@ class PutAt(Op):
     of both stays. An index outside means the nearest column.
     """
 
-    method = ""
     reduction: str = "none"
 
     def check(self) -> None:
@@ -113,7 +111,6 @@ class PutAt(Op):
 class MatrixProducts(Op):
     """Matrix products of two flows: `count` times (left, inner) @ (inner, right), side by side."""
 
-    method = ""
     left: int
     inner: int
     right: int

@@ -17,8 +17,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
-from flour.core.errors import ParameterError
-from flour.core.provenance import Origin
+from flour.core.errors import ParameterError, nearest
+from flour.core.provenance import Origin, here
 from oven.codegen.ports import Port
 from oven.codegen.stages import Stage, Value
 from oven.explain import timing
@@ -40,10 +40,14 @@ def explain(plan: Plan, stage: str = "stages", form: str = "text", data: object 
     """The plan at one step, as text; `data` are rows for the step "timed"."""
     if stage not in STEPS:
         raise ParameterError(
-            f"there is no step {stage!r} to explain", hint="one of " + ", ".join(STEPS)
+            f"there is no step {stage!r} to explain",
+            where=str(here()),
+            hint=", ".join(filter(None, (nearest(stage, STEPS), "one of " + ", ".join(STEPS)))),
         )
     if form not in FORMS:
-        raise ParameterError(f"there is no form {form!r}", hint="one of " + ", ".join(FORMS))
+        raise ParameterError(
+            f"there is no form {form!r}", where=str(here()), hint="one of " + ", ".join(FORMS)
+        )
     if stage == "timed":
         return _timed(plan, form, data)
     return STEPS[stage](plan, form)
