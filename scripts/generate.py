@@ -13,12 +13,13 @@ docs/coverage-onnx-export.md  every operator: the ONNX nodes it becomes, or why 
 from __future__ import annotations
 
 import inspect
-import re
 import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
+
+from operators_page import snake  # noqa: E402 (as above)
 
 from flour.core.op import REGISTRY, Op  # noqa: E402 (the checkout comes first)
 from flour.ops import load  # noqa: E402 (as above)
@@ -103,11 +104,6 @@ def field(cls: type[Op], key: str) -> str:
     default = cls._defaults[key]
     shown = list(default) if isinstance(default, tuple) and kind.startswith("Seq") else default
     return f"{key}: {kind} = {shown!r}"
-
-
-def snake(name: str) -> str:
-    """CamelCase to snake_case."""
-    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name).lower()
 
 
 def fluent() -> dict[str, str]:

@@ -260,9 +260,8 @@ class Flow(Signs):
 
     def show(self, form: str = "text") -> str:
         """The program as "text", "mermaid" or a self-contained "html" page."""
-        from flour.language.show import show
-
-        return show(self, form)
+        shown: str = extension("show")(self, form)
+        return shown
 
 
 def apply(op: Op, *inputs: Flow) -> Flow:

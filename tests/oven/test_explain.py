@@ -39,6 +39,19 @@ def test_stages_name_the_estimators_they_came_from() -> None:
     assert re.search(r"at programs\.py:\d+", text)
 
 
+def test_pages_show_the_graph_and_bars_and_sources_name_their_operators() -> None:
+    plan = oven.bake(PROGRAMS["worded_logistic"]()[0])
+    stages, timed = plan.explain("stages", "html"), plan.explain("timed", "html")
+    assert stages.count("<rect") == len(plan.optimised.nodes())
+    widths = re.findall(r'<td>(\d+%)<div class="bar" style="width: (\d+%)">', timed)
+    assert len(widths) == len(plan.stages)
+    assert all(shown == drawn for shown, drawn in widths)
+    for stage, line in zip(
+        plan.stages, re.findall(r"^# --- .*$", plan.explain("source"), re.MULTILINE), strict=True
+    ):
+        assert line.endswith(": " + ", ".join(item.op.name for item in stage.nodes))
+
+
 def test_lines_of_csv_are_made_to_be_timed() -> None:
     columns: dict[str, flour.Type] = {
         "age": flour.Scalar("int8"),
