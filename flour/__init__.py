@@ -18,7 +18,7 @@ from flour.core.errors import FlourError
 from flour.core.extension_points import declare, extension
 from flour.core.model_formats import FORMATS, ModelFormat, register
 from flour.core.types import Category, Pairs, Record, Scalar, Text, Tokens, Type, Vector, Whole
-from flour.language.flow import Flow, outputs
+from flour.language.flow import Flow, outputs, where
 from flour.language.sources import (
     category,
     concat,
@@ -63,6 +63,7 @@ __all__ = [
     "text",
     "tokens",
     "vector",
+    "where",
 ]
 
 
@@ -74,6 +75,7 @@ for _point, _places in {
     "column": ("flour.ops.record:column",),
     "columns": ("flour.ops.record:columns",),
     "take": ("flour.ops.structure:take",),
+    "show": ("flour.language.show:show",),
     "adapters": ("flour.ops:load", "flour.sklearn.estimators:load", "flour.boosters:load"),
     "opaque_session": ("flour.onnx.ort:Held",),
     "onnx_model": ("flour.onnx.export.writer:to_onnx",),

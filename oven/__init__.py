@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from flour.core.extension_points import declare
+from flour.core.provenance import belongs_to_us
 from flour.tracing import model_flow
 from oven.bake import bake
 from oven.plans.plan import Plan
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
     from oven.plans.saved import load
 
 __all__ = ["Plan", "bake", "load"]
+
+
+belongs_to_us(__file__)
 
 
 def _known() -> Any:

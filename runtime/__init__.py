@@ -11,6 +11,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from flour.core.provenance import belongs_to_us
+
 if TYPE_CHECKING:
     from runtime.dropin import Compiled, compile  # noqa: A004 (runtime.compile)
     from runtime.onnx.session import InferenceSession
@@ -19,6 +21,8 @@ if TYPE_CHECKING:
     from runtime.service.stats import RuntimeStats
 
 __all__ = ["Compiled", "Endpoint", "InferenceSession", "Runtime", "RuntimeStats", "compile"]
+
+belongs_to_us(__file__)
 
 _LATER = {
     "Compiled": "runtime.dropin",

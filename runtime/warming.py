@@ -61,7 +61,7 @@ def _main(name: str, path: str, *plans: str) -> None:
 
 def _open(plans: Sequence[str]) -> None:
     """Let all code be compiled that these plans need, and a runtime that serves them."""
-    from runtime import Runtime
+    from runtime.service.runtime import Runtime
 
     with Runtime(executors=1) as runtime:
         for number, path in enumerate(plans):

@@ -13,12 +13,13 @@ docs/coverage-onnx-export.md  every operator: the ONNX nodes it becomes, or why 
 from __future__ import annotations
 
 import inspect
-import re
 import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
+
+from operators_page import snake  # noqa: E402 (as above)
 
 from flour.core.op import REGISTRY, Op  # noqa: E402 (the checkout comes first)
 from flour.ops import load  # noqa: E402 (as above)
@@ -30,6 +31,7 @@ KINDS = {
     "Arrays": "Sequence[ArrayLike]",
     "Table": "Sequence[str]",
     "Tables": "Sequence[Sequence[str]]",
+    "tuple[str, ...]": "Sequence[str]",
     "Parameter": "object",
 }
 
@@ -104,19 +106,15 @@ def field(cls: type[Op], key: str) -> str:
     return f"{key}: {kind} = {shown!r}"
 
 
-def snake(name: str) -> str:
-    """CamelCase to snake_case."""
-    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name).lower()
-
-
 def fluent() -> dict[str, str]:
     """The two files of methods: what computes with numbers, and everything else."""
     from flour.ops.bases import Elementwise, Reduction
     from flour.ops.binary import Binary
+    from flour.ops.pairwise import Pairwise
 
     found: dict[bool, list[str]] = {True: [], False: []}
     for name in sorted(REGISTRY):
-        numbers = issubclass(REGISTRY[name], Elementwise | Reduction | Binary)
+        numbers = issubclass(REGISTRY[name], Elementwise | Reduction | Binary | Pairwise)
         found[numbers].append(method(REGISTRY[name]))
     head = HEADER.format(about="Arithmetic as methods.", imports="")
     rest = HEADER.format(

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import inspect
+import re
 import sys
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+from flour import Flow
 from flour.core.op import REGISTRY, Op
 from flour.ops import load
 
@@ -23,8 +25,10 @@ brackets are its parameters. What stands after the meaning are facts the optimis
 - *monotone* does not decrease where its input grows, so a threshold can be moved past it.
 - *associative* may be grouped in any way.
 
-`Flow` has a method for each of them (see [the language](10-flour.md)); how to add one is told in
-[adding an operator](adding-an-operator.md).
+The column *written* is how [the language](10-flour.md) writes the operator; importers write the
+others. An operator of any kind is applied by calling it: `Murmur(7)(flow)`, with the class from its
+file in `flour/ops`. [Adding an operator](adding-an-operator.md) tells how to add one, and
+[operators from outside](operators-from-outside.md) how a package of your own has operators.
 """
 
 
@@ -53,6 +57,29 @@ def facts(kind: type[Op]) -> str:
     return ", ".join(word for word, holds in known.items() if holds)
 
 
+#: What has no method of its own name.
+SPELT = {
+    **dict.fromkeys(("Field", "CsvField"), 'record["name"]'),
+    **dict.fromkeys(("Take", "TakeText"), ".take([...])"),
+    "Pick": ".columns([...])",
+    "Trees": ".trees([...])",
+    "Source": "flour.vector(...)",
+}
+
+
+def written(kind: type[Op]) -> str:
+    """How a program in Python applies the operator; nothing if only importers do."""
+    name = snake(kind.name) if kind.method is None else kind.method
+    method = f".{name}()" if name and hasattr(Flow, name) else ""
+    spelt = SPELT.get(kind.name, method)
+    return f"`{spelt}`" if spelt else ""
+
+
+def snake(name: str) -> str:
+    """CamelCase to snake_case."""
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name).lower()
+
+
 def meaning(kind: type[Op]) -> str:
     """The first sentence of the operator's own words."""
     first = inspect.cleandoc(kind.__doc__ or "").split("\n\n")[0]
@@ -76,9 +103,12 @@ def page() -> str:
             "",
             summary(family),
             "",
-            "| operator | meaning | |",
-            "|---|---|---|",
+            "| operator | meaning | written | |",
+            "|---|---|---|---|",
         ]
-        lines += [f"| `{kind.signature()}` | {meaning(kind)} | {facts(kind)} |" for kind in kinds]
+        lines += [
+            f"| `{kind.signature()}` | {meaning(kind)} | {written(kind)} | {facts(kind)} |"
+            for kind in kinds
+        ]
         lines.append("")
     return "\n".join(lines).rstrip() + "\n"

@@ -67,6 +67,7 @@ from flour.ops import (
     topics,
     unary,
     vote,
+    words,
 )
 from tests import cases_tensors, ensembles
 from tests.case import (
@@ -133,6 +134,16 @@ CASES: list[Case] = [
     Case(vote.Duels(4), (Vector(6, "int64"), Vector(6)), odd=False),
     # --- flour/ops/text.py, flour/ops/csv.py
     Case(text.Lower(), (Text(),), native=False),
+    Case(text.Upper(), (Text(),), native=False),
+    Case(words.Join(", "), (Tokens(),), native=False),
+    Case(words.Length(), (Text(),)),
+    Case(words.Length(), (Tokens(),)),
+    Case(
+        csv.CsvField(("a", "b"), (Scalar(), Text()), column="b"),
+        (Text(),),
+        draw=lambda rng, _, n: np.array([f'1,"{k} ""x"""' for k in rng.integers(0, 9, n)], object),
+        native=False,
+    ),
     Case(text.StripAccents(), (Text(),), native=False),
     Case(text.StripAccents(ascii=True), (Text(),), native=False),
     Case(text.Tokenize(), (Text(),), native=False),

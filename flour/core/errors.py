@@ -25,6 +25,8 @@ world, what was there, and a hint.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from objectstore.errors import Explained
 
 
@@ -100,3 +102,12 @@ class PythonRefused(FlourError):
 
 class DamagedProgram(FlourError):
     """A saved program does not describe a valid graph."""
+
+
+def nearest(name: object, names: Iterable[object]) -> str | None:
+    """A hint at the name that was probably meant, if one is near."""
+    from difflib import get_close_matches  # only where something is wrong
+
+    known = {str(each).lower(): str(each) for each in names}
+    found = get_close_matches(str(name).lower(), known, n=1)
+    return f"did you mean {known[found[0]]!r}?" if found else None

@@ -21,14 +21,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import Enum
 from inspect import get_annotations
-from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias, TypeVar, get_args
 
 import numpy as np
 
 from flour.core.callables import Function
 from flour.core.callables import found as found_function
 from flour.core.chunked_array import Pieces, in_pieces
-from flour.core.errors import DamagedProgram, FlourError, ParameterError
+from flour.core.errors import DamagedProgram, FlourError, ParameterError, nearest
 from flour.core.extension_points import extension
 from flour.core.types import Type
 from objectstore import Blob, StoreError, Strings
@@ -98,7 +98,8 @@ class Op:
     digest: str
 
     def __init_subclass__(cls, *, abstract: bool = False) -> None:
-        own = {k: v for k, v in get_annotations(cls).items() if _is_field(v)}
+        spelt = {key: _spelt(kind) for key, kind in get_annotations(cls).items()}
+        own = {key: kind for key, kind in spelt.items() if not kind.startswith("ClassVar")}
         cls._fields = {**cls._fields, **own}
         found = {k: cls.__dict__[k] for k in own if k in cls.__dict__}
         cls._defaults = {**cls._defaults, **found}
@@ -138,7 +139,8 @@ class Op:
             raise ParameterError(f"{self.name} needs {', '.join(missing)}", hint=self.signature())
         if unknown := [key for key in given if key not in self._fields]:
             raise ParameterError(
-                f"{self.name} has no parameter {', '.join(unknown)}", hint=self.signature()
+                f"{self.name} has no parameter {', '.join(unknown)}",
+                hint=nearest(unknown[0], self._fields) or self.signature(),
             )
         return given
 
@@ -248,8 +250,15 @@ class Op:
         return self.has_kernel() and (self.bound is Bound.COMPUTE or not self.has_emit())
 
 
-def _is_field(annotation: object) -> bool:
-    return isinstance(annotation, str) and not annotation.startswith("ClassVar")
+def _spelt(annotation: Any) -> str:
+    """An annotation as it is written, also in a file that does not keep annotations as text."""
+    if isinstance(annotation, str):
+        return annotation
+    for name, kind in (("Array", Array), ("Arrays", Arrays), ("Table", Table), ("Tables", Tables)):
+        if annotation == kind:
+            return name
+    plain = isinstance(annotation, type) and not get_args(annotation)
+    return annotation.__name__ if plain else str(annotation).removeprefix("typing.")
 
 
 def _plain(value: object) -> object:
@@ -341,8 +350,10 @@ def _short(value: object) -> str:
 
 
 def to_data(op: Op) -> list[Any]:
-    """An operator as plain JSON data, its parameters by digest."""
-    return [op.name, {key: _field_data(value) for key, value in op.fields().items()}]
+    """An operator as plain JSON data: its parameters by digest, and its module if not ours."""
+    module = type(op).__module__
+    outside = [] if module.startswith("flour.") else [module]
+    return [op.name, {key: _field_data(value) for key, value in op.fields().items()}, *outside]
 
 
 def _field_data(value: object) -> object:  # noqa: PLR0911 (one for each kind)
@@ -368,12 +379,18 @@ def from_data(data: object, find: Callable[[str], Parameter]) -> Op:
     """The operator described by `to_data`, its parameters looked up with `find`."""
     extension("operators")()
     match data:
-        case [str(name), dict(fields)] if name in REGISTRY:
+        case [str(name), dict(fields), *_] if name in REGISTRY:
             values = {key: _field_value(value, find) for key, value in fields.items()}
             try:
                 return REGISTRY[name](**values)
             except (FlourError, StoreError, TypeError, ValueError, OverflowError) as problem:
                 raise DamagedProgram(f"{name} cannot be made", found=str(problem)[:200]) from None
+        case [str(name), dict(), str(module)]:
+            raise DamagedProgram(
+                f"the operator {name[:80]} is not known here",
+                found=f"it is defined in {module[:200]}, which is not imported",
+                hint=f"import {module[:200]} before this plan is loaded; loading runs no code",
+            )
     raise DamagedProgram("this is not an operator", found=repr(data)[:80])
 
 

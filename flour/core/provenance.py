@@ -11,7 +11,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
-_OURS = str(Path(__file__).parent.parent) + os.sep
+_OURS: list[str] = []
 _step: ContextVar[tuple[str, ...]] = ContextVar("pretzel_step", default=())
 _place: ContextVar[Origin | None] = ContextVar("pretzel_place", default=None)
 
@@ -28,13 +28,22 @@ class Origin(NamedTuple):
         return f"{place}, step '{self.step}'" if self.step else place
 
 
+def belongs_to_us(file: str) -> None:
+    """Frames of this file's package are never the user's line; its __init__ passes its own file."""
+    _OURS.append(str(Path(file).parent) + os.sep)
+
+
+belongs_to_us(str(Path(__file__).parent))
+
+
 def here() -> Origin:
     """The innermost line of the caller's program that is not ours."""
     known = _place.get()
     if known is not None:
         return known._replace(step=".".join(_step.get()))
+    ours = tuple(_OURS)
     frame = sys._getframe(1)  # noqa: SLF001 (inspect.stack() reads source files: 1000x slower)
-    while frame.f_back is not None and frame.f_code.co_filename.startswith(_OURS):
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(ours):
         frame = frame.f_back
     name = _file_name(frame.f_code.co_filename)
     return Origin(name, frame.f_lineno, ".".join(_step.get()))

@@ -12,7 +12,6 @@ several inputs      {input name: any of these}
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from difflib import get_close_matches
 from typing import Any
 
 import numpy as np
@@ -24,6 +23,7 @@ from flour.core.errors import (
     NotRectangular,
     WidthMismatch,
     WrongDtype,
+    nearest,
 )
 from flour.core.op import Columns
 from flour.core.reference import row_count
@@ -361,8 +361,7 @@ def _from_dicts(rows: Sequence[Mapping[str, Any]], kind: Record, path: str) -> d
 
 
 def _missing(name: str, present: list[str], path: str) -> MissingColumn:
-    close = get_close_matches(name, present, 1)
-    hint = f"did you mean {close[0]!r}?" if close else "columns are found by name, in any order"
+    hint = nearest(name, present) or "columns are found by name, in any order"
     return MissingColumn(
         f"there is no column {name!r}",
         where=path,

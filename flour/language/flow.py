@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, TypeAlias
 
-from numpy.typing import ArrayLike
+import numpy as np
+from numpy.typing import NDArray
 
-from flour.core.errors import FlourError, ParameterError, TypeMismatch
+from flour.core.errors import FlourError, ParameterError, TypeMismatch, nearest
 from flour.core.extension_points import extension
 from flour.core.node import Node, node, rebuild, topological
 from flour.core.op import REGISTRY, Op
@@ -16,11 +17,14 @@ from flour.core.reference import evaluate, public
 from flour.core.source import Source
 from flour.core.types import Record, Scalar, Type, Vector
 from flour.data.coerce import coerce, native_types
-from flour.language.shorthands import Shorthands
+from flour.language.signs import Operand, Signs
 from objectstore.digest import combine
 
+#: What picks from a flow: a name, a column's number, a slice, a list of either; after `:` or alone.
+Key: TypeAlias = str | int | slice | Sequence[Any] | NDArray[Any] | tuple[slice, Any]
 
-class Flow(Shorthands):
+
+class Flow(Signs):
     """A typed dataflow program with named outputs; most have one, and can be chained further.
 
     Nothing runs until `reference(data)` (numpy, the definition) or `plan()` (native code).
@@ -113,19 +117,25 @@ class Flow(Shorthands):
                     found.setdefault(item, {})[flow.origin] = None
         return {item: tuple(sorted(places)) for item, places in found.items()}
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Flow) and dict(self.outputs) == dict(other.outputs)
-
-    def __hash__(self) -> int:
-        return hash(self.digest)
-
     def __repr__(self) -> str:
         return "Flow(" + ", ".join(f"{k}: {v.type}" for k, v in self.outputs.items()) + ")"
 
     # --- picking and naming ------------------------------------------------------------------
 
-    def __getitem__(self, name: str) -> Flow:
-        """A named output of the program, or a named column of a record."""
+    def __getitem__(self, key: Key) -> Flow:
+        """A named output, a named column of a record, or columns of a vector by number.
+
+        A flow is the value of one row, so `x[2]`, `x[0:3]` and `x[[0, 2]]` pick columns, and so do
+        `x[:, 2]` and `x[:, 0:3]`, as they are written for arrays.
+        """
+        key = key[1] if isinstance(key, tuple) and len(key) == 2 and _is_all(key[0]) else key
+        if isinstance(key, str):
+            return self._named(key)
+        if len(self.outputs) > 1 and isinstance(key, list):
+            return outputs(**{name: self[name] for name in key})
+        return pick(self, key)
+
+    def _named(self, name: str) -> Flow:
         record = len(self.outputs) == 1 and self._is_record()
         if record and (name not in self.outputs or name in getattr(self.type, "names", ())):
             return self.field(name)
@@ -135,53 +145,16 @@ class Flow(Shorthands):
             f"there is no output {name!r}",
             where=str(here()),
             found=", ".join(self.outputs),
-            hint="outputs, and columns of a record, are picked by their name",
+            hint=nearest(name, self.outputs)
+            or "outputs, and columns of a record, are picked by their name",
         )
 
     def _is_record(self) -> bool:
         return isinstance(self.node.type, Record)
 
-    def __contains__(self, name: str) -> bool:
-        return name in self.outputs
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.outputs)
-
     def named(self, name: str) -> Flow:
         """The same program with its one output called `name`."""
         return Flow({name: self.node}, self.origin, (self,))
-
-    # --- arithmetic --------------------------------------------------------------------------
-
-    #: numpy arrays leave `array + flow` to us instead of making an array of flows.
-    __array_ufunc__ = None
-
-    def __add__(self, other: Flow | ArrayLike) -> Flow:
-        return self.plus(other) if isinstance(other, Flow) else self.add(other)
-
-    def __radd__(self, other: ArrayLike) -> Flow:
-        return self.add(other)
-
-    def __sub__(self, other: Flow | ArrayLike) -> Flow:
-        return self.minus(other) if isinstance(other, Flow) else self.subtract(other)
-
-    def __rsub__(self, other: ArrayLike) -> Flow:
-        return self.negate().add(other)
-
-    def __mul__(self, other: Flow | ArrayLike) -> Flow:
-        return self.times(other) if isinstance(other, Flow) else self.multiply(other)
-
-    def __rmul__(self, other: ArrayLike) -> Flow:
-        return self.multiply(other)
-
-    def __truediv__(self, other: Flow | ArrayLike) -> Flow:
-        return self.over(other) if isinstance(other, Flow) else self.divide(other)
-
-    def __rtruediv__(self, other: ArrayLike) -> Flow:
-        return self.quotient(other)
-
-    def __neg__(self) -> Flow:
-        return self.negate()
 
     # --- shorthands --------------------------------------------------------------------------
 
@@ -241,19 +214,39 @@ class Flow(Shorthands):
         """The same program over inputs of other types (another float width, sparse...)."""
         key = tuple(kinds.get(name, kind) for name, kind in self.inputs().items())
         if key not in self._retyped:
-            self._retyped[key] = self._rebuilt(kinds)
+            inputs = {name: node(Source(name, kind), ()) for name, kind in kinds.items()}
+            self._retyped[key] = self._rebuilt(inputs)
         return self._retyped[key]
 
-    def _rebuilt(self, kinds: Mapping[str, Type]) -> Flow:
+    def on(self, x: Flow | None = None, **flows: Flow) -> Flow:
+        """The same program, reading flows in place of its inputs: the only one, or by name."""
+        names = list(self.inputs())
+        given = flows if x is None else {**dict.fromkeys(names, x), **flows}
+        wrong = [name for name in given if name not in names]
+        if wrong or not given or (x is not None and len(names) > 1):
+            raise ParameterError(
+                "a program is put on a flow for its only input, or on one for each name",
+                where=str(here()),
+                found=f"inputs {', '.join(names)}; given {', '.join(given) or 'nothing'}",
+                hint=nearest(wrong[0], names) if wrong else f"program.on({names[0]}=flow)",
+            )
+        made = self._rebuilt({name: flow.node for name, flow in given.items()})
+        made.made_from = tuple(given.values())
+        return made
+
+    def _rebuilt(self, inputs: Mapping[str, Node]) -> Flow:
+        """The same program with these nodes for its inputs."""
         moved: dict[Node, Node] = {}
         origins = self.origins()
 
-        def change(old: Node, inputs: tuple[Node, ...]) -> Node:
-            op = old.op
-            if isinstance(op, Source) and op.label in kinds:
-                op = Source(op.label, kinds[op.label])
+        def change(old: Node, read: tuple[Node, ...]) -> Node:
+            if isinstance(old.op, Source) and old.op.label in inputs:
+                given = inputs[old.op.label]
+                if isinstance(given.op, Source):
+                    moved[old] = given
+                return given
             try:
-                moved[old] = node(op, inputs)
+                moved[old] = node(old.op, read)
             except FlourError as problem:
                 problem.where = problem.where or " and ".join(map(str, origins.get(old, ())))
                 raise
@@ -267,9 +260,8 @@ class Flow(Shorthands):
 
     def show(self, form: str = "text") -> str:
         """The program as "text", "mermaid" or a self-contained "html" page."""
-        from flour.language.show import show
-
-        return show(self, form)
+        shown: str = extension("show")(self, form)
+        return shown
 
 
 def apply(op: Op, *inputs: Flow) -> Flow:
@@ -335,6 +327,42 @@ def source(name: str, kind: Type) -> Flow:
     with _AtTheCall(Source):
         op = Source(name, kind)
     return apply(op)
+
+
+def _is_all(key: object) -> bool:
+    return isinstance(key, slice) and key == slice(None)
+
+
+def pick(flow: Flow, key: Any) -> Flow:
+    """The columns of a vector or a record that a number, a slice or a list of these picks."""
+    kind = flow.type
+    try:
+        if isinstance(kind, Record):
+            names = np.array([*kind.names, None], object)[:-1]
+            named = isinstance(key, list) and all(isinstance(name, str) for name in key)
+            picked = key if named else names[key]
+            return flow.field(picked) if isinstance(picked, str) else flow.narrow(list(picked))
+        if isinstance(kind, Vector):
+            columns = np.arange(kind.width)[key]
+            return flow.select(columns) if np.ndim(columns) else flow.element(int(columns))
+    except (IndexError, TypeError, ValueError) as problem:
+        raise TypeMismatch(
+            f"there are no such columns in {kind}",
+            where=str(here()),
+            found=f"{key!r}: {problem}"[:160],
+            hint="columns count from 0: x[2], x[:, 2:5], x[:, [0, 3]]",
+        ) from None
+    raise TypeMismatch(
+        f"only a vector or a record has columns to pick, got {kind}",
+        where=str(here()),
+        found=repr(key)[:80],
+        hint="a flow is the value of one row: rows are not picked in a program",
+    )
+
+
+def where(condition: Flow, yes: Operand, no: Operand) -> Flow:
+    """`yes` where the condition is true, else `no`: flows, numbers, or two strings."""
+    return condition.where(yes, no)
 
 
 def is_numeric(flow: Flow) -> bool:

@@ -246,6 +246,18 @@ class Fluent(Numbers):
         """Whether a string is missing: is the marker."""
         return self._apply("IsMissingText", (), marker=marker, text=text)
 
+    def join(self, separator: str = " ") -> Flow:
+        """The words as one document, with a separator between them."""
+        return self._apply("Join", (), separator=separator)
+
+    def join_texts(self, y: Flow) -> Flow:
+        """The document x followed by the document y."""
+        return self._apply("JoinTexts", (y,))
+
+    def length(self) -> Flow:
+        """The number of characters of a document, or of words in a list (int64)."""
+        return self._apply("Length", ())
+
     def linear(self, weights: ArrayLike, bias: ArrayLike) -> Flow:
         """x @ weights.T + bias: one output per row of `weights`, in numpy's promoted dtype.
 
@@ -264,6 +276,13 @@ class Fluent(Numbers):
         """The document in lower case, by Unicode's full rules (which may change its length)."""
         return self._apply("Lower", ())
 
+    def matches_whole(self, pattern: str) -> Flow:
+        """Whether a string matches a regular expression from its first character to its last.
+
+        A missing string does not.
+        """
+        return self._apply("MatchesWhole", (), pattern=pattern)
+
     def matching_pursuit(self, gram: ArrayLike, atoms: int) -> Flow:
         """Coefficients of at most `atoms` atoms, found greedily, from a row's products with all atoms.
 
@@ -273,11 +292,15 @@ class Fluent(Numbers):
         """
         return self._apply("MatchingPursuit", (), gram=gram, atoms=atoms)
 
+    def matrix_products(self, y: Flow, left: int, inner: int, right: int) -> Flow:
+        """Matrix products of two flows: `count` times (left, inner) @ (inner, right), side by side."""
+        return self._apply("MatrixProducts", (y,), left=left, inner=inner, right=right)
+
     def named_values(self, vocabulary: Sequence[str], dtype: str = "float64") -> Flow:
         """The numbers of the vocabulary's names, a column for each; those of one name are added up."""
         return self._apply("NamedValues", (), vocabulary=vocabulary, dtype=dtype)
 
-    def narrow(self, labels: tuple[str, ...]) -> Flow:
+    def narrow(self, labels: Sequence[str]) -> Flow:
         """Some columns of a record, in this order, still as a record."""
         return self._apply("Narrow", (), labels=labels)
 
@@ -293,7 +316,7 @@ class Fluent(Numbers):
         return self._apply("OneHot", (), starts=starts, dtype=dtype)
 
     def parse_csv(
-        self, labels: tuple[str, ...], kinds: tuple[object, ...], separator: str = ","
+        self, labels: Sequence[str], kinds: tuple[object, ...], separator: str = ","
     ) -> Flow:
         """One CSV record per row as named columns; quoting as RFC 4180 has it.
 
@@ -304,6 +327,10 @@ class Fluent(Numbers):
     def phrases(self, low: int = 1, high: int = 1) -> Flow:
         """All phrases of `low` to `high` words, as words themselves."""
         return self._apply("Phrases", (), low=low, high=high)
+
+    def pick_at(self, places: Flow) -> Flow:
+        """The column of x that each index names; an index outside picks the nearest column."""
+        return self._apply("PickAt", (places,))
 
     def products(
         self, left: ArrayLike, right: ArrayLike, skip: int = 0, *, bias: bool = False
@@ -319,6 +346,21 @@ class Fluent(Numbers):
         """x over its row sum; a row that sums to zero becomes equal shares."""
         return self._apply("Proportions", ())
 
+    def put_at(self, places: Flow, updates: Flow, reduction: str = "none") -> Flow:
+        """x with some columns set: each update goes where its index says, in order.
+
+        With a reduction, the update is added to what is there, or multiplied, or the larger or smaller
+        of both stays. An index outside means the nearest column.
+        """
+        return self._apply(
+            "PutAt",
+            (
+                places,
+                updates,
+            ),
+            reduction=reduction,
+        )
+
     def ranks(
         self, quantiles: ArrayLike, ranks: ArrayLike, margin: float = 0.0, *, sparse: bool = False
     ) -> Flow:
@@ -332,6 +374,22 @@ class Fluent(Numbers):
             "Ranks", (), quantiles=quantiles, ranks=ranks, margin=margin, sparse=sparse
         )
 
+    def running_product(
+        self, length: int, *, without_own: bool = False, backwards: bool = False
+    ) -> Flow:
+        """The products of each run so far: with each column's own value or without, from either end."""
+        return self._apply(
+            "RunningProduct", (), length=length, without_own=without_own, backwards=backwards
+        )
+
+    def running_sum(
+        self, length: int, *, without_own: bool = False, backwards: bool = False
+    ) -> Flow:
+        """The sums of each run so far: with each column's own value or without, from either end."""
+        return self._apply(
+            "RunningSum", (), length=length, without_own=without_own, backwards=backwards
+        )
+
     def runs(self, low: int = 1, high: int = 1, *, within_words: bool = False) -> Flow:
         """All runs of `low` to `high` characters, as words."""
         return self._apply("Runs", (), low=low, high=high, within_words=within_words)
@@ -339,6 +397,29 @@ class Fluent(Numbers):
     def scatter(self, values: Flow, width: int) -> Flow:
         """A sparse vector of `width` columns, each value in the column that `places` gives it."""
         return self._apply("Scatter", (values,), width=width)
+
+    def segment_max(self, length: int) -> Flow:
+        """The largest of each run; NaN if any is NaN."""
+        return self._apply("SegmentMax", (), length=length)
+
+    def segment_min(self, length: int) -> Flow:
+        """The smallest of each run; NaN if any is NaN."""
+        return self._apply("SegmentMin", (), length=length)
+
+    def segment_place(self, length: int, *, smallest: bool = False, last: bool = False) -> Flow:
+        """The index of the largest (or smallest) of each run: the first of equals, or the last.
+
+        Column by column, as onnxruntime does it: NaN wins only in a run's first column.
+        """
+        return self._apply("SegmentPlace", (), length=length, smallest=smallest, last=last)
+
+    def segment_product(self, length: int) -> Flow:
+        """The product of each run."""
+        return self._apply("SegmentProduct", (), length=length)
+
+    def segment_sum(self, length: int) -> Flow:
+        """The sum of each run."""
+        return self._apply("SegmentSum", (), length=length)
 
     def select(self, columns: ArrayLike) -> Flow:
         """Columns by number, in this order; a column may be picked more than once."""
@@ -443,6 +524,13 @@ class Fluent(Numbers):
         """The document's words: every match of a regular expression, or of its one group."""
         return self._apply("Tokenize", (), pattern=pattern)
 
+    def top_places(self, length: int, count: int, *, smallest: bool = False) -> Flow:
+        """The indices of the `count` largest (or smallest) of each run, best first, ties in order.
+
+        NaN is larger than every number.
+        """
+        return self._apply("TopPlaces", (), length=length, count=count, smallest=smallest)
+
     def topic_weights(self, words: ArrayLike, prior: float, tolerance: float, rounds: int) -> Flow:
         """The weight of each topic (a row of `words`) in a document of word counts, not normalised.
 
@@ -453,6 +541,10 @@ class Fluent(Numbers):
         return self._apply(
             "TopicWeights", (), words=words, prior=prior, tolerance=tolerance, rounds=rounds
         )
+
+    def upper(self) -> Flow:
+        """The document in upper case, by Unicode's full rules (which may change its length)."""
+        return self._apply("Upper", ())
 
     def votes(self, weights: Flow, classes: int) -> Flow:
         """The total weight of each of `classes` codes, from codes and (if given) their weights."""

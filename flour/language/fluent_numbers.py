@@ -20,6 +20,10 @@ class Numbers:
         """The flow of this operator over self and others; a flow knows how."""
         raise NotImplementedError
 
+    def above(self, y: Flow) -> Flow:
+        """Whether x > y; never for NaN."""
+        return self._apply("Above", (y,))
+
     def abs(self) -> Flow:
         """The magnitude of x."""
         return self._apply("Abs", ())
@@ -56,6 +60,10 @@ class Numbers:
         """The number whose hyperbolic sine is x."""
         return self._apply("Asinh", ())
 
+    def at_least(self, y: Flow) -> Flow:
+        """Whether x >= y; never for NaN."""
+        return self._apply("AtLeast", (y,))
+
     def atan(self) -> Flow:
         """The angle whose tangent is x."""
         return self._apply("Atan", ())
@@ -67,6 +75,26 @@ class Numbers:
     def binarize(self, threshold: float) -> Flow:
         """1 where x > threshold, else 0, in x's own dtype."""
         return self._apply("Binarize", (), threshold=threshold)
+
+    def bit_and(self, y: Flow) -> Flow:
+        """The bits that x and y both have."""
+        return self._apply("BitAnd", (y,))
+
+    def bit_not(self) -> Flow:
+        """The bits that x does not have."""
+        return self._apply("BitNot", ())
+
+    def bit_or(self, y: Flow) -> Flow:
+        """The bits that x or y has."""
+        return self._apply("BitOr", (y,))
+
+    def bit_xor(self, y: Flow) -> Flow:
+        """The bits in which x and y differ."""
+        return self._apply("BitXor", (y,))
+
+    def both(self, y: Flow) -> Flow:
+        """Whether x and y are both true."""
+        return self._apply("Both", (y,))
 
     def box_cox(self, exponents: ArrayLike) -> Flow:
         """The Box-Cox power transform, an exponent a column, in float64; NaN below zero."""
@@ -108,6 +136,10 @@ class Numbers:
         """x / operand, column by column."""
         return self._apply("Divide", (), operand=operand, wide=wide)
 
+    def either(self, y: Flow) -> Flow:
+        """Whether x or y is true, or both are."""
+        return self._apply("Either", (y,))
+
     def equal(self, operand: ArrayLike) -> Flow:
         """Whether x == operand, column by column; never for NaN."""
         return self._apply("Equal", (), operand=operand)
@@ -148,6 +180,10 @@ class Numbers:
         """
         return self._apply("Interpolate", (), knots=knots, heights=heights)
 
+    def is_infinite(self, *, above: bool = True, below: bool = True) -> Flow:
+        """Whether x is infinite: above, below, or either way."""
+        return self._apply("IsInfinite", (), above=above, below=below)
+
     def is_missing(self, marker: float) -> Flow:
         """Whether x is missing: is the marker."""
         return self._apply("IsMissing", (), marker=marker)
@@ -155,6 +191,10 @@ class Numbers:
     def is_nan(self) -> Flow:
         """Whether x is not a number; never for whole numbers."""
         return self._apply("IsNan", ())
+
+    def larger_of(self, y: Flow) -> Flow:
+        """The larger of two; NaN if either is NaN."""
+        return self._apply("LargerOf", (y,))
 
     def less(self, operand: ArrayLike) -> Flow:
         """Whether x < operand, column by column; never for NaN."""
@@ -204,6 +244,10 @@ class Numbers:
         """x - y of two flows; a scalar meets every column."""
         return self._apply("Minus", (y,))
 
+    def modulo(self, y: Flow) -> Flow:
+        """The remainder with the sign of y, as Python's; for whole numbers zero where y is zero."""
+        return self._apply("Modulo", (y,))
+
     def multiply(self, operand: ArrayLike, *, wide: bool = False) -> Flow:
         """x * operand, column by column."""
         return self._apply("Multiply", (), operand=operand, wide=wide)
@@ -220,6 +264,10 @@ class Numbers:
         """The number that a standard normal variable stays below with probability x."""
         return self._apply("NormalQuantile", ())
 
+    def logical_not(self) -> Flow:
+        """Whether x is false."""
+        return self._apply("Not", ())
+
     def not_equal(self, operand: ArrayLike) -> Flow:
         """Whether x != operand, column by column; always for NaN."""
         return self._apply("NotEqual", (), operand=operand)
@@ -231,6 +279,10 @@ class Numbers:
     def one_minus(self) -> Flow:
         """1 - x: the probability of the other class."""
         return self._apply("OneMinus", ())
+
+    def only_one(self, y: Flow) -> Flow:
+        """Whether exactly one of x and y is true."""
+        return self._apply("OnlyOne", (y,))
 
     def over(self, y: Flow) -> Flow:
         """x / y of two flows; a scalar meets every column, and a sparse x over a scalar stays sparse.
@@ -247,6 +299,10 @@ class Numbers:
         """x ** exponent: NaN where x is below zero and the exponent is not whole."""
         return self._apply("Power", (), exponent=exponent)
 
+    def power_of(self, y: Flow) -> Flow:
+        """x to the power of y; whole numbers wrap around, and negative powers of them are cut off."""
+        return self._apply("PowerOf", (y,))
+
     def quotient(self, operand: ArrayLike, *, wide: bool = False) -> Flow:
         """operand / x, column by column (`1 / flow` is written so)."""
         return self._apply("Quotient", (), operand=operand, wide=wide)
@@ -259,9 +315,29 @@ class Numbers:
         """x where it is above zero, else zero; NaN stays NaN."""
         return self._apply("Relu", ())
 
+    def remainder(self, y: Flow) -> Flow:
+        """The remainder with the sign of x, as C's fmod; for whole numbers zero where y is zero."""
+        return self._apply("Remainder", (y,))
+
     def rint(self) -> Flow:
         """The nearest whole number; halves go to the even one."""
         return self._apply("Rint", ())
+
+    def same(self, y: Flow) -> Flow:
+        """Whether x == y; never for NaN."""
+        return self._apply("Same", (y,))
+
+    def same_text(self, y: Flow) -> Flow:
+        """Whether two strings are equal, character by character; never where there is none."""
+        return self._apply("SameText", (y,))
+
+    def shift_left(self, y: Flow) -> Flow:
+        """The bits of x moved up by y places; none are left where y is no number of its places."""
+        return self._apply("ShiftLeft", (y,))
+
+    def shift_right(self, y: Flow) -> Flow:
+        """The bits of x moved down by y places; its sign fills what was moved."""
+        return self._apply("ShiftRight", (y,))
 
     def sigmoid(self) -> Flow:
         """1 / (1 + exp(-x)), zero where exp(-x) overflows: scipy's expit to the last bits."""
@@ -278,6 +354,10 @@ class Numbers:
     def sinh(self) -> Flow:
         """The hyperbolic sine of x."""
         return self._apply("Sinh", ())
+
+    def smaller_of(self, y: Flow) -> Flow:
+        """The smaller of two; NaN if either is NaN."""
+        return self._apply("SmallerOf", (y,))
 
     def sqrt(self) -> Flow:
         """The square root of x: NaN below zero."""
@@ -318,6 +398,10 @@ class Numbers:
     def undo_yeo_johnson(self, exponents: ArrayLike) -> Flow:
         """The number whose Yeo-Johnson transform is x, an exponent a column, in the wider width."""
         return self._apply("UndoYeoJohnson", (), exponents=exponents)
+
+    def whole_quotient(self, y: Flow) -> Flow:
+        """x / y of whole numbers, rounded towards zero; zero where y is zero."""
+        return self._apply("WholeQuotient", (y,))
 
     def yeo_johnson(self, exponents: ArrayLike) -> Flow:
         """The Yeo-Johnson power transform, an exponent a column, in the wider float width."""

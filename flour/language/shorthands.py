@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from flour.core.errors import ParameterError
+from flour.core.errors import ParameterError, TypeMismatch
 from flour.core.provenance import here
+from flour.core.types import Text, Type, Vector
 from flour.language.fluent import Fluent
 
 if TYPE_CHECKING:
-    from flour.core.types import Type
     from flour.language.flow import Flow
 
 
@@ -32,13 +33,69 @@ class Shorthands(Fluent):
         """(x - mean) / deviation, column by column."""
         return self.as_float().subtract(mean).divide(deviation)
 
+    def mean(self) -> Flow:
+        """The mean of all columns."""
+        count = self._count()
+        return self.as_float().sum().divide(count)
+
+    def var(self, ddof: int = 0) -> Flow:
+        """The variance of all columns: the mean square of what they differ from their mean by."""
+        count, x = self._count(ddof), self.as_float()
+        return x.minus(x.mean()).square().sum().divide(count - ddof)
+
+    def std(self, ddof: int = 0) -> Flow:
+        """The standard deviation of all columns."""
+        return self.var(ddof).sqrt()
+
+    def _count(self, ddof: int = 0) -> int:
+        """The number of columns that a mean is over."""
+        width = getattr(self.type, "width", 0)
+        if width <= ddof:
+            raise TypeMismatch(
+                f"there is no mean of {self.type}",
+                where=str(here()),
+                found=f"{width} columns, ddof {ddof}" if ddof else f"{width} columns",
+                hint="a mean is over the columns of a vector: flour.concat(a, b).mean()",
+            )
+        return int(width)
+
+    def bins(self, edges: Any, starts: ArrayLike | None = None) -> Flow:
+        """The number of edges that x has reached (int64): edge <= x; NaN reaches all.
+
+        `edges` is a list of ascending numbers for one value, a list of those for a vector: one for
+        each column. With `starts`, edges[starts[j]:starts[j + 1]] are those of column j.
+        """
+        if starts is not None:
+            return super().bins(edges, starts)
+        runs = _runs(self.type, edges)
+        if any(np.ndim(edge) for run in runs for edge in run):
+            raise _unlisted(edges)
+        flat, cuts = np.concatenate([np.asarray(run, float) for run in runs]), _starts(runs)
+        if isinstance(self.type, Vector):
+            return super().bins(flat, cuts)
+        return self.as_vector().bins(flat, cuts).element(0)
+
+    def trees(self, trees: Sequence[Any], base: ArrayLike = 0.0, *, mean: bool = False) -> Flow:
+        """The sum (or the mean) of the leaves that a row reaches in decision trees, plus `base`.
+
+        A tree is a nested dict: {"column": 2, "at_most": 0.5, "left": 1.0, "right": {...}}; see
+        `flour.language.tree_nodes`.
+        """
+        from flour.language.tree_nodes import tree_table
+
+        table = tree_table(trees)
+        offsets = np.zeros(table["value"].shape[1]) + np.asarray(base, float)
+        target = np.zeros(len(trees), np.int32)
+        count = len(trees) if mean else 0
+        return self._apply("Trees", (), **table, target=target, base=offsets, divisor=count)
+
     def ordinal(self, categories: Sequence[Any], *, unknown: int = -1) -> Flow:
         """The place of each value among the categories; `unknown` for one that is not there.
 
         Of a vector, `categories` is a list of lists: one for each column.
         """
         runs = _runs(self.type, categories)
-        starts = np.cumsum([0, *map(len, runs)])
+        starts = _starts(runs)
         none = np.full(len(runs), unknown)
         if getattr(self.type, "dtype", "") == "string":
             codes = np.concatenate([np.arange(len(run)) for run in runs])
@@ -48,14 +105,29 @@ class Shorthands(Fluent):
         values = np.concatenate([np.asarray(r)[o] for r, o in zip(runs, order, strict=True)])
         return self.categorise(values, np.concatenate(order), starts, none, none)
 
+    def isin(self, values: Sequence[Any]) -> Flow:
+        """Whether x is one of these values, column by column; NaN and missing strings never are."""
+        fine = _listed(values)
+        if not fine or any(isinstance(each, str) != is_strings(self.type) for each in values):
+            raise ParameterError(
+                f"values of {self.type} are compared with a list of such values",
+                where=str(here()),
+                found=repr(values)[:80],
+                hint="city.isin(['Oslo', 'Rome']), age.isin([18, 65])",
+            )
+        distinct = list(dict.fromkeys(values))
+        if isinstance(self.type, Text):
+            longest_first = sorted(distinct, key=len, reverse=True)
+            return self.matches_whole("|".join(map(re.escape, longest_first)))
+        width = getattr(self.type, "width", None)
+        return self.ordinal(distinct if width is None else [distinct] * width).greater_equal(0)
+
     def one_hot(self, categories: Sequence[Any]) -> Flow:
         """A column for each category (of each column), with a one where the value is that one."""
-        from flour.core.types import Vector
-
         codes = self.ordinal(categories)
         runs = _runs(self.type, categories)
         codes = codes if isinstance(codes.type, Vector) else codes.as_vector()
-        return codes.one_hot_codes(np.cumsum([0, *map(len, runs)]))
+        return codes.one_hot_codes(_starts(runs))
 
     def linear_regressor(self, weights: ArrayLike, bias: ArrayLike = 0.0) -> Flow:
         """A program that answers `value`: weights times x plus bias, one number or several."""
@@ -116,20 +188,32 @@ class Shorthands(Fluent):
         return single.greater([0.0]).cast("int64").take(classes), single
 
 
+def _starts(runs: Sequence[Sequence[Any]]) -> NDArray[np.int64]:
+    """Where each run begins and the last one ends."""
+    return np.cumsum([0, *map(len, runs)], dtype=np.int64)
+
+
 def _runs(kind: object, categories: Sequence[Any]) -> list[Sequence[Any]]:
     """The categories of each column; one value per row has one list of them."""
-    from flour.core.types import Vector
-
     runs = list(categories) if isinstance(kind, Vector) and _listed(categories) else [categories]
     for run in runs:
         if not _listed(run):
-            raise ParameterError(
-                "the categories of a column are a list of values",
-                where=str(here()),
-                found=repr(run)[:60],
-                hint="['red', 'green'] for one value a row, a list of lists for a vector",
-            )
+            raise _unlisted(run)
     return runs
+
+
+def _unlisted(found: object) -> ParameterError:
+    return ParameterError(
+        "a column's categories, or its edges, are a list of values",
+        where=str(here()),
+        found=repr(found)[:60],
+        hint="['red', 'green'] for one value a row, a list of lists for a vector",
+    )
+
+
+def is_strings(kind: Type) -> bool:
+    """Whether the values are documents or strings."""
+    return isinstance(kind, Text) or getattr(kind, "dtype", "") == "string"
 
 
 def _listed(values: object) -> bool:

@@ -33,6 +33,18 @@ svg path { fill: none; stroke: var(--line); stroke-width: 1.5; }
 
 def page(flow: Flow) -> str:
     """The whole page."""
+    summary = f"{len(flow.nodes())} values, outputs {', '.join(flow.outputs)}"
+    return (
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width">'
+        f"<title>Program</title><style>{STYLE}</style></head><body>\n"
+        f"<h1>Program {escape(flow.digest[:12])}</h1><p>{escape(summary)}</p>\n"
+        f"{drawing(flow, summary)}\n</body></html>\n"
+    )
+
+
+def drawing(flow: Flow, summary: str) -> str:
+    """The boxes and lines, to be put into a page that has `STYLE`."""
     shown = lines(flow)
     spots = _spots(shown)
     wide = max(x for x, _ in spots.values()) + WIDTH + EDGE
@@ -42,14 +54,9 @@ def page(flow: Flow) -> str:
         ends.setdefault(item, []).append(name)
     edges = "".join(_edges(line, spots) for line in shown)
     boxes = "".join(_box(line, spots[line.node], ends.get(line.node, [])) for line in shown)
-    summary = f"{len(shown)} values, outputs {', '.join(flow.outputs)}"
     return (
-        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
-        '<meta name="viewport" content="width=device-width">'
-        f"<title>Program</title><style>{STYLE}</style></head><body>\n"
-        f"<h1>Program {escape(flow.digest[:12])}</h1><p>{escape(summary)}</p>\n"
         f'<div class="graph"><svg width="{wide}" height="{high}" role="img" '
-        f'aria-label="{escape(summary)}">\n{edges}{boxes}</svg></div>\n</body></html>\n'
+        f'aria-label="{escape(summary)}">\n{edges}{boxes}</svg></div>'
     )
 
 

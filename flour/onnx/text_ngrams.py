@@ -135,9 +135,11 @@ def _of_words(call: Call, item: Words) -> Tensor:
         pool = Pool.of(call)
         return _weighted(call, _phrases(item, pool, source), pool)
 
-    facts = ("separable" if item.separable else "") + ("letters" if source else "")
+    facts = ("separable" if item.separable else "") + ("" if source is None else "letters")
     weighted = steps(
-        combine(_PHRASES, call.node.data, repr(item.pads), facts), source or item.flow, make
+        combine(_PHRASES, call.node.data, repr(item.pads), facts),
+        item.flow if source is None else source,
+        make,
     )
     width = weighted.type.width  # type: ignore[union-attr]  # counts are a vector
     return Tensor.of(weighted, (width,) if item.rank == 1 else (1, width), item.axis)

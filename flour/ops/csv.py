@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from csv import Error as CsvError
 from csv import reader
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -13,6 +13,10 @@ from flour.core.check import text
 from flour.core.errors import NotRectangular, ParameterError, WrongDtype
 from flour.core.op import Columns, Op
 from flour.core.types import Category, Record, Scalar, Text, Type
+from flour.ops.text import SLACK, document
+
+if TYPE_CHECKING:
+    from flour.core.emission import Emitter, TextValue, Value
 
 
 class ParseCsv(Op):
@@ -45,13 +49,13 @@ class ParseCsv(Op):
         return Record(pairs)
 
     def reference(self, x: Columns) -> Columns:
-        rows = [self._cut(i, line) for i, line in enumerate(x)]
+        rows = [self.cut(i, line) for i, line in enumerate(x)]
         return {
             label: _column(label, kind, [row[j] for row in rows])
             for j, (label, kind) in enumerate(zip(self.labels, self.kinds, strict=True))
         }
 
-    def _cut(self, row: int, line: str) -> list[str]:
+    def cut(self, row: int, line: str) -> list[str]:
         """The fields of one record; a quoted field may hold separators, quotes and line ends."""
         try:
             records = list(reader([line], delimiter=self.separator, strict=True))
@@ -72,6 +76,120 @@ class ParseCsv(Op):
                 hint="the columns are " + ", ".join(self.labels),
             )
         return fields
+
+
+class CsvField(ParseCsv):
+    """One column of strings of a CSV record per row; the other columns are not converted."""
+
+    method = ""  # written by Flow.field, for a column of strings
+    column: str = ""
+
+    def check(self) -> None:
+        super().check()
+        if self.column not in self.labels or not is_text_field(self._kind()):
+            raise ParameterError("this is no CSV column of strings", found=repr(self.column))
+
+    def _kind(self) -> Any:
+        return self.kinds[self.labels.index(self.column)]
+
+    def infer(self, x: Type) -> Any:
+        text(x, "csv_field")
+        return self._kind()
+
+    def reference(self, x: Columns) -> Columns:
+        place = self.labels.index(self.column)
+        return _column(self.column, self._kind(), [self.cut(i, t)[place] for i, t in enumerate(x)])
+
+    def runs_native(self) -> bool:
+        return self.separator.isascii()
+
+    def structure(self) -> tuple[object, ...]:
+        return (isinstance(self._kind(), Text), self._kind() == Category())
+
+    def emit(self, e: Emitter, x: Value) -> Value:
+        """Walk to the field; a record with anything unusual in it is left to the reference."""
+        from flour.core.emission import Room, ScalarValue, TextValue
+
+        line = document(e, x)
+        made = e.room(Room(line.growth, SLACK))
+        where, size, number, at = (e.var("0") for _ in range(4))
+        separator, count = e.size(ord(self.separator)), e.size(len(self.labels))
+        with e.block(f"if {line.size} > {csv_limit()}:"):
+            e.line("return 1")
+        with e.block(f"while {number} < {count}:"):
+            start, end, doubled = _walk_field(e, line, at, separator)
+            with e.block(f"if {number} == {e.size(self.labels.index(self.column))}:"):
+                e.line(f"{where}, {size} = {line.where} + {start}, {end} - {start}")
+                with e.block(f"if {doubled} > 0:"):
+                    e.line(f"{where}, {size} = {made}, {size} - {doubled}")
+                    _copy_unquoted(e, f"{line.where} + {start}", size, made)
+            e.line(f"{number} += 1")
+            with e.block(f"if {number} < {count}:"):
+                with e.block(f"if {at} >= {line.size}:"):
+                    e.line("return 1")
+                e.line(f"{at} += 1")
+        with e.block(f"if {at} < {line.size}:"):
+            e.line("return 1")
+        if isinstance(self._kind(), Text):
+            return TextValue(where, size, line.growth)
+        cell = e.scratch("int64", 2)
+        e.store(cell, "0", where, "int64")
+        none = f"({size} if {size} > 0 else -1)" if self._kind() == Category() else size
+        e.store(cell, "1", none, "int64")
+        return ScalarValue(cell, "string")
+
+
+def is_text_field(kind: object) -> bool:
+    """Whether a field of this type is a string."""
+    return isinstance(kind, Text) or getattr(kind, "dtype", "") == "string"
+
+
+def csv_limit() -> int:
+    """The number of characters of a field beyond which Python's reader refuses it."""
+    return 131_072
+
+
+def _walk_field(e: Emitter, line: TextValue, at: str, separator: str) -> tuple[str, str, str]:
+    """Code that moves `at` behind a field: its start and end, and how many quotes are doubled."""
+    start, end, doubled, closed = (e.var(value) for value in (at, "0", "0", "0"))
+
+    def byte(place: str) -> str:
+        return f"ld_uint8({line.where}, {place})"
+
+    with e.block(f"if {at} < {line.size} and {byte(at)} == {_QUOTE}:"):
+        e.line(f"{at} += 1")
+        e.line(f"{start} = {at}")
+        with e.block(f"while {at} < {line.size} and {closed} == 0:"):
+            with e.block(f"if {byte(at)} != {_QUOTE}:"):
+                e.line(f"{at} += 1")
+            with e.block(f"elif {at} + 1 < {line.size} and {byte(f'{at} + 1')} == {_QUOTE}:"):
+                e.line(f"{at}, {doubled} = {at} + 2, {doubled} + 1")
+            with e.block("else:"):
+                e.line(f"{closed} = 1")
+        e.line(f"{end} = {at}")
+        e.line(f"{at} += 1")
+        behind = f"{at} < {line.size} and {byte(at)} != {separator}"
+        with e.block(f"if {closed} == 0 or ({behind}):"):
+            e.line("return 1")
+    with e.block("else:"):
+        with e.block(f"while {at} < {line.size} and {byte(at)} != {separator}:"):
+            with e.block(f"if {byte(at)} == 10 or {byte(at)} == 13:"):
+                e.line("return 1")
+            e.line(f"{at} += 1")
+        e.line(f"{end} = {at}")
+    return start, end, doubled
+
+
+_QUOTE = ord('"')
+
+
+def _copy_unquoted(e: Emitter, source: str, size: str, made: str) -> None:
+    """Copy `size` bytes without the first of each two quotes."""
+    read = e.var("0")
+    with e.loop(size) as j:
+        value = e.let(f"ld_uint8({source}, {read})", "uint8").expr
+        e.store(made, j, value, "uint8")
+        e.line(f"{read} += 2 if {value} == {_QUOTE} else 1")
 
 
 def _column(label: str, kind: object, fields: list[str]) -> Columns:

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 class JoinTexts(Op):
     """The document x followed by the document y."""
 
-    method = ""
-
     def infer(self, x: Type, y: Type) -> Text:
         text(x, self.name)
         text(y, self.name)
@@ -51,7 +49,6 @@ class MatchesWhole(Op):
     A missing string does not.
     """
 
-    method = ""
     pattern: str
     reads_characters = True
 

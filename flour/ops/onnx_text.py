@@ -14,7 +14,7 @@ from flour.core.check import text
 from flour.core.op import Arity, Columns, Op, Table
 from flour.core.types import Type, Vector
 from flour.ops.ngrams import LONGEST, check_counts, count_runs, counted
-from flour.ops.text import Lower, TextMap, document
+from flour.ops.text import Lower, Upper, document
 from flour.strings import unicode
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ class LowerLetters(Lower):
         return unicode.lower_alone()
 
 
-class UpperLetters(TextMap):
+class UpperLetters(Upper):
     """The document with every character in upper case by itself."""
 
     method = ""
@@ -43,8 +43,8 @@ class UpperLetters(TextMap):
     def one(self, document: str) -> str:
         return document.upper() if document.isascii() else "".join(map(_capital, document))
 
-    def runs_native(self) -> bool:
-        return False
+    def mapping(self) -> unicode.Mapping:
+        return unicode.upper(alone=True)
 
 
 _small = lru_cache(maxsize=4096)(unicode.small_letter)

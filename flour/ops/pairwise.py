@@ -1,4 +1,4 @@
-"""Functions of two flows of one dtype that are no arithmetic: extremes, comparisons, logic, bits.
+"""Functions of two flows that are no arithmetic: extremes, comparisons, logic, bits.
 
 Integer division and remainders are here too: they round towards zero, as C and ONNX do, and a
 division by zero is zero, so that no row of data can stop a process.
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from flour.core.check import expect
 from flour.core.op import Columns, Op
-from flour.core.types import FLOATS, INTS, Scalar, Type, Vector
+from flour.core.types import FLOATS, INTS, Category, Scalar, Type, Vector, promote
 from flour.ops.unary import whole
 
 if TYPE_CHECKING:
@@ -21,25 +21,31 @@ if TYPE_CHECKING:
 
 
 class Pairwise(Op, abstract=True):
-    """Two inputs of one dtype and one width (or a scalar and a vector), column by column."""
+    """Two inputs of one width, or a scalar and a vector: column by column, in the common dtype."""
 
-    method = ""
     #: The dtypes it takes, and the dtype of the result (None: the inputs').
     takes: ClassVar[tuple[str, ...]] = (*FLOATS, *INTS)
     result: ClassVar[str | None] = None
     code: ClassVar[str] = "?"
 
     def infer(self, x: Type, y: Type) -> Type:
-        for kind in (x, y):
-            fine = isinstance(kind, Scalar | Vector) and kind.dtype in self.takes
-            expect(fine, f"{self.name} cannot take {kind}", f"it takes {', '.join(self.takes)}")
-        assert isinstance(x, Scalar | Vector)
-        assert isinstance(y, Scalar | Vector)
-        expect(x.dtype == y.dtype, f"{self.name} needs two values of one dtype", "cast one of them")
-        widths = {kind.width for kind in (x, y) if isinstance(kind, Vector)}
+        left, right = self._taken(x), self._taken(y)
+        strings = {kind.dtype == "string" for kind in (left, right)}
+        expect(len(strings) == 1, f"{self.name} needs two strings, or none")
+        wide = promote(left.dtype, right.dtype)
+        expect(wide in self.takes, f"{self.name} cannot take {x} with {y}", "cast one of them")
+        widths = {kind.width for kind in (left, right) if isinstance(kind, Vector)}
         expect(len(widths) < 2, f"{self.name} needs two vectors of one width, or a scalar")
-        dtype = self.result or x.dtype
+        dtype = self.result or wide
         return Vector(widths.pop(), dtype) if widths else Scalar(dtype)
+
+    def _taken(self, kind: Type) -> Scalar | Vector:
+        """The type of an input, which must be one that the operator takes."""
+        if isinstance(kind, Category) and kind.dtype == "string":
+            kind = Scalar("string")
+        fine = isinstance(kind, Scalar | Vector) and kind.dtype in self.takes
+        expect(fine, f"{self.name} cannot take {kind}", f"it takes {', '.join(self.takes)}")
+        return kind  # type: ignore[return-value]  # checked above
 
     def compute(self, x: NDArray[Any], y: NDArray[Any]) -> Any:
         """The function on arrays of one dtype."""
@@ -50,7 +56,8 @@ class Pairwise(Op, abstract=True):
             x = x[:, None]
         elif y.ndim < x.ndim:
             y = y[:, None]
-        return self.compute(x, y)
+        wide = promote(x.dtype.name, y.dtype.name)
+        return self.compute(x.astype(wide, copy=False), y.astype(wide, copy=False))
 
     def element(self, e: Emitter, x: str, y: str, dtype: str) -> str:
         """The function as an expression of two locals."""
@@ -60,11 +67,13 @@ class Pairwise(Op, abstract=True):
     def emit(self, e: Emitter, x: RowValue, y: RowValue) -> RowValue:
         from flour.core.emission import ScalarValue
 
-        source, dtype = x.dtype, self.result or x.dtype
+        wide = promote(x.dtype, y.dtype)
+        dtype = self.result or wide
 
         def both(_: str, left: str, right: str) -> str:
-            first, second = e.let(left, source).expr, e.let(right, source).expr
-            return self.element(e, first, second, source)
+            first = e.let(e.cast(left, x.dtype, wide), wide).expr
+            second = e.let(e.cast(right, y.dtype, wide), wide).expr
+            return self.element(e, first, second, wide)
 
         if isinstance(x, ScalarValue) and isinstance(y, ScalarValue):
             return e.let(both("0", x.expr, y.expr), dtype)

@@ -11,11 +11,11 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from flour.core.check import expect
-from flour.core.errors import TypeMismatch
 from flour.core.op import Columns, Op
 from flour.core.sparse import densify
 from flour.core.types import Record, Scalar, Type, Vector
-from flour.ops.source import Field, Pick
+from flour.ops.csv import CsvField, ParseCsv, is_text_field
+from flour.ops.source import Field, Pick, check_columns
 
 if TYPE_CHECKING:
     from flour.language.flow import Flow
@@ -27,12 +27,7 @@ class Narrow(Op):
     labels: tuple[str, ...]
 
     def infer(self, record: Record) -> Record:
-        expect(isinstance(record, Record), "only a record has named columns")
-        for label in self.labels:
-            if label not in record.names:
-                raise TypeMismatch(
-                    f"the record has no column {label!r}", found=", ".join(record.names)
-                )
+        check_columns(record, self.labels)
         return Record(tuple((label, record[label]) for label in self.labels), record.positional)
 
     def reference(self, record: Columns) -> Columns:
@@ -83,6 +78,9 @@ def column(record: Flow, label: str) -> Flow:
             number, j = _spots(record)[label]
             part = record.input(number)
             return part.element(j) if isinstance(part.type, Vector) else part
+        assert isinstance(item.type, Record)
+        if isinstance(item.op, ParseCsv) and is_text_field(item.type[label]):
+            return CsvField(**item.op.fields(), column=label)(record.input(0))
     return Field(label)(record)
 
 

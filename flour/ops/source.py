@@ -2,18 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from flour.core.check import expect
-from flour.core.errors import ParameterError, TypeMismatch
+from flour.core.errors import ParameterError, TypeMismatch, nearest
 from flour.core.op import Array, Columns, Op
 from flour.core.reference import row_count
 from flour.core.types import Category, Record, Scalar, Type, Vector, promote
 
 if TYPE_CHECKING:
     from flour.core.emission import Emitter, RowValue
+
+
+def check_columns(record: Type, labels: Sequence[str]) -> None:
+    """Raise TypeMismatch unless it is a record that has these columns."""
+    if not isinstance(record, Record):
+        raise TypeMismatch(f"only a record has a column {', '.join(map(repr, labels))}")
+    for label in labels:
+        if label not in record.names:
+            raise TypeMismatch(
+                f"the record has no column {label!r}",
+                found=", ".join(record.names),
+                hint=nearest(label, record.names),
+            )
 
 
 class Field(Op):
@@ -23,11 +36,7 @@ class Field(Op):
     label: str
 
     def infer(self, record: Record) -> Type:
-        expect(isinstance(record, Record), f"only a record has a column {self.label!r}")
-        if self.label not in record.names:
-            raise TypeMismatch(
-                f"the record has no column {self.label!r}", found=", ".join(record.names)
-            )
+        check_columns(record, [self.label])
         return record[self.label]
 
     def reference(self, record: Columns) -> Columns:
@@ -41,12 +50,7 @@ class Pick(Op):
     labels: tuple[str, ...]
 
     def infer(self, record: Record) -> Vector:
-        expect(isinstance(record, Record), "only a record has named columns")
-        absent = [label for label in self.labels if label not in record.names]
-        if absent:
-            raise TypeMismatch(
-                f"the record has no column {absent[0]!r}", found=", ".join(record.names)
-            )
+        check_columns(record, self.labels)
         kinds = [record[label] for label in self.labels]
         return Vector(len(kinds), _common(dict(zip(self.labels, kinds, strict=True))))
 

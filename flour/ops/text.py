@@ -96,6 +96,24 @@ class Lower(TextMap):
         return unicode.lower()
 
 
+class Upper(TextMap):
+    """The document in upper case, by Unicode's full rules (which may change its length)."""
+
+    def one(self, document: str) -> str:
+        return document.upper()
+
+    def mapping(self) -> unicode.Mapping:
+        return unicode.upper()
+
+    def emit(self, e: Emitter, x: Value) -> TextValue:
+        made = super().emit(e, x)
+        with e.loop(made.size) as j:
+            byte = e.let(f"ld_uint8({made.where}, {j})", "int64").expr
+            small = f"{byte} >= {ord('a')} and {byte} <= {ord('z')}"
+            e.store(made.where, j, f"{byte} - 32 if {small} else {byte}", "uint8")
+        return made
+
+
 class StripAccents(TextMap):
     """The document decomposed (NFKD), without its combining marks, or without all but ASCII."""
 

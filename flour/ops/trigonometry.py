@@ -63,7 +63,6 @@ class Atanh(ZeroToZero):
 class IsInfinite(Elementwise):
     """Whether x is infinite: above, below, or either way."""
 
-    method = ""
     result = "bool"
     above: bool = True
     below: bool = True
@@ -90,7 +89,7 @@ class IsInfinite(Elementwise):
 class Not(Elementwise):
     """Whether x is false."""
 
-    method = ""
+    method = "logical_not"
     result = "bool"
 
     def output(self, kind: Vector | Scalar) -> Type:
@@ -106,8 +105,6 @@ class Not(Elementwise):
 
 class BitNot(Elementwise):
     """The bits that x does not have."""
-
-    method = ""
 
     def output(self, kind: Vector | Scalar) -> Type:
         expect(kind.dtype in INTS, f"only whole numbers have bits, got {kind}")

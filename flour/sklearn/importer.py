@@ -39,7 +39,13 @@ from flour.tracing.model_flow import model_program
 from flour.tracing.traced_array import ArrayTrace
 
 
-def from_sklearn(estimator: object, sample: object = None, *, allow_python: bool = False) -> Flow:
+def from_sklearn(
+    estimator: object,
+    sample: object = None,
+    *,
+    on: Flow | None = None,
+    allow_python: bool = False,
+) -> Flow:
     """The program a fitted scikit-learn estimator or pipeline computes.
 
     Outputs: classifiers `label`, `probabilities`, `scores` (where the estimator has predict_proba
@@ -47,20 +53,22 @@ def from_sklearn(estimator: object, sample: object = None, *, allow_python: bool
     `features`. `sample` (a few rows) settles the input's dtypes, columns and sparsity; without it
     they come from what the estimator remembers of its training data. A step without an adapter
     goes through skl2onnx if the result answers the sample as the step does
-    (docs/19-onnxruntime.md).
+    (docs/19-onnxruntime.md). With `on`, the estimator reads a flow: what a program has computed so
+    far, in place of an input "X".
     With `allow_python`, functions of your own (an analyzer, that of a FunctionTransformer) are
     called while predicting, as Python stages; without, they are refused.
     """
-    kind = _input_type(estimator, sample)
+    kind = _input_type(estimator, sample) if on is None else on.type
 
     def read(fit: Fitted, trace: ArrayTrace | None) -> Flow:
         """Without the sample: where it decides something, there is no other estimator like this."""
         return _program(fit, kind, EstimatorImporter(None, allow_python=allow_python, trace=trace))
 
-    return model_program(
+    program = model_program(
         lambda: take_apart(estimator, (kind, allow_python), read),
         lambda: _program(estimator, kind, EstimatorImporter(sample, allow_python=allow_python)),
     )
+    return program if on is None else program.on(on)
 
 
 def _program(estimator: object, kind: Type, importer: Importer) -> Flow:

@@ -133,6 +133,21 @@ def lower_alone() -> Mapping:
     return _mapping(changed)
 
 
+@cache
+def upper(*, alone: bool = False) -> Mapping:
+    """Every character that is not ASCII in upper case, `alone` as one character.
+
+    Native code makes ASCII letters capital by itself.
+    """
+    capital = capital_letter if alone else str.upper
+    changed = {}
+    for start in range(_BLOCK // 2, CHARACTERS, _BLOCK // 2):
+        letters = everything()[start : start + _BLOCK // 2]
+        if letters.upper() != letters:
+            changed.update({ord(c): capital(c) for c in letters if capital(c) != c})
+    return _mapping(changed)
+
+
 def small_letter(letter: str) -> str:
     """A character's one small letter."""
     return "i" if letter == chr(_DOTTED_I) else letter.lower()

@@ -17,8 +17,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
-from flour.core.errors import ParameterError
-from flour.core.provenance import Origin
+from flour.core.errors import ParameterError, nearest
+from flour.core.provenance import Origin, here
+from flour.language.show_html import drawing
 from oven.codegen.ports import Port
 from oven.codegen.stages import Stage, Value
 from oven.explain import timing
@@ -40,10 +41,14 @@ def explain(plan: Plan, stage: str = "stages", form: str = "text", data: object 
     """The plan at one step, as text; `data` are rows for the step "timed"."""
     if stage not in STEPS:
         raise ParameterError(
-            f"there is no step {stage!r} to explain", hint="one of " + ", ".join(STEPS)
+            f"there is no step {stage!r} to explain",
+            where=str(here()),
+            hint=", ".join(filter(None, (nearest(stage, STEPS), "one of " + ", ".join(STEPS)))),
         )
     if form not in FORMS:
-        raise ParameterError(f"there is no form {form!r}", hint="one of " + ", ".join(FORMS))
+        raise ParameterError(
+            f"there is no form {form!r}", where=str(here()), hint="one of " + ", ".join(FORMS)
+        )
     if stage == "timed":
         return _timed(plan, form, data)
     return STEPS[stage](plan, form)
@@ -73,7 +78,8 @@ def _stages(plan: Plan, form: str) -> str:
     if unicode := characters.version(plan.flow):
         head += f"; characters of Unicode {unicode}"
     if form == "html":
-        return page("Stages", head, table(STAGE_COLUMNS, rows, marked=_black(plan)))
+        drawn = drawing(plan.optimised, "the program after all rules")
+        return page("Stages", head, table(STAGE_COLUMNS, rows, marked=_black(plan)) + drawn)
     lines = [head]
     for row in rows:
         lines.append(row[0])
@@ -182,7 +188,10 @@ def assembly_of(stage: Stage) -> str:
 
 def _code(plan: Plan, form: str, title: str, text: Callable[[Stage], str]) -> str:
     parts = [
-        (label(number, stage), text(stage) if stage.native else _no_code(stage))
+        (
+            f"{label(number, stage)}: {', '.join(item.op.name for item in stage.nodes)}",
+            text(stage) if stage.native else _no_code(stage),
+        )
         for number, stage in enumerate(plan.stages)
     ]
     if form == "html":
@@ -220,7 +229,8 @@ def _timed(plan: Plan, form: str, data: object) -> str:
         f"{run.whole * 1e6:,.1f} us as a whole (the best of {timing.REPEATS})"
     )
     if form == "html":
-        return page("Time", head, table(TIMED_COLUMNS, rows, marked=_black(plan)))
+        body = table(TIMED_COLUMNS, rows, marked=_black(plan), bars="share")
+        return page("Time", head, body)
     return "\n".join([head, *_aligned([TIMED_COLUMNS, *rows])])
 
 

@@ -7,13 +7,16 @@ returns when each ran.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from csv import writer
 from dataclasses import dataclass
+from io import StringIO
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from flour.core.reference import public
+from flour.core.source import Source
 from flour.core.sparse import Sparse
 from flour.core.types import (
     FLOATS,
@@ -28,6 +31,7 @@ from flour.core.types import (
     Whole,
 )
 from flour.data.coerce import WHOLE_DTYPES, coerce
+from flour.ops.csv import ParseCsv
 from oven.codegen.stages import Stage, Value
 from oven.run.native_run import NativeRun, RowsRefused
 
@@ -64,7 +68,7 @@ def measure(plan: Plan, data: object = None) -> Timed:
     """Run the plan on these rows, or on random ones; the best time of several for each stage."""
     plan.wait()
     if data is None:
-        columns, rows = sample(plan.inputs, SAMPLE_ROWS), SAMPLE_ROWS
+        columns, rows = {**sample(plan.inputs, SAMPLE_ROWS), **_csv_lines(plan)}, SAMPLE_ROWS
     else:
         columns, rows = coerce(plan.inputs, data)
     values: dict[Value, Any] = {}
@@ -151,6 +155,24 @@ def sample(inputs: Mapping[str, Type], rows: int) -> dict[str, Any]:
     """Random columns of these types, the same ones every time."""
     rng = np.random.default_rng(0)
     return {name: _random(rng, kind, rows) for name, kind in inputs.items()}
+
+
+def _csv_lines(plan: Plan) -> dict[str, Any]:
+    """Random records for the inputs that are read as lines of CSV."""
+    found = {}
+    for item in plan.flow.nodes():
+        if isinstance(item.op, ParseCsv) and isinstance(item.inputs[0].op, Source):
+            kinds: Any = zip(item.op.labels, item.op.kinds, strict=True)
+            fields = list(sample(dict(kinds), SAMPLE_ROWS).values())
+            lines = [_csv_line(row, item.op.separator) for row in zip(*fields, strict=True)]
+            found[item.inputs[0].op.label] = np.array(lines, object)
+    return found
+
+
+def _csv_line(row: tuple[Any, ...], separator: str) -> str:
+    line = StringIO()
+    writer(line, delimiter=separator, lineterminator="").writerow(row)
+    return line.getvalue()
 
 
 def _random(rng: np.random.Generator, kind: Type, rows: int) -> Any:  # noqa: PLR0911 (one for each kind)

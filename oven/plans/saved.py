@@ -286,7 +286,9 @@ class _Reader:
         except (CompileError, DamagedPlan, PythonRefused):
             raise
         except (FlourError, MissingBlob, BadDigest) as problem:
-            raise self.damaged(problem.what, problem.found) from problem
+            damaged = self.damaged(problem.what, problem.found)
+            damaged.hint = problem.hint
+            raise damaged from problem
         except STUMBLES as problem:
             raise self.damaged("this program makes no sense", str(problem)) from problem
 

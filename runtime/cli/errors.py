@@ -2,6 +2,7 @@
 
 FlourError (flour.core.errors)
 └── CommandError        what was asked for cannot be done as it was asked
+    ├── ArgumentError       an argument's value is not what the command takes
     ├── BadTable            rows in a file are not what the model takes (also an InputError)
     ├── NotInstalled        an optional library is not there
     └── NotFound            there is no such file, or no model in it
@@ -29,6 +30,10 @@ class Exit(IntEnum):
 
 class CommandError(FlourError):
     """The command cannot be executed as given."""
+
+
+class ArgumentError(CommandError):
+    """An argument's value is not what the command takes."""
 
 
 class BadTable(CommandError, InputError):

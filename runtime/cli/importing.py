@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from runtime.cli import common
-from runtime.cli.errors import CommandError, Exit
+from runtime.cli.errors import ArgumentError, CommandError, Exit
 from runtime.cli.output import Output
 from runtime.cli.progress import Progress
 
@@ -136,7 +136,7 @@ def _target(options: argparse.Namespace, model: Model) -> Path:
     name = options.name or model.name
     wrong = wrong_name(name, options.version or "1")
     if wrong:
-        raise CommandError(
+        raise ArgumentError(
             "this name cannot be served", found=wrong, hint="choose another one with --name"
         )
     if options.into:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from runtime.cli import common
-from runtime.cli.errors import BadTable, CommandError, Exit
+from runtime.cli.errors import ArgumentError, BadTable, Exit
 from runtime.cli.output import Output
 from runtime.cli.progress import Progress
 
@@ -98,7 +98,7 @@ def _output_format(options: argparse.Namespace, how: Options) -> str:
     else:
         form = reading.format_of(options.output, None)
     if form == "parquet" and options.output == "-":
-        raise CommandError(
+        raise ArgumentError(
             "Parquet cannot be written to standard output", hint="--output answers.parquet"
         )
     return form

@@ -11,7 +11,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import NamedTuple, Protocol
 
 from objectstore.errors import Explained
-from runtime.cli.errors import CommandError, Exit, NotFound, NotInstalled
+from runtime.cli.errors import ArgumentError, CommandError, Exit, NotFound, NotInstalled
 from runtime.cli.output import Output
 
 
@@ -113,6 +113,8 @@ def code_of(problem: Explained) -> Exit:
     match problem:
         case Unfaithful():
             return Exit.UNFAITHFUL
+        case ArgumentError():
+            return Exit.USAGE
         case NotInstalled():
             return Exit.NOT_INSTALLED
         case NotFound() | NoFolder():

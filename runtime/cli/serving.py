@@ -14,8 +14,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from flour.core.errors import ParameterError, nearest
 from runtime.cli import common
-from runtime.cli.errors import CommandError, Exit
+from runtime.cli.errors import ArgumentError, CommandError, Exit
 from runtime.cli.output import Output
 from runtime.shutdown import Ending
 
@@ -268,13 +269,18 @@ def server_settings(options: argparse.Namespace) -> ServerSettings:
         name, sign, value = text.partition("=")
         fields = ServerSettings.__dataclass_fields__
         if not sign or name not in fields:
-            raise CommandError(
+            raise ArgumentError(
                 f"there is no setting {name!r}" if sign else "a setting is NAME=VALUE",
                 where=f"--set {text}",
-                hint="settings are " + ", ".join(fields),
+                hint=(nearest(name, fields) if sign else None)
+                or "settings are " + ", ".join(fields),
             )
         given[name] = _typed(value, getattr(ServerSettings(), name), text)
-    return ServerSettings(**given)
+    try:
+        return ServerSettings(**given)
+    except ParameterError as problem:
+        where = " ".join(f"--set {text}" for text in options.set) or f"--port {options.port}"
+        raise ArgumentError(problem.what, where=where, found=problem.found) from None
 
 
 def _typed(value: str, usual: object, text: str) -> object:
@@ -289,5 +295,5 @@ def _typed(value: str, usual: object, text: str) -> object:
                 return float(value)
     except (ValueError, LookupError, argparse.ArgumentTypeError):
         kind = {bool: "true or false", int: "a whole number"}.get(type(usual), "a number")
-        raise CommandError(f"this setting is {kind}", where=f"--set {text}") from None
+        raise ArgumentError(f"this setting is {kind}", where=f"--set {text}") from None
     return value

@@ -15,12 +15,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from difflib import get_close_matches
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from flour.core.errors import nearest
 from flour.core.types import Category, Record, Scalar, Text, Type, Vector
 from runtime.cli.errors import BadTable
 
@@ -158,12 +158,11 @@ class Schema:
             return self._header.index(name)
         if optional:
             return None
-        close = get_close_matches(name, self._header, 1)
         raise BadTable(
             f"column {name!r} is missing",
             where=f"{self._file}:1",
             found=", ".join(self._header)[:200],
-            hint=f"did you mean {close[0]!r}?" if close else None,
+            hint=nearest(name, self._header),
         )
 
     def _by_position(self) -> bool:

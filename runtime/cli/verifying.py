@@ -6,7 +6,7 @@ import argparse
 from typing import TYPE_CHECKING, Any
 
 from runtime.cli import common
-from runtime.cli.errors import CommandError, Exit
+from runtime.cli.errors import ArgumentError, Exit
 from runtime.cli.output import Output
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def run(options: argparse.Namespace, out: Output) -> int:
     from runtime.cli.models import open_model
 
     if bool(options.against) != bool(options.rows):
-        raise CommandError("--against needs --rows, and --rows needs --against")
+        raise ArgumentError("--against needs --rows, and --rows needs --against")
     opened = open_model(options.model, trust_pickle=options.trust_pickle)
     answers = opened.verified_rows()
     facts: dict[str, Any] = {"model": opened.model.name, "answers_beside": answers}

@@ -13,12 +13,12 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from flour.core.errors import nearest
 from flour.core.types import Category, Pairs, Record, Scalar, Text, Tokens, Type, Vector
 from runtime.http.problems import HttpError
 from runtime.http.tensors import BYTES, Tensor, datatype_of
@@ -110,12 +110,11 @@ def _several(name: str, kind: Type, by_name: Mapping[str, Tensor]) -> Any:
         if columns:
             return columns
     if name not in by_name:
-        close = get_close_matches(name, by_name, 1)
         raise HttpError(
             f"there is no input {name!r}",
             where="$.inputs",
             found=", ".join(list(by_name)[:20]),
-            hint=f"did you mean {close[0]!r}?" if close else "inputs are found by name",
+            hint=nearest(name, by_name) or "inputs are found by name",
         )
     tensor = by_name[name]
     return tensor.values if isinstance(kind, Record) else _values(kind, tensor)

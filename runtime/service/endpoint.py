@@ -10,6 +10,7 @@ import re
 from dataclasses import dataclass
 from threading import RLock
 
+from flour.core.errors import nearest
 from runtime.errors import AlreadyTaken, BadRegistration, InService, UnknownEndpoint
 from runtime.service.version import ModelVersion
 
@@ -122,8 +123,6 @@ class Endpoints:
         return model
 
     def _unknown(self, name: str, version: str | None) -> UnknownEndpoint:
-        from difflib import get_close_matches
-
         with self.lock:
             versions = list(self._versions.get(str(name).split("@")[0], {}))
             names = list(self._versions)
@@ -132,11 +131,10 @@ class Endpoints:
                 f"endpoint {name!r} has no version {version!r}",
                 found="versions: " + ", ".join(versions[-20:]),
             )
-        close = get_close_matches(str(name), names, 1)
         return UnknownEndpoint(
             f"nothing is registered as {name!r}",
             found=f"{len(names)} endpoints",
-            hint=f"did you mean {close[0]!r}?" if close else "register it first",
+            hint=nearest(name, names) or "register it first",
         )
 
     def clear(self) -> list[ModelVersion]:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from difflib import get_close_matches
 from typing import Any
 
 import numpy as np
 
+from flour.core.errors import nearest
 from flour.core.sparse import Sparse
 from flour.core.types import Record, Type
 from flour.data.frames import frame_columns
@@ -44,12 +44,11 @@ def _check(kind: Type, data: object, path: str) -> None:
 def _refuse(fitted: Sequence[str], columns: Mapping[str, object], path: str) -> None:
     extra = [name for name in columns if name not in fitted]
     if extra:
-        close = get_close_matches(str(extra[0]), fitted, 1)
         raise UnexpectedColumn(
             f"the program has no column {extra[0]!r}",
             where=f"{path}.{extra[0]}",
             found=", ".join(map(str, extra[:20])),
-            hint=f"did you mean {close[0]!r}?" if close else "drop it, as before training",
+            hint=nearest(extra[0], fitted) or "drop it, as before training",
         )
 
 

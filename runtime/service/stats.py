@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from html import escape
 
 from runtime.service.catalog import CatalogStats
 from runtime.service.costs import Costs
@@ -45,6 +46,51 @@ class RuntimeStats:
     result_bytes: int
     thread_bytes: int
     """Scratch memory that the process' threads keep, rooms for documents included."""
+
+    def table(self) -> list[tuple[str, ...]]:
+        """A row of text for each version, after one of headings."""
+        head = ("model", "in service", "in memory", "inline", "batch", "one row", "engine")
+        return [head, *map(_version_row, self.versions)]
+
+    def __str__(self) -> str:
+        rows = self.table()
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        lines = [
+            "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip()
+            for row in rows
+        ]
+        return "\n".join([*lines, self._memory_line()])
+
+    def _repr_html_(self) -> str:
+        """The table, as notebooks show it."""
+        head, *rows = self.table()
+        made = [_html_row("th", head), *(_html_row("td", row) for row in rows)]
+        return f"<table>{''.join(made)}</table><p>{escape(self._memory_line())}</p>"
+
+    def _memory_line(self) -> str:
+        memory = self.memory
+        budget = "no budget" if memory.budget is None else f"a budget of {memory.budget:,}"
+        return (
+            f"{memory.used:,} bytes of parameters and plans ({budget}), "
+            f"{memory.resident} plans in memory, {memory.dropped} dropped, "
+            f"{self.result_bytes:,} bytes of kept results"
+        )
+
+
+def _version_row(one: VersionStats) -> tuple[str, ...]:
+    return (
+        f"{one.name}@{one.version}",
+        "yes" if one.in_service else "no",
+        "yes" if one.resident else "no",
+        f"{one.inline_calls:,}",
+        f"{one.batch_calls:,}",
+        "" if one.row_seconds is None else f"{one.row_seconds * 1e6:,.1f} us",
+        one.engine or "",
+    )
+
+
+def _html_row(cell: str, texts: tuple[str, ...]) -> str:
+    return f"<tr>{''.join(f'<{cell}>{escape(text)}</{cell}>' for text in texts)}</tr>"
 
 
 def version_stats(version: ModelVersion, costs: Costs, *, in_service: bool) -> VersionStats:

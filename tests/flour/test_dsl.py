@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import random
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -104,6 +105,66 @@ def test_csv_fields_may_hold_separators_quotes_and_line_ends() -> None:
     assert parsed([""], {"text": flour.Text()})["text"] == [""]
 
 
+def outcome(run: Callable[[], dict[str, Any]]) -> dict[str, Any] | str:
+    """The answers, or what is said of a bad record."""
+    try:
+        return {name: value.tolist() for name, value in run().items()}
+    except NotRectangular as problem:
+        return str(problem)
+
+
+def test_columns_of_strings_are_cut_out_in_native_code() -> None:
+    """Records of every kind, good and bad: the compiled program answers as the definition."""
+    columns: Columns = {
+        "id": flour.Scalar("int64"),
+        "text": flour.Text(),
+        "city": flour.Category(),
+        "name": flour.Scalar("string"),
+    }
+    lines = flour.csv(columns, ";")
+    kinds = ["a", 'x"y', ""]
+    program = flour.outputs(
+        length=lines["text"].length(),
+        runs=lines["text"].char_ngrams(['"', "a", "é"], 1, 1).sum(),
+        city=lines["city"].ordinal(kinds),
+        name=lines["name"].ordinal(kinds),
+    )
+    plan = program.plan()
+    assert [stage.kind for stage in plan.stages] == ["fused"]
+    rng = random.Random(0)
+    pieces = ["a", '"', ";", "é", 'x"y', '""', "\n", "\r", " ", '"a"', "日"]
+    ends = ["a", '"x""y"', "", '""']
+    good = 0
+    for number in range(1500):
+        line = "".join(rng.choice(pieces) for _ in range(rng.randrange(12)))
+        if number % 2:
+            quoted = line.replace('"', '""')
+            line = f'1;"{quoted}";{rng.choice(ends)};{rng.choice(ends)}'
+        want = outcome(lambda: program.reference([line]))  # noqa: B023 (called at once)
+        assert outcome(lambda: plan.run([line])) == want, line  # noqa: B023 (as above)
+        good += isinstance(want, dict)
+    assert 750 <= good < 1500
+
+
+def test_the_example_of_the_paper_is_native_but_for_its_labels() -> None:
+    chars, words = reviews()
+    program = chars.concat(words).linear_classifier([1] * 8, classes=["bad", "good"])
+    kinds = [
+        (stage.native, [item.op.name for item in stage.nodes]) for stage in program.plan().stages
+    ]
+    assert kinds[0][0]
+    assert kinds[0][1][0] == "CsvField"
+    assert kinds[1:] == [(False, ["TakeText"])]
+
+
+def test_only_columns_that_are_read_are_converted() -> None:
+    """A number that is none is an error where it is read, and only there."""
+    lines = flour.csv({"id": flour.Scalar("int64"), "text": flour.Text()})
+    assert lines["text"].length().plan().run(["none,abc"])["output"].tolist() == [3]
+    with pytest.raises(WrongDtype):
+        lines["id"].plan().run(["none,abc"])
+
+
 def test_bad_csv_says_where() -> None:
     columns: Columns = {"a": flour.Scalar("int64"), "b": flour.Scalar("float64")}
     with pytest.raises(NotRectangular, match="expected 2 fields, got 3"):
@@ -143,7 +204,7 @@ def test_a_program_used_in_several_is_the_same_program() -> None:
         scaled.linear_regressor([1, 1]),
         scaled.logistic_classifier([1, 2], classes=[0, 1]),
     )
-    both = flour.outputs(value=first["value"], **{name: second[name] for name in second})
+    both = flour.outputs(value=first["value"], **{name: second[name] for name in second.outputs})
     shared = set(topological(first.outputs.values())) & set(topological(second.outputs.values()))
     assert scaled.node in shared
     assert len(both.nodes()) == len(first.nodes()) + len(second.nodes()) - len(shared)

@@ -186,8 +186,8 @@ def assert_same_plan(estimator: Any, rows: Any, sample: Any = None) -> bool:
                 chunk = work.chunk(0, work.rows)
             work.step(number, chunk)
         same(work.finish(), want.run(block))
-    assert got.flow == want.flow
-    assert got.optimised == want.optimised
+    assert got.flow.outputs == want.flow.outputs
+    assert got.optimised.outputs == want.optimised.outputs
     if isinstance(rows, np.ndarray) and rows.dtype == np.float64:
         narrow = rows.astype(np.float32)
         same(got.run(narrow), want.run(narrow))

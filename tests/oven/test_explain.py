@@ -10,7 +10,7 @@ import pytest
 
 import flour
 import oven
-from flour.core.errors import ParameterError
+from flour.core.errors import FlourError, ParameterError
 from oven.explain.explain import FORMS, STEPS, explain
 from oven.explain.timing import measure, sample
 from tests.oven.programs import PROGRAMS
@@ -37,6 +37,47 @@ def test_stages_name_the_estimators_they_came_from() -> None:
     assert "'standardscaler'" in text
     assert "'logisticregression'" in text
     assert re.search(r"at programs\.py:\d+", text)
+
+
+def test_pages_show_the_graph_and_bars_and_sources_name_their_operators() -> None:
+    plan = oven.bake(PROGRAMS["worded_logistic"]()[0])
+    stages, timed = plan.explain("stages", "html"), plan.explain("timed", "html")
+    assert stages.count("<rect") == len(plan.optimised.nodes())
+    widths = re.findall(r'<td>(\d+%)<div class="bar" style="width: (\d+%)">', timed)
+    assert len(widths) == len(plan.stages)
+    assert all(shown == drawn for shown, drawn in widths)
+    for stage, line in zip(
+        plan.stages, re.findall(r"^# --- .*$", plan.explain("source"), re.MULTILINE), strict=True
+    ):
+        assert line.endswith(": " + ", ".join(item.op.name for item in stage.nodes))
+
+
+def test_lines_of_csv_are_made_to_be_timed() -> None:
+    columns: dict[str, flour.Type] = {
+        "age": flour.Scalar("int8"),
+        "text": flour.Text(),
+        "city": flour.Category(),
+        "member": flour.Scalar("bool"),
+    }
+    lines = flour.csv(columns, ";")
+    program = flour.outputs(age=lines["age"] + 1, length=lines["text"].length())
+    assert "256 random rows" in program.plan().explain("timed")
+
+
+def test_mistakes_are_at_the_line_of_the_user() -> None:
+    plan = flour.vector("x", 1).concat(flour.vector("y", 1)).plan()
+    twice = flour.vector("x", 1).concat(flour.vector("x", 2))
+    for mistake in (
+        lambda: plan.explain("stagse"),
+        lambda: plan.explain(form="pdf"),
+        lambda: oven.bake(twice),
+        twice.plan,
+    ):
+        with pytest.raises(FlourError) as caught:
+            mistake()
+        assert re.match(r"test_explain\.py:\d+$", str(caught.value.where))
+    with pytest.raises(ParameterError, match="did you mean 'stages'"):
+        plan.explain("stagse")
 
 
 def test_stages_name_the_lines_they_came_from() -> None:

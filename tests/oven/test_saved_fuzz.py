@@ -129,7 +129,10 @@ def outcome(path: Path, name: str) -> str:
 def _ran(plan: Plan, name: str) -> str:
     original, data = _original(name)
     try:
-        if plan.flow == original.flow and plan.optimised == original.optimised:
+        if all(
+            got.outputs == want.outputs
+            for got, want in ((plan.flow, original.flow), (plan.optimised, original.optimised))
+        ):
             kinds = native_types(plan.inputs, data)
             plan = plan if kinds == plan.inputs else plan.variant(kinds)
             columns, rows = coerce(plan.inputs, data)

@@ -65,7 +65,7 @@ def answers(made: Any) -> Any:
 def test_an_equal_node_becomes_the_same_operators() -> None:
     first, again = (import_model(counts(), native_only=True) for _ in range(2))
     assert dictionary(first.flow) is dictionary(again.flow)
-    assert first.flow == again.flow
+    assert first.flow.outputs == again.flow.outputs
     want = np.zeros(len(WORDS))
     want[[1, 2]] = 2, 6
     np.testing.assert_array_equal(answers(counts())[0], want)

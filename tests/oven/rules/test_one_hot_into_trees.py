@@ -41,7 +41,7 @@ def codes(x: Flow, *, unknown: int = -1, most: int = 35) -> Flow:
 
 def hot(x: Flow | None = None, dtype: str = "float64", **how: int) -> Flow:
     """Forty columns of ones and zeros, stored sparsely."""
-    return OneHot(np.array(STARTS), dtype)(codes(x or vector(3), **how))
+    return OneHot(np.array(STARTS), dtype)(codes(vector(3) if x is None else x, **how))
 
 
 def trees(seed: int, width: int = WIDE, **how: Any) -> Trees:

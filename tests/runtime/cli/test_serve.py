@@ -129,3 +129,22 @@ def test_settings() -> None:
         assert "Error" in type(caught.value).__name__
     with pytest.raises(CommandError, match="no setting"):
         made("nothing=1")
+
+
+@pytest.mark.parametrize(
+    ("setting", "said"),
+    [
+        ("max_bdy=1", "did you mean 'max_body'"),
+        ("max_body=x", "a whole number"),
+        ("max_body", "settings are"),
+        ("port=99999", "no such port"),
+        ("idle_seconds=-1", "cannot be negative"),
+    ],
+)
+def test_a_wrong_setting_is_a_wrong_argument(
+    pretzel: Pretzel, tmp_path: Path, setting: str, said: str
+) -> None:
+    ran = pretzel("serve", tmp_path, "--set", setting)
+    assert ran.code == 2
+    assert said in ran.err
+    assert f"--set {setting}" in ran.err

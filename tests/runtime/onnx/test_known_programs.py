@@ -68,8 +68,8 @@ def assert_the_same(data: bytes, rows: NDArray[Any]) -> bool:
         assert value.tobytes() == others[name].tobytes()
     # Last: this imports the model.
     assert flow.digest == want.flow.digest
-    assert got.flow == want.flow
-    assert got.optimised == want.optimised
+    assert got.flow.outputs == want.flow.outputs
+    assert got.optimised.outputs == want.optimised.outputs
     return was_known
 
 
@@ -121,13 +121,13 @@ def test_a_known_program_is_a_program_like_any_other() -> None:
         lambda flow: flow["p"].digest,
         lambda flow: flow.to_onnx(),
         lambda flow: flow.reference(ROWS)["p"].tobytes(),
-        lambda flow: [*flow],
-        hash,
+        lambda flow: [*flow.outputs],
+        lambda flow: flow.digest,
     ):
         flow = flour.from_onnx(data)
         assert is_known(flow)
         assert look(flow) == look(want)
-        assert flow == want
+        assert flow.outputs == want.outputs
     with pytest.raises(AttributeError, match="no_such_method"):
         flour.from_onnx(data).no_such_method  # type: ignore[attr-defined]  # noqa: B018 (it is the test)
 
