@@ -119,11 +119,19 @@ def _release() -> blake2b:
 
 
 def _sources() -> Iterator[str]:
-    above = [Path(str(package.__file__)).parent for package in (flour, objectstore)]
-    for top in (Path(__file__).parent.parent, *above):
-        for folder, inner, names in os.walk(top):
-            inner.sort()
-            for name in sorted(name for name in names if name.endswith(".py")):
-                path = Path(folder, name)
-                known = path.stat()
-                yield f"{path.relative_to(top)} {known.st_size} {known.st_mtime_ns}"
+    above = (str(Path(str(package.__file__)).parent) for package in (flour, objectstore))
+    for folder in (str(Path(__file__).parent.parent), *above):
+        yield from _modules(folder, "")
+
+
+def _modules(folder: str, within: str) -> Iterator[str]:
+    """Path, size and time of each module: without `Path`, which takes most of the time."""
+    with os.scandir(folder) as entries:
+        found = sorted(entries, key=lambda entry: entry.name)
+    for entry in found:
+        name = within + entry.name
+        if name.endswith(".py"):
+            state = entry.stat()
+            yield f"{name} {state.st_size} {state.st_mtime_ns}"
+        elif entry.name != "__pycache__" and entry.is_dir():
+            yield from _modules(entry.path, f"{name}/")
