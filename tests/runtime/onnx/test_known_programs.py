@@ -46,7 +46,7 @@ def is_known(flow: flour.Flow) -> bool:
 
 def afresh(data: bytes) -> Plan:
     """A plan as if the model were the first of its kind."""
-    with template_lookup.nothing_met():
+    with template_lookup.no_templates():
         return oven.bake(flour.from_onnx(data))
 
 
