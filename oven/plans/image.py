@@ -47,8 +47,8 @@ if TYPE_CHECKING:
 #: Parameters of so many bytes or more are blobs, which plans share by content. Smaller ones are
 #: behind the table: a blob takes as much memory itself.
 SHARED_BYTES = 1024
-#: Blobs of results that models often have in common, such as hash tables of the same words.
-MOST_COMMON = 16
+#: Results of a computation seldom have the content of others, and its digest takes time.
+SHARED_RESULT_BYTES = 4096
 
 _HEAD = struct.Struct("<III")
 
@@ -136,9 +136,16 @@ class PlanImage:
     written: Sequence[tuple[int, int]] = ()
     recorded: Recorded | None = None
     digests: TracedDigests | None = None
-    _common: Bounded[int, tuple[NDArray[Any], Blob]] = field(
-        default_factory=lambda: Bounded(MOST_COMMON)
-    )
+    skeleton: PlanSkeleton | None = None
+    #: Of each source that is a blob: where it is; else 0.
+    addresses: Sequence[int] = field(init=False)
+    #: Results that models had in common, such as hash tables of the same words, as blobs; by the
+    #: `id` of the array, which is kept, so that no other one has it.
+    common: Bounded[int, tuple[NDArray[Any], Blob]] | None = None
+
+    def __post_init__(self) -> None:
+        blobs = [one if isinstance(one, Blob) else None for one in self.sources]
+        self.addresses = [0 if one is None else one.array.ctypes.data for one in blobs]
 
     def restore(
         self, find: Find | None = None, numbers: Sequence[NDArray[Any]] = ()
@@ -147,7 +154,8 @@ class PlanImage:
 
         `find` finds arrays by their records. LookupError where the machine code is gone.
         """
-        skeleton = PlanSkeleton.of(self.text)
+        if self.skeleton is None:
+            self.skeleton = PlanSkeleton.of(self.text)
         results = [] if self.recorded is None else self.recorded(numbers)
         if results is None:
             return None
@@ -156,10 +164,11 @@ class PlanImage:
         for start, result in self.written:
             memory[start : start + results[result].nbytes] = _content(results[result])
         parameters = [self._parameter(source, find, results) for source in self.sources]
-        run = skeleton.run(memory, parameters, self.row_work)
-        if self.digests is None:
-            return RestoredPlan(skeleton, run, self.digest, self.nodes)
-        return RestoredPlan(skeleton, run, *self.digests.of(results))
+        both = zip(self.addresses, parameters, strict=True)
+        addresses = [address or one.array.ctypes.data for address, one in both]
+        run = self.skeleton.run(memory, addresses, self.row_work, tuple(parameters))
+        found = self.digests.of(results) if self.digests else (self.digest, self.nodes)
+        return RestoredPlan(self.skeleton, run, *found)
 
     def _parameter(
         self, source: Source, find: Find | None, results: Sequence[NDArray[Any]]
@@ -170,11 +179,11 @@ class PlanImage:
             assert find is not None, "an image with arrays of a file has that file"
             return find(source)
         array = results[source.result]
-        if not source.common:
+        if self.common is None or not source.common:
             return Blob.of(array)
-        there = self._common.get(id(array))
-        if there is None:  # the array is kept, too: no other one has its id
-            self._common[id(array)] = there = array, Blob.of(array)
+        there = self.common.get(id(array))
+        if there is None:
+            self.common[id(array)] = there = array, Blob.of(array)
         return there[1]
 
     # --- as a file -------------------------------------------------------------------------------

@@ -98,7 +98,7 @@ def _folder() -> Path:
 
 def _path(name: bytes) -> Path:
     text = name.hex()
-    return _folder() / text[:2] / f"{text}.image"
+    return _folder().joinpath(text[:2], f"{text}.image")
 
 
 def _name(head: bytes) -> bytes:

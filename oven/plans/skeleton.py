@@ -186,17 +186,20 @@ class PlanSkeleton:
         )
 
     def run(
-        self, memory: NDArray[np.uint8], parameters: Sequence[Blob], row_work: int
+        self,
+        memory: NDArray[np.uint8],
+        addresses: Sequence[int],
+        row_work: int,
+        kept: tuple[Blob, ...],
     ) -> NativeRun:
-        """The run of a plan: its table and what is behind it, and its other parameters."""
+        """The run of a plan: its table and what is behind it; `kept` is at these addresses."""
         table: NDArray[np.int64] = memory[: WORD * self._words].view(np.int64)
         table[self._inner] += memory.ctypes.data
         for place, address in self._codes:
             table[place] = address
-        if parameters:
-            addresses = np.array([one.array.ctypes.data for one in parameters], np.int64)
-            table[self._outer] = addresses[self._which]
-        return NativeRun(self.form, table, row_work, tuple(parameters))
+        if addresses:
+            table[self._outer] = np.array(addresses, np.int64)[self._which]
+        return NativeRun(self.form, table, row_work, kept)
 
 
 def _form(data: dict[str, Any]) -> RunSignature:

@@ -27,7 +27,7 @@ from oven import debug
 from oven.codegen.ports import find_ports
 from oven.codegen.stages import cut
 from oven.optimise.rewrite import optimise
-from oven.plans.image import SHARED_BYTES, Computed, PlanDraft, PlanImage, Source
+from oven.plans.image import SHARED_RESULT_BYTES, Computed, PlanDraft, PlanImage, Source
 from oven.plans.plan import Plan
 from oven.plans.skeleton import RestoredPlan
 
@@ -35,6 +35,8 @@ from oven.plans.skeleton import RestoredPlan
 MOST_FAMILIES = 256
 #: Templates of one structure, for numbers that answer questions differently.
 MOST_TEMPLATES = 4
+#: Results kept as blobs that models of one structure had in common.
+MOST_COMMON = 16
 #: After so many failures no template is made for a structure.
 MOST_FAILURES = 3
 
@@ -155,11 +157,12 @@ def _traced_image(draft: PlanDraft, trace: ArrayTrace, named: Flow | None) -> Pl
         array = _traced(one)
         if array is None:
             return one
-        inside = not array.free and one.nbytes < SHARED_BYTES
+        inside = not array.free and one.nbytes < SHARED_RESULT_BYTES
         return Computed(results[one], inside, array.free)
 
     arrays = [array for one in results if (array := _traced(one)) is not None]
-    return replace(draft.image(source), recorded=trace.recorded(arrays), digests=digests)
+    recorded, common = trace.recorded(arrays), Bounded[int, Any](MOST_COMMON)
+    return replace(draft.image(source), recorded=recorded, digests=digests, common=common)
 
 
 def _traced(one: Blob) -> TracedArray | None:
