@@ -48,21 +48,6 @@ class Model(Protocol):
         """What is stored of the model, to import it when its program is looked at."""
 
 
-class Hit(Protocol):
-    """A model that a template is for."""
-
-    @property
-    def model(self) -> StoredModel:
-        """What its program is imported from."""
-
-
-class Lookup(Protocol):
-    """A model whose structure has been looked up."""
-
-    def hit(self) -> Hit | None:
-        """The model's plan, if a template is for it."""
-
-
 class ModelFlow(Flow):
     """The program of a model, imported when it is first looked at; `oven.bake` reads `model`."""
 
@@ -94,7 +79,7 @@ class ModelFlow(Flow):
 
 def model_program(take_apart: Callable[[], Model | None], usual: Callable[[], Flow]) -> Flow:
     """The program of a model: imported later where a template is for it, else now, as `usual`."""
-    look_up: tuple[Callable[[Model | None], Lookup | None], ...] = extensions("model_templates")
+    look_up = extensions("model_templates")
     lookup = look_up[-1](take_apart()) if look_up else None
     hit = None if lookup is None else lookup.hit()
     if hit is not None:

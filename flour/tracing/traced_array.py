@@ -41,6 +41,8 @@ _SHORT: dict[Any, Callable[..., Any]] = {
 }
 #: Functions for which the shapes of traced arguments decide the shape of the result.
 _SURE = frozenset({np.concatenate, np.transpose, np.square, np.sum, np.stack, np.vstack})
+#: Attributes that say how large an array is, and those that do not.
+_SIZES, _KINDS = frozenset({"shape", "size", "nbytes"}), frozenset({"dtype", "ndim"})
 #: numpy looks for these before it calls `__array__`.
 _BUFFERS = frozenset({"__array_interface__", "__array_struct__"})
 _METHODS = frozenset(
@@ -270,32 +272,6 @@ class TracedArray(NDArrayOperatorsMixin):
         return self._trace.sized(self._slot)
 
     @property
-    def shape(self) -> tuple[int, ...]:
-        """As an array's."""
-        return tuple(self._sized.shape)
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """As an array's."""
-        found: np.dtype[Any] = self._value.dtype
-        return found
-
-    @property
-    def size(self) -> int:
-        """As an array's."""
-        return int(self._sized.size)
-
-    @property
-    def ndim(self) -> int:
-        """As an array's."""
-        return int(self._value.ndim)
-
-    @property
-    def nbytes(self) -> int:
-        """As an array's."""
-        return int(self._sized.nbytes)
-
-    @property
     def flags(self) -> Flags:
         """What is asked of an array's."""
         return Flags(not self.fixed)
@@ -330,6 +306,10 @@ class TracedArray(NDArrayOperatorsMixin):
         return arg._sized if isinstance(arg, TracedArray) else arg  # noqa: SLF001 (its own class)
 
     def __getattr__(self, name: str) -> Any:
+        if name in _SIZES:
+            return getattr(self._sized, name)
+        if name in _KINDS:
+            return getattr(self._value, name)
         if name == "T":
             return self._trace.call(Called(np.transpose, "T", sure=True), self)
         if name in _BUFFERS or not hasattr(np.ndarray, name):

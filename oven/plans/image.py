@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -105,18 +105,11 @@ class PlanDraft(NamedTuple):
         for one, start in inside.items():
             if sources[one] is None:
                 memory[start : start + one.nbytes] = _content(one.array)
-        return PlanImage(
-            _json(self.common | {"words": len(words), "inner": inner, "outer": links}),
-            memory,
-            self.table.row_work,
-            [found for one in outer if (found := sources[one]) is not None],
-            written=[(inside[one], n) for one, n in _results(sources) if one in inside],
-        )
-
-
-def _results(sources: Mapping[Blob, Source | None]) -> list[tuple[Blob, int]]:
-    """The parameters that are results, and which."""
-    return [(one, it.result) for one, it in sources.items() if isinstance(it, Computed)]
+        text = _json(self.common | {"words": len(words), "inner": inner, "outer": links})
+        others = [found for one in outer if (found := sources[one]) is not None]
+        each = ((start, sources[one]) for one, start in inside.items())
+        written = [(start, one.result) for start, one in each if isinstance(one, Computed)]
+        return PlanImage(text, memory, self.table.row_work, others, written=written)
 
 
 @dataclass(slots=True)
@@ -196,17 +189,9 @@ class PlanImage:
                 own[one] = ArrayRecord(one.digest, one.dtype.str, True, end, one.nbytes, one.shape)
                 end += aligned(one.nbytes)
         sources = [
-            [isinstance(one, Blob), own[one] if isinstance(one, Blob) else one]
-            for one in self.sources
+            (True, own[one]) if isinstance(one, Blob) else (False, one) for one in self.sources
         ]
-        rest = _json(
-            {
-                "row_work": self.row_work,
-                "sources": sources,
-                "digest": self.digest,
-                "nodes": self.nodes,
-            }
-        )
+        rest = _json([self.row_work, sources, self.digest, self.nodes])
         sizes = _HEAD.pack(len(self.text), len(rest), len(self.memory))
         payloads = [one.array.tobytes().ljust(aligned(one.nbytes), b"\0") for one in own]
         return b"".join([sizes, self.text, rest, self.memory.tobytes(), *payloads])
@@ -216,20 +201,15 @@ class PlanImage:
         """The image that these bytes are."""
         sizes = _HEAD.unpack_from(data)
         first, second = _HEAD.size + sizes[0], _HEAD.size + sizes[0] + sizes[1]
-        rest, payloads = json.loads(data[first:second]), np.frombuffer(data, np.uint8, -1, second)
+        row_work, records, digest, nodes = json.loads(data[first:second])
+        payloads = np.frombuffer(data, np.uint8, -1, second)
         sources = list[Source]()
-        for own, (digest, dtype, named, offset, nbytes, shape) in rest["sources"]:
-            found = ArrayRecord(digest, dtype, named, offset, nbytes, tuple(shape))
+        for own, fields in records:
+            found = ArrayRecord(*fields)
+            found = found._replace(shape=tuple(found.shape))
             sources.append(array_at(payloads, found, "a plan's image") if own else found)
-        memory = payloads[: sizes[2]]
-        return PlanImage(
-            data[_HEAD.size : first],
-            memory,
-            rest["row_work"],
-            sources,
-            rest["digest"],
-            rest["nodes"],
-        )
+        text, memory = data[_HEAD.size : first], payloads[: sizes[2]]
+        return PlanImage(text, memory, row_work, sources, digest, nodes)
 
 
 def image_in_file(plan: Plan, archive: Archive) -> PlanImage | None:

@@ -510,7 +510,7 @@ def test_what_cannot_take_formulas_is_imported_every_time(
     def wrong(*_: object) -> object:
         raise AssertionError("an array was expected")
 
-    monkeypatch.setattr(template_lookup, "_traced_image", wrong)
+    monkeypatch.setattr(template_lookup, "optimise", wrong)
     for _ in range(5):
         assert not known(scaled(*PLAIN))
     (family,) = template_lookup._families.values()
