@@ -8,11 +8,10 @@ oven.load(path)                 checked on the way in
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from flour.core.extension_points import declare
 from flour.core.provenance import belongs_to_us
-from flour.tracing import model_flow
 from oven.bake import bake
 from oven.plans.plan import Plan
 
@@ -24,16 +23,8 @@ __all__ = ["Plan", "bake", "load"]
 
 belongs_to_us(__file__)
 
-
-def _known() -> Any:
-    from oven.plans.template_lookup import look_up
-
-    return look_up
-
-
-model_flow.remember(_known)
-
-#: What a plan calls although it stands above it: flour/core/extension_points.py says how.
+#: What lower modules call although it stands above them: flour/core/extension_points.py says how.
+declare("model_templates", "oven.plans.template_lookup:look_up")
 declare("explain", "oven.explain.explain:explain")
 declare("bake_report", "oven.explain.report:report")
 

@@ -41,7 +41,6 @@ REACHES = {
     ("tests/oven/bench/races/worker.py", "_handle"): "LightGBM's own: it has no other way in",
     ("tests/runtime/onnx/test_known.py", "_families"): "what is remembered of models is bounded",
     ("tests/runtime/onnx/test_known.py", "_table"): "tables are compared byte by byte",
-    ("tests/runtime/onnx/test_known_programs.py", "_memory"): "as if no oven had been imported",
 }
 
 # Written in pieces, as this file is read too.

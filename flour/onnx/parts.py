@@ -1,7 +1,7 @@
 """ONNX models taken apart: the structure of their bytes, and their weights.
 
-What is found out of the bytes of one model (see flour.onnx.wire) is kept for the next: a model of a
-layout that is known is compared, not gone through.
+The layout of a model's bytes (see flour.onnx.wire) is kept for the next: the bytes of a model of
+the same layout are compared with it, not parsed.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
+from flour.core.bounded import Bounded
 from flour.language.flow import Flow
 from flour.onnx.attributes import WordList
 from flour.onnx.program import OnnxProgram
@@ -23,7 +24,7 @@ from flour.tracing.traced_array import ArrayTrace, TracedArray
 #: Structures whose layouts are kept, and how many bytes of models these are together.
 MOST_STRUCTURES = 256
 MOST_LAYOUT_BYTES = 32 << 20
-#: The same places in larger models take as long to find as the rest.
+#: Larger models are not taken apart: importing them takes long anyway.
 LARGEST = 64 << 20
 
 #: How a model is imported: `native_only`, `rows`, and who asks.
@@ -109,7 +110,7 @@ class Layouts:
     def __init__(self) -> None:
         self.by_size: dict[int, list[ModelLayout]] = {}
         #: The parts of the first model of each structure.
-        self.once: dict[bytes, tuple[bytes, ...]] = {}
+        self.once: Bounded[bytes, tuple[bytes, ...]] = Bounded(MOST_STRUCTURES)
         self.held = 0
 
     def find(self, data: bytes) -> ModelLayout | None:
@@ -127,13 +128,11 @@ class Layouts:
         while self.held > MOST_LAYOUT_BYTES:
             gone = self.by_size.pop(next(iter(self.by_size)))
             self.held -= sum(each.held for each in gone)
-        while len(self.once) > MOST_STRUCTURES:
-            del self.once[next(iter(self.once))]
         return made
 
 
 layouts = Layouts()
-_last: dict[bytes, tuple[bytes, ...]] = {}
+_last: Bounded[bytes, tuple[bytes, ...]] = Bounded(MOST_STRUCTURES)
 _lock = threading.Lock()
 
 
@@ -152,8 +151,5 @@ def _shared(own: tuple[bytes, ...], layout: ModelLayout) -> tuple[bytes, ...]:
     made = own
     if len(before) == len(own):
         made = tuple(old if old == new else new for old, new in zip(before, own, strict=True))
-    with _lock:
-        _last[layout.key] = made
-        while len(_last) > MOST_STRUCTURES:
-            del _last[next(iter(_last))]
+    _last[layout.key] = made
     return made

@@ -1,13 +1,13 @@
-"""Where a model's weights are in its bytes: what is left is its structure.
+"""The layout of an ONNX model's bytes: where its weights are, and what is left, its structure.
 
-    found = split(data)
-    found.key                       # the same for all models that differ in their weights alone
-    found.leaves                    # which numbers, and where they are
+    layout = split(data)
+    layout.key                      # the same for all models that differ in their weights alone
+    layout.leaves                   # the weights: offsets, dtypes, shapes
 
-Weights are the lists of floats that nodes have as attributes, and constants of float32 or float64.
-Words that are counted are some, too: models of as many words have one structure.
-Names that mean nothing (the graph's own, descriptions) are no part of the structure either.
-Nothing is concluded from bytes that are not understood: such a model has no structure.
+Weights are lists of floats that are attributes of nodes, and initializers of float32 or float64.
+The vocabulary of a TfidfVectorizer of single words counts as weights, too: models with the same
+number of words have one structure. Names without effect (the graph's name, descriptions) are left
+out of the structure. A model with any field that is not known here has no layout.
 """
 
 from __future__ import annotations
@@ -22,26 +22,26 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-#: The wire types of protobuf: a number, eight bytes, a length and so many bytes, four bytes.
+#: Protobuf's wire types: varint, eight bytes, length-delimited, four bytes.
 _VARINT, _EIGHT, _BYTES, _FOUR = 0, 1, 2, 5
-#: A float of a list that is not packed: a byte that says what it is, and the float.
+#: An element of an unpacked list of floats: the field's tag, and the float.
 _LISTED: np.dtype[Any] = np.dtype([("tag", "u1"), ("value", "<f4")])
 _FLOAT: np.dtype[Any] = np.dtype("<f4")
 _DOUBLE: np.dtype[Any] = np.dtype("<f8")
 _FLOATS_TAG = 7 << 3 | _FOUR
-#: An integer and a text of an attribute's lists, one by one.
+#: Tags of the elements of an attribute's lists of integers and of strings.
 _INT_TAG, _TEXT_TAG = 8 << 3 | _VARINT, 9 << 3 | _BYTES
-_ONE_BY_ONE = frozenset({_INT_TAG, _TEXT_TAG})
-#: So many bytes of them are as long in passing as one field in being looked at.
-_QUICK = 64
-#: Going through more fields than this would take longer than is gained.
+_ELEMENT_TAGS = frozenset({_INT_TAG, _TEXT_TAG})
+#: Bytes of such elements that are skipped in the time that one field takes.
+_SKIPPED_BYTES = 64
+#: Parsing more fields than this would take longer than importing the model.
 MOST_FIELDS = 1 << 17
-#: Their numbers decide what code there is, and they are long.
-_DECIDING = (b"TreeEnsemble", b"SVM")
+#: Operators whose numbers decide what code is generated, and are many.
+_UNTRACEABLE = (b"TreeEnsemble", b"SVM")
 
-#: A list of words that is weights, and who has it.
-_WORDS, _COUNTS_WORDS = "pool_strings", b"TfIdfVectorizer"
-#: What it has to say: phrases of one word, which it lists from its first.
+#: The attribute that is a vocabulary, and its operator.
+_VOCABULARY, _VECTORIZER = "pool_strings", b"TfIdfVectorizer"
+#: The other attributes of a vectorizer of single words.
 _ONE_WORD: dict[str, list[int]] = {
     "min_gram_length": [1],
     "max_gram_length": [1],
@@ -50,34 +50,34 @@ _ONE_WORD: dict[str, list[int]] = {
 #: The dtype of words: UTF-8.
 _UTF8: np.dtype[Any] = np.dtype("u1")
 
-#: Who a leaf belongs to: ("node", its number, the attribute's name) or ("tensor", its name).
+#: Whose weights: ("node", the node's index, the attribute's name) or ("tensor", its name).
 Owner = tuple[Any, ...]
 
 
 class NoStructureError(Exception):
-    """The bytes say something that is not understood here."""
+    """The model has a field that is not known here."""
 
 
 class Leaf(NamedTuple):
-    """Some weights: whose they are, where, and how they are written."""
+    """Some weights: whose, their offsets, and how they are encoded."""
 
     owner: Owner
     start: int
     stop: int
     dtype: np.dtype[Any]
-    #: A constant's; attributes are lists.
+    #: That of an initializer; of attributes it is empty.
     shape: tuple[int, ...]
-    #: Of words: how many.
+    #: The number of words, for a vocabulary.
     words: int = 0
 
     @property
-    def written(self) -> str:
-        """What it is, apart from where."""
+    def described(self) -> str:
+        """All but its offsets, for the key of the structure."""
         size = 0 if self.words else self.stop - self.start
         return repr((self.owner, self.dtype.str, self.shape, size, self.words))
 
     def arrays(self, data: bytes) -> list[NDArray[Any]] | None:
-        """The numbers of a model of this layout, or where its words begin, and their letters."""
+        """The numbers in a model of this layout, or the offsets and the bytes of its words."""
         if self.words:
             found = _words(data[self.start : self.stop], self.words)
             return None if found is None else [*found]
@@ -85,7 +85,7 @@ class Leaf(NamedTuple):
         return None if numbers is None else [numbers]
 
     def _read(self, data: bytes) -> NDArray[Any] | None:
-        """The numbers in a model of this layout; None where it has another one."""
+        """The numbers in a model of this layout; None for another layout."""
         size = (self.stop - self.start) // self.dtype.itemsize
         found = np.frombuffer(data, self.dtype, size, self.start)
         if self.dtype is _LISTED:
@@ -95,20 +95,20 @@ class Leaf(NamedTuple):
 
 @dataclass(frozen=True)
 class ModelLayout:
-    """Where everything is in the bytes of models of one structure and one size."""
+    """The offsets of everything in the bytes of models of one structure and one size."""
 
     size: int
     leaves: tuple[Leaf, ...]
-    #: Names that mean nothing: where they begin and end.
+    #: Names without effect: start and end.
     names: tuple[tuple[int, int], ...]
-    #: Everything else: where it begins, and what it is.
+    #: Everything else: start and bytes.
     fixed: tuple[tuple[int, bytes], ...] = field(repr=False)
     key: bytes = b""
-    #: How long parts with words are: where it is said, and how. It is no part of the structure.
+    #: Length prefixes of messages with words inside, no part of the structure: start and bytes.
     lengths: tuple[tuple[int, bytes], ...] = ()
 
     def fits(self, data: bytes) -> bool:
-        """Whether this is a model of this structure, in this layout."""
+        """Whether this is a model of this layout."""
         return (
             len(data) == self.size
             and all(data.startswith(part, start) for start, part in self.fixed)
@@ -117,13 +117,13 @@ class ModelLayout:
         )
 
     def sharing(self, parts: Sequence[bytes]) -> ModelLayout:
-        """The same, with another's parts in place of its own, which are equal."""
+        """This layout with the bytes of another one's fixed parts, which are equal."""
         starts = (start for start, _ in self.fixed)
         return replace(self, fixed=tuple(zip(starts, parts, strict=True)))
 
     @cached_property
     def held(self) -> int:
-        """How many bytes of a model are kept to compare others with."""
+        """The bytes that are kept to compare models with."""
         return sum(len(part) for _, part in self.fixed)
 
     def weights(self, data: bytes) -> list[NDArray[Any]] | None:
@@ -137,19 +137,19 @@ class ModelLayout:
         return made
 
     def own(self, data: bytes) -> tuple[bytes, ...]:
-        """What such a model has that others have not: see `joined`."""
+        """What differs from other models of the layout: see `joined`."""
         holes = sorted([(leaf.start, leaf.stop) for leaf in self.leaves] + [*self.names])
         return tuple(data[start:stop] for start, stop in holes)
 
     def joined(self, own: Sequence[bytes]) -> bytes:
-        """The model's bytes again."""
+        """The bytes of the model with these parts of its own."""
         holes = sorted([leaf.start for leaf in self.leaves] + [start for start, _ in self.names])
         parts = [*self.fixed, *self.lengths, *zip(holes, own, strict=True)]
         return b"".join(part for _, part in sorted(parts, key=lambda part: part[0]))
 
 
 def split(data: bytes) -> ModelLayout | None:
-    """The layout of a model; None where there is something that is not understood."""
+    """The layout of a model; None where it has a field that is not known here."""
     walk = _Walk(data)
     try:
         walk.model()
@@ -159,7 +159,7 @@ def split(data: bytes) -> ModelLayout | None:
     if len(set(owners)) != len(owners) or not walk.leaves:
         return None
     holes = sorted(
-        [(leaf.start, leaf.stop, leaf.written) for leaf in walk.leaves]
+        [(leaf.start, leaf.stop, leaf.described) for leaf in walk.leaves]
         + [(*name, "name") for name in walk.names]
         + [(start, stop, f"length {size}") for start, stop, size in walk.lengths()]
     )
@@ -178,9 +178,9 @@ def split(data: bytes) -> ModelLayout | None:
 
 @lru_cache(maxsize=4)
 def _words(data: bytes, count: int) -> tuple[NDArray[Any], NDArray[Any]] | None:
-    """Where words begin in their letters, and these; None if they are others, or no UTF-8.
+    """The offsets of words in their bytes, and the bytes; None for another number, or no UTF-8.
 
-    Models one after the other often have the same, and then these are the same arrays.
+    For the same words as lately the arrays are the same: see `ArrayTrace.leaf`, `common`.
     """
     offsets, parts, at = [0], list[bytes](), 0
     try:
@@ -204,41 +204,43 @@ def _words(data: bytes, count: int) -> tuple[NDArray[Any], NDArray[Any]] | None:
 
 
 class _Message(NamedTuple):
-    """A part of the model that says how long it is: where that is said, and the part."""
+    """A message inside the model: the offset of its length prefix, its start and its end."""
 
-    said: int
+    prefix: int
     start: int
     stop: int
 
 
 class _Walk:
-    """Goes through the bytes once."""
+    """One pass over the bytes."""
 
     def __init__(self, data: bytes) -> None:
         self.data = data
         self.leaves: list[Leaf] = []
         self.names: list[tuple[int, int]] = []
-        self._seen = 0
-        #: Where the length of what was last come to is said, and the last texts, and how many.
-        self._said, self._texts = 0, (0, 0, 0)
-        #: Parts with words in them.
+        self._fields_read = 0
+        #: The offset of the length prefix that was read last.
+        self._prefix = 0
+        #: The list of strings that was skipped last: start, end, and how many.
+        self._strings = (0, 0, 0)
+        #: Messages with words inside.
         self._around: dict[_Message, None] = {}
-        #: Of the node that is gone through: words, and the part they are in; what else it says.
-        self._pool: list[tuple[Leaf, _Message]] = []
-        self._says: dict[str, list[int]] = {}
+        #: Of the current node: vocabularies with their messages, and lists of integers.
+        self._vocabularies: list[tuple[Leaf, _Message]] = []
+        self._settings: dict[str, list[int]] = {}
 
     def lengths(self) -> list[tuple[int, int, int]]:
-        """Where the lengths of parts with words are said, and how long these are without."""
+        """Length prefixes of messages with words: start, end, and the length without the words."""
         words = [leaf for leaf in self.leaves if leaf.words]
         found = []
-        for said, start, stop in sorted(self._around):
+        for prefix, start, stop in sorted(self._around):
             inner = [leaf.stop - leaf.start for leaf in words if start <= leaf.start < stop]
-            inner += [one.start - one.said for one in self._around if start <= one.said < stop]
-            found.append((said, start, stop - start - sum(inner)))
+            inner += [one.start - one.prefix for one in self._around if start <= one.prefix < stop]
+            found.append((prefix, start, stop - start - sum(inner)))
         return found
 
     def model(self) -> None:
-        """ModelProto: the graph, and what is said about the model."""
+        """ModelProto: one graph, and metadata."""
         graphs = 0
         for number, kind, start, stop in self._fields(0, len(self.data)):
             if number == 7 and kind == _BYTES:
@@ -252,7 +254,7 @@ class _Walk:
             raise NoStructureError("graphs")
 
     def _graph(self, start: int, stop: int) -> None:
-        nodes, seen, here = 0, set[int](), _Message(self._said, start, stop)
+        nodes, seen, here = 0, set[int](), _Message(self._prefix, start, stop)
         for number, kind, first, last in self._fields(start, stop):
             if number == 1 and kind == _BYTES:
                 self._node(nodes, first, last, here)
@@ -266,25 +268,25 @@ class _Walk:
                 raise NoStructureError(number)
 
     def _node(self, place: int, start: int, stop: int, graph: _Message) -> None:
-        here, counts = _Message(self._said, start, stop), False
-        self._pool, self._says = [], {}
+        here, counts = _Message(self._prefix, start, stop), False
+        self._vocabularies, self._settings = [], {}
         for number, kind, first, last in self._fields(start, stop):
             if number == 5 and kind == _BYTES:
                 self._attribute(place, first, last)
             elif number not in _NODE:
                 raise NoStructureError(number)
-            elif number == 4 and self.data.startswith(_DECIDING, first):
+            elif number == 4 and self.data.startswith(_UNTRACEABLE, first):
                 raise NoStructureError("an operator")
             elif number == 4:
-                counts = self.data[first:last] == _COUNTS_WORDS
-        if counts and self._says == _ONE_WORD:
-            for leaf, attribute in self._pool:
+                counts = self.data[first:last] == _VECTORIZER
+        if counts and self._settings == _ONE_WORD:
+            for leaf, attribute in self._vocabularies:
                 self.leaves.append(leaf)
                 self._around |= dict.fromkeys((graph, here, attribute))
 
     def _attribute(self, place: int, start: int, stop: int) -> None:
-        """An attribute: weights if it is a list of floats, else part of the structure."""
-        here, self._texts = _Message(self._said, start, stop), (0, 0, 0)
+        """AttributeProto: weights if it is a list of floats, else part of the structure."""
+        here, self._strings = _Message(self._prefix, start, stop), (0, 0, 0)
         name, found, kinds = "", list[tuple[int, int, np.dtype[Any]]](), list[int]()
         for number, kind, first, last in self._fields(start, stop, lists=True):
             if number == 1:
@@ -299,7 +301,7 @@ class _Walk:
                 raise NoStructureError(number)
         self._lists(("node", place, name), found, kinds, here)
         if name in _ONE_WORD:
-            self._says[name] = self._integers(start, stop)
+            self._settings[name] = self._integers(start, stop)
 
     def _lists(
         self,
@@ -308,25 +310,25 @@ class _Walk:
         kinds: Sequence[int],
         here: _Message,
     ) -> None:
-        """What an attribute lists: floats are weights, words may be."""
+        """The lists of an attribute: floats are weights, a vocabulary may be."""
         if found:
             ((first, last, dtype),) = found
             if kinds != [6] or (last - first) % dtype.itemsize:
                 raise NoStructureError("floats")
             self._leaf(Leaf(owner, first, last, dtype, ()))
-        first, last, count = self._texts
-        if owner[2] == _WORDS and count and kinds == [8]:
-            self._pool.append((Leaf(owner, first, last, _UTF8, (), count), here))
+        first, last, count = self._strings
+        if owner[2] == _VOCABULARY and count and kinds == [8]:
+            self._vocabularies.append((Leaf(owner, first, last, _UTF8, (), count), here))
 
     def _integers(self, start: int, stop: int) -> list[int]:
-        """The integers of an attribute."""
+        """The integers of an attribute; none if they are packed."""
         every = [each for each in self._fields(start, stop) if each[0] in {3, 8}]
         if any(kind != _VARINT for _, kind, *_ in every):
-            return []  # written some other way
+            return []
         return [self._varint(first)[0] for _, _, first, _ in every]
 
     def _constant(self, start: int, stop: int) -> None:
-        """A constant of the graph: weights if it is of floats in one piece."""
+        """TensorProto, an initializer: weights if it is of floats in one field."""
         dims, kind, name, data = list[int](), 0, "", list[tuple[int, int, int]]()
         for number, wire, first, last in self._fields(start, stop):
             if number == 1 and wire == _VARINT:
@@ -358,23 +360,23 @@ class _Walk:
     def _fields(
         self, at: int, stop: int, *, lists: bool = False
     ) -> Iterator[tuple[int, int, int, int]]:
-        """Number, wire type, and where the value is, of every field; floats in a row are one.
+        """Number, wire type, start and end of the value of every field; adjacent floats are one.
 
-        Where these are an attribute's `lists`, integers and texts are passed over.
+        With `lists`, the integers and strings of an attribute's lists are skipped.
         """
         while at < stop:
-            self._seen += 1
-            if self._seen > MOST_FIELDS:
+            self._fields_read += 1
+            if self._fields_read > MOST_FIELDS:
                 raise NoStructureError("fields")
             tag, start = self._varint(at)
-            if lists and tag in _ONE_BY_ONE:
-                at = self._past(tag, at, stop)
+            if lists and tag in _ELEMENT_TAGS:
+                at = self._skipped(tag, at, stop)
                 continue
             number, kind = tag >> 3, tag & 7
             if kind == _VARINT:
                 end = self._varint(start)[1]
             elif kind == _BYTES:
-                self._said = start
+                self._prefix = start
                 size, start = self._varint(start)
                 end = start + size
             elif kind == _FOUR:
@@ -390,10 +392,10 @@ class _Walk:
             yield number, kind, start, end
             at = end
 
-    def _past(self, tag: int, at: int, stop: int) -> int:
-        """Behind integers or texts that follow each other one by one."""
+    def _skipped(self, tag: int, at: int, stop: int) -> int:
+        """The offset behind adjacent elements with this tag."""
         data, start, count = self.data, at, 0
-        self._seen += (stop - at) // _QUICK
+        self._fields_read += (stop - at) // _SKIPPED_BYTES
         if tag == _INT_TAG:
             while at < stop and data[at] == tag:
                 at += 1
@@ -408,14 +410,14 @@ class _Walk:
                     size, at = self._varint(at - 1)
                 at += size
                 count += 1
-            # In two places they are not the list as it is written.
-            self._texts = (start, at, 0 if self._texts[1] else count)
+            # A list in two pieces is not taken for a vocabulary.
+            self._strings = (start, at, 0 if self._strings[1] else count)
         if at > stop:
             raise NoStructureError("ends")
         return at
 
     def _run(self, at: int, stop: int) -> int:
-        """Where floats that follow each other one by one end."""
+        """The offset behind adjacent floats."""
         found = np.frombuffer(self.data, _LISTED, (stop - at) // _LISTED.itemsize, at)
         other = np.flatnonzero(found["tag"] != _FLOATS_TAG)
         return at + _LISTED.itemsize * int(other[0] if len(other) else len(found))
@@ -433,9 +435,9 @@ class _Walk:
                 raise NoStructureError("a number")
 
 
-#: Fields that may be there and are compared byte by byte.
+#: Numbers of the fields that may be there; they are compared byte by byte.
 _MODEL = frozenset({1, 2, 3, 4, 5, 8, 14})
 _GRAPH = frozenset({11, 12, 13, 14, 16})
 _NODE = frozenset({1, 2, 3, 4, 6, 7, 8})
-#: Graphs and tensors within attributes.
+#: Fields of attributes that are graphs and tensors.
 _NESTED = frozenset({6, 10, 11, 22, 23})

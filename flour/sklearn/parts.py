@@ -14,6 +14,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
+from flour.core.bounded import Bounded
 from flour.language.adapters import Fitted, registered
 from flour.language.flow import Flow
 from flour.tracing.fitted import Parts, Reading, Recorder, copied, outline
@@ -29,12 +30,12 @@ Import = Callable[[Fitted, ArrayTrace | None], Flow]
 
 
 class Structure:
-    """Estimators with the same classes inside, imported in one way."""
+    """Estimators with the same classes inside, imported with the same options."""
 
     def __init__(self) -> None:
         self.readings: list[Reading] = []
         #: What was read in these ways of those that were recorded: others like them fit.
-        self.recorded: dict[tuple[Reading, tuple[Any, ...]], None] = {}
+        self.recorded: Bounded[tuple[Reading, tuple[Any, ...]], None] = Bounded(MOST_CONSTANTS)
         #: Something is read that cannot be told apart from others of its kind.
         self.unreadable = False
 
@@ -99,10 +100,7 @@ class EstimatorParts:
                 every.append(reading)
             self._structure.unreadable |= len(every) > MOST_READINGS
             self._reading, self._parts = every[every.index(reading)], parts
-            recorded = self._structure.recorded
-            recorded[self._reading, parts.constants] = None
-            while len(recorded) > MOST_CONSTANTS:
-                del recorded[next(iter(recorded))]
+            self._structure.recorded[self._reading, parts.constants] = None
         return flow
 
     def stored(self) -> StoredEstimator:
@@ -111,11 +109,7 @@ class EstimatorParts:
         assert reading is not None, "a template was made of its numbers"
         values = constants.get(self.key)
         if values is None:
-            values = reading.values(self._estimator)
-            with _lock:
-                constants[self.key] = values
-                while len(constants) > MOST_CONSTANTS:
-                    del constants[next(iter(constants))]
+            constants[self.key] = values = reading.values(self._estimator)
         return StoredEstimator(reading, values, [*map(copied, self._parts.numbers)], self._read)
 
 
@@ -128,13 +122,10 @@ def take_apart(estimator: object, ways: Hashable, read: Import) -> EstimatorPart
     if not classes:
         return None
     key = classes, ways, registered()
-    with _lock:
-        structure = structures.setdefault(key, Structure())
-        while len(structures) > MOST_STRUCTURES:
-            del structures[next(iter(structures))]
+    structure = structures.first(key, Structure())
     return None if structure.unreadable else EstimatorParts(estimator, structure, key, read)
 
 
-structures: dict[Hashable, Structure] = {}
-constants: dict[Hashable, list[Any]] = {}
+structures: Bounded[Hashable, Structure] = Bounded(MOST_STRUCTURES)
+constants: Bounded[Hashable, list[Any]] = Bounded(MOST_CONSTANTS)
 _lock = threading.Lock()

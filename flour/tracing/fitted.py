@@ -1,7 +1,7 @@
 """What an importer reads of a fitted object: numbers that may differ, and all else, which may not.
 
     recorder = Recorder(estimator, trace)
-    adapter(recorder.root)              # a copy; each attribute that is read is written down
+    adapter(recorder.root)              # a copy; each attribute that is read is recorded
     reading = recorder.reading()
     reading.of(another)                 # the same attributes of another: Parts, or None
     reading.restored(parts)             # an object that has these attributes and no others
@@ -252,7 +252,7 @@ def outline(root: object) -> tuple[type, ...] | None:
 
 
 class Recorder:
-    """Writes down what is read of a fitted object, and hands out traced arrays for its numbers."""
+    """Records what is read of a fitted object, with traced arrays in place of its numbers."""
 
     def __init__(self, root: object, trace: ArrayTrace) -> None:
         self._trace = trace

@@ -1,9 +1,8 @@
-"""Programs of models of which only numbers differ: imported when they are looked at.
+"""Programs of models whose plans come from a template: imported when they are looked at.
 
-Whoever bakes programs may keep a template for each structure that models have (see
-oven.plans.template_lookup): it says so with `remember`, and importers ask it with `model_program`.
-A model that a template is for has its plan at once. Its program is imported when it is first
-looked at.
+Importers call `model_program`. It asks the extension point "model_templates", which oven declares,
+for a template of the model's structure (see oven.plans.template_lookup): from it the plan is made
+at once, and the program is imported only when it is looked at.
 """
 
 from __future__ import annotations
@@ -14,15 +13,16 @@ from typing import Any, Protocol
 from numpy.typing import NDArray
 
 from flour.core import provenance
+from flour.core.extension_points import extensions
 from flour.language.flow import Flow
 from flour.tracing.traced_array import ArrayTrace
 
-#: What a program is besides what a model's program has.
+#: The attributes of a program, which are there once it is imported.
 _WHOLE = ("outputs", "origin", "made_from", "notes", "_retyped")
 
 
 class StoredModel(Protocol):
-    """A model in as few bytes as it takes to import it later."""
+    """What is stored of a model to import it later."""
 
     def flow(self) -> Flow:
         """Its program."""
@@ -45,26 +45,11 @@ class Model(Protocol):
         """The program with traced arrays for its numbers, leaves of the trace in their order."""
 
     def stored(self) -> StoredModel:
-        """What is kept of the model for whoever looks at its program."""
-
-
-class Hit(Protocol):
-    """A model that a template is for."""
-
-    @property
-    def model(self) -> StoredModel:
-        """What its program is imported from."""
-
-
-class Lookup(Protocol):
-    """A model whose structure has been looked up."""
-
-    def hit(self) -> Hit | None:
-        """The model's plan, if a template is for it."""
+        """What is stored of the model, to import it when its program is looked at."""
 
 
 class ModelFlow(Flow):
-    """The program of a model, made when it is first looked at; `model` is for whoever bakes it."""
+    """The program of a model, imported when it is first looked at; `oven.bake` reads `model`."""
 
     __slots__ = ("_make", "model")
 
@@ -74,7 +59,7 @@ class ModelFlow(Flow):
 
     @classmethod
     def of(cls, flow: Flow, model: object) -> ModelFlow:
-        """A program that is there."""
+        """A program that has been imported."""
         made = cls(model, lambda: made)
         made._take(flow)
         return made
@@ -84,7 +69,7 @@ class ModelFlow(Flow):
             setattr(self, each, getattr(flow, each))
 
     def __getattr__(self, name: str) -> Any:
-        """What is not there yet."""
+        """An attribute of a program that has not been imported yet."""
         if name not in _WHOLE:
             raise AttributeError(f"a program has no {name!r}", name=name, obj=self)
         made = self._make()
@@ -92,19 +77,10 @@ class ModelFlow(Flow):
         return getattr(made, name)
 
 
-LookUp = Callable[[Any], Lookup | None]
-_memory: list[Callable[[], LookUp]] = []
-
-
-def remember(memory: Callable[[], LookUp]) -> None:
-    """Let models be looked up with what this hands out when the first one comes."""
-    _memory[:] = [memory]
-
-
 def model_program(take_apart: Callable[[], Model | None], usual: Callable[[], Flow]) -> Flow:
     """The program of a model: imported later where a template is for it, else now, as `usual`."""
-    model = take_apart() if _memory else None
-    lookup = None if model is None else _memory[0]()(model)
+    look_up = extensions("model_templates")
+    lookup = look_up[-1](take_apart()) if look_up else None
     hit = None if lookup is None else lookup.hit()
     if hit is not None:
         stored, place = hit.model, provenance.here()

@@ -1,6 +1,6 @@
-"""A computation that has been written down, made again with other numbers.
+"""A recorded computation, done again with other numbers.
 
-`flour.tracing.traced_array` writes down steps; here they are made as few as they can be, and run.
+`flour.tracing.traced_array` records steps; here those that are not needed go, and the rest is run.
 """
 
 from __future__ import annotations
@@ -15,27 +15,27 @@ from flour.core.errors import FlourError
 
 
 class Step(NamedTuple):
-    """A call: of what, with the values of which slots; where its answer goes, if anywhere."""
+    """A recorded call: the function, the slots of its arguments, and the slot of its result."""
 
     function: Callable[..., Any]
     places: tuple[int, ...]
     slot: int | None
-    #: What the answer has to be: the shape and dtype, or the answer itself.
+    #: What the result has to be: its shape and dtype, or the answer to a question.
     shape: tuple[int, ...] | None
     dtype: Any
     answer: bytes | bool | None = None
-    #: What is called, where equal calls can be told.
+    #: Equal for equal calls; empty where that cannot be told.
     name: str = ""
 
 
 class Called(NamedTuple):
-    """A function with what it is called with every time."""
+    """A function to record, and what is known of its result."""
 
     function: Callable[..., Any]
     name: str
-    #: The shape and dtype of its answer depend on those of its arguments alone.
+    #: Its shape and dtype depend on those of the arguments alone.
     sure: bool = False
-    #: It takes arrays of any length; and its answer is one itself.
+    #: The function takes arrays of any length; and its result has any length itself.
     any_length: bool = False
     free: bool = False
 
@@ -43,7 +43,7 @@ class Called(NamedTuple):
 def called(
     function: Callable[..., Any], what: str, *settings: object, sure: bool = False
 ) -> Called:
-    """The function, named by settings that are no arrays."""
+    """The function with a name made of its settings, unless these are arrays."""
     plain = not any(map(_has_array, settings))
     return Called(function, f"{what} {settings!r}" if plain else "", sure)
 
@@ -57,7 +57,7 @@ def _has_array(value: object) -> bool:
 
 
 def as_bytes(value: Any) -> bytes:
-    """The value itself, for a step that asks for it."""
+    """The value as bytes: the step that asks for it."""
     return bytes(value.tobytes())
 
 
@@ -68,17 +68,17 @@ def shortened(
     steps: Sequence[Step],
     results: Sequence[int],
     values: Sequence[Any],
-    known: Collection[int],
+    constants: Collection[int],
     written: Collection[int],
     measured: Collection[int] = (),
 ) -> tuple[list[Step], list[int]]:
-    """The steps that it takes to make the results, and where these are then.
+    """The steps that the results need, and the slots of the results.
 
-    `values` is what every slot held, `known` the slots that are constant, `written` those that
-    somebody wrote into, and `measured` those whose shapes somebody asked for.
+    `values` is what every slot held, `constants` the slots that are constant, `written` those that
+    were written into, and `measured` those whose shapes were asked for.
     """
     touched = [values[slot] for slot in written]
-    once, moved = _once(steps, values, _equal_constants(known, values), touched)
+    once, moved = _once(steps, values, _equal_constants(constants, values), touched)
     made = [moved.get(slot, slot) for slot in results]
     asked = {moved.get(slot, slot) for slot in measured} & _unsure(once)
     return _asked_at_once(_needed(once, {*made} | asked), made), made
@@ -90,7 +90,7 @@ def _once(
     moved: dict[int, int],
     touched: Sequence[NDArray[Any]],
 ) -> tuple[list[Step], dict[int, int]]:
-    """The steps without those that others are equal to, and which slots are others'."""
+    """The steps without repeated ones, and the slots that other slots are equal to."""
     seen: dict[tuple[Any, ...], int | None] = {}
     kept = list[Step]()
     for step in steps:
@@ -106,11 +106,11 @@ def _once(
     return kept, moved
 
 
-def _equal_constants(known: Collection[int], values: Sequence[Any]) -> dict[int, int]:
+def _equal_constants(constants: Collection[int], values: Sequence[Any]) -> dict[int, int]:
     """Constants that are an earlier one's value again."""
     first: dict[tuple[Any, ...], int] = {}
     moved = {}
-    for slot in sorted(known):
+    for slot in sorted(constants):
         value = values[slot]
         if isinstance(value, np.ndarray):
             key: tuple[Any, ...] = (value.dtype.str, value.shape, value.tobytes())
@@ -123,14 +123,14 @@ def _equal_constants(known: Collection[int], values: Sequence[Any]) -> dict[int,
 
 
 def _is_written(step: Step, values: Sequence[Any], touched: Sequence[NDArray[Any]]) -> bool:
-    """Whether memory that somebody writes to is read or handed on by a step."""
+    """Whether a step reads or returns memory that is written into."""
     slots = [*step.places, *([] if step.slot is None else [step.slot])]
     arrays = [values[slot] for slot in slots if isinstance(values[slot], np.ndarray)]
     return any(np.may_share_memory(one, other) for one in arrays for other in touched)
 
 
 def _unsure(steps: Sequence[Step]) -> set[int]:
-    """The slots whose shapes depend on numbers: a step that makes one says which it has."""
+    """The slots whose shapes depend on numbers: their steps check the shape."""
     found = set[int]()
     for step in steps:
         if step.slot is not None and (step.shape is not None or not found.isdisjoint(step.places)):
@@ -139,7 +139,7 @@ def _unsure(steps: Sequence[Step]) -> set[int]:
 
 
 def _needed(steps: Sequence[Step], results: Collection[int]) -> list[Step]:
-    """The steps without those whose answers nobody reads; what asks or writes stays."""
+    """The steps whose results are read, and those that ask or write."""
     read, kept = {*results}, list[Step]()
     for step in reversed(steps):
         if step.slot is None or step.slot in read:
@@ -149,7 +149,7 @@ def _needed(steps: Sequence[Step], results: Collection[int]) -> list[Step]:
 
 
 def _asked_at_once(steps: Sequence[Step], results: Sequence[int]) -> list[Step]:
-    """The steps, with a truth that is looked at as one step with the looking."""
+    """The steps, with each truth value and the question about it made one step."""
     uses: dict[int, int] = dict.fromkeys(results, 2)
     sure = {step.slot for step in steps if step.shape is None}
     for step in steps:
@@ -174,14 +174,14 @@ def _asked_at_once(steps: Sequence[Step], results: Sequence[int]) -> list[Step]:
 
 
 _Packed = tuple[Any, int, tuple[int, ...], int | None, Any, Any, bytes | bool | None]
-#: What models have in common is kept for so many kinds of them.
-MOST_LATELY = 4
+#: Results of leaves that models have in common are kept for so many values of the leaves.
+MOST_COMMON = 4
 
 # --- running ------------------------------------------------------------------------------------
 
 
 class Recorded:
-    """A computation that has been done once, to be done with other numbers."""
+    """A recorded computation, to be done with other numbers."""
 
     def __init__(
         self,
@@ -198,9 +198,8 @@ class Recorded:
         self._common = tuple(n for n, slot in enumerate(leaves) if slot in common)
         first, rest = _apart(steps, [slot for slot in leaves if slot not in common])
         self._first, self._steps = [*map(_packed, first)], [*map(_packed, rest)]
-        #: What these were lately, and what came of them; None where a question was answered
-        #: otherwise.
-        self._lately: list[tuple[list[NDArray[Any]], dict[int, Any] | None]] = []
+        #: Their latest values, and the results; None where a question was answered otherwise.
+        self._latest: list[tuple[list[NDArray[Any]], dict[int, Any] | None]] = []
 
     def __len__(self) -> int:
         return len(self._first) + len(self._steps)
@@ -216,7 +215,7 @@ class Recorded:
             values[slot] = leaf
         try:
             with np.errstate(all="ignore"):
-                made = self._known(leaves, values) if self._first else {}
+                made = self._common_results(leaves, values) if self._first else {}
                 if made is None:
                     return None
                 for slot, value in made.items():
@@ -224,25 +223,27 @@ class Recorded:
                 fits = _run(self._steps, values)
                 return [values[slot] for slot in self._results] if fits else None
         except (ArithmeticError, IndexError, ValueError, np.linalg.LinAlgError, FlourError):
-            return None  # whoever makes it from the start says what is wrong
+            return None  # importing the model in full says what is wrong
 
-    def _known(self, leaves: Sequence[NDArray[Any]], values: list[Any]) -> dict[int, Any] | None:
-        """What comes of leaves that models have in common."""
+    def _common_results(
+        self, leaves: Sequence[NDArray[Any]], values: list[Any]
+    ) -> dict[int, Any] | None:
+        """The results of the leaves that models have in common."""
         here = [leaves[place] for place in self._common]
-        for others, made in self._lately:
+        for others, made in self._latest:
             if all(one is other for one, other in zip(here, others, strict=True)):
                 return made
         fits = _run(self._first, values)
         made = {step[3]: values[step[3]] for step in self._first if step[3] is not None}
         found = made if fits else None
-        self._lately = [(here, found), *self._lately[: MOST_LATELY - 1]]
+        self._latest = [(here, found), *self._latest[: MOST_COMMON - 1]]
         return found
 
 
 def _apart(steps: Sequence[Step], others: Sequence[int]) -> tuple[list[Step], list[Step]]:
     """The steps that need none of the other leaves, and the rest."""
     if any(step.slot is None and step.answer is None for step in steps):
-        return [], [*steps]  # somebody writes into an array
+        return [], [*steps]  # an array is written into
     needing, first, rest = {*others}, list[Step](), list[Step]()
     for step in steps:
         if needing.isdisjoint(step.places):

@@ -1,17 +1,16 @@
-"""Numbers that remember how they were computed, so that other numbers can be put in their place.
+"""Arrays that record what is computed from them, so that it can be done with other numbers.
 
-    trace = Trace()
+    trace = ArrayTrace()
     weights = trace.leaf(np.float32([1, 2]))
     if np.all(weights > 0):             # a question: what follows holds only for this answer
         doubled = weights * 2
     again = trace.recorded([doubled])
     again([np.float32([3, 4])])         # [array([6, 8])]; None where the answer is another
 
-Code that knows nothing of it computes with a `TracedArray` as with an array. Whatever depends on
-values is either one of numpy's functions, which is written down, or a question, whose answer is:
-whoever looks at the numbers themselves in whatever way gets them, and the formula holds for these
-numbers only. What a formula cannot do is an error, and then there is nothing to put other numbers
-into.
+Code computes with a `TracedArray` as with an array. A numpy function of it is recorded as a step. A
+truth value, a number or a list made of it is recorded as a question, with its answer: the recording
+holds for numbers with the same answers only. What cannot be recorded is an error, and there is no
+recording then.
 """
 
 from __future__ import annotations
@@ -33,16 +32,18 @@ from objectstore.digest import combine
 
 #: A trace of more steps would take longer than what it stands for.
 MOST_STEPS = 2000
-#: Functions of numpy's whose answers depend on shapes and dtypes alone.
+#: Functions whose results depend on shapes and dtypes alone.
 _BY_KIND = frozenset({np.result_type, np.shape, np.ndim, np.size, np.zeros_like, np.ones_like})
-#: The same answers sooner.
+#: Faster functions with the same results.
 _SHORT: dict[Any, Callable[..., Any]] = {
     np.all: partial(np.logical_and.reduce, axis=None),
     np.any: partial(np.logical_or.reduce, axis=None),
 }
-#: Whose answers' shapes depend on the arguments' shapes, where those are the formulas.
+#: Functions for which the shapes of traced arguments decide the shape of the result.
 _SURE = frozenset({np.concatenate, np.transpose, np.square, np.sum, np.stack, np.vstack})
-#: Asked first by whoever wants the values, which `__array__` hands out.
+#: Attributes that say how large an array is, and those that do not.
+_SIZES, _KINDS = frozenset({"shape", "size", "nbytes"}), frozenset({"dtype", "ndim"})
+#: numpy looks for these before it calls `__array__`.
 _BUFFERS = frozenset({"__array_interface__", "__array_struct__"})
 _METHODS = frozenset(
     "all any astype copy flatten max mean min prod ravel repeat reshape sum transpose".split()  # noqa: SIM905 (shorter)
@@ -50,43 +51,43 @@ _METHODS = frozenset(
 
 
 class NoFormulaError(Exception):
-    """What was asked of a formula has no place in a trace."""
+    """An operation that cannot be recorded."""
 
 
 class ArrayTrace:
-    """What has been computed from some arrays, in order."""
+    """The steps of a computation from some arrays, in order."""
 
     def __init__(self) -> None:
         #: The value of each slot.
         self._values: list[Any] = []
         self._leaves: list[int] = []
-        self._known: set[int] = set()
+        self._constants: set[int] = set()
         self._steps: list[Step] = []
         self._blobs: dict[tuple[int, str], Blob] = {}
         self._refused: list[str] = []
         self._written: list[int] = []
-        #: Slots of rows that may be longer or shorter with other numbers.
+        #: Slots of arrays of any length: with other numbers they may be longer or shorter.
         self._free: set[int] = set()
         self._common: set[int] = set()
-        #: Slots whose shapes somebody asked for.
+        #: Slots whose shapes were asked for.
         self._measured: set[int] = set()
         #: Parameters of two traces are never the same, whatever they hold.
         self._name = f"formula {token_hex(16)}"
 
     @property
     def broken(self) -> bool:
-        """Whether something was asked that has no place here, whoever caught the error."""
+        """Whether an operation could not be recorded, also if its error was caught."""
         return bool(self._refused)
 
     def refuse(self, what: str) -> NoReturn:
-        """Give up."""
+        """Say that an operation cannot be recorded; the trace is broken then."""
         self._refused.append(what)
         raise NoFormulaError(what)
 
     def leaf(self, array: NDArray[Any], *, free: bool = False, common: bool = False) -> TracedArray:
-        """Numbers others can be put in place of; where they are `free`, more or fewer, too.
+        """Numbers that others can take the place of; as many others as there are, unless `free`.
 
-        Those that models often have in `common` are looked at once as long as they are.
+        Results of those that models often have in `common` are kept for the next model.
         """
         self._leaves.append(slot := self._slot(array))
         if free:
@@ -100,14 +101,14 @@ class ArrayTrace:
         return slot in self._free
 
     def sized(self, slot: int) -> Any:
-        """What a slot holds here, for who asks how large it is."""
+        """The value of a slot, of which only the size is asked."""
         if slot in self._free:
             self.refuse("the length of what may have any")
         self._measured.add(slot)
         return self._values[slot]
 
     def value(self, slot: int) -> Any:
-        """What a slot holds here."""
+        """The value of a slot."""
         return self._values[slot]
 
     def _slot(self, value: object) -> int:
@@ -115,15 +116,15 @@ class ArrayTrace:
         return len(self._values) - 1
 
     def _constant(self, value: object) -> int:
-        """A slot for what is the same whatever the numbers are."""
+        """A slot for a constant."""
         slot = self._slot(value.copy() if isinstance(value, np.ndarray) else value)
-        self._known.add(slot)
+        self._constants.add(slot)
         return slot
 
     def call(self, made: Called, *args: object) -> Any:
-        """The answer to these arguments, written down."""
+        """The result of a call, which is recorded."""
         lists = [len(arg) if isinstance(arg, list | tuple) else None for arg in args]
-        if any(_has_formula(arg) for arg in args if isinstance(arg, list | tuple)):
+        if any(_has_traced(arg) for arg in args if isinstance(arg, list | tuple)):
             each = (arg if isinstance(arg, list | tuple) else [arg] for arg in args)
             nested = partial(_nested, made.function, lists)
             name = f"{made.name} {lists}" if made.name else ""
@@ -158,7 +159,7 @@ class ArrayTrace:
 
     def set_item(self, target: int, key: object, value: object) -> None:
         """Write into an array: steps are made again in order, so views of it see the same."""
-        if _has_formula(key):
+        if _has_traced(key):
             self.refuse("places that depend on numbers")
         if target in self._free or (isinstance(value, TracedArray) and value.free):
             self.refuse("a row of any length is written")
@@ -169,14 +170,14 @@ class ArrayTrace:
         self._steps.append(Step(operator.setitem, places, None, None, None))
 
     def pin(self, slot: int) -> Any:
-        """The value itself, which from now on is the only one it may have."""
+        """The value itself: the recording holds for this value only."""
         value = self._values[slot]
         answer = np.asarray(value).tobytes()
         self._steps.append(Step(as_bytes, (slot,), None, None, None, answer, "bytes"))
         return value
 
     def blob(self, formula: TracedArray, dtype: Any) -> Blob:
-        """The formula as a parameter; of two with equal content here, both are the first."""
+        """A traced array as a parameter; of two with equal content, both are the first."""
         kind = formula.dtype if dtype is None else np.dtype(dtype)
         if kind.str not in DTYPES:
             self.refuse(f"a parameter of {kind}")
@@ -198,14 +199,14 @@ class ArrayTrace:
         return blob
 
     def recorded(self, wanted: Sequence[TracedArray]) -> Recorded:
-        """What makes these again of other numbers in place of the leaves."""
+        """The computation of these arrays, for other numbers in place of the leaves."""
         slots = [item.slot_of(self) for item in wanted]
         steps, results = shortened(
-            self._steps, slots, self._values, self._known, self._written, self._measured
+            self._steps, slots, self._values, self._constants, self._written, self._measured
         )
         read = {place for step in steps for place in step.places} | {*results}
         values = [
-            value if slot in self._known and slot in read else None
+            value if slot in self._constants and slot in read else None
             for slot, value in enumerate(self._values)
         ]
         kinds = [(self._values[slot].shape, self._values[slot].dtype) for slot in self._leaves]
@@ -218,7 +219,7 @@ class ArrayTrace:
 
 
 class Flags(NamedTuple):
-    """What is known of a formula's memory."""
+    """What is asked of the flags of an array."""
 
     writeable: bool
 
@@ -227,11 +228,11 @@ class TracedArray(NDArrayOperatorsMixin):
     """An array, for code that computes with one."""
 
     __slots__ = ("_slot", "_trace", "fixed")
-    __hash__ = None  # type: ignore[assignment]  # its value may not be looked at in secret
+    __hash__ = None  # type: ignore[assignment]  # as an array; its value would not be recorded
 
     def __init__(self, trace: ArrayTrace, slot: int) -> None:
         self._trace, self._slot = trace, slot
-        #: Nobody may write to it.
+        #: Whether it is read-only.
         self.fixed = False
 
     @property
@@ -245,16 +246,16 @@ class TracedArray(NDArrayOperatorsMixin):
             self._trace.refuse("numbers of two traces meet")
         return self._slot
 
-    # --- what does not depend on values ----------------------------------------------------------
+    # --- shapes and dtypes ----------------------------------------------------------------------
 
     def here(self) -> NDArray[Any]:
-        """Its value where it was written down, for who compares it and decides nothing by it."""
+        """Its value in the recorded run, to compare; nothing may be decided by it."""
         found: NDArray[Any] = self._value
         return found
 
     @property
     def trace(self) -> ArrayTrace:
-        """Where it is written down what is done with it."""
+        """The trace that records it."""
         return self._trace
 
     @property
@@ -271,32 +272,6 @@ class TracedArray(NDArrayOperatorsMixin):
         return self._trace.sized(self._slot)
 
     @property
-    def shape(self) -> tuple[int, ...]:
-        """As an array's."""
-        return tuple(self._sized.shape)
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """As an array's."""
-        found: np.dtype[Any] = self._value.dtype
-        return found
-
-    @property
-    def size(self) -> int:
-        """As an array's."""
-        return int(self._sized.size)
-
-    @property
-    def ndim(self) -> int:
-        """As an array's."""
-        return int(self._value.ndim)
-
-    @property
-    def nbytes(self) -> int:
-        """As an array's."""
-        return int(self._sized.nbytes)
-
-    @property
     def flags(self) -> Flags:
         """What is asked of an array's."""
         return Flags(not self.fixed)
@@ -304,12 +279,12 @@ class TracedArray(NDArrayOperatorsMixin):
     def __len__(self) -> int:
         return len(self._sized)
 
-    # --- what is written down ------------------------------------------------------------------
+    # --- steps --------------------------------------------------------------------------------
 
     def __array_ufunc__(
         self, function: np.ufunc, method: str, *inputs: object, **options: object
     ) -> Any:
-        if "out" in options or any(map(_has_formula, options.values())):
+        if "out" in options or any(map(_has_traced, options.values())):
             self._trace.refuse("an operation in place")
         whole: Any = function if method == "__call__" else getattr(function, method)
         made = partial(whole, **options) if options else whole
@@ -321,8 +296,8 @@ class TracedArray(NDArrayOperatorsMixin):
     ) -> Any:
         if function in _BY_KIND:
             return function(*map(self._plain, args), **options)
-        if any(map(_has_formula, options.values())):
-            self._trace.refuse("a formula by name")
+        if any(map(_has_traced, options.values())):
+            self._trace.refuse("a traced array by name")
         if function in _SHORT and len(args) == 1 and not options:
             return self._trace.call(Called(_SHORT[function], function.__name__, sure=True), *args)
         made = partial(function, **options) if options else function
@@ -333,6 +308,10 @@ class TracedArray(NDArrayOperatorsMixin):
         return arg._sized if isinstance(arg, TracedArray) else arg  # noqa: SLF001 (its own class)
 
     def __getattr__(self, name: str) -> Any:
+        if name in _SIZES:
+            return getattr(self._sized, name)
+        if name in _KINDS:
+            return getattr(self._value, name)
         if name == "T":
             return self._trace.call(Called(np.transpose, "T", sure=True), self)
         if name in _BUFFERS or not hasattr(np.ndarray, name):
@@ -341,8 +320,8 @@ class TracedArray(NDArrayOperatorsMixin):
             self._trace.refuse(f"an array's {name}")
 
         def method(*args: object, **options: object) -> Any:
-            if any(map(_has_formula, (*args, *options.values()))):
-                self._trace.refuse("a formula as an argument")
+            if any(map(_has_traced, (*args, *options.values()))):
+                self._trace.refuse("a traced array as an argument")
             made = operator.methodcaller(name, *args, **options)
             found = called(made, f"method {name}", args, options, sure=name != "repeat")
             return self._trace.call(found, self)
@@ -352,7 +331,7 @@ class TracedArray(NDArrayOperatorsMixin):
     def __getitem__(self, key: object) -> Any:
         if isinstance(key, TracedArray):
             return self._trace.call(Called(operator.getitem, "getitem"), self, key)
-        if _has_formula(key):
+        if _has_traced(key):
             self._trace.refuse("places that depend on numbers")
         return self._trace.call(called(operator.itemgetter(key), "item", key, sure=True), self)
 
@@ -364,7 +343,7 @@ class TracedArray(NDArrayOperatorsMixin):
     def __blob__(self, dtype: object) -> Blob:
         return self._trace.blob(self, dtype)
 
-    # --- what looks at values ------------------------------------------------------------------
+    # --- questions -----------------------------------------------------------------------------
 
     def __bool__(self) -> bool:
         return bool(self._trace.pin(self._slot))
@@ -395,10 +374,10 @@ class TracedArray(NDArrayOperatorsMixin):
         return self._trace.pin(self._slot).item()
 
     def __reduce__(self) -> NoReturn:
-        self._trace.refuse("a formula is no data")
+        self._trace.refuse("a traced array is no data")
 
     def __repr__(self) -> str:
-        return f"Formula({self.dtype}{list(self._value.shape)})"
+        return f"TracedArray({self.dtype}{list(self._value.shape)})"
 
 
 def as_array(values: Any, dtype: Any = None) -> Any:
@@ -408,20 +387,20 @@ def as_array(values: Any, dtype: Any = None) -> Any:
     return values if dtype in (None, values.dtype) else values.astype(dtype)
 
 
-def noted(made: Called, *args: object) -> Any:
-    """A function's answer, one step where an argument is a formula: what is in it is not seen."""
+def noted(made: Called, *args: Any) -> Any:
+    """A function's result; recorded as one step, whatever it does inside, for traced arguments."""
     first = next((arg for arg in args if isinstance(arg, TracedArray)), None)
     return made.function(*args) if first is None else first.trace.call(made, *args)
 
 
-def _has_formula(value: object) -> bool:
+def _has_traced(value: object) -> bool:
     if isinstance(value, list | tuple):
-        return any(map(_has_formula, value))
+        return any(map(_has_traced, value))
     return isinstance(value, TracedArray)
 
 
-def _nested(function: Callable[..., Any], shape: Sequence[int | None], *flat: object) -> Any:
-    """A call whose arguments were lists, which have been put one after the other."""
+def _nested(function: Callable[..., Any], shape: Sequence[int | None], *flat: Any) -> Any:
+    """A call with lists as arguments, whose elements are given one after the other."""
     rest = iter(flat)
     args = [next(rest) if size is None else [next(rest) for _ in range(size)] for size in shape]
     return function(*args)

@@ -1,10 +1,10 @@
-"""Digests of a program made of formulas, for other numbers in their place.
+"""Digests of a program with traced arrays, for other arrays in their place.
 
-    names = Names(flow)         # its parameters that are formulas: names.blobs
-    names.of(arrays)            # the digests of a program with these arrays in their place
+    digests = TracedDigests(flow)       # the parameters that are traced arrays: digests.blobs
+    digests.of(arrays)                  # the digests of a program with these arrays in their place
 
-A node's digest is one of its operator and its inputs, an operator's one of its parameters. Which
-digests make which is written down once; those that no formula is behind stay as they are.
+A node's digest is made of its operator's and its inputs', an operator's of its parameters'. Which
+digests each is made of is recorded once; those without traced arrays behind them stay as they are.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from flour.tracing.traced_array import TracedArray
 from objectstore import Blob, Strings
 from objectstore.digest import DIGEST_CHARS, array_digest, combine, strings_digested
 
-#: A text that is hashed: digests in it, and what is between them.
+#: A text that is hashed, in parts: every other part is a digest that depends on numbers.
 Text = tuple[str, ...]
 
 
-class Names:
-    """How the digests of a program come about."""
+class TracedDigests:
+    """How the digests of a program are derived from each other."""
 
     def __init__(self, flow: Flow) -> None:
-        #: Parameters that depend on numbers.
+        #: Parameters that are traced arrays.
         self.blobs: list[Blob] = []
         self._changing: set[str] = set()
-        #: Each digest that depends on them, and the texts that it is one of.
+        #: Each digest that depends on them, and the texts that it is the digest of.
         self._made: list[tuple[str, tuple[Text, ...]]] = []
         nodes = flow.nodes()
         for item in nodes:
@@ -72,7 +72,7 @@ class Names:
             self._made.append((digest, made))
 
     def _text(self, text: str) -> Text:
-        """The text in parts: every other one is a digest that changes."""
+        """The text in parts."""
         parts, rest = [""], 0
         while rest < len(text):
             found = text[rest : rest + DIGEST_CHARS]
@@ -85,9 +85,13 @@ class Names:
         return tuple(parts)
 
     def of(self, arrays: Sequence[NDArray[Any]]) -> tuple[str, str]:
-        """The program's digest, and those of its nodes, inputs left out, in a row."""
+        """The program's digest, and those of its nodes, inputs left out, in a row.
+
+        The arrays are those of `blobs`, and perhaps more.
+        """
         now = {
-            blob.digest: array_digest(array) for blob, array in zip(self.blobs, arrays, strict=True)
+            blob.digest: array_digest(array)
+            for blob, array in zip(self.blobs, arrays, strict=False)
         }
         for digest, texts in self._made:
             now[digest] = combine(*(_filled(text, now) for text in texts))

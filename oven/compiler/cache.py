@@ -225,9 +225,12 @@ def directory() -> Path:
     """The cache's folder: PRETZEL_CACHE, or `pretzel` among the user's caches."""
     chosen = os.environ.get("PRETZEL_CACHE")
     if chosen:
-        return Path(chosen)
+        return _path_of(chosen)
     caches = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")  # noqa: PTH111 (pathlib raises where there is no home)
-    return Path(caches, "pretzel")
+    return _path_of(f"{caches}/pretzel")
+
+
+_path_of = lru_cache(1)(Path)  # making a path takes a tenth of the time of loading a linear plan
 
 
 def _path(digest: str) -> Path:

@@ -20,14 +20,14 @@ from flour.core.types import Text, Type, Vector
 from flour.data.coerce import coerce, native_types
 from flour.language.flow import Flow
 from flour.ops.structure import TakeText
-from oven.codegen.ports import Port, find_ports, pack
-from oven.codegen.stages import PYTHON, Stage, Value, cut
-from oven.compiler import cache
+from oven.codegen.ports import Port, pack
+from oven.codegen.stages import PYTHON, Stage, Value
 from oven.entry.array_entry import Call, around
 from oven.entry.columns_entry import open_columns_entry, open_entry
 from oven.entry.row_packing import PackedRows, PackRows, open_row_packing
 from oven.plans.background import Pending
-from oven.plans.skeleton import classes
+from oven.plans.program import PlanProgram
+from oven.plans.skeleton import Facts, stage_kinds
 from oven.run.native_run import NativeRun, RowsRefused
 
 if TYPE_CHECKING:
@@ -52,23 +52,38 @@ class Plan:
         background: bool | Executor = False,
         check: Callable[[Sequence[Stage]], None] | None = None,
     ) -> None:
-        self._programs: tuple[Flow, Flow] | None = (flow, optimised)
-        self._inputs, self._leaves = flow.inputs(), dict(optimised.outputs)
-        self.exact = exact
-        self._stages: tuple[Stage, ...] | None = self._cut()
+        program = PlanProgram(lambda: (flow, optimised), exact=exact)
         if check is not None:  # before anything is compiled for them
-            check(self._stages)
-        self._mixes_rows = any(item.op.mixes_rows() for item in optimised.nodes())
-        self._recalled: RestoredPlan | None = None
-        self._begin(background, check)
+            check(program.stages)
+        self._begin(program, Facts.of(flow, optimised, exact=exact), None, background, check)
         self._bound: Pending[Steps] = Pending(self._steps, background)
+
+    @staticmethod
+    def restore(
+        restored: RestoredPlan,
+        read: Callable[[], tuple[Flow, Flow]],
+        check: Callable[[Sequence[Stage]], None] | None = None,
+        *,
+        background: bool | Executor = False,
+    ) -> Plan:
+        """A plan made from an image; `read` makes its program when it is first looked at."""
+        plan, facts = Plan.__new__(Plan), restored.skeleton.facts
+        program = PlanProgram(read, exact=facts.exact)
+        plan._begin(program, facts, restored, background, check)  # noqa: SLF001 (this is the class)
+        plan._bound = Pending(lambda: (restored.run,), background=False)  # noqa: SLF001 (as above)
+        return plan
 
     def _begin(
         self,
+        program: PlanProgram,
+        facts: Facts,
+        restored: RestoredPlan | None,
         background: bool | Executor,  # noqa: FBT001 (as above)
         check: Callable[[Sequence[Stage]], None] | None,
     ) -> None:
+        self._program, self._facts, self._restored = program, facts, restored
         self._background, self._check = background, check
+        self._inputs, self._leaves, self.exact = facts.inputs, facts.leaves, facts.exact
         self._roots, self._names = tuple(self._leaves.values()), tuple(self._leaves)
         self._reads_documents = [type(kind) for kind in self._inputs.values()] == [Text]
         self._variants: dict[tuple[Type, ...], Plan] = {}
@@ -76,60 +91,25 @@ class Plan:
         self._call: Call | None = None
         self._pack: PackRows | None = None
 
-    @staticmethod
-    def restore(
-        found: RestoredPlan,
-        read: Callable[[], tuple[Flow, Flow]],
-        check: Callable[[Sequence[Stage]], None],
-        *,
-        background: bool | Executor = False,
-    ) -> Plan:
-        """A plan that has been loaded before; `read` makes its programs when they are wanted."""
-        plan = Plan.__new__(Plan)
-        plan._recall(found, read)  # noqa: SLF001 (this is the class)
-        plan._begin(background, check)  # noqa: SLF001 (as above)
-        return plan
-
-    def _recall(self, found: RestoredPlan, read: Callable[[], tuple[Flow, Flow]]) -> None:
-        facts = found.facts
-        self._programs, self._stages, self._read = None, None, read
-        self._inputs, self._leaves = facts.inputs, facts.leaves
-        self.exact, self._mixes_rows = facts.exact, facts.mixes_rows
-        self._recalled = found
-        self._bound = Pending(lambda: (found.run,), background=False)
-
-    _read: Callable[[], tuple[Flow, Flow]]
-
-    def _both(self) -> tuple[Flow, Flow]:
-        if self._programs is None:
-            self._programs = self._read()
-        return self._programs
-
     @property
     def unfolded(self) -> bool:
-        """Whether its program is in memory: that of a plan loaded again is made when wanted."""
-        return self._programs is not None
+        """Whether its program is in memory: that of a restored plan is made when looked at."""
+        return self._program.in_memory
 
     @property
     def flow(self) -> Flow:
         """The program as it was written."""
-        return self._both()[0]
+        return self._program.flows[0]
 
     @property
     def optimised(self) -> Flow:
         """The program that runs."""
-        return self._both()[1]
+        return self._program.flows[1]
 
     @property
     def stages(self) -> tuple[Stage, ...]:
         """What runs together."""
-        if self._stages is None:
-            self._stages = self._cut()
-        return self._stages
-
-    def _cut(self) -> tuple[Stage, ...]:
-        roots = tuple(self.optimised.outputs.values())
-        return tuple(cut(roots, find_ports(roots), exact=self.exact))
+        return self._program.stages
 
     @property
     def leaves(self) -> Mapping[str, Node]:
@@ -139,43 +119,37 @@ class Plan:
     @property
     def digest(self) -> str:
         """Equal programs have equal digests."""
-        found = self._recalled
-        return self.flow.digest if found is None or not found.digest else found.digest
+        restored = self._restored
+        return self.flow.digest if restored is None or not restored.digest else restored.digest
 
     @property
     def classes(self) -> tuple[Any, ...] | None:
         """What stands for each column of the probabilities, where the plan looks labels up."""
-        found = self._recalled
-        if found is None:
-            return classes(self.flow.outputs.get("label"))
-        return found.facts.classes
+        return self._facts.classes
 
     @property
     def node_digests(self) -> str:
-        """What the values of the program are known by, its inputs left out: see `digests_in`.
+        """The digests of the program's nodes, its inputs left out: see `digests_in`.
 
         One after the other, as many texts of their own would take three times as much.
         """
-        found = self._recalled
-        if found is not None and found.digest:
-            return found.nodes
+        restored = self._restored
+        if restored is not None and restored.digest:
+            return restored.nodes
         inside = self.flow.nodes()
         return "".join(item.digest for item in inside if not isinstance(item.op, Source))
 
     @property
     def stage_kinds(self) -> list[tuple[str, str | None]]:
         """The kind of each stage, and the name of its machine code."""
-        if self._recalled is not None:
-            return list(self._recalled.facts.stages)
-        return [
-            (stage.kind, cache.key(stage.source) if stage.native else None) for stage in self.stages
-        ]
+        restored = self._restored
+        return stage_kinds(self.stages) if restored is None else [*restored.skeleton.stages]
 
     def resident(self) -> frozenset[Parameter]:
         """The parameters that are in memory for it, small ones of its own table apart."""
-        found = self._recalled
-        if found is not None and not self.unfolded:
-            return frozenset(found.run.kept)
+        restored = self._restored
+        if restored is not None and not self.unfolded:
+            return frozenset(restored.run.kept)
         return self.parameters()
 
     @property
@@ -196,7 +170,7 @@ class Plan:
     @property
     def mixes_rows(self) -> bool:
         """Whether answers depend on other rows: blocks are then neither cut nor put together."""
-        return self._mixes_rows
+        return self._facts.mixes_rows
 
     def release(self) -> None:
         """Give back memory that operators hold only to run faster; they take it again."""

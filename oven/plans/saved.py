@@ -39,7 +39,9 @@ from objectstore.archive import array_at, opened, write
 from objectstore.mapping import AT_ONCE, read_only, release, settle
 from oven import debug
 from oven.errors import CompileError, DamagedPlan
-from oven.plans import characters, image, image_cache
+from oven.plans import characters, image_cache
+from oven.plans.image import PlanImage, image_in_file
+from oven.plans.image_cache import Entry
 from oven.plans.limits import MAX_NODES, check_limits
 from oven.plans.plan import Plan
 from oven.run.native_run import NativeRun
@@ -92,7 +94,7 @@ def save(plan: Plan, path: str | Path, *, durable: bool = True) -> None:
 
 
 def _remember(plan: Plan, path: str | Path) -> None:
-    """Whoever loads this file on this machine need not find out again what is known here."""
+    """Write the image of a plan that was saved just now: the next process loads that."""
     if not plan.ready:
         return
     try:
@@ -100,16 +102,16 @@ def _remember(plan: Plan, path: str | Path) -> None:
         buffer = read_only(path)
     except (DamagedPlan, OSError, StoreError):
         return  # it can be saved; what is wrong with it is said when it is loaded
-    _keep(plan, Archive(buffer, str(path)), image_cache.find(buffer))
+    _write_image(plan, Archive(buffer, str(path)), image_cache.find(buffer))
 
 
-def _keep(plan: Plan, archive: Archive, found: tuple[bytes, bytes | None] | None) -> None:
-    """Write a plan's recipe, unless there is one; not of a plan whose loading has to warn."""
-    here = archive.manifest.get("unicode") in (None, characters.VERSION)
-    if found is not None and found[1] is None and here:
-        made = image.write(plan, archive)
+def _write_image(plan: Plan, archive: Archive, entry: Entry | None) -> None:
+    """Write a plan's image, unless there is one; not of a plan whose loading has to warn."""
+    silent = archive.manifest.get("unicode") in (None, characters.VERSION)
+    if entry is not None and entry.image is None and silent:
+        made = image_in_file(plan, archive)
         if made is not None:
-            image_cache.keep(found[0], made)
+            image_cache.write(entry.name, made.to_bytes())
 
 
 def load(
@@ -143,8 +145,8 @@ def _settle(plan: Plan, buffer: NDArray[np.uint8]) -> None:
     is for blocks, and about the same part as any other row does.
     """
     read = (item.array for item in plan.resident() if isinstance(item, Blob))
-    (run,) = plan.steps  # as of all plans that are loaded again
-    assert isinstance(run, NativeRun), "only native code is loaded again"
+    (run,) = plan.steps  # as of all restored plans
+    assert isinstance(run, NativeRun), "only native code has an image"
     brief = run.form.plain and run.row_work <= PRACTICE_BYTES
     if settle(buffer, read, AT_ONCE if brief else None):
         run.practise()
@@ -153,32 +155,32 @@ def _settle(plan: Plan, buffer: NDArray[np.uint8]) -> None:
 def _loaded(
     buffer: NDArray[np.uint8], where: str, store: Store | None, *, background: bool | Executor
 ) -> Plan:
-    """The plan in these bytes: as it is known, or made again."""
-    found = None if debug.asked() else image_cache.find(buffer)
-    if found is not None and found[1] is not None:
-        plan = _again(found[1], buffer, where, store, background=background)
+    """The plan in these bytes: from its image, or made again."""
+    entry = None if debug.asked() else image_cache.find(buffer)
+    if entry is not None and entry.image is not None:
+        plan = _restored(entry.image, buffer, where, store, background=background)
         if plan is not None:
             return plan
     with Archive(buffer, where) as archive:
         reader = _Reader(archive.manifest, _finder(archive, store), where)
         plan = reader.checked(lambda: reader.plan(background=background))
         if background is False:
-            _keep(plan, archive, found)
+            _write_image(plan, archive, entry)
     characters.compare(reader.manifest.get("unicode"), where)
     if debug.asked():
         extension("bake_report")(plan, None)
     return plan
 
 
-def _again(
-    known: bytes,
+def _restored(
+    data: bytes,
     buffer: NDArray[np.uint8],
     where: str,
     store: Store | None,
     *,
     background: bool | Executor,
 ) -> Plan | None:
-    """The plan of a file that has been loaded before; None where more than that is needed."""
+    """The plan of this image; None where it has to be made again."""
 
     def find(record: ArrayRecord) -> Blob:
         if store is None:
@@ -195,10 +197,12 @@ def _again(
             return reader.checked(reader.programs)
 
     try:
-        made = image.read(known, find)
+        restored = PlanImage.from_bytes(data).restore(find)
     except (LookupError, StoreError):
         return None  # the code has gone, or the file is damaged, which is then found out
-    return Plan.restore(made, read, check_limits, background=background)
+    if restored is None:
+        return None
+    return Plan.restore(restored, read, check_limits, background=background)
 
 
 def describe(plan: Plan) -> dict[str, Any]:

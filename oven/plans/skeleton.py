@@ -1,46 +1,42 @@
 """What plans of one structure have in common: all but the numbers.
 
-It is data, made of a plan with `described`, and read again as a `PlanSkeleton`. A recipe
-(oven.plans.image) is a shape's text with the words of one plan, on disk; a template
-(oven.plans.template) is a shape with a way to make the words of plans that have not been made.
+`described` writes it as data, and `PlanSkeleton` is made of that data. The image of a plan (see
+oven.plans.image) is a skeleton and a table of parameters.
 """
 
 from __future__ import annotations
 
 import json
-import weakref
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import Any
+from hashlib import blake2b
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from flour.core.bounded import Bounded
 from flour.core.emission import Room
 from flour.core.node import Node
 from flour.core.op import Op
 from flour.core.types import Category, Scalar, Type, from_data, to_data
 from flour.language.flow import Flow
 from flour.ops.structure import Take, TakeText
-from objectstore.blob import aligned_room
+from objectstore import Blob
 from oven.codegen.ports import Port
 from oven.codegen.stages import Stage, Value
 from oven.compiler import cache
 from oven.run.native_run import NativeRun
-from oven.run.run_signature import WORD, RunSignature, TableDraft, TableLayout, aligned
+from oven.run.run_signature import WORD, RunSignature, TableDraft, TableLayout
 
-#: Parameters of fewer bytes stand behind a plan's table; larger ones may be others', too.
-INLINE_BYTES = 4096
-#: Small parameters of so many bytes or more may be another plan's of the same structure, and are
-#: where they come to so many together: what languages have in common, like tables of characters.
-LEAST_SHARED = 512
-WORTH_SHARING = 2048
 #: Labels are part of it up to this many.
 MOST_LABELS = 4096
+#: Structures whose skeletons are kept for the next plan.
+MOST_SKELETONS = 1024
 
 
 class _Made(Op, abstract=True):
-    """Stands for whatever operator made a column that native code leaves."""
+    """Stands for the operator of a column that native code computes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,23 +44,29 @@ class Facts:
     """What callers ask of a plan without looking at its program."""
 
     inputs: dict[str, Type]
-    #: Each output: a column that the native code leaves, or labels looked up by it.
+    #: Each output: a column that the native code computes, or labels looked up by it.
     leaves: dict[str, Node]
     exact: bool
     mixes_rows: bool
-    #: Of each stage, its kind, and the name of its machine code, if it is that.
-    stages: tuple[tuple[str, str | None], ...]
+    #: What stands for each column of the probabilities, where the plan looks labels up.
     classes: tuple[Any, ...] | None
 
+    @staticmethod
+    def of(flow: Flow, optimised: Flow, *, exact: bool) -> Facts:
+        """The facts of a program as it was written and as it runs."""
+        mixes_rows = any(item.op.mixes_rows() for item in optimised.nodes())
+        label = classes(flow.outputs.get("label"))
+        return Facts(flow.inputs(), dict(optimised.outputs), exact, mixes_rows, label)
 
-@dataclass(frozen=True, slots=True)
-class RestoredPlan:
-    """A plan that is there again: its run, what is asked of it, and what it was made of."""
 
-    facts: Facts
+class RestoredPlan(NamedTuple):
+    """A plan made from an image: its native run, and what is known without its program."""
+
+    skeleton: PlanSkeleton
     run: NativeRun
+    #: The program's digest, and those of its nodes, inputs left out, one after the other; empty
+    #: where the program has to be asked.
     digest: str
-    #: The digests of the program's nodes, its inputs left out, one after the other.
     nodes: str
 
 
@@ -90,36 +92,30 @@ def _is_label(item: Node, made: Collection[Node], roots: Sequence[Node]) -> bool
 
 
 def described(
-    flow: Flow,
-    optimised: Flow,
-    stages: Sequence[Stage],
-    layout: TableLayout,
-    draft: TableDraft,
-    *,
-    exact: bool = False,
+    facts: Facts, stages: Sequence[Stage], layout: TableLayout, draft: TableDraft
 ) -> dict[str, Any] | None:
-    """What plans of one structure have in common, as data; None for outputs that are not known.
+    """What plans of one structure have in common, as data; None for outputs of another kind.
 
-    No parameter is placed: all that leads elsewhere are the words that the draft says.
+    Parameters have no place yet: see `PlanDraft.image`.
     """
-    leaves = [_leaf(name, item, layout) for name, item in optimised.outputs.items()]
-    if any(leaf is None for leaf in leaves):
+    leaves = [_leaf(name, item, layout) for name, item in facts.leaves.items()]
+    if any(leaf is None for leaf in leaves) or len(facts.classes or ()) > MOST_LABELS:
         return None
     return {
-        "inputs": [[name, to_data(kind)] for name, kind in flow.inputs().items()],
+        "inputs": [[name, to_data(kind)] for name, kind in facts.inputs.items()],
         "leaves": leaves,
-        "exact": exact,
-        "mixes_rows": any(item.op.mixes_rows() for item in optimised.nodes()),
-        "stages": [
-            [stage.kind, cache.key(stage.source) if stage.native else None] for stage in stages
-        ],
-        "classes": _labels(flow),
+        "exact": facts.exact,
+        "mixes_rows": facts.mixes_rows,
+        "classes": facts.classes and list(facts.classes),
+        "stages": [[*kind] for kind in stage_kinds(stages)],
         "codes": [[place, cache.key(source), name] for place, source, name in draft.codes],
-        "inner": draft.inner,
-        "words": len(draft.words),
-        "large": [],
         **_form_data(layout.form),
     }
+
+
+def stage_kinds(stages: Sequence[Stage]) -> list[tuple[str, str | None]]:
+    """The kind of each stage, and the name of its machine code."""
+    return [(stage.kind, cache.key(stage.source) if stage.native else None) for stage in stages]
 
 
 def _leaf(name: str, item: Node, layout: TableLayout) -> list[Any] | None:
@@ -132,11 +128,6 @@ def _leaf(name: str, item: Node, layout: TableLayout) -> list[Any] | None:
         if len(texts) <= MOST_LABELS and isinstance(item.type, Scalar | Category):
             return [name, outputs.index(item.inputs[0]), texts, to_data(item.type)]
     return None
-
-
-def _labels(flow: Flow) -> list[Any] | None:
-    found = classes(flow.outputs.get("label"))
-    return None if found is None or len(found) > MOST_LABELS else list(found)
 
 
 def _form_data(form: RunSignature) -> dict[str, Any]:
@@ -162,91 +153,57 @@ def _port_data(value: Value) -> list[Any]:
 class PlanSkeleton:
     """What plans of one structure have in common."""
 
+    #: By the digest of their text: the text itself is as large as what is made of it.
+    _all: Bounded[bytes, PlanSkeleton] = Bounded(MOST_SKELETONS)
+
+    @staticmethod
+    def of(text: bytes) -> PlanSkeleton:
+        """The skeleton of this text; LookupError where its machine code is not in the cache."""
+        name = blake2b(text, digest_size=16).digest()
+        found = PlanSkeleton._all.get(name)
+        return PlanSkeleton._all.first(name, PlanSkeleton(text)) if found is None else found
+
     def __init__(self, text: bytes) -> None:
         data = json.loads(text)
         self.form = _form(data)
-        self.words: int = data["words"]
-        self.inner = np.array(data["inner"], np.intp)
-        self.codes = [(place, _code(key, name)) for place, key, name in data["codes"]]
-        #: Words that lead to large parameters, and to which.
-        self.large = np.array(data["large"], np.int64).reshape(-1, 2)
+        self.stages = tuple((kind, key) for kind, key in data["stages"])
+        self._words: int = data["words"]
+        #: Words that are addresses: of what is in the plan's own memory, of code, of parameters
+        #: elsewhere, and of which.
+        self._inner = np.array(data["inner"], np.intp)
+        self._codes = [(place, _code(key, name)) for place, key, name in data["codes"]]
+        self._outer, self._which = np.array(data["outer"], np.intp).reshape(-1, 2).T
         made = self.form.outputs
         self.facts = Facts(
-            inputs={name: _type(kind) for name, kind in data["inputs"]},
+            inputs={name: from_data(kind) for name, kind in data["inputs"]},
             leaves={
                 name: _output(made[place], texts, kind)
                 for name, place, texts, kind in data["leaves"]
             },
             exact=data["exact"],
             mixes_rows=data["mixes_rows"],
-            stages=tuple((kind, key) for kind, key in data["stages"]),
             classes=None if data["classes"] is None else tuple(data["classes"]),
         )
-        #: The memory of a plan's table, where it is all there, and its address.
-        self._earlier: tuple[weakref.ref[NDArray[np.uint8]], int] | None = None
 
-    def table(self, data: NDArray[np.uint8]) -> tuple[NDArray[np.int64], object]:
-        """A table in memory of its own, and the memory of another that it leads to, if any."""
-        head = aligned(WORD * self.words)
-        # All behind the table is parameters, and small ones alone are not worth a look.
-        large = len(data) >= head + WORTH_SHARING
-        if large and (earlier := self._alive(len(data))) is not None:
-            found = self._borrowing(data, earlier, head)
-            if found is not None:
-                return found, earlier.base
-        room = aligned_room(len(data))
-        room[:] = data
-        table: NDArray[np.int64] = room[: WORD * self.words].view(np.int64)
-        table[self.inner] += room.ctypes.data
-        if large and room.base is not None:
-            self._earlier = weakref.ref(room.base), room.ctypes.data
-        return table, None
-
-    def _alive(self, size: int) -> NDArray[np.uint8] | None:
-        """The table of an earlier plan and what is behind it, if it is still there."""
-        raw = None if self._earlier is None else self._earlier[0]()
-        if raw is None or self._earlier is None:
-            return None
-        start = self._earlier[1] - raw.ctypes.data
-        room = raw[start : start + size]
-        return room if len(room) == size else None
-
-    def _borrowing(
-        self, data: NDArray[np.uint8], earlier: NDArray[np.uint8], head: int
-    ) -> NDArray[np.int64] | None:
-        """The table, without the parameters that are the same there; None where they are few."""
-        words = data[: WORD * self.words].copy().view(np.int64)
-        theirs = earlier[: WORD * self.words].view(np.int64)
-        places, base = words[self.inner], earlier.ctypes.data
-        if not np.array_equal(theirs[self.inner] - base, places):
-            return None  # parameters of other sizes
-        starts = np.unique(places[places >= head])
-        if starts[0] != head:
-            return None
-        ends = np.append(starts[1:], len(data))
-        same = ends - starts >= LEAST_SHARED
-        for one in np.flatnonzero(same):
-            part = slice(starts[one], ends[one])
-            same[one] = np.array_equal(data[part], earlier[part])
-        if (ends - starts)[same].sum() < WORTH_SHARING:
-            return None
-        kept = np.where(same, 0, ends - starts)
-        room = aligned_room(head + int(kept.sum()))
-        room[:head] = data[:head]
-        room[head:] = data[head:][np.repeat(~same, ends - starts)]
-        here = room.ctypes.data
-        moved = np.where(same, base + starts, here + head + np.cumsum(kept) - kept)
-        inside = places < head
-        places[inside] += here
-        places[~inside] = moved[np.searchsorted(starts, places[~inside])]
-        words[self.inner] = places
-        table: NDArray[np.int64] = room[: WORD * self.words].view(np.int64)
-        table[:] = words
-        return table
+    def run(
+        self,
+        memory: NDArray[np.uint8],
+        addresses: Sequence[int],
+        row_work: int,
+        kept: tuple[Blob, ...],
+    ) -> NativeRun:
+        """The run of a plan: its table and what is behind it; `kept` is at these addresses."""
+        table: NDArray[np.int64] = memory[: WORD * self._words].view(np.int64)
+        table[self._inner] += memory.ctypes.data
+        for place, address in self._codes:
+            table[place] = address
+        if addresses:
+            table[self._outer] = np.array(addresses, np.int64)[self._which]
+        return NativeRun(self.form, table, row_work, kept)
 
 
 def _form(data: dict[str, Any]) -> RunSignature:
-    outputs = [_column(_type(kind)) for kind in data["outputs"]]
+    outputs = [Node.placeholder(_Made(), (), from_data(kind)) for kind in data["outputs"]]
     return RunSignature(
         [(_port(port), stored) for port, stored in data["read"]],
         outputs,
@@ -259,11 +216,7 @@ def _form(data: dict[str, Any]) -> RunSignature:
 
 def _port(data: Sequence[Any]) -> Port:
     label, kind, fields = data
-    return Port(label, _type(kind), tuple(fields))
-
-
-def _type(data: object) -> Type:
-    return from_data(data)
+    return Port(label, from_data(kind), tuple(fields))
 
 
 def _code(key: str, name: str) -> int:
@@ -273,12 +226,10 @@ def _code(key: str, name: str) -> int:
     return found
 
 
-def _column(kind: Type) -> Node:
-    return Node.placeholder(_Made(), (), kind)
-
-
 def _output(column: Node, texts: Sequence[str] | None, kind: object) -> Node:
-    return column if texts is None else Node.placeholder(TakeText(texts), (column,), _type(kind))
+    if texts is None:
+        return column
+    return Node.placeholder(TakeText(texts), (column,), from_data(kind))
 
 
 def classes(label: Node | None) -> tuple[Any, ...] | None:

@@ -51,18 +51,17 @@ class NativeRun:
         table: NDArray[np.int64],
         row_work: int,
         kept: tuple[Blob, ...],
-        borrowed: object = None,
     ) -> None:
         """A run of this signature; `table` holds the addresses of the parameters in `kept`.
 
-        `borrowed` owns the memory that the table is in. `of` makes a run from stages.
+        `of` makes a run from stages.
         """
         self.form, self.row_work = form, row_work
         self.inputs, self.outputs, self.stored = form.inputs, form.outputs, form.stored
         self.scratch_bytes = form.scratch_bytes
         #: Parameters that native code reads: referenced, so that they live as long as the run.
         self.kept = kept
-        self._table, self._borrowed = table, borrowed
+        self._table = table
         address, self._brief, self._call = _driver()
         self.addresses = (address, table.ctypes.data)
 

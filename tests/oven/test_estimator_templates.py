@@ -395,8 +395,8 @@ def test_a_list_inside_itself_ends() -> None:
 
 
 def test_what_is_kept_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parts, "MOST_STRUCTURES", 2)
-    monkeypatch.setattr(parts, "MOST_CONSTANTS", 2)
+    monkeypatch.setattr(parts.structures, "most", 2)
+    monkeypatch.setattr(parts.constants, "most", 2)
     rows, classes, _ = data(0)
     for last in range(5):
         model = LogisticRegression().fit(rows, np.array([0, 1, 2 + last])[classes])

@@ -21,6 +21,7 @@ from oven.errors import DamagedPlan
 from oven.plans import image_cache
 from oven.plans.plan import Plan
 from oven.plans.saved import PRACTICE_BYTES
+from oven.plans.skeleton import PlanSkeleton
 from oven.run.native_run import NativeRun
 from tests.oven.programs import PROGRAMS
 from tests.oven.test_saved import same
@@ -31,9 +32,9 @@ NATIVE = ["scaled_logistic", "wide_linear"]
 
 
 @pytest.fixture(autouse=True)
-def _recipes_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Recipes of this test only; machine code stays where it is."""
-    monkeypatch.setattr(image_cache, "_folder", lambda: tmp_path / "recipes")
+def _images_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Images of this test only; machine code stays where it is."""
+    monkeypatch.setattr(image_cache, "_folder", lambda: tmp_path / "images")
 
 
 def saved(name: str, path: Path, **how: Any) -> tuple[Plan, Any]:
@@ -45,8 +46,8 @@ def saved(name: str, path: Path, **how: Any) -> tuple[Plan, Any]:
 
 
 def known(folder: Path) -> list[Path]:
-    """The recipes that there are."""
-    return sorted((folder / "recipes").glob("??/*.r"))
+    """The images that there are."""
+    return sorted((folder / "images").glob("??/*.image"))
 
 
 @pytest.mark.parametrize("exact", [False, True], ids=["default", "exact"])
@@ -103,7 +104,7 @@ def test_labels_of_text_are_no_reason_to_make_a_plan_again(tmp_path: Path) -> No
     assert not again.unfolded
 
 
-def test_loading_writes_a_recipe_where_there_is_none(tmp_path: Path) -> None:
+def test_loading_writes_an_image_where_there_is_none(tmp_path: Path) -> None:
     saved("scaled_logistic", tmp_path / "a.plan")
     (one,) = known(tmp_path)
     one.unlink()
@@ -126,7 +127,7 @@ def test_other_widths_and_definitions_are_made_from_the_file(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("damage", ["cut", "bit", "empty", "other"])
-def test_a_damaged_recipe_is_as_good_as_none(damage: str, tmp_path: Path) -> None:
+def test_a_damaged_image_is_as_good_as_none(damage: str, tmp_path: Path) -> None:
     plan, data = saved("wide_linear", tmp_path / "a.plan")
     (one,) = known(tmp_path)
     raw = one.read_bytes()
@@ -140,7 +141,7 @@ def test_a_damaged_recipe_is_as_good_as_none(damage: str, tmp_path: Path) -> Non
     assert one.read_bytes() == raw, "it is written again"
 
 
-def test_a_recipe_that_others_can_write_to_is_not_read(tmp_path: Path) -> None:
+def test_an_image_that_others_can_write_to_is_not_read(tmp_path: Path) -> None:
     saved("scaled_logistic", tmp_path / "a.plan")
     (one,) = known(tmp_path)
     one.chmod(0o666)
@@ -166,9 +167,7 @@ def test_without_its_machine_code_a_plan_is_loaded_as_ever(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plan, data = saved("scaled_logistic", tmp_path / "a.plan")
-    from oven.plans import image
-
-    image._shapes.clear()
+    PlanSkeleton._all.clear()
     with monkeypatch.context() as patched:
         patched.setattr(cache, "find", lambda *_: None)
         patched.setattr("oven.compiler.cache.find", lambda *_: None)
@@ -177,7 +176,7 @@ def test_without_its_machine_code_a_plan_is_loaded_as_ever(
     same(again.run(data), plan.run(data))
 
 
-def test_another_release_has_recipes_of_its_own(
+def test_another_release_has_images_of_its_own(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     saved("scaled_logistic", tmp_path / "a.plan")
@@ -190,7 +189,7 @@ def test_another_release_has_recipes_of_its_own(
         image_cache._release.cache_clear()
 
 
-def test_operators_of_others_have_no_recipes(
+def test_operators_of_others_have_no_images(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     flow = flour.vector("x", 3).add([1.0, 2.0, 3.0])
@@ -235,8 +234,13 @@ def test_equal_small_parameters_of_plans_of_one_structure_are_one_in_memory(
     _centred(tmp_path / "other.plan", centre + 1, weights[0])
     plans = [oven.load(tmp_path / f"{number}.plan") for number in range(3)]
     other = oven.load(tmp_path / "other.plan")
-    sizes = [plan.steps[0].table_bytes for plan in plans if isinstance(plan.steps[0], NativeRun)]
-    assert sizes[1] == sizes[2] == sizes[0] - 2432, "300 numbers, up to the next cache line"
+    shared = set.intersection(*({id(one) for one in plan.resident()} for plan in plans))
+    assert len(shared) == 1, "the centre"
+    assert shared.isdisjoint({id(one) for one in other.resident()})
+    for plan in plans:
+        (step,) = plan.steps
+        assert isinstance(step, NativeRun)
+        assert step.table_bytes < centre.nbytes
     found = [plan.run(rows)["output"] for plan in (*plans, other)]
     for each, answer in zip(weights, found, strict=False):
         np.testing.assert_allclose(answer, (rows - centre) @ each.T + 0.5, rtol=1e-9)
@@ -251,7 +255,7 @@ def test_equal_small_parameters_of_plans_of_one_structure_are_one_in_memory(
 @pytest.mark.skipif(sys.platform != "linux", reason="asks Linux about its pages")
 def test_a_new_plan_has_no_page_of_its_file_until_it_is_asked(tmp_path: Path) -> None:
     path, table = _wide(tmp_path)
-    shutil.rmtree(tmp_path / "recipes")
+    shutil.rmtree(tmp_path / "images")
     loaded = oven.load(path)
     assert loaded.unfolded
     assert resident_bytes(path) == 0
@@ -298,7 +302,7 @@ def test_a_store_is_given_what_a_known_plan_reads(tmp_path: Path) -> None:
         same(again.run(data), plan.run(data))
 
 
-def test_the_oldest_recipes_go_first(tmp_path: Path) -> None:
+def test_the_oldest_images_go_first(tmp_path: Path) -> None:
     for number in range(4):
         oven.bake(flour.vector("x", 2).add([number, 1.0])).save(tmp_path / "a.plan")
     every = known(tmp_path)

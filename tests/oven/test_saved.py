@@ -24,6 +24,7 @@ from oven.errors import DamagedPlan
 from oven.plans.background import Pending
 from oven.plans.limits import MAX_NODES
 from oven.plans.plan import Plan
+from oven.plans.program import PlanProgram
 from tests.oven.programs import PROGRAMS
 
 ROOT = Path(__file__).parent.parent.parent
@@ -414,8 +415,8 @@ def chain(depth: int) -> Flow:
 def as_file(flow: Flow, path: Path) -> Path:
     """A file of this program, unoptimised, made without baking it."""
     plan = Plan.__new__(Plan)
-    plan._programs = (flow, flow)
-    plan.exact, plan._stages, plan._recalled = True, (), None
+    plan._program = PlanProgram(lambda: (flow, flow), exact=True)
+    plan.exact, plan._program._stages = True, ()
     plan._bound = Pending(lambda: (), background=False)
     plan.save(path)
     return path

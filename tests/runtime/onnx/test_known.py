@@ -33,7 +33,7 @@ TEXTS = np.array([[" ".join(RNG.choice(WORDS, 6))] for _ in range(20)], object)
 
 @pytest.fixture(autouse=True)
 def _nothing_known() -> Iterator[None]:
-    with template_lookup.nothing_met():
+    with template_lookup.no_templates():
         yield
 
 
@@ -144,7 +144,7 @@ def known(data: bytes) -> bool:
 
 def afresh(data: bytes) -> InferenceSession:
     """A session as if the model were the first of its kind."""
-    with template_lookup.nothing_met():
+    with template_lookup.no_templates():
         made = InferenceSession(data)
     assert not isinstance(made._program, SharedModel)
     return made
@@ -479,7 +479,7 @@ def test_damaged_models_are_damaged_however_many_are_known() -> None:
 
 
 def test_what_is_known_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(template_lookup, "MOST_FAMILIES", 3)
+    monkeypatch.setattr(template_lookup._families, "most", 3)
     monkeypatch.setattr(parts, "MOST_STRUCTURES", 3)
     monkeypatch.setattr(parts, "MOST_LAYOUT_BYTES", 2000)
     monkeypatch.setattr(parts, "layouts", parts.Layouts())
@@ -510,7 +510,7 @@ def test_what_cannot_take_formulas_is_imported_every_time(
     def wrong(*_: object) -> object:
         raise AssertionError("an array was expected")
 
-    monkeypatch.setattr(template_lookup, "Template", wrong)
+    monkeypatch.setattr(template_lookup, "optimise", wrong)
     for _ in range(5):
         assert not known(scaled(*PLAIN))
     (family,) = template_lookup._families.values()

@@ -46,7 +46,7 @@ def is_known(flow: flour.Flow) -> bool:
 
 def afresh(data: bytes) -> Plan:
     """A plan as if the model were the first of its kind."""
-    with template_lookup.nothing_met():
+    with template_lookup.no_templates():
         return oven.bake(flour.from_onnx(data))
 
 
@@ -210,6 +210,6 @@ def test_models_bytes_go_when_a_program_is_baked() -> None:
 
 
 def test_without_an_oven_nothing_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(model_flow, "_memory", [])
+    monkeypatch.setattr(model_flow, "extensions", lambda _: ())
     flow = flour.from_onnx(scaled(*PLAIN))
     assert type(flow) is flour.Flow
