@@ -12,7 +12,7 @@ _NEWEST = 0.1
 # ... a faster one more: what disturbs a measurement makes it slower ...
 _FASTER = 0.5
 # ... and more weight after a pause: after this many seconds the old ones count for a third.
-MEMORY = 60.0
+_MEMORY = 60.0
 # A call that took more than this many times the estimate was most likely interrupted. It is
 # recorded as this many times the estimate: one interruption fades quickly, a real change is learned
 # in a few calls.
@@ -109,6 +109,11 @@ class CostModel:
             found = self._curves[key] = Curve(tuple(cells.values()))
         return found
 
+    @property
+    def long_ago(self) -> float:
+        """The moment before which a measurement is too old to be trusted."""
+        return self._now() - _MEMORY
+
     def forget(self, key: Hashable) -> None:
         """Drop the measurements of a key."""
         self._cells.pop(key, None)
@@ -127,7 +132,7 @@ def _mean(old: Cell, rows: int, seconds: float, now: float) -> Cell:
     """A cell after one more measurement."""
     expected = old.seconds * rows / old.rows
     # The first few calls are averaged plainly, so that the very first does not weigh more.
-    weight = max(_NEWEST, 1 / (old.calls + 1), 1 - exp((old.when - now) / MEMORY))
+    weight = max(_NEWEST, 1 / (old.calls + 1), 1 - exp((old.when - now) / _MEMORY))
     if seconds < expected:
         weight = max(weight, _FASTER)
     elif old.calls > 1 and expected:

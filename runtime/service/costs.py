@@ -8,7 +8,6 @@ from time import monotonic
 
 from runtime.service.version import ModelVersion
 from scheduler import CostModel, Curve
-from scheduler.costs import MEMORY
 
 #: What a call takes that was never measured: for itself, and for the bytes that it touches.
 BASE_SECONDS = 3e-6
@@ -59,7 +58,7 @@ class Costs:
         """For a few calls, the moment before which a measurement is too old."""
         turn = self._turns[version.owner] = self._turns.get(version.owner, 0) + 1
         if turn > 1 and (turn & (turn - 1) == 0 or turn % _EXPLORE == 0):
-            return self._now() - MEMORY
+            return self.model.long_ago
         return None
 
     def learn_gain(self, version: ModelVersion, gain: float) -> None:
@@ -69,8 +68,8 @@ class Costs:
 
     def gain(self, version: ModelVersion) -> float:
         """That number; infinite where it was not measured for long."""
-        gain, when = self._gains.get(version.owner, (inf, 0.0))
-        return gain if self._now() - when < MEMORY else inf
+        gain, when = self._gains.get(version.owner, (inf, -inf))
+        return gain if when > self.model.long_ago else inf
 
     def forget(self, owner: str) -> None:
         """Forget a version that has gone, after its last call."""

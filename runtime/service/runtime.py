@@ -22,6 +22,7 @@ from objectstore import MemoryStore, Store
 from oven import Plan
 from oven.compiler import cache
 from oven.compiler.gil_yield import WAITING, yield_gil
+from oven.entry.builtin import learn_release
 from oven.run.native_run import thread_bytes
 from runtime.errors import BadRegistration, RuntimeClosed
 from runtime.service import batches
@@ -46,6 +47,9 @@ RESULT_BYTES = 32 << 20
 #: Calls by the entry that take longer than this are timed more often: a look at the clock, and at
 #: what is due, is a fifth of such a call.
 COARSE_SECONDS = 20e-6
+#: Calls by the entry that take longer than this release the GIL, so that two threads compute at
+#: once. Shorter ones would spend as long on getting it back.
+RELEASE_SECONDS = 20e-6
 
 
 class Runtime:
@@ -358,6 +362,7 @@ class Runtime:
         if values is not None:
             seconds = version.clock() - start
             version.entry.coarse_timing = seconds > COARSE_SECONDS
+            learn_release(version.entry.function, batch.rows or 1, long=seconds >= RELEASE_SECONDS)
             self._learn(version, batch, seconds)
         return values
 

@@ -16,7 +16,6 @@ from typing import Any
 
 from oven.plans.execution import Execution
 from scheduler import DeadlineExceeded
-from scheduler.clock import Signal
 
 #: Called with the rows of a range, and the seconds that it took.
 Learn = Callable[[int, float], None]
@@ -45,7 +44,7 @@ class SharedRun:
         self._work, self._threads, self._least, self._most = work, threads, least, most
         self._deadline = inf if deadline is None else deadline
         self._clock, self._learn = clock, learn
-        self._lock, self._done = threading.Lock(), Signal()
+        self._lock, self._done = threading.Lock(), threading.Event()
         self._rows = work.rows
         self._next = self._open = 0  # the first row that no thread has taken; ranges in progress
         self._error: BaseException | None = None
@@ -100,7 +99,7 @@ class SharedRun:
             self._next = self._rows
             waits = self._open > 0
         if waits:
-            self._done.lock.acquire()
+            self._done.wait()
 
     def _compute(self, start: int, stop: int) -> None:
         work, began, worked = self._work, self._clock(), time.thread_time()
