@@ -22,6 +22,7 @@ SIZES = (0, 100, 1000, 10_000, 100_000)
 WIDTH = 20
 #: A call that takes longer is not measured, nor is one of more rows.
 LONGEST = 0.5
+ENDPOINT = "model"
 SLICE, ROUNDS, WARM = 0.1, 5, 64
 Call = Callable[[int], object]
 
@@ -63,7 +64,7 @@ def measured() -> Iterator[Goal]:
     for name, model, rows in _models():
         plan = oven.bake(flour.from_sklearn(model, sample=rows[:100]))
         with Runtime() as runtime:
-            runtime.register(name, plan)
+            runtime.register(ENDPOINT, plan)
             for size in SIZES:
                 taken = yield from _size(runtime, name, rows[0] if not size else rows[:size])
                 if taken > LONGEST:
@@ -90,7 +91,7 @@ def _size(runtime: Any, name: str, data: np.ndarray[Any, Any]) -> Generator[Goal
 
     def by(engine: str | None) -> Call:
         options = {} if engine is None else {"engine": engine}
-        return lambda caller: runtime.predict(name, copies[caller], **options)
+        return lambda caller: runtime.predict(ENDPOINT, copies[caller], **options)
 
     ways = {"default": by(None)}
     if not single:

@@ -216,16 +216,17 @@ class Engines:
         """Every output, computed here and by executors that have nothing else to do."""
         if not plan.ready:  # it answers from the definitions until it is
             return self.inline(plan.run, block, 1, call.deadline)
-        began, threads = perf_counter(), 1 + decision.helpers
+        began = perf_counter()
         with self._computing():
             run = self._shared_run(version, plan.begin(block), decision, call)
             if decision.helpers:
                 self._ask_for_help(version, run, decision, call)
             answers: Any = self._inline.run(SHARED, run, deadline=call.deadline)
         if decision.helpers:
-            elapsed = perf_counter() - began
-            self._costs.learn_gain(version, min(run.work_seconds / elapsed, threads))
-            version.counts.batch.tick()
+            gain = run.work_seconds / (perf_counter() - began)
+            self._costs.learn_gain(version, min(gain, 1 + decision.helpers))
+        counts = version.counts
+        (counts.batch if decision.helpers else counts.inline).tick()
         outputs: Answers = answers
         return outputs
 

@@ -112,6 +112,7 @@ class SharedRun:
                     hint="allow more time, or send fewer rows at once",
                 )
             work.step(number, chunk)
-        self.work_seconds += time.thread_time() - worked
+        with self._lock:
+            self.work_seconds += time.thread_time() - worked
         if self._learn is not None:
             self._learn(stop - start, self._clock() - began)
