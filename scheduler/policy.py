@@ -71,9 +71,9 @@ class Ask(NamedTuple):
 class Settings:
     """The figures of the policy, in seconds and rows."""
 
-    dispatch: float = 60e-6  # to hand a job over and to get its answer back
+    dispatch: float = 100e-6  # to hand a job over, or to ask for help, and to get the answer
     per_chunk: float = 25e-6  # for every chunk that an executor is given
-    per_range: float = 10e-6  # for every chunk that a caller or its helper takes
+    per_range: float = 15e-6  # for every chunk that a caller or its helper takes
     target: float = 1e-3  # a chunk should take no longer: others wait for it
     instant: float = 150e-6  # how long an event loop may be blocked: what a hand-over takes it
     unmeasured_rows: int = 64  # calls up to this size run inline before they were measured
