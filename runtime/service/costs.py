@@ -17,6 +17,8 @@ _FARTHER = 16
 #: One call in so many, and those whose number is a power of two, tries what was not measured for
 #: long.
 _EXPLORE = 32
+#: The weight of the newest call in what helping gains.
+_NEW_GAIN = 0.25
 
 
 class Costs:
@@ -61,10 +63,15 @@ class Costs:
             return self.model.long_ago
         return None
 
-    def learn_gain(self, version: ModelVersion, gain: float) -> None:
-        """Note how many threads' work was done at once where executors helped a caller."""
-        old, _ = self._gains.get(version.owner, (gain, 0.0))
-        self._gains[version.owner] = ((old + gain) / 2, self._now())
+    def learn_gain(self, version: ModelVersion, gain: float, threads: int) -> None:
+        """Note how many threads' work was done at once where executors helped a caller.
+
+        The first calls start threads, and others may use the cores, so some are looked at before
+        help is given up.
+        """
+        old = min(self.gain(version), threads)
+        new = old + _NEW_GAIN * (min(gain, threads) - old)
+        self._gains[version.owner] = (new, self._now())
 
     def gain(self, version: ModelVersion) -> float:
         """That number; infinite where it was not measured for long."""

@@ -224,7 +224,7 @@ class Engines:
             answers: Any = self._inline.run(SHARED, run, deadline=call.deadline)
         if decision.helpers:
             gain = run.work_seconds / (perf_counter() - began)
-            self._costs.learn_gain(version, min(gain, 1 + decision.helpers))
+            self._costs.learn_gain(version, gain, 1 + decision.helpers)
         counts = version.counts
         (counts.batch if decision.helpers else counts.inline).tick()
         outputs: Answers = answers

@@ -68,7 +68,7 @@ class Machine:
             sizes = (decision.least_rows, decision.chunk_rows)
             work, taken = self.shared(rows, threads, *sizes)
             if decision.helpers:
-                self.costs.learn_gain(self.version, min(work / taken, threads))
+                self.costs.learn_gain(self.version, work / taken, threads)
         self.now += taken
         return taken
 
@@ -171,3 +171,17 @@ def test_two_threads_do_nearly_twice_as_much() -> None:
             machine.call(rows)
         taken = sum(machine.call(rows) for _ in range(31)) / 31
         assert linear(rows) / taken >= (1.65 if rows == 1000 else 1.85)
+
+
+def test_one_disturbed_call_does_not_end_helping() -> None:
+    """The first one starts the threads; helping is given up after some, and for a minute."""
+    machine = Machine(linear)
+    machine.costs.learn_gain(machine.version, 0.5, CORES)
+    assert machine.costs.gain(machine.version) > 1.5
+    for _ in range(10):
+        machine.costs.learn_gain(machine.version, 0.5, CORES)
+    assert machine.costs.gain(machine.version) < 1.0
+    machine.now += 61.0
+    assert machine.costs.gain(machine.version) == float("inf")
+    machine.costs.learn_gain(machine.version, 1.9, CORES)
+    assert machine.costs.gain(machine.version) > 1.9, "what was before does not count any more"
