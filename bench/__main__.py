@@ -1,4 +1,7 @@
-"""The benchmarks' command line: python -m bench quick | all | EXPERIMENT | report | compare A B."""
+"""The benchmarks' command line: python -m bench quick | all | EXPERIMENT | report | compare A B.
+
+`python -m bench engines` is a table of goals by itself.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +17,7 @@ from bench.clock import Clock
 from bench.contestants import NAMES
 from bench.contestants.pretzel import SOURCES, sources
 from bench.crew import THREAD_VARIABLES
+from bench.experiments import engines
 from bench.machine import cores
 from bench.session import Plan, Session, about, took, took_key
 from bench.workload import Spec
@@ -52,6 +56,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
         runs = [run_of(each, asked.options.split()) for each in (asked.before, asked.after)]
         print(compared(*map(results.read, runs)))
+    elif asked.command == "engines":
+        return engines.main()
     elif asked.command == "report":
         _report([Path(each) for each in asked.files] or [_latest()], readme=asked.readme)
     else:
@@ -65,6 +71,7 @@ def parser() -> argparse.ArgumentParser:
     commands = root.add_subparsers(dest="command", required=True)
     for name in ("quick", "all", *experiments.EVERY, "prepare"):
         _options(commands.add_parser(name, help=_help(name)))
+    commands.add_parser("engines", help=engines.QUESTION)
     ours = commands.add_parser("environments", help="make the environments contestants need")
     ours.add_argument("names", nargs="*", choices=[*environments.ENVIRONMENTS, []])
     report = commands.add_parser("report", help="write the report of a run, or of several")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from scheduler.buffers import BufferPool, BufferStats, size_class
 from scheduler.clock import Clock, RealClock, SimulatedClock
-from scheduler.costs import CostModel, Estimate
+from scheduler.costs import CostModel, Curve
 from scheduler.errors import (
     BadJob,
     DeadlineExceeded,
@@ -34,10 +34,10 @@ __all__ = [
     "BufferStats",
     "Clock",
     "CostModel",
+    "Curve",
     "DeadlineExceeded",
     "Decision",
     "Engine",
-    "Estimate",
     "ExecutorDied",
     "Histogram",
     "InlineEngine",

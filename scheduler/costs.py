@@ -1,25 +1,29 @@
-"""The cost model: seconds per call, measured per key and size, newer measurements weigh more."""
+"""The cost curve: seconds by number of rows, measured per key; newer measurements weigh more."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable
 from math import exp, inf
 from time import monotonic
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 # A new measurement has this weight at least, so an estimate follows in about ten calls...
 _NEWEST = 0.1
+# ... a faster one more: what disturbs a measurement makes it slower ...
+_FASTER = 0.5
 # ... and more weight after a pause: after this many seconds the old ones count for a third.
 _MEMORY = 60.0
 # A call that took more than this many times the estimate was most likely interrupted. It is
 # recorded as this many times the estimate: one interruption fades quickly, a real change is learned
 # in a few calls.
 _OUTLIER = 4.0
+# So many measurements are not all disturbed.
+_ENOUGH = 3
 _MOST_KEYS = 1 << 16
 
 
 class Cell(NamedTuple):
-    """The estimate for one key and one range of row counts."""
+    """The mean for one key and one power of two of the number of rows."""
 
     seconds: float  # per call
     rows: float
@@ -27,27 +31,63 @@ class Cell(NamedTuple):
     when: float
 
 
-class Estimate(NamedTuple):
-    """The expected time of a call in seconds, and the number of measurements behind it."""
+class Curve:
+    """What a call takes, by its number of rows: straight between the sizes that were measured.
 
-    seconds: float
-    per_row: float
-    calls: int
+    A call has a fixed part, and a part per row that grows where parameters or rows leave a cache;
+    points at the powers of two show both. Beyond the largest size the last slope goes on. Below the
+    smallest one it is followed back, but no row gets cheaper in smaller calls.
+    """
+
+    __slots__ = ("_cells", "_points")
+
+    def __init__(self, cells: Iterable[Cell]) -> None:
+        self._points = sorted(cells, key=_rows)
+        self._cells = {int(cell.rows).bit_length(): cell for cell in self._points}
+
+    @classmethod
+    def line(cls, fixed: float, per_row: float) -> Self:
+        """The curve of a fixed part and a time per row, which nothing was measured for."""
+        ends = (1.0, 2.0**40)
+        return cls(Cell(fixed + rows * per_row, rows, 0, -inf) for rows in ends)
+
+    @property
+    def most(self) -> float:
+        """The largest number of rows that was measured."""
+        return self._points[-1].rows
+
+    def seconds(self, rows: float) -> float:
+        """The expected time of a call with so many rows."""
+        points, rows = self._points, max(rows, 1)
+        first = points[0]
+        if len(points) == 1:
+            return first.seconds * rows / first.rows
+        if rows <= first.rows:
+            least = first.seconds * rows / first.rows
+            return min(max(least, _between(first, points[1], rows)), first.seconds)
+        at = 1
+        while at < len(points) - 1 and points[at].rows < rows:
+            at += 1
+        low, high = points[at - 1], points[at]
+        return max(_between(low, high, rows), high.seconds if rows > high.rows else 0.0)
+
+    def measured(self, rows: int) -> float:
+        """When calls of about this size, or half of it, were measured; minus infinity if seldom."""
+        size = rows.bit_length()
+        found = (self._cells.get(each) for each in (size, size - 1))
+        return max((each.when for each in found if each and each.calls >= _ENOUGH), default=-inf)
 
 
 class CostModel:
     """Exponentially weighted means of call times, by key and power of two of the row count.
 
-    A call of one row and a call of a thousand differ in more than a factor of a thousand, so row
-    counts have estimates of their own, one per power of two. Between two measured sizes the
-    estimate is on the line through them;
-    beyond them the time per row is that of the nearest. Several threads may use it without a lock:
-    a measurement lost between two of them does no harm.
+    Several threads may use it without a lock: a measurement lost between two of them does no harm.
     """
 
     def __init__(self, now: Callable[[], float] = monotonic) -> None:
         self._now = now
         self._cells: dict[Hashable, dict[int, Cell]] = {}
+        self._curves: dict[Hashable, Curve] = {}
 
     def observe(self, key: Hashable, rows: int, seconds: float) -> None:
         """Record the time of a call with this many rows."""
@@ -59,48 +99,28 @@ class CostModel:
                 self.forget(next(iter(self._cells)))
         size, now = rows.bit_length(), self._now()
         old = cells.get(size)
-        if old is None:
-            cells[size] = Cell(seconds, rows, 1, now)
-            return
-        # The first few calls are averaged plainly, so that the very first does not weigh more.
-        weight = max(_NEWEST, 1 / (old.calls + 1), 1 - exp((old.when - now) / _MEMORY))
-        expected = old.seconds * rows / old.rows
-        seconds = min(seconds, _OUTLIER * expected) if old.calls > 1 and expected else seconds
-        cells[size] = Cell(
-            old.seconds + weight * (seconds - old.seconds),
-            old.rows + weight * (rows - old.rows),
-            old.calls + 1,
-            now,
-        )
+        cells[size] = Cell(seconds, rows, 1, now) if old is None else _mean(old, rows, seconds, now)
+        self._curves.pop(key, None)
 
-    def estimate(self, key: Hashable, rows: int, *, farther: float = inf) -> Estimate | None:
-        """Return the expected time of a call, None when no call like it was measured.
+    def curve(self, key: Hashable) -> Curve | None:
+        """The curve of a key; None if none of its calls was measured."""
+        found, cells = self._curves.get(key), self._cells.get(key)
+        if found is None and cells:
+            found = self._curves[key] = Curve(tuple(cells.values()))
+        return found
 
-        A measured call is unlike one with `farther` times as many rows, or more.
-        """
-        cells = self._cells.get(key)
-        if not cells:
-            return None
-        rows = max(rows, 1)
-        measured = tuple(cells.values())
-        if rows >= farther * max(cell.rows for cell in measured):
-            return None
-        if len(measured) == 1:
-            return _along(measured[0], rows)
-        ordered = sorted(measured, key=_rows)
-        below = [cell for cell in ordered if cell.rows <= rows]
-        above = [cell for cell in ordered if cell.rows > rows]
-        if below and above:
-            seconds = _between(below[-1], above[0], rows)
-            return Estimate(seconds, seconds / rows, min(below[-1].calls, above[0].calls))
-        return _along(below[-1] if below else above[0], rows)
+    @property
+    def long_ago(self) -> float:
+        """The moment before which a measurement is too old to be trusted."""
+        return self._now() - _MEMORY
 
     def forget(self, key: Hashable) -> None:
-        """Drop the estimates of a key."""
+        """Drop the measurements of a key."""
         self._cells.pop(key, None)
+        self._curves.pop(key, None)
 
     def snapshot(self) -> dict[Hashable, dict[int, Cell]]:
-        """Return all estimates: by key, then by the bit length of the row count."""
+        """Return all means: by key, then by the bit length of the row count."""
         return {key: dict(cells) for key, cells in tuple(self._cells.items())}
 
 
@@ -108,12 +128,23 @@ def _rows(cell: Cell) -> float:
     return cell.rows
 
 
-def _along(cell: Cell, rows: int) -> Estimate:
-    """Scale the estimate to this many rows, at the same time per row."""
-    per_row = cell.seconds / cell.rows
-    return Estimate(per_row * rows, per_row, cell.calls)
+def _mean(old: Cell, rows: int, seconds: float, now: float) -> Cell:
+    """A cell after one more measurement."""
+    expected = old.seconds * rows / old.rows
+    # The first few calls are averaged plainly, so that the very first does not weigh more.
+    weight = max(_NEWEST, 1 / (old.calls + 1), 1 - exp((old.when - now) / _MEMORY))
+    if seconds < expected:
+        weight = max(weight, _FASTER)
+    elif old.calls > 1 and expected:
+        seconds = min(seconds, _OUTLIER * expected)
+    return Cell(
+        old.seconds + weight * (seconds - old.seconds),
+        old.rows + weight * (rows - old.rows),
+        old.calls + 1,
+        now,
+    )
 
 
-def _between(low: Cell, high: Cell, rows: int) -> float:
+def _between(low: Cell, high: Cell, rows: float) -> float:
     share = (rows - low.rows) / (high.rows - low.rows) if high.rows > low.rows else 0.0
     return low.seconds + share * (high.seconds - low.seconds)

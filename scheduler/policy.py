@@ -1,4 +1,4 @@
-"""Which engine answers a call: a pure function, written down so that it can be read and tested.
+"""Which engine answers a call, and in chunks of how many rows: a pure function of what is known.
 
 The request/response engine runs a call on the caller's thread: no hand-over, one core. The batch
 engine hands chunks to executors: it costs a hand-over per chunk, uses all cores, and what it does
@@ -10,26 +10,28 @@ of its own.
 2. A call that was never measured and has few rows runs inline, to be measured.
 3. For a caller that must not be blocked (an event loop), only calls that are over at once run
 inline.
-4. A caller that can wait gets the engine that should be done first, in seconds: inline that is
-   the measured time, batch the queue ahead, the hand-over, and the measured time divided among the
-   executors. Both are stretched where more threads than cores compute, so work that is not cut
-   runs here: an executor would have no more of the machine. Only where callers are twice as many
-   as cores does the queue bring order, and is not stretched.
+4. A caller that can wait computes on its own thread, and executors help it (`helpers`) where cores
+are left: as many as there are cores without a caller, none while other jobs wait for them, and none
+where the call is over before a helper would have begun, or where helping was seen to gain nothing.
+So callers who fill the cores by themselves all run inline.
 5. If only one of the two keeps the deadline, it is that one. If neither does, the decision says
-   so (`late`), and the caller may refuse at once instead of working in vain.
+so (`late`), and the caller may refuse at once instead of working in vain.
 
-Chunks are as large as `target` seconds (long against the hand-over, short against other jobs'
-patience), fit the cache, and come in multiples of the executors, so that all finish together.
+What a call takes is read from the curve of measured times. So is the size of chunks: of the sizes
+that cost at most 3 % more than the best one (15 % by executors alone), it is the largest that takes
+no longer than `target`, as other jobs wait for a chunk, or else the best. A curve knows only sizes
+that were tried, so some calls (`explore`) take a size that was not measured for long.
 """
 
 from __future__ import annotations
 
 import enum
+from collections.abc import Iterator
 from dataclasses import dataclass
 from math import ceil, inf
 from typing import NamedTuple
 
-from scheduler.costs import Estimate
+from scheduler.costs import Curve
 
 
 class Engine(enum.Enum):
@@ -53,28 +55,29 @@ class Ask(NamedTuple):
     """The facts about a call that the policy looks at."""
 
     rows: int
-    estimate: Estimate | None = None
+    curve: Curve | None = None  # what calls take by their rows; None if that is unknown
     blocking: bool = True  # whether the caller waits for the answer anyway
     remaining: float = inf  # seconds to the deadline
-    row_bytes: int = 0  # of input, output and buffers; 0 is unknown
     engine: Engine | None = None  # the caller's own choice
     reserved: bool = False
     inline_callers: int = 0  # others that compute on their own threads now
     whole: bool = False  # whether all rows have to stay together
     cores: int = 0  # of the machine; 0 is as many as executors
+    gain: float = inf  # how many times faster calls were with helpers, as measured
+    explore: float | None = None  # try what was last measured before this moment
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """The figures of the policy, in seconds, rows and bytes."""
+    """The figures of the policy, in seconds and rows."""
 
-    dispatch: float = 30e-6  # to hand a job over and to get its answer back
-    per_stage: float = 15e-6  # for every further chunk
-    target: float = 1e-3  # a chunk should take this long
+    dispatch: float = 100e-6  # to hand a job over, or to ask for help, and to get the answer
+    per_chunk: float = 25e-6  # for every chunk that an executor is given
+    per_range: float = 15e-6  # for every chunk that a caller or its helper takes
+    target: float = 1e-3  # a chunk should take no longer: others wait for it
     instant: float = 150e-6  # how long an event loop may be blocked: what a hand-over takes it
     unmeasured_rows: int = 64  # calls up to this size run inline before they were measured
     unmeasured_chunk: int = 256
-    cache_bytes: int = 512 << 10  # of one core
 
 
 class Decision(NamedTuple):
@@ -88,6 +91,12 @@ class Decision(NamedTuple):
     late: bool = False
     seconds: float | None = None
     """Estimated time of the computation itself on an idle machine; None if never measured."""
+    least_rows: int = 1
+    """How many rows a chunk has at least where threads take what is left in the end."""
+    helpers: int = 0
+    """How many executors help a caller that computes itself."""
+    explores: bool = False
+    """Whether the call tries what was not measured for long, so that it has to be measured."""
 
     @property
     def reason(self) -> str:
@@ -100,75 +109,106 @@ class Decision(NamedTuple):
 
 
 DEFAULTS = Settings()
-#: From this many callers per core on, callers are better served in turn.
-_CROWD = 2
+#: A size of chunks that costs up to this many times as much as the best is as good.
+_AS_GOOD = 1.03
+#: The same for jobs of executors only, where other jobs wait for a chunk.
+_FOR_OTHERS = 1.15
+#: A size that should cost more than this many times as much as the best is not tried.
+_TOO_BAD = 2.5
 
 
 def choose(ask: Ask, load: Load, settings: Settings = DEFAULTS) -> Decision:
     """Return the engine for a call, and why."""
-    chunk = chunk_rows(ask, load, settings)
-    if ask.estimate is None:
-        return _unmeasured(ask, chunk, settings)
-    inline = _inline_seconds(ask.estimate, ask, load)
-    batch = _batch_seconds(ask.estimate, ask, chunk, load, settings)
-    late = min(inline, batch) > ask.remaining
-    engine, reason = _forced(ask, settings) or _measured(ask, inline, batch, settings)
-    if ask.engine is not None or ask.reserved:
-        late = (inline if engine is Engine.INLINE else batch) > ask.remaining
-    return Decision(engine, reason, chunk, inline, batch, late, ask.estimate.seconds)
-
-
-def chunk_rows(ask: Ask, load: Load, settings: Settings = DEFAULTS) -> int:
-    """Return how many rows a chunk of this call should have."""
-    rows = max(ask.rows, 1)
-    if ask.whole:
-        return rows
-    if ask.estimate is None:
-        most = float(settings.unmeasured_chunk)
+    helpers, rows = _helpers(ask, load), max(ask.rows, 1)
+    if ask.curve is None:
+        chunk = rows if ask.whole else min(settings.unmeasured_chunk, rows)
+        return _unmeasured(ask, chunk, helpers, settings)
+    seconds = ask.curve.seconds(rows)
+    inline = seconds * _stretch(1 + ask.inline_callers + load.executors - load.idle, ask, load)
+    chunk, least, cost = rows, rows, seconds
+    if inline > settings.dispatch:  # what is over before is not divided
+        chunk, least, cost = _chunking(ask, load, helpers, settings)
+    if _is_helped(ask):
+        gain = min(1.0 + helpers, ask.gain) if helpers else 1.0
+        start = settings.dispatch if helpers else 0.0
+        batch = start + inline * cost / max(seconds, 1e-12) / gain
     else:
-        most = settings.target / max(ask.estimate.per_row, 1e-12)
-    if ask.row_bytes:
-        most = min(most, settings.cache_bytes / ask.row_bytes)
-    if ask.estimate is not None:
-        # Enough rows that the hand-over costs at most a tenth of the computation.
-        most = max(most, 10 * settings.per_stage / max(ask.estimate.per_row, 1e-12))
-    chunks = ceil(rows / max(most, 1.0))
-    if chunks > 1:
-        executors = max(load.executors, 1)
-        chunks = ceil(chunks / executors) * executors
-    elif _worth_splitting(ask, load, settings):
-        chunks = load.idle
-    return max(1, ceil(rows / max(chunks, 1)))
+        batch = _batch_seconds(cost, ask, load, settings)
+    late = min(inline, batch) > ask.remaining
+    forced = _forced(ask, settings)
+    engine, reason = forced or _measured(ask, inline, batch, settings)
+    if forced is not None:
+        late = (inline if engine is Engine.INLINE else batch) > ask.remaining
+    explores = ask.explore is not None
+    times = (inline, batch, late, seconds)
+    return Decision(engine, reason, chunk, *times, least, helpers, explores)
 
 
-def _worth_splitting(ask: Ask, load: Load, settings: Settings) -> bool:
-    """Return whether one chunk's worth of work is done sooner by several idle executors."""
-    if ask.estimate is None or load.idle < 2 or ask.rows < load.idle:
-        return False
-    saved = ask.estimate.seconds * (1 - 1 / load.idle)
-    return saved > 2 * (settings.dispatch + settings.per_stage * load.idle)
+def _is_helped(ask: Ask) -> bool:
+    """Whether executors only help a caller that computes itself."""
+    return ask.blocking and ask.engine is None
 
 
-def _inline_seconds(estimate: Estimate, ask: Ask, load: Load) -> float:
-    """The measured time, stretched when callers and executors share the cores."""
-    computing = 1 + ask.inline_callers + load.executors - load.idle
-    return estimate.seconds * _stretch(computing, ask, load)
+def _chunking(ask: Ask, load: Load, helpers: int, settings: Settings) -> tuple[int, int, float]:
+    """How many rows a chunk should have, and at least, and what all take together on one thread."""
+    rows, curve = max(ask.rows, 1), ask.curve
+    assert curve is not None, "what was never measured is divided without figures"
+    if ask.whole:
+        return rows, rows, curve.seconds(rows)
+    if _is_helped(ask):
+        at_once, extra = 1 + helpers, settings.per_range
+    else:
+        at_once, extra = load.idle or 1, settings.per_chunk
+    whole, elapsed = dict[int, float](), dict[int, float]()
+    for chunks in _chunk_counts(rows, max(at_once, load.executors)):
+        size = ceil(rows / chunks)
+        each = curve.seconds(size) + extra
+        whole[size], elapsed[size] = chunks * each, ceil(chunks / at_once) * each
+        if each < 2 * extra:
+            break
+    size = _chunk_rows(ask, curve, elapsed, settings.target)
+    least = min(each for each in whole if whole[each] <= _AS_GOOD * whole[size])
+    return size, min(least, size), whole[size]
 
 
-def _batch_seconds(
-    estimate: Estimate, ask: Ask, chunk: int, load: Load, settings: Settings
-) -> float:
-    """The queue ahead, the hand-over, and the rounds of chunks."""
+def _chunk_rows(ask: Ask, curve: Curve, elapsed: dict[int, float], target: float) -> int:
+    """The best of these sizes, by the time that the call takes with each."""
+    least, since = min(elapsed.values()), ask.explore
+    old = [size for size in elapsed if since and curve.measured(size) < since]
+    tried = [size for size in old if elapsed[size] <= _TOO_BAD * least]
+    if tried:
+        return min(tried, key=elapsed.__getitem__)
+    most = _AS_GOOD if _is_helped(ask) else _FOR_OTHERS
+    good = [size for size, seconds in elapsed.items() if seconds <= most * least]
+    short = [size for size in good if curve.seconds(size) <= target]
+    return max(short) if short else min(good, key=elapsed.__getitem__)
+
+
+def _chunk_counts(rows: int, executors: int) -> Iterator[int]:
+    """Numbers of chunks: one, and multiples of the executors, so that all finish together."""
+    yield 1
+    chunks = executors if executors > 1 else 2
+    while chunks <= rows:
+        yield chunks
+        chunks *= 2
+
+
+def _helpers(ask: Ask, load: Load) -> int:
+    """How many executors have a core left to help a caller that computes on its own thread."""
+    if ask.whole or load.queued_jobs or not ask.blocking or ask.gain < _AS_GOOD:
+        return 0
+    free = _cores(ask, load) - 1 - ask.inline_callers
+    return max(0, min(free, load.executors, ask.rows - 1))
+
+
+def _batch_seconds(seconds: float, ask: Ask, load: Load, settings: Settings) -> float:
+    """The queue ahead, the hand-over, and the measured time divided among the executors."""
     executors = max(load.executors, 1)
-    chunks = ceil(max(ask.rows, 1) / chunk)
-    # Executors that are busy are so for half a chunk on average.
-    busy = 0.0 if load.idle else settings.target / 2
-    at_once = load.idle or executors
-    each = estimate.seconds / chunks
-    if ask.inline_callers < _CROWD * _cores(ask, load):
-        each *= _stretch(ask.inline_callers + min(chunks, at_once), ask, load)
+    at_once = 1 if ask.whole else min(load.idle or executors, max(ask.rows, 1))
+    busy = 0.0 if load.idle else settings.target / 2  # half a chunk on average
+    stretch = _stretch(ask.inline_callers + at_once, ask, load)
     waiting = settings.dispatch + busy + load.queued_seconds / executors
-    return waiting + ceil(chunks / at_once) * (each + settings.per_stage)
+    return waiting + settings.per_chunk + seconds / at_once * stretch
 
 
 def _stretch(computing: int, ask: Ask, load: Load) -> float:
@@ -186,20 +226,22 @@ def _forced(ask: Ask, settings: Settings) -> tuple[Engine, str] | None:
     if not ask.reserved:
         return None
     # A key with executors of its own gets the same choice as others, where it can wait.
-    if ask.estimate is not None and (ask.blocking or ask.estimate.seconds <= settings.instant):
+    if ask.curve is not None and (ask.blocking or ask.curve.seconds(ask.rows) <= settings.instant):
         return None
     return Engine.BATCH, "the plan has executors reserved for itself"
 
 
-def _unmeasured(ask: Ask, chunk: int, settings: Settings) -> Decision:
+def _unmeasured(ask: Ask, chunk: int, helpers: int, settings: Settings) -> Decision:
     forced = _forced(ask, settings)
     if forced is not None:
-        return Decision(*forced, chunk)
+        return Decision(*forced, chunk, helpers=helpers)
     if ask.rows <= settings.unmeasured_rows and ask.blocking:
         reason = f"never measured, and {ask.rows} rows are few: run here to learn the cost"
         return Decision(Engine.INLINE, reason, chunk)
+    if ask.blocking and not helpers:
+        return Decision(Engine.INLINE, "never measured, and no core is left for a helper", chunk)
     what = f"{ask.rows} rows are many" if ask.blocking else "the caller must not be held up"
-    return Decision(Engine.BATCH, f"never measured, and {what}", chunk)
+    return Decision(Engine.BATCH, f"never measured, and {what}", chunk, helpers=helpers)
 
 
 def _measured(ask: Ask, inline: float, batch: float, settings: Settings) -> tuple[Engine, str]:
@@ -213,8 +255,8 @@ def _measured(ask: Ask, inline: float, batch: float, settings: Settings) -> tupl
             return Engine.INLINE, "{inline} keeps the deadline, {batch} would not"
         return Engine.BATCH, "{batch} keeps the deadline, {inline} would not"
     if inline <= batch:
-        return Engine.INLINE, "here {inline}, by executors {batch}"
-    return Engine.BATCH, "by executors {batch}, here {inline}"
+        return Engine.INLINE, "here {inline}, in chunks {batch}"
+    return Engine.BATCH, "in chunks {batch}, here {inline}"
 
 
 def _us(seconds: float | None) -> str:

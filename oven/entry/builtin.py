@@ -102,6 +102,26 @@ def code_address(function: Callable[..., Any]) -> int:
     return int(_function_of(function))
 
 
+def learn_release(function: object, rows: int, *, long: bool) -> None:
+    """Move the bound from which an entry releases the GIL: a call of so many rows was `long`.
+
+    An entry begins with what its code says of itself, in bytes that it touches; this says what it
+    takes. Where rows differ in length, as texts do, the bound stays.
+    """
+    table = getattr(function, "__self__", None)
+    if not isinstance(table, NativeTable):
+        return
+    words = table.code.words
+    if "RELEASE_ROWS" in words:
+        at, size = words.index("RELEASE_ROWS"), rows
+    elif "RELEASE_WORK" in words and not table[words.index("BYTE_WORK")]:
+        at, size = words.index("RELEASE_WORK"), rows * int(table[words.index("ROW_WORK")])
+    else:
+        return
+    bound = int(table[at])
+    table[at] = min(bound, size) if long else max(bound, size + 1)
+
+
 #: One for each code there is, not for each function: they stay, as code does.
 _methods: dict[tuple[int, Style], _Method] = {}
 

@@ -1,60 +1,85 @@
-"""What calls take, as measured: on their callers' threads, and by executors."""
+"""What calls take, as measured: on their callers' threads, and chunk by chunk."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from math import inf
+from time import monotonic
+
 from runtime.service.version import ModelVersion
-from scheduler import CostModel, Estimate
+from scheduler import CostModel, Curve
 
 #: What a call takes that was never measured: for itself, and for the bytes that it touches.
 BASE_SECONDS = 3e-6
 BYTES_A_SECOND = 2e10
-_SIZES = 16
-#: From the time of executors nothing is concluded about calls of more than this many times as many
-#: rows.
+#: From calls of few rows nothing is concluded about calls of more than this many times as many.
 _FARTHER = 16
+#: One call in so many, and those whose number is a power of two, tries what was not measured for
+#: long.
+_EXPLORE = 32
+#: The weight of the newest call in what helping gains.
+_NEW_GAIN = 0.25
 
 
 class Costs:
-    """The time of calls by version and size.
+    """The time of calls by version and size, and what helpers gain.
 
-    The same work takes longer on an executor, which is measured while others run too.
+    A chunk and a call of as many rows are the same work, so both are measured for one curve.
     """
 
-    def __init__(self) -> None:
-        self.inline, self.batch = CostModel(), CostModel()
+    def __init__(self, now: Callable[[], float] = monotonic) -> None:
+        self._now = now
+        self.model = CostModel(now)
+        self._turns: dict[str, int] = {}
+        self._gains: dict[str, tuple[float, float]] = {}
 
     def observe(self, version: ModelVersion, rows: int, seconds: float) -> None:
-        """Note the time of a call on its caller's thread."""
-        self.inline.observe(_key(version, rows), rows, seconds)
+        """Note the time of a call, or of a chunk."""
+        self.model.observe(version.owner, rows, seconds)
 
-    def estimate(self, version: ModelVersion, rows: int) -> Estimate | None:
-        """What a call should take: measured near its size, else worked out, else far from it.
+    def curve(self, version: ModelVersion, rows: int) -> Curve | None:
+        """The curve for calls of about this size: measured near it, else worked out.
 
-        A call of one row is mostly overhead and says nothing of a thousand rows, so executors'
-        times count for up to _FARTHER times as many rows. One measurement may have been slow for
-        reasons that have gone, so the least counts.
+        A call of one row is mostly overhead and says little of a thousand rows. Neither does the
+        code, which does not know the caches. Both say rather too much, so the least counts.
         """
-        near = self.inline.estimate(_key(version, rows), rows)
-        batch = self.batch.estimate(version.owner, rows, farther=_FARTHER)
-        if near is not None:
-            return near if batch is None else min(near, batch)
-        if batch is not None:
-            return batch
-        work = version.learned.row_work
-        if work is None:
-            return None
-        if version.grows:  # its code says nothing of texts; one is about as good as another
-            return self.inline.estimate(_key(version, 1), rows)
-        seconds = BASE_SECONDS + rows * work / BYTES_A_SECOND
-        return Estimate(seconds, seconds / max(rows, 1), 0)
+        measured, work = self.model.curve(version.owner), version.learned.row_work
+        near = measured is not None and rows <= _FARTHER * measured.most
+        if near or work is None or version.grows:  # code says nothing of texts; all are alike
+            return measured
+        worked_out = Curve.line(BASE_SECONDS, work / BYTES_A_SECOND)
+        least = inf if measured is None else measured.seconds(rows)
+        return measured if least < worked_out.seconds(rows) else worked_out
+
+    def seconds(self, version: ModelVersion, rows: int) -> float | None:
+        """What a call of this many rows should take; None if nothing is known."""
+        curve = self.curve(version, rows)
+        return None if curve is None else curve.seconds(rows)
+
+    def explore(self, version: ModelVersion) -> float | None:
+        """For a few calls, the moment before which a measurement is too old."""
+        turn = self._turns[version.owner] = self._turns.get(version.owner, 0) + 1
+        if turn > 1 and (turn & (turn - 1) == 0 or turn % _EXPLORE == 0):
+            return self.model.long_ago
+        return None
+
+    def learn_gain(self, version: ModelVersion, gain: float, threads: int) -> None:
+        """Note how many threads' work was done at once where executors helped a caller.
+
+        The first calls start threads, and others may use the cores, so some are looked at before
+        help is given up.
+        """
+        old = min(self.gain(version), threads)
+        new = old + _NEW_GAIN * (min(gain, threads) - old)
+        self._gains[version.owner] = (new, self._now())
+
+    def gain(self, version: ModelVersion) -> float:
+        """That number; infinite where it was not measured for long."""
+        gain, when = self._gains.get(version.owner, (inf, -inf))
+        return gain if when > self.model.long_ago else inf
 
     def forget(self, owner: str) -> None:
         """Forget a version that has gone, after its last call."""
-        self.batch.forget(owner)
-        for size in range(_SIZES):
-            self.inline.forget((owner, size))
-
-
-def _key(version: ModelVersion, rows: int) -> tuple[str, int]:
-    """Calls of about the same size have the same key: within a factor of four."""
-    return version.owner, min(rows.bit_length() // 2, _SIZES - 1)
+        self.model.forget(owner)
+        self._turns.pop(owner, None)
+        self._gains.pop(owner, None)

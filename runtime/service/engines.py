@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import threading
-import time
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from functools import cache, partial
+from time import perf_counter
 from typing import Any, NamedTuple
 
 from flour.data.batch import Batch
@@ -18,9 +19,9 @@ from runtime.errors import RuntimeClosed
 from runtime.service.call import Call
 from runtime.service.costs import Costs
 from runtime.service.inputs import first_row
+from runtime.service.sharing import SharedRun
 from runtime.service.version import ModelVersion
 from scheduler import (
-    DeadlineExceeded,
     Decision,
     InlineEngine,
     InlineStats,
@@ -30,6 +31,7 @@ from scheduler import (
     Pool,
     PoolStats,
     QueueRules,
+    SchedulerClosed,
     Stage,
     Stages,
     Ticket,
@@ -75,6 +77,9 @@ CORES = cores()
 RULES = QueueRules(seconds=0.25)
 
 WHOLE = Stages.chain(_whole)
+#: A helper takes ranges of rows until there is none left.
+HELP = Stages.chain(lambda run, _buffer: run.help())
+SHARED = Stages.chain(lambda run, _buffer: run.run())
 
 
 @cache
@@ -84,22 +89,6 @@ def _steps(count: int, *, alone: bool) -> Stages:
     if alone:
         steps[-1] = partial(_last, count - 1)
     return Stages.chain(*steps)
-
-
-def in_time(plan: Plan, chunk_rows: int, deadline: float, block: object) -> Answers:
-    """Every output, computed here in chunks for as long as there is time."""
-    work = plan.begin(block)
-    for part in _parts(work, chunk_rows):
-        chunk = work.chunk(part.start, part.stop)
-        for number in range(work.steps):
-            if time.monotonic() >= deadline:
-                raise DeadlineExceeded(
-                    "the deadline passed before the call was done",
-                    found=f"{part.start} of {work.rows} rows were done",
-                    hint="allow more time, or send fewer rows at once",
-                )
-            work.step(number, chunk)
-    return work.finish()
 
 
 def _parts(work: Execution, chunk_rows: int) -> list[slice]:
@@ -153,6 +142,7 @@ class Engines:
         self.executors = cores() if executors is None else executors
         self._rules = rules or RULES
         self._inline = InlineEngine(limit=inline_limit, sample=1 << 62)
+        self.limited = inline_limit is not None
         self._inside: set[object] = set()  # inline calls on their way; of no order
         self._pool: Pool | None = None
         self._reserved: dict[str, int] = {}
@@ -170,7 +160,7 @@ class Engines:
                     raise RuntimeClosed("this runtime was closed")
                 pool = self._pool
                 if pool is None:
-                    pool = Pool(self.executors, rules=self._rules, costs=self._costs.batch)
+                    pool = Pool(self.executors, rules=self._rules, costs=self._costs.model)
                     for owner, executors in self._reserved.items():
                         pool.reserve(owner, executors)
                     self._pool = pool
@@ -203,16 +193,67 @@ class Engines:
 
     # --- inline ------------------------------------------------------------------------------
 
-    def inline(self, run: Run, block: object, rows: int, deadline: float | None) -> Answers:
-        """Every output, computed here and now."""
+    @contextmanager
+    def _computing(self) -> Iterator[None]:
+        """Let others see that a caller computes on its own thread."""
         token = object()
         self._inside.add(token)
         try:
-            answers: Any = self._inline.run(WHOLE, (run, block), rows=rows, deadline=deadline)
+            yield
         finally:
             self._inside.discard(token)
+
+    def inline(self, run: Run, block: object, rows: int, deadline: float | None) -> Answers:
+        """Every output, computed here and now."""
+        with self._computing():
+            answers: Any = self._inline.run(WHOLE, (run, block), rows=rows, deadline=deadline)
         outputs: Answers = answers
         return outputs
+
+    def shared(
+        self, version: ModelVersion, plan: Plan, block: object, decision: Decision, call: Call
+    ) -> Answers:
+        """Every output, computed here and by executors that have nothing else to do."""
+        if not plan.ready:  # it answers from the definitions until it is
+            return self.inline(plan.run, block, 1, call.deadline)
+        began = perf_counter()
+        with self._computing():
+            run = self._shared_run(version, plan.begin(block), decision, call)
+            if decision.helpers:
+                self._ask_for_help(version, run, decision, call)
+            answers: Any = self._inline.run(SHARED, run, deadline=call.deadline)
+        if decision.helpers:
+            gain = run.work_seconds / (perf_counter() - began)
+            self._costs.learn_gain(version, gain, 1 + decision.helpers)
+        counts = version.counts
+        (counts.batch if decision.helpers else counts.inline).tick()
+        outputs: Answers = answers
+        return outputs
+
+    def _shared_run(
+        self, version: ModelVersion, work: Execution, decision: Decision, call: Call
+    ) -> SharedRun:
+        """The run of a call, in ranges of up to a chunk."""
+        return SharedRun(
+            work,
+            1 + decision.helpers,
+            decision.least_rows,
+            decision.chunk_rows,
+            deadline=call.deadline,
+            clock=version.clock,
+            learn=partial(self._costs.observe, version),
+        )
+
+    def _ask_for_help(
+        self, version: ModelVersion, run: SharedRun, decision: Decision, call: Call
+    ) -> None:
+        """Let executors take part in a run; where they will not, the caller does all of it."""
+        pieces, seconds = [run] * decision.helpers, decision.seconds
+        options = _scheduling(version, decision, call)
+        if seconds is not None:
+            options["cost"] = seconds * len(pieces) / (1 + len(pieces))
+        with suppress(Overloaded, SchedulerClosed):
+            self.pool.submit(Job.of(HELP, pieces, typical=False, **options))
 
     # --- batch -------------------------------------------------------------------------------
 

@@ -2,8 +2,7 @@
 
 `Policy.choose` is the one place that is asked. What of it needs figures (inline or by executors, in
 chunks of how many rows) is decided by scheduler/policy.py, where it is written down in words; the
-figures are measured: one call in 64 by the entry, one in eight others, and every chunk of an
-executor.
+figures are measured: one call in 64 by the entry, one in eight others, and every chunk.
 """
 
 from __future__ import annotations
@@ -12,7 +11,6 @@ import enum
 from math import inf
 from typing import NamedTuple
 
-from flour.core.types import Category, Record, Scalar, Type, Vector
 from flour.data.batch import DOCUMENT, Batch, Kind
 from runtime.service.call import NONBLOCKING, PLAIN, Call
 from runtime.service.costs import Costs
@@ -32,6 +30,7 @@ class Way(enum.Enum):
 
     ENTRY = "by the plan's entry, on the caller's thread"
     INLINE = "by the plan, on the caller's thread"
+    SHARED = "by the plan, on the caller's thread and by executors that help"
     CHUNKS = "by executors, in chunks"
     WHOLE = "by an executor in one piece, which may wait for a file or a compiler"
 
@@ -76,12 +75,15 @@ class Policy:
             self._engines.check_room(version, call.priority)
         elif not call.blocking:
             self._check_room_early(batch, version, call)
-        decision = self.decide(version, call, batch.rows)
+        decision = self.decide(version, call, batch.rows, self._costs.explore(version))
         is_inline = decision.engine is Engine.INLINE
         learned = version.learned
         if not call.blocking and call.engine is None and (is_inline or batch.single):
             learned.nonblocking = is_inline  # a row is over no later than a block of them
         way = Way.INLINE if is_inline else Way.CHUNKS
+        waits = call.blocking and call.engine is None and not self._engines.limited
+        if not is_inline and waits:
+            way = Way.SHARED
         if not (call.blocking or is_compiled_for(version, batch)):
             way = Way.WHOLE
             if is_inline:
@@ -89,19 +91,22 @@ class Policy:
         learned.decision = decision
         return Choice(way, decision)
 
-    def decide(self, version: ModelVersion, call: Call, rows: int) -> Decision:
+    def decide(
+        self, version: ModelVersion, call: Call, rows: int, explore: float | None = None
+    ) -> Decision:
         """The engine for a call of this many rows, and why."""
         ask = Ask(
             rows=rows,
-            estimate=self._costs.estimate(version, rows),
+            curve=self._costs.curve(version, rows),
             blocking=call.blocking,
             remaining=inf if call.timeout is None else call.timeout,
-            row_bytes=row_bytes(version),
             engine=call.engine,
             reserved=bool(version.reserved),
             inline_callers=self._engines.inline_callers,
             whole=version.mixes_rows,
             cores=CORES,
+            gain=self._costs.gain(version),
+            explore=explore,
         )
         return choose(ask, self._engines.load(version.owner), self.settings)
 
@@ -134,8 +139,8 @@ class Policy:
         """Refuse what takes longer than such a caller may be held up, before its data is read."""
         if batch.kind not in _BLOCKS or not self._engines.is_full(version, call.priority):
             return
-        estimate = self._costs.estimate(version, batch.rows) if batch.rows else None
-        if estimate is not None and estimate.seconds > self.settings.instant:
+        seconds = self._costs.seconds(version, batch.rows) if batch.rows else None
+        if seconds is not None and seconds > self.settings.instant:
             self._engines.check_room(version, call.priority)
 
 
@@ -147,21 +152,3 @@ def is_compiled_for(version: ModelVersion, batch: Batch) -> bool:
     """Whether the batch can be answered without waiting for a file or a compiler."""
     plan = version.plan
     return plan is not None and plan.is_compiled_for(batch.block)
-
-
-def row_bytes(version: ModelVersion) -> int:
-    """About how many bytes a row takes; 0 for native code, which cuts tiles itself."""
-    if version.learned.row_work is not None:
-        return 0
-    return sum(_bytes(kind) for kind in version.inputs.values())
-
-
-def _bytes(kind: Type) -> int:
-    match kind:
-        case Vector(width=width):
-            return 8 * width
-        case Record(fields):
-            return sum(_bytes(sub) for _, sub in fields)
-        case Scalar() | Category():
-            return 8
-    return 0  # texts are as long as they are

@@ -22,6 +22,7 @@ from objectstore import MemoryStore, Store
 from oven import Plan
 from oven.compiler import cache
 from oven.compiler.gil_yield import WAITING, yield_gil
+from oven.entry.builtin import learn_release
 from oven.run.native_run import thread_bytes
 from runtime.errors import BadRegistration, RuntimeClosed
 from runtime.service import batches
@@ -30,7 +31,7 @@ from runtime.service.catalog import Catalog
 from runtime.service.costs import Costs
 from runtime.service.done_future import DoneFuture
 from runtime.service.endpoint import Endpoint, Endpoints
-from runtime.service.engines import Answers, Engines, in_time, shaped
+from runtime.service.engines import Answers, Engines, shaped
 from runtime.service.entry import INLINE_SAMPLE, SAMPLE, UNTIMED, Outputs
 from runtime.service.inputs import refuse_extra
 from runtime.service.materialise import Materialiser
@@ -46,6 +47,9 @@ RESULT_BYTES = 32 << 20
 #: Calls by the entry that take longer than this are timed more often: a look at the clock, and at
 #: what is due, is a fifth of such a call.
 COARSE_SECONDS = 20e-6
+#: Calls by the entry that take longer than this release the GIL, so that two threads compute at
+#: once. Shorter ones would spend as long on getting it back.
+RELEASE_SECONDS = 20e-6
 
 
 class Runtime:
@@ -358,6 +362,7 @@ class Runtime:
         if values is not None:
             seconds = version.clock() - start
             version.entry.coarse_timing = seconds > COARSE_SECONDS
+            learn_release(version.entry.function, batch.rows or 1, long=seconds >= RELEASE_SECONDS)
             self._learn(version, batch, seconds)
         return values
 
@@ -394,6 +399,8 @@ class Runtime:
         refuse_extra(version.inputs, batch.block)
         if choice.way is Way.CHUNKS or choice.way is Way.WHOLE:
             return self._submit(version, batch, choice, call).result()
+        if choice.way is Way.SHARED:
+            return self._shared(version, batch, choice, call)
         return self._inline(version, batch, choice, call)
 
     def _submit(
@@ -409,14 +416,24 @@ class Runtime:
         """Bring back the plan that the caller could not wait for, and answer the call."""
         return self._memory.take(version).run(block)
 
+    def _shared(self, version: ModelVersion, batch: Batch, choice: Choice, call: Call) -> Answers:
+        """The answers of the caller's thread and of executors; the plan stays until it is done."""
+        plan = self._memory.take(version, pin=True)
+        try:
+            answers = self._engines.shared(version, plan, batch.block, choice.decision, call)
+        finally:
+            version.unpin()
+        return shaped(answers, call, single=batch.single)
+
     def _inline(self, version: ModelVersion, batch: Batch, choice: Choice, call: Call) -> Answers:
         plan, shared = self._memory.take(version), version.shared
-        rows, chunk_rows = batch.rows or 1, choice.decision.chunk_rows
+        rows, decision = batch.rows or 1, choice.decision
         opened = version.residence.opened
         run = plan.run if shared is None else partial(shared.run, plan, opened, rows)
-        if call.deadline is not None and rows > chunk_rows and plan.ready:
-            run = partial(in_time, plan, chunk_rows, call.deadline)
-        sampled = not version.entry.tick() & (INLINE_SAMPLE - 1)
+        if call.deadline is not None and rows > decision.chunk_rows and plan.ready:
+            alone = choice._replace(decision=decision._replace(helpers=0))
+            return self._shared(version, batch, alone, call)
+        sampled = not version.entry.tick() & (INLINE_SAMPLE - 1) or decision.explores
         start = version.clock() if sampled else 0.0
         answers = self._engines.inline(run, batch.block, rows, call.deadline)
         if sampled:
@@ -459,8 +476,7 @@ class Runtime:
 
     def expected(self, version: ModelVersion, rows: int) -> float | None:
         """The seconds that a call with this many rows should take; None if nothing is known."""
-        estimate = self._costs.estimate(version, rows)
-        return None if estimate is None else estimate.seconds
+        return self._costs.seconds(version, rows)
 
     def explain(
         self, name: str, rows: int = 1, *, timeout: float | None = None, blocking: bool = True

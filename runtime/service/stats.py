@@ -95,7 +95,6 @@ def _html_row(cell: str, texts: tuple[str, ...]) -> str:
 
 def version_stats(version: ModelVersion, costs: Costs, *, in_service: bool) -> VersionStats:
     """What is known of one version."""
-    estimate = costs.estimate(version, 1)
     last = version.learned.decision
     return VersionStats(
         name=version.name,
@@ -105,7 +104,7 @@ def version_stats(version: ModelVersion, costs: Costs, *, in_service: bool) -> V
         reserved=version.reserved,
         inline_calls=version.counts.inline.value,
         batch_calls=version.counts.batch.value,
-        row_seconds=None if estimate is None else estimate.seconds,
+        row_seconds=costs.seconds(version, 1),
         engine=None if last is None else last.engine.value,
         reason=None if last is None else last.reason,
     )

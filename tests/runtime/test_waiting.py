@@ -18,7 +18,8 @@ from flour.core.extension_points import extension
 from oven.plans.execution import Execution
 from runtime import Runtime
 from runtime.service.call import Call
-from runtime.service.engines import CORES, in_time
+from runtime.service.engines import CORES
+from runtime.service.sharing import SharedRun
 from scheduler import DeadlineExceeded, Overloaded, QueueRules, Settings
 from tests.runtime.conftest import Hold
 from tests.runtime.plans import WIDTH, documents, offset_of, shift, shift_flow, text_flow
@@ -114,11 +115,15 @@ def test_a_call_here_ends_with_its_deadline(
     data = np.zeros((100_000, 4))
     runtime.predict("a", data[:1000], engine="inline")
     monkeypatch.setattr(Execution, "step", step)
-    monkeypatch.setattr("runtime.service.engines.time.monotonic", lambda: now)
+    monkeypatch.setattr("runtime.service.sharing.time.monotonic", lambda: now)
+
+    def in_time(deadline: float) -> Any:
+        return SharedRun(plan.begin(BLOCK), 1, 4, 4, deadline=deadline).run()
+
     with pytest.raises(DeadlineExceeded, match="8 of 40 rows were done"):
-        in_time(plan, 4, now + 0.03, BLOCK)
+        in_time(now + 0.03)
     assert begun == [0, 4]
-    assert offset_of(in_time(plan, 4, now + 60, BLOCK), BLOCK) == 1.0
+    assert offset_of(in_time(now + 60), BLOCK) == 1.0
     begun.clear()
     with pytest.raises(DeadlineExceeded, match="of 100000 rows were done"):
         runtime.predict("a", data, engine="inline", timeout=0.01)
@@ -217,8 +222,8 @@ def test_nothing_of_a_version_is_left_when_it_has_gone(runtime: Runtime) -> None
     while runtime.stats().catalog.versions:
         assert time.monotonic() < until
         gc.collect()
-    assert runtime._costs.inline.snapshot() == {}
-    assert runtime._costs.batch.snapshot() == {}
+    assert runtime._costs.model.snapshot() == {}
+    assert runtime._costs._turns == {}
 
 
 def test_what_cannot_be_registered_reserves_nothing(
@@ -244,11 +249,11 @@ def test_what_blocks_cost_is_learned_from_blocks(runtime: Runtime) -> None:
     runtime.register("a", shift(1.0))
     served, costs, policy = runtime.find("a"), runtime._costs, runtime._policy
     for _ in range(20):
-        costs.batch.observe(served.owner, 1, 76e-6)
+        costs.observe(served, 1, 76e-6)
     call = Call.of(served, engine="batch")
     assert policy.decide(served, call, 100).chunk_rows == 100
     for _ in range(20):
-        costs.batch.observe(served.owner, 1000, 40e-3)
+        costs.observe(served, 1000, 40e-3)
     assert policy.decide(served, call, 10_000).chunk_rows <= 25
 
 

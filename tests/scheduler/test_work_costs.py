@@ -16,6 +16,11 @@ class Waiting(SimulatedClock):
         return 0.0
 
 
+def seconds_of(costs: CostModel, rows: int) -> float | None:
+    curve = costs.curve("k")
+    return None if curve is None else curve.seconds(rows)
+
+
 class TestWhatWorkCosts:
     """Waiting is no cost of work that only computes, and does not make chunks smaller."""
 
@@ -24,10 +29,9 @@ class TestWhatWorkCosts:
         with Pool(1, costs=costs, clock=clock) as pool:
             stages = Stages.chain(lambda _, __: clock.advance(0.002))
             pool.submit(Job.of(stages, range(5), key="k", rows=50)).result(LONG)
-        estimate = costs.estimate("k", 10)
-        assert estimate is not None
-        assert estimate.calls == 5
-        assert estimate.seconds == pytest.approx(0.002, rel=0.1)
+        (cell,) = costs.snapshot()["k"].values()
+        assert cell.calls == 5
+        assert seconds_of(costs, 10) == pytest.approx(0.002, rel=0.1)
 
     def observed(self, *, computes: bool = False, typical: bool = True) -> float | None:
         costs, clock = CostModel(), Waiting()
@@ -36,8 +40,7 @@ class TestWhatWorkCosts:
             job = Job.of(stages, [1], key="k", computes=computes, typical=typical)
             pool.submit(job).result(LONG)
             assert pool.stats().busy_seconds == pytest.approx(8.0)
-        estimate = costs.estimate("k", 1)
-        return None if estimate is None else estimate.seconds
+        return seconds_of(costs, 1)
 
     def test_the_time_it_took(self) -> None:
         assert self.observed() == pytest.approx(8.0, rel=0.1)
@@ -50,9 +53,7 @@ class TestWhatWorkCosts:
         with Pool(1, costs=costs, clock=clock) as pool:
             stages = Stages.chain(lambda _, __: clock.advance(8.0))
             pool.submit(Job.of(stages, [1], key="k", computes=True)).result(LONG)
-        estimate = costs.estimate("k", 1)
-        assert estimate is not None
-        assert estimate.seconds == pytest.approx(8.0, rel=0.1)
+        assert seconds_of(costs, 1) == pytest.approx(8.0, rel=0.1)
 
     def test_what_is_not_typical_is_not_counted(self) -> None:
         assert self.observed(typical=False) is None
