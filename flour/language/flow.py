@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from numpy.typing import ArrayLike
@@ -241,25 +241,32 @@ class Flow(Shorthands):
         """The same program over inputs of other types (another float width, sparse...)."""
         key = tuple(kinds.get(name, kind) for name, kind in self.inputs().items())
         if key not in self._retyped:
-            self._retyped[key] = self._rebuilt(kinds)
+            self._retyped[key] = self._retype(kinds)
         return self._retyped[key]
 
-    def _rebuilt(self, kinds: Mapping[str, Type]) -> Flow:
-        moved: dict[Node, Node] = {}
-        origins = self.origins()
-
+    def _retype(self, kinds: Mapping[str, Type]) -> Flow:
         def change(old: Node, inputs: tuple[Node, ...]) -> Node:
             op = old.op
             if isinstance(op, Source) and op.label in kinds:
                 op = Source(op.label, kinds[op.label])
+            return node(op, inputs)
+
+        return self.rebuilt(change)
+
+    def rebuilt(self, change: Callable[[Node, tuple[Node, ...]], Node]) -> Flow:
+        """The program with every node passed through `change(node, its rebuilt inputs)`."""
+        moved: dict[Node, Node] = {}
+        origins = self.origins()
+
+        def noted(old: Node, inputs: tuple[Node, ...]) -> Node:
             try:
-                moved[old] = node(op, inputs)
+                moved[old] = change(old, inputs)
             except FlourError as problem:
                 problem.where = problem.where or " and ".join(map(str, origins.get(old, ())))
                 raise
             return moved[old]
 
-        made = rebuild(self.outputs.values(), change)
+        made = rebuild(self.outputs.values(), noted)
         return with_origins(
             dict(zip(self.outputs, made, strict=True)),
             {moved[old]: places for old, places in origins.items() if old in moved},

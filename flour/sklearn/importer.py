@@ -17,6 +17,7 @@ from flour.core.errors import (
     UnknownEstimator,
     UnsupportedSetting,
 )
+from flour.core.node import Node
 from flour.core.source import Source
 from flour.core.sparse import densify
 from flour.core.types import Record, Type
@@ -31,14 +32,22 @@ from flour.language.adapters import (
 )
 from flour.language.flow import Flow, outputs, source
 from flour.ops.record import Narrow
+from flour.ops.require import OnMissing, refuses
 from flour.ops.source import Field, Pick
 from flour.sklearn.inputs import input_type
 from flour.sklearn.parts import take_apart
+from flour.sklearn.validation import Refused, refused_by, with_checks
 from flour.tracing.model_flow import model_program
 from flour.tracing.traced_array import ArrayTrace
 
 
-def from_sklearn(estimator: object, sample: object = None, *, allow_python: bool = False) -> Flow:
+def from_sklearn(
+    estimator: object,
+    sample: object = None,
+    *,
+    allow_python: bool = False,
+    on_missing: OnMissing = "refuse",
+) -> Flow:
     """The program a fitted scikit-learn estimator or pipeline computes.
 
     Outputs: classifiers `label`, `probabilities`, `scores` (where the estimator has predict_proba
@@ -49,22 +58,30 @@ def from_sklearn(estimator: object, sample: object = None, *, allow_python: bool
     (docs/19-onnxruntime.md).
     With `allow_python`, functions of your own (an analyzer, that of a FunctionTransformer) are
     called while predicting, as Python stages; without, they are refused.
+    Rows with NaN or infinity are refused where the estimator's steps refuse them; with
+    `on_missing="answer"` they are computed with.
     """
+    checks = refuses(on_missing)
     kind = _input_type(estimator, sample)
+
+    def program(fit: Any, *given: object, trace: ArrayTrace | None = None) -> Flow:
+        importer = EstimatorImporter(*given, allow_python=allow_python, trace=trace)
+        made = _program(fit, kind, importer)
+        return _without_unread(with_checks(made, importer.asked) if checks else made)
 
     def read(fit: Any, trace: ArrayTrace | None) -> Flow:
         """Without the sample: where it decides something, there is no other estimator like this."""
-        return _program(fit, kind, EstimatorImporter(None, allow_python=allow_python, trace=trace))
+        return program(fit, trace=trace)
 
     return model_program(
-        lambda: take_apart(estimator, (kind, allow_python), read),
-        lambda: _program(estimator, kind, EstimatorImporter(sample, allow_python=allow_python)),
+        lambda: take_apart(estimator, (kind, allow_python, checks), read),
+        lambda: program(estimator, sample),
     )
 
 
 def _program(estimator: object, kind: Type, importer: Importer) -> Flow:
     made = importer.adapt(estimator, source("X", kind))
-    return _without_unread(outputs(**made) if isinstance(made, dict) else outputs(features=made))
+    return outputs(**made) if isinstance(made, dict) else outputs(features=made)
 
 
 def _input_type(estimator: object, sample: object) -> Type:
@@ -120,6 +137,8 @@ class EstimatorImporter(Importer):
         self._trace = trace
         self._sample = sample
         self._allow_python = allow_python
+        #: What each step refuses of the node that reaches it, in the order of the steps.
+        self.asked: list[tuple[Node, Refused]] = []
 
     # --- children ----------------------------------------------------------------------------
 
@@ -128,11 +147,13 @@ class EstimatorImporter(Importer):
         try:
             adapter = self._adapter(estimator)
         except UnknownEstimator as problem:
+            self._ask(estimator, x)
             return self._fallback(estimator, x, problem)
         if self._depth > 200:
             raise UnsupportedSetting("the estimators are nested too deeply", where=self.where())
         self._depth += 1
         try:
+            self._ask(estimator, x)
             result: Flow | dict[str, Flow] = adapter(estimator, x, self)
         except UnsupportedSetting as problem:
             problem.where = _joined(problem.where, self.where()) or _itself(estimator)
@@ -149,6 +170,12 @@ class EstimatorImporter(Importer):
         finally:
             self._depth -= 1
         return result
+
+    def _ask(self, estimator: Any, x: Flow) -> None:
+        """Write down what the estimator refuses of x."""
+        refused = refused_by(estimator)
+        if refused is not None:
+            self.asked.append((x.node, refused))
 
     def _fallback(self, estimator: Any, x: Flow, problem: ImportRefused) -> Flow | dict[str, Flow]:
         """A step without an adapter by way of skl2onnx, if its answers agree on the sample."""
