@@ -7,7 +7,7 @@ fast.predict_proba(X)
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, SupportsIndex, TypeVar
 
 import numpy as np
 
@@ -32,18 +32,20 @@ def compile(  # noqa: A001 (the name people expect: runtime.compile)
     verify: object = None,
     *,
     exact: bool = False,
+    allow_python: bool = False,
     on_missing: OnMissing = "refuse",
 ) -> Compiled:
     """A drop-in for a fitted estimator (or a program), as native code.
 
     `sample` (a few rows) settles the input's columns and dtypes. With `verify`, these rows are
-    replayed on the original, and a mismatch is refused. Rows with NaN or infinity are refused as
-    the estimator does; with `on_missing="answer"` they are computed with.
+    replayed on the original, and a mismatch is refused. `allow_python` is `from_sklearn`'s. Rows
+    with NaN or infinity are refused as the estimator does; with `on_missing="answer"` they are
+    computed with.
     """
     if isinstance(source, Flow):
         flow = source if refuses(on_missing) else without_checks(source)
     else:
-        flow = flour.from_sklearn(source, sample, on_missing=on_missing)
+        flow = flour.from_sklearn(source, sample, allow_python=allow_python, on_missing=on_missing)
     compiled = Compiled(flow, None if isinstance(source, Flow) else source, exact=exact)
     if verify is not None and not isinstance(source, Flow):
         check_against(compiled.plan, source, verify)
@@ -114,6 +116,18 @@ class Compiled:
 
     def __repr__(self) -> str:
         return f"Compiled({self.plan!r})"
+
+    def __copy__(self) -> Compiled:
+        return self  # nothing about it changes
+
+    def __deepcopy__(self, _: object) -> Compiled:
+        return self
+
+    def __reduce_ex__(self, protocol: SupportsIndex) -> Any:
+        raise TypeError(
+            "a compiled estimator cannot be pickled: pickle the estimator and compile it again, "
+            "or save the plan with .plan.save(path), for oven.load(path)"
+        )
 
     # --- scikit-learn's methods --------------------------------------------------------------
 

@@ -62,6 +62,7 @@ def from_sklearn(
     `on_missing="answer"` they are computed with.
     """
     checks = refuses(on_missing)
+    _refuse_others(estimator)
     kind = _input_type(estimator, sample)
 
     def program(fit: Any, *given: object, trace: ArrayTrace | None = None) -> Flow:
@@ -82,6 +83,20 @@ def from_sklearn(
 def _program(estimator: object, kind: Type, importer: Importer) -> Flow:
     made = importer.adapt(estimator, source("X", kind))
     return outputs(**made) if isinstance(made, dict) else outputs(features=made)
+
+
+def _refuse_others(estimator: object) -> None:
+    """Raise UnknownEstimator for what is no estimator at all."""
+    if hasattr(estimator, "fit"):
+        return
+    load_adapters()
+    if public_name(type(estimator)) not in ADAPTERS:
+        raise UnknownEstimator(
+            "this is no estimator of scikit-learn's kind: it has no fit",
+            where="from_sklearn",
+            found=f"{type(estimator).__name__} {str(estimator)[:40]!r}",
+            hint="pass the fitted estimator itself; one in a file: joblib.load(path)",
+        )
 
 
 def _input_type(estimator: object, sample: object) -> Type:
@@ -148,6 +163,12 @@ class EstimatorImporter(Importer):
             adapter = self._adapter(estimator)
         except UnknownEstimator as problem:
             self._ask(estimator, x)
+            if self._allow_python and self._sample is not None and hasattr(estimator, "transform"):
+                from flour.sklearn.estimators.function import python_columns
+
+                return python_columns(
+                    estimator.transform, estimator, self.matrix(x), self, problem.what
+                )
             return self._fallback(estimator, x, problem)
         if self._depth > 200:
             raise UnsupportedSetting("the estimators are nested too deeply", where=self.where())
@@ -236,7 +257,7 @@ class EstimatorImporter(Importer):
         raise UnknownEstimator(
             f"{name} cannot be imported" + (f" ({reason})" if reason else ""),
             where=self.where() or _itself(estimator),
-            hint=f"docs/coverage.md lists what can; {INSTEAD}",
+            hint=f"docs/coverage.md lists what can; {_instead(estimator)}",
         )
 
     def _unfitted(self, estimator: Any, problem: AttributeError) -> FlourError:
@@ -270,6 +291,11 @@ class EstimatorImporter(Importer):
         if self._trace is not None:
             self._trace.refuse("the sample")
         return None if self._sample is None else densify(x.reference(self._sample)["output"])
+
+
+def _instead(estimator: Any) -> str:
+    """What can be done with a step that is not known."""
+    return f"with a sample, {_ALLOW}" if hasattr(estimator, "transform") else INSTEAD
 
 
 def _itself(estimator: Any) -> str:

@@ -64,10 +64,11 @@ _SAME_COLUMNS = (ToDense, ToSparse, structure.AsVector)
 
 
 class Refused(NamedTuple):
-    """What an estimator refuses in every column: NaN, and numbers larger than `largest`."""
+    """What an estimator refuses: NaN, and in every column numbers larger than `largest`."""
 
     step: str
-    nan: bool
+    #: In every column, or by column.
+    nan: bool | NDArray[np.bool_]
     largest: float
 
 
@@ -82,8 +83,19 @@ def refused_by(estimator: Any) -> Refused | None:
     takes_nan = estimator.__sklearn_tags__().input_tags.allow_nan
     if takes_nan and name.startswith(_SELECTION):
         return None
+    if step == "MissingIndicator" and takes_nan and estimator.features == "missing-only":
+        return Refused(step, nan=_new(estimator), largest=LARGEST)
     narrow = step in _TREES or _is_single(getattr(estimator, "X_thresholds_", None))
     return Refused(step, nan=not takes_nan, largest=LARGEST_SINGLE if narrow else LARGEST)
+
+
+def _new(indicator: Any) -> bool | NDArray[np.bool_]:
+    """The columns in which a missing value is an error, as none was when it was fitted."""
+    if not indicator.error_on_new:
+        return False
+    every = np.ones(int(indicator.n_features_in_), np.bool_)
+    every[np.asarray(indicator.features_, np.int64)] = False
+    return every
 
 
 def _is_single(thresholds: Any) -> bool:
@@ -101,8 +113,9 @@ class Demand(NamedTuple):
     @staticmethod
     def of(refused: Refused, width: int) -> Demand:
         """The same in every column."""
-        steps = (refused.step if refused.nan else "", refused.step)
-        return Demand(steps, np.full(width, refused.nan), np.full(width, refused.largest))
+        nan = np.array(np.broadcast_to(refused.nan, width))
+        steps = (refused.step if nan.any() else "", refused.step)
+        return Demand(steps, nan, np.full(width, refused.largest))
 
     @property
     def nothing(self) -> bool:

@@ -125,18 +125,19 @@ class Endpoints:
         from difflib import get_close_matches
 
         with self.lock:
-            versions = list(self._versions.get(str(name).split("@")[0], {}))
+            base, _, asked = str(name).partition("@")
+            versions = list(self._versions.get(base, {}))
             names = list(self._versions)
         if versions:
             return UnknownEndpoint(
-                f"endpoint {name!r} has no version {version!r}",
+                f"endpoint {base!r} has no version {version or asked!r}",
                 found="versions: " + ", ".join(versions[-20:]),
             )
         close = get_close_matches(str(name), names, 1)
         return UnknownEndpoint(
             f"nothing is registered as {name!r}",
             found=f"{len(names)} endpoints",
-            hint=f"did you mean {close[0]!r}?" if close else "register it first",
+            hint=f"did you mean {close[0]!r}?" if close else _registered(names),
         )
 
     def clear(self) -> list[ModelVersion]:
@@ -159,3 +160,10 @@ class Endpoints:
                 Endpoint(name, self.routes[name].version, tuple(versions))
                 for name, versions in self._versions.items()
             )
+
+
+def _registered(names: list[str]) -> str:
+    """What there is instead of an endpoint."""
+    if not names:
+        return "no model is registered or loaded yet"
+    return "there are: " + ", ".join(names[:8]) + (", ..." if len(names) > 8 else "")
