@@ -8,19 +8,29 @@ from functools import partial
 from flour.core.errors import TypeMismatch
 from flour.core.extension_points import extension
 from flour.language.flow import Flow
+from flour.ops.require import OnMissing, refuses, without_checks
 from flour.tracing.model_flow import ModelFlow
 from oven import debug
 from oven.plans.plan import Plan
 
 
-def bake(flow: Flow, *, exact: bool = False, background: bool | Executor = False) -> Plan:
+def bake(
+    flow: Flow,
+    *,
+    exact: bool = False,
+    background: bool | Executor = False,
+    on_missing: OnMissing = "refuse",
+) -> Plan:
     """The plan of a program.
 
     With `exact`, only rewrites that keep every bit are made and sums keep their order. With
     `background`, code that is not in the cache is compiled on another thread (or on the executor
-    given), and until it is there the plan answers from the operators' definitions.
+    given), and until it is there the plan answers from the operators' definitions. With
+    `on_missing="answer"`, rows that the program refuses for NaN or infinity are computed.
     """
     _check(flow)
+    if not refuses(on_missing):
+        flow = without_checks(flow)
     if isinstance(flow, ModelFlow) and not exact and not debug.asked():
         from oven.plans.template_lookup import bake_model
 

@@ -6,20 +6,18 @@ fast.predict_proba(X)
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
-from math import isfinite
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, SupportsIndex, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 import flour
 import oven
-from flour.core.errors import InputError, NotRectangular
+from flour.core.errors import NotRectangular
 from flour.core.types import Record, Vector
 from flour.data.batch import row_count
 from flour.language.flow import Flow
+from flour.ops.require import OnMissing, refuses, without_checks
 from runtime.errors import NotOffered
 from runtime.verify import verify as check_against
 
@@ -29,14 +27,25 @@ _FACTS = ("classes_", "feature_names_in_", "n_features_in_", "n_outputs_", "outp
 
 
 def compile(  # noqa: A001 (the name people expect: runtime.compile)
-    source: object, sample: object = None, verify: object = None, *, exact: bool = False
+    source: object,
+    sample: object = None,
+    verify: object = None,
+    *,
+    exact: bool = False,
+    allow_python: bool = False,
+    on_missing: OnMissing = "refuse",
 ) -> Compiled:
     """A drop-in for a fitted estimator (or a program), as native code.
 
     `sample` (a few rows) settles the input's columns and dtypes. With `verify`, these rows are
-    replayed on the original, and a mismatch is refused.
+    replayed on the original, and a mismatch is refused. `allow_python` is `from_sklearn`'s. Rows
+    with NaN or infinity are refused as the estimator does; with `on_missing="answer"` they are
+    computed with.
     """
-    flow = source if isinstance(source, Flow) else flour.from_sklearn(source, sample)
+    if isinstance(source, Flow):
+        flow = source if refuses(on_missing) else without_checks(source)
+    else:
+        flow = flour.from_sklearn(source, sample, allow_python=allow_python, on_missing=on_missing)
     compiled = Compiled(flow, None if isinstance(source, Flow) else source, exact=exact)
     if verify is not None and not isinstance(source, Flow):
         check_against(compiled.plan, source, verify)
@@ -86,7 +95,6 @@ class Compiled:
         self.missing: frozenset[str] = frozenset()
         if estimator is not None:
             self.missing = frozenset(name for name in METHODS if not hasattr(estimator, name))
-        self._refused = refused_numbers(estimator)
         self._parts = {
             name: oven.bake(flow[name], exact=exact) if len(self.outputs) > 1 else self.plan
             for name in self.outputs
@@ -108,6 +116,18 @@ class Compiled:
 
     def __repr__(self) -> str:
         return f"Compiled({self.plan!r})"
+
+    def __copy__(self) -> Compiled:
+        return self  # nothing about it changes
+
+    def __deepcopy__(self, _: object) -> Compiled:
+        return self
+
+    def __reduce_ex__(self, protocol: SupportsIndex) -> Any:
+        raise TypeError(
+            "a compiled estimator cannot be pickled: pickle the estimator and compile it again, "
+            "or save the plan with .plan.save(path), for oven.load(path)"
+        )
 
     # --- scikit-learn's methods --------------------------------------------------------------
 
@@ -151,12 +171,10 @@ class Compiled:
 
     def _run(self, name: str, X: object) -> Any:
         if type(X) is np.ndarray and X.ndim == 2 and len(X):
-            refuse_non_finite(X, self._refused)
             return self._entries[name](X)[0]
         return self._checked(self._parts[name], X)[name]
 
     def _checked(self, plan: oven.Plan, X: object) -> dict[str, Any]:
-        refuse_non_finite(X, self._refused)
         if self._wants_rows and row_count(X) == 0 and hasattr(X, "__len__"):
             raise NotRectangular(
                 "there are no rows, and the estimator asks for one at least",
@@ -165,74 +183,3 @@ class Compiled:
                 hint="answer an empty request without asking",
             )
         return plan.run(X)
-
-
-class RefusedNumbers(NamedTuple):
-    """The columns in which an estimator refuses NaN, and those in which it refuses infinity."""
-
-    nan: NDArray[np.bool_]
-    infinity: NDArray[np.bool_]
-
-
-def refuse_non_finite(X: object, refused: RefusedNumbers | None) -> None:
-    """Raise InputError for NaN or infinity in an array, where the training library would."""
-    if refused is None or not (isinstance(X, np.ndarray) and X.dtype.kind == "f"):
-        return
-    # The sum of squares is finite only if all of it is; where it overflows, look again.
-    if isfinite(np.vdot(X, X)):
-        return
-    if X.ndim != 2 or X.shape[1] != len(refused.nan):
-        return  # the plan says what is wrong with its shape
-    bad = (np.isnan(X) & refused.nan) | (np.isinf(X) & refused.infinity)
-    if bad.any():
-        where = tuple(int(i) for i in np.argwhere(bad)[0])
-        raise InputError(
-            "the input contains NaN or infinity, which this estimator refuses",
-            where="$" + "".join(f"[{i}]" for i in where),
-            found=str(X[where]),
-            hint="impute missing values in a step before it",
-        )
-
-
-#: Wider estimators are tried with NaN or infinity in all columns at once.
-_MOST_TRIED = 16
-
-
-def refused_numbers(estimator: object) -> RefusedNumbers | None:
-    """What the estimator itself refuses when it is tried; None if nothing, or if it takes no array.
-
-    Its tags do not tell: those of a pipeline say no, also where its first step imputes.
-    """
-    width = getattr(estimator, "n_features_in_", None)
-    answer = next((call for name in METHODS if (call := getattr(estimator, name, None))), None)
-    if not isinstance(width, int | np.integer) or answer is None:
-        return None
-    row = np.zeros((1, int(width)))
-    if _refuses(answer, row):
-        return None
-    nan, infinity = (_refused_columns(answer, row, value) for value in (np.nan, np.inf))
-    return RefusedNumbers(nan, infinity) if nan.any() or infinity.any() else None
-
-
-def _refused_columns(
-    answer: Callable[[Any], object], row: NDArray[np.float64], value: float
-) -> NDArray[np.bool_]:
-    width = row.shape[1]
-    every = np.full_like(row, value)
-    if not _refuses(answer, every):
-        return np.zeros(width, np.bool_)
-    if width > _MOST_TRIED:
-        return np.ones(width, np.bool_)
-    tried = np.where(np.eye(width, dtype=np.bool_), value, row)
-    return np.array([_refuses(answer, one[None]) for one in tried], np.bool_)
-
-
-def _refuses(answer: Callable[[Any], object], rows: NDArray[np.float64]) -> bool:
-    """Whether the estimator's own method raises for these rows."""
-    with warnings.catch_warnings(), np.errstate(all="ignore"):
-        warnings.simplefilter("ignore")
-        try:
-            answer(rows)
-        except Exception:  # noqa: BLE001 (whatever class: it refuses)
-            return True
-    return False

@@ -56,6 +56,7 @@ from flour.ops import (
     python,
     record,
     reduce,
+    require,
     scale,
     source,
     spline,
@@ -132,6 +133,17 @@ CASES: list[Case] = [
     *rows(vote.Share(), 5, **DOT),
     *rows(vote.WeightedMedian(positive(7)), 7),
     Case(vote.Duels(4), (Vector(6, "int64"), Vector(6)), odd=False),
+    # --- flour/ops/require.py
+    *rows(require.RequireFinite([True] * 4, [require.LARGEST] * 4), 4, odd=False),
+    *sparse(require.RequireFinite([True], [require.LARGEST]), 4, odd=False),
+    *scalars(require.RequireFinite([False], [require.LARGEST]), odd=False),
+    *rows(
+        require.RequireFinite([True] * 4, [require.LARGEST_SINGLE] * 4),
+        4,
+        label="-single",
+        odd=False,
+    ),
+    *rows(require.RequireFinite([False, True], [np.inf, 9.0]), 2, label="-mixed", odd=False),
     # --- flour/ops/text.py, flour/ops/csv.py
     Case(text.Lower(), (Text(),), native=False),
     Case(text.Upper(), (Text(),), native=False),

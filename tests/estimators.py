@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import warnings
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -67,11 +69,45 @@ def check(
         _compare(program.reference(block), want, loose, f"{type(estimator).__name__} reference")
         if plan is not None:
             _compare(plan.run(block), want, loose, f"{type(estimator).__name__} native")
+    refuse_alike(estimator, X, program.reference if plan is None else plan.run)
     # Without rewrite rules some strings are moved by Python; what is answered is the same.
     if plan is not None and not os.environ.get("PRETZEL_WITHOUT"):
         running = {s.nodes[0].op.name for s in plan.stages if not s.native}
         assert running <= {"TakeText", *black}, f"without native code: {running}"
     return program
+
+
+#: Columns that are tried with odd values.
+_TRIED = 4
+
+
+def refuse_alike(estimator: Any, X: Any, run: Callable[[Any], Any]) -> None:
+    """NaN, infinity and a number beyond float32 are refused where the estimator refuses them."""
+    if not isinstance(X, np.ndarray) or X.dtype != np.float64 or X.ndim != 2 or len(X) < 2:
+        return
+    methods = ("predict", "transform", "predict_proba", "decision_function")
+    answer = next(getattr(estimator, name) for name in methods if hasattr(estimator, name))
+    # Categories of whole numbers refuse what is no category first; trees of an imputer are only
+    # asked for rows with gaps.
+    others = ("CategoricalNB", "IterativeImputer")
+    large = () if type(estimator).__name__ in others else (1e39,)
+    for value in (np.nan, np.inf, *large):
+        for column in range(min(X.shape[1], _TRIED)):
+            rows = X[:2].copy()
+            rows[1, column] = value
+            theirs, ours = _refusal(answer, rows), _refusal(run, rows)
+            what = f"{type(estimator).__name__}: {value} in column {column}"
+            assert (theirs is None) == (ours is None), f"{what}: {theirs!r}, and here {ours!r}"
+
+
+def _refusal(answer: Callable[[Any], Any], rows: Any) -> Exception | None:
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")
+        try:
+            answer(rows)
+        except Exception as problem:  # noqa: BLE001 (whatever class: it refuses)
+            return problem
+    return None
 
 
 def _compare(got: dict[str, Any], want: dict[str, Any], tolerance: float, who: str) -> None:

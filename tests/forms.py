@@ -98,3 +98,14 @@ def single_rows(frame: Frame, row: int) -> Iterator[tuple[str, Any]]:
         data = make(frame, row)
         if data is not None:
             yield name, data
+
+
+ODD: dict[str, float] = {"NaN": float("nan"), "infinity": float("inf"), "beyond float32": -1e39}
+"""Values that training libraries refuse in some columns and take in others, by name."""
+
+
+def with_value(frame: Frame, row: int, column: str, value: float) -> Frame:
+    """The frame with another value in one place."""
+    made = frame.copy()
+    made.loc[made.index[row], column] = value
+    return made

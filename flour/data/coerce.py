@@ -330,6 +330,10 @@ def _same_length(columns: Mapping[str, Columns], path: str) -> None:
 def _by_position(data: Data, kind: Record, path: str) -> dict[str, Any]:
     if isinstance(data, Sequence) and data and isinstance(data[0], Mapping):
         return _from_dicts(data, kind, path)
+    listed = isinstance(data, Sequence) and all(isinstance(row, list | tuple) for row in data)
+    if listed and len(set(map(len, data))) > 1:
+        place = _ragged(data, path)
+        raise NotRectangular("the rows have different lengths", hint=_RAGGED, **place)
     matrix = np.asarray(data, dtype=object) if isinstance(data, Sequence) else np.asarray(data)
     if matrix.ndim != 2:
         raise NotRectangular(

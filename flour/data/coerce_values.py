@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -62,7 +63,7 @@ def _numbers(values: NDArray[Any], path: str) -> NDArray[Any]:
     for where, value in np.ndenumerate(values):
         if value is None:
             numbers[where] = np.nan
-        elif isinstance(value, int | float | np.number | np.bool_):
+        elif isinstance(value, int | float | np.number | np.bool_ | Decimal):
             numbers[where] = _number(value, where, path)
         elif is_missing(value):
             numbers[where] = np.nan

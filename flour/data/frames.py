@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from flour.core.errors import WrongDtype
+
 
 def is_sparse(data: object) -> bool:
     """Whether it is a scipy.sparse matrix or array."""
@@ -20,6 +22,13 @@ def frame_columns(data: Any) -> dict[str, Any] | None:
         return {str(name): column for name, column in data.items()}
     if isinstance(data, np.ndarray):
         return {n: data[n] for n in data.dtype.names} if data.dtype.names else None
+    if type(data).__name__ == "LazyFrame":
+        raise WrongDtype(
+            "the rows of a lazy frame are not computed yet",
+            where="$",
+            found="LazyFrame",
+            hint="call its collect() first",
+        )
     names = getattr(data, "column_names", None)  # pyarrow
     if names is None and hasattr(data, "columns") and hasattr(data, "__getitem__"):
         names = list(data.columns)  # pandas, polars
@@ -40,7 +49,9 @@ def as_column(values: Any) -> NDArray[Any]:
     if dtype[:3] in ("Int", "UIn", "Flo", "boo") and hasattr(values, "isna"):
         return _nullable(values)
     if hasattr(values, "to_numpy"):
-        return np.asarray(values.to_numpy())
+        # An array of Arrow's is only copied, as missing values need it, where that is asked for.
+        how = {"zero_copy_only": False} if hasattr(values, "buffers") else {}
+        return np.asarray(values.to_numpy(**how))
     if isinstance(values, list | tuple) and any(_odd(value) for value in values):
         column = np.empty(len(values), object)
         column[:] = values

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -215,7 +215,7 @@ class Flow(Signs):
         key = tuple(kinds.get(name, kind) for name, kind in self.inputs().items())
         if key not in self._retyped:
             inputs = {name: node(Source(name, kind), ()) for name, kind in kinds.items()}
-            self._retyped[key] = self._rebuilt(inputs)
+            self._retyped[key] = self._reading(inputs)
         return self._retyped[key]
 
     def on(self, x: Flow | None = None, **flows: Flow) -> Flow:
@@ -230,32 +230,41 @@ class Flow(Signs):
                 found=f"inputs {', '.join(names)}; given {', '.join(given) or 'nothing'}",
                 hint=nearest(wrong[0], names) if wrong else f"program.on({names[0]}=flow)",
             )
-        made = self._rebuilt({name: flow.node for name, flow in given.items()})
+        made = self._reading({name: flow.node for name, flow in given.items()})
         made.made_from = tuple(given.values())
         return made
 
-    def _rebuilt(self, inputs: Mapping[str, Node]) -> Flow:
+    def _reading(self, inputs: Mapping[str, Node]) -> Flow:
         """The same program with these nodes for its inputs."""
+
+        def change(old: Node, read: tuple[Node, ...]) -> Node:
+            named = isinstance(old.op, Source) and old.op.label in inputs
+            return inputs[old.op.label] if named else node(old.op, read)  # type: ignore[attr-defined]  # it is a source
+
+        return self.rebuilt(change)
+
+    def rebuilt(self, change: Callable[[Node, tuple[Node, ...]], Node]) -> Flow:
+        """The program with every node passed through `change(node, its rebuilt inputs)`."""
         moved: dict[Node, Node] = {}
         origins = self.origins()
 
-        def change(old: Node, read: tuple[Node, ...]) -> Node:
-            if isinstance(old.op, Source) and old.op.label in inputs:
-                given = inputs[old.op.label]
-                if isinstance(given.op, Source):
-                    moved[old] = given
-                return given
+        def noted(old: Node, inputs: tuple[Node, ...]) -> Node:
             try:
-                moved[old] = node(old.op, read)
+                moved[old] = change(old, inputs)
             except FlourError as problem:
                 problem.where = problem.where or " and ".join(map(str, origins.get(old, ())))
                 raise
             return moved[old]
 
-        made = rebuild(self.outputs.values(), change)
+        made = rebuild(self.outputs.values(), noted)
         return with_origins(
             dict(zip(self.outputs, made, strict=True)),
-            {moved[old]: places for old, places in origins.items() if old in moved},
+            {
+                moved[old]: places
+                for old, places in origins.items()
+                # What stands for an input has an origin of its own.
+                if old in moved and isinstance(moved[old].op, Source) == isinstance(old.op, Source)
+            },
         )
 
     def show(self, form: str = "text") -> str:

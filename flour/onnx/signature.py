@@ -32,6 +32,12 @@ def signature(model: object, program: OnnxProgram) -> tuple[tuple[Value, ...], t
     return inputs, tuple(_value(item, tensors.get(item.name)) for item in graph.output)
 
 
+def overridable(model: object, program: OnnxProgram) -> tuple[Value, ...]:
+    """The inputs that are constants unless something else is fed into them."""
+    constants = program.model.graph.constants
+    return tuple(_value(item, None) for item in parsed(model).graph.input if item.name in constants)
+
+
 def _value(proto: Any, tensor: Any) -> Value:
     kind = type_name(proto.type)
     shape, undefined = _shape(proto.type), not kind or kind == "tensor(undefined)"

@@ -17,6 +17,7 @@ from flour.core.errors import (
     UnknownEstimator,
     UnsupportedSetting,
 )
+from flour.core.node import Node
 from flour.core.source import Source
 from flour.core.sparse import densify
 from flour.core.types import Record, Type
@@ -32,9 +33,11 @@ from flour.language.adapters import (
 )
 from flour.language.flow import Flow, outputs, source
 from flour.ops.record import Narrow
+from flour.ops.require import OnMissing, refuses
 from flour.ops.source import Field, Pick
 from flour.sklearn.inputs import input_type
 from flour.sklearn.parts import take_apart
+from flour.sklearn.validation import Refused, refused_by, with_checks
 from flour.tracing.model_flow import model_program
 from flour.tracing.traced_array import ArrayTrace
 
@@ -45,6 +48,7 @@ def from_sklearn(
     *,
     on: Flow | None = None,
     allow_python: bool = False,
+    on_missing: OnMissing = "refuse",
 ) -> Flow:
     """The program a fitted scikit-learn estimator or pipeline computes.
 
@@ -57,23 +61,46 @@ def from_sklearn(
     far, in place of an input "X".
     With `allow_python`, functions of your own (an analyzer, that of a FunctionTransformer) are
     called while predicting, as Python stages; without, they are refused.
+    Rows with NaN or infinity are refused where the estimator's steps refuse them; with
+    `on_missing="answer"` they are computed with.
     """
+    checks = refuses(on_missing)
+    _refuse_others(estimator)
     kind = _input_type(estimator, sample) if on is None else on.type
+
+    def program(fit: Fitted, *given: object, trace: ArrayTrace | None = None) -> Flow:
+        importer = EstimatorImporter(*given, allow_python=allow_python, trace=trace)
+        made = _program(fit, kind, importer)
+        return _without_unread(with_checks(made, importer.asked) if checks else made)
 
     def read(fit: Fitted, trace: ArrayTrace | None) -> Flow:
         """Without the sample: where it decides something, there is no other estimator like this."""
-        return _program(fit, kind, EstimatorImporter(None, allow_python=allow_python, trace=trace))
+        return program(fit, trace=trace)
 
-    program = model_program(
-        lambda: take_apart(estimator, (kind, allow_python), read),
-        lambda: _program(estimator, kind, EstimatorImporter(sample, allow_python=allow_python)),
+    made = model_program(
+        lambda: take_apart(estimator, (kind, allow_python, checks), read),
+        lambda: program(estimator, sample),
     )
-    return program if on is None else program.on(on)
+    return made if on is None else made.on(on)
 
 
 def _program(estimator: object, kind: Type, importer: Importer) -> Flow:
     made = importer.adapt(estimator, source("X", kind))
-    return _without_unread(outputs(**made) if isinstance(made, dict) else outputs(features=made))
+    return outputs(**made) if isinstance(made, dict) else outputs(features=made)
+
+
+def _refuse_others(estimator: object) -> None:
+    """Raise UnknownEstimator for what is no estimator at all."""
+    if hasattr(estimator, "fit"):
+        return
+    load_adapters()
+    if public_name(type(estimator)) not in ADAPTERS:
+        raise UnknownEstimator(
+            "this is no estimator of scikit-learn's kind: it has no fit",
+            where="from_sklearn",
+            found=f"{type(estimator).__name__} {str(estimator)[:40]!r}",
+            hint="pass the fitted estimator itself; one in a file: joblib.load(path)",
+        )
 
 
 def _input_type(estimator: object, sample: object) -> Type:
@@ -129,6 +156,8 @@ class EstimatorImporter(Importer):
         self._trace = trace
         self._sample = sample
         self._allow_python = allow_python
+        #: What each step refuses of the node that reaches it, in the order of the steps.
+        self.asked: list[tuple[Node, Refused]] = []
 
     # --- children ----------------------------------------------------------------------------
 
@@ -137,11 +166,19 @@ class EstimatorImporter(Importer):
         try:
             adapter = self._adapter(estimator)
         except UnknownEstimator as problem:
+            self._ask(estimator, x)
+            if self._allow_python and self._sample is not None and hasattr(estimator, "transform"):
+                from flour.sklearn.estimators.function import python_columns
+
+                return python_columns(
+                    estimator.transform, estimator, self.matrix(x), self, problem.what
+                )
             return self._fallback(estimator, x, problem)
         if self._depth > 200:
             raise UnsupportedSetting("the estimators are nested too deeply", where=self.where())
         self._depth += 1
         try:
+            self._ask(estimator, x)
             result: Flow | dict[str, Flow] = adapter(estimator, x, self)
         except UnsupportedSetting as problem:
             problem.where = _joined(problem.where, self.where()) or _itself(estimator)
@@ -158,6 +195,12 @@ class EstimatorImporter(Importer):
         finally:
             self._depth -= 1
         return result
+
+    def _ask(self, estimator: Fitted, x: Flow) -> None:
+        """Write down what the estimator refuses of x."""
+        refused = refused_by(estimator)
+        if refused is not None:
+            self.asked.append((x.node, refused))
 
     def _fallback(
         self, estimator: Fitted, x: Flow, problem: ImportRefused
@@ -220,7 +263,7 @@ class EstimatorImporter(Importer):
         raise UnknownEstimator(
             f"{name} cannot be imported" + (f" ({reason})" if reason else ""),
             where=self.where() or _itself(estimator),
-            hint=f"docs/coverage.md lists what can; {INSTEAD}",
+            hint=f"docs/coverage.md lists what can; {_instead(estimator)}",
         )
 
     def _unfitted(self, estimator: Fitted, problem: AttributeError) -> FlourError:
@@ -254,6 +297,11 @@ class EstimatorImporter(Importer):
         if self._trace is not None:
             self._trace.refuse("the sample")
         return None if self._sample is None else densify(x.reference(self._sample)["output"])
+
+
+def _instead(estimator: Fitted) -> str:
+    """What can be done with a step that is not known."""
+    return f"with a sample, {_ALLOW}" if hasattr(estimator, "transform") else INSTEAD
 
 
 def _itself(estimator: Fitted) -> str:

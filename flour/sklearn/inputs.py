@@ -157,7 +157,8 @@ def _stored(values: Any) -> str:
 def _entry_points(estimator: Fitted) -> Iterator[Any]:
     """The children that read the estimator's own input."""
     if hasattr(estimator, "steps"):
-        first = (s for _, s in estimator.steps if s is not None and not isinstance(s, str))
+        steps = (s for _, s in estimator.steps if s is not None and not isinstance(s, str))
+        first = (s for s in steps if not hasattr(s, "fit_resample"))
         yield from list(first)[:1]
     for _, child in getattr(estimator, "transformer_list", ()):
         if not isinstance(child, str):

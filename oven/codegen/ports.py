@@ -15,6 +15,7 @@ import numpy as np
 from flour.core.node import Node, topological
 from flour.core.source import Source
 from flour.core.types import Pairs, Record, Text, Tokens, Type, Vector, Whole
+from flour.ops.require import RequireFinite
 from flour.ops.source import Field, Pick
 
 
@@ -51,7 +52,16 @@ def find_ports(roots: Sequence[Node]) -> dict[Node, View]:
         columns = tuple(port.fields.index(name) for name in _names_of(item))
         whole = isinstance(item.op, Pick) and columns == tuple(range(len(port.fields)))
         views[item] = View(port, None if whole else columns)
+    for item in order:
+        # A check leaves its input as it is, so who reads it reads the port.
+        if isinstance(item.op, RequireFinite) and item.inputs[0] in views:
+            views[item] = views[item.inputs[0]]
     return views
+
+
+def arrives(item: Node, views: Mapping[Node, View]) -> bool:
+    """Whether the node is there without computing anything."""
+    return item in views and not isinstance(item.op, RequireFinite)
 
 
 def _is_column(item: Node) -> bool:

@@ -25,10 +25,11 @@ from flour.core.emission import Value as Emitted
 from flour.core.node import Node, readers, topological
 from flour.core.op import Op, Parameter
 from flour.core.source import Source
-from flour.core.types import Pairs, Record, Text, Tokens, Type, Vector, Whole
+from flour.core.types import FLOATS, Pairs, Record, Text, Tokens, Type, Vector, Whole
+from flour.ops.require import RequireFinite
 from objectstore import Blob
 from oven.codegen.emitter import BYTES, Body, Scope, Slot
-from oven.codegen.ports import Port, View
+from oven.codegen.ports import Port, View, arrives
 
 FUSED, KERNEL, PYTHON = "fused", "kernel", "python"
 #: Sparse vectors up to this width are passed between stages dense.
@@ -166,11 +167,28 @@ def cut(roots: Sequence[Node], views: Views, *, exact: bool = False) -> list[Sta
         for source in item.inputs
         if source in views and views[source].columns is not None
     )
+    groups = _with_checks([grouped[key] for key in sorted(grouped)], kinds, views)
     return [maker.copying(source) for source in copied] + [
-        stage
-        for key in sorted(grouped)
-        for stage in maker.stages(grouped[key], kinds[grouped[key][0]])
+        stage for group in groups for stage in maker.stages(group, kinds[group[-1]])
     ]
+
+
+def _with_checks(
+    groups: list[list[Node]], kinds: Mapping[Node, str], views: Views
+) -> list[list[Node]]:
+    """The groups; checks of inputs before a kernel go into its stage, as a stage takes a call."""
+    alone = len(groups) > 1 and all(is_block_check(item, views) for item in groups[0])
+    if alone and kinds[groups[1][0]] == KERNEL:
+        return [groups[0] + groups[1], *groups[2:]]
+    return groups
+
+
+def is_block_check(item: Node, views: Views) -> bool:
+    """Whether the node is a check of a whole block of the input, made ahead of the rows."""
+    if not isinstance(item.op, RequireFinite) or item not in views:
+        return False
+    dense = isinstance(item.type, Vector) and not item.type.sparse and item.type.dtype in FLOATS
+    return dense and views[item].columns is None
 
 
 def _nodes_to_compute(roots: Sequence[Node], views: Views) -> list[Node]:
@@ -178,7 +196,7 @@ def _nodes_to_compute(roots: Sequence[Node], views: Views) -> list[Node]:
     needed = set(roots)
     kept = []
     for item in reversed(topological(roots)):
-        if item in needed and item not in views:
+        if item in needed and not arrives(item, views):
             kept.append(item)
             needed.update(item.inputs)
     return [item for item in kept[::-1] if not isinstance(item.op, Source)]
@@ -248,7 +266,10 @@ class _Maker:
     def _stage(self, nodes: Sequence[Node], kind: str) -> Stage:
         inside = set(nodes)
         outputs = tuple(
-            n for n in nodes if n in self.roots or any(r not in inside for r in self.reading[n])
+            n
+            for n in nodes
+            if n not in self.views
+            and (n in self.roots or any(r not in inside for r in self.reading[n]))
         )
         inputs: dict[Value, None] = {}
         for item in nodes:
@@ -265,7 +286,7 @@ class _Maker:
         writer = _Writer(stage, self.views, exact=self.exact)
         body = writer.write()
         fused = stage.kind == FUSED
-        name = "fused_rows" if fused else "kernel_" + stage.nodes[0].op.name.lower()
+        name = "fused_rows" if fused else "kernel_" + stage.nodes[-1].op.name.lower()
         return replace(
             stage,
             name=name,
@@ -308,6 +329,12 @@ class _Writer:
                 self.columns[value] = self._column(value, stem)
         self.most: dict[Node, Room] = {}
         self.values: dict[Node, Emitted] = {}
+        #: Checks of whole blocks, and the columns that they look at.
+        self.checked = {
+            item: self.columns[views[item].port]
+            for item in stage.nodes
+            if item not in self.columns and is_block_check(item, views)
+        }
 
     def _column(self, value: Value, stem: str) -> Column:
         base, stride = self.body.column(stem, "t")
@@ -320,8 +347,11 @@ class _Writer:
 
     def write(self) -> Body:
         """The whole stage."""
+        for item, column in self.checked.items():
+            assert isinstance(item.op, RequireFinite), "only checks are made ahead of the rows"
+            item.op.check_block(Scope(self.body), column)
         if self.stage.kind == KERNEL:
-            self._kernel(self.stage.nodes[0])
+            self._kernel(self.stage.nodes[-1])
         else:
             if self._is_one_function():
                 self._one_long_row()
@@ -374,7 +404,7 @@ class _Writer:
 
     def _computed(self, item: Node, scope: Scope, rows: Mapping[Value, str]) -> Emitted:
         """The operator's result for its inputs; a node that is a view is copied."""
-        if item in self.views:
+        if item in self.views and (item in self.columns or item in self.checked):
             return self._input(item, scope, rows)
         inputs = [self._input(source, scope, rows) for source in item.inputs]
         if not _reads_sparse(item.op):

@@ -1,8 +1,9 @@
 """Whether computing a node can produce NaN or infinity, or refuse a row.
 
 Rules that treat 0 · x as 0 ask whether x is finite whatever the inputs are: an input of floats may
-be NaN or infinite. Overflow is left out of account, as it needs inputs near the end of the float
-range. Rules that leave out a branch ask whether it can refuse a row.
+be NaN or infinite, unless the program refuses such rows. Overflow is left out of account, as it
+needs inputs near the end of the float range. Rules that leave out a branch ask whether it can
+refuse a row.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from flour.ops.encode import LookUp, OneHot
 from flour.ops.linear import Linear
 from flour.ops.link import Sigmoid, Softmax
 from flour.ops.reduce import Max, Min, Norm, Sum
+from flour.ops.require import RequireFinite
 from flour.ops.source import Fill
 from flour.ops.storage import ToDense, ToSparse
 from flour.ops.structure import AsVector, Concat, Element, Select, Take
@@ -31,7 +33,7 @@ _KEEPING: tuple[type[Op], ...] = (
     *(Fill, Concat, Select, Element, AsVector, Take, ToDense, ToSparse),
     *(Subtract, Add, Multiply, Divide, Clip, Cast, CastLike, OneMinus),
     *(OneHot, LookUp, Plus, Minus, Times, Abs, Negate, Relu, Sign, Square),
-    *(Linear, Sigmoid, Softmax, Sum, Max, Min, Norm),
+    *(Linear, Sigmoid, Softmax, Sum, Max, Min, Norm, RequireFinite),
 )
 
 
@@ -39,7 +41,8 @@ def finite(item: Node) -> bool:
     """Whether every value of this node is finite, whatever the program's inputs are."""
     known: dict[Node, bool] = {}
     for each in topological([item]):
-        known[each] = _is_integer(each.type) or (
+        checked = isinstance(each.op, RequireFinite) and each.op.everything
+        known[each] = (checked or _is_integer(each.type)) or (
             isinstance(each.op, _KEEPING)
             and _finite_parameters(each.op)
             and all(known[source] for source in each.inputs)
@@ -48,9 +51,10 @@ def finite(item: Node) -> bool:
 
 
 def may_refuse(item: Node) -> bool:
-    """Whether computing this node can be an error for some rows (a category never seen)."""
-    encoders = (each.op for each in topological([item]) if isinstance(each.op, Encoding))
-    return any(encoder.fields()["strict"] for encoder in encoders)
+    """Whether computing this node can be an error for some rows (a category never seen, NaN)."""
+    ops = [each.op for each in topological([item])]
+    strict = (op.fields()["strict"] for op in ops if isinstance(op, Encoding))
+    return any(strict) or any(isinstance(op, RequireFinite) for op in ops)
 
 
 def _is_integer(kind: Type) -> bool:

@@ -57,4 +57,4 @@ def _dense(value: Value, stage: Stage) -> bool:
         return False
     if not value.type.sparse or stage.native or isinstance(value, Port):
         return True
-    return not stage.nodes[0].op.takes_sparse
+    return not stage.nodes[-1].op.takes_sparse

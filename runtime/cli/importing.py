@@ -45,6 +45,12 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--exact", action="store_true", help="keep every bit, sum in the model's order"
     )
     parser.add_argument(
+        "--on-missing",
+        choices=("refuse", "answer"),
+        default="refuse",
+        help="NaN or infinity where the original refuses them: an error, or computed with",
+    )
+    parser.add_argument(
         "--verify", metavar="ROWS", help="rows for which plan and original must answer alike"
     )
     common.tolerance(parser)
@@ -106,7 +112,7 @@ def _imported(
     else:
         source, program = raw, formats.program(model.form, raw, where)
     progress.step("baking")
-    plan = oven.bake(program, exact=options.exact)
+    plan = oven.bake(program, exact=options.exact, on_missing=options.on_missing)
     compared = _compared(options, plan, model.form, source, progress) if options.verify else None
     return plan, compared
 

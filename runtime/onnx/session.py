@@ -22,15 +22,14 @@ from flour.core.errors import FlourError, OpaqueFailed
 from flour.core.node import Node, node, rebuild
 from flour.core.source import Source
 from flour.core.types import Record, Text, Type, Vector
-from flour.data.coerce import WHOLE_DTYPES
 from flour.language.flow import Flow
 from flour.onnx import OnnxProgram, import_model
-from flour.onnx.narrow import numpy_dtype
+from flour.onnx.initializers import with_initializers
 from flour.onnx.parts import SharedModel, take_apart
 from flour.onnx.program import Answer, Entry
 from flour.onnx.proving import proving
 from flour.onnx.reading import opened, raw
-from flour.onnx.signature import Value, signature
+from flour.onnx.signature import Value, overridable, signature
 from flour.onnx.tensor import NARROW
 from flour.onnx.whole import WholeProgram, is_better_whole, whole_model
 from flour.onnx.words import Listed
@@ -40,14 +39,19 @@ from oven.entry.columns_entry import COLUMN, FLAT
 from oven.entry.zipmap import zipmap
 from oven.plans.template_lookup import TemplateHit, look_up
 from runtime.onnx.errors import InvalidArgument, NoSuchFile, error, translated
+from runtime.onnx.feeds import check_of, plain_map
 from runtime.onnx.native_session_run import Order, open_gate
 from runtime.onnx.zipmap_input import entry_of_maps
 
 Feed = Mapping[str, Any]
 #: Ways of onnxruntime's session to run a model that ours does not have.
-_BESIDES = frozenset(("io_binding", "run_async", "run_with_iobinding", "run_with_ort_values"))
-#: What programs have as wider values, by onnxruntime's names.
-_NARROW = {f"tensor({name})": dtype for dtype, name in NARROW.items()}
+_BESIDES = dict.fromkeys(
+    ("io_binding", "run_async", "run_with_iobinding", "run_with_ort_values"),
+    "pass numpy arrays to run()",
+) | dict.fromkeys(
+    ("end_profiling", "get_profiling_start_time_ns"),
+    "plans write no profile: session.plan.explain() says what runs",
+)
 
 
 class ModelMeta(NamedTuple):
@@ -74,6 +78,7 @@ class Facts(NamedTuple):
     #: The same, also where all outputs are as they are answered.
     gate: Sequence[tuple[int, Callable[[Any], Any] | None]]
     ranks: Mapping[str, int]
+    overridable: tuple[Value, ...]
 
 
 class InferenceSession:
@@ -97,14 +102,15 @@ class InferenceSession:
         `native_only` refuses models that need onnxruntime for a part; `rows` is `from_onnx`'s;
         without `compiled` the operators' definitions answer, in numpy; with `prove`, what
         onnxruntime has to run is first run in a process of its own.
-        Options and providers of onnxruntime are accepted and mean nothing: plans run on the CPU,
-        one thread a call.
+        Of onnxruntime's options, initializers are put into the model; those of how it runs, and
+        providers, mean nothing: plans run on the CPU, one thread a call.
         """
         self._options = sess_options
         path = path_or_bytes if isinstance(path_or_bytes, str | Path) else None
         if path is not None and not Path(path).is_file():
             raise error(NoSuchFile, "there is no such model", where=str(path))
         try:
+            path_or_bytes = with_initializers(path_or_bytes, sess_options)
             given = raw(path_or_bytes)
             parts = take_apart(given, (native_only, rows, "session"), import_model)
             lookup = look_up(parts) if compiled else None
@@ -133,11 +139,12 @@ class InferenceSession:
         if compiled and (narrow or is_better_whole(program)):
             program = whole_model(model) or program
         self._inputs, self._outputs = signature(model, program)
+        self._overridable = overridable(model, program)
         # The model's own constants and nodes are not needed any more.
         self._program: OnnxProgram | SharedModel = program.without_model()
         self._plan = oven.bake(_of_documents(program.flow)) if compiled else None
         self._names = tuple(item.name for item in self._outputs)
-        checks = {item.name: _check_of(item) for item in self._inputs}
+        checks = {item.name: check_of(item) for item in self._inputs}
         self._checks: Mapping[str, Callable[[Any], Any]] = checks
         #: Of each output: how the plan's column becomes ONNX's value; None where it is that.
         self._shapers: Mapping[str, Callable[[Any], Any] | None] = {
@@ -170,6 +177,7 @@ class InferenceSession:
             self._order,
             order,
             self._ranks,
+            self._overridable,
         )
 
     def _restore(self, hit: TemplateHit) -> None:
@@ -179,6 +187,7 @@ class InferenceSession:
         plan = hit.plan(lambda: _of_documents(model.program().flow))
         self._program, self._plan = model, plan
         self._inputs, self._outputs = facts.inputs, facts.outputs
+        self._overridable = facts.overridable
         self._names, self._count = tuple(facts.places), len(facts.inputs)
         self._checks, self._shapers, self._places = facts.checks, facts.shapers, facts.places
         self._order, self._ranks = facts.order, facts.ranks
@@ -311,6 +320,10 @@ class InferenceSession:
         """Name, type and shape of every output."""
         return list(self._outputs)
 
+    def get_overridable_initializers(self) -> list[Value]:
+        """The constants that a feed may replace in onnxruntime; here, options replace them."""
+        return list(self._overridable)
+
     def get_providers(self) -> list[str]:
         """Where plans run."""
         return ["CPUExecutionProvider"]
@@ -343,14 +356,14 @@ class InferenceSession:
         )
 
     def get_session_options(self) -> object:
-        """The options it was made with; they mean nothing here."""
+        """The options it was made with."""
         return self._options
 
     # --- what it is not ----------------------------------------------------------------------
 
     def __getattr__(self, name: str) -> Any:
         """Say of what onnxruntime's session has besides that it is not here."""
-        hint = "; pass numpy arrays to run()" if name in _BESIDES else ""
+        hint = f"; {_BESIDES[name]}" if name in _BESIDES else ""
         raise AttributeError(f"an InferenceSession has no {name!r}{hint}", name=name, obj=self)
 
     def __copy__(self) -> InferenceSession:
@@ -404,7 +417,7 @@ def _of_maps(plan: oven.Plan, flow: Flow, name: str) -> Callable[[Feed], Sequenc
         if answers is not None:
             return answers
         row = feed.get(name)
-        return [*plan.run([row]).values()] if type(row) is dict else None
+        return [*plan.run([plain_map(row)]).values()] if type(row) is dict else None
 
     return run
 
@@ -447,62 +460,6 @@ def _of_documents(flow: Flow) -> Flow:
 
 def _is_source(item: Node) -> bool:
     return isinstance(item.op, Source)
-
-
-def _check_of(item: Value) -> Callable[[Any], Any]:
-    """A check of one input's values, as strict as onnxruntime's: lists become arrays."""
-    dtype = WHOLE_DTYPES.get(item.type) or _NARROW.get(item.type)
-    if dtype is None:
-        return lambda value: value  # sequences, maps and the like are looked at by who runs them
-
-    def check(value: object) -> object:
-        if isinstance(value, list | tuple | np.generic):
-            value = _as_array(value, dtype, item.name)
-        dtype_found = str(getattr(value, "dtype", type(value).__name__))
-        own = (
-            "string" if getattr(getattr(value, "dtype", None), "kind", "") in "OUS" else dtype_found
-        )
-        if not isinstance(value, np.ndarray) or own != dtype:
-            raise error(
-                InvalidArgument,
-                f"the input {item.name!r} is not of the model's dtype",
-                where=item.name,
-                found=f"{dtype_found}, expected {dtype}",
-                hint=f"pass a numpy array of {dtype}",
-            )
-        _check_shape(item, value.shape)
-        return value
-
-    return check
-
-
-def _as_array(value: object, dtype: str, name: str) -> NDArray[Any]:
-    try:
-        return np.asarray(value, numpy_dtype(dtype))
-    except (TypeError, ValueError, OverflowError) as problem:
-        raise error(
-            InvalidArgument,
-            f"the input {name!r} is no array",
-            where=name,
-            found=str(problem)[:120],
-            hint=f"pass a numpy array of {dtype}",
-        ) from problem
-
-
-def _check_shape(item: Value, shape: tuple[int, ...]) -> None:
-    if item.shape is None:
-        return
-    want = item.shape
-    same = len(shape) == len(want) and all(
-        size == there for size, there in zip(want, shape, strict=True) if isinstance(size, int)
-    )
-    if not same:
-        raise error(
-            InvalidArgument,
-            f"the input {item.name!r} has another shape than the model declares",
-            where=item.name,
-            found=f"{list(shape)}, expected {list(want)}",
-        )
 
 
 # --- from columns to ONNX's values --------------------------------------------------------------

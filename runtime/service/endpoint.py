@@ -124,17 +124,18 @@ class Endpoints:
 
     def _unknown(self, name: str, version: str | None) -> UnknownEndpoint:
         with self.lock:
-            versions = list(self._versions.get(str(name).split("@")[0], {}))
+            base, _, asked = str(name).partition("@")
+            versions = list(self._versions.get(base, {}))
             names = list(self._versions)
         if versions:
             return UnknownEndpoint(
-                f"endpoint {name!r} has no version {version!r}",
+                f"endpoint {base!r} has no version {version or asked!r}",
                 found="versions: " + ", ".join(versions[-20:]),
             )
         return UnknownEndpoint(
             f"nothing is registered as {name!r}",
             found=f"{len(names)} endpoints",
-            hint=nearest(name, names) or "register it first",
+            hint=nearest(name, names) or _registered(names),
         )
 
     def clear(self) -> list[ModelVersion]:
@@ -157,3 +158,10 @@ class Endpoints:
                 Endpoint(name, self.routes[name].version, tuple(versions))
                 for name, versions in self._versions.items()
             )
+
+
+def _registered(names: list[str]) -> str:
+    """What there is instead of an endpoint."""
+    if not names:
+        return "no model is registered or loaded yet"
+    return "there are: " + ", ".join(names[:8]) + (", ..." if len(names) > 8 else "")

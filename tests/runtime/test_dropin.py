@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import copy
+import pickle
 import warnings
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.cluster import KMeans
 from sklearn.compose import ColumnTransformer
 from sklearn.decomposition import PCA
@@ -24,7 +25,7 @@ from sklearn.tree import DecisionTreeClassifier
 
 import flour
 import runtime
-from flour.core.errors import FlourError
+from flour.core.errors import FlourError, UnknownEstimator
 from runtime.errors import NotOffered, Unfaithful
 from tests.golden import Golden
 from tests.runtime.plans import documents, shift_flow
@@ -194,10 +195,40 @@ class Wrong(BaseEstimator):  # type: ignore[misc]  # sklearn is untyped
 def test_verifying_refuses_a_mismatch(golden: Golden, monkeypatch: pytest.MonkeyPatch) -> None:
     estimator, data = FITTED["logistic"]
     flow = flour.from_sklearn(estimator)
-    monkeypatch.setattr(flour, "from_sklearn", lambda *_: flow)
+    monkeypatch.setattr(flour, "from_sklearn", lambda *_, **__: flow)
     with pytest.raises(Unfaithful) as caught:
         runtime.compile(Wrong(copy.deepcopy(estimator)), verify=data)
     golden(str(caught.value))
+
+
+def test_a_compiled_estimator_cannot_be_pickled_and_says_what_can() -> None:
+    estimator, data = FITTED["logistic"]
+    made = runtime.compile(estimator, data[:5])
+    with pytest.raises(TypeError, match=r"plan\.save\(path\)"):
+        pickle.dumps(made)
+    assert copy.copy(made) is copy.deepcopy(made) is made
+
+
+class Doubled(TransformerMixin, BaseEstimator):  # type: ignore[misc]  # sklearn is untyped
+    """A transformer that nothing here knows."""
+
+    def fit(self, rows: Any, target: Any = None) -> Doubled:
+        """Learn nothing."""
+        self.n_features_in_ = rows.shape[1]
+        return self
+
+    def transform(self, rows: Any) -> Any:
+        """Twice the numbers."""
+        return np.asarray(rows) * 2.0
+
+
+def test_a_transformer_of_the_users_own_is_a_python_stage_where_allowed() -> None:
+    estimator = make_pipeline(Doubled(), LogisticRegression()).fit(X, NUMBERS > 0)
+    with pytest.raises(UnknownEstimator, match="allow_python=True"):
+        runtime.compile(estimator, X[:5])
+    made = runtime.compile(estimator, X[:5], verify=X, allow_python=True)
+    np.testing.assert_array_equal(made.predict(X), estimator.predict(X))
+    assert "Python" in made.plan.explain()
 
 
 def test_programs_compile_too() -> None:
@@ -234,7 +265,7 @@ def test_missing_values_are_refused_where_the_original_refuses_them(
         try:
             want = getattr(original, method)(rows)
         except ValueError:
-            with pytest.raises(FlourError, match=rf"NaN or infinity.*\n.*\$\[2\]\[{column}\]"):
+            with pytest.raises(FlourError, match=rf"refuses (NaN|infinity)\n.*\$\[2\]\[{column}\]"):
                 fast(rows)
         else:
             np.testing.assert_allclose(fast(rows), want, rtol=1e-9)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 import flour
-from flour.core.errors import FlourError, MissingColumn, WrongDtype
+from flour.core.errors import FlourError, MissingColumn, NotRectangular, WrongDtype
 from runtime import Runtime
 from runtime.errors import UnexpectedColumn
 from tests.runtime.plans import record_flow
@@ -29,6 +30,8 @@ BLOCKS: dict[str, Any] = {
     "rows": [[31.0, 2.5, "Rome"], [45.5, 1.0, None]],
     "pandas": pd.DataFrame(COLUMNS),
     "polars": pl.DataFrame(COLUMNS),
+    "arrow batch": pa.RecordBatch.from_pydict(COLUMNS),
+    "decimals": {**COLUMNS, "age": [Decimal("31.0"), Decimal("45.5")]},
     "arrow": pa.table(COLUMNS),
     "arrow dictionary": pa.table(
         {**COLUMNS, "city": pa.array(COLUMNS["city"]).dictionary_encode()}
@@ -109,3 +112,14 @@ def test_errors_say_where(
             runtime.predict("record", data, engine=engine)
         assert caught.value.where == where
         assert says in str(caught.value)
+
+
+def test_rows_that_are_not_there_yet(runtime: Runtime) -> None:
+    with pytest.raises(WrongDtype, match="collect"):
+        runtime.predict("record", pl.DataFrame(COLUMNS).lazy())
+
+
+def test_ragged_rows_name_the_first_that_differs(runtime: Runtime) -> None:
+    with pytest.raises(NotRectangular, match="different lengths") as caught:
+        runtime.predict("record", [[31.0, 2.5, "Rome"], [45.5, 1.0]])
+    assert caught.value.where == "$[1]"

@@ -93,8 +93,10 @@ def test_what_is_not_there(runtime: Runtime) -> None:
     runtime.register("fraud", shift(1.0))
     with pytest.raises(UnknownEndpoint, match="did you mean 'fraud'"):
         runtime.predict("frued", ROW)
-    with pytest.raises(UnknownEndpoint):
+    with pytest.raises(UnknownEndpoint, match="endpoint 'fraud' has no version '7'"):
         runtime.predict("fraud@7", ROW)
+    with pytest.raises(UnknownEndpoint, match="there are: fraud"):
+        runtime.predict("something else", ROW)
     with pytest.raises(UnknownEndpoint, match="versions: 1"):
         runtime.switch("fraud", 7)
     with pytest.raises(UnknownEndpoint):

@@ -143,6 +143,7 @@ def _where(out: Writer, item: Node, *sides: str) -> str:
     "AsFloat",
     "CastLike",
     "ParseNumbers",
+    "RequireFinite",
     "ToDense",
     "ToSparse",
     "WriteFloats",

@@ -22,10 +22,12 @@ def passes_through(step: Any) -> bool:
     """Whether a step leaves its input unchanged."""
     if step is None or (isinstance(step, str) and step == "passthrough"):
         return True
+    if hasattr(step, "fit_resample"):  # samplers choose rows while a pipeline is trained
+        return True
     return type(step).__name__ == "FunctionTransformer" and step.func is None
 
 
-@adapts("sklearn.pipeline.Pipeline")
+@adapts("sklearn.pipeline.Pipeline", "imblearn.pipeline.Pipeline")
 def _pipeline(fit: Fitted, x: Flow, to: Importer) -> Flow | dict[str, Flow]:
     for name, step in fit.steps[:-1]:
         if not passes_through(step):

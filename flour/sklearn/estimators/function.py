@@ -11,7 +11,7 @@ from flour.core.callables import called
 from flour.core.op import Op
 from flour.core.types import DTYPES
 from flour.language.adapters import Fitted, adapts
-from flour.ops import unary
+from flour.ops import trigonometry, unary
 from flour.ops.python import PythonColumns
 
 if TYPE_CHECKING:
@@ -35,6 +35,12 @@ _TO_FLOAT: dict[str, type[Op]] = {
     "tanh": unary.Tanh,
     "rint": unary.Rint,
     "erf": unary.Erf,
+    "arcsin": trigonometry.Asin,
+    "arccos": trigonometry.Acos,
+    "arctan": trigonometry.Atan,
+    "arcsinh": trigonometry.Asinh,
+    "arccosh": trigonometry.Acosh,
+    "arctanh": trigonometry.Atanh,
 }
 #: Functions whose result has the dtype of the input, or one of its own.
 _ANY: dict[str, type[Op]] = {
@@ -50,25 +56,53 @@ _ANY: dict[str, type[Op]] = {
 }
 
 
+#: Functions that are a product.
+_DEGREES = {
+    **dict.fromkeys(("degrees", "rad2deg"), 180.0 / np.pi),
+    **dict.fromkeys(("radians", "deg2rad"), np.pi / 180.0),
+}
+_NUMBERS = (int, float)
+
+
 @adapts("sklearn.preprocessing.FunctionTransformer")
 def _function_transformer(fit: Fitted, x: Flow, to: Importer) -> Flow:
     if fit.func is None:
         return to.matrix(x)
     x = to.matrix(x)
     if fit.kw_args:
+        clipped = _clipped(fit, x, to)
+        if clipped is not None:
+            return clipped
         call = partial(fit.func, **fit.kw_args)
-        return _python(call, fit, x, to, "the function is called with arguments of its own")
-    name = fit.func.__name__ if isinstance(fit.func, np.ufunc) else ""
+        return python_columns(call, fit, x, to, "the function is called with arguments of its own")
+    made = _of_numpy(fit.func, x, to) if isinstance(fit.func, np.ufunc) else None
+    if made is not None:
+        return made
+    return python_columns(fit.func, fit, x, to, f"{called(fit.func)} is Python code")
+
+
+def _of_numpy(function: np.ufunc, x: Flow, to: Importer) -> Flow | None:
+    """A function of numpy's that has an operator of its own."""
+    name = function.__name__
     if name == "reciprocal":
         return unary.Reciprocal()(to.floats(x))
+    if name in _DEGREES:
+        return to.floats(x).multiply([_DEGREES[name]])
     if name in _TO_FLOAT:
         return _TO_FLOAT[name]()(to.floats(x))
-    if name in _ANY:
-        return _ANY[name]()(to.floats(x) if name == "fabs" else x)
-    return _python(fit.func, fit, x, to, f"{called(fit.func)} is Python code")
+    return _ANY[name]()(to.floats(x) if name == "fabs" else x) if name in _ANY else None
 
 
-def _python(call: object, fit: Fitted, x: Flow, to: Importer, what: str) -> Flow:
+def _clipped(fit: Fitted, x: Flow, to: Importer) -> Flow | None:
+    """`np.clip` between two numbers."""
+    if fit.func is not np.clip or set(fit.kw_args) != {"a_min", "a_max"}:
+        return None
+    low, high = fit.kw_args["a_min"], fit.kw_args["a_max"]
+    fine = type(low) in _NUMBERS and type(high) in _NUMBERS and low <= high
+    return to.floats(x).clip([float(low)], [float(high)]) if fine else None
+
+
+def python_columns(call: object, fit: Fitted, x: Flow, to: Importer, what: str) -> Flow:
     """The function as a Python stage; its result for the sample gives the width and dtype."""
     function = to.python(call, what, "or " + _HINT)
     to.need(not to.is_sparse(x), "the function would be handed a sparse matrix")

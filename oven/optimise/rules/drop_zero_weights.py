@@ -3,11 +3,11 @@
 Why      a sparse model (an L1 penalty, a selection) uses few of the columns that are prepared
          for it; the others need not be computed, and drop_unused_columns removes them down to
          the sources.
-Unless   such a column can be NaN or infinite, as an input of floats can (0 · NaN is NaN, and so is
-         the original's answer), or can refuse a row (an encoder that is strict about unknown
-         categories); or picking the others costs more than it saves: parts of a concatenation go
-         as a whole, within a dense part more than half must be unused, within a sparse part
-         nothing is picked.
+Unless   such a column can be NaN or infinite, as an unchecked input of floats can (0 · NaN is NaN,
+         and so is the original's answer), or can refuse a row (an encoder that is strict about
+         unknown categories, a check for NaN), and nothing else of its part is used; or picking the
+         others costs more than it saves: parts of a concatenation go as a whole, within a dense
+         part more than half must be unused, within a sparse part nothing is picked.
 Numerics Answers keep their bits up to the order of sums.
 """
 
@@ -54,10 +54,15 @@ def _by_part(item: Node, used: Mask, facts: Facts) -> Mask:
     widths = [part.type.width if isinstance(part.type, Vector) else 1 for part in item.inputs]
     pieces = np.split(used, np.cumsum(widths)[:-1])
     kept = [
-        np.ones_like(piece) if may_refuse(part) else _worth_keeping(part, piece, facts)
-        for part, piece in zip(item.inputs, pieces, strict=True)
+        _worth_keeping(part, piece, facts) for part, piece in zip(item.inputs, pieces, strict=True)
     ]
-    return np.concatenate(kept)
+    # What can refuse a row has to be computed, though nothing is made of it.
+    return np.concatenate(
+        [
+            mask if mask.any() or not may_refuse(part) else np.ones_like(mask)
+            for part, mask in zip(item.inputs, kept, strict=True)
+        ]
+    )
 
 
 def _build(m: Match) -> Node | None:

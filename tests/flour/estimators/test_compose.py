@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy import sparse
+from sklearn.base import BaseEstimator
 from sklearn.compose import ColumnTransformer, make_column_selector
 from sklearn.frozen import FrozenEstimator
 from sklearn.impute import SimpleImputer
@@ -219,3 +220,26 @@ def test_columns_that_happen_to_be_full_or_empty() -> None:
         # One row whose string is missing is a column of floats.
         for row in (pd.DataFrame({"k": [np.nan], "n": [4]}), {"k": [np.nan], "n": [4.0]}):
             np.testing.assert_array_equal(made(row)["features"], [[0, 0, 1, 4]])
+
+
+class Sampler(BaseEstimator):  # type: ignore[misc]  # sklearn is untyped
+    """A sampler as those of imbalanced-learn: it only has a say while a pipeline is trained."""
+
+    def fit_resample(self, rows: Any, target: Any) -> Any:
+        """All rows, twice."""
+        return np.concatenate([rows, rows]), np.concatenate([target, target])
+
+
+def test_samplers_leave_rows_alone_when_predicting() -> None:
+    rows = np.random.default_rng(5).normal(size=(40, 3))
+    plain = make_pipeline(StandardScaler(), LogisticRegression()).fit(rows, rows[:, 0] > 0)
+    kind = type("Pipeline", (Pipeline,), {"__module__": "imblearn.pipeline"})
+    steps = [("sampler", Sampler()), *plain.steps]
+    program = flour.from_sklearn(kind(steps))
+    np.testing.assert_array_equal(program.reference(rows)["label"], plain.predict(rows))
+
+
+@pytest.mark.parametrize("other", ["model.joblib", None, 3, {}, [1.0]])
+def test_what_is_no_estimator_is_not_called_unfitted(other: object) -> None:
+    with pytest.raises(UnknownEstimator, match="this is no estimator"):
+        flour.from_sklearn(other)

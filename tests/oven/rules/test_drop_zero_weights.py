@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 
 import oven
+from flour.core.errors import InputError
 from flour.language.flow import Flow
+from flour.ops.require import LARGEST, RequireFinite
 from oven.optimise.rewrite import optimise
 from oven.optimise.summary import expression
 from tests.rewrites import assert_declines, assert_fires, vector
@@ -93,3 +95,26 @@ def encoded(*, strict: bool) -> Flow:
     zero = np.zeros(1, np.int64)
     codes = vector(1, name="y").categorise([1.0], zero, [0, 1], zero, zero, strict=strict)
     return whole(3).concat(codes)
+
+
+def checked(width: int, name: str = "x") -> Flow:
+    """Floats that are finite, as rows with others are refused."""
+    return RequireFinite([True], [LARGEST])(vector(width, name=name))
+
+
+def test_it_fires_on_columns_that_are_checked() -> None:
+    flow = checked(5).subtract([1.0]).linear([[0.0, 2.0, 0.0, 0.0, 0.0]], [1.0])
+    assert_fires(flow, RULE, "Linear[1x1, 1](Select[{1}](Subtract[1](RequireFinite[1, 1](x))))")
+
+
+@pytest.mark.parametrize(
+    "weights", [[0.0, 2.0, 0.0, 0.0, 0.0], [0.0] * 5, [1.0, 1.0, 0.0, 0.0, 0.0]]
+)
+def test_a_column_that_is_not_used_is_still_checked(weights: list[float]) -> None:
+    flow = checked(2).concat(checked(3, "y")).linear([weights], [1.0])
+    plan = oven.bake(flow)
+    rows = {"x": np.ones((2, 2)), "y": np.ones((2, 3))}
+    plan.run(rows)
+    rows["y"][1, 2] = np.nan
+    with pytest.raises(InputError):
+        plan.run(rows)

@@ -1,0 +1,192 @@
+"""Rows refused for NaN or infinity, where the library that trained the model refuses them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from flour.core.check import expect, numeric
+from flour.core.errors import InputError, ParameterError
+from flour.core.node import node
+from flour.core.op import Array, Columns, Op
+from flour.core.sparse import Sparse
+from flour.core.types import FLOATS, Scalar, Type, Vector
+
+if TYPE_CHECKING:
+    from flour.core.emission import Column, Emitter, RowValue
+    from flour.language.flow import Flow
+
+LARGEST = float(np.finfo(np.float64).max)
+#: The largest number that float32 does not round to infinity.
+LARGEST_SINGLE = float(np.nextafter(2.0**128 - 2.0**103, 0))
+HINT = 'impute such values in a step before it, or import with on_missing="answer"'
+
+
+class RequireFinite(Op):
+    """x as it is; a row is an error that has NaN, or a number beyond `largest`, in some columns.
+
+    `nan` says by column (or one for all) whether NaN is refused; a `largest` of infinity refuses no
+    number. Of the original's steps, `nan_step` refuses NaN and `step` large numbers; `labels` name
+    the columns.
+    """
+
+    method = ""
+    takes_sparse = True
+    keeps_zero = True
+
+    nan: Array
+    largest: Array
+    nan_step: str = ""
+    step: str = ""
+    labels: tuple[str, ...] = ()
+
+    def infer(self, x: Type) -> Vector | Scalar:
+        kind = numeric(x, "require_finite")
+        width = kind.width if isinstance(kind, Vector) else 1
+        for value in (self.nan, self.largest):
+            fine = value.shape in ((1,), (width,))
+            expect(fine, f"require_finite is for {value.array.size} columns, got {x}")
+        return kind
+
+    @property
+    def everything(self) -> bool:
+        """Whether no column may have NaN or infinity."""
+        return bool(self.nan.array.all() and np.isfinite(self.largest.array).all())
+
+    def reference(self, x: Columns) -> Columns:
+        if isinstance(x, Sparse):
+            rows = np.repeat(np.arange(len(x)), np.diff(x.indptr))
+            self._complain(x.data, rows, x.indices, x.shape[1])
+        elif x.dtype.kind == "f":
+            values = x[:, None] if x.ndim == 1 else x
+            rows, columns = (np.arange(size) for size in values.shape)
+            self._complain(values, rows[:, None], columns, values.shape[1])
+        return x
+
+    def _complain(self, values: NDArray[Any], rows: Any, columns: Any, width: int) -> None:
+        if values.dtype.kind != "f":
+            return
+        limits, nan = self._limits(values.dtype.name), self.nan.array
+        limit, refused = (np.broadcast_to(each, width)[columns] for each in (limits, nan))
+        bad = (np.abs(values) > limit) | (np.isnan(values) & refused)
+        if not bad.any():
+            return
+        place = np.unravel_index(int(np.argmax(bad)), bad.shape)
+        row, column = (int(np.broadcast_to(each, bad.shape)[place]) for each in (rows, columns))
+        name = f"$.{self.labels[column]}[{row}]" if self.labels else f"$[{row}][{column}]"
+        value = values[place]
+        step = self.nan_step if np.isnan(value) else self.step
+        large = "infinity" if np.isinf(value) else "a number beyond float32"
+        raise InputError(
+            f"{step or 'this program'} refuses {'NaN' if np.isnan(value) else large}",
+            where=name,
+            found=str(value),
+            hint=HINT,
+        )
+
+    def _limits(self, dtype: str) -> NDArray[np.float64]:
+        """The largest number by column, of those that this dtype has."""
+        most = float(np.finfo(dtype).max)
+        limits: Any = self.largest.array
+        return np.where(np.isfinite(limits), np.minimum(limits, most), np.inf)
+
+    def structure(self) -> tuple[object, ...]:
+        return (self._width, self._alike, bool(self.nan.array.any()))
+
+    @property
+    def _alike(self) -> bool:
+        """Whether it refuses the same in every column."""
+        nan, largest = self.nan.array, self.largest.array
+        return bool(len(nan) and (nan == nan[:1]).all() and (largest == largest[:1]).all())
+
+    @property
+    def _width(self) -> str:
+        """The float width in which every column has to be finite; empty where it is not that."""
+        widths = {LARGEST: "float64", LARGEST_SINGLE: "float32"}
+        whole = self._alike and self.nan.array.any()
+        return widths.get(float(self.largest.array[0]), "") if whole else ""
+
+    def emit(self, e: Emitter, x: RowValue) -> RowValue:
+        from flour.core.emission import ScalarValue
+
+        if x.dtype not in FLOATS:
+            return x
+        if isinstance(x, ScalarValue):
+            with e.block(f"if {self._test(e, '0', x.expr, x.dtype)}:"):
+                e.line("return 1")
+            return x
+        if not all(part.stored for part in x.parts):
+            x = e.keep(x)
+        with self._refusing(e, x.dtype) as look:
+            x.each(look)
+        return x
+
+    def check_block(self, e: Emitter, x: Column) -> None:
+        """Native code that checks a whole block ahead of the loop over its rows.
+
+        Where rows have no gaps between them and columns are alike, they are one long row.
+        """
+        dtype = getattr(x.type, "dtype", "")
+        rows, size = e.var(e.rows, "m"), e.var(x.size, "m")
+        with e.block(f"if {x.stride} == {np.dtype(dtype).itemsize} * {size}:"):
+            if self._alike:
+                e.line(f"{rows}, {size} = 1, {size} * {e.rows}")
+        with self._refusing(e, dtype) as look, e.loop(rows) as i, e.loop(size) as j:
+            look(j, e.load(x.row(i), j, dtype, constant=True))
+
+    @contextmanager
+    def _refusing(self, e: Emitter, dtype: str) -> Iterator[Callable[[str, str], None]]:
+        """A function that emits the look at one value; what is found ends the call."""
+        # Zero times a number is zero, and NaN for all that is refused: a sum uses SIMD.
+        width = min(self._width, dtype)  # of two widths, "float32" is the narrower
+        zero = e.number(0.0, width) if width else "0"
+        bad = e.var(zero)
+
+        def look(j: str, v: str) -> None:
+            if width:
+                e.add(bad, f"({e.cast(v, dtype, width)} * {zero})", width)
+            else:
+                e.line(f"{bad} |= int64({self._test(e, j, v, dtype)})")
+
+        yield look
+        with e.block(f"if {bad} != 0:"):
+            e.line("return 1")
+
+    def _test(self, e: Emitter, j: str, v: str, dtype: str) -> str:
+        """Whether the value is one that is refused, as an expression."""
+        limits, nan = self._limits(dtype), self.nan.array
+        if self._alike:
+            limit = e.at(Array.of(limits[:1]), j, dtype)
+            return f"(not abs({v}) <= {limit})" if nan.any() else f"(abs({v}) > {limit})"
+        large = f"(abs({v}) > {e.at(Array.of(limits), j, dtype)})"
+        value = e.let(v, dtype).expr
+        return f"({large} | (({value} != {value}) & {e.at(self.nan, j)}))" if nan.any() else large
+
+
+#: Whether a row that the original refuses is an error, or is computed with.
+OnMissing = Literal["refuse", "answer"]
+
+
+def refuses(on_missing: str) -> bool:
+    """Whether rows are checked, by the setting `on_missing`."""
+    if on_missing not in ("refuse", "answer"):
+        raise ParameterError(
+            "there is no such setting of on_missing",
+            where="on_missing",
+            found=repr(on_missing)[:80],
+            hint='"refuse" rows with NaN or infinity as the original does, or "answer" them',
+        )
+    return on_missing == "refuse"
+
+
+def without_checks(program: Flow) -> Flow:
+    """The program as it answers rows that the original refuses."""
+    if not any(isinstance(item.op, RequireFinite) for item in program.nodes()):
+        return program
+    return program.rebuilt(
+        lambda old, inputs: inputs[0] if isinstance(old.op, RequireFinite) else node(old.op, inputs)
+    )
