@@ -10,8 +10,9 @@
 
 The data of a program's only input may stand under the input's name, and one document in an array
 or in lists: a batch has neither wrapping. Frames are pandas', polars' and Arrow's, recognised by
-what they can do (see flour.data.frames). Classifying looks at the types of a row's values and
-never at those of a block, so it costs as much for a million rows as for one.
+what they can do (see flour.data.frames); one of plain columns is read as arrays, which is what its
+batch has (see flour.data.frame_reader). Classifying looks at the types of a row's values and never
+at those of a block, so it costs as much for a million rows as for one.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ import numpy as np
 from flour.core.types import Category, Pairs, Record, Scalar, Text, Tokens, Type, Vector, Whole
 from flour.data.coerce import is_named
 from flour.data.coerce_pairs import is_one_row
+from flour.data.frame_reader import FrameReader
 
 #: What a document costs however short it is, in characters.
 DOCUMENT = 32
@@ -32,6 +34,8 @@ DOCUMENT = 32
 _VALUES: frozenset[type] = frozenset(
     {float, int, str, bool, type(None), np.float64, np.float32, np.int64, np.bool_}
 )
+#: A record among others, in a list of them.
+_LISTED: frozenset[type] = frozenset({dict, list, tuple})
 
 
 class Kind(enum.Enum):
@@ -39,6 +43,7 @@ class Kind(enum.Enum):
 
     ROW = "a vector, a list of values, or a dict of values by column"
     ARRAYS = "rows in a 2-d array, or in an array for each column"
+    ROWS = "rows as dicts or lists of values, or a list for each column"
     DOCUMENT = "one document"
     DOCUMENTS = "a list of documents"
     GENERAL = "what has to be coerced"
@@ -72,6 +77,11 @@ class Batch(NamedTuple):
         return Batch(Kind.GENERAL, self.block, self.rows, single=False) if self.single else self
 
     @property
+    def is_block(self) -> bool:
+        """Whether it is a block of rows that entries read as they are."""
+        return self.kind in _BLOCKS
+
+    @property
     def has_dtype(self) -> bool:
         """Whether it comes in arrays, whose dtypes may need native code of their own."""
         data = self.data
@@ -89,16 +99,20 @@ class Batch(NamedTuple):
         return DOCUMENT * self.rows + sum(map(len, self.data))
 
 
+_BLOCKS = frozenset((Kind.ARRAYS, Kind.ROWS, Kind.DOCUMENTS))
+
+
 class BatchReader:
     """Classifies the data of calls to one program."""
 
-    __slots__ = ("_inputs", "_name", "_only", "by_column", "columns", "text", "vector")
+    __slots__ = ("_frames", "_inputs", "_name", "_only", "by_column", "columns", "text", "vector")
 
     def __init__(self, inputs: Mapping[str, Type]) -> None:
         """Read the types of the program's inputs."""
         kinds = list(inputs.values())
         only = kinds[0] if len(kinds) == 1 else None
         self._inputs, self._only = inputs, only
+        self._frames = FrameReader(only) if isinstance(only, Vector | Record) else None
         #: Whether the only input is a vector or a record, and whether it is a document.
         self.vector, self.text = isinstance(only, Vector | Record), isinstance(only, Text)
         #: The name of the only input, where its data may stand under it.
@@ -124,6 +138,8 @@ class BatchReader:
         rank = first.ndim if type(first) is np.ndarray and not self.text else 0
         if rank == 2 or (rank == 1 and self.by_column):
             return Batch(Kind.ARRAYS, data, len(first), single=False)
+        if self.by_column and (type(first) is list or type(first) is tuple):
+            return Batch(Kind.ROWS, data, len(first), single=False)
         if self._name is not None and len(data) == 1 and self._name in data:
             return self._general(first) if type(first) is dict else self.read(first)
         if self.by_column and data.keys() == self.columns and are_values(data.values()):
@@ -137,9 +153,15 @@ class BatchReader:
             if rank == 1 and data.dtype.names is None:
                 return row_batch(data)
             return Batch(Kind.ARRAYS, data, len(data), single=False) if rank == 2 else None
-        if (type(data) is list or type(data) is tuple) and data and are_values(data):
-            return row_batch(data)
-        return None
+        if type(data) is list or type(data) is tuple:
+            if self.by_column and data and type(data[0]) in _LISTED:
+                return Batch(Kind.ROWS, data, len(data), single=False)
+            return row_batch(data) if data and are_values(data) else None
+        found = None if self._frames is None else self._frames.read(data)
+        if found is None:
+            return None
+        rows = len(found) if isinstance(found, np.ndarray) else row_count(found)
+        return Batch(Kind.ARRAYS, found, rows, single=False)
 
     def _document(self, data: object) -> Batch | None:
         """One document, or several in a list, or one with arrays or lists around it."""
@@ -148,6 +170,9 @@ class BatchReader:
         if type(data) is str or type(data) is bytes:
             return Batch(Kind.DOCUMENT, data, 1, single=True)
         if isinstance(data, np.ndarray):
+            if data.dtype == object and data.ndim == 1 and len(data) > 1:
+                known = type(data[0]) is str
+                return Batch(Kind.DOCUMENTS, data, len(data), single=False) if known else None
             data = [data.item()] if data.size == 1 and 0 < data.ndim < 3 else None
         elif type(data) is list and len(data) == 1 and type(data[0]) is list:
             data = data[0] if len(data[0]) == 1 else None
@@ -201,6 +226,11 @@ def is_value(value: object) -> bool:
 def are_values(row: Iterable[object]) -> bool:
     """Whether all of these are single values."""
     return _VALUES.issuperset(map(type, row)) or all(map(is_value, row))
+
+
+def array_dtype(data: object) -> str | None:
+    """What an array's numbers are known by; None for data that has to be looked at."""
+    return data.dtype.str if type(data) is np.ndarray and data.dtype.kind in "biuf" else None
 
 
 def row_count(data: object) -> int:

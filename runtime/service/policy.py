@@ -13,7 +13,7 @@ from math import inf
 from typing import NamedTuple
 
 from flour.core.types import Category, Record, Scalar, Type, Vector
-from flour.data.batch import DOCUMENT, Batch, Kind
+from flour.data.batch import DOCUMENT, Batch
 from runtime.service.call import NONBLOCKING, PLAIN, Call
 from runtime.service.costs import Costs
 from runtime.service.engines import CORES, Engines
@@ -132,15 +132,11 @@ class Policy:
 
     def _check_room_early(self, batch: Batch, version: ModelVersion, call: Call) -> None:
         """Refuse what takes longer than such a caller may be held up, before its data is read."""
-        if batch.kind not in _BLOCKS or not self._engines.is_full(version, call.priority):
+        if not batch.is_block or not self._engines.is_full(version, call.priority):
             return
         estimate = self._costs.estimate(version, batch.rows) if batch.rows else None
         if estimate is not None and estimate.seconds > self.settings.instant:
             self._engines.check_room(version, call.priority)
-
-
-#: What is a block for certain, before it was read.
-_BLOCKS = frozenset((Kind.ARRAYS, Kind.DOCUMENTS))
 
 
 def is_compiled_for(version: ModelVersion, batch: Batch) -> bool:
