@@ -23,7 +23,18 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from flour.core.types import Category, Pairs, Record, Scalar, Text, Tokens, Type, Vector, Whole
+from flour.core.types import (
+    FLOATS,
+    Category,
+    Pairs,
+    Record,
+    Scalar,
+    Text,
+    Tokens,
+    Type,
+    Vector,
+    Whole,
+)
 from flour.data.coerce import is_named
 from flour.data.coerce_pairs import is_one_row
 from flour.data.frame_reader import FrameReader
@@ -99,13 +110,17 @@ class Batch(NamedTuple):
         return DOCUMENT * self.rows + sum(map(len, self.data))
 
 
+_ROW, _new = Kind.ROW, tuple.__new__
 _BLOCKS = frozenset((Kind.ARRAYS, Kind.ROWS, Kind.DOCUMENTS))
 
 
 class BatchReader:
     """Classifies the data of calls to one program."""
 
-    __slots__ = ("_frames", "_inputs", "_name", "_only", "by_column", "columns", "text", "vector")
+    __slots__ = (
+        *("_frames", "_inputs", "_name", "_only", "by_column", "columns", "dtype", "text"),
+        "vector",
+    )
 
     def __init__(self, inputs: Mapping[str, Type]) -> None:
         """Read the types of the program's inputs."""
@@ -115,6 +130,11 @@ class BatchReader:
         self._frames = FrameReader(only) if isinstance(only, Vector | Record) else None
         #: Whether the only input is a vector or a record, and whether it is a document.
         self.vector, self.text = isinstance(only, Vector | Record), isinstance(only, Text)
+        #: The dtype of the arrays that the program's own code takes, if it reads one vector.
+        self.dtype: np.dtype[Any] | None = None
+        match only:
+            case Vector(dtype=dtype, sparse=False) if dtype in FLOATS:
+                self.dtype = np.dtype(dtype)
         #: The name of the only input, where its data may stand under it.
         self._name = next(iter(inputs)) if isinstance(only, Vector | Text) else None
         #: The values of a row by name, of records and of several inputs of one value each.
@@ -127,11 +147,14 @@ class BatchReader:
 
     def read(self, data: object) -> Batch:
         """The data of a call as a batch."""
+        if type(data) is np.ndarray and self.vector:
+            if data.ndim == 1 and data.dtype.names is None:
+                return _new(Batch, (_ROW, data, 1, True))
+            return self._array(data)
         if type(data) is dict:
             return self._by_name(data)
-        if self.vector:
-            return self._values(data) or self._general(data)
-        return self._document(data) or self._general(data)
+        found = self._values(data) if self.vector else self._document(data)
+        return found or self._general(data)
 
     def _by_name(self, data: dict[str, Any]) -> Batch:
         first: Any = next(iter(data.values()), None)
@@ -146,16 +169,31 @@ class BatchReader:
             return row_batch(data)
         return self._general(data)
 
+    def _array(self, data: Any) -> Batch:
+        """An array that is no vector."""
+        if data.ndim == 2:
+            return Batch(Kind.ARRAYS, data, len(data), single=False)
+        return self._general(data)
+
+    def _rows(self, data: Any) -> Batch | None:
+        """A list of rows. Those of a vector become an array, as they would in coercion."""
+        if self.by_column:
+            return Batch(Kind.ROWS, data, len(data), single=False)
+        try:
+            found = np.asarray(data)
+        except ValueError:
+            return None  # it is no rectangle
+        if found.ndim != 2 or found.dtype.kind not in "biuf" or self.dtype is None:
+            return None
+        if found.shape[1] != self._only.width:  # type: ignore[union-attr]  # it is a vector
+            return None
+        return Batch(Kind.ARRAYS, found.astype(self.dtype, copy=False), len(data), single=False)
+
     def _values(self, data: object) -> Batch | None:
         """A vector or a record without names."""
-        if type(data) is np.ndarray:
-            rank = data.ndim
-            if rank == 1 and data.dtype.names is None:
-                return row_batch(data)
-            return Batch(Kind.ARRAYS, data, len(data), single=False) if rank == 2 else None
         if type(data) is list or type(data) is tuple:
-            if self.by_column and data and type(data[0]) in _LISTED:
-                return Batch(Kind.ROWS, data, len(data), single=False)
+            if data and type(data[0]) in _LISTED:
+                return self._rows(data)
             return row_batch(data) if data and are_values(data) else None
         found = None if self._frames is None else self._frames.read(data)
         if found is None:
@@ -203,12 +241,9 @@ class BatchReader:
         return data, False
 
 
-_ROW = Kind.ROW
-
-
 def row_batch(data: object) -> Batch:
     """The batch of a row that an entry reads as it is, for callers that know it to be one."""
-    return tuple.__new__(Batch, (_ROW, data, 1, True))
+    return _new(Batch, (_ROW, data, 1, True))
 
 
 def read_batch(inputs: Mapping[str, Type], data: object) -> Batch:

@@ -65,8 +65,3 @@ class InlineEntry:
     def _takes_documents(self, batch: Batch) -> bool:
         most = self.inline_characters
         return DOCUMENT * batch.rows <= most and 0 < batch.characters <= most
-
-    def call(self, batch: Batch) -> Outputs | None:
-        """The outputs in their order; None where the entry has been closed meanwhile."""
-        function = self.function
-        return None if function is None else function(batch.data)

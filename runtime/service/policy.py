@@ -12,8 +12,10 @@ import enum
 from math import inf
 from typing import NamedTuple
 
+import numpy as np
+
 from flour.core.types import Category, Record, Scalar, Type, Vector
-from flour.data.batch import DOCUMENT, Batch
+from flour.data.batch import DOCUMENT, Batch, Kind
 from runtime.service.call import NONBLOCKING, PLAIN, Call
 from runtime.service.costs import Costs
 from runtime.service.engines import CORES, Engines
@@ -43,6 +45,7 @@ class Choice(NamedTuple):
     decision: Decision
 
 
+_ROW = Kind.ROW
 #: The choices that need no figures.
 BY_ENTRY = Choice(
     Way.ENTRY, Decision(Engine.INLINE, "a single row, or few, go to the plan's entry", 1)
@@ -63,7 +66,7 @@ class Policy:
         """Where a batch runs; Overloaded where it would only be refused later."""
         if call is PLAIN or call is NONBLOCKING:
             entry = version.entry
-            takes = entry.function is not None and entry.takes(batch)
+            takes = entry.function is not None and (batch.kind is _ROW or entry.takes(batch))
             if takes and (call is PLAIN or self._is_over_at_once(batch, version)):
                 return BY_ENTRY
             if call is PLAIN and self._is_undivided(batch, version):
@@ -119,10 +122,13 @@ class Policy:
         """Whether the entry answers without a wait: the batch is short, and its code is there."""
         if not version.learned.nonblocking:
             return False
-        if version.reader.text and batch.rows == 1:
+        reader, data = version.reader, batch.data
+        if type(data) is np.ndarray and data.dtype is reader.dtype:
+            return True
+        if reader.text and batch.rows == 1:
             return batch.characters <= DOCUMENT + SHORT_CHARACTERS
         plan = version.residence.plan
-        return not batch.has_dtype or (plan is not None and plan.is_compiled_for(batch.data))
+        return not batch.has_dtype or (plan is not None and plan.is_compiled_for(data))
 
     def _is_undivided(self, batch: Batch, version: ModelVersion) -> bool:
         """Whether there is nothing to decide: executors divide neither a row nor such a block."""

@@ -182,7 +182,7 @@ class ModelVersion:
             return
         rows = max(batch.rows, 1)
         is_read = batch.kind is not Kind.ROWS  # making numbers of objects says nothing of arrays
-        if is_read and self.reader.vector and _FARTHER * rows >= self.entry.inline_rows:
+        if is_read and self._has_columns and _FARTHER * rows >= self.entry.inline_rows:
             # A row may touch little of the plan's parameters, so what was measured counts as well.
             self.entry.inline_rows = max(self._least_rows(), _size_within(rows, seconds))
         if self.reader.text and not self._shares_blocks():
@@ -193,7 +193,12 @@ class ModelVersion:
     def _least_rows(self) -> int:
         """How many rows may take the entry, whatever time they take."""
         work = self.learned.entry_work
-        return 0 if work is None or not self.reader.vector else INLINE_BYTES // max(work, 1)
+        return INLINE_BYTES // max(work, 1) if work is not None and self._has_columns else 0
+
+    @property
+    def _has_columns(self) -> bool:
+        """Whether blocks come in arrays whose rows all take about as long."""
+        return self.reader.vector or self.reader.by_column
 
     def _shares_blocks(self) -> bool:
         """Whether blocks go by a common first part, which the entry does not know."""

@@ -29,7 +29,10 @@ CASES: dict[str, tuple[dict[str, Type], object, Kind, int, bool]] = {
     "block": (VECTOR, BLOCK, Kind.ARRAYS, 3, False),
     "named block": (VECTOR, {"x": BLOCK}, Kind.ARRAYS, 3, False),
     "no rows": (VECTOR, BLOCK[:0], Kind.ARRAYS, 0, False),
-    "lists": (VECTOR, BLOCK.tolist(), Kind.GENERAL, 3, False),
+    "lists": (VECTOR, BLOCK.tolist(), Kind.ARRAYS, 3, False),
+    "lists of other lengths": (VECTOR, [[1.0, 2.0], [1.0]], Kind.GENERAL, 2, False),
+    "lists that are too long": (VECTOR, [[1.0, 2.0, 3.0]], Kind.GENERAL, 1, False),
+    "lists of objects": (VECTOR, [[1.0, None]], Kind.GENERAL, 1, False),
     "empty list": (VECTOR, [], Kind.GENERAL, 0, False),
     "number": (VECTOR, 1.0, Kind.GENERAL, 0, False),
     "three dimensions": (VECTOR, np.ones((4, 2, 2)), Kind.GENERAL, 4, False),
@@ -89,7 +92,7 @@ def test_a_row_as_a_block_of_one(inputs: dict[str, Type], row: Any, block: Any) 
     batch = read_batch(inputs, row)
     assert batch.block == block
     assert batch.as_block == Batch(Kind.GENERAL, block, 1, single=False)
-    assert read_batch(inputs, block).block == block
+    np.testing.assert_equal(read_batch(inputs, block).block, block)
 
 
 def test_a_vector_as_a_block_of_one_is_a_view() -> None:
