@@ -152,7 +152,7 @@ class Answer:
             return self
         return open_array_call(self._entry, self, finite=self._checks.refused is not None) or self
 
-    def __call__(self, X: Any) -> Any:
+    def __call__(self, X: object) -> Any:
         """The answers for these rows."""
         batch = self._plan.reader.read(X)
         self._checks.check(X, batch)
@@ -177,7 +177,7 @@ class Checks:
     def __init__(self, refused: RefusedNumbers | None, *, wants_rows: bool) -> None:
         self.refused, self._wants_rows = refused, wants_rows
 
-    def check(self, X: Any, batch: Batch) -> None:
+    def check(self, X: object, batch: Batch) -> None:
         """Raise InputError for data of no rows, or with NaN or infinity, where they would."""
         refuse_non_finite(batch.data, self.refused)
         if self._wants_rows and batch.rows == 0 and row_count(X) == 0 and hasattr(X, "__len__"):

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from flour.core.types import FLOATS, Category, Record, Scalar, Text, Type, Vector
 
+Frame = Any
 Arrays = NDArray[Any] | dict[str, NDArray[Any]]
 _NUMBERS = frozenset(
     ("bool", *(f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)), *FLOATS)
@@ -26,13 +27,13 @@ class Library(NamedTuple):
     """How the frames of a library are read."""
 
     #: What is equal for frames of the same columns; and the names and dtypes that it says.
-    key: Callable[[Any], Any]
-    columns: Callable[[Any], tuple[list[Any], list[Any]]]
+    key: Callable[[Frame], Any]
+    columns: Callable[[Frame], tuple[list[Any], list[Any]]]
     #: The name that numpy has for a dtype; "string", or "" for what is neither that nor a number.
-    dtype: Callable[[Any], str]
+    dtype: Callable[[Frame], str]
     #: A frame of numbers as one array, and the columns of a layout.
-    block: Callable[[Any], NDArray[Any]]
-    arrays: Callable[[Any, Layout], list[NDArray[Any]]]
+    block: Callable[[Frame], NDArray[Any]]
+    arrays: Callable[[Frame, Layout], list[NDArray[Any]]]
     #: Whether training libraries widen its float32 (see _width in flour.data.coerce).
     widens: bool
 
@@ -62,7 +63,7 @@ class FrameReader:
         #: The library and the columns of the last frame, and how they are read.
         self._known: tuple[Library | None, object, Layout | None] = (None, None, None)
 
-    def read(self, frame: Any) -> Arrays | None:
+    def read(self, frame: Frame) -> Arrays | None:
         """A block of rows, or columns by name; None for what flour.data.coerce has to read."""
         library = _library(type(frame))
         if library is None:
@@ -112,7 +113,7 @@ class FrameReader:
 _NOTHING = Layout([], [], [], [], [], uniform=True)
 
 
-def _by_name(library: Library, layout: Layout, frame: Any) -> dict[str, NDArray[Any]] | None:
+def _by_name(library: Library, layout: Layout, frame: Frame) -> dict[str, NDArray[Any]] | None:
     found, arrays = {}, library.arrays(frame, layout)
     for name, array, dtype, to in zip(
         layout.names, arrays, layout.dtypes, layout.wanted, strict=True
@@ -170,7 +171,7 @@ def _places(kind: Record, names: list[str]) -> dict[str, int] | None:
 _last_index: tuple[Any, list[Any]] = (None, [])
 
 
-def _pandas_key(frame: Any) -> tuple[list[Any], list[Any]]:
+def _pandas_key(frame: Frame) -> tuple[list[Any], list[Any]]:
     global _last_index  # noqa: PLW0603 (a cache of one; whoever comes last is in it)
     index, (known, labels) = frame.columns, _last_index
     if index is not known and not index.is_(known):
@@ -179,14 +180,14 @@ def _pandas_key(frame: Any) -> tuple[list[Any], list[Any]]:
     return labels, frame.dtypes.tolist()
 
 
-def _pandas_dtype(dtype: Any) -> str:
+def _pandas_dtype(dtype: object) -> str:
     if isinstance(dtype, np.dtype):
         name = "string" if dtype.kind == "O" else dtype.name
         return name if name in _DTYPES and dtype.isnative else ""
     return "string" if type(dtype).__name__ == "StringDtype" else ""
 
 
-def _pandas_arrays(frame: Any, layout: Layout) -> list[NDArray[Any]]:
+def _pandas_arrays(frame: Frame, layout: Layout) -> list[NDArray[Any]]:
     if layout.uniform:
         return _parted(frame, layout)
     if len(frame) != 1:
@@ -199,36 +200,36 @@ def _pandas_arrays(frame: Any, layout: Layout) -> list[NDArray[Any]]:
     return [part[start : start + 1] for part in parts for start in range(len(part))]
 
 
-def _polars_key(frame: Any) -> tuple[list[Any], list[Any]]:
+def _polars_key(frame: Frame) -> tuple[list[Any], list[Any]]:
     return frame.columns, frame.dtypes
 
 
-def _parted(frame: Any, layout: Layout) -> list[NDArray[Any]]:
+def _parted(frame: Frame, layout: Layout) -> list[NDArray[Any]]:
     block = frame.to_numpy()
     return [block[:, place] for place in layout.places]
 
 
-def _polars_arrays(frame: Any, layout: Layout) -> list[NDArray[Any]]:
+def _polars_arrays(frame: Frame, layout: Layout) -> list[NDArray[Any]]:
     if layout.uniform and len(frame) < _FEW:
         return _parted(frame, layout)
     columns = frame.get_columns()
     return [columns[place].to_numpy() for place in layout.places]
 
 
-def _arrow_key(frame: Any) -> Any:
+def _arrow_key(frame: Frame) -> Any:
     return frame.schema
 
 
-def _arrow_columns(schema: Any) -> tuple[list[Any], list[Any]]:
+def _arrow_columns(schema: Frame) -> tuple[list[Any], list[Any]]:
     return schema.names, schema.types
 
 
-def _arrow_arrays(frame: Any, layout: Layout) -> list[NDArray[Any]]:
+def _arrow_arrays(frame: Frame, layout: Layout) -> list[NDArray[Any]]:
     columns = frame.columns
     return [columns[place].to_numpy() for place in layout.places]
 
 
-def _arrow_block(frame: Any) -> NDArray[Any]:
+def _arrow_block(frame: Frame) -> NDArray[Any]:
     columns = [column.to_numpy() for column in frame.columns]
     dtypes = {column.dtype for column in columns}
     made = np.empty((len(frame), len(columns)), np.result_type(*dtypes))
@@ -237,7 +238,7 @@ def _arrow_block(frame: Any) -> NDArray[Any]:
     return made
 
 
-def _foreign_dtype(dtype: Any) -> str:
+def _foreign_dtype(dtype: object) -> str:
     """The name of a dtype of polars or Arrow."""
     name = str(dtype).lower()
     name = _FOREIGN.get(name, name)
@@ -251,7 +252,7 @@ def _themselves(columns: tuple[list[Any], list[Any]]) -> tuple[list[Any], list[A
     return columns
 
 
-def _to_numpy(frame: Any) -> NDArray[Any]:
+def _to_numpy(frame: Frame) -> NDArray[Any]:
     return np.asarray(frame.to_numpy())
 
 
