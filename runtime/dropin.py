@@ -7,7 +7,7 @@ fast.predict_proba(X)
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, SupportsIndex, TypeVar
+from typing import Any, SupportsIndex
 
 import numpy as np
 
@@ -15,13 +15,13 @@ import flour
 import oven
 from flour.core.errors import NotRectangular
 from flour.core.types import Record, Vector
-from flour.data.batch import row_count
+from flour.data.batch import Batch, row_count
 from flour.language.flow import Flow
 from flour.ops.require import OnMissing, refuses, without_checks
+from oven.entry.array_call import open_array_call
 from runtime.errors import NotOffered
 from runtime.verify import verify as check_against
 
-_R = TypeVar("_R")
 METHODS = ("predict", "predict_proba", "predict_log_proba", "decision_function", "transform")
 _FACTS = ("classes_", "feature_names_in_", "n_features_in_", "n_outputs_", "outputs_2d_")
 
@@ -52,31 +52,24 @@ def compile(  # noqa: A001 (the name people expect: runtime.compile)
     return compiled
 
 
-class offered:  # noqa: N801 (used as a decorator)
-    """A method that exists only where the program has one of these outputs, as in scikit-learn."""
+class Offered:
+    """A method that exists only where the program has one of these outputs, as in scikit-learn.
 
-    def __init__(self, *names: str) -> None:
-        self.names = names
+    Where it exists, the compiled estimator has it as an attribute of its own, which comes first.
+    """
 
-    def __call__(self, method: Callable[..., _R]) -> Any:
-        """Take the method."""
-        self.method = method
-        self.__doc__ = method.__doc__
-        return self
+    def __init__(self, *names: str, doc: str) -> None:
+        self.names, self.__doc__ = names, doc
+
+    def __set_name__(self, kind: type, name: str) -> None:
+        self.method = name
 
     def __get__(self, owner: Compiled | None, kind: type) -> Any:
         if owner is None:
             return self
-        has_output = any(name in owner.outputs for name in self.names)
-        if not has_output or self.method.__name__ in owner.missing:
-            raise self.refusal(owner)
-        return self.method.__get__(owner, kind)
-
-    def refusal(self, owner: Compiled) -> NotOffered:
-        """The error where the program has none of the outputs."""
-        if self.method.__name__ in owner.missing:
-            return NotOffered(f"the estimator has no {self.method.__name__}")
-        return NotOffered(
+        if self.method in owner.missing:
+            raise NotOffered(f"the estimator has no {self.method}")
+        raise NotOffered(
             f"this program has no {' or '.join(self.names)}", found=", ".join(owner.outputs)
         )
 
@@ -95,14 +88,29 @@ class Compiled:
         self.missing: frozenset[str] = frozenset()
         if estimator is not None:
             self.missing = frozenset(name for name in METHODS if not hasattr(estimator, name))
-        self._parts = {
-            name: oven.bake(flow[name], exact=exact) if len(self.outputs) > 1 else self.plan
-            for name in self.outputs
-        }
-        self._entries = {name: plan.entry() for name, plan in self._parts.items()}
+        self._parts: dict[str, oven.Plan] = {}
         kinds = list(flow.inputs().values())
         # Training libraries want at least one row of numbers; texts may be none.
-        self._wants_rows = estimator is not None and isinstance(kinds[0], Vector | Record)
+        wants_rows = estimator is not None and isinstance(kinds[0], Vector | Record)
+        for name, method in vars(Compiled).items():
+            if isinstance(method, Offered) and name not in self.missing:
+                self._offer(method, wants_rows=wants_rows)
+
+    def _offer(self, method: Offered, *, wants_rows: bool) -> None:
+        """Have this method, if there is an output for it."""
+        name = next((each for each in method.names if each in self.outputs), None)
+        if name is None:
+            return
+        if name not in self._parts:
+            alone = name == "probabilities_0" or len(self.outputs) == 1
+            exact = self.plan.exact
+            self._parts[name] = self.plan if alone else oven.bake(self.flow[name], exact=exact)
+        answer = Answer(self._parts[name], wants_rows=wants_rows)
+        answer.logarithm = method.method == "predict_log_proba"
+        classes = self._facts.get("classes_")
+        if name == "label" and isinstance(classes, np.ndarray):
+            answer.dtype = classes.dtype
+        vars(self)[method.method] = answer.opened()
 
     def __getattr__(self, name: str) -> Any:
         facts = self.__dict__.get("_facts", {})
@@ -110,8 +118,8 @@ class Compiled:
             return facts[name]
         # Python comes here as well where a method is there but not offered.
         method = type(self).__dict__.get(name)
-        if isinstance(method, offered):
-            raise method.refusal(self)
+        if isinstance(method, Offered):
+            return method.__get__(self, type(self))  # which raises
         raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
 
     def __repr__(self) -> str:
@@ -131,55 +139,64 @@ class Compiled:
 
     # --- scikit-learn's methods --------------------------------------------------------------
 
-    @offered("label", "value")
-    def predict(self, X: object) -> Any:
-        """Class labels, values or cluster numbers."""
-        if "value" in self.outputs:
-            return self._run("value", X)
-        label = self._run("label", X)
-        classes = self._facts.get("classes_")
-        return label.astype(classes.dtype) if isinstance(classes, np.ndarray) else label
+    predict = Offered("value", "label", doc="Class labels, values or cluster numbers.")
+    predict_proba = Offered(
+        *("probabilities", "probabilities_0"),
+        doc="Class probabilities; a list of them where there are several targets.",
+    )
+    predict_log_proba = Offered(
+        *("probabilities", "probabilities_0"), doc="Logarithms of the class probabilities."
+    )
+    decision_function = Offered("scores", doc="The scores the decision is made by.")
+    transform = Offered("features", "distances", doc="The transformed rows.")
 
-    @offered("probabilities", "probabilities_0")
-    def predict_proba(self, X: object) -> Any:
-        """Class probabilities; a list of them where there are several targets."""
-        if "probabilities" in self.outputs:
-            return self._run("probabilities", X)
-        answers = self._checked(self.plan, X)
-        return [answers[name] for name in self.outputs if name.startswith("probabilities_")]
 
-    @offered("probabilities", "probabilities_0")
-    def predict_log_proba(self, X: object) -> Any:
-        """Logarithms of the class probabilities."""
-        probabilities = self.predict_proba(X)
+class Answer:
+    """One of an estimator's methods: what a plan answers for rows, as the estimator would."""
+
+    def __init__(self, plan: oven.Plan, *, wants_rows: bool) -> None:
+        self._plan, self._wants_rows, self._entry = plan, wants_rows, plan.entry()
+        #: Which outputs make up the answer, as a list; None if it is the one that there is.
+        self._several = [
+            place for place, name in enumerate(plan.outputs) if name.startswith("probabilities_")
+        ]
+        #: The dtype to answer in, if it is not the output's own.
+        self.dtype: np.dtype[Any] | None = None
+        self.logarithm = False
+
+    def opened(self) -> Callable[[Any], Any]:
+        """This, in machine code if that can be and there is nothing to do but to call the plan."""
+        own = getattr(next(iter(self._plan.outputs.values())), "dtype", "")
+        converts = self.logarithm or (self.dtype is not None and self.dtype.name != own)
+        if self._several or converts:
+            return self
+        return open_array_call(self._entry, self) or self
+
+    def __call__(self, X: object) -> Any:
+        """The answers for these rows."""
+        batch = self._plan.reader.read(X)
+        if self._wants_rows:
+            _refuse_no_rows(X, batch)
+        plan = self._plan
+        values = self._entry(batch.data) if batch.is_block else [*plan.run(X).values()]
+        if self._several:
+            return [self._finished(values[place]) for place in self._several]
+        return self._finished(values[0])
+
+    def _finished(self, value: Any) -> Any:
+        if self.dtype is not None and value.dtype != self.dtype:
+            return value.astype(self.dtype)
+        if not self.logarithm:
+            return value
         with np.errstate(divide="ignore"):
-            if isinstance(probabilities, list):
-                return [np.log(part) for part in probabilities]
-            return np.log(probabilities)
+            return np.log(value)
 
-    @offered("scores")
-    def decision_function(self, X: object) -> Any:
-        """The scores the decision is made by."""
-        return self._run("scores", X)
 
-    @offered("features", "distances")
-    def transform(self, X: object) -> Any:
-        """The transformed rows."""
-        return self._run("features" if "features" in self.outputs else "distances", X)
-
-    # --- running -----------------------------------------------------------------------------
-
-    def _run(self, name: str, X: object) -> Any:
-        if type(X) is np.ndarray and X.ndim == 2 and len(X):
-            return self._entries[name](X)[0]
-        return self._checked(self._parts[name], X)[name]
-
-    def _checked(self, plan: oven.Plan, X: object) -> dict[str, Any]:
-        if self._wants_rows and row_count(X) == 0 and hasattr(X, "__len__"):
-            raise NotRectangular(
-                "there are no rows, and the estimator asks for one at least",
-                where="$",
-                found=f"{type(X).__name__} of length 0",
-                hint="answer an empty request without asking",
-            )
-        return plan.run(X)
+def _refuse_no_rows(X: object, batch: Batch) -> None:
+    if batch.rows == 0 and row_count(X) == 0 and hasattr(X, "__len__"):
+        raise NotRectangular(
+            "there are no rows, and the estimator asks for one at least",
+            where="$",
+            found=f"{type(X).__name__} of length 0",
+            hint="answer an empty request without asking",
+        )

@@ -34,7 +34,7 @@ class Bound(NamedTuple):
 
 #: A limit is what holds today, with little room: lower it when the figure has gone down.
 BOUNDS = {
-    "product: lines": Bound(76_000, 66_000),
+    "product: lines": Bound(76_200, 66_000),
     "circles of imports": Bound(10, 0),
     "largest circle: files": Bound(6, 6),
     "oven: rooms": Bound(10, 10),
@@ -47,9 +47,15 @@ BOUNDS = {
     "functions without annotations": Bound(0, 0),
     "parameters: bare Any": Bound(175, 100),
     "tests: private reaches": Bound(7, 0),
-    "request: files": Bound(22, 6),
-    "request: rooms": Bound(9, 6),
-    "request: most entries into a file": Bound(6, 2),
+    "request: files": Bound(13, 6),
+    "request: rooms": Bound(4, 4),
+    "request: most entries into a file": Bound(4, 2),
+    "HTTP: files": Bound(17, 12),
+    "HTTP: rooms": Bound(3, 3),
+    "HTTP: most entries into a file": Bound(8, 2),
+    "import: files": Bound(32, 24),
+    "import: rooms": Bound(9, 6),
+    "import: most entries into a file": Bound(72, 8),
     "last scripts/test: minutes": Bound(float("inf"), 8),
 }
 

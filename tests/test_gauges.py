@@ -152,6 +152,21 @@ def test_a_call_enters_files_of_ours_one_after_the_other() -> None:
     assert request_path.entered(lambda: ast.parse("1")) == []
 
 
+def test_rooms_are_folders_and_packages_without_any() -> None:
+    names = (
+        "flour",
+        "flour.core.node",
+        "oven.debug",
+        "scheduler.inline",
+        "scheduler",
+        "runtime.http",
+    )
+    rooms = ["", "flour.core", "oven.debug", "scheduler", "scheduler", "runtime.http"]
+    assert [*map(request_path.room_of, names)] == rooms
+    found = dict(request_path.gauges("x", [["oven.plans.plan", "oven.run.run"] * 2, ["flour"]]))
+    assert found == {"x: files": 2, "x: rooms": 2, "x: most entries into a file": 2}
+
+
 REACHED = {
     "oven/plans/plan.py": "class Plan:\n    def f(self):\n        self._bound = 1\n_LIMIT = 3\n",
     "oven/run/run.py": "def _step(): ...\n",

@@ -10,8 +10,9 @@
 
 The data of a program's only input may stand under the input's name, and one document in an array
 or in lists: a batch has neither wrapping. Frames are pandas', polars' and Arrow's, recognised by
-what they can do (see flour.data.frames). Classifying looks at the types of a row's values and
-never at those of a block, so it costs as much for a million rows as for one.
+what they can do (see flour.data.frames); one of plain columns is read as arrays, which is what its
+batch has (see flour.data.frame_reader). Classifying looks at the types of a row's values and never
+at those of a block, so it costs as much for a million rows as for one.
 """
 
 from __future__ import annotations
@@ -22,9 +23,21 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from flour.core.types import Category, Pairs, Record, Scalar, Text, Tokens, Type, Vector, Whole
+from flour.core.types import (
+    FLOATS,
+    Category,
+    Pairs,
+    Record,
+    Scalar,
+    Text,
+    Tokens,
+    Type,
+    Vector,
+    Whole,
+)
 from flour.data.coerce import is_named
 from flour.data.coerce_pairs import is_one_row
+from flour.data.frame_reader import FrameReader
 
 #: What a document costs however short it is, in characters.
 DOCUMENT = 32
@@ -32,6 +45,8 @@ DOCUMENT = 32
 _VALUES: frozenset[type] = frozenset(
     {float, int, str, bool, type(None), np.float64, np.float32, np.int64, np.bool_}
 )
+#: A record among others, in a list of them.
+_LISTED: frozenset[type] = frozenset({dict, list, tuple})
 
 
 class Kind(enum.Enum):
@@ -39,6 +54,7 @@ class Kind(enum.Enum):
 
     ROW = "a vector, a list of values, or a dict of values by column"
     ARRAYS = "rows in a 2-d array, or in an array for each column"
+    ROWS = "rows as dicts or lists of values, or a list for each column"
     DOCUMENT = "one document"
     DOCUMENTS = "a list of documents"
     GENERAL = "what has to be coerced"
@@ -72,6 +88,11 @@ class Batch(NamedTuple):
         return Batch(Kind.GENERAL, self.block, self.rows, single=False) if self.single else self
 
     @property
+    def is_block(self) -> bool:
+        """Whether it is a block of rows that entries read as they are."""
+        return self.kind in _BLOCKS
+
+    @property
     def has_dtype(self) -> bool:
         """Whether it comes in arrays, whose dtypes may need native code of their own."""
         data = self.data
@@ -89,18 +110,31 @@ class Batch(NamedTuple):
         return DOCUMENT * self.rows + sum(map(len, self.data))
 
 
+_ROW, _new = Kind.ROW, tuple.__new__
+_BLOCKS = frozenset((Kind.ARRAYS, Kind.ROWS, Kind.DOCUMENTS))
+
+
 class BatchReader:
     """Classifies the data of calls to one program."""
 
-    __slots__ = ("_inputs", "_name", "_only", "by_column", "columns", "text", "vector")
+    __slots__ = (
+        *("_frames", "_inputs", "_name", "_only", "by_column", "columns", "dtype", "text"),
+        "vector",
+    )
 
     def __init__(self, inputs: Mapping[str, Type]) -> None:
         """Read the types of the program's inputs."""
         kinds = list(inputs.values())
         only = kinds[0] if len(kinds) == 1 else None
         self._inputs, self._only = inputs, only
+        self._frames = FrameReader(only) if isinstance(only, Vector | Record) else None
         #: Whether the only input is a vector or a record, and whether it is a document.
         self.vector, self.text = isinstance(only, Vector | Record), isinstance(only, Text)
+        #: The dtype of the arrays that the program's own code takes, if it reads one vector.
+        self.dtype: np.dtype[Any] | None = None
+        match only:
+            case Vector(dtype=dtype, sparse=False) if dtype in FLOATS:
+                self.dtype = np.dtype(dtype)
         #: The name of the only input, where its data may stand under it.
         self._name = next(iter(inputs)) if isinstance(only, Vector | Text) else None
         #: The values of a row by name, of records and of several inputs of one value each.
@@ -113,33 +147,59 @@ class BatchReader:
 
     def read(self, data: object) -> Batch:
         """The data of a call as a batch."""
+        if type(data) is np.ndarray and self.vector:
+            if data.ndim == 1 and data.dtype.names is None:
+                return _new(Batch, (_ROW, data, 1, True))
+            return self._array(data)
         if type(data) is dict:
             return self._by_name(data)
-        if self.vector:
-            return self._values(data) or self._general(data)
-        return self._document(data) or self._general(data)
+        found = self._values(data) if self.vector else self._document(data)
+        return found or self._general(data)
 
     def _by_name(self, data: dict[str, Any]) -> Batch:
         first: Any = next(iter(data.values()), None)
         rank = first.ndim if type(first) is np.ndarray and not self.text else 0
         if rank == 2 or (rank == 1 and self.by_column):
             return Batch(Kind.ARRAYS, data, len(first), single=False)
+        if self.by_column and (type(first) is list or type(first) is tuple):
+            return Batch(Kind.ROWS, data, len(first), single=False)
         if self._name is not None and len(data) == 1 and self._name in data:
             return self._general(first) if type(first) is dict else self.read(first)
         if self.by_column and data.keys() == self.columns and are_values(data.values()):
             return row_batch(data)
         return self._general(data)
 
+    def _array(self, data: Any) -> Batch:
+        """An array that is no vector."""
+        if data.ndim == 2:
+            return Batch(Kind.ARRAYS, data, len(data), single=False)
+        return self._general(data)
+
+    def _rows(self, data: Any) -> Batch | None:
+        """A list of rows. Those of a vector become an array, as they would in coercion."""
+        if self.by_column:
+            return Batch(Kind.ROWS, data, len(data), single=False)
+        try:
+            found = np.asarray(data)
+        except ValueError:
+            return None  # it is no rectangle
+        if found.ndim != 2 or found.dtype.kind not in "biuf" or self.dtype is None:
+            return None
+        if found.shape[1] != self._only.width:  # type: ignore[union-attr]  # it is a vector
+            return None
+        return Batch(Kind.ARRAYS, found.astype(self.dtype, copy=False), len(data), single=False)
+
     def _values(self, data: object) -> Batch | None:
         """A vector or a record without names."""
-        if type(data) is np.ndarray:
-            rank = data.ndim
-            if rank == 1 and data.dtype.names is None:
-                return row_batch(data)
-            return Batch(Kind.ARRAYS, data, len(data), single=False) if rank == 2 else None
-        if (type(data) is list or type(data) is tuple) and data and are_values(data):
-            return row_batch(data)
-        return None
+        if type(data) is list or type(data) is tuple:
+            if data and type(data[0]) in _LISTED:
+                return self._rows(data)
+            return row_batch(data) if data and are_values(data) else None
+        found = None if self._frames is None else self._frames.read(data)
+        if found is None:
+            return None
+        rows = len(found) if isinstance(found, np.ndarray) else row_count(found)
+        return Batch(Kind.ARRAYS, found, rows, single=False)
 
     def _document(self, data: object) -> Batch | None:
         """One document, or several in a list, or one with arrays or lists around it."""
@@ -148,6 +208,9 @@ class BatchReader:
         if type(data) is str or type(data) is bytes:
             return Batch(Kind.DOCUMENT, data, 1, single=True)
         if isinstance(data, np.ndarray):
+            if data.dtype == object and data.ndim == 1 and len(data) > 1:
+                known = type(data[0]) is str
+                return Batch(Kind.DOCUMENTS, data, len(data), single=False) if known else None
             data = [data.item()] if data.size == 1 and 0 < data.ndim < 3 else None
         elif type(data) is list and len(data) == 1 and type(data[0]) is list:
             data = data[0] if len(data[0]) == 1 else None
@@ -178,12 +241,9 @@ class BatchReader:
         return data, False
 
 
-_ROW = Kind.ROW
-
-
 def row_batch(data: object) -> Batch:
     """The batch of a row that an entry reads as it is, for callers that know it to be one."""
-    return tuple.__new__(Batch, (_ROW, data, 1, True))
+    return _new(Batch, (_ROW, data, 1, True))
 
 
 def read_batch(inputs: Mapping[str, Type], data: object) -> Batch:
@@ -201,6 +261,11 @@ def is_value(value: object) -> bool:
 def are_values(row: Iterable[object]) -> bool:
     """Whether all of these are single values."""
     return _VALUES.issuperset(map(type, row)) or all(map(is_value, row))
+
+
+def array_dtype(data: object) -> str | None:
+    """What an array's numbers are known by; None for data that has to be looked at."""
+    return data.dtype.str if type(data) is np.ndarray and data.dtype.kind in "biuf" else None
 
 
 def row_count(data: object) -> int:

@@ -16,7 +16,7 @@ Python stages) goes through `Plan.run` and gives the same answers.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -24,7 +24,7 @@ import numpy as np
 
 from flour.core.node import Node
 from flour.core.types import FLOATS, Record, Text, Type, Vector
-from flour.data.batch import is_value
+from flour.data.batch import BatchReader
 from flour.data.coerce_texts import document
 from oven.codegen.ports import Port
 from oven.codegen.stages import Stage
@@ -112,15 +112,14 @@ def _documents(found: EntryLayout, fallback: Call) -> Contents:
 # --- the way around -------------------------------------------------------------------------------
 
 
-def around(run: Callable[[object], Mapping[str, Any]], kinds: Iterable[Type] = ()) -> Call:
+def around(run: Callable[[object], Mapping[str, Any]], reader: BatchReader) -> Call:
     """The same answers through `Plan.run`, for whatever the machine code does not take."""
-    documents = [*map(type, kinds)] == [Text]
 
     def call(data: object) -> Answers:
-        block = _as_block(data, documents=documents)
-        if block is None:
-            return tuple(run(data).values())
-        return tuple(_only(value) for value in run(block).values())
+        batch = reader.read(data)
+        if batch.single:
+            return tuple(map(_only, run(batch.block).values()))
+        return tuple(run(data).values())
 
     return call
 
@@ -138,23 +137,6 @@ def decoding(kind: Text, slow: Call, opened: Callable[[Call], Call]) -> Call:
     found = opened(call)
     entry = weakref.ref(found)
     return found
-
-
-def _as_block(data: object, *, documents: bool = False) -> Any:
-    """A row as a block of one row; None for what already is a block.
-
-    Where rows are documents, a list of strings is a block, and a string a row.
-    """
-    if documents and not isinstance(data, Mapping):
-        return [data] if isinstance(data, str | bytes) else None
-    if isinstance(data, np.ndarray):
-        return data[None] if data.ndim == 1 and data.dtype.names is None else None
-    if isinstance(data, Mapping):
-        alone = {name: [value] for name, value in data.items() if is_value(value)}
-        return alone if len(alone) == len(data) else None
-    if isinstance(data, list | tuple) and data and all(map(is_value, data)):
-        return [list(data)]
-    return None
 
 
 def _only(value: Any) -> Any:

@@ -295,6 +295,18 @@ if owned != 0:
     PyMem_RawFree(owned)
 return answers
 """
+#: The answers of a call as a dict, under the names in a tuple.
+_NAMED_ANSWERS = """\
+made, wrong = PyDict_New(), 0
+if made != 0:
+    for place in range(answers.SIZE):
+        name = ld_int64({0}, TUPLE_ITEMS + place)
+        wrong |= PyDict_SetItem(made, name, ld_int64(answers, TUPLE_ITEMS + place))
+    if wrong != 0:
+        Py_DecRef(made)
+        made = 0
+Py_DecRef(answers)
+"""
 
 
 def _switch(name: str, cases: dict[str, str]) -> str:
@@ -359,6 +371,7 @@ PARTS = {
     "wire": _WIRE,
     "filled": _FILLED,
     "run": _RUN,
+    "named_answers": _NAMED_ANSWERS,
     "scalar": _of_kinds("kind", _python_number),
     "load_value": _of_kinds("kind", _value),
     "store_value": _of_kinds("wanted", _stored),

@@ -16,12 +16,14 @@ from flour.core.op import Columns, Parameter
 from flour.core.reference import apply_op, evaluate, public
 from flour.core.source import Source
 from flour.core.sparse import Sparse
-from flour.core.types import Text, Type, Vector
+from flour.core.types import Type, Vector
+from flour.data.batch import BatchReader, array_dtype
 from flour.data.coerce import coerce, native_types
 from flour.language.flow import Flow
 from flour.ops.structure import TakeText
 from oven.codegen.ports import Port, pack
 from oven.codegen.stages import PYTHON, Stage, Value
+from oven.entry.array_call import open_array_call
 from oven.entry.array_entry import Call, around
 from oven.entry.columns_entry import open_columns_entry, open_entry
 from oven.entry.row_packing import PackedRows, PackRows, open_row_packing
@@ -85,7 +87,9 @@ class Plan:
         self._background, self._check = background, check
         self._inputs, self._leaves, self.exact = facts.inputs, facts.leaves, facts.exact
         self._roots, self._names = tuple(self._leaves.values()), tuple(self._leaves)
-        self._reads_documents = [type(kind) for kind in self._inputs.values()] == [Text]
+        #: Says what the data of a call is.
+        self.reader = BatchReader(self._inputs)
+        self._run_block: Callable[[object], dict[str, Any]] = weakly(self._run_any)
         self._variants: dict[tuple[Type, ...], Plan] = {}
         self._by_dtype: dict[str | None, Plan | None] = {}
         self._call: Call | None = None
@@ -216,10 +220,14 @@ class Plan:
         Data of another float width or sparsity than the program was made for runs on a plan of its
         own, as the training library would compute in that width; it is baked when first met.
         """
-        if _is_block(data) or (self._reads_documents and _is_documents(data)):
-            call = self._call or self._open()
-            return dict(zip(self._names, call(data)))  # noqa: B905 (checking would cost as much)
-        return self._answer(data)
+        return self._run_block(data)
+
+    def _run_any(self, data: object) -> dict[str, Any]:
+        batch = self.reader.read(data)
+        if not batch.is_block:
+            return self._answer(data)
+        call = self._call or self._open()
+        return dict(zip(self._names, call(batch.data)))  # noqa: B905 (checking would cost as much)
 
     def entry(self, look: Callable[[object], None] | None = None) -> Call:
         """A function from a row, or a block of rows, to the outputs as a tuple: see
@@ -256,20 +264,14 @@ class Plan:
 
     def _open(self) -> Call:
         """The plan's own entry, kept once the code is there; it must not keep the plan alive."""
-        known = weakref.WeakMethod(self._answer)
-
-        def answer(data: object) -> dict[str, Any]:
-            method = known()
-            assert method is not None, "only the plan calls its own entry"
-            return method(data)
-
-        call = self._opened(answer)
+        call = self._opened(weakly(self._answer))
         if self.ready:
             self._call = call
+            self._run_block = open_array_call(call, self._run_block, self._names) or self._run_block
         return call
 
     def _opened(self, answer: Callable[[object], Mapping[str, Any]]) -> Call:
-        slow = around(answer, self.inputs.values())
+        slow = around(answer, self.reader)
         steps = self._bound.here
         if not steps:
             return slow
@@ -310,7 +312,7 @@ class Plan:
 
     def is_compiled_for(self, data: object) -> bool:
         """Whether the native code for the data's own types is there: nobody waits for it."""
-        name = _dtype(data)
+        name = array_dtype(data)
         if name in self._by_dtype:
             return (self._by_dtype[name] or self).ready
         kinds = native_types(self.inputs, data)
@@ -331,7 +333,7 @@ class Plan:
 
     def _for_dtypes(self, data: object) -> Plan | None:
         """The variant for the data's own types; None for this plan."""
-        name = _dtype(data)
+        name = array_dtype(data)
         if name in self._by_dtype:
             return self._by_dtype[name]
         kinds = native_types(self.inputs, data)
@@ -449,32 +451,18 @@ class Plan:
         return f"Plan({', '.join(self.outputs)}: {kinds})"
 
 
+def weakly(method: Callable[[object], dict[str, Any]]) -> Callable[[object], dict[str, Any]]:
+    """A plan's method for its own code, which must not keep the plan alive."""
+    known = weakref.WeakMethod(method)
+
+    def call(data: object) -> dict[str, Any]:
+        found = known()
+        assert found is not None, "only the plan calls its own code"
+        return found(data)
+
+    return call
+
+
 def digests_in(joined: str) -> Iterator[str]:
     """Digests that stand one after the other."""
     return (joined[start : start + 32] for start in range(0, len(joined), 32))
-
-
-def _is_block(data: Any) -> bool:
-    """Whether this is a block for certain, of a kind that entries take."""
-    kind = type(data)
-    if kind is np.ndarray:
-        return bool(data.ndim == 2)
-    if kind is list:
-        return bool(data) and type(data[0]) is dict
-    if kind is not dict or not data:
-        return False
-    first = next(iter(data.values()))
-    return type(first) is list or (type(first) is np.ndarray and first.ndim > 0)
-
-
-def _is_documents(data: object) -> bool:
-    """Whether this is a block of documents, of a kind that entries take."""
-    if type(data) is list:
-        return bool(data) and type(data[0]) is str
-    return type(data) is np.ndarray and data.ndim == 1 and data.dtype == object
-
-
-def _dtype(data: object) -> str | None:
-    """What an array's types are known by; None for data that has to be looked at."""
-    plain = type(data) is np.ndarray and data.dtype.kind in "biuf"
-    return data.dtype.str if plain else None  # type: ignore[attr-defined]  # it is an array

@@ -48,7 +48,7 @@ class InlineEntry:
         self.outputs = outputs
         self.calls, self.tick = counter.calls, counter.tick
         self.vector, self.text, self.named = reader.vector, reader.text, reader.by_column
-        #: How many rows in arrays, and how many characters of documents, may take the entry.
+        #: How many rows, and how many characters of documents, may take the entry.
         self.inline_rows = self.inline_characters = 0
         #: Whether calls take so long that one in SAMPLE is timed, and not one in RARE.
         self.coarse_timing = True
@@ -58,15 +58,10 @@ class InlineEntry:
         kind = batch.kind
         if kind is _ROW or kind is Kind.DOCUMENT:
             return True
-        if kind is Kind.ARRAYS:
+        if kind is Kind.ARRAYS or kind is Kind.ROWS:
             return batch.rows <= max(self.inline_rows, 1)
         return kind is Kind.DOCUMENTS and (batch.rows == 1 or self._takes_documents(batch))
 
     def _takes_documents(self, batch: Batch) -> bool:
         most = self.inline_characters
         return DOCUMENT * batch.rows <= most and 0 < batch.characters <= most
-
-    def call(self, batch: Batch) -> Outputs | None:
-        """The outputs in their order; None where the entry has been closed meanwhile."""
-        function = self.function
-        return None if function is None else function(batch.data)

@@ -117,17 +117,7 @@ _ANSWER = """\
     else:
         answers = PyObject_CallOneArg(call, data)
         if answers != 0:
-            made = PyDict_New()
-            wrong = 0
-            if made != 0:
-                for place in range(answers.SIZE):
-                    name = ld_int64(outputs, TUPLE_ITEMS + place)
-                    value = ld_int64(answers, TUPLE_ITEMS + place)
-                    wrong |= PyDict_SetItem(made, name, value)
-                if wrong != 0:
-                    Py_DecRef(made)
-                    made = 0
-            Py_DecRef(answers)
+            $named_answers(outputs)
     Py_DecRef(call)
     Py_DecRef(version)
     return made

@@ -11,6 +11,8 @@ import enum
 from math import inf
 from typing import NamedTuple
 
+import numpy as np
+
 from flour.data.batch import DOCUMENT, Batch, Kind
 from runtime.service.call import NONBLOCKING, PLAIN, Call
 from runtime.service.costs import Costs
@@ -42,6 +44,7 @@ class Choice(NamedTuple):
     decision: Decision
 
 
+_ROW = Kind.ROW
 #: The choices that need no figures.
 BY_ENTRY = Choice(
     Way.ENTRY, Decision(Engine.INLINE, "a single row, or few, go to the plan's entry", 1)
@@ -62,7 +65,7 @@ class Policy:
         """Where a batch runs; Overloaded where it would only be refused later."""
         if call is PLAIN or call is NONBLOCKING:
             entry = version.entry
-            takes = entry.function is not None and entry.takes(batch)
+            takes = entry.function is not None and (batch.kind is _ROW or entry.takes(batch))
             if takes and (call is PLAIN or self._is_over_at_once(batch, version)):
                 return BY_ENTRY
             if call is PLAIN and self._is_undivided(batch, version):
@@ -124,10 +127,13 @@ class Policy:
         """Whether the entry answers without a wait: the batch is short, and its code is there."""
         if not version.learned.nonblocking:
             return False
-        if version.reader.text and batch.rows == 1:
+        reader, data = version.reader, batch.data
+        if type(data) is np.ndarray and data.dtype is reader.dtype:
+            return True
+        if reader.text and batch.rows == 1:
             return batch.characters <= DOCUMENT + SHORT_CHARACTERS
         plan = version.residence.plan
-        return not batch.has_dtype or (plan is not None and plan.is_compiled_for(batch.data))
+        return not batch.has_dtype or (plan is not None and plan.is_compiled_for(data))
 
     def _is_undivided(self, batch: Batch, version: ModelVersion) -> bool:
         """Whether there is nothing to decide: executors divide neither a row nor such a block."""
@@ -137,15 +143,11 @@ class Policy:
 
     def _check_room_early(self, batch: Batch, version: ModelVersion, call: Call) -> None:
         """Refuse what takes longer than such a caller may be held up, before its data is read."""
-        if batch.kind not in _BLOCKS or not self._engines.is_full(version, call.priority):
+        if not batch.is_block or not self._engines.is_full(version, call.priority):
             return
         seconds = self._costs.seconds(version, batch.rows) if batch.rows else None
         if seconds is not None and seconds > self.settings.instant:
             self._engines.check_room(version, call.priority)
-
-
-#: What is a block for certain, before it was read.
-_BLOCKS = frozenset((Kind.ARRAYS, Kind.DOCUMENTS))
 
 
 def is_compiled_for(version: ModelVersion, batch: Batch) -> bool:

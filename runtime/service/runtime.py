@@ -26,7 +26,7 @@ from oven.entry.builtin import learn_release
 from oven.run.native_run import thread_bytes
 from runtime.errors import BadRegistration, RuntimeClosed
 from runtime.service import batches
-from runtime.service.call import PLAIN, Call
+from runtime.service.call import NONBLOCKING, PLAIN, Call
 from runtime.service.catalog import Catalog
 from runtime.service.costs import Costs
 from runtime.service.done_future import DoneFuture
@@ -231,7 +231,9 @@ class Runtime:
         first among what waits for executors; `engine` is "inline" or "batch", just this once.
         """
         version = self._routes.get(name) or self._find(name)
-        call = Call.of(version, outputs, timeout, priority, engine)
+        call = PLAIN
+        if not (outputs is None is timeout and priority is None is engine):
+            call = Call.of(version, outputs, timeout, priority, engine)
         batch = version.reader.read(data)
         choice = self._policy.choose(batch, version, call)
         if choice is BY_ENTRY:
@@ -276,8 +278,10 @@ class Runtime:
         """
         if WAITING[0]:
             yield_gil()
-        version = self._find(name)
-        call = Call.of(version, outputs, timeout, priority, engine, blocking=False)
+        version = (self._routes.get(name) if type(name) is str else None) or self._find(name)
+        call = NONBLOCKING
+        if not (outputs is None is timeout and priority is None is engine):
+            call = Call.of(version, outputs, timeout, priority, engine, blocking=False)
         batch, choice, values = self._at_once(version, data, call)
         if values is not None:
             return DoneFuture(dict(zip(version.outputs, values)))  # noqa: B905 (as in predict)
@@ -309,7 +313,9 @@ class Runtime:
         if WAITING[0]:
             yield_gil()
         version = self._find(name)
-        call = Call.of(version, outputs, timeout, priority, engine, blocking=False)
+        call = NONBLOCKING
+        if not (outputs is None is timeout and priority is None is engine):
+            call = Call.of(version, outputs, timeout, priority, engine, blocking=False)
         batch, choice, values = self._at_once(version, data, call)
         if values is not None:
             return dict(zip(version.outputs, values, strict=True))
@@ -353,17 +359,22 @@ class Runtime:
     def _by_entry(self, version: ModelVersion, batch: Batch) -> Outputs | None:
         """The outputs by the plan's entry; None where it has been closed meanwhile."""
         entry = version.entry
-        return entry.call(batch) if entry.tick() & UNTIMED else self._timed(version, batch)
+        function = entry.function
+        if function is None:
+            return None
+        return function(batch.data) if entry.tick() & UNTIMED else self._timed(version, batch)
 
     def _timed(self, version: ModelVersion, batch: Batch) -> Outputs | None:
         """A call by the entry, with a look at the clock and at what is due."""
+        function = version.entry.function
+        if function is None:
+            return None
         start = version.clock()
-        values = version.entry.call(batch)
-        if values is not None:
-            seconds = version.clock() - start
-            version.entry.coarse_timing = seconds > COARSE_SECONDS
-            learn_release(version.entry.function, batch.rows or 1, long=seconds >= RELEASE_SECONDS)
-            self._learn(version, batch, seconds)
+        values = function(batch.data)
+        seconds = version.clock() - start
+        version.entry.coarse_timing = seconds > COARSE_SECONDS
+        learn_release(function, batch.rows or 1, long=seconds >= RELEASE_SECONDS)
+        self._learn(version, batch, seconds)
         return values
 
     def _timed_natively(self, version: ModelVersion, data: object) -> Answers:

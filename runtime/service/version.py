@@ -21,7 +21,7 @@ from types import BuiltinFunctionType
 from typing import TYPE_CHECKING
 
 from flour.core.types import Pairs, Text, Tokens, Type
-from flour.data.batch import Batch, BatchReader
+from flour.data.batch import Batch, Kind
 from oven import Plan
 from runtime.service.entry import Counter, InlineEntry
 from runtime.service.inputs import refuse_extra
@@ -120,7 +120,7 @@ class ModelVersion:
         #: For front ends; see Runtime.register.
         self.notes: Mapping[str, object] = dict(notes or {})
         #: Makes the batch of a call's data.
-        self.reader = BatchReader(self.inputs)
+        self.reader = plan.reader
         self.counts, self.learned, self.residence = Counts(), Learned(), Residence(plan)
         self.entry = InlineEntry(self.reader, self.outputs, self.counts.inline)
         self.shared: Shared | None = None
@@ -181,7 +181,8 @@ class ModelVersion:
         if self.learned.entry_work is None:
             return
         rows = max(batch.rows, 1)
-        if self.reader.vector and _FARTHER * rows >= self.entry.inline_rows:
+        is_read = batch.kind is not Kind.ROWS  # making numbers of objects says nothing of arrays
+        if is_read and self._has_columns and _FARTHER * rows >= self.entry.inline_rows:
             # A row may touch little of the plan's parameters, so what was measured counts as well.
             self.entry.inline_rows = max(self._least_rows(), _size_within(rows, seconds))
         if self.reader.text and not self._shares_blocks():
@@ -192,7 +193,12 @@ class ModelVersion:
     def _least_rows(self) -> int:
         """How many rows may take the entry, whatever time they take."""
         work = self.learned.entry_work
-        return 0 if work is None or not self.reader.vector else INLINE_BYTES // max(work, 1)
+        return INLINE_BYTES // max(work, 1) if work is not None and self._has_columns else 0
+
+    @property
+    def _has_columns(self) -> bool:
+        """Whether blocks come in arrays whose rows all take about as long."""
+        return self.reader.vector or self.reader.by_column
 
     def _shares_blocks(self) -> bool:
         """Whether blocks go by a common first part, which the entry does not know."""

@@ -29,24 +29,32 @@ CASES: dict[str, tuple[dict[str, Type], object, Kind, int, bool]] = {
     "block": (VECTOR, BLOCK, Kind.ARRAYS, 3, False),
     "named block": (VECTOR, {"x": BLOCK}, Kind.ARRAYS, 3, False),
     "no rows": (VECTOR, BLOCK[:0], Kind.ARRAYS, 0, False),
-    "lists": (VECTOR, BLOCK.tolist(), Kind.GENERAL, 3, False),
+    "lists": (VECTOR, BLOCK.tolist(), Kind.ARRAYS, 3, False),
+    "lists of other lengths": (VECTOR, [[1.0, 2.0], [1.0]], Kind.GENERAL, 2, False),
+    "lists that are too long": (VECTOR, [[1.0, 2.0, 3.0]], Kind.GENERAL, 1, False),
+    "lists of objects": (VECTOR, [[1.0, None]], Kind.GENERAL, 1, False),
     "empty list": (VECTOR, [], Kind.GENERAL, 0, False),
     "number": (VECTOR, 1.0, Kind.GENERAL, 0, False),
     "three dimensions": (VECTOR, np.ones((4, 2, 2)), Kind.GENERAL, 4, False),
-    "frame": (VECTOR, pd.DataFrame(BLOCK), Kind.GENERAL, 3, False),
+    "frame": (VECTOR, pd.DataFrame(BLOCK), Kind.ARRAYS, 3, False),
+    "frame of objects": (VECTOR, pd.DataFrame(BLOCK.astype(object)), Kind.GENERAL, 3, False),
+    "frame of columns": (RECORD, pd.DataFrame(COLUMNS), Kind.ARRAYS, 3, False),
+    "frame with more": (RECORD, pd.DataFrame({**COLUMNS, "c": 1}), Kind.GENERAL, 3, False),
     "dict row": (RECORD, {"b": "x", "a": 1}, Kind.ROW, 1, True),
     "row by position": (RECORD, [1, "x"], Kind.ROW, 1, True),
     "dict row with more": (RECORD, {"b": "x", "a": 1, "c": 2}, Kind.GENERAL, 1, True),
     "columns": (RECORD, COLUMNS, Kind.ARRAYS, 3, False),
-    "columns as lists": (RECORD, {"a": [1, 2], "b": ["x", "y"]}, Kind.GENERAL, 2, False),
+    "columns as lists": (RECORD, {"a": [1, 2], "b": ["x", "y"]}, Kind.ROWS, 2, False),
     "a value and a column": (RECORD, {"a": 1, "b": ["x"]}, Kind.GENERAL, 0, False),
-    "dicts": (RECORD, [{"a": 1, "b": "x"}], Kind.GENERAL, 1, False),
+    "dicts": (RECORD, [{"a": 1, "b": "x"}], Kind.ROWS, 1, False),
+    "lists by position": (RECORD, [[1, "x"], [2, "y"]], Kind.ROWS, 2, False),
     "structured row": (RECORD, np.ones(3, [("a", float), ("b", float)]), Kind.GENERAL, 3, False),
     "document": (TEXT, "word", Kind.DOCUMENT, 1, True),
     "bytes": (TEXT, b"word", Kind.DOCUMENT, 1, True),
     "named document": (TEXT, {"t": "word"}, Kind.DOCUMENT, 1, True),
     "documents": (TEXT, ["word", "word"], Kind.DOCUMENTS, 2, False),
     "array of documents": (TEXT, np.array(["a", "b"]), Kind.GENERAL, 2, False),
+    "objects of documents": (TEXT, np.array(["a", "b"], object), Kind.DOCUMENTS, 2, False),
     "several inputs' values": (VALUES, {"a": 1.0, "b": "x"}, Kind.ROW, 1, True),
     "several inputs' columns": (VALUES, COLUMNS, Kind.ARRAYS, 3, False),
     "several inputs, a row": (MIXED, {"x": ROW, "w": 1.0}, Kind.GENERAL, 1, True),
@@ -84,7 +92,7 @@ def test_a_row_as_a_block_of_one(inputs: dict[str, Type], row: Any, block: Any) 
     batch = read_batch(inputs, row)
     assert batch.block == block
     assert batch.as_block == Batch(Kind.GENERAL, block, 1, single=False)
-    assert read_batch(inputs, block).block == block
+    np.testing.assert_equal(read_batch(inputs, block).block, block)
 
 
 def test_a_vector_as_a_block_of_one_is_a_view() -> None:

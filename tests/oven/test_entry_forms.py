@@ -17,6 +17,7 @@ import flour
 import oven
 from flour.core.errors import FlourError
 from flour.core.types import Category, Record, Scalar, Text, Type, Vector
+from flour.data.batch import BatchReader
 from flour.language.flow import Flow, source
 from flour.ops.structure import take
 from oven.compiler import native, source_check
@@ -333,7 +334,7 @@ def test_the_answer_is_the_same_on_every_way(name: str, form: str) -> None:
     handed_on: list[object] = []
     entry: Any = made.entry(handed_on.append)
     data = _fresh(form, made)
-    want = _outcome(around(made._answer, made.inputs.values()), data)
+    want = _outcome(around(made._answer, BatchReader(made.inputs)), data)
     got = _outcome(entry, data)
     _same(got, want)
     assert not (handed_on and form in NATIVE[name])

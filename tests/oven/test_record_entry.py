@@ -17,6 +17,7 @@ import flour
 import oven
 from flour.core.errors import FlourError
 from flour.core.types import Category, Record, Scalar, Text, Type
+from flour.data.batch import BatchReader
 from flour.language.flow import Flow, source
 from flour.ops.structure import take
 from oven.entry.array_entry import around
@@ -118,7 +119,7 @@ def bits(part: Any) -> Any:
 def agree(made: Plan, data: Any) -> Any:
     """The entry and the way around it say the same."""
     got = answer(made.entry(), data)
-    assert got == answer(around(made._answer, made.inputs.values()), data), data
+    assert got == answer(around(made._answer, BatchReader(made.inputs)), data), data
     return got
 
 

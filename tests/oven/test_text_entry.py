@@ -15,6 +15,7 @@ import flour
 import oven
 from flour.core.errors import FlourError
 from flour.core.types import Record, Text
+from flour.data.batch import BatchReader
 from flour.language.flow import Flow, source
 from flour.ops.structure import take
 from oven.plans.plan import Plan
@@ -106,7 +107,7 @@ def test_anything_else_is_answered_by_python(made: Any, place: int) -> None:
     """By the same words as without machine code."""
     from oven.entry.array_entry import around
 
-    bare = around(made()._answer, made().inputs.values())
+    bare = around(made()._answer, BatchReader(made().inputs))
     assert answer(made().entry(), WRONG[place]) == answer(bare, WRONG[place])
     assert made().entry()({"review": "bad"})[0] in {"yes", "no", "né"}  # it goes on working
 

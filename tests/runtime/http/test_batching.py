@@ -200,7 +200,7 @@ def test_requests_of_different_forms_do_not_mix() -> None:
     with runtime_with(flour.vector("x", 4).subtract([1.0])) as runtime:
         served, inner = runtime.find("m"), Counting(runtime)
         batched = Batched(inner, SLOW)
-        blocks = [np.ones((1, 4)), np.ones((1, 4), np.float32), [[1.0, 2.0, 3.0, 4.0]]]
+        blocks = [np.ones((1, 4)), np.ones((1, 4), np.float32), [[1.0, 2.0, 3.0, None]]]
         found = asyncio.run(gathered(batched, [call(served, block) for block in blocks]))
         assert len(inner.asked) == 3
         assert [next(iter(one.values())).dtype.name for one in found][:2] == ["float64", "float32"]

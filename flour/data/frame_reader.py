@@ -1,0 +1,274 @@
+"""Frames as the arrays that native code takes, read without a Series for each column.
+
+Frames are pandas', polars' and Arrow's. One is read here if its columns have the types that the
+program computes in (see native_types in flour.data.coerce), as those have that a pipeline was
+trained with. Any other is left to flour.data.coerce, which gives the same answers and says what is
+wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from flour.core.types import FLOATS, Category, Record, Scalar, Text, Type, Vector
+
+Frame = Any
+Arrays = NDArray[Any] | dict[str, NDArray[Any]]
+_NUMBERS = frozenset(
+    ("bool", *(f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)), *FLOATS)
+)
+
+
+class Library(NamedTuple):
+    """How the frames of a library are read."""
+
+    #: What is equal for frames of the same columns; and the names and dtypes that it says.
+    key: Callable[[Frame], Any]
+    columns: Callable[[Frame], tuple[list[Any], list[Any]]]
+    #: The name that numpy has for a dtype; "string", or "" for what is neither that nor a number.
+    dtype: Callable[[Frame], str]
+    #: A frame of numbers as one array, and the columns of a layout.
+    block: Callable[[Frame], NDArray[Any]]
+    arrays: Callable[[Frame, Layout], list[NDArray[Any]]]
+    #: Whether training libraries widen its float32 (see _width in flour.data.coerce).
+    widens: bool
+
+
+class Layout(NamedTuple):
+    """Which columns of a frame are read, and as what: those of one dtype after one another."""
+
+    places: list[int]
+    dtypes: list[str]
+    names: list[str]
+    wanted: list[str]
+    #: The places by dtype, in the same order.
+    groups: list[tuple[np.dtype[Any], NDArray[np.intp]]]
+    #: Whether all columns of the frame are numbers of one dtype.
+    uniform: bool
+
+
+class FrameReader:
+    """Reads the frames that come for one input, a vector or a record."""
+
+    __slots__ = ("_kind", "_known", "_wanted")
+
+    def __init__(self, kind: Vector | Record) -> None:
+        self._kind = kind
+        fields = kind.fields if isinstance(kind, Record) else (("", kind),)
+        self._wanted = {name: _wanted(sub) for name, sub in fields}
+        #: The library and the columns of the last frame, and how they are read.
+        self._known: tuple[Library | None, object, Layout | None] = (None, None, None)
+
+    def read(self, frame: Frame) -> Arrays | None:
+        """A block of rows, or columns by name; None for what flour.data.coerce has to read."""
+        library = _library(type(frame))
+        if library is None:
+            return None
+        key, (other, known, layout) = library.key(frame), self._known
+        if library is not other or key != known:
+            layout = self._layout(library, *library.columns(key))
+            self._known = library, key, layout
+        if layout is None:
+            return None
+        if isinstance(self._kind, Record):
+            return _by_name(library, layout, frame)
+        block = library.block(frame)
+        known = block.dtype.name in _NUMBERS
+        return np.ascontiguousarray(block, self._kind.dtype) if known else None
+
+    def _layout(self, library: Library, labels: list[Any], types: list[Any]) -> Layout | None:
+        names, own = [str(label) for label in labels], [library.dtype(each) for each in types]
+        if len(set(names)) < len(names):
+            return None
+        wanted, widens = self._wanted, library.widens
+        if isinstance(self._kind, Vector):
+            fits = len(names) == self._kind.width and _NUMBERS.issuperset(own)
+            return _NOTHING if fits and _accepts(wanted[""], own, widens=widens) else None
+        places = _places(self._kind, names)
+        if not places or not all(
+            _accepts(wanted[name], [own[place]], widens=widens) for name, place in places.items()
+        ):
+            return None
+        found = sorted(places, key=lambda name: own[places[name]])
+        dtypes = [own[places[name]] for name in found]
+        groups = {
+            dtype: np.array([place for place in places.values() if own[place] == dtype])
+            for dtype in dict.fromkeys(dtypes)
+        }
+        return Layout(
+            [places[name] for name in found],
+            dtypes,
+            found,
+            [wanted[name] for name in found],
+            [(_DTYPES[dtype], at) for dtype, at in groups.items()],
+            uniform=len(set(own)) == 1 and own[0] in _NUMBERS,
+        )
+
+
+#: That of a vector, whose columns are read all at once.
+_NOTHING = Layout([], [], [], [], [], uniform=True)
+
+
+def _by_name(library: Library, layout: Layout, frame: Frame) -> dict[str, NDArray[Any]] | None:
+    found, arrays = {}, library.arrays(frame, layout)
+    for name, array, dtype, to in zip(
+        layout.names, arrays, layout.dtypes, layout.wanted, strict=True
+    ):
+        if array.dtype != _DTYPES[dtype]:
+            return None  # whole numbers, or bools, of which some are missing
+        found[name] = array if dtype == to else array.astype(to)
+    return found
+
+
+#: So few rows are copied in less time than an array for each column takes.
+_FEW = 64
+_DTYPES = {**{name: np.dtype(name) for name in _NUMBERS}, "string": np.dtype(object)}
+
+
+def _wanted(kind: Type) -> str:
+    """The dtype in which the program reads the columns; "" where it is not read here."""
+    match kind:
+        case Vector(dtype=dtype, sparse=False) if dtype in FLOATS:
+            return dtype
+        case Scalar(dtype) | Category(dtype):
+            return dtype
+        case Text():
+            return "string"
+    return ""
+
+
+def _accepts(wanted: str, dtypes: list[str], *, widens: bool) -> bool:
+    """Whether columns of these dtypes are computed in this one, and lose nothing."""
+    if wanted not in FLOATS or not _NUMBERS.issuperset(dtypes):
+        return wanted != "" and set(dtypes) == {wanted}
+    if widens:
+        return wanted == "float64" or set(dtypes) == {"float32"}
+    common = np.result_type(*dtypes).name
+    return (common if common in FLOATS else "float64") == wanted
+
+
+def _places(kind: Record, names: list[str]) -> dict[str, int] | None:
+    """Where each field that is read stands in the frame; None where one is not there."""
+    by_name = {name: place for place, name in enumerate(names)}
+    fitted = kind.names
+    if kind.positional and not by_name.keys() >= set(fitted):
+        if len(names) != len(fitted):
+            return None
+        by_name = {name: place for place, name in enumerate(fitted)}
+    if not by_name.keys() <= set(fitted):
+        return None  # flour.data.coerce and its callers say which columns may be there besides
+    read = [name for name in fitted if name not in kind.unread]
+    return {name: by_name[name] for name in read} if by_name.keys() >= set(read) else None
+
+
+# --- the libraries --------------------------------------------------------------------------------
+
+#: The last pandas.Index that was seen, and its labels: reading them takes longer than all else.
+_last_index: tuple[Any, list[Any]] = (None, [])
+
+
+def _pandas_key(frame: Frame) -> tuple[list[Any], list[Any]]:
+    global _last_index  # noqa: PLW0603 (a cache of one; whoever comes last is in it)
+    index, (known, labels) = frame.columns, _last_index
+    if index is not known and not index.is_(known):
+        labels = index.tolist()
+        _last_index = index, labels
+    return labels, frame.dtypes.tolist()
+
+
+def _pandas_dtype(dtype: object) -> str:
+    if isinstance(dtype, np.dtype):
+        name = "string" if dtype.kind == "O" else dtype.name
+        return name if name in _DTYPES and dtype.isnative else ""
+    return "string" if type(dtype).__name__ == "StringDtype" else ""
+
+
+def _pandas_arrays(frame: Frame, layout: Layout) -> list[NDArray[Any]]:
+    if layout.uniform:
+        return _parted(frame, layout)
+    if len(frame) != 1:
+        labels = frame.columns
+        return [np.asarray(frame[labels[place]].to_numpy()) for place in layout.places]
+    row = frame.iloc[0].to_numpy()
+    if row.dtype != object:  # whole numbers have become floats
+        row = frame.to_numpy(object)[0]
+    parts = [row[places].astype(dtype) for dtype, places in layout.groups]
+    return [part[start : start + 1] for part in parts for start in range(len(part))]
+
+
+def _polars_key(frame: Frame) -> tuple[list[Any], list[Any]]:
+    return frame.columns, frame.dtypes
+
+
+def _parted(frame: Frame, layout: Layout) -> list[NDArray[Any]]:
+    block = frame.to_numpy()
+    return [block[:, place] for place in layout.places]
+
+
+def _polars_arrays(frame: Frame, layout: Layout) -> list[NDArray[Any]]:
+    if layout.uniform and len(frame) < _FEW:
+        return _parted(frame, layout)
+    columns = frame.get_columns()
+    return [columns[place].to_numpy() for place in layout.places]
+
+
+def _arrow_key(frame: Frame) -> Any:
+    return frame.schema
+
+
+def _arrow_columns(schema: Frame) -> tuple[list[Any], list[Any]]:
+    return schema.names, schema.types
+
+
+def _arrow_arrays(frame: Frame, layout: Layout) -> list[NDArray[Any]]:
+    columns = frame.columns
+    return [columns[place].to_numpy() for place in layout.places]
+
+
+def _arrow_block(frame: Frame) -> NDArray[Any]:
+    columns = [column.to_numpy() for column in frame.columns]
+    dtypes = {column.dtype for column in columns}
+    made = np.empty((len(frame), len(columns)), np.result_type(*dtypes))
+    for place, column in enumerate(columns):
+        made[:, place] = column
+    return made
+
+
+def _foreign_dtype(dtype: object) -> str:
+    """The name of a dtype of polars or Arrow."""
+    name = str(dtype).lower()
+    name = _FOREIGN.get(name, name)
+    return name if name in _DTYPES else ""
+
+
+_FOREIGN = {"boolean": "bool", "double": "float64", "float": "float32", "large_string": "string"}
+
+
+def _themselves(columns: tuple[list[Any], list[Any]]) -> tuple[list[Any], list[Any]]:
+    return columns
+
+
+def _to_numpy(frame: Frame) -> NDArray[Any]:
+    return np.asarray(frame.to_numpy())
+
+
+_LIBRARIES = {
+    ("pandas", "DataFrame"): Library(
+        *(_pandas_key, _themselves, _pandas_dtype, _to_numpy, _pandas_arrays), widens=False
+    ),
+    ("polars", "DataFrame"): Library(
+        *(_polars_key, _themselves, _foreign_dtype, _to_numpy, _polars_arrays), widens=True
+    ),
+    ("pyarrow", "Table"): Library(
+        *(_arrow_key, _arrow_columns, _foreign_dtype, _arrow_block, _arrow_arrays), widens=True
+    ),
+}
+
+
+def _library(kind: type) -> Library | None:
+    """The library whose frames these are; none of a subclass, which may read otherwise."""
+    return _LIBRARIES.get((kind.__module__.partition(".")[0], kind.__name__))

@@ -1,0 +1,163 @@
+"""Frames read as arrays are what flour.data.coerce makes of them, or are left to it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+
+from flour.core.types import FLOATS, Category, Record, Scalar, Text, Type, Vector
+from flour.data.coerce import coerce, native_types
+from flour.data.frame_reader import FrameReader
+from tests.forms import DTYPES, frame_of
+
+LIBRARIES: dict[str, Callable[[Any], Any]] = {
+    "pandas": lambda frame: frame,
+    "polars": pl.from_pandas,
+    "Arrow": lambda frame: pa.Table.from_pandas(frame, preserve_index=False),
+}
+MIXES: tuple[tuple[str, ...], ...] = (
+    *((dtype, dtype) for dtype in DTYPES),
+    ("float64", "int64"),
+    ("float64", "float32"),
+    ("int64", "uint64"),
+    ("string", "string"),
+    ("string", "float64", "int64", "bool", "float32"),
+    DTYPES,
+)
+
+
+def record_of(dtypes: tuple[str, ...], frame: Any) -> Record:
+    kinds = [Scalar(dtype) for dtype in dtypes]
+    return Record(tuple(zip(frame.columns, kinds, strict=True)))
+
+
+def check(kind: Vector | Record, frame: Any) -> bool:
+    """Whether the frame is read; what is read is what coercion makes of it, in the same types."""
+    inputs: dict[str, Type] = {"x": kind}
+    found = FrameReader(kind).read(frame)
+    if found is None:
+        return False
+    own = native_types(inputs, frame)["x"]
+    if isinstance(kind, Record) and isinstance(own, Record):
+        assert all(own[name] == kind[name] for name in kind.names if name not in kind.unread)
+    else:
+        assert own == kind
+    want, _ = coerce(inputs, frame)
+    if isinstance(kind, Vector):
+        assert isinstance(found, np.ndarray)
+        assert found.dtype == want["x"].dtype
+        assert found.flags.c_contiguous
+        np.testing.assert_array_equal(found, want["x"])
+        return True
+    got, _ = coerce(inputs, found)
+    assert isinstance(found, dict)
+    for name, column in want["x"].items():
+        assert found[name].dtype == column.dtype
+        assert list(map(repr, got["x"][name])) == list(map(repr, column))  # NaN in objects, too
+    return True
+
+
+@pytest.mark.parametrize("rows", [0, 1, 2, 7])
+@pytest.mark.parametrize("dtypes", MIXES, ids="-".join)
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_frames_of_the_programs_own_types(library: str, dtypes: tuple[str, ...], rows: int) -> None:
+    frame = frame_of(dtypes, rows)
+    made = LIBRARIES[library](frame)
+    # A column of strings without any is of another type to polars and Arrow.
+    assert check(record_of(dtypes, frame), made) or (rows == 0 and "string" in dtypes)
+    for width in FLOATS:
+        check(Vector(len(dtypes), width), made)
+        check(record_of((width,) * len(dtypes), frame), made)
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+@pytest.mark.parametrize("dtypes", [("float64", "int64"), ("int8", "uint8"), ("float64",) * 2])
+def test_blocks_of_numbers_are_read(library: str, dtypes: tuple[str, str]) -> None:
+    assert check(Vector(2), LIBRARIES[library](frame_of(dtypes)))
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+@pytest.mark.parametrize("rows", [1, 5])
+def test_columns_are_found_by_name_and_may_be_missing_where_nothing_reads_them(
+    library: str, rows: int
+) -> None:
+    frame = frame_of(("string", "float64", "int64"), rows)
+    kind = record_of(("string", "float64", "int64"), frame)
+    assert check(kind, LIBRARIES[library](frame[list(reversed(frame.columns))]))
+    assert not check(kind, LIBRARIES[library](frame.iloc[:, :2]))
+    assert not check(kind, LIBRARIES[library](frame.assign(more=1)))
+    last = frame.columns[2]
+    assert check(Record(kind.fields, unread=(last,)), LIBRARIES[library](frame.iloc[:, :2]))
+    renamed = frame.iloc[:, :2].set_axis(["a", "b"], axis=1)
+    assert check(Record(kind.fields[:2], positional=True), LIBRARIES[library](renamed))
+
+
+@pytest.mark.parametrize("rows", [1, 3])
+def test_whole_numbers_stay_exact_beside_fractions(rows: int) -> None:
+    number = 2**60 + 1
+    frame = pd.DataFrame({"a": [number] * rows, "b": [0.5] * rows})
+    found = FrameReader(record_of(("int64", "float64"), frame)).read(frame)
+    assert isinstance(found, dict)
+    assert found["a"].tolist() == [number] * rows
+
+
+HOLES: dict[str, Any] = {
+    "pandas": pd.DataFrame({"n": [1.5, np.nan], "s": ["a", None]}),
+    "pandas, nullable": pd.DataFrame({"n": [1, 2], "s": ["a", None]}).astype({"n": "Int64"}),
+    "pandas, category": pd.DataFrame({"n": [1.0, 2.0], "s": ["a", "b"]}).astype({"s": "category"}),
+    "pandas, other byte order": pd.DataFrame({"n": np.ones(2, ">f8"), "s": ["a", "b"]}),
+    "polars": pl.DataFrame({"n": [1.5, None], "s": ["a", None]}),
+    "polars, whole": pl.DataFrame({"n": [1, None], "s": ["a", None]}),
+    "polars, bool": pl.DataFrame({"n": [True, None], "s": ["a", None]}),
+    "Arrow": pa.table({"n": [1.5, None], "s": ["a", None]}),
+    "Arrow, whole": pa.table({"n": [1, None], "s": ["a", None]}),
+    "Arrow, bool": pa.table({"n": [True, None], "s": ["a", None]}),
+    "Arrow, dictionary": pa.table({"n": [1.0, 2.0], "s": pa.array(["a", "b"]).dictionary_encode()}),
+}
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32", "int64", "bool"])
+@pytest.mark.parametrize("name", HOLES)
+def test_missing_values_and_other_types(name: str, dtype: str) -> None:
+    kind = Record((("n", Scalar(dtype)), ("s", Category("string"))))
+    read = check(kind, HOLES[name])
+    assert read == (name in {"pandas", "polars", "Arrow"} and dtype == "float64")
+    for one in (HOLES[name][:1], HOLES[name][1:]):
+        check(kind, one)
+
+
+def test_what_is_left_to_coercion() -> None:
+    frame = pd.DataFrame([[1.0, 2.0]], columns=["a", "a"])
+    assert FrameReader(Vector(2)).read(frame) is None
+    assert FrameReader(Vector(2, "string")).read(frame) is None
+    assert FrameReader(Vector(2, sparse=True)).read(pd.DataFrame([[1.0, 2.0]])) is None
+    assert FrameReader(Vector(3)).read(pd.DataFrame([[1.0, 2.0]])) is None
+    assert FrameReader(Vector(2)).read([[1.0, 2.0]]) is None
+
+    class Other(pd.DataFrame):  # type: ignore[misc]  # pandas is untyped
+        pass
+
+    assert FrameReader(Vector(2)).read(Other([[1.0, 2.0]])) is None
+
+
+def test_one_reader_reads_frames_of_every_library_in_turn() -> None:
+    frame = frame_of(("float64", "string"), 3)
+    reader = FrameReader(record_of(("float64", "string"), frame))
+    for _ in range(2):
+        for make in LIBRARIES.values():
+            for rows in (frame, frame.head(1), frame[list(reversed(frame.columns))]):
+                found = reader.read(make(rows))
+                assert isinstance(found, dict)
+                for name in frame.columns:
+                    assert found[name].tolist() == rows[name].tolist()
+
+
+def test_documents_in_a_column() -> None:
+    kind = Record((("t", Text()), ("n", Scalar("float64"))))
+    assert check(kind, pd.DataFrame({"n": [1.0], "t": ["one two"]}))
