@@ -56,17 +56,20 @@ class Connection(asyncio.Protocol):
     """One client. All of it runs on the event loop's thread."""
 
     __slots__ = (
-        *("_app", "_began", "_body", "_busy", "_close", "_ended", "_fed", "_fields", "_headers"),
-        *("_held", "_kept", "_line", "_loop", "_mute", "_now", "_out", "_parser", "_paused"),
-        *("_asked", "_peer", "_refusal", "_server", "_size", "_spelling", "_started", "_state"),
-        *("_target", "_task", "_transport", "on_body", "on_header", "on_url"),
+        *("_app", "_asked", "_began", "_body", "_busy", "_close", "_ended", "_fed", "_fields"),
+        *("_headers", "_held", "_kept", "_line", "_loop", "_mute", "_now", "_out", "_parser"),
+        *("_paused", "_peer", "_refusal", "_server", "_since", "_size", "_spelling", "_started"),
+        *("_state", "_target", "_task", "_transport", "_waited", "on_body", "on_header"),
+        *("on_url"),
     )
 
     def __init__(self, server: Server, app: App) -> None:
         self._server, self._app = server, app
         self._loop = server.loop
         self._transport: Any = None
-        self._now = perf_counter()  # when the last bytes arrived
+        self._now = perf_counter()  # when bytes were read last
+        self._since = server.lag.since(self._now, self._loop)  # when they may have come
+        self._waited = 0.0  # how long the current request was unread
         self._state, self._started = IDLE, self._now
         self._peer = ""
         # The parser appends to these containers directly, without a Python function for each part.
@@ -122,7 +125,14 @@ class Connection(asyncio.Protocol):
         """Bytes of requests."""
         if self._mute:
             return
-        self._now = perf_counter()
+        before, self._now = self._now, perf_counter()
+        lag = self._server.lag
+        if lag.behind:
+            if self._fed < _FULL:  # otherwise these bytes may have come with the ones before
+                self._since = max(lag.since(self._now, self._loop), before)
+            self._waited += self._now - max(self._since, before)
+        else:
+            self._waited, self._since = 0.0, self._now
         out: list[bytes] = []
         self._out = out
         self._began, self._fed, pieces = False, len(data), len(self._body)
@@ -175,6 +185,7 @@ class Connection(asyncio.Protocol):
         if self._mute:  # input after the last request of a connection is ignored
             raise _Refused
         self._state, self._started, self._began, self._kept = HEADERS, self._now, True, 0
+        self._waited = self._now - self._since
         self._asked = True
         if self._fields:
             self._fields.clear()
@@ -209,10 +220,10 @@ class Connection(asyncio.Protocol):
             query,
             self._headers,
             whole,
-            self._now,
+            self._now - self._waited,
             names.names,
         )
-        request.plain, request.peer = names.plain, self._peer
+        request.plain, request.peer, request.waited = names.plain, self._peer, self._waited
         self._target.clear()
         if len(whole) > self._app.settings.max_body:  # it came in chunks
             self._stop(_too_large(self._app.settings))
@@ -408,6 +419,8 @@ class Connection(asyncio.Protocol):
         self._transport.abort()
 
 
+#: What is read at once, at most: after so many bytes there may be more.
+_FULL = 256_000
 _LINGER_SECONDS = 2.0
 _NO_HEADERS = spelling(())
 #: When the server ends, a connection that was quiet for so long is closed.

@@ -13,6 +13,7 @@ import hmac
 import os
 from collections import OrderedDict
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import sha256
 from math import ceil
@@ -21,9 +22,10 @@ from time import monotonic
 from typing import NamedTuple
 
 from flour.core.errors import ParameterError
-from runtime.http.messages import Request, Response
+from runtime.http.messages import TIMEOUT_HEADER, Request, Response
 from runtime.http.problems import refusal
 
+_SOON = (("Retry-After", "1"),)
 #: Routes that load balancers and orchestrators ask.
 OPEN = frozenset({"/v2/health/live", "/v2/health/ready"})
 #: Seconds between two checks whether the file of tokens has changed.
@@ -158,9 +160,27 @@ class Crowd:
         """Refuse a request beyond the limit; requests answered at once do not count."""
         if self._waiting() < self._most or request.path.rstrip("/") in OPEN:
             return None
-        return refusal("too many requests are on their way", 503, (("Retry-After", "1"),))
+        return refusal("too many requests are on their way", 503, _SOON)
 
 
+def shed(request: Request, most: float) -> Response | None:
+    """Refuse a request that was unread for so long that its answer would be too late.
+
+    `most` is the limit in seconds, 0 for none; for a request with a deadline in its header, half of
+    that: the other half is for the answer. The body is not looked at. Only POST is refused, as
+    monitoring has to see an overloaded server.
+    """
+    if not most or request.method != "POST":
+        return None
+    header = request.headers.get(_TIMEOUT)
+    if header is not None:
+        with suppress(ValueError):  # the codec says what is wrong with it
+            most = float(header) / 2e3
+    return _LATE if request.waited > most else None
+
+
+_TIMEOUT = TIMEOUT_HEADER.encode()
+_LATE = refusal("the server is overloaded: the request waited too long", 503, _SOON)
 _CHALLENGE = (("WWW-Authenticate", "Bearer"),)
 _UNKNOWN = refusal("this needs a token", 401, _CHALLENGE)
 _WRONG = refusal("this token is not known", 401, _CHALLENGE)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import Future
+from dataclasses import replace
 from functools import partial
 from time import perf_counter
 from typing import Any
@@ -16,6 +17,7 @@ from runtime.http.messages import HEADER_LENGTH, TIMEOUT_HEADER, Answer, Request
 from runtime.http.response_options import NOTHING, ResponseOptions
 from runtime.http.routes import HandlerContext
 from runtime.service.entry import Outputs
+from scheduler import DeadlineExceeded
 
 Encode = Callable[[dict[str, Any]], Response]
 
@@ -103,30 +105,52 @@ def quick(service: HandlerContext, front: ModelCodec, batch: Batch) -> Outputs |
 def answered(
     service: HandlerContext, front: ModelCodec, call: InferCall, request: Request, encode: Encode
 ) -> Answer:
-    """The response to a call, at once if its answers are there."""
+    """The response to a call, at once if its answers are there. Deadlines count from arrival."""
+    deadline = None if call.timeout is None else request.started + call.timeout
     try:
+        if deadline is not None:
+            call = replace(call, timeout=_left(deadline))
         future = service.answering.answer(call)
         if not future.done():
-            return _awaited(front, future, request, encode)
-        return _response(front, future.result(), request, encode)
+            return _awaited(front, future, request, encode, deadline)
+        return _response(front, future.result(), request, encode, deadline)
     except BaseException:
         front.counts.failed += 1
         raise
 
 
+def _left(deadline: float) -> float:
+    """The seconds until a deadline; raises if it has passed."""
+    left = deadline - perf_counter()
+    if left <= 0:
+        raise DeadlineExceeded("the deadline passed before the answer was there")
+    return left
+
+
 async def _awaited(
-    front: ModelCodec, future: Future[dict[str, Any]], request: Request, encode: Encode
+    front: ModelCodec,
+    future: Future[dict[str, Any]],
+    request: Request,
+    encode: Encode,
+    deadline: float | None,
 ) -> Response:
     try:
-        return _response(front, await asyncio.wrap_future(future), request, encode)
+        answers = await asyncio.wrap_future(future)
+        return _response(front, answers, request, encode, deadline)
     except BaseException:
         front.counts.failed += 1
         raise
 
 
 def _response(
-    front: ModelCodec, answers: dict[str, Any], request: Request, encode: Encode
+    front: ModelCodec,
+    answers: dict[str, Any],
+    request: Request,
+    encode: Encode,
+    deadline: float | None,
 ) -> Response:
+    if deadline is not None:  # answers may have waited for the event loop
+        _left(deadline)
     response = encode(answers)
     front.counts.done(max(1, row_count(answers)), perf_counter() - request.started)
     return response

@@ -30,7 +30,7 @@ class Request:
 
     __slots__ = (
         *("_headers", "_names", "body", "front", "method", "params", "path", "peer", "plain"),
-        *("query", "started", "trace"),
+        *("query", "started", "trace", "waited"),
     )
 
     def __init__(
@@ -48,8 +48,10 @@ class Request:
         self._headers, self._names, self.body = headers, names, body
         #: Whether no header changes how the body is read, or how soon it has to be answered.
         self.plain = False
-        #: By `time.perf_counter`: when all of it had arrived.
+        #: By `time.perf_counter`: when it had arrived, which may be long before it was read.
         self.started = started
+        #: Seconds for which its bytes lay in the system's buffers, as the event loop was busy.
+        self.waited = 0.0
         #: The address of the client; empty where it has none.
         self.peer = ""
         #: The values of the path's variables, by the names of the route's pattern.

@@ -11,6 +11,7 @@ from urllib.parse import unquote
 
 from runtime.http.codec import ModelCodec
 from runtime.http.interfaces import Answering, Guard, Observer, Peers, Repository
+from runtime.http.lag import Lag
 from runtime.http.messages import JSON, Answer, Request
 from runtime.http.metrics_data import SnapshotSource
 from runtime.http.problems import HttpError
@@ -30,6 +31,8 @@ class HandlerContext:
     peers: Peers
     #: Requests whose answers are awaited now.
     waiting: int
+    #: How far the event loop is behind.
+    lag: Lag
     #: What handlers do that takes long, so that the event loop does not wait for it.
     threads: Executor
     routes: tuple[Route, ...]

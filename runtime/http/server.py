@@ -20,6 +20,7 @@ from typing import Self
 import uvloop
 
 from flour.core.errors import FlourError
+from runtime.http import lag
 from runtime.http.connection import Connection
 from runtime.http.interfaces import Answering, Guard, Observer, Peers, Repository
 from runtime.http.routes import REMEMBERED, Route
@@ -80,12 +81,14 @@ class Server:
         )
         self.loop: asyncio.AbstractEventLoop
         self.draining = False
+        self.lag = self.service.lag
         self.date = ""
         #: Cache of request targets, split into path and query.
         self.paths: dict[bytes, tuple[str, str]] = {}
         self.usual_head = b""
         self._sockets = list(sockets)
-        self._listeners: dict[int, asyncio.AbstractServer] = {}
+        self._listeners: dict[int, tuple[socket.socket, asyncio.AbstractServer]] = {}
+        self._taking = asyncio.Lock()
         self._connections: set[Connection] = set()
         self._thread: threading.Thread | None = None
         self._ready = threading.Event()
@@ -168,17 +171,18 @@ class Server:
                 loop.add_signal_handler(number, self._stopping.set)
         for each in self._sockets:
             await self._accept(each)
-        ticking = loop.create_task(self._tick())
+        ticking = [loop.create_task(each()) for each in (self._tick, self._look)]
         self._ready.set()
         await self._stopping.wait()
-        for listener in self._listeners.values():
-            listener.close()
+        for _, accepting in self._listeners.values():
+            accepting.close()
         for each in self._sockets:
-            await self._take_waiting(each)
+            await self._take_waiting(each)  # closing it would reset them
             each.close()
         end = self.loop.time() + self.settings.drain_seconds
         await self._drain(end)
-        ticking.cancel()
+        for task in ticking:
+            task.cancel()
         await self.service.finish(max(0.0, end - self.loop.time()))
         loop.set_default_executor(ThreadPoolExecutor(1))  # the loop would wait without an end
 
@@ -193,28 +197,39 @@ class Server:
     async def _accept(self, listener: socket.socket) -> None:
         number = listener.fileno()
         if number not in self._listeners and not self.draining:
-            self._listeners[number] = await self.loop.create_server(
+            listener.setblocking(False)
+            accepting = await self.loop.create_server(
                 self._connection, sock=listener.dup(), backlog=self.settings.backlog
             )
+            self._listeners[number] = listener, accepting
 
     async def _leave_alone(self, listener: socket.socket) -> None:
-        accepting = self._listeners.pop(listener.fileno(), None)
+        _, accepting = self._listeners.pop(listener.fileno(), (None, None))
         if accepting is not None:
             accepting.close()
 
     async def _take_waiting(self, listener: socket.socket) -> None:
-        """Accept connections that wait on a socket: closing it would reset them."""
-        listener.setblocking(False)
+        """Accept all connections that wait on a socket."""
+        taken = []
         for _ in range(self.settings.backlog + 1):
             try:
-                waiting, _ = listener.accept()
+                taken.append(listener.accept()[0])
             except OSError:  # none is left
-                return
-            with contextlib.suppress(OSError):  # gone already
-                await self.loop.connect_accepted_socket(self._connection, waiting)
+                break
+        coming = (self.loop.connect_accepted_socket(self._connection, each) for each in taken)
+        await asyncio.gather(*coming, return_exceptions=True)  # those that have gone already
 
     def _connection(self) -> Connection:
+        if self.lag.behind and not self._taking.locked():
+            self.loop.create_task(self._take_all())
         return Connection(self, self.service)
+
+    async def _take_all(self) -> None:
+        """Accept all connections; the loop accepts one in each round, which may be long."""
+        if not self._taking.locked():
+            async with self._taking:
+                for listener, _ in tuple(self._listeners.values()):
+                    await self._take_waiting(listener)
 
     def path(self, target: bytes) -> tuple[str, str]:
         """The path and the query of a request's target."""
@@ -244,6 +259,13 @@ class Server:
             await asyncio.sleep(1.0)
             self._new_date()
             self.check(perf_counter())
+
+    async def _look(self) -> None:
+        """Several times a second: how late the loop is."""
+        while True:
+            due = self.loop.time() + lag.EVERY
+            await asyncio.sleep(lag.EVERY)
+            self.lag.look(max(0.0, self.loop.time() - due))
 
     def check(self, now: float) -> None:
         """End what has taken clients too long at the moment `now` of `perf_counter`."""

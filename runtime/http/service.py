@@ -12,7 +12,9 @@ from time import monotonic
 from runtime.http import problems, telemetry
 from runtime.http.codec import ModelCodec
 from runtime.http.compression import SOON, pack, unpack
+from runtime.http.guards import shed
 from runtime.http.interfaces import Alone, Answering, Direct, Guard, Observer, Peers, Repository
+from runtime.http.lag import Lag
 from runtime.http.messages import Answer, Request, Response
 from runtime.http.routes import Handler, HandlerContext, Route, Router
 from runtime.http.settings import ServerSettings
@@ -45,6 +47,7 @@ class Service(HandlerContext):
         self.guards, self.observers = list(guards), list(observers)
         self.peers: Peers = peers or Alone()
         self.waiting = 0
+        self.lag = Lag()
         #: Threads for long tasks of handlers, so that the event loop does not wait.
         self.threads = ThreadPoolExecutor(thread_name_prefix="pretzel-http-work")
         self._ready_until = 0.0
@@ -59,6 +62,10 @@ class Service(HandlerContext):
     def respond(self, request: Request) -> Answer:
         """A response, or an awaitable of one; errors are responses too."""
         try:
+            if request.waited:
+                self.lag.read(request.waited)
+                if refusal := shed(request, self.settings.max_unread):
+                    return refusal
             for guard in self.guards:
                 refusal = guard(request)
                 if refusal is not None:
