@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 import httptools
 
 from runtime.http import problems
-from runtime.http.headers import spelling
+from runtime.http.headers import Spelling, repeated, spelling
 from runtime.http.interfaces import Observer
 from runtime.http.messages import JSON, Answer, Request, Response
 from runtime.http.settings import ServerSettings
@@ -56,11 +56,11 @@ class Connection(asyncio.Protocol):
     """One client. All of it runs on the event loop's thread."""
 
     __slots__ = (
-        *("_app", "_asked", "_began", "_body", "_busy", "_close", "_ended", "_fed", "_fields"),
-        *("_headers", "_held", "_kept", "_line", "_loop", "_mute", "_now", "_out", "_parser"),
-        *("_paused", "_peer", "_refusal", "_server", "_since", "_size", "_spelling", "_started"),
-        *("_state", "_target", "_task", "_transport", "_waited", "on_body", "on_header"),
-        *("on_url"),
+        *("_app", "_asked", "_at", "_began", "_body", "_busy", "_close", "_data", "_ended"),
+        *("_fed", "_fields", "_headers", "_held", "_kept", "_line", "_loop", "_mute", "_now"),
+        *("_out", "_parser", "_part", "_paused", "_peer", "_refusal", "_server", "_since"),
+        *("_size", "_spelling", "_started", "_state", "_target", "_task", "_transport"),
+        *("_waited", "on_body", "on_header", "on_url"),
     )
 
     def __init__(self, server: Server, app: App) -> None:
@@ -81,6 +81,9 @@ class Connection(asyncio.Protocol):
         self._parser = httptools.HttpRequestParser(self)
         self._headers, self._spelling = self._fields, _NO_HEADERS  # of the current request
         self._size = 0  # bytes of the body so far
+        # The bytes that are being parsed, and where in them the current request begins, or -1; they
+        # begin with the part of its headers that came before.
+        self._data, self._part, self._at = b"", b"", 0
         self._kept = 0  # bytes of headers since the last bytes of anything else
         self._fed = 0  # bytes of the current `data_received`
         self._began = False  # whether a request or a body began in them
@@ -136,12 +139,15 @@ class Connection(asyncio.Protocol):
         out: list[bytes] = []
         self._out = out
         self._began, self._fed, pieces = False, len(data), len(self._body)
+        self._data, self._at = self._part + data if self._part else data, self._body_left()
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade:
             self._mute = True  # other protocols are not supported
-        except httptools.HttpParserError:
-            self._refuse(self._refusal or problems.refusal("this is no HTTP request", 400))
+        except httptools.HttpParserError as problem:
+            self._refuse(self._refusal or _misframed(str(problem)))
+        self._part = self._data[self._at :] if self._state is HEADERS and self._at >= 0 else b""
+        self._data = b""
         if self._state is not IDLE:
             self._part_came(0 if self._began else pieces)
         self._out = None
@@ -205,8 +211,40 @@ class Connection(asyncio.Protocol):
         self._state, self._size, self._began = BODY, 0, True
         if names.length is not None and int(headers[names.length]) > settings.max_body:
             self._stop(_too_large(settings))
+        self._check_framing(headers, names)
         if names.expect is not None:
             self._expected(headers[names.expect])
+
+    def _check_framing(self, headers: dict[bytes, bytes], names: Spelling) -> None:
+        """Refuse what RFC 9112 tells servers to refuse and the parser does not."""
+        if names.repeated:
+            self._stop(_misframed(f"two headers {names.repeated}"))
+        modern = self._parser.get_http_version() != "1.0"
+        if names.host is None and modern:
+            self._stop(_misframed("no header host"))
+        if names.encoding is not None and (
+            headers[names.encoding].lower() != b"chunked" or not modern
+        ):
+            known = f"transfer-encoding: {headers[names.encoding][:40].decode('latin-1')}"
+            self._stop(_misframed(known, 501 if modern else 400))
+        if self._at >= 0:  # the last of two headers with the same name is all that is left of them
+            data, start = self._data, self._at
+            end = data.find(b"\r\n\r\n", start)
+            if data.count(b"\n", start, end) > len(headers) and (
+                twice := repeated(data[start:end])
+            ):
+                self._stop(_misframed(f"two headers {twice}"))
+            length = 0 if names.length is None else int(headers[names.length])
+            self._at = -1 if names.encoding is not None or end < 0 else end + 4 + length
+
+    def _body_left(self) -> int:
+        """Where the next request begins in what has just come; -1 if that is not known."""
+        if self._state is not BODY:
+            return 0
+        names = self._spelling
+        if names.encoding is not None or names.length is None:
+            return -1
+        return int(self._headers[names.length]) - self._size
 
     def on_message_complete(self) -> None:
         """A whole request."""
@@ -271,7 +309,7 @@ class Connection(asyncio.Protocol):
             self._send_refusal()
 
     def _send(self, request: Request, response: Response) -> None:
-        if self._server.draining and not self._line:
+        if self._server.service.leaving and not self._line:
             self._close = True  # the last one
         body = b"" if request.method == "HEAD" else response.body
         out, head = self._out, self._head(response)
@@ -429,6 +467,12 @@ _LAST_WORDS_SECONDS = 0.2
 _FIRST_WORDS_SECONDS = 1.0
 #: Largest size and number of answers that are written together.
 _TOGETHER, _MOST_TOGETHER = 16 << 10, 16
+
+
+def _misframed(found: str, status: int = 400) -> Response:
+    """The answer to bytes that do not say for certain where a request begins and ends."""
+    what = "this is no request as HTTP/1.1 (RFC 9112) frames them"
+    return problems.refusal(f"{what} (found: {found})", status)
 
 
 def _too_large(settings: ServerSettings) -> Response:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 from urllib.parse import unquote
 
+from runtime.http.bodies import Ready
 from runtime.http.codec import ModelCodec
 from runtime.http.interfaces import Answering, Guard, Observer, Peers, Repository
 from runtime.http.lag import Lag
@@ -39,8 +40,8 @@ class HandlerContext:
     router: Router
     metrics: SnapshotSource | None
 
-    def ready(self) -> bool:
-        """Whether every model that should be there is."""
+    def ready(self) -> Ready:
+        """Whether the models that should be there are, and which are missing."""
         raise NotImplementedError
 
     def front(self, name: str, version: str | None = None) -> ModelCodec:

@@ -11,7 +11,7 @@ import contextlib
 import signal
 import socket
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from email.utils import formatdate
 from time import perf_counter
@@ -35,13 +35,32 @@ class ServerError(FlourError):
 
 def listen(settings: ServerSettings) -> socket.socket:
     """A socket that listens at the address of the settings."""
-    try:
+    with _listening(settings):
         return socket.create_server(
             (settings.host, settings.port),
-            family=socket.AF_INET6 if ":" in settings.host else socket.AF_INET,
+            family=_family(settings),
             backlog=settings.backlog,
             reuse_port=settings.reuse_port,
         )
+
+
+def check_address(settings: ServerSettings) -> None:
+    """Raise if the address cannot be listened at, without doing so: nobody can connect."""
+    with _listening(settings), socket.socket(_family(settings)) as trial:
+        trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if settings.reuse_port:
+            trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        trial.bind((settings.host, settings.port))
+
+
+def _family(settings: ServerSettings) -> socket.AddressFamily:
+    return socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+
+
+@contextlib.contextmanager
+def _listening(settings: ServerSettings) -> Iterator[None]:
+    try:
+        yield
     except OSError as problem:
         raise ServerError(
             "the server cannot listen here",
@@ -134,7 +153,11 @@ class Server:
             raise self._failure
 
     def stop(self, timeout: float | None = None) -> None:
-        """Take no new requests, finish current ones, end; from any thread."""
+        """Finish current requests, and end; from any thread.
+
+        For `drain_delay` seconds connections are still accepted, while the server says that it is
+        not ready: so that a load balancer sends the next ones elsewhere.
+        """
         stopping = self._stopping
         if stopping is not None:
             with contextlib.suppress(RuntimeError):  # it has ended by itself
@@ -174,6 +197,8 @@ class Server:
         ticking = [loop.create_task(each()) for each in (self._tick, self._look)]
         self._ready.set()
         await self._stopping.wait()
+        self.service.leaving = True
+        await asyncio.sleep(self.settings.drain_delay)
         for _, accepting in self._listeners.values():
             accepting.close()
         for each in self._sockets:
@@ -193,6 +218,10 @@ class Server:
     def accept_no_more(self, listener: socket.socket) -> None:
         """Stop accepting connections from a socket; others accept the waiting ones."""
         asyncio.run_coroutine_threadsafe(self._leave_alone(listener), self.loop).result()
+
+    def take_over(self, sockets: Sequence[socket.socket]) -> None:
+        """At the end, accept what waits on these sockets of other processes too, and close them."""
+        self._sockets += [each for each in sockets if each not in self._sockets]
 
     async def _accept(self, listener: socket.socket) -> None:
         number = listener.fileno()

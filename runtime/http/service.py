@@ -10,6 +10,7 @@ from contextlib import suppress
 from time import monotonic
 
 from runtime.http import problems, telemetry
+from runtime.http.bodies import Ready
 from runtime.http.codec import ModelCodec
 from runtime.http.compression import SOON, pack, unpack
 from runtime.http.guards import shed
@@ -50,7 +51,9 @@ class Service(HandlerContext):
         self.lag = Lag()
         #: Threads for long tasks of handlers, so that the event loop does not wait.
         self.threads = ThreadPoolExecutor(thread_name_prefix="pretzel-http-work")
-        self._ready_until = 0.0
+        #: Whether the server is about to end.
+        self.leaving = False
+        self._ready_until, self._was_ready = 0.0, Ready(ready=True)
         self._small = settings.compress_above
         self.routes = (*ROUTES, *routes)
         self.router = Router(self.routes)
@@ -112,16 +115,25 @@ class Service(HandlerContext):
         for observer in self.observers:
             observer(request, response, seconds)
 
-    def ready(self) -> bool:
-        """Whether all wanted models are loaded; a positive answer is reused for a moment."""
+    def ready(self) -> Ready:
+        """Whether the wanted models are loaded; a positive answer is reused for a moment.
+
+        A model whose files are refused is named, and keeps the server from being ready only if the
+        settings say so, or if there is no other model.
+        """
         now = monotonic()
+        if self.leaving:
+            return Ready(ready=False)
         if self.repository is None or now < self._ready_until:
-            return True
-        states = self.repository.index()
-        complete = all(each.state in {"READY", "UNLOADING"} or not each.wanted for each in states)
-        if complete:  # asked often, with thousands of models
-            self._ready_until = now + _READY_SECONDS
-        return complete
+            return self._was_ready
+        wanted = [each for each in self.repository.index() if each.wanted]
+        missing = [each for each in wanted if each.state not in {"READY", "UNLOADING"}]
+        bearable = not self.settings.ready_needs_all and len(missing) < len(wanted)
+        there = not missing or (bearable and all(each.refused for each in missing))
+        state = Ready(there, [each.address for each in missing])
+        if there:  # asked often, with thousands of models
+            self._ready_until, self._was_ready = now + _READY_SECONDS, state
+        return state
 
     async def finish(self, seconds: float) -> None:
         """Wait up to `seconds` for the threads of handlers, then flush logs and traces."""
