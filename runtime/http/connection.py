@@ -15,11 +15,12 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import httptools
+import numpy as np
 
 from runtime.http import problems
 from runtime.http.headers import Spelling, repeated, spelling
 from runtime.http.interfaces import Observer
-from runtime.http.messages import JSON, Answer, Request, Response
+from runtime.http.messages import HEADER_LENGTH, JSON, Answer, Request, Response
 from runtime.http.settings import ServerSettings
 
 if TYPE_CHECKING:
@@ -58,8 +59,8 @@ class Connection(asyncio.Protocol):
     __slots__ = (
         *("_app", "_asked", "_at", "_began", "_body", "_busy", "_close", "_data", "_ended"),
         *("_fed", "_fields", "_headers", "_held", "_kept", "_line", "_loop", "_mute", "_now"),
-        *("_out", "_parser", "_part", "_paused", "_peer", "_refusal", "_server", "_since"),
-        *("_size", "_spelling", "_started", "_state", "_target", "_task", "_transport"),
+        *("_out", "_parser", "_part", "_paused", "_peer", "_place", "_refusal", "_server"),
+        *("_since", "_size", "_spelling", "_started", "_state", "_target", "_task", "_transport"),
         *("_waited", "on_body", "on_header", "on_url"),
     )
 
@@ -81,6 +82,7 @@ class Connection(asyncio.Protocol):
         self._parser = httptools.HttpRequestParser(self)
         self._headers, self._spelling = self._fields, _NO_HEADERS  # of the current request
         self._size = 0  # bytes of the body so far
+        self._place: memoryview | None = None  # of a large body, which is not joined of pieces
         # The bytes that are being parsed, and where in them the current request begins, or -1; they
         # begin with the part of its headers that came before.
         self._data, self._part, self._at = b"", b"", 0
@@ -162,7 +164,10 @@ class Connection(asyncio.Protocol):
         if len(body) > before:
             if len(body) > before + 16:  # many small chunks take more memory than one
                 body[before:] = [b"".join(body[before:])]
-            self._size += sum(map(len, body[before:]))
+            if self._place is not None:
+                self._put()
+            else:
+                self._size += sum(map(len, body[before:]))
             if self._size > settings.max_body:
                 self._refuse(_too_large(settings))
             self._kept = 0
@@ -209,8 +214,10 @@ class Connection(asyncio.Protocol):
             if size > settings.max_header:
                 self._stop(_header_too_large())
         self._state, self._size, self._began = BODY, 0, True
-        if names.length is not None and int(headers[names.length]) > settings.max_body:
+        length = 0 if names.length is None else int(headers[names.length])
+        if length > settings.max_body:
             self._stop(_too_large(settings))
+        self._place = _place_for(length, headers, names) if length > _PLACED else None
         self._check_framing(headers, names)
         if names.expect is not None:
             self._expected(headers[names.expect])
@@ -249,7 +256,12 @@ class Connection(asyncio.Protocol):
     def on_message_complete(self) -> None:
         """A whole request."""
         body, parser, names = self._body, self._parser, self._spelling
-        whole = body[0] if len(body) == 1 else b"".join(body)
+        whole: bytes | memoryview = body[0] if len(body) == 1 else b""
+        if self._place is not None:
+            self._put()
+            whole, self._place = self._place.toreadonly(), None
+        elif len(body) > 1:
+            whole = b"".join(body)
         body.clear()
         path, query = self._where()
         request = Request(
@@ -273,6 +285,14 @@ class Connection(asyncio.Protocol):
             self._line.append((request, keep))
         else:
             self._answer(request, keep=keep)
+
+    def _put(self) -> None:
+        """Put what has come of a large body into its place."""
+        body, place = self._body, cast("memoryview", self._place)
+        for piece in body:
+            place[self._size : self._size + len(piece)] = piece
+            self._size += len(piece)
+        body.clear()
 
     def _where(self) -> tuple[str, str]:
         """The path and the query of the request that is being read."""
@@ -457,6 +477,9 @@ class Connection(asyncio.Protocol):
         self._transport.abort()
 
 
+_HEADER_LENGTH = HEADER_LENGTH.encode()
+#: Larger bodies have their place in memory from the beginning.
+_PLACED = 1 << 20
 #: What is read at once, at most: after so many bytes there may be more.
 _FULL = 256_000
 _LINGER_SECONDS = 2.0
@@ -467,6 +490,16 @@ _LAST_WORDS_SECONDS = 0.2
 _FIRST_WORDS_SECONDS = 1.0
 #: Largest size and number of answers that are written together.
 _TOGETHER, _MOST_TOGETHER = 16 << 10, 16
+
+
+def _place_for(length: int, headers: dict[bytes, bytes], names: Spelling) -> memoryview:
+    """Memory for a body; raw tensors behind a JSON header are aligned in it.
+
+    Memory of numpy is not cleared first: the system gives it page by page, as it is filled.
+    """
+    header = dict(zip(names.names, headers.values(), strict=True)).get(_HEADER_LENGTH, b"")
+    ahead = -int(header) % 8 if header.isdigit() and len(header) < 12 else 0
+    return np.empty(length + ahead, np.uint8).data[ahead:]
 
 
 def _misframed(found: str, status: int = 400) -> Response:

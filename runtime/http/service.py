@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from time import monotonic
 
-from runtime.http import problems, telemetry
+from runtime.http import number_arrays, problems, telemetry
 from runtime.http.bodies import Ready
 from runtime.http.codec import ModelCodec
 from runtime.http.compression import SOON, pack, unpack
@@ -59,6 +59,7 @@ class Service(HandlerContext):
         self.router = Router(self.routes)
         self.metrics = None
         telemetry.attach(self)
+        number_arrays.prepare()
 
     # --- requests ----------------------------------------------------------------------------
 
