@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from bench import environments, experiments, prepare, results, survey
+from bench import environments, experiments, overload, prepare, results, survey
 from bench.clock import Clock
 from bench.contestants import NAMES
 from bench.contestants.pretzel import SOURCES, sources
@@ -52,6 +52,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
         runs = [run_of(each, asked.options.split()) for each in (asked.before, asked.after)]
         print(compared(*map(results.read, runs)))
+    elif asked.command == "overload":
+        return overload.run(asked.seconds)
     elif asked.command == "report":
         _report([Path(each) for each in asked.files] or [_latest()], readme=asked.readme)
     else:
@@ -67,6 +69,8 @@ def parser() -> argparse.ArgumentParser:
         _options(commands.add_parser(name, help=_help(name)))
     ours = commands.add_parser("environments", help="make the environments contestants need")
     ours.add_argument("names", nargs="*", choices=[*environments.ENVIRONMENTS, []])
+    twice = commands.add_parser("overload", help=overload.QUESTION)
+    twice.add_argument("--seconds", type=float, default=5.0, help="of each measurement")
     report = commands.add_parser("report", help="write the report of a run, or of several")
     report.add_argument("files", nargs="*")
     report.add_argument("--readme", action="store_true", help="put the table into README.md too")

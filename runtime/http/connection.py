@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Mapping
 from http import HTTPMethod, HTTPStatus
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Protocol, cast
@@ -44,6 +44,10 @@ class App(Protocol):
         """Answer a request."""
         ...
 
+    def is_late(self, waited: float, headers: Mapping[bytes, bytes]) -> bool:
+        """Whether a request with these headers will be refused, as it was unread for so long."""
+        ...
+
     def observed(self, request: Request, response: Response, seconds: float) -> None:
         """Called when a response has been handed to the system."""
         ...
@@ -58,10 +62,10 @@ class Connection(asyncio.Protocol):
 
     __slots__ = (
         *("_app", "_asked", "_at", "_began", "_body", "_busy", "_close", "_data", "_ended"),
-        *("_fed", "_fields", "_headers", "_held", "_kept", "_line", "_loop", "_mute", "_now"),
-        *("_out", "_parser", "_part", "_paused", "_peer", "_place", "_refusal", "_server"),
-        *("_since", "_size", "_spelling", "_started", "_state", "_target", "_task", "_transport"),
-        *("_waited", "on_body", "on_header", "on_url"),
+        *("_fed", "_fields", "_headers", "_held", "_kept", "_late", "_line", "_loop", "_mute"),
+        *("_now", "_out", "_parser", "_part", "_paused", "_peer", "_place", "_refusal"),
+        *("_server", "_since", "_size", "_spelling", "_started", "_state", "_target", "_task"),
+        *("_transport", "_waited", "on_body", "on_header", "on_url"),
     )
 
     def __init__(self, server: Server, app: App) -> None:
@@ -71,6 +75,7 @@ class Connection(asyncio.Protocol):
         self._now = perf_counter()  # when bytes were read last
         self._since = server.lag.since(self._now, self._loop)  # when they may have come
         self._waited = 0.0  # how long the current request was unread
+        self._late = False  # that was too long
         self._state, self._started = IDLE, self._now
         self._peer = ""
         # The parser appends to these containers directly, without a Python function for each part.
@@ -133,11 +138,14 @@ class Connection(asyncio.Protocol):
         before, self._now = self._now, perf_counter()
         lag = self._server.lag
         if lag.behind:
-            if self._fed < _FULL:  # otherwise these bytes may have come with the ones before
-                self._since = max(lag.since(self._now, self._loop), before)
-            self._waited += self._now - max(self._since, before)
+            since = lag.since(self._now, self._loop)
+            # After a full read, these bytes may have come with the ones before; on a new
+            # connection, before it was accepted, unless the loop waited for them.
+            if self._fed < _FULL and (self._asked or lag.idle > before):
+                self._since = max(since, before)
+            self._waited += self._now - (max(self._since, before) if self._asked else self._since)
         else:
-            self._waited, self._since = 0.0, self._now
+            self._since = self._now
         out: list[bytes] = []
         self._out = out
         self._began, self._fed, pieces = False, len(data), len(self._body)
@@ -166,6 +174,9 @@ class Connection(asyncio.Protocol):
                 body[before:] = [b"".join(body[before:])]
             if self._place is not None:
                 self._put()
+            elif self._late:  # it will be refused, and its body is not looked at
+                self._size += sum(map(len, body))
+                body.clear()
             else:
                 self._size += sum(map(len, body[before:]))
             if self._size > settings.max_body:
@@ -217,7 +228,9 @@ class Connection(asyncio.Protocol):
         length = 0 if names.length is None else int(headers[names.length])
         if length > settings.max_body:
             self._stop(_too_large(settings))
-        self._place = _place_for(length, headers, names) if length > _PLACED else None
+        self._late = self._waited > 0 and self._app.is_late(self._waited, self._lower(headers))
+        placed = length > _PLACED and not self._late
+        self._place = _place_for(length, self._lower(headers)) if placed else None
         self._check_framing(headers, names)
         if names.expect is not None:
             self._expected(headers[names.expect])
@@ -256,6 +269,8 @@ class Connection(asyncio.Protocol):
     def on_message_complete(self) -> None:
         """A whole request."""
         body, parser, names = self._body, self._parser, self._spelling
+        if self._late:
+            body.clear()
         whole: bytes | memoryview = body[0] if len(body) == 1 else b""
         if self._place is not None:
             self._put()
@@ -285,6 +300,10 @@ class Connection(asyncio.Protocol):
             self._line.append((request, keep))
         else:
             self._answer(request, keep=keep)
+
+    def _lower(self, headers: dict[bytes, bytes]) -> dict[bytes, bytes]:
+        """The headers by their names in lower case."""
+        return dict(zip(self._spelling.names, headers.values(), strict=True))
 
     def _put(self) -> None:
         """Put what has come of a large body into its place."""
@@ -492,12 +511,12 @@ _FIRST_WORDS_SECONDS = 1.0
 _TOGETHER, _MOST_TOGETHER = 16 << 10, 16
 
 
-def _place_for(length: int, headers: dict[bytes, bytes], names: Spelling) -> memoryview:
+def _place_for(length: int, headers: dict[bytes, bytes]) -> memoryview:
     """Memory for a body; raw tensors behind a JSON header are aligned in it.
 
     Memory of numpy is not cleared first: the system gives it page by page, as it is filled.
     """
-    header = dict(zip(names.names, headers.values(), strict=True)).get(_HEADER_LENGTH, b"")
+    header = headers.get(_HEADER_LENGTH, b"")
     ahead = -int(header) % 8 if header.isdigit() and len(header) < 12 else 0
     return np.empty(length + ahead, np.uint8).data[ahead:]
 

@@ -12,11 +12,11 @@ from __future__ import annotations
 import hmac
 import os
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import sha256
-from math import ceil
+from math import ceil, inf
 from pathlib import Path
 from time import monotonic
 from typing import NamedTuple
@@ -163,24 +163,23 @@ class Crowd:
         return refusal("too many requests are on their way", 503, _SOON)
 
 
-def shed(request: Request, most: float) -> Response | None:
-    """Refuse a request that was unread for so long that its answer would be too late.
+def most_unread(headers: Mapping[bytes, bytes], usual: float) -> float:
+    """The seconds for which a request may lie unread before its answer would come too late.
 
-    `most` is the limit in seconds, 0 for none; for a request with a deadline in its header, half of
-    that: the other half is for the answer. The body is not looked at. Only POST is refused, as
-    monitoring has to see an overloaded server.
+    With a deadline in its header that is half of the deadline: the other half is for the answer.
+    `usual` is for all others; 0 there means no limit for any.
     """
-    if not most or request.method != "POST":
-        return None
-    header = request.headers.get(_TIMEOUT)
-    if header is not None:
+    limit = usual or inf
+    header = headers.get(_TIMEOUT)
+    if header is not None and usual:
         with suppress(ValueError):  # the codec says what is wrong with it
-            most = float(header) / 2e3
-    return _LATE if request.waited > most else None
+            limit = float(header) / 2e3
+    return limit
 
 
 _TIMEOUT = TIMEOUT_HEADER.encode()
-_LATE = refusal("the server is overloaded: the request waited too long", 503, _SOON)
+#: The answer to a request that was unread for too long; its body was not looked at.
+LATE = refusal("the server is overloaded: the request waited too long", 503, _SOON)
 _CHALLENGE = (("WWW-Authenticate", "Bearer"),)
 _UNKNOWN = refusal("this needs a token", 401, _CHALLENGE)
 _WRONG = refusal("this token is not known", 401, _CHALLENGE)

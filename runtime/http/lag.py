@@ -31,6 +31,8 @@ class Lag:
         self.behind = False
         #: When what is read now may have come, at the earliest.
         self._since = 0.0
+        #: When the loop last had nothing to do, as far as is known.
+        self.idle = 0.0
         self._round = self._ended = 0.0  # when the round began; when the one before had ended
         self._longest = self._oldest = 0.0
         self._looks: deque[tuple[float, float]] = deque(maxlen=_LOOKS)
@@ -39,7 +41,7 @@ class Lag:
         """The earliest moment at which the bytes may have come that are read now."""
         if not self._round:
             if now - self._ended > _PAUSE_SECONDS:
-                self._since = now
+                self._since = self.idle = now
             self._round = now
             loop.call_soon(self._over)
         return self._since

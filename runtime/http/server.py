@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from email.utils import formatdate
 from time import perf_counter
-from typing import Self
+from typing import Any, Self
 
 import uvloop
 
@@ -107,7 +107,8 @@ class Server:
         self.usual_head = b""
         self._sockets = list(sockets)
         self._listeners: dict[int, tuple[socket.socket, asyncio.AbstractServer]] = {}
-        self._taking = asyncio.Lock()
+        self._taking = False
+        self._coming: set[asyncio.Task[Any]] = set()
         self._connections: set[Connection] = set()
         self._thread: threading.Thread | None = None
         self._ready = threading.Event()
@@ -202,8 +203,9 @@ class Server:
         for _, accepting in self._listeners.values():
             accepting.close()
         for each in self._sockets:
-            await self._take_waiting(each)  # closing it would reset them
+            self._take_waiting(each)  # closing it would reset them
             each.close()
+        self._listeners.clear()
         end = self.loop.time() + self.settings.drain_seconds
         await self._drain(end)
         for task in ticking:
@@ -237,28 +239,34 @@ class Server:
         if accepting is not None:
             accepting.close()
 
-    async def _take_waiting(self, listener: socket.socket) -> None:
+    def _take_waiting(self, listener: socket.socket) -> None:
         """Accept all connections that wait on a socket."""
-        taken = []
         for _ in range(self.settings.backlog + 1):
             try:
-                taken.append(listener.accept()[0])
+                waiting, _ = listener.accept()
             except OSError:  # none is left
-                break
-        coming = (self.loop.connect_accepted_socket(self._connection, each) for each in taken)
-        await asyncio.gather(*coming, return_exceptions=True)  # those that have gone already
+                return
+            coming = self.loop.connect_accepted_socket(self._connection, waiting)
+            task = self.loop.create_task(coming)
+            self._coming.add(task)
+            task.add_done_callback(self._come)
+
+    def _come(self, task: asyncio.Task[Any]) -> None:
+        self._coming.discard(task)
+        if not task.cancelled():
+            task.exception()  # a connection that has gone already is no error
 
     def _connection(self) -> Connection:
-        if self.lag.behind and not self._taking.locked():
-            self.loop.create_task(self._take_all())
+        if not self._taking:
+            self._taking = True
+            self.loop.call_soon(self._take_all)
         return Connection(self, self.service)
 
-    async def _take_all(self) -> None:
-        """Accept all connections; the loop accepts one in each round, which may be long."""
-        if not self._taking.locked():
-            async with self._taking:
-                for listener, _ in tuple(self._listeners.values()):
-                    await self._take_waiting(listener)
+    def _take_all(self) -> None:
+        """Accept all connections: the loop accepts one in each round, and the others would wait."""
+        self._taking = False
+        for listener, _ in self._listeners.values():
+            self._take_waiting(listener)
 
     def path(self, target: bytes) -> tuple[str, str]:
         """The path and the query of a request's target."""

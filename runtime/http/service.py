@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from time import monotonic
@@ -13,7 +13,7 @@ from runtime.http import number_arrays, problems, telemetry
 from runtime.http.bodies import Ready
 from runtime.http.codec import ModelCodec
 from runtime.http.compression import SOON, pack, unpack
-from runtime.http.guards import shed
+from runtime.http.guards import LATE, most_unread
 from runtime.http.interfaces import Alone, Answering, Direct, Guard, Observer, Peers, Repository
 from runtime.http.lag import Lag
 from runtime.http.messages import Answer, Request, Response
@@ -68,8 +68,8 @@ class Service(HandlerContext):
         try:
             if request.waited:
                 self.lag.read(request.waited)
-                if refusal := shed(request, self.settings.max_unread):
-                    return refusal
+                if request.method == "POST" and self.is_late(request.waited, request.headers):
+                    return LATE
             for guard in self.guards:
                 refusal = guard(request)
                 if refusal is not None:
@@ -85,6 +85,10 @@ class Service(HandlerContext):
         if not isinstance(answer, Response):
             return self._awaited(request, answer)
         return answer if len(answer.body) <= self._small else self._compressed(request, answer)
+
+    def is_late(self, waited: float, headers: Mapping[bytes, bytes]) -> bool:
+        """Whether a request was unread for so long that it is refused."""
+        return waited > most_unread(headers, self.settings.max_unread)
 
     async def _decompressed(self, request: Request, handler: Handler) -> Response:
         """Answer a request whose body takes long to decompress."""

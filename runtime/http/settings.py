@@ -67,7 +67,7 @@ class ServerSettings:
     max_waiting: int = 0
     """Requests that may wait for their answers, over all connections; 0 is no limit."""
 
-    max_unread: float = 0.5
+    max_unread: float = 0.25
     """Seconds that a request may wait unread while the event loop is busy; later it is refused
     unread. A deadline in a header replaces it: half of that. 0 is no limit."""
 

@@ -8,10 +8,12 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from bench import overload
 from runtime import Runtime
 from runtime.http import Server, ServerSettings
 from runtime.http.lag import Lag
@@ -24,7 +26,11 @@ BUSY = 0.6
 BODY = json.dumps({"inputs": [tensor("x", "FP64", [2, WIDTH], [0.5] * 2 * WIDTH)]}).encode()
 
 
+BEGUN = threading.Event()
+
+
 def _busy(_service: HandlerContext, _request: Request) -> Answer:
+    BEGUN.set()
     time.sleep(BUSY)
     return Response()
 
@@ -49,8 +55,9 @@ def asked_while_busy(client: Client, body: bytes = BODY, header: str = "") -> Re
         connection.sendall(b"GET /v2/health/live HTTP/1.1\r\nhost: here\r\n\r\n")
         assert replies(connection)[0].status == 200
         holding = threading.Thread(target=client.get, args=("/busy",))
+        BEGUN.clear()
         holding.start()
-        time.sleep(0.1)
+        assert BEGUN.wait(60)
         connection.sendall(message)
         (reply,) = replies(connection)
         holding.join()
@@ -111,3 +118,23 @@ def test_a_loop_that_waited_for_clients_was_not_behind() -> None:
     busy, idle = asyncio.run(rounds())
     assert busy >= 0.02
     assert idle == 0.0
+
+
+def test_clients_outside_are_answered_in_time_or_told_soon(tmp_path: Path) -> None:
+    """The load comes from a process of its own: here it would wait for the server's GIL."""
+    body = tmp_path / "body"
+    body.write_bytes(overload.block())
+    with overload.serving() as port:
+        most = overload.offered(port, body, 0.0, 1.0)
+        assert set(most.statuses) == {"200"}
+        rate = len(most.good) / most.seconds
+        outcome = overload.offered(port, body, 3 * rate, 2.0)
+        figures = Client(port).get("/metrics").body.decode()
+    assert outcome.good
+    assert set(outcome.statuses) <= {"200", "503", "lost"}
+    # On a busy machine a few connections are not there before the client ends.
+    assert outcome.statuses.get("lost", 0) < 0.05 * sum(outcome.statuses.values())
+    if "503" in outcome.statuses:  # the load may not get to run on a busy machine
+        assert 'status="503"' in figures
+    # Without a limit of waiting, half of the answers take more than three seconds.
+    assert outcome.percentile(0.5) < 3 * overload.USUAL

@@ -206,7 +206,7 @@ def test_errors_keep_their_parts() -> None:
     ("reason", "told"),
     [
         ("cannot be read; /srv/m/a/b.pretzel", "cannot be read; a/b.pretzel"),
-        ("no room in '/tmp/staging-1/x.bin'", "no room in 'x.bin'"),
+        ("no room in '/srv/staging-1/x.bin'", "no room in 'x.bin'"),
         ("see http://host/a/b, 1/2 or a/b", "see http://host/a/b, 1/2 or a/b"),
     ],
 )
