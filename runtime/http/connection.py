@@ -149,18 +149,19 @@ class Connection(asyncio.Protocol):
         out: list[bytes] = []
         self._out = out
         self._began, self._fed, pieces = False, len(data), len(self._body)
-        self._data, self._at = self._part + data if self._part else data, self._body_left()
+        self._data, self._at = self._part + data if self._part else data, 0
+        if self._state is BODY:
+            self._at = self._body_left()
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade:
             self._mute = True  # other protocols are not supported
         except httptools.HttpParserError as problem:
             self._refuse(self._refusal or _misframed(str(problem)))
-        self._part = self._data[self._at :] if self._state is HEADERS and self._at >= 0 else b""
-        self._data = b""
+        self._part = b""
         if self._state is not IDLE:
             self._part_came(0 if self._began else pieces)
-        self._out = None
+        self._out, self._data = None, b""
         if out:
             self._flush(out)
         if self._close or self._busy or self._ended or self._held or self._line:
@@ -169,6 +170,8 @@ class Connection(asyncio.Protocol):
     def _part_came(self, before: int) -> None:
         """Check the size of a request that has begun and not ended."""
         settings, body = self._app.settings, self._body
+        if self._state is HEADERS and self._at >= 0:
+            self._part = self._data[self._at :]
         if len(body) > before:
             if len(body) > before + 16:  # many small chunks take more memory than one
                 body[before:] = [b"".join(body[before:])]
@@ -239,14 +242,8 @@ class Connection(asyncio.Protocol):
         """Refuse what RFC 9112 tells servers to refuse and the parser does not."""
         if names.repeated:
             self._stop(_misframed(f"two headers {names.repeated}"))
-        modern = self._parser.get_http_version() != "1.0"
-        if names.host is None and modern:
-            self._stop(_misframed("no header host"))
-        if names.encoding is not None and (
-            headers[names.encoding].lower() != b"chunked" or not modern
-        ):
-            known = f"transfer-encoding: {headers[names.encoding][:40].decode('latin-1')}"
-            self._stop(_misframed(known, 501 if modern else 400))
+        if names.host is None or names.encoding is not None:
+            self._check_version(headers, names)
         if self._at >= 0:  # the last of two headers with the same name is all that is left of them
             data, start = self._data, self._at
             end = data.find(b"\r\n\r\n", start)
@@ -257,10 +254,18 @@ class Connection(asyncio.Protocol):
             length = 0 if names.length is None else int(headers[names.length])
             self._at = -1 if names.encoding is not None or end < 0 else end + 4 + length
 
+    def _check_version(self, headers: dict[bytes, bytes], names: Spelling) -> None:
+        """Without Host a request is of HTTP/1.0, and with a transfer coding it is not."""
+        modern = self._parser.get_http_version() != "1.0"
+        if names.host is None and modern:
+            self._stop(_misframed("no header host"))
+        coding = b"chunked" if names.encoding is None else headers[names.encoding].lower()
+        if coding != b"chunked" or not (modern or names.encoding is None):
+            found = f"transfer-encoding: {coding[:40].decode('latin-1')}"
+            self._stop(_misframed(found, 501 if modern else 400))
+
     def _body_left(self) -> int:
         """Where the next request begins in what has just come; -1 if that is not known."""
-        if self._state is not BODY:
-            return 0
         names = self._spelling
         if names.encoding is not None or names.length is None:
             return -1
