@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from bench import environments, experiments, prepare, results, survey
+from bench import environments, experiments, overload, prepare, results, survey
 from bench.clock import Clock
 from bench.contestants import NAMES
 from bench.contestants.pretzel import SOURCES, sources
@@ -58,6 +58,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(compared(*map(results.read, runs)))
     elif asked.command == "engines":
         return engines.main()
+    elif asked.command == "overload":
+        return overload.run(asked.seconds)
     elif asked.command == "report":
         _report([Path(each) for each in asked.files] or [_latest()], readme=asked.readme)
     else:
@@ -74,6 +76,8 @@ def parser() -> argparse.ArgumentParser:
     commands.add_parser("engines", help=engines.QUESTION)
     ours = commands.add_parser("environments", help="make the environments contestants need")
     ours.add_argument("names", nargs="*", choices=[*environments.ENVIRONMENTS, []])
+    twice = commands.add_parser("overload", help=overload.QUESTION)
+    twice.add_argument("--seconds", type=float, default=5.0, help="of each measurement")
     report = commands.add_parser("report", help="write the report of a run, or of several")
     report.add_argument("files", nargs="*")
     report.add_argument("--readme", action="store_true", help="put the table into README.md too")

@@ -43,7 +43,7 @@ _TEMPLATE = Template("array_call", _TEXT, PARTS.__getitem__)
 def open_array_call(
     entry: Call, fallback: Callable[[Any], Any], names: tuple[str, ...] | None = None
 ) -> Callable[[Any], Any] | None:
-    """What answers for a block, by these names or with the first output; None if none can be made."""
+    """What answers for a block, by these names or with the first output, if it can be made."""
 
     def fill() -> Contents:
         words = {"ENTRY": id(entry), "FALLBACK": id(fallback)}

@@ -81,7 +81,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace, out: Output) -> int:
     """Serve until a signal comes."""
+    from runtime.http.assembly import check
+
     settings = server_settings(options)
+    check(settings)
     if options.workers > 1:
         _several(settings, options, out)
     else:
@@ -262,7 +265,7 @@ def server_settings(options: argparse.Namespace) -> ServerSettings:
     """The settings of the server from the arguments."""
     from runtime.http import ServerSettings
 
-    given: dict[str, Any] = {"host": options.host, "port": options.port}
+    given: dict[str, Any] = {"host": options.host, "port": options.port, "drain_delay": 1.0}
     if options.tokens:
         given["tokens"] = str(Path(options.tokens).absolute())
     for text in options.set:

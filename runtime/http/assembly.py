@@ -12,9 +12,15 @@ from runtime.http.batching import Batched, BatchSettings
 from runtime.http.guards import Crowd, Rates, Tokens
 from runtime.http.interfaces import Answering, Direct, Guard, Peers, Repository
 from runtime.http.result_cache import Cached
-from runtime.http.server import Server
+from runtime.http.server import Server, check_address
 from runtime.http.settings import ServerSettings
 from runtime.service.runtime import Runtime
+
+
+def check(settings: ServerSettings) -> None:
+    """Raise what would keep a server with these settings from starting; models load for long."""
+    check_address(settings)
+    Tokens(settings.tokens or None)
 
 
 def assembled(

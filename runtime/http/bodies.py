@@ -27,10 +27,11 @@ class Live(Struct):
     live: bool
 
 
-class Ready(Struct):
-    """Requests for inference will be answered."""
+class Ready(Struct, omit_defaults=True):
+    """Requests for inference will be answered, except those to models that are missing."""
 
     ready: bool
+    missing: list[str] = []
 
 
 class TensorMetadata(Struct):

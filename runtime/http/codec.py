@@ -102,14 +102,14 @@ class ModelCodec:
 
     # --- requests ----------------------------------------------------------------------------
 
-    def quick(self, body: bytes) -> tuple[Batch, str | None] | None:
+    def quick(self, body: bytes | memoryview) -> tuple[Batch, str | None] | None:
         """The row or block and the id of a request without options; None for others."""
         if self.rows is None:
             return self._numbers(body)
         decoded = self.rows.read(body)
         return None if decoded is None else (self.version.reader.read(decoded[0]), decoded[1])
 
-    def _numbers(self, body: bytes) -> tuple[Batch, str | None] | None:
+    def _numbers(self, body: bytes | memoryview) -> tuple[Batch, str | None] | None:
         try:
             asked = _quick.decode(body)
         except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
@@ -161,7 +161,7 @@ class ModelCodec:
         reader.finish()
         return tensors
 
-    def _raw(self, body: bytes) -> InferCall:
+    def _raw(self, body: bytes | memoryview) -> InferCall:
         """A body that is the one input and nothing else."""
         if len(self.inputs) != 1:
             names = ", ".join(spec.name for spec in self.inputs[:20])

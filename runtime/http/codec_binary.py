@@ -24,7 +24,7 @@ _length_at = _LENGTH.unpack_from
 class Reader:
     """The raw tensors of a body, read one after the other."""
 
-    def __init__(self, body: bytes, start: int) -> None:
+    def __init__(self, body: bytes | memoryview, start: int) -> None:
         self._body, self._at = body, start
 
     def take(self, size: int, where: str) -> memoryview:

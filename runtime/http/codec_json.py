@@ -8,17 +8,28 @@ that starts only after the fast one has refused the text.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 import numpy as np
 from msgspec import UNSET, Raw, Struct, UnsetType
 from numpy.typing import NDArray
 
+from runtime.http.number_arrays import LEAST_BYTES, taken_out
 from runtime.http.problems import HttpError
-from runtime.http.tensors import BYTES, DTYPES, FP16, check_count, check_datatype, count, objects
+from runtime.http.tensors import (
+    BYTES,
+    DTYPES,
+    FP16,
+    check_count,
+    check_datatype,
+    count,
+    datatype_of,
+    objects,
+)
 
 Parameters = dict[str, Any]
 
@@ -31,6 +42,7 @@ class RequestInput(Struct):
     datatype: str
     parameters: Parameters | None = None
     data: Raw | UnsetType = UNSET
+    """Its text; an array after the native reader has read it."""
 
 
 class LooseInput(Struct):
@@ -100,20 +112,52 @@ _decoders = {name: msgspec.json.Decoder(_KINDS[dtype.kind]) for name, dtype in D
 }
 
 
-def decode(body: bytes) -> Envelope:
-    """The request in a body; its data is still text."""
-    request: Envelope = decoded(body, _envelope, LooseRequest)
+def decode(body: bytes | memoryview) -> Envelope:
+    """The request in a body; its data is still text, or has been read as numbers."""
+    if len(body) >= LEAST_BYTES:
+        request = _with_numbers(body)
+        if request is not None:
+            return request
+    general: Envelope = decoded(body, _envelope, LooseRequest)
+    return general
+
+
+def _with_numbers(body: bytes | memoryview) -> Envelope | None:
+    """The request, where the native reader has read some of its data."""
+    rest, found = taken_out(body)
+    try:
+        request = _envelope.decode(rest) if found else None
+    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
+        return None  # the general decoder says what is wrong
+    if request is None:
+        return None
+    marked = [item for item in request.inputs if _is_marker(item.data)]
+    if [bytes(cast("Raw", item.data)) for item in marked] != [
+        b'"#%d"' % place for place in range(len(found))
+    ]:
+        return None
+    for item, numbers in zip(marked, found, strict=True):
+        usual = item.datatype in _FLOAT_NAMES and numbers.fits(item.shape)
+        text = Raw(bytes(body[numbers.start : numbers.end])) if not usual else None
+        item.data = cast("Raw", numbers.values) if text is None else text
     return request
 
 
-def decoded(body: bytes, decoder: msgspec.json.Decoder[Any], loose: object) -> Any:
+def _is_marker(data: object) -> bool:
+    return isinstance(data, Raw) and bytes(memoryview(data)[:2]) == b'"#'
+
+
+_FLOAT_NAMES = {"FP32", "FP64"}
+
+
+def decoded(body: bytes | memoryview, decoder: msgspec.json.Decoder[Any], loose: object) -> Any:
     """Decode a body by a typed decoder, or by the slow one if it has bare NaN or Infinity."""
     try:
         return decoder.decode(body)
     except msgspec.ValidationError as problem:
         raise refused(problem) from None
     except msgspec.DecodeError as problem:
-        if b"NaN" not in body and b"Infinity" not in body:
+        if _NOT_FINITE.search(body) is None:
             raise HttpError("the body is no JSON", found=str(problem)) from None
         return _loose(body, loose, problem)
     except UnicodeDecodeError:
@@ -122,9 +166,12 @@ def decoded(body: bytes, decoder: msgspec.json.Decoder[Any], loose: object) -> A
         raise _too_deep() from None
 
 
-def _loose(body: bytes, kind: object, problem: Exception) -> Any:
+_NOT_FINITE = re.compile(b"NaN|Infinity")
+
+
+def _loose(body: bytes | memoryview, kind: object, problem: Exception) -> Any:
     try:
-        return msgspec.convert(json.loads(body), kind)
+        return msgspec.convert(json.loads(bytes(body)), kind)
     except msgspec.ValidationError as refusal:
         raise refused(refusal) from None
     except RecursionError:
@@ -156,6 +203,8 @@ def values(item: RequestInput | LooseInput, where: str) -> NDArray[Any]:
     if item.data is UNSET:
         raise HttpError("this input has no data", where=where)
     count(item.shape, where)
+    if isinstance(item.data, np.ndarray):
+        return _as_type(item.data, DTYPES[item.datatype], f"{where}.data").reshape(item.shape)
     flat = _data_list(item, f"{where}.data")
     check_count(len(flat), item.shape, where)
     return as_array(flat, item.datatype, item.shape, f"{where}.data")
@@ -227,15 +276,23 @@ def as_array(found: list[Any], datatype: str, shape: Sequence[int], where: str) 
         return objects(found, shape)
     dtype = DTYPES[datatype]
     try:
+        # None is a missing number; for whole numbers the decoder has refused it.
+        array = np.array(found, np.float64 if dtype.kind == "f" else dtype)
+    except OverflowError:
+        raise _too_much(dtype, where) from None
+    return _as_type(array, dtype, where).reshape(shape)
+
+
+def _as_type(array: NDArray[Any], dtype: np.dtype[Any], where: str) -> NDArray[Any]:
+    try:
         with np.errstate(over="raise"):
-            # None is a missing number; for whole numbers the decoder has refused it.
-            return (
-                np.array(found, np.float64 if dtype.kind == "f" else dtype)
-                .astype(dtype, copy=False)
-                .reshape(shape)
-            )
-    except (OverflowError, FloatingPointError):
-        raise HttpError(f"a number is more than {datatype} holds", where=where) from None
+            return array.astype(dtype, copy=False)
+    except FloatingPointError:
+        raise _too_much(dtype, where) from None
+
+
+def _too_much(dtype: np.dtype[Any], where: str) -> HttpError:
+    return HttpError(f"a number is more than {datatype_of(dtype)} holds", where=where)
 
 
 # --- tensors out ---------------------------------------------------------------------------------
@@ -257,7 +314,20 @@ encode: Encode = msgspec.json.Encoder(enc_hook=_plain).encode
 
 def encoded_values(values: NDArray[Any]) -> bytes:
     """The elements of an array, row by row; NaN and infinities become null."""
-    return encode(values.ravel().tolist())
+    return encoded_list(values.ravel())
+
+
+def encoded_list(values: list[Any] | NDArray[Any]) -> bytes:
+    """A list in pieces, between which other threads can have the GIL."""
+    starts = range(0, len(values), _PIECE)
+    if len(starts) <= 1:
+        return encode(values.tolist() if isinstance(values, np.ndarray) else values)
+    pieces = (values[at : at + _PIECE] for at in starts)
+    texts = (encode(each.tolist() if isinstance(each, np.ndarray) else each) for each in pieces)
+    return b"[%b]" % b",".join(text[1:-1] for text in texts)
+
+
+_PIECE = 8192
 
 
 def tensor_head(

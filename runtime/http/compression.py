@@ -36,7 +36,7 @@ def unpack(request: Request, most: int) -> None:
         request.body = _unpacked(request.body, name, most)
 
 
-def _unpacked(body: bytes, name: str, most: int) -> bytes:
+def _unpacked(body: bytes | memoryview, name: str, most: int) -> bytes:
     try:
         content, ended = _inflated(body, _WINDOW[name], most)
         if name == "deflate" and content is None:  # some send it without its header
@@ -50,7 +50,7 @@ def _unpacked(body: bytes, name: str, most: int) -> bytes:
     return content
 
 
-def _inflated(body: bytes, window: int, most: int) -> tuple[bytes | None, bool]:
+def _inflated(body: bytes | memoryview, window: int, most: int) -> tuple[bytes | None, bool]:
     """The content up to the limit, and whether the stream was complete."""
     stream = zlib.decompressobj(window)
     try:

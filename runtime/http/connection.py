@@ -9,17 +9,18 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Mapping
 from http import HTTPMethod, HTTPStatus
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import httptools
+import numpy as np
 
 from runtime.http import problems
-from runtime.http.headers import spelling
+from runtime.http.headers import Spelling, repeated, spelling
 from runtime.http.interfaces import Observer
-from runtime.http.messages import JSON, Answer, Request, Response
+from runtime.http.messages import HEADER_LENGTH, JSON, Answer, Request, Response
 from runtime.http.settings import ServerSettings
 
 if TYPE_CHECKING:
@@ -43,6 +44,10 @@ class App(Protocol):
         """Answer a request."""
         ...
 
+    def is_late(self, waited: float, headers: Mapping[bytes, bytes]) -> bool:
+        """Whether a request with these headers will be refused, as it was unread for so long."""
+        ...
+
     def observed(self, request: Request, response: Response, seconds: float) -> None:
         """Called when a response has been handed to the system."""
         ...
@@ -56,17 +61,21 @@ class Connection(asyncio.Protocol):
     """One client. All of it runs on the event loop's thread."""
 
     __slots__ = (
-        *("_app", "_began", "_body", "_busy", "_close", "_ended", "_fed", "_fields", "_headers"),
-        *("_held", "_kept", "_line", "_loop", "_mute", "_now", "_out", "_parser", "_paused"),
-        *("_asked", "_peer", "_refusal", "_server", "_size", "_spelling", "_started", "_state"),
-        *("_target", "_task", "_transport", "on_body", "on_header", "on_url"),
+        *("_app", "_asked", "_at", "_began", "_body", "_busy", "_close", "_data", "_ended"),
+        *("_fed", "_fields", "_headers", "_held", "_kept", "_late", "_line", "_loop", "_mute"),
+        *("_now", "_out", "_parser", "_part", "_paused", "_peer", "_place", "_refusal"),
+        *("_server", "_since", "_size", "_spelling", "_started", "_state", "_target", "_task"),
+        *("_transport", "_waited", "on_body", "on_header", "on_url"),
     )
 
     def __init__(self, server: Server, app: App) -> None:
         self._server, self._app = server, app
         self._loop = server.loop
         self._transport: Any = None
-        self._now = perf_counter()  # when the last bytes arrived
+        self._now = perf_counter()  # when bytes were read last
+        self._since = server.lag.since(self._now, self._loop)  # when they may have come
+        self._waited = 0.0  # how long the current request was unread
+        self._late = False  # that was too long
         self._state, self._started = IDLE, self._now
         self._peer = ""
         # The parser appends to these containers directly, without a Python function for each part.
@@ -78,6 +87,10 @@ class Connection(asyncio.Protocol):
         self._parser = httptools.HttpRequestParser(self)
         self._headers, self._spelling = self._fields, _NO_HEADERS  # of the current request
         self._size = 0  # bytes of the body so far
+        self._place: memoryview | None = None  # of a large body, which is not joined of pieces
+        # The bytes that are being parsed, and where in them the current request begins, or -1; they
+        # begin with the part of its headers that came before.
+        self._data, self._part, self._at = b"", b"", 0
         self._kept = 0  # bytes of headers since the last bytes of anything else
         self._fed = 0  # bytes of the current `data_received`
         self._began = False  # whether a request or a body began in them
@@ -122,19 +135,33 @@ class Connection(asyncio.Protocol):
         """Bytes of requests."""
         if self._mute:
             return
-        self._now = perf_counter()
+        before, self._now = self._now, perf_counter()
+        lag = self._server.lag
+        if lag.behind:
+            since = lag.since(self._now, self._loop)
+            # After a full read, these bytes may have come with the ones before; on a new
+            # connection, before it was accepted, unless the loop waited for them.
+            if self._fed < _FULL and (self._asked or lag.idle > before):
+                self._since = max(since, before)
+            self._waited += self._now - (max(self._since, before) if self._asked else self._since)
+        else:
+            self._since = self._now
         out: list[bytes] = []
         self._out = out
         self._began, self._fed, pieces = False, len(data), len(self._body)
+        self._data, self._at = self._part + data if self._part else data, 0
+        if self._state is BODY:
+            self._at = self._body_left()
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade:
             self._mute = True  # other protocols are not supported
-        except httptools.HttpParserError:
-            self._refuse(self._refusal or problems.refusal("this is no HTTP request", 400))
+        except httptools.HttpParserError as problem:
+            self._refuse(self._refusal or _misframed(str(problem)))
+        self._part = b""
         if self._state is not IDLE:
             self._part_came(0 if self._began else pieces)
-        self._out = None
+        self._out, self._data = None, b""
         if out:
             self._flush(out)
         if self._close or self._busy or self._ended or self._held or self._line:
@@ -143,10 +170,18 @@ class Connection(asyncio.Protocol):
     def _part_came(self, before: int) -> None:
         """Check the size of a request that has begun and not ended."""
         settings, body = self._app.settings, self._body
+        if self._state is HEADERS and self._at >= 0:
+            self._part = self._data[self._at :]
         if len(body) > before:
             if len(body) > before + 16:  # many small chunks take more memory than one
                 body[before:] = [b"".join(body[before:])]
-            self._size += sum(map(len, body[before:]))
+            if self._place is not None:
+                self._put()
+            elif self._late:  # it will be refused, and its body is not looked at
+                self._size += sum(map(len, body))
+                body.clear()
+            else:
+                self._size += sum(map(len, body[before:]))
             if self._size > settings.max_body:
                 self._refuse(_too_large(settings))
             self._kept = 0
@@ -175,6 +210,7 @@ class Connection(asyncio.Protocol):
         if self._mute:  # input after the last request of a connection is ignored
             raise _Refused
         self._state, self._started, self._began, self._kept = HEADERS, self._now, True, 0
+        self._waited = self._now - self._since
         self._asked = True
         if self._fields:
             self._fields.clear()
@@ -192,15 +228,60 @@ class Connection(asyncio.Protocol):
             if size > settings.max_header:
                 self._stop(_header_too_large())
         self._state, self._size, self._began = BODY, 0, True
-        if names.length is not None and int(headers[names.length]) > settings.max_body:
+        length = 0 if names.length is None else int(headers[names.length])
+        if length > settings.max_body:
             self._stop(_too_large(settings))
+        self._late = self._waited > 0 and self._app.is_late(self._waited, self._lower(headers))
+        placed = length > _PLACED and not self._late
+        self._place = _place_for(length, self._lower(headers)) if placed else None
+        self._check_framing(headers, names)
         if names.expect is not None:
             self._expected(headers[names.expect])
+
+    def _check_framing(self, headers: dict[bytes, bytes], names: Spelling) -> None:
+        """Refuse what RFC 9112 tells servers to refuse and the parser does not."""
+        if names.repeated:
+            self._stop(_misframed(f"two headers {names.repeated}"))
+        if names.host is None or names.encoding is not None:
+            self._check_version(headers, names)
+        if self._at >= 0:  # the last of two headers with the same name is all that is left of them
+            data, start = self._data, self._at
+            end = data.find(b"\r\n\r\n", start)
+            if data.count(b"\n", start, end) > len(headers) and (
+                twice := repeated(data[start:end])
+            ):
+                self._stop(_misframed(f"two headers {twice}"))
+            length = 0 if names.length is None else int(headers[names.length])
+            self._at = -1 if names.encoding is not None or end < 0 else end + 4 + length
+
+    def _check_version(self, headers: dict[bytes, bytes], names: Spelling) -> None:
+        """Without Host a request is of HTTP/1.0, and with a transfer coding it is not."""
+        modern = self._parser.get_http_version() != "1.0"
+        if names.host is None and modern:
+            self._stop(_misframed("no header host"))
+        coding = b"chunked" if names.encoding is None else headers[names.encoding].lower()
+        if coding != b"chunked" or not (modern or names.encoding is None):
+            found = f"transfer-encoding: {coding[:40].decode('latin-1')}"
+            self._stop(_misframed(found, 501 if modern else 400))
+
+    def _body_left(self) -> int:
+        """Where the next request begins in what has just come; -1 if that is not known."""
+        names = self._spelling
+        if names.encoding is not None or names.length is None:
+            return -1
+        return int(self._headers[names.length]) - self._size
 
     def on_message_complete(self) -> None:
         """A whole request."""
         body, parser, names = self._body, self._parser, self._spelling
-        whole = body[0] if len(body) == 1 else b"".join(body)
+        if self._late:
+            body.clear()
+        whole: bytes | memoryview = body[0] if len(body) == 1 else b""
+        if self._place is not None:
+            self._put()
+            whole, self._place = self._place.toreadonly(), None
+        elif len(body) > 1:
+            whole = b"".join(body)
         body.clear()
         path, query = self._where()
         request = Request(
@@ -209,10 +290,10 @@ class Connection(asyncio.Protocol):
             query,
             self._headers,
             whole,
-            self._now,
+            self._now - self._waited,
             names.names,
         )
-        request.plain, request.peer = names.plain, self._peer
+        request.plain, request.peer, request.waited = names.plain, self._peer, self._waited
         self._target.clear()
         if len(whole) > self._app.settings.max_body:  # it came in chunks
             self._stop(_too_large(self._app.settings))
@@ -224,6 +305,18 @@ class Connection(asyncio.Protocol):
             self._line.append((request, keep))
         else:
             self._answer(request, keep=keep)
+
+    def _lower(self, headers: dict[bytes, bytes]) -> dict[bytes, bytes]:
+        """The headers by their names in lower case."""
+        return dict(zip(self._spelling.names, headers.values(), strict=True))
+
+    def _put(self) -> None:
+        """Put what has come of a large body into its place."""
+        body, place = self._body, cast("memoryview", self._place)
+        for piece in body:
+            place[self._size : self._size + len(piece)] = piece
+            self._size += len(piece)
+        body.clear()
 
     def _where(self) -> tuple[str, str]:
         """The path and the query of the request that is being read."""
@@ -260,7 +353,7 @@ class Connection(asyncio.Protocol):
             self._send_refusal()
 
     def _send(self, request: Request, response: Response) -> None:
-        if self._server.draining and not self._line:
+        if self._server.service.leaving and not self._line:
             self._close = True  # the last one
         body = b"" if request.method == "HEAD" else response.body
         out, head = self._out, self._head(response)
@@ -408,6 +501,11 @@ class Connection(asyncio.Protocol):
         self._transport.abort()
 
 
+_HEADER_LENGTH = HEADER_LENGTH.encode()
+#: Larger bodies have their place in memory from the beginning.
+_PLACED = 1 << 20
+#: What is read at once, at most: after so many bytes there may be more.
+_FULL = 256_000
 _LINGER_SECONDS = 2.0
 _NO_HEADERS = spelling(())
 #: When the server ends, a connection that was quiet for so long is closed.
@@ -416,6 +514,22 @@ _LAST_WORDS_SECONDS = 0.2
 _FIRST_WORDS_SECONDS = 1.0
 #: Largest size and number of answers that are written together.
 _TOGETHER, _MOST_TOGETHER = 16 << 10, 16
+
+
+def _place_for(length: int, headers: dict[bytes, bytes]) -> memoryview:
+    """Memory for a body; raw tensors behind a JSON header are aligned in it.
+
+    Memory of numpy is not cleared first: the system gives it page by page, as it is filled.
+    """
+    header = headers.get(_HEADER_LENGTH, b"")
+    ahead = -int(header) % 8 if header.isdigit() and len(header) < 12 else 0
+    return np.empty(length + ahead, np.uint8).data[ahead:]
+
+
+def _misframed(found: str, status: int = 400) -> Response:
+    """The answer to bytes that do not say for certain where a request begins and ends."""
+    what = "this is no request as HTTP/1.1 (RFC 9112) frames them"
+    return problems.refusal(f"{what} (found: {found})", status)
 
 
 def _too_large(settings: ServerSettings) -> Response:

@@ -13,6 +13,8 @@ from runtime.http.messages import HEADER_LENGTH, TIMEOUT_HEADER
 
 #: Headers that change how a request's body is read, or how soon it has to be answered.
 _TELLING = {b"content-encoding", HEADER_LENGTH.encode(), TIMEOUT_HEADER.encode()}
+#: Headers that say where a request ends and whom it is for: twice, they could say two things.
+_FRAMING = (b"host", b"content-length", b"transfer-encoding")
 #: Most spellings in the cache, which is cleared when full, and most headers of one.
 _SPELLINGS, _MOST = 1024, 64
 
@@ -27,6 +29,11 @@ class Spelling(NamedTuple):
     length: bytes | None
     """The name of the content-length header, as it was spelled."""
     expect: bytes | None
+    host: bytes | None
+    encoding: bytes | None
+    """That of transfer-encoding."""
+    repeated: str
+    """A header that came twice, in different spellings, and may come once only."""
 
 
 _cache: dict[tuple[bytes, ...], Spelling] = {}
@@ -42,10 +49,23 @@ def _analyse(key: tuple[bytes, ...]) -> Spelling:
     lower = tuple(name.lower() for name in key)
     spelled = dict(zip(lower, key, strict=True))
     entry = Spelling(
-        lower, _TELLING.isdisjoint(lower), spelled.get(b"content-length"), spelled.get(b"expect")
+        lower,
+        _TELLING.isdisjoint(lower),
+        spelled.get(b"content-length"),
+        spelled.get(b"expect"),
+        spelled.get(b"host"),
+        spelled.get(b"transfer-encoding"),
+        next((name.decode() for name in _FRAMING if lower.count(name) > 1), ""),
     )
     if len(key) <= _MOST:
         if len(_cache) >= _SPELLINGS:
             _cache.clear()
         _cache[key] = entry
     return entry
+
+
+def repeated(head: bytes) -> str:
+    """A header that this head of a request has twice, and may have once only; empty if none."""
+    lines = head.lower().split(b"\n")[1:]
+    names = [line.partition(b":")[0].strip() for line in lines]
+    return next((name.decode() for name in _FRAMING if names.count(name) > 1), "")

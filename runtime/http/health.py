@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 
-from runtime.http.bodies import Live, Ready, ServerMetadata
+from runtime.http.bodies import Live, ServerMetadata
 from runtime.http.messages import Answer, Request, Response
 from runtime.http.openapi import document
 from runtime.http.routes import HandlerContext, Route
@@ -39,9 +39,9 @@ def live(service: HandlerContext, request: Request) -> Answer:
 
 
 def ready(service: HandlerContext, request: Request) -> Answer:
-    """Whether all wanted models are loaded."""
-    there = service.ready()
-    return json(Ready(ready=there), 200 if there else 503)
+    """Whether the wanted models are loaded."""
+    state = service.ready()
+    return json(state, 200 if state.ready else 503)
 
 
 def openapi(service: HandlerContext, request: Request) -> Answer:

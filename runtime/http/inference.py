@@ -5,20 +5,29 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import Future
+from dataclasses import replace
 from functools import partial
 from time import perf_counter
 from typing import Any
 
 from flour.data.batch import Batch, row_count
+from runtime.http import telemetry
 from runtime.http.codec import ModelCodec
 from runtime.http.interfaces import InferCall
+from runtime.http.loop_fairness import uncollected
 from runtime.http.messages import HEADER_LENGTH, TIMEOUT_HEADER, Answer, Request, Response
+from runtime.http.number_arrays import LEAST_BYTES
 from runtime.http.response_options import NOTHING, ResponseOptions
 from runtime.http.routes import HandlerContext
 from runtime.service.entry import Outputs
+from scheduler import DeadlineExceeded
 
 Encode = Callable[[dict[str, Any]], Response]
 
+#: Larger bodies are decoded on a thread: reading less takes less than handing it over.
+LARGE = 512 << 10
+#: Answers to more rows are encoded on a thread.
+MANY_ROWS = 4096
 _LENGTH, _TIMEOUT = HEADER_LENGTH.encode(), TIMEOUT_HEADER.encode()
 
 
@@ -32,19 +41,38 @@ def infer(service: HandlerContext, request: Request) -> Answer:
     if type(front) is not ModelCodec:
         front = service.front(name)
     request.front = front
-    if (front.quick_type or front.rows is not None) and (request.plain or not tells(request)):
+    size = len(request.body)
+    if size > LARGE:
+        return _aside(service, front, request)
+    usual = request.plain or not tells(request)
+    if usual and size < LEAST_BYTES and (front.quick_type or front.rows is not None):
         answer = _quick(service, front, request)
         if answer is not None:
             return answer
-    try:
-        call, wished = front.decode(request, service.settings.default_priority)
-    except BaseException:
-        front.counts.failed += 1
-        raise
+    call, wished = _decoded(service, front, request)
     response = None if wished.timeout is not None else _few(service, front, call, request, wished)
     if response is not None:
         return response
     return answered(service, front, call, request, partial(front.encode, wished=wished))
+
+
+def _decoded(
+    service: HandlerContext, front: ModelCodec, request: Request
+) -> tuple[InferCall, ResponseOptions]:
+    try:
+        return front.decode(request, service.settings.default_priority)
+    except BaseException:
+        front.counts.failed += 1
+        raise
+
+
+async def _aside(service: HandlerContext, front: ModelCodec, request: Request) -> Response:
+    """The answer to a large body, which is decoded on a thread: others do not wait for that."""
+    with uncollected():
+        call, wished = await asyncio.to_thread(_decoded, service, front, request)
+    telemetry.resume(service, request)
+    answer = answered(service, front, call, request, partial(front.encode, wished=wished))
+    return answer if isinstance(answer, Response) else await answer
 
 
 def _few(
@@ -55,16 +83,22 @@ def _few(
     wished: ResponseOptions,
 ) -> Response | None:
     """The answer to a few rows that were asked for in another way than most."""
-    batch = front.direct.match(call.batch)
+    outputs = quick_block(service, front, call.batch)
+    if outputs is None:
+        return None
+    every = dict(zip(front.version.outputs, outputs, strict=True))
+    response = front.encode(front.told(outputs) if wished.outputs is None else every, wished)
+    front.counts.done(call.batch.rows, perf_counter() - request.started)
+    return response
+
+
+def quick_block(service: HandlerContext, front: ModelCodec, block: Batch) -> Outputs | None:
+    """The outputs of a block, if it has few rows and they can be had at once; else None."""
+    batch = front.direct.match(block)
     outputs = None if batch is None else quick(service, front, batch)
     if batch is None or outputs is None:
         return None
-    if batch.single:  # the request was a block of one row, and is answered as that
-        outputs = front.as_block(outputs)
-    every = dict(zip(front.version.outputs, outputs, strict=True))
-    response = front.encode(front.told(outputs) if wished.outputs is None else every, wished)
-    front.counts.done(batch.rows, perf_counter() - request.started)
-    return response
+    return front.as_block(outputs) if batch.single else outputs
 
 
 def tells(request: Request) -> bool:
@@ -103,30 +137,54 @@ def quick(service: HandlerContext, front: ModelCodec, batch: Batch) -> Outputs |
 def answered(
     service: HandlerContext, front: ModelCodec, call: InferCall, request: Request, encode: Encode
 ) -> Answer:
-    """The response to a call, at once if its answers are there."""
+    """The response to a call, at once if its answers are there. Deadlines count from arrival."""
+    deadline = None if call.timeout is None else request.started + call.timeout
     try:
+        if deadline is not None:
+            call = replace(call, timeout=_left(deadline))
         future = service.answering.answer(call)
         if not future.done():
-            return _awaited(front, future, request, encode)
-        return _response(front, future.result(), request, encode)
+            return _awaited(front, future, request, encode, deadline)
+        return _response(front, future.result(), request, encode, deadline)
     except BaseException:
         front.counts.failed += 1
         raise
 
 
+def _left(deadline: float) -> float:
+    """The seconds until a deadline; raises if it has passed."""
+    left = deadline - perf_counter()
+    if left <= 0:
+        raise DeadlineExceeded("the deadline passed before the answer was there")
+    return left
+
+
 async def _awaited(
-    front: ModelCodec, future: Future[dict[str, Any]], request: Request, encode: Encode
+    front: ModelCodec,
+    future: Future[dict[str, Any]],
+    request: Request,
+    encode: Encode,
+    deadline: float | None,
 ) -> Response:
     try:
-        return _response(front, await asyncio.wrap_future(future), request, encode)
+        answers = await asyncio.wrap_future(future)
+        if row_count(answers) > MANY_ROWS:
+            return await asyncio.to_thread(_response, front, answers, request, encode, deadline)
+        return _response(front, answers, request, encode, deadline)
     except BaseException:
         front.counts.failed += 1
         raise
 
 
 def _response(
-    front: ModelCodec, answers: dict[str, Any], request: Request, encode: Encode
+    front: ModelCodec,
+    answers: dict[str, Any],
+    request: Request,
+    encode: Encode,
+    deadline: float | None,
 ) -> Response:
+    if deadline is not None:  # answers may have waited for the event loop
+        _left(deadline)
     response = encode(answers)
     front.counts.done(max(1, row_count(answers)), perf_counter() - request.started)
     return response

@@ -34,6 +34,13 @@ class ModelState:
     reason: str = ""
     wanted: bool = True
     """Whether it should be in service: not, where it was unloaded on purpose."""
+    refused: bool = False
+    """Whether its files cannot be served, whichever process tries it."""
+
+    @property
+    def address(self) -> str:
+        """Name and version, as in requests."""
+        return f"{self.name}@{self.version}" if self.version else self.name
 
 
 class Repository(Protocol):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Mapping
+from time import perf_counter
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ class Request:
 
     __slots__ = (
         *("_headers", "_names", "body", "front", "method", "params", "path", "peer", "plain"),
-        *("query", "started", "trace"),
+        *("query", "started", "trace", "waited"),
     )
 
     def __init__(
@@ -39,7 +40,7 @@ class Request:
         path: str,
         query: str,
         headers: Mapping[bytes, bytes],
-        body: bytes,
+        body: bytes | memoryview,
         started: float = 0.0,
         names: tuple[bytes, ...] | None = None,
     ) -> None:
@@ -48,8 +49,10 @@ class Request:
         self._headers, self._names, self.body = headers, names, body
         #: Whether no header changes how the body is read, or how soon it has to be answered.
         self.plain = False
-        #: By `time.perf_counter`: when all of it had arrived.
-        self.started = started
+        #: By `time.perf_counter`: when it had arrived, which may be long before it was read.
+        self.started = started or perf_counter()
+        #: Seconds for which its bytes lay in the system's buffers, as the event loop was busy.
+        self.waited = 0.0
         #: The address of the client; empty where it has none.
         self.peer = ""
         #: The values of the path's variables, by the names of the route's pattern.

@@ -52,6 +52,7 @@ class Metrics:
         return [
             *self.meters.families(),
             waiting,
+            *_lag(service),
             *metrics_runtime.families(service, service.runtime.stats(), self.accountant(versions)),
             *metrics_process.families(),
         ]
@@ -62,6 +63,19 @@ class Metrics:
             asyncio.to_thread(self.snapshot), self._service.peers.snapshot(KIND, PATIENCE)
         )
         return await asyncio.to_thread(_merged, ours, theirs) if theirs else ours
+
+
+def _lag(service: HandlerContext) -> list[Family]:
+    """How far the event loop was behind in the last ten seconds."""
+    late = "How late the event loop was, at worst in 10 s."
+    unread = "How long a request waited to be read, at worst in 10 s."
+    families = [
+        Family("pretzel_http_loop_lag_seconds", "gauge", late, over="max"),
+        Family("pretzel_http_unread_seconds", "gauge", unread, over="max"),
+    ]
+    for family, seconds in zip(families, service.lag.worst(), strict=True):
+        family.add(seconds)
+    return families
 
 
 def _merged(ours: Snapshot, theirs: dict[int, object]) -> Snapshot:

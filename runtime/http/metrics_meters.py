@@ -92,7 +92,7 @@ class Meters:
         duration = Family(
             "pretzel_http_request_duration_seconds",
             "histogram",
-            "From the last byte of a request to its answer being handed to the system.",
+            "From the arrival of a request to its answer being handed to the system.",
         )
         for (route, model, version), distribution in gently(self.durations().items()):
             duration.add(distribution, route=route, model=model, version=version)

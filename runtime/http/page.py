@@ -149,7 +149,7 @@ def _render(service: HandlerContext, snapshot: Snapshot, wanted: str, refresh: i
 
 
 def _facts(service: HandlerContext, figures: Figures) -> Iterator[tuple[str, str, str]]:
-    ready = service.ready()
+    ready = service.ready().ready
     yield "state", "ready" if ready else "not ready", "good" if ready else "bad"
     began = figures.one("process_start_time_seconds")
     yield "up for", duration(None if began is None else time.time() - began), ""

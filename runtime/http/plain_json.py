@@ -9,6 +9,7 @@ rows gets an array of answers.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping
 from time import perf_counter
 from typing import Any
@@ -17,11 +18,14 @@ import msgspec
 import numpy as np
 
 from flour.data.batch import Batch
+from runtime.http import telemetry
 from runtime.http.bodies import Instances, Predictions
 from runtime.http.codec import ModelCodec
-from runtime.http.codec_json import decoded, encode
-from runtime.http.inference import answered, quick, tells
+from runtime.http.codec_json import decoded, encode, encoded_list
+from runtime.http.inference import LARGE, answered, quick, quick_block, tells
+from runtime.http.loop_fairness import uncollected
 from runtime.http.messages import Answer, Request, Response
+from runtime.http.number_arrays import LEAST_BYTES, read
 from runtime.http.problems import HttpError
 from runtime.http.response_options import ResponseOptions, timeout
 from runtime.http.routes import HandlerContext
@@ -33,17 +37,51 @@ _instances = msgspec.json.Decoder(Instances)
 def predict(service: HandlerContext, request: Request) -> Answer:
     """Answer a row with an object, rows with an array of objects."""
     front = request.front = service.front(request.params["model"])
-    batch = _batch(front, decoded(request.body, _anything, Any))
-    if batch.single and (request.plain or not tells(request)):
-        outputs = quick(service, front, batch)
+    if len(request.body) > LARGE:
+        return _aside(service, front, request)
+    return _predicted(service, front, request, _read(front, request.body))
+
+
+async def _aside(service: HandlerContext, front: ModelCodec, request: Request) -> Response:
+    """The answer to a large body, which is decoded on a thread: others do not wait for that."""
+    with uncollected():
+        batch = await asyncio.to_thread(_read, front, request.body)
+    telemetry.resume(service, request)
+    answer = _predicted(service, front, request, batch)
+    return answer if isinstance(answer, Response) else await answer
+
+
+def _read(front: ModelCodec, body: bytes | memoryview) -> Batch:
+    """The batch of a body: rows of numbers as an array, if the model takes that."""
+    width = front.quick_width if front.quick_type == "FP64" else 0
+    if width and len(body) >= LEAST_BYTES and body[0] == _OPENING:
+        numbers = read(body, 0)
+        # Missing numbers and rows of another width are for the usual way to judge.
+        if numbers is not None and numbers.end == len(body) and numbers.width == width:
+            rows = numbers.values.reshape(-1, width)
+            if not np.isnan(rows).any():
+                return front.version.reader.read(rows)
+    return _batch(front, decoded(body, _anything, Any))
+
+
+_OPENING = ord("[")
+
+
+def _predicted(
+    service: HandlerContext, front: ModelCodec, request: Request, batch: Batch
+) -> Answer:
+    if request.plain or not tells(request):
+        way = quick if batch.single else quick_block
+        outputs = way(service, front, batch)
         if outputs is not None:
-            return _done(front, request, _row(front, front.told(outputs)))
+            form = _row if batch.single else _rows
+            return _done(front, request, form(front, front.told(outputs)), batch.rows)
     wished = ResponseOptions(timeout=timeout({}, request))
 
     def response(answers: dict[str, Any]) -> Response:
         if batch.single:
             return Response(encode(_row(front, answers)))
-        return Response(encode(_rows(front, answers)))
+        return Response(encoded_list(_rows(front, answers)))
 
     return answered(service, front, front.call(batch, wished), request, response)
 
@@ -80,10 +118,10 @@ def instances(service: HandlerContext, request: Request) -> Answer:
     return answered(service, front, front.call(batch, wished), request, response)
 
 
-def _done(front: ModelCodec, request: Request, answer: object) -> Response:
-    """The answer to a row that was over at once."""
+def _done(front: ModelCodec, request: Request, answer: object, rows: int = 1) -> Response:
+    """The answer to rows that were over at once."""
     response = Response(encode(answer))
-    front.counts.done(1, perf_counter() - request.started)
+    front.counts.done(rows, perf_counter() - request.started)
     return response
 
 

@@ -9,8 +9,10 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 from urllib.parse import unquote
 
+from runtime.http.bodies import Ready
 from runtime.http.codec import ModelCodec
 from runtime.http.interfaces import Answering, Guard, Observer, Peers, Repository
+from runtime.http.lag import Lag
 from runtime.http.messages import JSON, Answer, Request
 from runtime.http.metrics_data import SnapshotSource
 from runtime.http.problems import HttpError
@@ -30,14 +32,16 @@ class HandlerContext:
     peers: Peers
     #: Requests whose answers are awaited now.
     waiting: int
+    #: How far the event loop is behind.
+    lag: Lag
     #: What handlers do that takes long, so that the event loop does not wait for it.
     threads: Executor
     routes: tuple[Route, ...]
     router: Router
     metrics: SnapshotSource | None
 
-    def ready(self) -> bool:
-        """Whether every model that should be there is."""
+    def ready(self) -> Ready:
+        """Whether the models that should be there are, and which are missing."""
         raise NotImplementedError
 
     def front(self, name: str, version: str | None = None) -> ModelCodec:

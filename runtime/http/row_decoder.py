@@ -64,7 +64,7 @@ class RowDecoder:
         """Whether there is anything that it could read."""
         return self._count > 0
 
-    def read(self, body: bytes) -> tuple[Any, str | None] | None:
+    def read(self, body: bytes | memoryview) -> tuple[Any, str | None] | None:
         """The row and the id of a request that wishes nothing else; None for others."""
         try:
             asked = _decode(body)

@@ -11,15 +11,16 @@ import contextlib
 import signal
 import socket
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from email.utils import formatdate
 from time import perf_counter
-from typing import Self
+from typing import Any, Self
 
 import uvloop
 
 from flour.core.errors import FlourError
+from runtime.http import lag
 from runtime.http.connection import Connection
 from runtime.http.interfaces import Answering, Guard, Observer, Peers, Repository
 from runtime.http.routes import REMEMBERED, Route
@@ -34,13 +35,32 @@ class ServerError(FlourError):
 
 def listen(settings: ServerSettings) -> socket.socket:
     """A socket that listens at the address of the settings."""
-    try:
+    with _listening(settings):
         return socket.create_server(
             (settings.host, settings.port),
-            family=socket.AF_INET6 if ":" in settings.host else socket.AF_INET,
+            family=_family(settings),
             backlog=settings.backlog,
             reuse_port=settings.reuse_port,
         )
+
+
+def check_address(settings: ServerSettings) -> None:
+    """Raise if the address cannot be listened at, without doing so: nobody can connect."""
+    with _listening(settings), socket.socket(_family(settings)) as trial:
+        trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if settings.reuse_port:
+            trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        trial.bind((settings.host, settings.port))
+
+
+def _family(settings: ServerSettings) -> socket.AddressFamily:
+    return socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+
+
+@contextlib.contextmanager
+def _listening(settings: ServerSettings) -> Iterator[None]:
+    try:
+        yield
     except OSError as problem:
         raise ServerError(
             "the server cannot listen here",
@@ -80,12 +100,15 @@ class Server:
         )
         self.loop: asyncio.AbstractEventLoop
         self.draining = False
+        self.lag = self.service.lag
         self.date = ""
         #: Cache of request targets, split into path and query.
         self.paths: dict[bytes, tuple[str, str]] = {}
         self.usual_head = b""
         self._sockets = list(sockets)
-        self._listeners: dict[int, asyncio.AbstractServer] = {}
+        self._listeners: dict[int, tuple[socket.socket, asyncio.AbstractServer]] = {}
+        self._taking = False
+        self._coming: set[asyncio.Task[Any]] = set()
         self._connections: set[Connection] = set()
         self._thread: threading.Thread | None = None
         self._ready = threading.Event()
@@ -131,7 +154,11 @@ class Server:
             raise self._failure
 
     def stop(self, timeout: float | None = None) -> None:
-        """Take no new requests, finish current ones, end; from any thread."""
+        """Finish current requests, and end; from any thread.
+
+        For `drain_delay` seconds connections are still accepted, while the server says that it is
+        not ready: so that a load balancer sends the next ones elsewhere.
+        """
         stopping = self._stopping
         if stopping is not None:
             with contextlib.suppress(RuntimeError):  # it has ended by itself
@@ -168,17 +195,21 @@ class Server:
                 loop.add_signal_handler(number, self._stopping.set)
         for each in self._sockets:
             await self._accept(each)
-        ticking = loop.create_task(self._tick())
+        ticking = [loop.create_task(each()) for each in (self._tick, self._look)]
         self._ready.set()
         await self._stopping.wait()
-        for listener in self._listeners.values():
-            listener.close()
+        self.service.leaving = True
+        await asyncio.sleep(self.settings.drain_delay)
+        for _, accepting in self._listeners.values():
+            accepting.close()
         for each in self._sockets:
-            await self._take_waiting(each)
+            self._take_waiting(each)  # closing it would reset them
             each.close()
+        self._listeners.clear()
         end = self.loop.time() + self.settings.drain_seconds
         await self._drain(end)
-        ticking.cancel()
+        for task in ticking:
+            task.cancel()
         await self.service.finish(max(0.0, end - self.loop.time()))
         loop.set_default_executor(ThreadPoolExecutor(1))  # the loop would wait without an end
 
@@ -190,31 +221,52 @@ class Server:
         """Stop accepting connections from a socket; others accept the waiting ones."""
         asyncio.run_coroutine_threadsafe(self._leave_alone(listener), self.loop).result()
 
+    def take_over(self, sockets: Sequence[socket.socket]) -> None:
+        """At the end, accept what waits on these sockets of other processes too, and close them."""
+        self._sockets += [each for each in sockets if each not in self._sockets]
+
     async def _accept(self, listener: socket.socket) -> None:
         number = listener.fileno()
         if number not in self._listeners and not self.draining:
-            self._listeners[number] = await self.loop.create_server(
+            listener.setblocking(False)
+            accepting = await self.loop.create_server(
                 self._connection, sock=listener.dup(), backlog=self.settings.backlog
             )
+            self._listeners[number] = listener, accepting
 
     async def _leave_alone(self, listener: socket.socket) -> None:
-        accepting = self._listeners.pop(listener.fileno(), None)
+        _, accepting = self._listeners.pop(listener.fileno(), (None, None))
         if accepting is not None:
             accepting.close()
 
-    async def _take_waiting(self, listener: socket.socket) -> None:
-        """Accept connections that wait on a socket: closing it would reset them."""
-        listener.setblocking(False)
+    def _take_waiting(self, listener: socket.socket) -> None:
+        """Accept all connections that wait on a socket."""
         for _ in range(self.settings.backlog + 1):
             try:
                 waiting, _ = listener.accept()
             except OSError:  # none is left
                 return
-            with contextlib.suppress(OSError):  # gone already
-                await self.loop.connect_accepted_socket(self._connection, waiting)
+            coming = self.loop.connect_accepted_socket(self._connection, waiting)
+            task = self.loop.create_task(coming)
+            self._coming.add(task)
+            task.add_done_callback(self._come)
+
+    def _come(self, task: asyncio.Task[Any]) -> None:
+        self._coming.discard(task)
+        if not task.cancelled():
+            task.exception()  # a connection that has gone already is no error
 
     def _connection(self) -> Connection:
+        if not self._taking:
+            self._taking = True
+            self.loop.call_soon(self._take_all)
         return Connection(self, self.service)
+
+    def _take_all(self) -> None:
+        """Accept all connections: the loop accepts one in each round, and the others would wait."""
+        self._taking = False
+        for listener, _ in self._listeners.values():
+            self._take_waiting(listener)
 
     def path(self, target: bytes) -> tuple[str, str]:
         """The path and the query of a request's target."""
@@ -244,6 +296,13 @@ class Server:
             await asyncio.sleep(1.0)
             self._new_date()
             self.check(perf_counter())
+
+    async def _look(self) -> None:
+        """Several times a second: how late the loop is."""
+        while True:
+            due = self.loop.time() + lag.EVERY
+            await asyncio.sleep(lag.EVERY)
+            self.lag.look(max(0.0, self.loop.time() - due))
 
     def check(self, now: float) -> None:
         """End what has taken clients too long at the moment `now` of `perf_counter`."""

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from time import monotonic
 
-from runtime.http import problems, telemetry
+from runtime.http import number_arrays, problems, telemetry
+from runtime.http.bodies import Ready
 from runtime.http.codec import ModelCodec
 from runtime.http.compression import SOON, pack, unpack
+from runtime.http.guards import LATE, most_unread
 from runtime.http.interfaces import Alone, Answering, Direct, Guard, Observer, Peers, Repository
+from runtime.http.lag import Lag
 from runtime.http.messages import Answer, Request, Response
 from runtime.http.routes import Handler, HandlerContext, Route, Router
 from runtime.http.settings import ServerSettings
@@ -45,20 +48,28 @@ class Service(HandlerContext):
         self.guards, self.observers = list(guards), list(observers)
         self.peers: Peers = peers or Alone()
         self.waiting = 0
+        self.lag = Lag()
         #: Threads for long tasks of handlers, so that the event loop does not wait.
         self.threads = ThreadPoolExecutor(thread_name_prefix="pretzel-http-work")
-        self._ready_until = 0.0
+        #: Whether the server is about to end.
+        self.leaving = False
+        self._ready_until, self._was_ready = 0.0, Ready(ready=True)
         self._small = settings.compress_above
         self.routes = (*ROUTES, *routes)
         self.router = Router(self.routes)
         self.metrics = None
         telemetry.attach(self)
+        number_arrays.prepare()
 
     # --- requests ----------------------------------------------------------------------------
 
     def respond(self, request: Request) -> Answer:
         """A response, or an awaitable of one; errors are responses too."""
         try:
+            if request.waited:
+                self.lag.read(request.waited)
+                if request.method == "POST" and self.is_late(request.waited, request.headers):
+                    return LATE
             for guard in self.guards:
                 refusal = guard(request)
                 if refusal is not None:
@@ -74,6 +85,10 @@ class Service(HandlerContext):
         if not isinstance(answer, Response):
             return self._awaited(request, answer)
         return answer if len(answer.body) <= self._small else self._compressed(request, answer)
+
+    def is_late(self, waited: float, headers: Mapping[bytes, bytes]) -> bool:
+        """Whether a request was unread for so long that it is refused."""
+        return waited > most_unread(headers, self.settings.max_unread)
 
     async def _decompressed(self, request: Request, handler: Handler) -> Response:
         """Answer a request whose body takes long to decompress."""
@@ -105,16 +120,25 @@ class Service(HandlerContext):
         for observer in self.observers:
             observer(request, response, seconds)
 
-    def ready(self) -> bool:
-        """Whether all wanted models are loaded; a positive answer is reused for a moment."""
+    def ready(self) -> Ready:
+        """Whether the wanted models are loaded; a positive answer is reused for a moment.
+
+        A model whose files are refused is named, and keeps the server from being ready only if the
+        settings say so, or if there is no other model.
+        """
         now = monotonic()
+        if self.leaving:
+            return Ready(ready=False)
         if self.repository is None or now < self._ready_until:
-            return True
-        states = self.repository.index()
-        complete = all(each.state in {"READY", "UNLOADING"} or not each.wanted for each in states)
-        if complete:  # asked often, with thousands of models
-            self._ready_until = now + _READY_SECONDS
-        return complete
+            return self._was_ready
+        wanted = [each for each in self.repository.index() if each.wanted]
+        missing = [each for each in wanted if each.state not in {"READY", "UNLOADING"}]
+        bearable = not self.settings.ready_needs_all and len(missing) < len(wanted)
+        there = not missing or (bearable and all(each.refused for each in missing))
+        state = Ready(there, [each.address for each in missing])
+        if there:  # asked often, with thousands of models
+            self._ready_until, self._was_ready = now + _READY_SECONDS, state
+        return state
 
     async def finish(self, seconds: float) -> None:
         """Wait up to `seconds` for the threads of handlers, then flush logs and traces."""

@@ -35,6 +35,8 @@ class ServerSettings:
     """Between two requests."""
     write_seconds: float = 30.0
     """For a client that does not read its answers."""
+    drain_delay: float = 0.0
+    """Time for which `stop` goes on accepting connections, while readiness is 503 already."""
     drain_seconds: float = 30.0
     """Time that `stop` gives current requests."""
 
@@ -65,6 +67,12 @@ class ServerSettings:
     max_waiting: int = 0
     """Requests that may wait for their answers, over all connections; 0 is no limit."""
 
+    max_unread: float = 0.25
+    """Seconds that a request may wait unread while the event loop is busy; later it is refused
+    unread. A deadline in a header replaces it: half of that. 0 is no limit."""
+
+    ready_needs_all: bool = False
+    """Whether a model whose files cannot be served makes the server not ready."""
     metrics: bool = True
     """Whether requests are counted and `/metrics` answers."""
     triton_metrics: bool = False

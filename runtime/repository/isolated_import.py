@@ -144,6 +144,8 @@ class IsolatedImporter:
             stderr=None if self._on_line is None else subprocess.PIPE,
             bufsize=0,
         )
+        # The system keeps a process that has ended until somebody has waited for it.
+        threading.Thread(target=process.wait, name="pretzel-importer-end", daemon=True).start()
         if self._on_line is not None:
             heard = process.stderr, self._on_line
             self._listener = threading.Thread(target=_forward_lines, args=heard, daemon=True)

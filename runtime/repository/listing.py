@@ -119,6 +119,14 @@ def reason_of(problem: BaseException) -> str:
     return f"{type(problem).__name__}: {problem}"[:300]
 
 
+_DIRECTORIES = re.compile(r"(?<![\w.~/\\-])/(?:[^\s/'\"]+/)+")
+
+
+def without_directories(reason: str, root: str) -> str:
+    """A reason as clients may read it: paths begin in the folder, or are only the file's name."""
+    return _DIRECTORIES.sub("", reason.replace(f"{root}/", ""))
+
+
 def placed(problem: RepositoryError, where: Path) -> RepositoryError:
     """The error, with this path as its place if it has none."""
     problem.where = problem.where or shown(where)

@@ -21,7 +21,7 @@ from runtime.http.interfaces import ModelState
 from runtime.repository.errors import NoRoom, NotLoaded, UnknownModel
 from runtime.repository.files import MAX_BYTES, Folder, Print, natural, shown
 from runtime.repository.isolated_import import IsolatedImporter, OnLine
-from runtime.repository.listing import Model, Scan, Trouble, reason_of
+from runtime.repository.listing import Model, Scan, Trouble, reason_of, without_directories
 from runtime.repository.preparing import Importer, LocalImporter
 from runtime.repository.registry import Registry
 from runtime.repository.staging import Staging
@@ -135,7 +135,10 @@ class Repository:
         """All versions, loaded or not."""
         with self._table:
             lines = [
-                ModelState(name, version, entry.state, entry.reason, not entry.held)
+                ModelState(
+                    *(name, version, entry.state, entry.reason, not entry.held),
+                    refused=entry.state == UNAVAILABLE and entry.staged is None,
+                )
                 for (name, version), entry in self._entries.items()
             ]
         return tuple(sorted(lines, key=lambda one: (natural(one.name), natural(one.version))))
@@ -286,7 +289,7 @@ class Repository:
 
     def _without_folder(self, reason: str) -> str:
         """A reason without the folder's path, as clients read the index too."""
-        return reason.replace(f"{shown(self.folder.root)}/", "")
+        return without_directories(reason, shown(self.folder.root))
 
     def _reason_if_older(self, entry: _Entry, reason: str) -> str:
         return f"what is served is older: {reason}" if entry.staged else reason

@@ -70,6 +70,8 @@ class Worker:
         self._ended.wait()
         if self._server is not None:
             self._channel.ask("leaving")  # other workers take its connections from now on
+            # What waits at the socket of a worker that has ended already would be reset.
+            self._server.take_over(self._listeners)
             self._server.stop()
         if self._runtime is not None:
             self._runtime.close(timeout=self._drain)

@@ -10,7 +10,7 @@ from typing import Any
 
 from objectstore.errors import Explained
 from runtime.errors import UnknownEndpoint
-from runtime.repository.listing import reason_of
+from runtime.repository.listing import reason_of, without_directories
 from runtime.service.runtime import Runtime
 from runtime.workers.desired import NOTHING, Name, Version
 from runtime.workers.errors import NotInStep, Rejected
@@ -85,7 +85,8 @@ class Replica:
         # After a plan that cannot be loaded, the others are still served.
         except Exception as problem:
             log.exception("%s@%s cannot be loaded", name, version)
-            return reason_of(problem) if isinstance(problem, Explained) else repr(problem)[:300]
+            reason = reason_of(problem) if isinstance(problem, Explained) else repr(problem)[:300]
+            return without_directories(reason, "")
         self._held[name] = held.having(version, plan, activate=False)
         return ""
 

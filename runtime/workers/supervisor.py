@@ -175,7 +175,7 @@ class Supervisor:
         with self._showing:  # so that an older index never arrives after a newer one
             self.fleet.show(
                 [
-                    [each.name, each.version, each.state, each.reason, each.wanted]
+                    [each.name, each.version, each.state, each.reason, each.wanted, each.refused]
                     for each in self.folder.index()
                 ]
             )
@@ -190,7 +190,7 @@ class Supervisor:
             slot.stop()
         for listener in self._listeners:
             listener.close()
-        end = time.monotonic() + self.options.settings.drain_seconds + _END_SECONDS
+        end = time.monotonic() + _drain_seconds(self.options.settings) + _END_SECONDS
         for slot in self._slots:
             slot.join(max(0.0, end - time.monotonic()))
         self._pool.shutdown(wait=False, cancel_futures=True)
@@ -241,6 +241,11 @@ def listen_often(settings: ServerSettings, count: int) -> list[socket.socket]:
     port = int(sockets[0].getsockname()[1])
     same = replace(settings, reuse_port=True, port=port)
     return sockets + [listen(same) for _ in range(count - 1)]
+
+
+def _drain_seconds(settings: ServerSettings) -> float:
+    """How long a worker may take to answer its last requests."""
+    return settings.drain_delay + settings.drain_seconds
 
 
 def gathered(asked: Mapping[int, Future[Any]], seconds: float) -> Future[Any]:

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
 import pytest
 
+from bench import overload
+from bench.open_loop import Outcome
 from bench.report import told
 from bench.report.figures import Figures
 from bench.report.goals import goals
@@ -133,3 +139,26 @@ def test_words_on_where_ours_is_behind() -> None:
     text = told.behind(many)
     assert text.startswith("Ours is behind in 9 of 11 places, most of all L1 on SA (0.1x), ")
     assert "L7" not in text
+
+
+@pytest.mark.parametrize(("wait", "met"), [(0.2, True), (0.4, False)])
+def test_goals_of_overload(wait: float, met: bool) -> None:  # noqa: FBT001 (a fact)
+    outcome = Outcome(2.0, {"200": 200, "503": 100}, [wait] * 200, [0.01] * 100)
+    assert [goal.met for goal in overload.goals_of(outcome, 100.0, 300)] == [met, met]
+    assert all(
+        str(goal).startswith("met" if met else "MISSED")
+        for goal in overload.goals_of(outcome, 100.0, 300)
+    )
+
+
+def test_a_missed_goal_is_an_exit_status(monkeypatch: pytest.MonkeyPatch) -> None:
+    def offered(_port: int, _body: Path, rate: float, *_: float) -> Outcome:
+        return Outcome(1.0, {"200": 10}, [5.0 if rate else 0.1] * 10)
+
+    @contextmanager
+    def serving() -> Iterator[int]:
+        yield 0
+
+    monkeypatch.setattr(overload, "offered", offered)
+    monkeypatch.setattr(overload, "serving", serving)
+    assert overload.run(0.1) == 1

@@ -111,11 +111,22 @@ def test_strict_ends_where_something_is_wrong(pretzel: Pretzel, tmp_path: Path) 
 
 
 def test_a_port_that_is_taken(pretzel: Pretzel, server: tuple[object, str], tmp_path: Path) -> None:
-    (tmp_path / "empty").mkdir()
+    save_plan(tmp_path / "a.pretzel", 1.0)
     port = re.findall(r"\d+", server[1])[-1]
-    ran = pretzel("serve", tmp_path / "empty", "--port", port)
+    ran = pretzel("serve", tmp_path, "--port", port)
     assert ran.code == 1
     assert "cannot listen" in ran.err
+    assert "loaded" not in ran.err, "it is known before models are loaded"
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_tokens_that_cannot_be_read(pretzel: Pretzel, tmp_path: Path, workers: int) -> None:
+    save_plan(tmp_path / "a.pretzel", 1.0)
+    none = tmp_path / "none"
+    ran = pretzel("serve", tmp_path, "--port", "0", "--tokens", none, "--workers", str(workers))
+    assert ran.code == 1
+    assert "tokens cannot be read" in ran.err
+    assert "loaded" not in ran.err
 
 
 def test_settings() -> None:

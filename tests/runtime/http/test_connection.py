@@ -106,7 +106,7 @@ def test_old_and_closing_clients_lose_the_connection(house: House) -> None:
         b"GET /v2 HTTP/1.1\r\nhost: h\r\nconnection: upgrade\r\nupgrade: h2c\r\n\r\n",
     ]:
         with house.client.raw() as connection:
-            connection.sendall(request + b"GET /v2 HTTP/1.1\r\n\r\n")
+            connection.sendall(request + b"GET /v2 HTTP/1.1\r\nhost: h\r\n\r\n")
             (reply,) = replies(connection)
             assert reply.status == 200
             assert reply.headers["connection"] == "close"
@@ -134,12 +134,12 @@ def test_a_client_that_says_no_more_still_gets_its_answers(house: House) -> None
         b"\x00\x01\x02\r\n\r\n",
         b"hello there\r\n\r\n",
         b"GET / HTTP/9.9\r\n\r\n",
-        b"GET /v2 HTTP/1.1\r\nbad header\r\n\r\n",
+        b"GET /v2 HTTP/1.1\r\nhost: h\r\nbad header\r\n\r\n",
         b"GET /v2 HTTP/1.1\r\nhost: h\r\ncontent-length: x\r\n\r\n",
         b"POST /v2 HTTP/1.1\r\nhost: h\r\ncontent-length: -1\r\n\r\n",
-        b"POST /v2 HTTP/1.1\r\ncontent-length: 3\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n",
-        b"POST /v2 HTTP/1.1\r\ncontent-length: 3\r\ncontent-length: 4\r\n\r\nabcd",
-        b"POST /v2 HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\nzz\r\n",
+        b"POST /v2 HTTP/1.1\r\nhost: h\r\ncontent-length: 3\r\ntransfer-encoding: chunked\r\n\r\n0",
+        b"POST /v2 HTTP/1.1\r\nhost: h\r\ncontent-length: 3\r\ncontent-length: 4\r\n\r\nabcd",
+        b"POST /v2 HTTP/1.1\r\nhost: h\r\ntransfer-encoding: chunked\r\n\r\nzz\r\n",
     ],
 )
 def test_what_is_no_http_is_refused_and_ends_the_connection(house: House, data: bytes) -> None:
@@ -150,6 +150,39 @@ def test_what_is_no_http_is_refused_and_ends_the_connection(house: House, data: 
         assert reply.error
         assert connection.recv(10) == b""
     assert house.client.get("/v2").status == 200
+
+
+@pytest.mark.parametrize(
+    ("head", "found"),
+    [
+        (b"", "no header host"),
+        (b"host: h\r\nhost: g\r\n", "two headers host"),
+        (b"host: h\r\nHost: h\r\n", "two headers host"),
+        (b"host: h\r\ntransfer-encoding: gzip, chunked\r\n", "transfer-encoding: gzip, chunked"),
+    ],
+)
+@pytest.mark.parametrize("before", [b"", infer(7), infer(7) * 2])
+@pytest.mark.parametrize("cut", [0, 5, 20])
+def test_requests_that_are_not_framed_for_certain(
+    house: House, head: bytes, found: str, before: bytes, cut: int
+) -> None:
+    data = b"GET /v2 HTTP/1.1\r\n" + head + b"x: y\r\n\r\n"
+    with house.client.raw() as connection:
+        connection.sendall(before + data[:cut])
+        earlier = replies(connection, before.count(b"POST"))
+        connection.sendall(data[cut:])
+        (reply,) = replies(connection)
+    assert {each.status for each in earlier} <= {200}
+    assert reply.status == (501 if b"gzip" in head else 400)
+    assert reply.error == f"this is no request as HTTP/1.1 (RFC 9112) frames them (found: {found})"
+
+
+def test_bodies_may_look_like_headers(house: House) -> None:
+    body = b'"\r\nhost: a\r\nhost: b\r\n\r\n"'
+    head = b"POST /predict/text HTTP/1.1\r\nhost: h\r\ncontent-length: %d\r\n\r\n" % len(body)
+    made = house.client.say(head + body + infer(7), count=2)
+    assert [each.status for each in made] == [400, 200]
+    assert "JSON" in made[0].error  # JSON has no line breaks in strings
 
 
 def test_nonsense_after_a_request_does_not_spoil_its_answer(house: House) -> None:
@@ -177,11 +210,15 @@ def test_headers_and_bodies_have_limits(house: House) -> None:
     assert house.client.say(infer(7, large))[0].status == 431
     many = [b"x-%d: y" % n for n in range(2000)]
     assert house.client.say(infer(7, *many))[0].status == 431
-    assert house.client.say(b"GET /" + b"x" * (9 << 10) + b" HTTP/1.1\r\n\r\n")[0].status == 431
-    body = b"POST /v2 HTTP/1.1\r\ncontent-length: 2000000\r\n\r\n"
+    assert (
+        house.client.say(b"GET /" + b"x" * (9 << 10) + b" HTTP/1.1\r\nhost: h\r\n\r\n")[0].status
+        == 431
+    )
+    body = b"POST /v2 HTTP/1.1\r\nhost: h\r\ncontent-length: 2000000\r\n\r\n"
     assert house.client.say(body)[0].status == 413
     chunk = (
-        b"POST /v2 HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n" + b"fffff\r\n" + b"x" * 0xFFFFF
+        b"POST /v2 HTTP/1.1\r\nhost: h\r\ntransfer-encoding: chunked\r\n\r\n"
+        b"fffff\r\n" + b"x" * 0xFFFFF
     )
     made = house.client.say(chunk + b"\r\nfffff\r\n" + b"x" * 0xFFFFF)
     assert made[0].status == 413
@@ -189,7 +226,7 @@ def test_headers_and_bodies_have_limits(house: House) -> None:
 
 def test_an_endless_header_is_cut_off(house: House) -> None:
     with house.client.raw() as connection:
-        connection.sendall(b"GET /v2 HTTP/1.1\r\nx: ")
+        connection.sendall(b"GET /v2 HTTP/1.1\r\nhost: h\r\nx: ")
         with suppress(OSError):  # it is refused before all was sent
             for _ in range(20):
                 connection.sendall(b"x" * 1000)
@@ -322,9 +359,9 @@ def test_too_many_connections_are_told_so(runtime: Runtime) -> None:
     with serving(runtime, max_connections=2) as server:
         client = Client(server.port)
         first, second = client.raw(), client.raw()
-        first.sendall(b"GET /v2 HTTP/1.1\r\n\r\n")
+        first.sendall(b"GET /v2 HTTP/1.1\r\nhost: h\r\n\r\n")
         assert replies(first)[0].status == 200
-        second.sendall(b"GET /v2 HTTP/1.1\r\n\r\n")
+        second.sendall(b"GET /v2 HTTP/1.1\r\nhost: h\r\n\r\n")
         assert replies(second)[0].status == 200
         with client.raw() as third:
             (reply,) = replies(third)
@@ -351,7 +388,7 @@ def test_stop_finishes_what_is_on_its_way(runtime: Runtime) -> None:
     server = serving(runtime, slow).start()
     client = Client(server.port)
     idle = client.raw()
-    idle.sendall(b"GET /v2 HTTP/1.1\r\n\r\n")
+    idle.sendall(b"GET /v2 HTTP/1.1\r\nhost: h\r\n\r\n")
     assert replies(idle)[0].status == 200
     busy = client.raw()
     busy.sendall(infer(7))
@@ -372,7 +409,7 @@ def test_stop_finishes_what_is_on_its_way(runtime: Runtime) -> None:
     idle.close()
 
 
-REQUEST = b"GET /v2 HTTP/1.1\r\n\r\n"
+REQUEST = b"GET /v2 HTTP/1.1\r\nhost: h\r\n\r\n"
 
 
 def test_stop_hears_who_has_just_come(runtime: Runtime, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -398,6 +435,20 @@ def test_stop_hears_who_has_just_come(runtime: Runtime, monkeypatch: pytest.Monk
     stopping.join(60)
     assert not stopping.is_alive()
     silent.close()
+
+
+def test_readiness_ends_before_connections_are_refused(runtime: Runtime) -> None:
+    server = Server(runtime, ServerSettings(port=0, drain_delay=1.0)).start()
+    client = Client(server.port)
+    assert client.get("/v2/health/ready").status == 200
+    ending = threading.Thread(target=server.stop)
+    ending.start()
+    until(lambda: client.get("/v2/health/ready").status == 503)
+    reply = client.get("/v2")
+    assert (reply.status, reply.headers["connection"]) == (200, "close")
+    ending.join()
+    with pytest.raises(ConnectionRefusedError):
+        client.get("/v2")
 
 
 def test_stop_does_not_wait_for_ever(runtime: Runtime) -> None:

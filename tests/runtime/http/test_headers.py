@@ -92,7 +92,7 @@ def test_bodies_in_crumbs_have_a_limit(house: House, pause: float) -> None:
 def test_headers_that_come_in_two_pieces_are_counted_together(house: House) -> None:
     lines = [b"x-%d: %b\r\n" % (number, b"y" * 1000) for number in range(9)]
     with house.client.raw() as connection:
-        connection.sendall(b"GET /v2 HTTP/1.1\r\n" + b"".join(lines[:5]))
+        connection.sendall(b"GET /v2 HTTP/1.1\r\nhost: h\r\n" + b"".join(lines[:5]))
         time.sleep(0.02)
         connection.sendall(b"".join(lines[5:]) + b"\r\n")
         (reply,) = replies(connection)
@@ -134,12 +134,12 @@ def test_stop_does_not_wait_for_handlers_in_threads_for_ever(runtime: Runtime) -
 class Many:
     """A repository that counts how often it is asked."""
 
-    def __init__(self) -> None:
-        self.asked, self.state = 0, "LOADING"
+    def __init__(self, *more: ModelState) -> None:
+        self.asked, self.state, self.more = 0, "LOADING", more
 
     def index(self) -> Sequence[ModelState]:
         self.asked += 1
-        return [ModelState("one", "1", self.state)]
+        return [ModelState("one", "1", self.state), *self.more]
 
     def load(self, name: str) -> None:
         raise NotImplementedError
@@ -158,3 +158,24 @@ def test_readiness_is_looked_up_until_it_is_there_and_then_now_and_then(runtime:
         assert many.asked <= 10
         many.state = "UNAVAILABLE"
         until(lambda: client.get("/v2/health/ready").status == 503)
+
+
+@pytest.mark.parametrize("needs_all", [False, True])
+def test_a_file_that_cannot_be_served_is_named(runtime: Runtime, needs_all: bool) -> None:  # noqa: FBT001
+    many = Many(ModelState("bad", "2", "UNAVAILABLE", "no plan", refused=True))
+    settings = ServerSettings(port=0, ready_needs_all=needs_all)
+    with Server(runtime, settings, repository=many) as server:
+        client = Client(server.port)
+        loading = client.get("/v2/health/ready")
+        assert (loading.status, loading.json["missing"]) == (503, ["one@1", "bad@2"])
+        many.state = "READY"
+        reply = client.get("/v2/health/ready")
+        assert reply.status == (503 if needs_all else 200)
+        assert reply.json == {"ready": not needs_all, "missing": ["bad@2"]}
+
+
+def test_without_any_model_that_can_be_served_it_is_not_ready(runtime: Runtime) -> None:
+    many = Many(ModelState("bad", "2", "UNAVAILABLE", "no plan", refused=True))
+    many.index = lambda: many.more  # type: ignore[method-assign]  # only the bad one
+    with Server(runtime, ServerSettings(port=0), repository=many) as server:
+        assert Client(server.port).get("/v2/health/ready").status == 503

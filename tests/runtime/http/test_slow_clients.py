@@ -33,7 +33,7 @@ class Crowd:
         self._connections: dict[socket.socket, list[bytes]] = {}
         for number in range(SLOW * 2 + IDLE):
             made = socket.create_connection(("127.0.0.1", port), timeout=60)
-            rest = [b"GET /v2 HTTP/1.1\r\nx: " + LONG] if number < SLOW else [LONG]
+            rest = [b"GET /v2 HTTP/1.1\r\nhost: h\r\nx: " + LONG] if number < SLOW else [LONG]
             if SLOW <= number < SLOW * 2:
                 made.sendall(HEAD % len(LONG))  # only what follows is slow
             self._connections[made] = rest if number < SLOW * 2 else []

@@ -16,7 +16,7 @@ import pytest
 
 from runtime import Runtime
 from runtime.repository import Repository, isolated_import, preparing
-from runtime.repository.listing import Model
+from runtime.repository.listing import Model, without_directories
 from runtime.repository.staging import Staging
 from tests.house import until
 from tests.runtime.repository.folders import WIDTH, X, age, fil, lgb, mlserver, save_plan, xgb
@@ -128,8 +128,7 @@ def test_a_process_that_went_to_rest_is_followed_by_another(
     with opened(tmp_path, runtime) as repository:
         repository.load_all()
         first = prepared_by(repository)
-        rested = os.WEXITED | os.WNOWAIT | os.WNOHANG
-        until(lambda: os.waitid(os.P_PID, first, rested) is not None, "it does not rest")
+        until(lambda: not Path(f"/proc/{first}").exists(), "it has not ended, or is a zombie")
         save_plan(tmp_path / "a.pretzel", 2.0)
         age(tmp_path / "a.pretzel")
         assert [event.kind for event in repository.poll()] == ["replaced"]
@@ -143,7 +142,7 @@ def test_it_may_be_killed_between_two_models(tmp_path: Path, runtime: Runtime) -
         repository.load_all()
         process = prepared_by(repository)
         os.kill(process, signal.SIGKILL)
-        os.waitid(os.P_PID, process, os.WEXITED | os.WNOWAIT)
+        until(lambda: not Path(f"/proc/{process}").exists(), "it is still there")
         save_plan(tmp_path / "b.pretzel", 2.0)
         assert [event.kind for event in repository.load_all()] == ["loaded"]
 
@@ -201,3 +200,15 @@ def test_without_room_it_is_said_once_and_tried_again(
 def test_errors_keep_their_parts() -> None:
     found = preparing.error_parts(ValueError("no"))
     assert found == {"kind": "ValueError", "what": "ValueError('no')"}
+
+
+@pytest.mark.parametrize(
+    ("reason", "told"),
+    [
+        ("cannot be read; /srv/m/a/b.pretzel", "cannot be read; a/b.pretzel"),
+        ("no room in '/srv/staging-1/x.bin'", "no room in 'x.bin'"),
+        ("see http://host/a/b, 1/2 or a/b", "see http://host/a/b, 1/2 or a/b"),
+    ],
+)
+def test_reasons_name_no_directories(reason: str, told: str) -> None:
+    assert without_directories(reason, "/srv/m") == told

@@ -1,0 +1,140 @@
+"""A loop that is behind: requests count from their arrival, and those that waited long are shed."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bench import overload
+from runtime import Runtime
+from runtime.http import Server, ServerSettings
+from runtime.http.lag import Lag
+from runtime.http.messages import Answer, Request, Response
+from runtime.http.routes import HandlerContext, Route
+from tests.runtime.http.client import Client, Reply, replies
+from tests.runtime.http.conftest import WIDTH, filled, tensor
+
+BUSY = 0.6
+BODY = json.dumps({"inputs": [tensor("x", "FP64", [2, WIDTH], [0.5] * 2 * WIDTH)]}).encode()
+
+
+BEGUN = threading.Event()
+
+
+def _busy(_service: HandlerContext, _request: Request) -> Answer:
+    BEGUN.set()
+    time.sleep(BUSY)
+    return Response()
+
+
+@contextmanager
+def serving(**settings: Any) -> Iterator[Client]:
+    """A server whose loop does nothing else while it answers /busy."""
+    route = Route("GET", "/busy", _busy, "Hold up the event loop")
+    with (
+        Runtime(executors=1) as runtime,
+        Server(runtime, ServerSettings(port=0, **settings), routes=[route]) as server,
+    ):
+        filled(runtime)
+        yield Client(server.port)
+
+
+def asked_while_busy(client: Client, body: bytes = BODY, header: str = "") -> Reply:
+    """The reply to a request that comes when the loop has just begun to be busy."""
+    head = f"POST /v2/models/iris/infer HTTP/1.1\r\nhost: here\r\n{header}"
+    message = f"{head}content-length: {len(body)}\r\n\r\n".encode() + body
+    with client.raw() as connection:
+        connection.sendall(b"GET /v2/health/live HTTP/1.1\r\nhost: here\r\n\r\n")
+        assert replies(connection)[0].status == 200
+        holding = threading.Thread(target=client.get, args=("/busy",))
+        BEGUN.clear()
+        holding.start()
+        assert BEGUN.wait(60)
+        connection.sendall(message)
+        (reply,) = replies(connection)
+        holding.join()
+    return reply
+
+
+def figure(client: Client, name: str) -> float:
+    lines = client.get("/metrics").body.decode().splitlines()
+    return max(float(line.split()[-1]) for line in lines if line.startswith(name))
+
+
+def test_what_waited_too_long_is_refused_unread() -> None:
+    with serving(max_unread=0.3) as client:
+        reply = asked_while_busy(client, b"no JSON, and not looked at")
+        assert (reply.status, reply.headers["retry-after"]) == (503, "1")
+        assert "overloaded" in reply.error
+        assert asked_while_busy(client).status == 503
+        assert client.post("/v2/models/iris/infer", BODY).status == 200  # it keeps up again
+
+
+def test_half_of_a_deadline_is_for_the_answer() -> None:
+    with serving(max_unread=0.01) as client:
+        assert asked_while_busy(client, header="x-request-timeout-ms: 600\r\n").status == 503
+        assert asked_while_busy(client, header="x-request-timeout-ms: 60000\r\n").status == 200
+
+
+@pytest.mark.parametrize("way", ["header", "parameter"])
+def test_a_deadline_counts_from_the_arrival(way: str) -> None:
+    header = "x-request-timeout-ms: 300\r\n" if way == "header" else ""
+    known = {"parameters": {"timeout": 300_000}} if way == "parameter" else {}
+    with serving(max_unread=0.0) as client:
+        reply = asked_while_busy(client, json.dumps(json.loads(BODY) | known).encode(), header)
+        assert reply.status == 504
+        assert "deadline" in reply.error
+
+
+def test_the_wait_is_in_the_metrics() -> None:
+    with serving(max_unread=0.0) as client:
+        assert asked_while_busy(client).status == 200
+        assert figure(client, "pretzel_http_unread_seconds ") > BUSY / 2
+        assert figure(client, "pretzel_http_loop_lag_seconds ") > BUSY / 2
+        infer = 'pretzel_http_request_duration_seconds_sum{route="/v2/models/{model}/infer"'
+        assert figure(client, infer) > BUSY / 2
+
+
+def test_a_loop_that_waited_for_clients_was_not_behind() -> None:
+    async def rounds() -> tuple[float, float]:
+        lag, loop = Lag(), asyncio.get_running_loop()
+        first = time.perf_counter()
+        lag.since(first, loop)
+        time.sleep(0.02)  # noqa: ASYNC251 (the loop is to be busy)
+        await asyncio.sleep(0)  # the round ends, and the next one begins at once
+        busy = time.perf_counter() - lag.since(time.perf_counter(), loop)
+        await asyncio.sleep(0.05)
+        now = time.perf_counter()
+        return busy, now - lag.since(now, loop)
+
+    busy, idle = asyncio.run(rounds())
+    assert busy >= 0.02
+    assert idle == 0.0
+
+
+def test_clients_outside_are_answered_in_time_or_told_soon(tmp_path: Path) -> None:
+    """The load comes from a process of its own: here it would wait for the server's GIL."""
+    body = tmp_path / "body"
+    body.write_bytes(overload.block())
+    with overload.serving() as port:
+        most = overload.offered(port, body, 0.0, 1.0)
+        assert set(most.statuses) == {"200"}
+        rate = len(most.good) / most.seconds
+        outcome = overload.offered(port, body, 3 * rate, 2.0)
+        figures = Client(port).get("/metrics").body.decode()
+    assert outcome.good
+    assert set(outcome.statuses) <= {"200", "503", "lost"}
+    # On a busy machine a few connections are not there before the client ends.
+    assert outcome.statuses.get("lost", 0) < 0.05 * sum(outcome.statuses.values())
+    if "503" in outcome.statuses:  # the load may not get to run on a busy machine
+        assert 'status="503"' in figures
+    # Without a limit of waiting, half of the answers take more than three seconds.
+    assert outcome.percentile(0.5) < 3 * overload.USUAL
