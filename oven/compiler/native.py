@@ -22,7 +22,7 @@ from numba.core.errors import NumbaError
 from numba.extending import intrinsic, models, overload, register_model
 
 from oven.compiler import functions, functions_tanh, machine
-from oven.compiler.intrinsics import slices, sums, tiles, trees
+from oven.compiler.intrinsics import blends, narrow, slices, sums, tiles, trees
 from oven.compiler.intrinsics.more import more_words
 from oven.errors import CompileError
 
@@ -471,7 +471,7 @@ def _make_vocabulary() -> dict[str, Any]:
     made["poke_int64"] = _store(types.int64, align=1)
     # Only code for trees needs these.
 
-    for page in (trees, slices, tiles, sums):
+    for page in (trees, slices, blends, tiles, sums, narrow):
         made |= page.words()
     function: Callable[..., Any]
     for function in (maximum, minimum):
