@@ -35,7 +35,8 @@ class Slices:
         made["leaves64"] = self.constants
         for name, test in (("split64", self._failed), ("split64_known", self._known)):
             made[f"{name}_uint8"] = partial(self.choose, test)
-            made[f"{name}_uint16"] = partial(self.split, test)
+            made[f"{name}_uint16"] = partial(self.split, test, "uint16")
+            made[f"{name}_masks"] = partial(self.split, test, "uint8")
         for leaf in ("uint8", "uint16"):
             made |= {f"add64_{leaf}_{k}": partial(self.add, leaf, k) for k in _FLOATS}
             made |= {f"fold64_{leaf}_{k}": partial(self.fold, leaf, k) for k in _FLOATS}
@@ -98,9 +99,10 @@ class Slices:
             leaves = self._at(int(work) + 8 * int(root), 64, "uint8")
             self._at(int(out) + 64 * tree, 64, "uint8", write=True)[:] = leaves
 
-    def split(self, test: Any, nodes: Any, count: Any, known: Any, masks: Any, out: Any) -> None:
+    def split(
+        self, test: Any, leaf: str, nodes: Any, count: Any, known: Any, masks: Any, out: Any
+    ) -> None:
         """Send the rows down a tree."""
-        leaf = "uint16"
         self._at(masks, 1, "uint64", write=True)[:] = 2**64 - 1
         leaves = np.zeros(64, leaf)
         for k in range(int(count)):

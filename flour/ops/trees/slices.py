@@ -1,8 +1,11 @@
-"""Sixty-four rows at a time through an ensemble, without walking: one bit a row.
+"""Sixty-four rows at a time through an ensemble, without walking.
 
-The rows at a node are the bits of one number. A test splits them in two: those that fail go right,
-the others left, which is two ANDs for all 64. No step waits for a node to know the next one, and no
-branch is mispredicted. That makes up, over 64 rows, for visiting every node.
+From the deepest nodes to the root, each node chooses for every row between the leaves that its two
+children have chosen: a comparison and a blend of vectors of bytes. No step waits for a node to know
+the next one, and no branch is mispredicted. That makes up, over 64 rows, for visiting every node.
+
+With AVX-512, trees of many leaves are gone down instead. The rows at a node are the bits of one
+number; those that fail go right, the others left, which is two ANDs for all 64.
 
 The tests compare ranks, not numbers: the rank of a value is the number of its column's thresholds
 that it exceeds. A rank is one byte, so that one comparison of a vector register tests all rows;
@@ -46,6 +49,8 @@ BYTE_LEAVES = 256
 #: So many numbers that nothing exceeds stand behind a column's thresholds: registers that are read
 #: from the last of them on have at most as many more.
 _BESIDE = 3
+#: Trees of more leaves than this go by masks of rows where there are registers for them.
+_FEW_LEAVES = 128
 #: The number of thresholds that a rank of one byte counts: see oven.compiler.intrinsics.slices.
 _SHARE = 254
 
@@ -82,6 +87,8 @@ class SlicedTables(NamedTuple):
     #: See oven.compiler.intrinsics.slices and blends; the nodes of group g are those from first[g]
     #: to first[g + 1].
     nodes: Blob
+    #: The same for masks of rows, where AVX-512 takes those.
+    masked: Blob | None
     first: Blob
     #: The first tree of each group, and where the leaf numbers of each tree's root are.
     starts: Blob
@@ -216,7 +223,7 @@ class Slices:
 
         The trees of a group are chosen from together, so that no node waits for the one before it.
         """
-        most = GROUP_NODES if self.leaf == "uint8" else 0
+        most = GROUP_NODES if self.leaf == "uint8" and not self.wide else 0
         starts, size = [0], 0
         for tree, count in enumerate(counts.tolist()):
             if size + count > most and tree > starts[-1]:
@@ -308,6 +315,7 @@ class Slices:
         padded, slots = self._tests()
         return SlicedTables(
             nodes=_whole(node | (self.ways() << 32)),
+            masked=_whole(node | (self.masks() << 32)) if self.wide else None,
             first=_whole(self.first),
             starts=_whole(self.starts),
             roots=_whole(self.chosen[table.roots]),
@@ -338,6 +346,11 @@ class Slices:
         most = int(self.leaves[self.table.roots].max())
         return "uint8" if most <= BYTE_LEAVES else "uint16"
 
+    @property
+    def wide(self) -> bool:
+        """Whether masks of rows suit AVX-512 better, as vectors of all leaves fill its cache."""
+        return _FEW_LEAVES < int(self.leaves[self.table.roots].max()) <= BYTE_LEAVES
+
     def ways(self) -> NDArray[np.int64]:
         """For each inner node, where its rows come from and go to, in two numbers of sixteen bits.
 
@@ -347,7 +360,11 @@ class Slices:
         left, right = self.left[self.inner], self.right[self.inner]
         if self.leaf == "uint8":
             return self.chosen[left] | (self.chosen[right] << 16)
-        return self.rows[self.inner] | (self.leaves[left] << 16)
+        return self.masks()
+
+    def masks(self) -> NDArray[np.int64]:
+        """Where the mask of each inner node's rows is, and how many leaves are on its left."""
+        return self.rows[self.inner] | (self.leaves[self.left[self.inner]] << 16)
 
     @cached_property
     def chosen(self) -> NDArray[np.int64]:

@@ -283,7 +283,16 @@ def split(
     if tables.leaf == "uint8":
         first, trees = span(e, tables.starts, g)
         arguments += f", {e.address(tables.roots)} + {first} * 8, {trees}, {row_count}"
-    e.line(f"split64{'_known' * known}_{tables.leaf}({arguments})")
+    chosen = f"split64{'_known' * known}_{tables.leaf}({arguments})"
+    masked = tables.masked if isinstance(tables, SlicedTables) else None
+    if masked is None:
+        e.line(chosen)
+        return
+    with e.block("if bit_masks:"):
+        nodes = f"{e.address(masked)} + {start} * 8"
+        e.line(f"split64{'_known' * known}_masks({nodes}, {count}, {where}, {memory}, {leaves})")
+    with e.block("else:"):
+        e.line(chosen)
 
 
 def span(e: Emitter, table: Blob, t: str) -> tuple[str, str]:

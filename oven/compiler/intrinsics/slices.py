@@ -36,8 +36,9 @@ def words() -> dict[str, Any]:
     made = {"rank64": _word(6, _rank), "fails64": _word(4, _fail), "member64": intrinsic(_member64)}
     made["bytes64"] = intrinsic(_bytes64)
     for index, kind in _WHOLE.items():
-        made[f"split64_{index}"] = _word(5, _splitting(kind, tested=False))
-        made[f"split64_known_{index}"] = _word(5, _splitting(kind, tested=True))
+        name = "masks" if index == "uint8" else index
+        made[f"split64_{name}"] = _word(5, _splitting(kind, tested=False))
+        made[f"split64_known_{name}"] = _word(5, _splitting(kind, tested=True))
         made |= {
             f"add64_{index}_{value}": _word(5, _adding(kind, held))
             for value, held in _FLOATS.items()
