@@ -31,11 +31,15 @@ class Slices:
             "bytes64": self.spread,
         }
         made |= {f"leaf{width}": partial(self.leaf, width) for width in (32, 64)}
-        made["permutes128"] = 1
+        made |= {"permutes128": 1, "bit_masks": 1}
+        made["leaves64"] = self.constants
+        for name, test in (("split64", self._failed), ("split64_known", self._known)):
+            made[f"{name}_uint8"] = partial(self.choose, test)
+            made[f"{name}_uint16"] = partial(self.split, test, "uint16")
+            made[f"{name}_masks"] = partial(self.split, test, "uint8")
         for leaf in ("uint8", "uint16"):
-            made[f"split64_{leaf}"] = partial(self.split, self._failed, leaf)
-            made[f"split64_known_{leaf}"] = partial(self.split, self._known, leaf)
             made |= {f"add64_{leaf}_{k}": partial(self.add, leaf, k) for k in _FLOATS}
+            made |= {f"fold64_{leaf}_{k}": partial(self.fold, leaf, k) for k in _FLOATS}
         return made
 
     def _at(self, address: Any, count: int, dtype: str, *, write: bool = False) -> Any:
@@ -47,15 +51,20 @@ class Slices:
 
     def _failed(self, ranks: Any, nodes: Any, k: int) -> Any:
         slot, rank, _, _ = self._fields(nodes, k)
-        return self._at(int(ranks) + 64 * slot, 64, "uint8") > rank
+        assert rank >> 8 == (rank + 1) & 255 ^ 128
+        return self._at(int(ranks) + 64 * slot, 64, "uint8") > rank & 255
 
     def _known(self, fails: Any, nodes: Any, k: int) -> Any:
         return _opened(self._at(int(fails) + 8 * k, 1, "uint64"))
 
-    def rank(self, values: Any, thresholds: Any, power: Any, out: Any, times: Any) -> None:
+    def rank(
+        self, values: Any, thresholds: Any, power: Any, out: Any, times: Any, rows: Any
+    ) -> None:
         """Ranks of one byte, with NaN last, and first."""
         known = self._at(values, 64, "float64")
+        assert 0 < rows <= 64
         where, size = int(thresholds), (1 << int(power)) - 1
+        assert np.all(self._at(where + 8 * size, 3, "float64") == np.inf)
         limits, step = self._at(where, size, "float64"), (size + 1) // 16
         pivots = self._at(where - 128, 15, "float64")
         np.testing.assert_array_equal(pivots, limits[step - 1 : 15 * step : step])
@@ -71,6 +80,24 @@ class Slices:
         for k in range(int(count)):
             into = self._at(int(fails) + 8 * self._fields(nodes, k)[2], 1, "uint64", write=True)
             into[:] = _packed(self._failed(ranks, nodes, k))
+
+    def constants(self, memory: Any, count: Any) -> None:
+        """A vector of the number of each leaf."""
+        for k in range(int(count)):
+            self._at(int(memory) + 64 * k, 64, "uint8", write=True)[:] = k
+
+    def choose(self, test: Any, *args: Any) -> None:
+        """Choose leaves from the deepest nodes of some trees to their roots."""
+        nodes, count, known, work, out, roots, trees, rows = (int(each) for each in args)
+        assert 0 < rows <= 64
+        for k in reversed(range(int(count))):
+            _, _, left, right = self._fields(nodes, k)
+            sides = (self._at(int(work) + 8 * side, 64, "uint8") for side in (right, left))
+            into = self._at(int(work) + 64 * (256 + k), 64, "uint8", write=True)
+            into[:] = np.where(test(known, nodes, k), *sides)
+        for tree, root in enumerate(self._at(roots, int(trees), "int64")):
+            leaves = self._at(int(work) + 8 * int(root), 64, "uint8")
+            self._at(int(out) + 64 * tree, 64, "uint8", write=True)[:] = leaves
 
     def split(
         self, test: Any, leaf: str, nodes: Any, count: Any, known: Any, masks: Any, out: Any
@@ -88,8 +115,19 @@ class Slices:
             leaves[here & fails] += np.dtype(leaf).type(passed)
         self._at(out, 64, leaf, write=True)[:] = leaves
 
-    def add(self, leaf: str, dtype: str, leaves: Any, values: Any, span: Any, sums: Any) -> None:
+    def fold(self, leaf: str, dtype: str, *args: Any) -> None:
+        """The values of the leaves of some trees to each row's sum."""
+        leaves, trees, starts, values, sums, rows = (int(each) for each in args)
+        far, size = 64 * np.dtype(leaf).itemsize, np.dtype(dtype).itemsize
+        for tree, start in enumerate(self._at(starts, int(trees), "int64")):
+            where = int(values) + int(start) * size
+            self.add(leaf, dtype, int(leaves) + far * tree, where, 1, sums, rows)
+
+    def add(
+        self, leaf: str, dtype: str, leaves: Any, values: Any, span: Any, sums: Any, rows: Any
+    ) -> None:
         """The value of its leaf to each row's sum."""
+        assert 0 < rows <= 64
         size = np.dtype(dtype).itemsize
         total = self._at(sums, 64, dtype, write=True)
         for row, number in enumerate(self._at(leaves, 64, leaf)):

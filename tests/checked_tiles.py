@@ -78,7 +78,8 @@ class Tiles:
 
     def rank(self, *args: Any) -> None:
         """Ranks of one byte, with NaN last, and first."""
-        values, zero, thresholds, parts, out, times = (int(each) for each in args)
+        values, zero, thresholds, parts, out, times, rows = (int(each) for each in args)
+        assert 0 < rows <= 64
         seen = self._without(values, zero, "float32")
         limits = self._at(thresholds, 32 * parts, "float32").reshape(parts, 32)
         assert np.all(np.isinf(limits[:, -1]))

@@ -127,6 +127,7 @@ class Lowering:
         self._block(self.definition.body)
         if not self.builder.block.is_terminated:
             self._return(None)
+        self._entry.position_at_end(self._function.entry_basic_block)
         self._entry.branch(self._function.blocks[1])
         return self._function
 

@@ -16,7 +16,18 @@ from typing import NamedTuple
 import llvmlite.binding as llvm
 
 from oven.compiler import machine
-from oven.compiler.intrinsics import chunks, memory, numbers, slices, sums, tiles, trees, vectors
+from oven.compiler.intrinsics import (
+    blends,
+    chunks,
+    memory,
+    narrow,
+    numbers,
+    slices,
+    sums,
+    tiles,
+    trees,
+    vectors,
+)
 from oven.compiler.kinds import INT64, Mismatch
 from oven.compiler.lowering import Intrinsic, Module
 from oven.errors import CompileError
@@ -34,7 +45,7 @@ class Compiled(NamedTuple):
 def vocabulary() -> dict[str, Intrinsic | int]:
     """The names emitted code may use."""
     made: dict[str, Intrinsic | int] = {}
-    for module in (numbers, memory, vectors, trees, slices, tiles, sums, chunks):
+    for module in (numbers, memory, vectors, trees, slices, tiles, sums, chunks, blends, narrow):
         made |= module.intrinsics()
     return made
 

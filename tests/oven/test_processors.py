@@ -31,11 +31,14 @@ from flour.language.flow import outputs, source
 from flour.core.types import Vector
 from tests import ensembles
 from tests.flour.test_slices import chains, same
+from tests.flour.test_tree_blocks import every_size
 
 shapes = dict(trees=30, depth=5)
 same(ensembles.sums(0, sets=True, outputs=3, zeros=True, **shapes), 6)
 same(ensembles.sums(1, narrow=True, strict=True, dtype="float32", **shapes), 6)
 same(chains(120, 60, 2), 2)
+every_size(ensembles.sums(3, trees=40, depth=6), 6)
+every_size(ensembles.sums(4, narrow=True, strict=True, trees=40, depth=6), 6, "float32")
 plan = oven.bake(outputs(y=ensembles.sums(2, sets=True, **shapes)(source("X", Vector(6)))))
 print(machine.vector_bytes(), "zmm" in plan.explain("asm"))
 """

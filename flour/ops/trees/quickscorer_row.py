@@ -59,7 +59,7 @@ def row_tables(sliced: Slices, content: NDArray[Any]) -> RowTables | None:
     if most > 64 or many or size > min(_MOST_BYTES, _MOST_A_NODE * len(sliced.tree)):
         return None
     inner, table = sliced.inner, sliced.table
-    trees, position = sliced.tree[inner], sliced.place
+    trees, position = sliced.tree[inner], sliced.place_in_tree
     nodes = np.zeros((len(table.roots), 2, width), np.uint8)
     nodes[:, 1] = _NEVER
     numbers = ~table.sets[inner]
@@ -90,7 +90,8 @@ def _fails(sliced: Slices, blocks: NDArray[np.int64]) -> NDArray[np.uint64]:
     trees = len(sliced.table.roots)
     used, which = np.unique(sliced.table.slot[nodes], return_inverse=True)
     goes_left = sliced.table.slots[used - 1] % 2 != 0
-    bit = np.uint64(1) << sliced.place[sliced.table.sets[sliced.inner]].astype(np.uint64)
+    position = sliced.place_in_tree[sliced.table.sets[sliced.inner]]
+    bit = np.uint64(1) << position.astype(np.uint64)
     passes = sliced.members(nodes, int(blocks.max()))
     parts = []
     for slot in range(len(used)):

@@ -1,8 +1,11 @@
-"""Sixty-four rows at a time through an ensemble, without walking: one bit a row.
+"""Sixty-four rows at a time through an ensemble, without walking.
 
-The rows at a node are the bits of one number. A test splits them in two: those that fail go right,
-the others left, which is two ANDs for all 64. No step waits for a node to know the next one, and no
-branch is mispredicted. That makes up, over 64 rows, for visiting every node.
+From the deepest nodes to the root, each node chooses for every row between the leaves that its two
+children have chosen: a comparison and a blend of vectors of bytes. No step waits for a node to know
+the next one, and no branch is mispredicted. That makes up, over 64 rows, for visiting every node.
+
+With AVX-512, trees of many leaves are gone down instead. The rows at a node are the bits of one
+number; those that fail go right, the others left, which is two ANDs for all 64.
 
 The tests compare ranks, not numbers: the rank of a value is the number of its column's thresholds
 that it exceeds. A rank is one byte, so that one comparison of a vector register tests all rows;
@@ -15,6 +18,7 @@ added in the order of the trees.
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -37,6 +41,16 @@ _MOST_BLOCKS = 16
 #: At most this many sets have ranks of their own (a cache's size), if on average at least this many
 #: nodes test for each.
 _MOST_SHARED, _SHARED = 512, 2
+#: So many nodes of neighbouring trees are chosen from together: what they choose stays in the
+#: nearest cache.
+GROUP_NODES = 256
+#: A leaf's number is one byte where no tree has more leaves.
+BYTE_LEAVES = 256
+#: So many numbers that nothing exceeds stand behind a column's thresholds: registers that are read
+#: from the last of them on have at most as many more.
+_BESIDE = 3
+#: Trees of more leaves than this go by masks of rows where there are registers for them.
+_FEW_LEAVES = 128
 #: The number of thresholds that a rank of one byte counts: see oven.compiler.intrinsics.slices.
 _SHARE = 254
 
@@ -68,12 +82,17 @@ class Members(NamedTuple):
 
 
 class SlicedTables(NamedTuple):
-    """The nodes of an ensemble, tree after tree, ordered by depth within a tree."""
+    """The nodes of an ensemble, group of trees after group, ordered by depth within a group."""
 
-    #: See oven.compiler.intrinsics.slices; the nodes of tree t are those from first[t] to first[t +
-    #: 1].
+    #: See oven.compiler.intrinsics.slices and blends; the nodes of group g are those from first[g]
+    #: to first[g + 1].
     nodes: Blob
+    #: The same for masks of rows, where AVX-512 takes those.
+    masked: Blob | None
     first: Blob
+    #: The first tree of each group, and where the leaf numbers of each tree's root are.
+    starts: Blob
+    roots: Blob
     #: With sets: the nodes that test numbers, and those that test for sets (two int64 each: the
     #: node, and the offset of its words). Where few sets are shared by many nodes, the sets
     #: instead, each with the offset of its ranks: 1 for the rows that are not in it.
@@ -91,9 +110,10 @@ class SlicedTables(NamedTuple):
     value: Blob
     #: The width of a leaf's number.
     leaf: str
-    #: The most inner nodes of one tree; the number of a row's ranks; the number of 64-bit masks
-    #: that say which rows are in which category.
+    #: The most inner nodes and trees of a group; the number of a row's ranks; the number of 64-bit
+    #: masks that say which rows are in which category.
     most: int
+    trees: int
     shares: int
     blocks: int
     #: The number of sets that are looked up once for all nodes that share them.
@@ -130,15 +150,27 @@ class Cost(NamedTuple):
     Only their order matters, which is much the same on other machines.
     """
 
-    #: 64 rows at a time; one row by walks among others, and alone.
+    #: 64 rows at a time; one row by walks among others, and alone; one row with all nodes of a tree
+    #: at once.
     block: float
     walk: float
     alone: float
+    row: float
+    #: Whether blocks pay without AVX-512, too.
+    narrow: bool
 
     @property
-    def least(self) -> int:
-        """The smallest number of rows for which a block costs less than walking each row."""
-        return int(min(max(np.ceil(self.block / self.alone), 1), ROWS))
+    def least(self) -> tuple[int, int, int]:
+        """The smallest number of rows for which a block costs less than each row.
+
+        Where all nodes of a tree are tested at once, where rows are walked, and without AVX-512,
+        where half of a block costs less than a whole one.
+        """
+        some = _SOME_ROWS * self.block
+        half = some if some < ROWS // 2 * self.alone else self.block
+        times = (self.block / self.row, self.block / self.alone, half / self.alone)
+        quick, walked, narrow = (int(np.clip(np.ceil(time), 1, ROWS)) for time in times)
+        return quick, walked, narrow
 
 
 #: The times for a node of 64 rows, a tree, a column, each halving of its thresholds after the first
@@ -150,6 +182,10 @@ _LONE, _NARROW, _PART = 75.0, 10.0, 14.0
 PART, MOST_PARTS = 31, 16
 #: A step of a walk where the nodes fit a core's own cache, and where they do not.
 _STEP, _FAR_STEP, _NEAR_BYTES = 1.4, 2.4, 1 << 20
+#: A tree and a column of one row, where all nodes of a tree are tested at once.
+_ROW_TREE, _ROW_COLUMN = 7.5, 7.0
+#: What up to 32 rows cost of a block without AVX-512, whose registers hold so many ranks.
+_SOME_ROWS = 0.62
 #: The factor for a row alone: no other row has just brought its nodes into the cache.
 _ALONE = 1.3
 
@@ -171,14 +207,31 @@ class Slices:
     def _order(self) -> None:
         """Compute the order of the inner nodes, and the position of the rows at each node."""
         inner = np.flatnonzero(self.table.inner)
-        self.inner = inner[np.lexsort((inner, self.depth[inner], self.tree[inner]))]
+        self._group(np.bincount(self.tree[inner], minlength=len(self.table.roots)))
+        group = self.group[self.tree[inner]]
+        self.inner = inner[np.lexsort((inner, self.tree[inner], self.depth[inner], group))]
         self.first = np.concatenate(
-            [[0], np.cumsum(np.bincount(self.tree[self.inner], minlength=len(self.table.roots)))]
+            [[0], np.cumsum(np.bincount(group, minlength=len(self.starts) - 1))]
         )
-        self.place = np.arange(len(self.inner)) - self.first[self.tree[self.inner]]
+        self.place = np.arange(len(self.inner)) - self.first[self.group[self.tree[self.inner]]]
         self.rows = np.zeros(len(self.tree), np.int64)
         self.rows[self.left[self.inner]] = 2 * self.place + 1
         self.rows[self.right[self.inner]] = 2 * self.place + 2
+
+    def _group(self, counts: NDArray[np.int64]) -> None:
+        """Compute the group of each tree, and the first tree of each group.
+
+        The trees of a group are chosen from together, so that no node waits for the one before it.
+        """
+        most = GROUP_NODES if self.leaf == "uint8" and not self.wide else 0
+        starts, size = [0], 0
+        for tree, count in enumerate(counts.tolist()):
+            if size + count > most and tree > starts[-1]:
+                starts.append(tree)
+                size = 0
+            size += count
+        self.starts = np.array([*starts, len(counts)], np.int64)
+        self.group = np.repeat(np.arange(len(starts)), np.diff(self.starts))
 
     def _ranks(self) -> None:
         """Compute the different thresholds of each slot, and the rank of each node among them.
@@ -214,7 +267,8 @@ class Slices:
         """The estimated times of the ways to score the ensemble."""
         block = len(self.inner) * _NODE + len(self.table.roots) * _TREE + self._ranking()
         block += _REST
-        return Cost(block, *self.walking())
+        row = len(self.table.roots) * _ROW_TREE + len(self.used) * _ROW_COLUMN
+        return Cost(block, *self.walking(), row, narrow=self.leaf == "uint8")
 
     def _ranking(self) -> float:
         """The time to rank the columns of 64 rows."""
@@ -245,40 +299,89 @@ class Slices:
         """The tables native code reads."""
         op: Any = self.op
         table, inner = self.table, self.inner
-        passed, sets, slot = self.leaves[self.left[inner]], table.sets[inner], self.number[inner]
+        sets, slot = table.sets[inner], self.number[inner]
         members, set_nodes, words, shared = self._sets(sets)
         if shared.size:
             slot[sets] = shared
-        node = slot | (self.rank[inner] << 16) | (self.rows[inner] << 32)
+        node = slot | (ranks(self.rank[inner]) << 16)
         apart = sets.any() and not shared.size
         numbers = inner[~sets]
-        number = self.number[numbers] | (self.rank[numbers] << 16) | (self.place[~sets] << 32)
+        number = (
+            self.number[numbers] | (ranks(self.rank[numbers]) << 16) | (self.place[~sets] << 32)
+        )
         leaves = self.outline.leaf_order()
         count = self.leaves[table.roots]
         width = np.asarray(op.value.array)[table.left[leaves]].astype(op.dtype)
-        padded, tests = self._tests()
+        padded, slots = self._tests()
         return SlicedTables(
-            nodes=_whole(node.astype(np.uint64) | (passed.astype(np.uint64) << np.uint64(48))),
+            nodes=_whole(node | (self.ways() << 32)),
+            masked=_whole(node | (self.masks() << 32)) if self.wide else None,
             first=_whole(self.first),
+            starts=_whole(self.starts),
+            roots=_whole(self.chosen[table.roots]),
             numbers=_whole(number if apart else number[:1]),
             first_number=_whole(self._starts(~sets) if apart else self.first[:1]),
             sets=_whole(set_nodes),
             first_set=_whole(self._starts(sets) if apart else self.first[:1]),
             words=Blob.of(words),
-            tests=tests,
+            tests=slots,
             members=members,
             threshold=Blob.of(padded),
             offset=_whole(np.cumsum(count) - count),
             # Flat, like the values of the leaves for rows scored one by one, so that one copy is
             # kept.
             value=Blob.of(width.reshape(-1)),
-            leaf="uint8" if int(count.max()) <= 256 else "uint16",
+            leaf=self.leaf,
             most=int(np.diff(self.first).max(initial=0)),
+            trees=int(np.diff(self.starts).max()),
             shares=int(self.shares.sum()),
             shared=len(set_nodes) // 2 if shared.size else 0,
             blocks=int((self.set_blocks() + 1).sum()),
             cost=self.cost(),
         )
+
+    @property
+    def leaf(self) -> str:
+        """The dtype of the number of a leaf within its tree."""
+        most = int(self.leaves[self.table.roots].max())
+        return "uint8" if most <= BYTE_LEAVES else "uint16"
+
+    @property
+    def wide(self) -> bool:
+        """Whether masks of rows suit AVX-512 better, as vectors of all leaves fill its cache."""
+        return _FEW_LEAVES < int(self.leaves[self.table.roots].max()) <= BYTE_LEAVES
+
+    def ways(self) -> NDArray[np.int64]:
+        """For each inner node, where its rows come from and go to, in two numbers of sixteen bits.
+
+        Where a leaf's number is one byte: where the leaf numbers of the two children are, in units
+        of eight bytes. Else: where the rows of the node are, and how many leaves are on its left.
+        """
+        left, right = self.left[self.inner], self.right[self.inner]
+        if self.leaf == "uint8":
+            return self.chosen[left] | (self.chosen[right] << 16)
+        return self.masks()
+
+    def masks(self) -> NDArray[np.int64]:
+        """Where the mask of each inner node's rows is, and how many leaves are on its left."""
+        return self.rows[self.inner] | (self.leaves[self.left[self.inner]] << 16)
+
+    @cached_property
+    def chosen(self) -> NDArray[np.int64]:
+        """Where the leaf numbers of each node are, for 64 rows, in units of eight bytes."""
+        place = self.position.copy()
+        place[self.inner] = BYTE_LEAVES + self.place
+        return place * (ROWS // 8)
+
+    @cached_property
+    def place_in_tree(self) -> NDArray[np.int64]:
+        """The number of each inner node within its tree."""
+        tree = self.tree[self.inner]
+        order = np.argsort(tree, kind="stable")
+        counts = np.bincount(tree, minlength=len(self.table.roots))
+        place = np.zeros(len(tree), np.int64)
+        place[order] = np.arange(len(tree)) - np.repeat(np.cumsum(counts) - counts, counts)
+        return place
 
     def members(self, nodes: NDArray[np.int64], blocks: int) -> NDArray[np.bool_]:
         """The categories, of the first 64 * blocks, that pass each node that tests for a set."""
@@ -299,7 +402,7 @@ class Slices:
     def _tests(self) -> tuple[NDArray[np.float64], Slots]:
         """The thresholds of each slot, padded to one fewer than a power of two, behind pivots."""
         power = np.maximum(np.ceil(np.log2(self.counts + 1)), 4).astype(np.int64)
-        size = 15 + (1 << power)
+        size = 15 + (1 << power) + _BESIDE
         start = np.cumsum(size) - size + 16
         padded = np.full(max(int(size.sum()), 1), np.inf)
         for where, low, high, step in zip(
@@ -375,6 +478,14 @@ class Slices:
             node = unique[2] | ((ranks + np.arange(count)) << 32)
         sets = np.stack([node, offset], axis=1).reshape(-1)
         return slots, sets, np.concatenate(words), index + ranks
+
+
+def ranks(rank: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The rank that a node tests in two forms of one byte.
+
+    Without a sign, and one more with the highest bit flipped: see oven.compiler.intrinsics.blends.
+    """
+    return rank | (((rank + 1) ^ 128) << 8)
 
 
 def _zeros(taken: NDArray[Any]) -> Blob:

@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from flour.core.types import Vector
-from flour.ops.trees.slices import ROWS, Members, SlicedTables, Slots
-from flour.ops.trees.tiles import SIDE, Turned
+from flour.ops.trees.slices import BYTE_LEAVES, ROWS, Members, SlicedTables, Slots
+from flour.ops.trees.tiles import SIDE, Tiled, Turned
 
 if TYPE_CHECKING:
     from flour.core.emission import Column, Emitter
     from flour.ops.trees.trees import Trees
     from objectstore import Blob
 
-_BYTES = {"float32": 4, "float64": 8}
+_BYTES = {"uint8": 1, "uint16": 2, "float32": 4, "float64": 8}
 
 
 class Slicing:
@@ -30,14 +30,13 @@ class Slicing:
     ) -> None:
         self.e, self.op, self.tables, self.x, self.out = e, op, tables, x, out
         self.turned = turned
-        self.trees = e.size(len(op.roots))
         self.tests = e.size(len(tables.tests.column))
         if turned is not None:
             self.tile = e.scratch(turned.dtype, ROWS * SIDE * len(turned.groups.array))
         self.seen = e.scratch("float64", ROWS)
-        self.ranks = e.scratch("uint8", ROWS * (2 * tables.shares + tables.shared))
-        self.masks = e.scratch("uint64", 2 * tables.most + 1)
-        self.leaves = e.scratch(tables.leaf, ROWS)
+        self.ranks = lines(e, 2 * tables.shares + tables.shared)
+        self.work = work(e, tables.leaf, tables.most)
+        self.leaves = e.scratch(tables.leaf, ROWS * tables.trees)
         self.sums = e.scratch(op.dtype, ROWS * len(op.base))
         self.with_sets = len(tables.members.column) > 0
         if self.with_sets:
@@ -48,6 +47,7 @@ class Slicing:
     def blocks(self, count: str) -> None:
         """Score `count` blocks from the first row on; the last block may have fewer rows."""
         e = self.e
+        begin(e, self.tables.leaf, self.tables.most, self.work)
         with e.loop(count) as block:
             first = e.var(f"{block} * {ROWS}", "h")
             row_count = e.var(f"min({ROWS}, {e.rows} - {first})", "h")
@@ -55,9 +55,9 @@ class Slicing:
             with e.loop(self.out.size) as o, e.loop(str(ROWS)) as row:
                 start = e.at(self.op.base, o, self.op.dtype)
                 e.store(self.sums, f"{o} * {ROWS} + {row}", start, self.op.dtype)
-            with e.loop(self.trees) as t:
-                self._tree(t)
-                self._add(t)
+            with e.loop(e.size(len(self.tables.starts.array) - 1)) as g:
+                self._group(g, row_count)
+                self._sum(g, row_count)
             self._write(first, row_count)
 
     # --- what the rows hold ----------------------------------------------------------------------
@@ -89,12 +89,12 @@ class Slicing:
             if turned.dtype == "float32":
                 start, parts = (loaded(e, table, u) for table in (turned.start, turned.parts))
                 thresholds = f"{e.address(turned.threshold)} + {start}, {parts}"
-                e.line(f"rank64_float32({values}, {zero}, {thresholds}, {ranks})")
+                e.line(f"rank64_float32({values}, {zero}, {thresholds}, {ranks}, {row_count})")
             else:
                 start, power = (self._fact(tests, key, u) for key in ("start", "power"))
                 thresholds = f"{e.address(self.tables.threshold)} + {start}, {power}"
                 e.line(f"seen64({values}, {zero}, {self.seen})")
-                e.line(f"rank64({self.seen}, {thresholds}, {ranks})")
+                e.line(f"rank64({self.seen}, {thresholds}, {ranks}, {row_count})")
 
     def _look_at_each(self, first: str, row_count: str) -> None:
         """The ranks of values that are no floats, column after column."""
@@ -107,7 +107,7 @@ class Slicing:
             facts = ("start", "power", "share", "shares")
             start, power, share, shares = (self._fact(tables.tests, key, u) for key in facts)
             where = f"{threshold} + {start}, {power}, {self.ranks} + {share}, {shares}"
-            e.line(f"rank64({self.seen}, {where})")
+            e.line(f"rank64({self.seen}, {where}, {row_count})")
 
     def _fact(self, slots: Slots | Members, key: str, u: str) -> str:
         """A whole number of a slot's description, by its field."""
@@ -155,34 +155,31 @@ class Slicing:
 
     # --- trees -----------------------------------------------------------------------------------
 
-    def _span(self, table: str, t: str) -> tuple[str, str]:
-        """The first of a tree's nodes in a table, and their number."""
-        return span(self.e, getattr(self.tables, table), t)
+    def _span(self, table: str, g: str) -> tuple[str, str]:
+        """The first of a group's nodes in a table, and their number."""
+        return span(self.e, getattr(self.tables, table), g)
 
-    def _tree(self, t: str) -> None:
-        """Compute the leaf that each row reaches."""
+    def _group(self, g: str, row_count: str) -> None:
+        """Compute the leaves of a group's trees that each row reaches."""
         e, tables = self.e, self.tables
-        start, count = self._span("first", t)
-        nodes = f"{e.address(tables.nodes)} + {start} * 8"
-        rest = f"{self.masks}, {self.leaves}"
-        if tables.shared or not self.with_sets:
-            e.line(f"split64_{tables.leaf}({nodes}, {count}, {self.ranks}, {rest})")
-            return
-        self._numbers(t)
-        self._sets(t)
-        e.line(f"split64_known_{tables.leaf}({nodes}, {count}, {self.fails}, {rest})")
+        given, known = self.ranks, False
+        if self.with_sets and not tables.shared:
+            self._numbers(g)
+            self._sets(g)
+            given, known = self.fails, True
+        split(e, tables, g, (given, known), self.work, self.leaves, row_count)
 
-    def _numbers(self, t: str) -> None:
+    def _numbers(self, g: str) -> None:
         """Compute the rows that fail each node that tests a number."""
         e, tables = self.e, self.tables
-        start, count = self._span("first_number", t)
+        start, count = self._span("first_number", g)
         nodes = f"{e.address(tables.numbers)} + {start} * 8"
         e.line(f"fails64({nodes}, {count}, {self.ranks}, {self.fails})")
 
-    def _sets(self, t: str) -> None:
+    def _sets(self, g: str) -> None:
         """Compute the rows that fail each node that tests for a set of categories."""
         e = self.e
-        start, count = self._span("first_set", t)
+        start, count = self._span("first_set", g)
         with e.loop(count) as k:
             index, passed = self._set(f"({start} + {k})")
             e.store(self.fails, index, f"~{passed}", "uint64")
@@ -213,23 +210,32 @@ class Slicing:
 
     # --- sums ------------------------------------------------------------------------------------
 
-    def _add(self, t: str) -> None:
-        """The values of the leaves, to each row's sums."""
+    def _sum(self, g: str, row_count: str) -> None:
+        """The values of the leaves of a group's trees, to each row's sums."""
+        e, op, tables = self.e, self.op, self.tables
+        first, count = self._span("starts", g)
+        if len(op.base) > 1:
+            with e.loop(count) as t:
+                leaves = f"{self.leaves} + {t} * {ROWS * _BYTES[tables.leaf]}"
+                self._add(e.var(f"{first} + {t}", "t"), leaves, row_count)
+            return
+        trees = f"{self.leaves}, {count}, {e.address(tables.offset)} + {first} * 8"
+        rest = f"{e.address(tables.value)}, {self.sums}, {row_count}"
+        e.line(f"fold64_{tables.leaf}_{op.dtype}({trees}, {rest})")
+
+    def _add(self, t: str, leaves: str, row_count: str) -> None:
+        """The values of a tree's leaves, to each row's sums."""
         e, op, tables = self.e, self.op, self.tables
         offset = e.var(e.load(e.address(tables.offset), t, "int64", constant=True), "h")
         target = e.load(e.address(op.target), t, "int32", constant=True)
         first = e.var(f"int64({target})", "h")
         size = _BYTES[op.dtype]
         values, intrinsic = e.address(tables.value), f"add64_{tables.leaf}_{op.dtype}"
-        if op.value.shape[1] == 1:
-            sums = f"{self.sums} + {first} * {ROWS * size}"
-            e.line(f"{intrinsic}({self.leaves}, {values} + {offset} * {size}, 1, {sums})")
-            return
         span = e.size(op.value.shape[1])
         with e.loop(span) as v:
             leaf_values = f"{values} + ({offset} * {span} + {v}) * {size}"
             sums = f"{self.sums} + ({first} + {v}) * {ROWS * size}"
-            e.line(f"{intrinsic}({self.leaves}, {leaf_values}, {span}, {sums})")
+            e.line(f"{intrinsic}({leaves}, {leaf_values}, {span}, {sums}, {row_count})")
 
     def _write(self, first: str, row_count: str) -> None:
         """The sums of the rows that are there."""
@@ -240,6 +246,53 @@ class Slicing:
             with e.loop(self.out.size) as o:
                 total = e.load(self.sums, f"{o} * {ROWS} + {row}", op.dtype)
                 e.store(into, o, f"{total} / {by}" if by else total, op.dtype)
+
+
+def work(e: Emitter, leaf: str, most: int) -> str:
+    """Memory for the ways of 64 rows down a tree of at most so many inner nodes."""
+    if leaf == "uint8":
+        return lines(e, BYTE_LEAVES + most)
+    return e.scratch("uint64", 2 * most + 1)
+
+
+def lines(e: Emitter, count: int) -> str:
+    """Memory for so many vectors of 64 bytes, each in one line of the cache."""
+    memory = e.scratch("uint8", ROWS * (count + 1))
+    return e.var(f"({memory} + {ROWS - 1}) & -{ROWS}", "r")
+
+
+def begin(e: Emitter, leaf: str, most: int, memory: str) -> None:
+    """Write what that memory has to hold before the first tree."""
+    if leaf == "uint8":
+        e.line(f"leaves64({memory}, {e.size(min(most + 1, BYTE_LEAVES))})")
+
+
+def split(
+    e: Emitter,
+    tables: SlicedTables | Tiled,
+    g: str,
+    given: tuple[str, bool],
+    memory: str,
+    leaves: str,
+    row_count: str,
+) -> None:
+    """Emit the leaves of a group's trees, given ranks, or (if so) the rows that fail each node."""
+    start, count = span(e, tables.first, g)
+    where, known = given
+    arguments = f"{e.address(tables.nodes)} + {start} * 8, {count}, {where}, {memory}, {leaves}"
+    if tables.leaf == "uint8":
+        first, trees = span(e, tables.starts, g)
+        arguments += f", {e.address(tables.roots)} + {first} * 8, {trees}, {row_count}"
+    chosen = f"split64{'_known' * known}_{tables.leaf}({arguments})"
+    masked = tables.masked if isinstance(tables, SlicedTables) else None
+    if masked is None:
+        e.line(chosen)
+        return
+    with e.block("if bit_masks:"):
+        nodes = f"{e.address(masked)} + {start} * 8"
+        e.line(f"split64{'_known' * known}_masks({nodes}, {count}, {where}, {memory}, {leaves})")
+    with e.block("else:"):
+        e.line(chosen)
 
 
 def span(e: Emitter, table: Blob, t: str) -> tuple[str, str]:

@@ -50,17 +50,18 @@ class Tiled(NamedTuple):
     #: The limits of the nodes, column after column, and the number of each node.
     limits: Blob
     places: Blob
-    #: The nodes of tree t are those from first[t] to first[t + 1]; see
-    #: oven.compiler.intrinsics.slices.
+    #: As for blocks of ranks: see flour.ops.trees.slices.
     nodes: Blob
     first: Blob
+    starts: Blob
+    roots: Blob
     #: The first of each tree's leaves, and the contents of the leaves.
     offset: Blob
     value: Blob
     #: The width of a leaf's number; whether two registers hold all leaves of any tree.
     leaf: str
     few: bool
-    #: The most nodes of one tree.
+    #: The most nodes of one group.
     most: int
     #: The dtype of the numbers in a tile.
     dtype: str
@@ -116,7 +117,6 @@ class Tiles:
         inner, roots = sliced.inner, sliced.table.roots
         offset = _placed(self.groups, self.column, self.dtype)
         count = sliced.leaves[roots]
-        passed = sliced.leaves[sliced.left[inner]]
         zero = np.where(self.used % 2 != 0, np.float64(np.float32(1e-35)), -1.0)
         few = _FEW[str(leaf.dtype)]
         # Behind the last tree's values there is padding for what two registers read.
@@ -128,11 +128,13 @@ class Tiles:
             zeros=Blob.of(zero.astype(self.dtype)),
             limits=Blob.of(at_most(sliced.threshold[inner[order]], self.dtype)),
             places=Blob.of(order.astype(np.int32)),
-            nodes=Blob.of((sliced.rows[inner] << 32) | (passed << 48)),
+            nodes=Blob.of(sliced.ways() << 32),
             first=Blob.of(sliced.first),
+            starts=Blob.of(sliced.starts),
+            roots=Blob.of(sliced.chosen[roots]),
             offset=Blob.of(np.cumsum(count) - count),
             value=Blob.of(value.reshape(-1)),
-            leaf="uint8" if int(count.max()) <= 256 else "uint16",
+            leaf=sliced.leaf,
             few=int(count.max()) <= few,
             most=int(np.diff(sliced.first).max()),
             dtype=self.dtype,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from flour.ops.trees.slices import ROWS
-from flour.ops.trees.slicing import span, turn
+from flour.ops.trees.slicing import begin, span, split, turn, work
 from flour.ops.trees.tiles import SIDE, Tiled
 from objectstore import Blob
 
@@ -28,19 +28,20 @@ class Tiling:
         self.trees = e.size(len(op.roots))
         self.tile = e.scratch(tables.dtype, ROWS * SIDE * len(tables.groups.array))
         self.fails = e.scratch("uint64", len(tables.nodes.array))
-        self.masks = e.scratch("uint64", 2 * tables.most + 1)
+        self.work = work(e, tables.leaf, tables.most)
         #: The leaf of each tree that every row reaches.
         self.leaves = e.scratch(tables.leaf, ROWS * len(op.roots))
 
     def blocks(self, count: str, finish: Finish) -> None:
         """Score `count` blocks from the first row on; the last block may have fewer rows."""
         e = self.e
+        begin(e, self.tables.leaf, self.tables.most, self.work)
         with e.loop(count) as block:
             first = e.var(f"{block} * {ROWS}", "h")
             row_count = e.var(f"min({ROWS}, {e.rows} - {first})", "h")
             self._test(first, row_count)
-            with e.loop(self.trees) as t:
-                self._tree(t)
+            with e.loop(e.size(len(self.tables.starts.array) - 1)) as g:
+                self._group(g, row_count)
             finish(first, row_count)
 
     def _test(self, first: str, row_count: str) -> None:
@@ -52,13 +53,15 @@ class Tiling:
         nodes = f"{e.address(tables.limits)}, {e.address(tables.places)}, {self.fails}"
         e.line(f"above64_{tables.dtype}({self.tile}, {columns}, {nodes})")
 
-    def _tree(self, t: str) -> None:
-        """Compute the leaf that each row reaches."""
+    def _group(self, g: str, row_count: str) -> None:
+        """Compute the leaves of a group's trees that each row reaches."""
         e, tables = self.e, self.tables
-        start, count = span(e, tables.first, t)
-        nodes, fails = f"{e.address(tables.nodes)} + {start} * 8", f"{self.fails} + {start} * 8"
-        leaves = f"{self.leaves} + {t} * {ROWS * (1 if tables.leaf == 'uint8' else 2)}"
-        e.line(f"split64_known_{tables.leaf}({nodes}, {count}, {fails}, {self.masks}, {leaves})")
+        start, _ = span(e, tables.first, g)
+        fails = f"{self.fails} + {start} * 8"
+        size = ROWS * (1 if tables.leaf == "uint8" else 2)
+        first, _ = span(e, tables.starts, g)
+        leaves = f"{self.leaves} + {first} * {size}"
+        split(e, tables, g, (fails, True), self.work, leaves, row_count)
 
     # --- using the leaves ------------------------------------------------------------------------
 

@@ -18,7 +18,7 @@ from flour.core.op import Array, Columns
 from flour.core.types import FLOATS, Type, Vector
 from flour.ops.trees.lockstep import LANES, pack
 from flour.ops.trees.quickscorer_row import OneRow, row_tables
-from flour.ops.trees.slices import ROWS, held_as, slices
+from flour.ops.trees.slices import ROWS, Slices, held_as, slices
 from flour.ops.trees.slicing import Slicing
 from flour.ops.trees.tiles import Tiled, tiles, turned
 from flour.ops.trees.tiling import Tiling
@@ -91,7 +91,8 @@ class Trees(Walk):
         if tiled is not None:
             remark += f"; from {tiled.least} rows on {ROWS} rows at a time, numbers compared"
         elif sliced is not None:
-            remark += f"; from {sliced.cost.least} rows on {ROWS} rows at a time"
+            least = sliced.cost.least[1 if small is None else 0]
+            remark += f"; from {least} rows on {ROWS} rows at a time"
         held_once = {*_blobs(packed), *_blobs(tiled), *_blobs(sliced), *_blobs(small)}
         each = sum(blob.array.nbytes for blob in held_once) / len(self.feature)
         return f"{len(self.roots)} trees, {remark}; tables of {each:.1f} bytes a node"
@@ -100,7 +101,7 @@ class Trees(Walk):
         (x,) = inputs
         tiled = self._tiled(x.type)
         if tiled is not None:
-            blocks = full_blocks(e, tiled.least)
+            blocks = full_blocks(e, e.size(tiled.least))
             tiling = Tiling(e, self, tiled, x)
             tiling.blocks(blocks, tiling.sums(self, out))
             self._walks(e, x, out, start=f"{blocks} * {ROWS}")
@@ -109,11 +110,26 @@ class Trees(Walk):
         if ranked is None:
             self._walks(e, x, out)
             return
+        if ranked.cost().narrow:
+            self._sliced(e, ranked, x, out)
+            return
+        with e.block("if bit_masks:"):
+            self._sliced(e, ranked, x, out)
+        with e.block("else:"):
+            # Many deep trees take less time in turns for one row than in lock-step for eight.
+            self._walks(e, x, out, start="0" if len(self.roots) > LANES else "")
+
+    def _sliced(self, e: Emitter, ranked: Slices, x: Column, out: Column) -> None:
+        """Blocks of rows by ranks, and the rest one by one."""
         sliced = ranked.layout()
-        blocks = full_blocks(e, sliced.cost.least)
+        small = row_tables(ranked, self._held().astype(np.float64))
+        quick, walked, narrow = (e.size(least) for least in sliced.cost.least)
+        least = f"{walked} if bit_masks else {narrow}"
+        if small is not None:
+            least = f"{quick} if permutes128 else {least}"
+        blocks = full_blocks(e, f"({least})")
         Slicing(e, self, sliced, x, out, turned(ranked, x.type)).blocks(blocks)
         rest = f"{blocks} * {ROWS}"
-        small = row_tables(ranked, self._held().astype(np.float64))
         if small is None:
             self._walks(e, x, out, start=rest)
             return
@@ -183,9 +199,9 @@ class Trees(Walk):
             sums.end(i)
 
 
-def full_blocks(e: Emitter, least: int) -> str:
+def full_blocks(e: Emitter, least: str) -> str:
     """The number of blocks, with the last one if it has at least this many rows."""
-    return e.var(f"({e.rows} + {ROWS} - {e.size(least)}) // {ROWS}", "h")
+    return e.var(f"({e.rows} + {ROWS} - {least}) // {ROWS}", "h")
 
 
 def _blobs(tables: object) -> Iterator[Blob]:
@@ -299,7 +315,7 @@ class TreeLeaves(Walk):
         start, number = "0", self.number.array.astype(np.int64)
         tiled = tiles(self, x.type, number)
         if tiled is not None:
-            blocks = full_blocks(e, tiled.least)
+            blocks = full_blocks(e, e.size(tiled.least))
             tiling = Tiling(e, self, tiled, x)
             tiling.blocks(blocks, tiling.numbers(out))
             start = f"{blocks} * {ROWS}"

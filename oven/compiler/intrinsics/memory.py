@@ -105,3 +105,9 @@ def declared(
     """A function of the compiler itself, or of the C library."""
     known = builder.module.globals.get(name)
     return known or ir.Function(builder.module, ir.FunctionType(result, given), name)
+
+
+def stack(builder: ir.IRBuilder, kind: ir.Type) -> ir.Value:
+    """Memory of the running call."""
+    with builder.goto_entry_block():
+        return builder.alloca(kind)

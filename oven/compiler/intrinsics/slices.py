@@ -36,21 +36,27 @@ _EIGHT, _PLACES = ir.VectorType(_DOUBLE, _GATHERED), ir.VectorType(_WORD, _GATHE
 def intrinsics() -> dict[str, Intrinsic | int]:
     """Every word by name."""
     made: dict[str, Intrinsic | int] = {
-        "rank64": on_words(5, _rank),
+        "rank64": on_words(6, _rank),
         "fails64": on_words(4, _fail),
         "member64": Typed((INT64, UINT64), UINT64, _member64),
+        "bytes64": Typed((UINT64, INT64), NOTHING, _bytes64),
     }
-    made["bytes64"] = Typed((UINT64, INT64), NOTHING, _bytes64)
     for index, kind in _WHOLE.items():
-        made[f"split64_{index}"] = on_words(5, _splitting(kind, tested=False))
-        made[f"split64_known_{index}"] = on_words(5, _splitting(kind, tested=True))
+        name = "masks" if index == "uint8" else index
+        made[f"split64_{name}"] = on_words(5, _splitting(kind, tested=False))
+        made[f"split64_known_{name}"] = on_words(5, _splitting(kind, tested=True))
         made |= {
-            f"add64_{index}_{value}": on_words(4, _adding(kind, held))
+            f"add64_{index}_{value}": on_words(5, _adding(kind, held))
+            for value, held in _FLOATS.items()
+        }
+        made |= {
+            f"fold64_{index}_{value}": on_words(6, _folding(kind, held))
             for value, held in _FLOATS.items()
         }
     alone = {f"leaf{width}": _leaf(width) for width in (32, 64)}
     # A number, not a function: what depends on it is left out before it costs anything.
-    return made | alone | {"permutes128": int(machine.has("avx512vbmi"))}
+    known = {"permutes128": "avx512vbmi", "bit_masks": "avx512bw"}
+    return made | alone | {name: int(machine.has(feature)) for name, feature in known.items()}
 
 
 def _fail(builder: IRBuilder, args: Values) -> None:
@@ -113,9 +119,12 @@ def _failed(builder: IRBuilder, ranks: Value, nodes: Value, k: Value) -> Value:
     """The rows whose rank is above the node's."""
     slot = builder.zext(_field(builder, nodes, k, _SLOT), _WORD)
     where = _pointer(builder, builder.add(ranks, builder.mul(slot, _WORD(ROWS))), _RANKS)
-    limit = _field(builder, nodes, k, _RANK, _BYTE)
     here = builder.load(where, typ=_RANKS, align=1)
-    return builder.icmp_unsigned(">", here, _all(builder, limit))
+    if machine.has("avx512bw"):
+        limit = _field(builder, nodes, k, _RANK, _BYTE)
+        return builder.icmp_unsigned(">", here, _all(builder, limit))
+    limit = _field(builder, builder.add(nodes, _WORD(1)), k, _RANK, _BYTE)
+    return builder.icmp_signed("<=", _all(builder, limit), here)
 
 
 def _rank(builder: IRBuilder, args: Values) -> None:
@@ -129,7 +138,7 @@ def _rank(builder: IRBuilder, args: Values) -> None:
     thresholds behind the first 254 n, up to 254. NaN has rank 255, and beside each 64 ranks stand
     the same with 0 for NaN.
     """
-    values, thresholds, power, out, times = args
+    values, thresholds, power, out, times, _ = args
     chunks = ROWS // _GATHERED
     known = [_chunk(builder, values, chunk, _EIGHT) for chunk in range(chunks)]
     pivots = [_chunk(builder, builder.sub(thresholds, _WORD(128)), k, _EIGHT) for k in (0, 1)]
@@ -168,11 +177,19 @@ def _spread(builder: IRBuilder, found: Value, out: Value, times: Value) -> None:
         where = builder.add(out, builder.mul(k, _WORD(2 * ROWS)))
         for nan in (255, 0):
             made = builder.select(missing, _same(_RANKS, nan), ranks)
+            made = _signed(builder, made)
             builder.store(made, _pointer(builder, where, _RANKS), align=1)
             where = builder.add(where, _WORD(ROWS))
         return ()
 
     _loop(builder, times, (), step)
+
+
+def _signed(builder: IRBuilder, ranks: Value) -> Value:
+    """Ranks as comparisons with a sign order them, where no others are of one instruction."""
+    if machine.has("avx512bw"):
+        return ranks
+    return builder.xor(ranks, _same(_RANKS, 128))
 
 
 def _joined(builder: IRBuilder, found: Values) -> Value:
@@ -230,7 +247,7 @@ def _adding(index: ir.IntType, value: ir.Type) -> Callable[[IRBuilder, Values], 
     numbers, narrow = ir.VectorType(value, count), ir.VectorType(index, count)
 
     def write(builder: IRBuilder, args: Values) -> None:
-        leaves, values, stride, sums = args
+        leaves, values, stride, sums, _ = args
         far = _all(builder, builder.trunc(stride, _INT), count)
         for chunk in range(ROWS // count):
             number = _chunk(builder, leaves, chunk, narrow)
@@ -243,7 +260,49 @@ def _adding(index: ir.IntType, value: ir.Type) -> Callable[[IRBuilder, Values], 
     return write
 
 
-def _member64(builder: IRBuilder, args: Values) -> Any:
+def _folding(index: ir.IntType, value: ir.Type) -> Callable[[IRBuilder, Values], None]:
+    """Add the values of their leaves in some trees to each row's sum, tree after tree.
+
+    Arguments: the numbers of the leaves, 64 for each tree, and the number of trees; where each
+    tree's leaves start among the values; the values, the sums, the number of rows.
+    """
+    size = 4 if isinstance(value, ir.FloatType) else 8
+    count = _GATHERED * 8 // size
+    together = ROWS // 2 // count
+    numbers, narrow = ir.VectorType(value, count), ir.VectorType(index, count)
+
+    def write(builder: IRBuilder, args: Values) -> None:
+        leaves, trees, starts, values, sums, rows = args
+
+        def half(c: Value, _: Values) -> Values:
+            first = builder.mul(c, _WORD(ROWS // 2))
+            mine = builder.add(sums, builder.mul(first, _WORD(size)))
+            base = builder.add(leaves, builder.mul(first, _WORD(index.width // 8)))
+
+            def tree(t: Value, before: Values) -> Values:
+                here = builder.add(base, builder.mul(t, _WORD(ROWS * index.width // 8)))
+                start = builder.mul(_load(builder, starts, t, _WORD), _WORD(size))
+                where = builder.add(values, start)
+                after = []
+                for k, total in enumerate(before):
+                    number = _chunk(builder, here, k, narrow)
+                    place = builder.zext(number, ir.VectorType(_INT, count))
+                    after.append(builder.fadd(total, _gather(builder, where, place, value)))
+                return after
+
+            start = [_chunk(builder, mine, k, numbers) for k in range(together)]
+            for k, total in enumerate(_loop(builder, trees, start, tree)):
+                where = builder.add(mine, _WORD(k * 64))
+                builder.store(total, _pointer(builder, where, numbers), align=size)
+            return ()
+
+        halves = builder.udiv(builder.add(rows, _WORD(ROWS // 2 - 1)), _WORD(ROWS // 2))
+        _loop(builder, halves, (), half)
+
+    return write
+
+
+def _member64(builder: IRBuilder, args: Values) -> Value:
     """Which of 64 codes (bytes below 64, at an address) are among the members."""
     codes, members = args
     kind = ir.VectorType(_BYTE, ROWS)
@@ -260,7 +319,8 @@ def _member64(builder: IRBuilder, args: Values) -> Any:
 def _bytes64(builder: IRBuilder, args: Values) -> None:
     """A byte for each of 64 rows, at an address: 1 for those that are among the bits."""
     bits = builder.bitcast(args[0], ir.VectorType(_BIT, ROWS))
-    builder.store(builder.zext(bits, _RANKS), _pointer(builder, args[1], _RANKS), align=1)
+    ranks = _signed(builder, builder.zext(bits, _RANKS))
+    builder.store(ranks, _pointer(builder, args[1], _RANKS), align=1)
 
 
 # --- one row -------------------------------------------------------------------------------------

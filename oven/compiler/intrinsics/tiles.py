@@ -58,7 +58,7 @@ def intrinsics() -> dict[str, Intrinsic | int]:
         for given, held, narrow in _TILES
     }
     compared = {f"above64_{held}": on_words(7, _comparing(held)) for held in _BYTES}
-    return turned | compared | {"rank64_float32": on_words(6, _rank), "seen64": on_words(3, _seen)}
+    return turned | compared | {"rank64_float32": on_words(7, _rank), "seen64": on_words(3, _seen)}
 
 
 def _turning(given: str, held: str, *, narrow: bool) -> Callable[[IRBuilder, Values], None]:
@@ -166,7 +166,7 @@ def _comparing(held: str) -> Callable[[IRBuilder, Values], None]:
                 _pointer(builder, builder.add(tile, where), kind), typ=kind, align=size
             )
             zero = _all(builder, _load(builder, zeros, u, _FLOATS[held]))
-            seen = _without(builder, seen, zero)
+            seen = without(builder, seen, zero)
             (start,) = before
             for test, end in zip((builder.fcmp_unordered, builder.fcmp_ordered), ends, strict=True):
 
@@ -189,7 +189,7 @@ def _comparing(held: str) -> Callable[[IRBuilder, Values], None]:
     return write
 
 
-def _without(builder: IRBuilder, seen: Value, zero: Value) -> Value:
+def without(builder: IRBuilder, seen: Value, zero: Value) -> Value:
     """NaN for what is as near to zero as that."""
     width, count = 32 if seen.type.element == _FLOATS["float32"] else 64, seen.type.count
     bits = ir.VectorType(ir.IntType(width), count)
@@ -208,7 +208,7 @@ def _seen(builder: IRBuilder, args: Values) -> None:
     kind = ir.VectorType(_DOUBLE, ROWS)
     seen = builder.load(_pointer(builder, given, kind), typ=kind, align=8)
     near = _all(builder, _load(builder, zero, _WORD(0), _DOUBLE))
-    builder.store(_without(builder, seen, near), _pointer(builder, out, kind), align=8)
+    builder.store(without(builder, seen, near), _pointer(builder, out, kind), align=8)
 
 
 def _rank(builder: IRBuilder, args: Values) -> None:
@@ -218,12 +218,12 @@ def _rank(builder: IRBuilder, args: Values) -> None:
     and one that nothing exceeds in two registers, and how many times that; where the ranks go, and
     how many times. A search in registers for each 31, and no load that waits for another.
     """
-    values, zero, thresholds, parts, out, times = args
+    values, zero, thresholds, parts, out, times, _ = args
     element = _FLOATS["float32"]
     kind, places = ir.VectorType(element, _WIDE), ir.VectorType(_INT, _WIDE)
     near = _all(builder, _load(builder, zero, _WORD(0), element), _WIDE)
     known = [
-        _without(builder, _chunk(builder, values, chunk, kind), near)
+        without(builder, _chunk(builder, values, chunk, kind), near)
         for chunk in range(ROWS // _WIDE)
     ]
 

@@ -1,0 +1,157 @@
+"""What emitted code says about trees of at most 256 leaves: leaves are chosen from below.
+
+From the deepest node to the root, each node chooses for every row between the leaves that the row
+would reach from its two children. That is one comparison of ranks and one blend of two vectors of
+leaf numbers for as many rows as a register has bytes, whatever the processor: no bit masks, which
+only AVX-512 has registers for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from llvmlite import ir
+from llvmlite.ir import IRBuilder
+
+from oven.compiler import machine
+from oven.compiler.intrinsics.base import Values, on_words
+from oven.compiler.intrinsics.slices import (
+    _BIT,
+    _BYTE,
+    _WORD,
+    ROWS,
+    _all,
+    _field,
+    _load,
+    _loop,
+    _pointer,
+)
+from oven.compiler.lowering import Intrinsic
+
+#: The fields of a node, of sixteen bits: the slot, the rank (and behind it the rank as compared
+#: without mask registers), and where its children's leaf numbers are, in units of eight bytes.
+_SLOT, _RANK, _LEFT, _RIGHT = range(4)
+#: The leaf numbers chosen at inner nodes stand behind a vector for each number of a leaf.
+LEAVES = 256
+
+
+def intrinsics() -> dict[str, Intrinsic | int]:
+    """Every word by name."""
+    return {
+        "split64_uint8": on_words(8, _choosing(tested=False)),
+        "split64_known_uint8": on_words(8, _choosing(tested=True)),
+        "leaves64": on_words(2, _constants),
+    }
+
+
+def masks() -> bool:
+    """Whether comparisons of vectors of bytes end in mask registers here."""
+    return machine.has("avx512bw")
+
+
+def _constants(builder: IRBuilder, args: Values) -> None:
+    """The vectors of the leaf numbers: where they go, and how many."""
+    out, count = args
+
+    def step(k: Any, _: Values) -> Values:
+        number = _all(builder, builder.trunc(k, _BYTE))
+        where = builder.add(out, builder.mul(k, _WORD(ROWS)))
+        builder.store(number, _pointer(builder, where, number.type), align=1)
+        return ()
+
+    _loop(builder, count, (), step)
+
+
+def _choosing(*, tested: bool) -> Callable[[Any, Sequence[Any]], None]:
+    """The leaves of some trees that each row reaches.
+
+    Arguments: the trees' inner nodes, parents before children, and their number; the ranks of the
+    rows (or, where those are known, the bits of the rows that fail each node); the vectors of leaf
+    numbers, and room behind them; where the leaves go; for each tree, where the leaf numbers of its
+    root are among those vectors, in units of eight bytes; the number of trees and of rows.
+    """
+
+    def write(builder: IRBuilder, args: Values) -> None:
+        rows = args[-1]
+        if masks():
+            _chunk_of(builder, args, _WORD(0), ROWS, tested=tested)
+            return
+        lanes = machine.vector_bytes()
+        few = builder.icmp_signed("<=", rows, _WORD(lanes))
+        with builder.if_else(few) as (one, more):
+            with one:
+                _chunk_of(builder, args, _WORD(0), lanes, tested=tested)
+            with more:
+                width = 2 * lanes
+                count = builder.udiv(builder.add(rows, _WORD(width - 1)), _WORD(width))
+
+                def chunk(c: Any, _: Values) -> Values:
+                    _chunk_of(builder, args, builder.mul(c, _WORD(width)), width, tested=tested)
+                    return ()
+
+                _loop(builder, count, (), chunk)
+
+    return write
+
+
+def _chunk_of(builder: IRBuilder, args: Values, first: Any, lanes: int, *, tested: bool) -> None:
+    """The leaves of so many rows from the first on."""
+    nodes, count, given, work, out, roots, trees, _ = args
+    kind = ir.VectorType(_BYTE, lanes)
+    work, out = builder.add(work, first), builder.add(out, first)
+    chosen = builder.add(work, _WORD(ROWS * LEAVES))
+    last = builder.sub(count, _WORD(1))
+
+    def step(index: Any, _: Values) -> Values:
+        k = builder.sub(last, index)
+        left, right = (_leaves(builder, nodes, k, side, work, kind) for side in (_LEFT, _RIGHT))
+        if tested:
+            passed = _known(builder, given, k, first, lanes)
+            made = builder.select(passed, right, left)
+        else:
+            made = _compared(builder, nodes, k, builder.add(given, first), left, right)
+        where = builder.add(chosen, builder.mul(k, _WORD(ROWS)))
+        builder.store(made, _pointer(builder, where, kind), align=1)
+        return ()
+
+    def tree(t: Any, _: Values) -> Values:
+        place = builder.shl(_load(builder, roots, t, _WORD), _WORD(3))
+        root = _pointer(builder, builder.add(work, place), kind)
+        where = builder.add(out, builder.mul(t, _WORD(ROWS)))
+        builder.store(
+            builder.load(root, typ=kind, align=1), _pointer(builder, where, kind), align=1
+        )
+        return ()
+
+    _loop(builder, count, (), step)
+    _loop(builder, trees, (), tree)
+
+
+def _leaves(builder: IRBuilder, nodes: Any, k: Any, side: int, work: Any, kind: Any) -> Any:
+    """The leaf numbers of a child."""
+    place = builder.shl(builder.zext(_field(builder, nodes, k, side), _WORD), _WORD(3))
+    return builder.load(_pointer(builder, builder.add(work, place), kind), typ=kind, align=1)
+
+
+def _known(builder: IRBuilder, fails: Any, k: Any, first: Any, lanes: int) -> Any:
+    """The rows of a chunk that fail, from their bits."""
+    at = builder.add(builder.shl(k, _WORD(3)), builder.lshr(first, _WORD(3)))
+    bits = _load(builder, builder.add(fails, at), _WORD(0), ir.IntType(lanes), constant=False)
+    return builder.bitcast(bits, ir.VectorType(_BIT, lanes))
+
+
+def _compared(builder: IRBuilder, nodes: Any, k: Any, ranks: Any, left: Any, right: Any) -> Any:
+    """The leaf numbers on the side that each row's rank sends it to."""
+    kind = left.type
+    slot = builder.zext(_field(builder, nodes, k, _SLOT), _WORD)
+    where = builder.add(ranks, builder.mul(slot, _WORD(ROWS)))
+    here = builder.load(_pointer(builder, where, kind), typ=kind, align=1)
+    if masks():
+        limit = _all(builder, _field(builder, nodes, k, _RANK, _BYTE), kind.count)
+        return builder.select(builder.icmp_unsigned(">", here, limit), right, left)
+    # The second byte of the rank is for ranks whose highest bit is flipped: a comparison with a
+    # sign, whose second operand is in memory, is a single instruction.
+    limit = _field(builder, builder.add(nodes, _WORD(1)), k, _RANK, _BYTE)
+    passed = builder.icmp_signed(">", _all(builder, limit, kind.count), here)
+    return builder.select(passed, left, right)

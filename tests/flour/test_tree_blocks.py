@@ -1,0 +1,87 @@
+"""Trees answer the same, and take no longer for a row, however many rows a block has."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import oven
+from flour.core.types import Vector
+from flour.language.flow import outputs, source
+from flour.ops.trees.trees import Trees
+from tests import ensembles
+from tests.flour.test_lockstep import near
+from tests.flour.test_slices import chains
+
+#: Around the widths of registers, of half blocks and of blocks.
+SIZES = (1, 2, 3, 7, 8, 9, 16, 17, 33, 64, 65, 100, 1000)
+#: A block may take so many times as long for a row as one row alone.
+MOST = 1.05
+
+
+def every_size(op: Trees, width: int, dtype: str = "float64", seed: int = 0) -> None:
+    """Blocks of every size answer as the definition does, to the last bit."""
+    plan = oven.bake(outputs(scores=op(source("X", Vector(width, dtype)))), exact=True)
+    rows = near(op, seed, SIZES[-1], dtype, width)
+    want = op.reference(rows)
+    for count in SIZES:
+        np.testing.assert_array_equal(plan.run(rows[:count])["scores"], want[:count])
+
+
+@settings(max_examples=10)
+@given(st.integers(0, 10_000), st.sampled_from([(12, 5), (60, 4), (40, 6)]))
+def test_random_ensembles(seed: int, shape: tuple[int, int]) -> None:
+    trees, depth = shape
+    every_size(ensembles.sums(seed, trees=trees, depth=depth), 6, seed=seed)
+
+
+@settings(max_examples=5)
+@given(st.integers(0, 10_000))
+def test_numbers_of_four_bytes(seed: int) -> None:
+    op = ensembles.sums(seed, narrow=True, strict=True, trees=40, depth=6)
+    every_size(op, 6, "float32", seed)
+
+
+@pytest.mark.parametrize(
+    ("trees", "tests"),
+    [
+        pytest.param(300, 1, id="groups of many trees"),
+        pytest.param(3, 200, id="a tree for each group"),
+        pytest.param(3, 255, id="as many leaves as a byte numbers"),
+        pytest.param(3, 256, id="one more"),
+        pytest.param(5, 0, id="leaves"),
+    ],
+)
+def test_groups_of_trees(trees: int, tests: int) -> None:
+    every_size(chains(trees, tests, 4), 4)
+
+
+def least(run: Callable[[Any], Any], blocks: dict[int, list[Any]]) -> dict[int, float]:
+    """The least time of this thread for a row in blocks of each size, which take turns."""
+    took = dict.fromkeys(blocks, np.inf)
+    for _ in range(100):
+        for size, parts in blocks.items():
+            start = time.thread_time_ns()
+            for part in parts:
+                run(part)
+            took[size] = min(took[size], (time.thread_time_ns() - start) / (size * len(parts)))
+    return took
+
+
+@pytest.mark.bench
+@pytest.mark.parametrize(("trees", "depth"), [(100, 5), (500, 6), (20, 8)])
+def test_a_block_takes_no_longer_than_its_rows(trees: int, depth: int) -> None:
+    op = ensembles.sums(0, trees=trees, depth=depth, width=30)
+    plan = oven.bake(outputs(scores=op(source("X", Vector(30)))))
+    rows = np.random.default_rng(0).normal(size=(1000, 30))
+    starts = {size: range(0, 1000 - size + 1, size) for size in SIZES}
+    blocks = {n: [rows[k : k + n] for k in starts[n][:100]] for n in SIZES}
+    took = least(plan.run, blocks)
+    slow = {size: each for size, each in took.items() if each > MOST * took[1]}
+    assert not slow, f"one row alone takes {took[1]:.0f} ns"
