@@ -47,9 +47,10 @@ class RequireFinite(Op):
     def infer(self, x: Type) -> Vector | Scalar:
         kind = numeric(x, "require_finite")
         width = kind.width if isinstance(kind, Vector) else 1
-        for value in (self.nan, self.largest):
+        for value, dtype in ((self.nan, "bool"), (self.largest, "float64")):
             fine = value.shape in ((1,), (width,))
             expect(fine, f"require_finite is for {value.array.size} columns, got {x}")
+            expect(value.array.dtype == dtype, f"{value.array.dtype} where {dtype} belongs")
         return kind
 
     @property

@@ -10,13 +10,14 @@ from __future__ import annotations
 import copy
 from collections.abc import Sequence
 from concurrent.futures import Executor, Future
+from contextlib import suppress
 from functools import cache
 from typing import Any
 
 import numpy as np
 import pytest
 
-from flour.core.errors import FlourError
+from flour.core.errors import FlourError, InputError
 from flour.core.node import Node, node
 from flour.core.op import Op, Parameter, from_data, to_data
 from flour.core.reference import evaluate
@@ -191,6 +192,12 @@ def vetted(source: str, name: str) -> None:
     source_check.vet(source, name, vocabulary())
 
 
+def run(plan: Plan, given: dict[str, Any], rows: int) -> None:
+    """Run in checked memory; that the program refuses these rows is fine."""
+    with suppress(InputError):
+        checked.run(plan, given, rows)
+
+
 @pytest.mark.parametrize("case", NATIVE, ids=IDS)
 def test_no_parameter_leads_out_of_memory(case: Case) -> None:
     rng = np.random.default_rng(7)
@@ -203,7 +210,7 @@ def test_no_parameter_leads_out_of_memory(case: Case) -> None:
         if plan is None:
             continue
         given = {f"x{i}": v for i, v in enumerate(columns(case, 2, odd=case.odd, seed=3))}
-        checked.run(plan, given, 2)
+        run(plan, given, 2)
 
 
 def test_the_checker_sees_a_read_too_far() -> None:
@@ -259,7 +266,7 @@ def test_no_data_leads_out_of_memory(case: Case) -> None:
     plan = emitted(program(case))
     for rows in (1, 4, 4):
         given = {f"x{i}": extreme(rng, kind, rows) for i, kind in enumerate(case.inputs)}
-        checked.run(plan, given, rows)
+        run(plan, given, rows)
 
 
 @pytest.mark.parametrize("case", DISTINCT, ids=[case.name for case in DISTINCT])
@@ -270,7 +277,7 @@ def test_no_input_type_leads_out_of_memory(case: Case) -> None:
         plan = accepted(to_data(case.op), {p.digest: p for p in case.op.parameters()}, kinds)
         if plan is not None:
             given = {f"x{i}": extreme(rng, kind, 2) for i, kind in enumerate(kinds)}
-            checked.run(plan, given, 2)
+            run(plan, given, 2)
 
 
 def sparse_source(name: str, width: int) -> Node:

@@ -223,7 +223,8 @@ class Slices:
 
         The trees of a group are chosen from together, so that no node waits for the one before it.
         """
-        most = GROUP_NODES if self.leaf == "uint8" and not self.wide else 0
+        # A tree that goes by masks of rows is a group of its own, also if it is one leaf.
+        most = GROUP_NODES if self.leaf == "uint8" and not self.wide else -1
         starts, size = [0], 0
         for tree, count in enumerate(counts.tolist()):
             if size + count > most and tree > starts[-1]:
