@@ -18,15 +18,16 @@ def bake(
     flow: Flow,
     *,
     exact: bool = False,
-    background: bool | Executor = False,
+    background: bool | Executor | None = None,
     on_missing: OnMissing = "refuse",
 ) -> Plan:
     """The plan of a program.
 
-    With `exact`, only rewrites that keep every bit are made and sums keep their order. With
-    `background`, code that is not in the cache is compiled on another thread (or on the executor
-    given), and until it is there the plan answers from the operators' definitions. With
-    `on_missing="answer"`, rows that the program refuses for NaN or infinity are computed.
+    With `exact`, only rewrites that keep every bit are made and sums keep their order. Code that is
+    in no cache is compiled on another thread, and until it is there the plan answers from the
+    operators' definitions: `plan.tier` says which, `plan.wait()` waits, and `background=False`
+    compiles before this returns; an executor compiles on its threads. With `on_missing="answer"`,
+    rows that the program refuses for NaN or infinity are computed.
     """
     _check(flow)
     if not refuses(on_missing):
@@ -38,7 +39,7 @@ def bake(
     return _bake(flow, exact=exact, background=background)
 
 
-def _bake(flow: Flow, *, exact: bool = False, background: bool | Executor) -> Plan:
+def _bake(flow: Flow, *, exact: bool = False, background: bool | Executor | None) -> Plan:
     # The rules and the operators they are about: who only loads plans does without them.
     from oven.optimise.rewrite import optimise, trace
 

@@ -7,6 +7,7 @@ fast.predict_proba(X)
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, SupportsIndex
 
 import numpy as np
@@ -110,7 +111,8 @@ class Compiled:
         classes = self._facts.get("classes_")
         if name == "label" and isinstance(classes, np.ndarray):
             answer.dtype = classes.dtype
-        vars(self)[method.method] = answer.opened()
+        answer.keep = partial(vars(self).__setitem__, method.method)
+        answer.keep(answer.opened())
 
     def __getattr__(self, name: str) -> Any:
         facts = self.__dict__.get("_facts", {})
@@ -155,7 +157,11 @@ class Answer:
     """One of an estimator's methods: what a plan answers for rows, as the estimator would."""
 
     def __init__(self, plan: oven.Plan, *, wants_rows: bool) -> None:
-        self._plan, self._wants_rows, self._entry = plan, wants_rows, plan.entry()
+        self._plan, self._wants_rows = plan, wants_rows
+        #: None while native code is being compiled.
+        self._entry = plan.entry() if plan.ready else None
+        #: Puts what is to be called into this one's place.
+        self.keep: Callable[[Callable[[Any], Any]], None] = lambda _: None
         #: Which outputs make up the answer, as a list; None if it is the one that there is.
         self._several = [
             place for place, name in enumerate(plan.outputs) if name.startswith("probabilities_")
@@ -168,7 +174,7 @@ class Answer:
         """This, in machine code if that can be and there is nothing to do but to call the plan."""
         own = getattr(next(iter(self._plan.outputs.values())), "dtype", "")
         converts = self.logarithm or (self.dtype is not None and self.dtype.name != own)
-        if self._several or converts:
+        if self._entry is None or self._several or converts:
             return self
         return open_array_call(self._entry, self) or self
 
@@ -178,7 +184,11 @@ class Answer:
         if self._wants_rows:
             _refuse_no_rows(X, batch)
         plan = self._plan
-        values = self._entry(batch.data) if batch.is_block else [*plan.run(X).values()]
+        if self._entry is None and plan.ready:
+            self._entry = plan.entry()
+            self.keep(self.opened())
+        entry = self._entry if batch.is_block else None
+        values = entry(batch.data) if entry is not None else [*plan.run(X).values()]
         if self._several:
             return [self._finished(values[place]) for place in self._several]
         return self._finished(values[0])

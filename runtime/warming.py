@@ -17,6 +17,7 @@ from typing import NamedTuple
 import oven
 from flour.core.types import Vector
 from oven.compiler import cache, levels, machine, packs
+from oven.entry.array_call import open_array_call
 
 
 class Warmed(NamedTuple):
@@ -66,9 +67,17 @@ def _open(plans: Sequence[str]) -> None:
     with Runtime(executors=1) as runtime:
         for number, path in enumerate(plans):
             plan = oven.load(path, background=False)
-            for made in (plan, *_of_other_widths(plan)):
-                made.entry()
+            for made in (plan, *_of_one_output(plan)):
+                for each in (made, *_of_other_widths(made)):
+                    open_array_call(each.entry(), list, tuple(each.outputs))
                 runtime.register(f"plan{number}", made)
+
+
+def _of_one_output(plan: oven.Plan) -> Iterator[oven.Plan]:
+    """The plans of single outputs, which drop-ins for estimators have."""
+    names = list(plan.outputs)
+    for name in names if len(names) > 1 else ():
+        yield oven.bake(plan.flow[name], exact=plan.exact, background=False)
 
 
 def _of_other_widths(plan: oven.Plan) -> Iterator[oven.Plan]:

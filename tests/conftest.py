@@ -28,6 +28,13 @@ settings.load_profile("ci")
 os.environ.setdefault("PRETZEL_CACHE", str(ROOT / ".cache" / "code"))
 
 
+def pytest_sessionstart() -> None:
+    """Bake compiles before it returns: else a test of native code would see the definition."""
+    from oven.plans import background
+
+    background.BY_DEFAULT[0] = False
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the switch that accepts golden files."""
     parser.addoption("--update-golden", action="store_true", help="accept the golden texts of now")

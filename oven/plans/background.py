@@ -32,12 +32,24 @@ def _after_fork() -> None:
 os.register_at_fork(after_in_child=_after_fork)
 
 
+#: Whether code that is in no cache is compiled on another thread unless a caller says otherwise.
+BY_DEFAULT = [True]
+
+
 class Pending(Generic[T]):
     """Something that is made now, or on another thread while others go without it."""
 
-    def __init__(self, make: Callable[[], T], background: bool | Executor) -> None:  # noqa: FBT001 (`oven.bake` has it by name)
+    def __init__(
+        self,
+        make: Callable[[], T],
+        background: bool | Executor | None,  # noqa: FBT001 (`oven.bake` has it by name)
+        at_hand: Callable[[], bool] = lambda: False,
+    ) -> None:
+        """Call `make`: here, on another thread, or there if its result is not `at_hand`."""
         self._made: T | None = None
         self._future: Future[T] | None = None
+        if background is None:
+            background = BY_DEFAULT[0] and not at_hand()
         if background is False:
             self._made = make()
         else:

@@ -23,6 +23,7 @@ from flour.language.flow import Flow
 from flour.ops.structure import TakeText
 from oven.codegen.ports import Port, pack
 from oven.codegen.stages import PYTHON, Stage, Value
+from oven.compiler import cache
 from oven.entry.array_call import open_array_call
 from oven.entry.array_entry import Call, around
 from oven.entry.columns_entry import open_columns_entry, open_entry
@@ -51,14 +52,14 @@ class Plan:
         optimised: Flow,
         *,
         exact: bool = False,
-        background: bool | Executor = False,
+        background: bool | Executor | None = None,
         check: Callable[[Sequence[Stage]], None] | None = None,
     ) -> None:
         program = PlanProgram(lambda: (flow, optimised), exact=exact)
         if check is not None:  # before anything is compiled for them
             check(program.stages)
         self._begin(program, Facts.of(flow, optimised, exact=exact), None, background, check)
-        self._bound: Pending[Steps] = Pending(self._steps, background)
+        self._bound: Pending[Steps] = Pending(self._steps, background, self._is_cached)
 
     @staticmethod
     def restore(
@@ -66,7 +67,7 @@ class Plan:
         read: Callable[[], tuple[Flow, Flow]],
         check: Callable[[Sequence[Stage]], None] | None = None,
         *,
-        background: bool | Executor = False,
+        background: bool | Executor | None = None,
     ) -> Plan:
         """A plan made from an image; `read` makes its program when it is first looked at."""
         plan, facts = Plan.__new__(Plan), restored.skeleton.facts
@@ -80,7 +81,7 @@ class Plan:
         program: PlanProgram,
         facts: Facts,
         restored: RestoredPlan | None,
-        background: bool | Executor,  # noqa: FBT001 (as above)
+        background: bool | Executor | None,  # noqa: FBT001 (as above)
         check: Callable[[Sequence[Stage]], None] | None,
     ) -> None:
         self._program, self._facts, self._restored = program, facts, restored
@@ -180,6 +181,16 @@ class Plan:
         """Give back memory that operators hold only to run faster; they take it again."""
         for item in self.optimised.nodes() if self.unfolded else ():
             item.op.release()
+
+    @property
+    def tier(self) -> int:
+        """What answers: 1 is native code, 0 the operators' definitions while that is compiled."""
+        return int(self.ready)
+
+    def _is_cached(self) -> bool:
+        """Whether the code of every stage is in a cache or pack, so that nothing is compiled."""
+        native = (stage for stage in self.stages if stage.native)
+        return all(cache.find(cache.key(stage.source), stage.name) is not None for stage in native)
 
     @property
     def steps(self) -> Steps:

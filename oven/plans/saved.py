@@ -118,7 +118,7 @@ def load(
     path: str | Path,
     *,
     store: Store | None = None,
-    background: bool | Executor = False,
+    background: bool | Executor | None = None,
     allow_python: bool = False,
 ) -> Plan:
     """The plan in a file, checked; its parameters are views into it.
@@ -153,7 +153,11 @@ def _settle(plan: Plan, buffer: NDArray[np.uint8]) -> None:
 
 
 def _loaded(
-    buffer: NDArray[np.uint8], where: str, store: Store | None, *, background: bool | Executor
+    buffer: NDArray[np.uint8],
+    where: str,
+    store: Store | None,
+    *,
+    background: bool | Executor | None,
 ) -> Plan:
     """The plan in these bytes: from its image, or made again."""
     entry = None if debug.asked() else image_cache.find(buffer)
@@ -164,7 +168,7 @@ def _loaded(
     with Archive(buffer, where) as archive:
         reader = _Reader(archive.manifest, _finder(archive, store), where)
         plan = reader.checked(lambda: reader.plan(background=background))
-        if background is False:
+        if plan.ready:
             _write_image(plan, archive, entry)
     characters.compare(reader.manifest.get("unicode"), where)
     if debug.asked():
@@ -178,7 +182,7 @@ def _restored(
     where: str,
     store: Store | None,
     *,
-    background: bool | Executor,
+    background: bool | Executor | None,
 ) -> Plan | None:
     """The plan of this image; None where it has to be made again."""
 
@@ -306,7 +310,7 @@ class _Reader:
         self._check_same(flow, optimised)
         return flow, optimised
 
-    def plan(self, *, background: bool | Executor) -> Plan:
+    def plan(self, *, background: bool | Executor | None) -> Plan:
         """The plan, after all checks."""
         self._check_keys()
         # Held until the plan has its own: what code needs is then found here, not made a second

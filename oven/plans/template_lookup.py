@@ -54,7 +54,7 @@ class TemplateHit(NamedTuple):
         self,
         flow: Callable[[], Flow],
         *,
-        background: bool | Executor = False,
+        background: bool | Executor | None = None,
     ) -> Plan:
         """The plan; `flow` makes its program, when that is looked at."""
 
@@ -179,7 +179,9 @@ def _content(draft: PlanDraft) -> list[Any]:
     return [common, words, codes, inner, content]
 
 
-def bake_model(flow: ModelFlow, usual: Callable[[], Plan], *, background: bool | Executor) -> Plan:
+def bake_model(
+    flow: ModelFlow, usual: Callable[[], Plan], *, background: bool | Executor | None
+) -> Plan:
     """The plan of a model's program: out of a template, or made as usual, which may leave one."""
     model = flow.model
     if isinstance(model, TemplateHit):

@@ -394,7 +394,7 @@ class Materialiser:
             group = self._group(parts, exact=plan.exact)
             if not _promises(version, plan, group.prefix, seconds):
                 return
-            suffix = oven.bake(parts.suffix, exact=plan.exact)
+            suffix = oven.bake(parts.suffix, exact=plan.exact, background=False)
         except FlourError:
             return  # a part that cannot be baked alone: the plan goes on as it is
         finally:
@@ -416,7 +416,7 @@ class Materialiser:
             group = self._groups.get(key)
         if group is not None:
             return group
-        prefix = oven.bake(parts.prefix, exact=exact)
+        prefix = oven.bake(parts.prefix, exact=exact, background=False)
         with self._lock:
             self._numbers += 1
             return self._groups.setdefault(key, Group(self._numbers, prefix, dense=parts.dense))

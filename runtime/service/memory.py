@@ -188,7 +188,9 @@ class Residency:
         store = self._catalog.store
         try:
             assert path is not None, "what was dropped was written before"
-            plan = oven.load(path, store=None if isinstance(store, MemoryStore) else store)
+            plan = oven.load(
+                path, store=None if isinstance(store, MemoryStore) else store, background=False
+            )
         except (OSError, FlourError, StoreError) as problem:
             raise LostPlan(
                 "a plan that was dropped for memory cannot be brought back",
@@ -271,7 +273,7 @@ class Residency:
         # Requests that were accepted may still bring the plan back; nobody can after them.
         weakref.finalize(version, _unlink, path, os.getpid()).atexit = False
 
-    def mapped(self, plan: Plan, *, background: bool) -> tuple[Plan, Path | None]:
+    def mapped(self, plan: Plan, *, background: bool | None) -> tuple[Plan, Path | None]:
         """The same plan on the store's files, which all processes share, and its own file.
 
         A plan that was made here has its parameters in this process' memory. Small ones are not

@@ -100,7 +100,7 @@ class Runtime:
         reserve: bool | int = False,
         activate: bool = True,
         exact: bool = False,
-        background: bool = False,
+        background: bool | None = None,
         replace: bool = False,
         notes: Mapping[str, object] | None = None,
     ) -> str:
@@ -143,7 +143,9 @@ class Runtime:
             self._memory.forget(former)
         return number
 
-    def _plan(self, source: object, *, exact: bool, background: bool) -> tuple[Plan, Path | None]:
+    def _plan(
+        self, source: object, *, exact: bool, background: bool | None
+    ) -> tuple[Plan, Path | None]:
         match source:
             case Plan():
                 return source, None

@@ -162,3 +162,47 @@ def test_a_loaded_plan_can_compile_later(tmp_path: Path, monkeypatch: pytest.Mon
     hand.work()
     same(loaded.run(data), plan.run(data))
     assert isinstance(loaded, Plan)
+
+
+def unseen(number: int) -> Flow:
+    """A program with code of its own, which no other test has."""
+    flow = flour.vector("x", 3)
+    for step in range(number):
+        flow = flow.exp().log1p() if step % 2 else flow.sqrt().sigmoid()
+    return flow.sum().named("total")
+
+
+@pytest.fixture
+def automatic(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """As users have it, with an empty cache."""
+    monkeypatch.setattr(background, "BY_DEFAULT", [True])
+    monkeypatch.setenv("PRETZEL_CACHE", str(tmp_path / "code"))
+
+
+@pytest.mark.usefixtures("automatic")
+def test_what_is_in_no_cache_is_compiled_while_definitions_answer() -> None:
+    rows = np.arange(1.0, 7.0).reshape(2, 3)
+    plan = oven.bake(unseen(7))
+    expected = plan.flow.reference(rows)["total"]
+    before = plan.run(rows)["total"]
+    assert plan.wait(30).tier == 1
+    np.testing.assert_allclose([before, plan.run(rows)["total"]], [expected] * 2, rtol=1e-12)
+
+
+@pytest.mark.usefixtures("automatic")
+def test_what_is_cached_is_there_at_once() -> None:
+    oven.bake(unseen(8), background=False)
+    assert oven.bake(unseen(8)).tier == 1
+
+
+@pytest.mark.usefixtures("automatic")
+def test_a_compiled_estimator_answers_before_its_code_is_there() -> None:
+    from runtime.dropin import Compiled
+
+    rows = np.arange(1.0, 7.0).reshape(2, 3)
+    flow = unseen(9)
+    compiled = Compiled(Flow({"value": flow.node}))
+    answers = [compiled.predict(rows)]
+    compiled.plan.wait(30)
+    answers += [compiled.predict(rows), compiled.predict(rows)]
+    np.testing.assert_allclose(answers, [flow.reference(rows)["total"]] * 3, rtol=1e-12)
