@@ -57,6 +57,8 @@ def ir_text(source: str, name: str) -> tuple[str, str]:
     assert isinstance(definition, ast.FunctionDef)
     module = Module(vocabulary())
     module.llvm.triple = llvm.get_default_triple()
+    # Without the sizes and alignments of types, words are read as if aligned to four bytes.
+    module.llvm.data_layout = str(machine.target_machine().target_data)
     try:
         function, _ = module.write(definition, name, (INT64,) * len(definition.args.args))
     except Mismatch as problem:
@@ -67,7 +69,8 @@ def ir_text(source: str, name: str) -> tuple[str, str]:
 def optimised(module: llvm.ModuleRef) -> None:
     """Let LLVM make the code faster, as it does for C with -O3."""
     options = llvm.create_pipeline_tuning_options(speed_level=3)
-    options.loop_vectorization = options.slp_vectorization = options.loop_interleaving = True
+    options.loop_vectorization = options.loop_interleaving = True
+    options.slp_vectorization = False
     options.loop_unrolling = True
     builder = llvm.create_pass_builder(machine.target_machine(), options)
     builder.getModulePassManager().run(module, builder)
