@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 import llvmlite.binding as llvm
 
+from oven import debug
 from oven.compiler import machine
 from oven.compiler.intrinsics import chunks, memory, numbers, slices, sums, tiles, trees, vectors
 from oven.compiler.kinds import INT64, Mismatch
@@ -41,14 +42,27 @@ def vocabulary() -> dict[str, Intrinsic | int]:
 
 def compile_source(source: str, name: str) -> Compiled:
     """Object code of the function `name` in the source, for C to call."""
-    symbol, text = ir_text(source, name)
     try:
-        module = llvm.parse_assembly(text)
+        symbol, text = ir_text(source, name)
+        module = optimised(llvm.parse_assembly(text))
     except RuntimeError as problem:
         raise CompileError.of(name, source, str(problem)) from problem
-    optimised(module)
+    except Mismatch as problem:
+        symbol, module = name, llvm.parse_assembly(_by_numba(source, name, problem))
     code = machine.target_machine().emit_object(module)
     return Compiled(symbol, bytes(code), str(module))
+
+
+def _by_numba(source: str, name: str, problem: Mismatch) -> str:
+    """LLVM IR of what our lowering refuses: numba knows more of Python, and takes far longer."""
+    try:
+        from oven.compiler import numba_compiler
+
+        text = numba_compiler.ir_text(source, name)
+    except (ImportError, Mismatch):
+        raise CompileError.of(name, source, str(problem)) from problem
+    debug.say(1, f"numba compiles {name}: {problem}")
+    return text
 
 
 def ir_text(source: str, name: str) -> tuple[str, str]:
@@ -59,21 +73,19 @@ def ir_text(source: str, name: str) -> tuple[str, str]:
     module.llvm.triple = llvm.get_default_triple()
     # Without the sizes and alignments of types, words are read as if aligned to four bytes.
     module.llvm.data_layout = str(machine.target_machine().target_data)
-    try:
-        function, _ = module.write(definition, name, (INT64,) * len(definition.args.args))
-    except Mismatch as problem:
-        raise CompileError.of(name, source, str(problem)) from problem
+    function, _ = module.write(definition, name, (INT64,) * len(definition.args.args))
     return function.name, str(module.llvm)
 
 
-def optimised(module: llvm.ModuleRef) -> None:
+def optimised(module: llvm.ModuleRef) -> llvm.ModuleRef:
     """Let LLVM make the code faster, as it does for C with -O3."""
     options = llvm.create_pipeline_tuning_options(speed_level=3)
-    options.loop_vectorization = options.loop_interleaving = True
+    options.loop_vectorization = options.loop_interleaving = options.loop_unrolling = True
+    # Statements side by side stay apart: walks of several trees became gathers, at twice the time.
     options.slp_vectorization = False
-    options.loop_unrolling = True
     builder = llvm.create_pass_builder(machine.target_machine(), options)
     builder.getModulePassManager().run(module, builder)
+    return module
 
 
 def assembly(text: str) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache
+from functools import cache, partial
 from inspect import Parameter, Signature
 from types import FunctionType, SimpleNamespace
 from typing import Any, cast
@@ -24,9 +24,8 @@ from numba.extending import intrinsic, models, overload, register_model
 
 from oven.compiler import functions, functions_tanh, machine
 from oven.compiler.intrinsics.base import Generic, Routine, Typed
-from oven.compiler.kinds import BOOL, INT64, KINDS, NOTHING, Kind, Value
-from oven.compiler.lowering import Lowering, Vocabulary
-from oven.errors import CompileError
+from oven.compiler.kinds import BOOL, INT64, KINDS, NOTHING, Kind, Mismatch, Value
+from oven.compiler.lowering import Lowering
 
 # Both compilers make code for the same processor; numba's own variables do not count.
 config.CPU_NAME, config.CPU_FEATURES = machine.cpu(), machine.features()
@@ -35,10 +34,14 @@ config.CPU_NAME, config.CPU_FEATURES = machine.cpu(), machine.features()
 _OPTIONS = {"nogil": True, "error_model": "numpy", "_nrt": False}
 _PLAIN = {
     **{name: getattr(types, name) for name in KINDS if name != "bool"},
-    **{"bool": types.boolean, "float": types.float64, "range": range, "math": math},
+    "bool": types.boolean,
+    "float": types.float64,
+    "range": range,
+    "math": math,
     **{function.__name__: function for function in (int, abs, min, max, pow)},
     **{name: getattr(np, name) for name in ("floor", "ceil", "trunc", "rint", "fmod")},
-    **{"exp_alone": math.exp, "log_alone": math.log},
+    "exp_alone": math.exp,
+    "log_alone": math.log,
 }
 _OWN = {"exp": functions.EXP, "log": functions_tanh.LOG, "tanh": functions_tanh.TANH}
 
@@ -69,13 +72,15 @@ def _kind(given: Any) -> Kind:
     return BOOL if given == types.boolean else KINDS[str(types.unliteral(given))]
 
 
-def vocabulary(words: Vocabulary) -> dict[str, Any]:
+@cache
+def _vocabulary() -> dict[str, Any]:
     """The names that emitted code may use, as numba takes them."""
+    from oven.compiler import native  # which imports this module where it is needed
+
     made: dict[str, Any] = {**_PLAIN}
-    made |= {name: _own(stub_of, made) for name, stub_of in _OWN.items()}
-    for name, word in words.items():
-        if name not in made:
-            made[name] = _word(name, word, made)
+    made |= {name: _own(by_width, made) for name, by_width in _OWN.items()}
+    rest = native.vocabulary().items()
+    made |= {name: _word(name, word, made) for name, word in rest if name not in made}
     return made
 
 
@@ -83,8 +88,7 @@ def _word(name: str, word: object, space: dict[str, Any]) -> Any:
     if isinstance(word, Typed):
         return _typed(word)
     if isinstance(word, Routine):
-        inline = {"forceinline": True} if word.inline else {}
-        return _compiled(word.function, space, **inline)
+        return _compiled(word.function, space, forceinline=word.inline)
     if isinstance(word, Generic):
         return _generic(name, word) if name in _RESULTS else getattr(math, name)
     return word  # a number known in advance
@@ -103,9 +107,8 @@ def _intrinsic(count: int, typed: Callable[..., Any]) -> Any:
         return typed(*given[1:])
 
     names = ["typingctx", *(f"a{place}" for place in range(count))]
-    made.__signature__ = Signature(  # type: ignore[attr-defined]  # what numba looks at
-        [Parameter(name, Parameter.POSITIONAL_OR_KEYWORD) for name in names]
-    )
+    parameters = [Parameter(name, Parameter.POSITIONAL_OR_KEYWORD) for name in names]
+    made.__signature__ = Signature(parameters)  # type: ignore[attr-defined]  # numba looks at it
     return intrinsic(made)
 
 
@@ -129,16 +132,16 @@ def _generic(name: str, word: Generic) -> Any:
     count, like = _RESULTS[name]
 
     def typed(*given: Any) -> Any:
-        if name == "stack_words" and not isinstance(given[0], types.IntegerLiteral):
-            return None
+        known = [getattr(each, "literal_value", None) for each in given]
+        if name == "stack_words" and known[0] is None:
+            return None  # numba asks again with what it knows of the number
         kinds = [_kind(each) for each in given]
 
-        def code(_: Any, builder: Any, signature: Any, args: Sequence[ir.Value]) -> Any:
-            if name == "stack_words":
-                args = [ir.Constant(INT64.llvm, given[0].literal_value)]
-            room = lambda kind: cgutils.alloca_once(builder, kind)  # noqa: E731 (a method there)
+        def code(_: Any, builder: Any, __: Any, args: Sequence[ir.Value]) -> Any:
+            held = [INT64.llvm(known[0])] if name == "stack_words" else args
+            room = partial(cgutils.alloca_once, builder)
             lowering = cast("Lowering", SimpleNamespace(builder=builder, room=room))
-            return word.writer(lowering, [*map(Value, kinds, args)]).llvm
+            return word.writer(lowering, [*map(Value, kinds, held)]).llvm
 
         return _type(INT64 if like is None else kinds[like])(*given), code
 
@@ -148,14 +151,12 @@ def _generic(name: str, word: Generic) -> Any:
 def _own(by_width: Mapping[str, Callable[..., Any]], space: dict[str, Any]) -> Any:
     """A function of ours for the width of its argument: numba picks one by the overload."""
 
-    def stub(x: float) -> float:
-        raise NotImplementedError(x)
-
     def chosen(x: Any) -> Any:
         made = _compiled(by_width.get(str(x), by_width["float64"]), space)
-        return (lambda x: made(x)) if isinstance(x, types.Float) else (lambda x: made(float(x)))
+        return lambda x: made(float(x))
 
-    overload(stub)(chosen)
+    stub = lambda x: x  # noqa: E731 (numba compares annotations, and these have none)
+    overload(stub)(lambda x: chosen(x))  # noqa: PLW0108 (as above)
     return stub
 
 
@@ -163,35 +164,24 @@ def _own(by_width: Mapping[str, Callable[..., Any]], space: dict[str, Any]) -> A
 _FOR_C = """
 define i64 @{name}({given}) {{
   %result = alloca i64
-  %error = alloca ptr
-  %status = call i32 @{symbol}(ptr %result, ptr %error, {given})
+  %status = call i32 @{symbol}(ptr %result, ptr null, {given})
   %value = load i64, ptr %result
   ret i64 %value
 }}
 """
 
 
-@cache
-def _space() -> dict[str, Any]:
-    from oven.compiler import native  # which imports this module when our lowering gives up
-
-    return vocabulary(native.vocabulary())
-
-
 def ir_text(source: str, name: str) -> str:
     """The function as LLVM IR that numba has optimised, for C to call."""
-    space = dict(_space())
+    space = dict(_vocabulary())
     exec(compile(source, f"<{name}>", "exec"), space)  # noqa: S102 (vetted: one plain function)
-    function = space[name]
-    count = function.__code__.co_argcount
+    count = space[name].__code__.co_argcount
     signature = types.int64(*[types.int64] * count)
-    compiler = njit(signature, no_cpython_wrapper=True, no_cfunc_wrapper=True, **_OPTIONS)
+    options = {**_OPTIONS, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
     try:
-        result = compiler(function).overloads[signature.args]
+        made = njit(signature, **options)(space[name]).overloads[signature.args]
     except NumbaError as problem:
-        raise CompileError.of(name, source, str(problem)) from problem
+        raise Mismatch(str(problem)) from problem
     given = ", ".join(f"i64 %a{place}" for place in range(count))
-    symbol = result.fndesc.llvm_func_name
-    return str(result.library.get_llvm_str()) + _FOR_C.format(
-        name=name, symbol=symbol, given=given
-    )
+    symbol, text = made.fndesc.llvm_func_name, made.library.get_llvm_str()
+    return str(text) + _FOR_C.format(name=name, symbol=symbol, given=given)
