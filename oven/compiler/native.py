@@ -10,6 +10,7 @@ that the object code allocates nothing, raises nothing, and needs no interpreter
 from __future__ import annotations
 
 import ast
+import re
 from functools import cache
 from typing import NamedTuple
 
@@ -71,10 +72,19 @@ def ir_text(source: str, name: str) -> tuple[str, str]:
     assert isinstance(definition, ast.FunctionDef)
     module = Module(vocabulary())
     module.llvm.triple = llvm.get_default_triple()
-    # Without the sizes and alignments of types, words are read as if aligned to four bytes.
-    module.llvm.data_layout = str(machine.target_machine().target_data)
+    module.llvm.data_layout = _layout()
     function, _ = module.write(definition, name, (INT64,) * len(definition.args.args))
     return function.name, str(module.llvm)
+
+
+@cache
+def _layout() -> str:
+    """The alignments of types; without them, words are read as if aligned to four bytes.
+
+    The widths of the processor's own whole numbers stay out: with them LLVM takes twice as long for
+    text, and makes code for distances that takes a third longer.
+    """
+    return re.sub(r"-n[\d:]+", "", str(machine.target_machine().target_data))
 
 
 def optimised(module: llvm.ModuleRef) -> llvm.ModuleRef:
