@@ -1,6 +1,6 @@
 """The same sources compiled by numba: for what our lowering refuses, and to compare with in tests.
 
-Our own lowering (`oven.compiler.lowering`) is a hundred times as fast and knows less of Python. An
+Our own lowering (`oven.compiler.lowering`) is ten times as fast and knows less of Python. An
 operator from outside the project may use more; then numba compiles its source. Intrinsics of fixed
 types are the same code in both; functions in Python are compiled by numba; what has types that
 follow from its arguments (`min`, `abs`, `math.sqrt`) is numba's own.
