@@ -1,1 +1,1 @@
-"""From source to machine code: intrinsics, numba and LLVM, object code, the code cache."""
+"""From source to machine code: intrinsics, lowering, LLVM, object code, the code cache."""

@@ -107,8 +107,8 @@ def toolchain() -> str:
 def _vocabulary() -> str:
     """Digest of the intrinsics' source: they are compiled with emitted code, so keys contain it."""
     here = Path(__file__).parent
-    names = ("native.py", "lowering.py", "kinds.py", "functions.py", "functions_tanh.py")
-    texts = [here / name for name in names]
+    names = ("native", "lowering", "numba_compiler", "kinds", "functions", "functions_tanh")
+    texts = [here / f"{name}.py" for name in names]
     intrinsics = sorted((here / "intrinsics").glob("*.py"))
     return combine(*(path.read_bytes() for path in (*texts, *intrinsics)))
 

@@ -1,4 +1,4 @@
-"""Loads object code, with llvmlite only: serving never imports numba."""
+"""The processor to compile for, and loading object code."""
 
 from __future__ import annotations
 

@@ -67,7 +67,7 @@ def _convert(kind: Kind) -> Generic:
     return Generic(write)
 
 
-def _range(_code: Lowering, _arguments: Sequence[Value]) -> Value:
+def _range(*_: object) -> Value:
     raise Mismatch("a range is what a loop runs over, and nothing else")
 
 
