@@ -69,7 +69,7 @@ def test_the_metadata(metadata: email.message.Message) -> None:
     assert metadata["Name"] == "pretzel-runtime"
     assert metadata["Version"] == "0.1.0"
     assert metadata["License-Expression"] == "Apache-2.0"
-    assert metadata["Requires-Python"] == "<3.14,>=3.11"
+    assert metadata["Requires-Python"] == "<3.15,>=3.11"
     assert "Typing :: Typed" in metadata.get_all("Classifier", [])
 
 

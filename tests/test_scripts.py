@@ -125,7 +125,7 @@ def test_setup_says_which_python_it_needs(checkout: Path, tmp_path: Path) -> Non
         (tools / tool).symlink_to(shutil.which(tool) or tool)
     done = set_up(checkout, PATH=str(tools), PYTHON="")
     assert done.returncode != 0
-    assert "no Python 3.11, 3.12 or 3.13" in done.stderr
+    assert "no Python 3.11, 3.12, 3.13 or 3.14" in done.stderr
     assert "python3-venv" in done.stderr
 
 

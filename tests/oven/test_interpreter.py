@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import struct
 import sys
 from pathlib import Path
 from typing import Any
@@ -74,6 +75,27 @@ def test_a_field_in_no_place_is_refused() -> None:
 def test_where_a_field_is_not_found_there_are_no_entries(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(interpreter, "_of_strings", lambda: interpreter._only("STRING_HASH", ()))
     assert interpreter.object_layout.__wrapped__() is None
+
+
+@pytest.mark.parametrize(
+    "raised", [struct.error, OSError, TypeError, IndexError, ctypes.ArgumentError]
+)
+def test_where_measuring_fails_there_are_no_entries(
+    raised: type[Exception], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail() -> None:
+        raise raised
+
+    monkeypatch.setattr(interpreter, "_of_values", fail)
+    assert interpreter.object_layout.__wrapped__() is None
+
+
+def test_counts_that_say_something_else_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Entries take a count of one as "only here": of immortal objects it says nothing."""
+    shared = type("Shared", (), {"__slots__": (), "__new__": lambda _: None})
+    monkeypatch.setattr(interpreter, "object", shared, raising=False)
+    with pytest.raises(interpreter._AmbiguousError, match="REFERENCES"):
+        interpreter._of_headers()
 
 
 def test_memory_that_is_not_there_is_not_read() -> None:

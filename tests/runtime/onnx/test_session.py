@@ -228,11 +228,12 @@ def test_a_gate_orders_and_shapes_answers() -> None:
     failing = open_gate(entry, general, [(0, len), (1, broken)])
     assert swapped is not None
     assert failing is not None
+    alone = object()  # what a variable alone counts for differs between versions of Python
     for _ in range(100):
         lists, again = swapped(None, feed)
         assert lists == probabilities.tolist()
         np.testing.assert_array_equal(again, label)
-        assert sys.getrefcount(again) == 2
+        assert sys.getrefcount(again) == sys.getrefcount(alone)
         assert failing(None, feed) == ["the long way"]
     assert swapped(["label"], feed) == swapped(None, 5) == ["the long way"]
 
