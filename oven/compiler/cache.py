@@ -288,11 +288,11 @@ def _packs(_fingerprint: str, folder: Path) -> tuple[packs.Pack, ...]:
         except FileNotFoundError:
             continue
         except (packs.Refused, OSError, ValueError, KeyError) as problem:
-            warnings.warn(
-                f"{path} is not used: {problem}; code is compiled instead",
-                RuntimeWarning,
-                stacklevel=2,
-            )
+            said = f"{path} is not used: {problem}; code is compiled instead"
+            if path.parent == RELEASED and isinstance(problem, packs.Outdated):
+                debug.say(1, said)  # a checkout in which the compiler was edited
+            else:
+                warnings.warn(said, RuntimeWarning, stacklevel=2)
     return tuple(found)
 
 

@@ -60,6 +60,10 @@ class Refused(Exception):
     """A pack that is not used, and why."""
 
 
+class Outdated(Refused):
+    """A pack of another release."""
+
+
 def read(path: Path, level: str, compilers: str) -> Pack:
     """Open a pack; `Refused` if it is damaged, of another release, or can be written by others."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
@@ -81,7 +85,7 @@ def read(path: Path, level: str, compilers: str) -> Pack:
     if index["level"] != level:
         raise Refused(f"its code is for {index['level']}")
     if index["compilers"] != compilers:
-        raise Refused("it was made by another release")
+        raise Outdated("it was made by another release")
     return Pack(path, content, index["functions"])
 
 

@@ -238,11 +238,8 @@ def read(text: bytes | memoryview, start: int) -> Numbers | None:
     # A number takes two characters or more. Memory that is not written to is not taken.
     out = np.empty((size - start) // 2 + 1)
     io = np.array([source.ctypes.data, start + 1, out.ctypes.data, 0, 0, 0, 0, 0, 0], np.int64)
-    result = np.zeros(2, np.int64)
     call, table = _prepared[0]
-    where = result.ctypes.data
-    call(where, where + 8, table.ctypes.data, io.ctypes.data, size, 0)
-    if result[0]:
+    if call(table.ctypes.data, io.ctypes.data, size, 0):
         return None
     count, _, width, end = io[3:7].tolist()
     return Numbers(out[:count], width, start, end)

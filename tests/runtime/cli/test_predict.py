@@ -275,8 +275,8 @@ def test_verification_reads_json_lines_by_name_and_says_what_the_original_refuse
     (tmp_path / "rows.csv").write_text("a,b\n1,2\n,3\n", encoding="utf-8")
     ran = pretzel(*ask, "--name", "b", "--verify", tmp_path / "rows.csv")
     assert ran.code == 1
-    assert "the original model refuses these rows" in ran.err
-    assert "contains NaN" in ran.err
+    assert "LinearRegression refuses NaN" in ran.err
+    assert "rows.csv:3, a" in ran.err
     assert "Traceback" not in ran.err
 
 

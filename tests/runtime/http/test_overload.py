@@ -136,5 +136,6 @@ def test_clients_outside_are_answered_in_time_or_told_soon(tmp_path: Path) -> No
     assert outcome.statuses.get("lost", 0) < 0.05 * sum(outcome.statuses.values())
     if "503" in outcome.statuses:  # the load may not get to run on a busy machine
         assert 'status="503"' in figures
-    # Without a limit of waiting, half of the answers take more than three seconds.
-    assert outcome.percentile(0.5) < 3 * overload.USUAL
+    # Without a limit of waiting, half of the answers take two seconds or more. What the client was
+    # late itself, as it has to share the machine, is no wait of the server's.
+    assert outcome.percentile(0.5) - outcome.late < overload.USUAL
