@@ -74,6 +74,7 @@ FALLBACK = "FALLBACK"
 
 _PART = re.compile(r"^( *)\$(\w+)(?:\((.*)\))?\n", re.MULTILINE)
 _NAME = re.compile(r"\b(?:(\w+)\.)?(Py_?[A-Z]\w*|memcpy|[A-Z][A-Z0-9_]+)\b(\()?")
+_BREAK = re.compile(r"[(),]")
 #: Words of the vocabulary that call C functions of floats; others take and return addresses.
 _CALLS = {"PyFloat_FromDouble": "c_call_float", "PyLong_AsDouble": "c_call_to_float"}
 #: C functions that return an int: the upper half of the register may hold anything.
@@ -166,16 +167,15 @@ class _Names:
 
 def _arguments(text: str, start: int) -> tuple[int, list[str]]:
     """The arguments of a call whose opening bracket ends at `start`, and where it ends."""
-    depth, found, at = 1, [""], start
-    while depth:
-        letter = text[at]
-        depth += (letter == "(") - (letter == ")")
-        if letter == "," and depth == 1:
-            found.append("")
-        elif depth:
-            found[-1] += letter
-        at += 1
-    return at, [each.strip() for each in found if each.strip()]
+    depth, arguments, begin = 1, list[str](), start
+    for match in _BREAK.finditer(text, start):
+        depth += {"(": 1, ")": -1, ",": 0}[match[0]]
+        if depth == 0 or (match[0] == "," and depth == 1):
+            arguments.append(text[begin : match.start()].strip())
+            begin = match.end()
+        if depth == 0:
+            break
+    return begin, [each for each in arguments if each]
 
 
 def numbers_of(values: Mapping[str, int], row: str) -> list[int]:
