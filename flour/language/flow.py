@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -241,10 +241,15 @@ class Flow(Signs):
             named = isinstance(old.op, Source) and old.op.label in inputs
             return inputs[old.op.label] if named else node(old.op, read)  # type: ignore[attr-defined]  # it is a source
 
-        return self.rebuilt(change)
+        return self.rebuilt(change, keep=set(inputs.values()))
 
-    def rebuilt(self, change: Callable[[Node, tuple[Node, ...]], Node]) -> Flow:
-        """The program with every node passed through `change(node, its rebuilt inputs)`."""
+    def rebuilt(
+        self, change: Callable[[Node, tuple[Node, ...]], Node], keep: Container[Node] = ()
+    ) -> Flow:
+        """The program with every node passed through `change(node, its rebuilt inputs)`.
+
+        A new node gets the origins of the one that it replaces, unless it is to keep its own.
+        """
         moved: dict[Node, Node] = {}
         origins = self.origins()
 
@@ -262,8 +267,7 @@ class Flow(Signs):
             {
                 moved[old]: places
                 for old, places in origins.items()
-                # What stands for an input has an origin of its own.
-                if old in moved and isinstance(moved[old].op, Source) == isinstance(old.op, Source)
+                if old in moved and (moved[old] not in keep or isinstance(moved[old].op, Source))
             },
         )
 

@@ -85,7 +85,10 @@ def refused_by(estimator: Any) -> Refused | None:
         return None
     if step == "MissingIndicator" and takes_nan and estimator.features == "missing-only":
         return Refused(step, nan=_new(estimator), largest=LARGEST)
+    if step == "SplineTransformer" and getattr(estimator, "handle_missing", "error") == "zeros":
+        return None
     narrow = step in _TREES or _is_single(getattr(estimator, "X_thresholds_", None))
+    narrow |= step == "KBinsDiscretizer" and estimator.dtype == np.float32
     return Refused(step, nan=not takes_nan, largest=LARGEST_SINGLE if narrow else LARGEST)
 
 

@@ -285,7 +285,7 @@ def _packs(_fingerprint: str, folder: Path) -> tuple[packs.Pack, ...]:
     for path in (folder / f"{level.name}.pack", RELEASED / f"{level.name}.pack"):
         try:
             found.append(packs.read(path, level.name, compilers()))
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             continue
         except (packs.Refused, OSError, ValueError, KeyError) as problem:
             said = f"{path} is not used: {problem}; code is compiled instead"

@@ -77,7 +77,7 @@ class MLServer(IoContract):
             ours: imported[theirs]
             for ours, many in names.items()
             for theirs in many
-            if theirs in imported
+            if theirs in imported.outputs
         }
         if form == formats.ONNX or "predict" not in renamed:
             return imported

@@ -161,7 +161,7 @@ def ratios(X: Any) -> Any:
     "made",
     [
         FunctionTransformer(ratios),
-        FunctionTransformer(np.clip, kw_args={"a_min": -0.5, "a_max": 0.5}),
+        FunctionTransformer(np.clip, kw_args={"a_min": -0.5, "a_max": [0.5, 0.4, 0.3]}),
         FunctionTransformer(lambda X: X - X.mean(axis=0)),
         FunctionTransformer(lambda X: (X > 0).astype(np.int64)),
     ],
