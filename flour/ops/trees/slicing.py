@@ -47,7 +47,7 @@ class Slicing:
     def blocks(self, count: str) -> None:
         """Score `count` blocks from the first row on; the last block may have fewer rows."""
         e = self.e
-        begin(e, self.tables.leaf, self.tables.most, self.work)
+        begin(e, self.tables.leaf, self.tables.most, self.work, count)
         with e.loop(count) as block:
             first = e.var(f"{block} * {ROWS}", "h")
             row_count = e.var(f"min({ROWS}, {e.rows} - {first})", "h")
@@ -261,10 +261,11 @@ def lines(e: Emitter, count: int) -> str:
     return e.var(f"({memory} + {ROWS - 1}) & -{ROWS}", "r")
 
 
-def begin(e: Emitter, leaf: str, most: int, memory: str) -> None:
-    """Write what that memory has to hold before the first tree."""
+def begin(e: Emitter, leaf: str, most: int, memory: str, blocks: str) -> None:
+    """Write what that memory has to hold before the first tree, if there are blocks at all."""
     if leaf == "uint8":
-        e.line(f"leaves64({memory}, {e.size(min(most + 1, BYTE_LEAVES))})")
+        leaves = e.size(min(most + 1, BYTE_LEAVES))
+        e.line(f"leaves64({memory}, {leaves} if {blocks} > 0 else 0)")
 
 
 def split(

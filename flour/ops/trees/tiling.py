@@ -35,7 +35,7 @@ class Tiling:
     def blocks(self, count: str, finish: Finish) -> None:
         """Score `count` blocks from the first row on; the last block may have fewer rows."""
         e = self.e
-        begin(e, self.tables.leaf, self.tables.most, self.work)
+        begin(e, self.tables.leaf, self.tables.most, self.work, count)
         with e.loop(count) as block:
             first = e.var(f"{block} * {ROWS}", "h")
             row_count = e.var(f"min({ROWS}, {e.rows} - {first})", "h")
