@@ -269,9 +269,14 @@ def _from_disk(digest: str, unique: str) -> int | None:
 def _from_packs(digest: str) -> int | None:
     for pack in _packs(machine.fingerprint(), directory()):
         function = pack.find(digest)
-        if function is not None:
-            counters.from_packs += 1
-            return machine.load(function.code, function.symbol)
+        if function is None:
+            continue
+        try:
+            loaded = machine.load(function.code, function.symbol)
+        except LookupError:
+            continue  # it is compiled instead, as what is damaged is
+        counters.from_packs += 1
+        return loaded
     return None
 
 
@@ -282,12 +287,13 @@ def _packs(_fingerprint: str, folder: Path) -> tuple[packs.Pack, ...]:
     if level is None:
         return ()
     found = []
-    for path in (folder / f"{level.name}.pack", RELEASED / f"{level.name}.pack"):
+    folders = [folder, RELEASED] if trusted(folder) else [RELEASED]
+    for path in (each / f"{level.name}.pack" for each in folders):
         try:
             found.append(packs.read(path, level.name, compilers()))
         except (FileNotFoundError, NotADirectoryError):
             continue
-        except (packs.Refused, OSError, ValueError, KeyError) as problem:
+        except (packs.Refused, OSError, ValueError, TypeError, KeyError) as problem:
             said = f"{path} is not used: {problem}; code is compiled instead"
             if path.parent == RELEASED and isinstance(problem, packs.Outdated):
                 debug.say(1, said)  # a checkout in which the compiler was edited

@@ -122,6 +122,18 @@ def test_a_pack_that_others_can_write_to_is_refused(pack: Path, tmp_path: Path) 
         packs.read(path, HOST.name, cache.compilers())
 
 
+def test_a_folder_that_others_can_write_to_is_not_looked_into(pack: Path, tmp_path: Path) -> None:
+    path = copied(pack, tmp_path)
+    cache._packs.cache_clear()
+    assert path in {each.path for each in cache._packs("", tmp_path)}
+    tmp_path.chmod(0o777)
+    cache._packs.cache_clear()
+    cache._warn.cache_clear()
+    with pytest.warns(RuntimeWarning, match="others can write to it"):
+        assert path not in {each.path for each in cache._packs("", tmp_path)}
+    cache._packs.cache_clear()
+
+
 def test_the_best_level_is_the_first_that_the_processor_can_run() -> None:
     for level in levels.LEVELS:
         assert levels.best(level.triple, level.listed) == level
