@@ -195,8 +195,6 @@ def _compile_and_store(digest: str, unique: str, build: Callable[[str], Code]) -
 
 #: What is compiled while it is only collected, for a pack.
 _collected: dict[str, packs.Function] | None = None
-#: Stands for all code meanwhile, as code for another processor cannot run: it refuses all rows.
-_REFUSAL = machine.STAGE(lambda *_: 1)
 
 
 def collect(work: Callable[[], object]) -> dict[str, packs.Function]:
@@ -215,7 +213,13 @@ def _collect(digest: str, unique: str, build: Callable[[str], Code]) -> int:
     compiled = build(unique)
     assert _collected is not None
     _collected[digest] = packs.Function(compiled.symbol, compiled.code)
-    return ctypes.cast(_REFUSAL, ctypes.c_void_p).value or 0
+    return ctypes.cast(_refusal(), ctypes.c_void_p).value or 0
+
+
+@cache
+def _refusal() -> Callable[..., int]:
+    """Stands for all code meanwhile, as code for another processor cannot run: refuses all rows."""
+    return machine.STAGE(lambda *_: 1)
 
 
 # --- entries ------------------------------------------------------------------------------------
