@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from functools import cache, lru_cache
 from hashlib import blake2b
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from objectstore.digest import combine
 from oven import debug
@@ -217,7 +217,7 @@ def _collect(digest: str, unique: str, build: Callable[[str], Code]) -> int:
 
 
 @cache
-def _refusal() -> Callable[..., int]:
+def _refusal() -> Any:
     """Stands for all code meanwhile, as code for another processor cannot run: refuses all rows."""
     return machine.STAGE(lambda *_: 1)
 
