@@ -131,7 +131,7 @@ def choose(ask: Ask, load: Load, settings: Settings = DEFAULTS) -> Decision:
     if _is_helped(ask):
         gain = min(1.0 + helpers, ask.gain) if helpers else 1.0
         start = settings.dispatch if helpers else 0.0
-        batch = start + inline * cost / max(seconds, 1e-12) / gain
+        batch = start + inline * (cost / max(seconds, 1e-12)) / gain  # equal where nothing is cut
     else:
         batch = _batch_seconds(cost, ask, load, settings)
     late = min(inline, batch) > ask.remaining

@@ -31,6 +31,14 @@ class TestChoice:
         assert decision.engine is Engine.INLINE
         assert decision.reason == "here 5 us, in chunks 5 us"
 
+    @given(st.floats(1e-9, 1e-4), st.floats(0, 1e-3))
+    def test_what_is_not_divided_runs_here_whatever_the_figures_round_to(
+        self, per_row: float, fixed: float
+    ) -> None:
+        for callers in (0, 3, 6):
+            ask = Ask(1, Curve.line(fixed, per_row), inline_callers=callers, cores=2)
+            assert choose(ask, IDLE).engine is Engine.INLINE
+
     def test_executors_help_with_a_large_batch(self) -> None:
         decision = choose(Ask(10_000, takes(1e-6)), IDLE)
         assert (decision.engine, decision.helpers) == (Engine.BATCH, 1)
