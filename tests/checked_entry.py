@@ -18,7 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oven.compiler import machine, native
+from oven.entry import tables
 from oven.entry.builtin import NativeTable
+from oven.entry.generator import EntryCode
 from oven.entry.interpreter import address, object_layout
 from tests.checked import MOST_ACCESSES, SIZES, EndlessError, Int64, OutOfBoundsError, vocabulary
 
@@ -138,12 +140,18 @@ class Calls:
     def __init__(self, memory: LiveMemory, fails: Callable[[str], bool]) -> None:
         self.memory, self._fails = memory, fails
         self.error: BaseException | None = None
-        self._blocks: dict[int, tuple[NDArray[np.uint8], Region]] = {}
+        self.left_bytes = 0
+        self.blocks: dict[int, tuple[NDArray[np.uint8], Region]] = {}
 
     @property
     def left(self) -> int:
         """How many blocks of memory were not freed."""
-        return len(self._blocks)
+        return len(self.blocks)
+
+    def leave(self, start: int, size: int) -> None:
+        """A block that is left for the next call; it must be one, and as large as is said."""
+        assert len(self.blocks.pop(start)[0]) == size
+        self.left_bytes = size
 
     def call(self, name: str, *arguments: Any) -> Any:
         """What this function says to these arguments."""
@@ -190,11 +198,13 @@ class Calls:
     def _PyMem_RawMalloc(self, size: int) -> int:  # noqa: N802
         block = np.zeros(size, np.uint8)
         start = block.ctypes.data
-        self._blocks[start] = block, self.memory.allow("block", start, size, writable=True)
+        self.blocks[start] = block, self.memory.allow("block", start, size, writable=True)
         return int(start)
 
     def _PyMem_RawFree(self, start: int) -> int:  # noqa: N802
-        _, region = self._blocks.pop(start)
+        if start == 0:
+            return 0
+        _, region = self.blocks.pop(start)
         self.memory.forbid(region)
         return 0
 
@@ -235,9 +245,12 @@ class Calls:
 
 
 def run(
-    entry: Any, argument: Any, fails: Callable[[str], bool] = lambda _: False
+    entry: Any, argument: Any, fails: Callable[[str], bool] = lambda _: False, spare: int = 0
 ) -> tuple[Any, Calls]:
-    """What the entry answers in checked memory, and what it called; its errors are raised."""
+    """What the entry answers in checked memory, and what it called; its errors are raised.
+
+    `spare` is the size of the block of memory that an earlier call has left.
+    """
     table = entry.__self__
     code, memory = table.code, LiveMemory()
     words = dict(zip(code.words, map(int, table), strict=True))
@@ -254,17 +267,39 @@ def run(
     for name in ("Py_None", "Py_True", "Py_False"):
         memory.see(ctypes.cast(address(name), ctypes.py_object).value)
     calls = Calls(memory, fails)
-    space = vocabulary(memory, {*native.vocabulary()} - {"stack_words"})  # type: ignore[arg-type]  # all that words need of it
-    space |= _calls(calls, words)
+    memory.allow("spare", tables.SPARE.ctypes.data, tables.SPARE.nbytes, writable=True)
+    kept_aside = tables.SPARE.copy()
+    tables.SPARE[:] = (calls._PyMem_RawMalloc(spare), spare) if spare else (0, 0)
+    try:
+        space = _space(memory, calls, words)
+        return _answers(code, space, id(table), id(argument), calls), calls
+    finally:
+        if int(tables.SPARE[0]) in calls.blocks:
+            calls.leave(*map(int, tables.SPARE))
+            tables.SPARE[:] = 0
+        if not tables.SPARE.any():  # machine code that the entry calls leaves memory too
+            tables.SPARE[:] = kept_aside
+
+
+def _space(memory: LiveMemory, calls: Calls, words: Mapping[str, int]) -> dict[str, Any]:
+    """The vocabulary of entries, over this memory and these functions."""
+    names = {*native.vocabulary()} - {"stack_words"}
+    space = vocabulary(memory, names)  # type: ignore[arg-type]  # all that words need of it
+    return {**space, **_calls(calls, words)}
+
+
+def _answers(
+    code: EntryCode, space: dict[str, Any], entry: int, argument: int, calls: Calls
+) -> Any:
     exec(compile(code.text, f"<{code.name}>", "exec"), space)
     with np.errstate(all="ignore"):
-        made = int(space[code.name](Int64(id(table)), Int64(id(argument))))
+        made = int(space[code.name](Int64(entry), Int64(argument)))
     if made == 0:
         assert calls.error is not None, "no answer without an error"
         raise calls.error
     answers = ctypes.cast(made, ctypes.py_object).value
     ctypes.pythonapi.Py_DecRef(ctypes.py_object(answers))
-    return answers, calls
+    return answers
 
 
 def _calls(calls: Calls, words: Mapping[str, int]) -> dict[str, Callable[..., Any]]:

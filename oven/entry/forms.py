@@ -52,7 +52,7 @@ def entry(self, argument):
     scratch = table.SCRATCH
     release = rows >= table.RELEASE_ROWS
     texts = table.TEXTS if dimensions == 2 else 0
-    owned = 0
+    owned, owned_bytes = 0, 0
     if release or texts != 0:
         size = table.SCRATCH_BYTES + 8 * rows * texts
         $allocate(size)
@@ -262,6 +262,7 @@ _START_COLUMNS = """\
 def {0}(self, argument):
     table = self.ARRAY_DATA
     size, pair, sizes = stack_words(1), stack_words(3), stack_words(2)
+    waiting, queue = 0, stack_words(4 * MOST_WAITING)
     $look
     $nothing_there
     rows, dimensions = many, 2
@@ -287,10 +288,10 @@ if known:
     if item.TYPE == PyArray_Type and item.ARRAY_RANK > 0:
         many = ld_int64(item.ARRAY_SHAPE, 0)
 """
-#: One array after the other.
+#: One array after the other. Columns of numbers wait, and are copied together.
 _FILL_COLUMNS = """\
 fits = many == rows
-found, at = 0, 0
+found, at, waiting = 0, 0, 0
 st_int64(pair, 0, 0)
 while fits:
     place = at
@@ -304,6 +305,8 @@ while fits:
     read, width = field.READ, field.ACROSS
     if read == SKIP:
         continue
+    if waiting == MOST_WAITING:
+        $copy_waiting
     fits = item.TYPE == PyArray_Type
     if not fits:
         break
@@ -339,6 +342,21 @@ while fits:
     else:
         $characters
 fits = fits and found == table.REQUIRED
+if fits:
+    $copy_waiting
+"""
+#: Some rows of all columns that wait, then the next: what is written stays in the nearest cache.
+_COPY_WAITING = """\
+for tile in range((rows + TILE - 1) // TILE):
+    first = tile * TILE
+    few = min(TILE, rows - first)
+    for place in range(waiting):
+        queued = queue + 32 * place
+        step, long = ld_int64(queued, 2), ld_int64(queued, 3)
+        here = ld_int64(queued, 0) + first * row_bytes
+        there = ld_int64(queued, 1) + first * step
+        $copy_words
+waiting = 0
 """
 _NUMBERS = """\
 $same_dtype(dtype, field.DTYPE)
@@ -350,6 +368,15 @@ if width != 1 and across == long:
     for i in range(rows):
         memcpy(into + i * row_bytes, begin + i * step, width * long)
     continue
+if width == 1 and rows > TILE:
+    queued = queue + 32 * waiting
+    st_int64(queued, 0, into)
+    st_int64(queued, 1, begin)
+    st_int64(queued, 2, step)
+    st_int64(queued, 3, long)
+    waiting += 1
+    continue
+few = rows
 for j in range(width):
     here, there = into + j * long, begin + j * across
     $copy_words
@@ -411,7 +438,7 @@ if where < 0:
 # array does not run the collector, which the strings that are pointed at would not survive.
 _PACKED = """\
 $start(lay_out)
-    row_bytes, blocks, owned = table.ROW_BYTES, 0, 0
+    row_bytes, blocks, owned, owned_bytes = table.ROW_BYTES, 0, 0, 0
     answers = PyTuple_New(2)
     if answers == 0:
         return 0
@@ -466,6 +493,7 @@ _ARRAYS = {
     "look": _LOOK_COLUMNS,
     "fill": _FILL_COLUMNS,
     "numbers": _NUMBERS,
+    "copy_waiting": _COPY_WAITING,
     "characters": _CHARACTERS,
     "encode": _ENCODE,
     "bytes": _BYTES,

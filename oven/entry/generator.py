@@ -52,6 +52,10 @@ _FORMS = ("NOTHING", "ROW_BY_NAME", "COLUMNS", "ROWS_BY_NAME", "LISTED", "LISTS"
 SCALAR = -1
 #: The answer for one row, up to this width, is kept and answered with again once nobody has it.
 SHELVED = 64
+#: Columns of numbers are copied in turns of so many rows, and so many columns together.
+_TILE, _TOGETHER = 32, 64
+#: The memory of a call, up to this size, is left for the next one.
+_MOST_SPARE = 16 << 20
 
 _NUMBERS = {
     **{name: number for names in (READS, _FORMS) for number, name in enumerate(names)},
@@ -59,6 +63,9 @@ _NUMBERS = {
     **{f"KIND_{name.upper()}": number for number, name in enumerate(KINDS)},
     "SCALAR": SCALAR,
     "SHELVED": SHELVED,
+    "MOST_SPARE": _MOST_SPARE,
+    "TILE": _TILE,
+    "MOST_WAITING": _TOGETHER,
     # Which bits of a dtype's word are its kind, letter, byte order and number, not its flags.
     "SAME_DTYPE": ~0xFF000000,
     "LOW_HALF": 0xFFFFFFFF,

@@ -23,16 +23,34 @@ _FALL_BACK = """\
 return PyObject_CallOneArg(table.FALLBACK, argument)
 """
 _DISCARD = """\
-if owned != 0:
-    PyMem_RawFree(owned)
+$give_back
 Py_DecRef(answers)
 """
+#: Memory of a call's own: the block that an earlier call left, as the pages of a new one take
+#: longer to come than most calls.
 _ALLOCATE = """\
-owned = PyMem_RawMalloc({0} + 64)
-if owned == 0:
-    Py_DecRef(answers)
-    return PyErr_NoMemory()
+owned, owned_bytes, spares = ld_int64(table.SPARE, 0), ld_int64(table.SPARE, 1), table.SPARE
+if owned != 0 and owned_bytes >= {0} + 64:
+    st_int64(spares, 0, 0)
+    st_int64(spares, 1, 0)
+else:
+    owned_bytes = {0} + 64
+    owned = PyMem_RawMalloc(owned_bytes)
+    if owned == 0:
+        Py_DecRef(answers)
+        return PyErr_NoMemory()
 scratch = (owned + 63) & -64
+"""
+#: The larger of this block and the one that was left before is left for the next call.
+_GIVE_BACK = """\
+if owned != 0:
+    spares = table.SPARE
+    if owned_bytes <= MOST_SPARE and owned_bytes > ld_int64(spares, 1):
+        left = ld_int64(spares, 0)
+        st_int64(spares, 0, owned)
+        st_int64(spares, 1, owned_bytes)
+        owned = left
+    PyMem_RawFree(owned)
 """
 #: Whether two dtypes are the same; arrays that were pickled have a copy of theirs.
 _SAME_DTYPE = """\
@@ -113,10 +131,10 @@ blocks, row_bytes = table.SCRATCH_BYTES, table.ROW_BYTES
 numbers = (blocks + rows * row_bytes + 63) & -64
 texts = table.TEXTS if dimensions == 2 else 0
 copies = numbers + 8 * rows * texts
-scratch, owned, capacity = table.SCRATCH, 0, table.SHARED_BYTES
+scratch, owned, owned_bytes, capacity = table.SCRATCH, 0, 0, table.SHARED_BYTES
 if copies > capacity:
-    $allocate(copies)
-    capacity = copies
+    capacity += copies
+    $allocate(capacity)
 total, longest = 0, 0
 """
 #: Of a dict the next value, with the place of the field that has its key.
@@ -199,12 +217,11 @@ if spare + most > capacity or (release and owned == 0):
     larger = PyMem_RawMalloc(spare + most + 64)
     if larger != 0:
         memcpy((larger + 63) & -64, scratch, numbers)
-    if owned != 0:
-        PyMem_RawFree(owned)
+    $give_back
     if larger == 0:
         Py_DecRef(answers)
         return PyErr_NoMemory()
-    owned, scratch = larger, (larger + 63) & -64
+    owned, owned_bytes, scratch = larger, spare + most + 64, (larger + 63) & -64
 """
 #: The texts themselves, behind one another, and their cells pointing there.
 _COPY_TEXTS = """\
@@ -291,8 +308,7 @@ for place in range(count):
             answers = 0
             break
         PyTuple_SetItem(answers, place, item)
-if owned != 0:
-    PyMem_RawFree(owned)
+$give_back
 return answers
 """
 #: The answers of a call as a dict, under the names in a tuple.
@@ -356,6 +372,7 @@ PARTS = {
     "fall_back": _FALL_BACK,
     "discard": _DISCARD,
     "allocate": _ALLOCATE,
+    "give_back": _GIVE_BACK,
     "same_dtype": _SAME_DTYPE,
     "items_of": _ITEMS_OF,
     "answers": _ANSWERS,
@@ -377,7 +394,7 @@ PARTS = {
     "store_value": _of_kinds("wanted", _stored),
     "store_word": _of_sizes("st_int{0}(cell, 0, int{0}(word))"),
     "copy_words": _of_sizes(
-        "for i in range(rows):\n"
+        "for i in range(few):\n"
         "        st_int{0}(here + i * row_bytes, 0, ld_int{0}(there + i * step, 0))"
     ),
 }

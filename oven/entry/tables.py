@@ -56,8 +56,8 @@ def plan_contents(
     table = np.array(rows, np.int64)
     texts = sum(item.names is not None for item in outputs)
     more = {"RUN": run.addresses[0], "PROGRAM": run.addresses[1], "OUTPUTS": len(outputs)}
-    more |= {"OUTPUT_TABLE": table.ctypes.data, "TEXTS": texts}
-    return Contents({**words, **more}, (run, outputs, shelf, table, *kept))
+    more |= {"OUTPUT_TABLE": table.ctypes.data, "TEXTS": texts, "SPARE": SPARE.ctypes.data}
+    return Contents({**words, **more}, (run, outputs, shelf, table, SPARE, *kept))
 
 
 def _output_row(item: Output, column: int) -> list[int]:
@@ -123,6 +123,8 @@ def room_words(run: NativeRun, size: int) -> tuple[dict[str, int], NDArray[np.in
     return words | {"BYTE_WORK": TEXT_BYTES if run.rooms else 0}, rooms
 
 
+#: A block of memory that a call of many rows has left for the next, and its size: see parts.py.
+SPARE = np.zeros(2, np.int64)
 _scratch: list[NDArray[np.uint8]] = []
 #: How much of it has been written to: pages come when they are.
 _written = [0]

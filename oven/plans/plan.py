@@ -6,9 +6,10 @@ import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 import numpy as np
+from numpy.typing import NDArray
 
 from flour.core.extension_points import extension
 from flour.core.node import Node
@@ -339,6 +340,8 @@ class Plan:
 
     def _answer(self, data: object) -> dict[str, Any]:
         """Every output, whatever the data is."""
+        if _is_by_columns(data):  # a frame's own array; native code reads rows
+            return self.run(np.ascontiguousarray(data))
         found = self._for_dtypes(data)
         return self._run(data) if found is None else found.run(data)
 
@@ -460,6 +463,17 @@ class Plan:
     def __repr__(self) -> str:
         kinds = ", ".join(kind for kind, _ in self.stage_kinds)
         return f"Plan({', '.join(self.outputs)}: {kinds})"
+
+
+def _is_by_columns(data: object) -> TypeGuard[NDArray[Any]]:
+    """Whether it is an array of rows of numbers that do not lie one behind another."""
+    return (
+        type(data) is np.ndarray
+        and data.ndim == 2
+        and data.dtype.kind in "biuf"
+        and min(data.shape) > 1
+        and data.strides[1] != data.itemsize
+    )
 
 
 def weakly(method: Callable[[object], dict[str, Any]]) -> Callable[[object], dict[str, Any]]:

@@ -384,6 +384,63 @@ def test_without_memory_it_is_an_error_and_nothing_is_lost(
         assert calls is None or calls.left == 0
 
 
+_WIDE = tuple(f"x{number}" for number in range(70))
+
+
+@pytest.fixture(scope="module")
+def wide() -> Plan:
+    """Of a record with more columns than are copied together."""
+    kinds = ("float64", "float32", "int16", "bool")
+    fields = {name: Scalar(kinds[place % 4]) for place, name in enumerate(_WIDE)}
+    x = source("x", Record(tuple(fields.items())))
+    weights = np.random.default_rng(0).normal(size=(1, len(_WIDE)))
+    return oven.bake(x.columns([*_WIDE]).linear(weights, [0.5]).named("y"))
+
+
+def _columns(made: Plan, rows: int) -> dict[str, Any]:
+    rng, (kind,) = np.random.default_rng(rows), made.inputs.values()
+    assert isinstance(kind, Record)
+    return {
+        name: rng.integers(0, 9, 2 * rows).astype(field.dtype)[:: 1 + place % 2][:rows]  # type: ignore[union-attr]
+        for place, (name, field) in enumerate(kind.fields)
+    }
+
+
+@pytest.mark.parametrize("rows", [1, 31, 32, 33, 64, 100])
+def test_columns_are_copied_in_turns(wide: Plan, rows: int) -> None:
+    data = _columns(wide, rows)
+    want = tuple(wide._run(data).values())
+    entry: Any = wide.column_entry({}, wide._answer)
+    _same(entry(data), want)
+    got, calls = checked_entry.run(entry, data)
+    _same(got, want)
+    assert calls.left == 0
+
+
+@pytest.mark.parametrize("spare", [0, 100, 1 << 20, 1 << 25])
+def test_the_memory_of_a_call_is_left_for_the_next(wide: Plan, spare: int) -> None:
+    """The larger block is, if it is not too large for that; all others are freed."""
+    data = _columns(wide, 100)
+    called: list[str] = []
+    got, calls = checked_entry.run(wide.column_entry({}, wide._answer), data, _noted(called), spare)
+    _same(got, tuple(wide._run(data).values()))
+    assert calls.left == 0
+    is_used = spare >= 1 << 20
+    assert called.count("PyMem_RawMalloc") == (not is_used)
+    if is_used:
+        assert calls.left_bytes == (spare if spare == 1 << 20 else 0)
+    else:
+        assert 100 * len(_WIDE) * 2 < calls.left_bytes < 1 << 18
+
+
+def _noted(called: list[str]) -> Callable[[str], bool]:
+    def fails(name: str) -> bool:
+        called.append(name)
+        return False
+
+    return fails
+
+
 def _failing(name: str, turn: int) -> Callable[[str], bool]:
     """Whether a call of this function fails: the one of this number does."""
     count = iter(range(100))
