@@ -7,10 +7,10 @@ reason.
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
-import venv
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +18,7 @@ from pathlib import Path
 from bench.machine import ROOT
 
 PLACE = ROOT / ".cache" / "venvs"
+_PYENV = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv") / "versions"
 
 
 @dataclass(frozen=True)
@@ -86,18 +87,18 @@ def make(names: Iterable[str]) -> None:
 def _make(name: str, environment: Environment) -> str:
     """Make one; returns the error, empty if it worked."""
     folder = PLACE / name
-    interpreter = (
-        shutil.which(f"python{environment.python}") if environment.python else sys.executable
-    )
+    interpreter = _interpreter(environment.python) if environment.python else sys.executable
     if interpreter is None:
         return f"it needs Python {environment.python}, which is not installed"
-    if environment.python:
-        _run([interpreter, "-m", "venv", str(folder)])
-    else:
-        venv.create(folder, with_pip=True)
-    return _run(
+    return _run([interpreter, "-m", "venv", str(folder)]) or _run(
         [str(folder / "bin" / "python"), "-m", "pip", "install", "-q", *environment.packages]
     )
+
+
+def _interpreter(version: str) -> str | None:
+    """An interpreter of this version that runs: on PATH there may be a placeholder for one."""
+    places = [shutil.which(f"python{version}"), *_PYENV.glob(f"{version}.*/bin/python")]
+    return next((str(each) for each in places if each and not _run([str(each), "-V"])), None)
 
 
 def _run(command: list[str]) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +42,17 @@ class Inputs:
 
     def __len__(self) -> int:
         return len(self.data.rows if self.kind == TABLE else self.data)
+
+    def repeated(self, count: int) -> Inputs:
+        """These rows again and again, as many as asked for; not fewer than there are."""
+        if count <= len(self):
+            return self
+        times = -(-count // len(self))
+        if self.kind == NUMBERS:
+            return Inputs(NUMBERS, np.tile(self.data, (times, 1)))
+        if self.kind == TEXT:
+            return Inputs(TEXT, self.data * times)
+        return Inputs(TABLE, replace(self.data, rows=self.data.rows * times))
 
     def write(self, folder: Path) -> None:
         """Put the rows into files of a directory."""

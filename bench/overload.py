@@ -19,10 +19,10 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 
+from bench.goal import Goal, printed
 from bench.machine import ROOT
 from bench.open_loop import Outcome
 
@@ -36,26 +36,6 @@ USUAL = 1.0
 SHARE = 0.95
 
 
-class Goal(NamedTuple):
-    """A figure, and what it has to be."""
-
-    name: str
-    value: float
-    limit: float
-    most: bool
-    """Whether the limit is the most that it may be, rather than the least."""
-
-    @property
-    def met(self) -> bool:
-        """Whether it is reached."""
-        return self.value <= self.limit if self.most else self.value >= self.limit
-
-    def __str__(self) -> str:
-        sign = "<=" if self.most else ">="
-        verdict = "met" if self.met else "MISSED"
-        return f"{verdict}: {self.name}: {self.value:.3f} (goal {sign} {self.limit:g})"
-
-
 def run(seconds: float) -> int:
     """Measure, and print the goals; the exit status, 1 where one is missed."""
     with tempfile.TemporaryDirectory() as folder, serving() as port:
@@ -64,14 +44,11 @@ def run(seconds: float) -> int:
         offered(port, body, 0.0, seconds / 2)  # warms up
         most = offered(port, body, 0.0, seconds).rate(USUAL)
         print(f"the most: {most:.0f} answers a second")
-        goals = [
+        return printed(
             goal
             for deadline in DEADLINES
             for goal in goals_of(offered(port, body, 2 * most, seconds, deadline), most, deadline)
-        ]
-    for goal in goals:
-        print(goal)
-    return int(not all(goal.met for goal in goals))
+        )
 
 
 def goals_of(outcome: Outcome, most: float, deadline: float) -> list[Goal]:
@@ -83,8 +60,8 @@ def goals_of(outcome: Outcome, most: float, deadline: float) -> list[Goal]:
         f"sent up to {outcome.late:.3f} s late"
     )
     return [
-        Goal(f"{name}, good answers of the most", outcome.rate(limit) / most, SHARE, most=False),
-        Goal(f"{name}, p99 of answers in s", outcome.percentile(0.99), limit, most=True),
+        Goal(f"{name}, good answers of the most", outcome.rate(limit) / most, SHARE),
+        Goal(f"{name}, p99 of answers in s", outcome.percentile(0.99), limit, at_most=True),
     ]
 
 

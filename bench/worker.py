@@ -183,7 +183,7 @@ class Worker:
         """The function to call for a batch of this size, and its argument."""
         if batch == 1:
             return model.one, model.row(self._inputs, row)
-        return model.batch, model.block(self._inputs, 0, batch)
+        return model.batch, model.block(self._inputs.repeated(batch), 0, batch)
 
     def sizes(self) -> Answer:
         """Bytes of parameters, equal ones counted once; None if unknown."""

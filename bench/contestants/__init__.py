@@ -9,6 +9,8 @@ from bench.contestant import Contestant
 #: In the order of the report: ours, what pipelines are trained with, what people use instead.
 NAMES = (
     "pretzel",
+    "pretzel_v3",
+    "pretzel_v2",
     "sklearn",
     "sklearn_intelex",
     "onnxruntime",

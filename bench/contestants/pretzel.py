@@ -16,7 +16,7 @@ import os
 from collections.abc import Callable
 from concurrent.futures import Future
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 from unittest.mock import patch
 
 import numpy as np
@@ -35,6 +35,8 @@ class Pretzel(Contestant):
     title = "Pretzel"
     packages = ("numpy", "numba", "llvmlite")
     settings = "defaults"
+    #: The level of processors to compile for, instead of this machine's.
+    level: ClassVar[str] = ""
 
     def start(self) -> None:
         """Import what loading plans needs, and make the runtime."""
@@ -42,6 +44,7 @@ class Pretzel(Contestant):
         from runtime import Runtime
 
         ops.load()
+        _aim(self.level)
         self._paths: dict[str, Path] = {}
         if not self.options.get("rules", True):
             os.environ["PRETZEL_WITHOUT"] = "all"
@@ -63,12 +66,13 @@ class Pretzel(Contestant):
 
         path = pipeline.file(self._suffix())
         if path.exists():
+            oven.load(path, background=False)  # its code may be of another level
             return
         inputs = saved.inputs
         sample = inputs.frame(0, 50) if inputs.kind == TABLE else None
         flow = flour.from_sklearn(pipeline.estimator(), sample)
         output = "probabilities" if saved.facts["answers"] == "probability" else "value"
-        oven.bake(flow[output]).save(path, durable=False)
+        oven.bake(flow[output], background=False).save(path, durable=False)
 
     def load(self, pipeline: Pipeline, saved: Saved) -> Model:
         """Register the plan's file."""
@@ -107,6 +111,16 @@ class Pretzel(Contestant):
     def close(self) -> None:
         """Close the runtime."""
         self.runtime.close()
+
+
+def _aim(level: str) -> None:
+    """Compile for this level of processors; empty for this machine's own."""
+    if level:
+        from oven.compiler import levels, machine
+
+        found = levels.named(level)
+        assert found is not None, f"no level is called {level}"
+        machine.aim(found.cpu, found.listed, found.triple)
 
 
 @functools.cache

@@ -12,9 +12,11 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Generator, Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
+
+from bench.goal import Goal
 
 QUESTION = "The default against the better engine, from one and two callers"
 #: Rows of a block; 0 is a single row, by the plan's entry.
@@ -25,34 +27,6 @@ LONGEST = 0.5
 ENDPOINT = "model"
 SLICE, ROUNDS, WARM = 0.1, 5, 64
 Call = Callable[[int], object]
-
-
-class Goal(NamedTuple):
-    """One line of the table."""
-
-    name: str
-    wanted: float
-    measured: float
-
-    @property
-    def met(self) -> bool:
-        """Whether it was reached."""
-        return self.measured >= self.wanted
-
-    def __str__(self) -> str:
-        verdict = "met" if self.met else "MISSED"
-        return f"{self.name:58} wanted {self.wanted:4.2f}  measured {self.measured:5.2f}  {verdict}"
-
-
-def main() -> int:
-    """Measure everything and print the goals; 1 where one was missed."""
-    goals = []
-    for goal in measured():
-        print(goal, flush=True)
-        goals.append(goal)
-    missed = sum(not goal.met for goal in goals)
-    print(f"{len(goals)} goals, {missed} missed")
-    return 1 if missed else 0
 
 
 def measured() -> Iterator[Goal]:
@@ -102,16 +76,16 @@ def _size(runtime: Any, name: str, data: np.ndarray[Any, Any]) -> Generator[Goal
     free = rates["free", 2] / rates["free", 1]
     if single:
         wanted = 1.8 if taken >= 20e-6 else 1.0
-        yield Goal(f"{label}: two threads, of one", wanted * free / 2, rates["default", 2] / one)
+        yield Goal(f"{label}: two threads, of one", rates["default", 2] / one, wanted * free / 2)
         return taken
     for callers in (1, 2):
         best = max(rates["inline", callers], rates["batch", callers])
         share = rates["default", callers] / best
-        yield Goal(f"{label}: {callers} callers, of the better engine", 0.95, share)
+        yield Goal(f"{label}: {callers} callers, of the better engine", share, 0.95)
     if taken >= 1e-3:
         for callers, wanted in ((1, 1.8), (2, 1.9)):
             gain = rates["default", callers] / one
-            yield Goal(f"{label}: {callers} callers, of one inline", wanted * free / 2, gain)
+            yield Goal(f"{label}: {callers} callers, of one inline", gain, wanted * free / 2)
     return taken
 
 

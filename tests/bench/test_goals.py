@@ -146,7 +146,7 @@ def test_goals_of_overload(wait: float, met: bool) -> None:  # noqa: FBT001 (a f
     outcome = Outcome(2.0, {"200": 200, "503": 100}, [wait] * 200, [0.01] * 100)
     assert [goal.met for goal in overload.goals_of(outcome, 100.0, 300)] == [met, met]
     assert all(
-        str(goal).startswith("met" if met else "MISSED")
+        str(goal).endswith("  met" if met else "MISSED")
         for goal in overload.goals_of(outcome, 100.0, 300)
     )
 
