@@ -115,6 +115,9 @@ _AS_GOOD = 1.03
 _FOR_OTHERS = 1.15
 #: A size that should cost more than this many times as much as the best is not tried.
 _TOO_BAD = 2.5
+#: Seconds up to which a call is tried undivided once more if that was measured only once.
+_AGAIN = 0.1
+_AGAIN_HERE = "here again, where {inline} was measured only once"
 
 
 def choose(ask: Ask, load: Load, settings: Settings = DEFAULTS) -> Decision:
@@ -136,10 +139,11 @@ def choose(ask: Ask, load: Load, settings: Settings = DEFAULTS) -> Decision:
         batch = _batch_seconds(cost, ask, load, settings)
     late = min(inline, batch) > ask.remaining
     forced = _forced(ask, settings)
-    engine, reason = forced or _measured(ask, inline, batch, settings)
+    explores = ask.explore is not None
+    again = explores and inline <= _AGAIN and ask.curve.is_doubtful(rows)
+    engine, reason = forced or _measured(ask, inline, batch, settings, again=again)
     if forced is not None:
         late = (inline if engine is Engine.INLINE else batch) > ask.remaining
-    explores = ask.explore is not None
     times = (inline, batch, late, seconds)
     return Decision(engine, reason, chunk, *times, least, helpers, explores)
 
@@ -244,7 +248,9 @@ def _unmeasured(ask: Ask, chunk: int, helpers: int, settings: Settings) -> Decis
     return Decision(Engine.BATCH, f"never measured, and {what}", chunk, helpers=helpers)
 
 
-def _measured(ask: Ask, inline: float, batch: float, settings: Settings) -> tuple[Engine, str]:
+def _measured(
+    ask: Ask, inline: float, batch: float, settings: Settings, *, again: bool
+) -> tuple[Engine, str]:
     if not ask.blocking:
         if inline <= settings.instant:
             return Engine.INLINE, "over in {inline}, sooner than it could be handed over"
@@ -254,8 +260,8 @@ def _measured(ask: Ask, inline: float, batch: float, settings: Settings) -> tupl
         if in_time:
             return Engine.INLINE, "{inline} keeps the deadline, {batch} would not"
         return Engine.BATCH, "{batch} keeps the deadline, {inline} would not"
-    if inline <= batch:
-        return Engine.INLINE, "here {inline}, in chunks {batch}"
+    if inline <= batch or again:
+        return Engine.INLINE, _AGAIN_HERE if again else "here {inline}, in chunks {batch}"
     return Engine.BATCH, "in chunks {batch}, here {inline}"
 
 
