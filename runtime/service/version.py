@@ -29,7 +29,7 @@ from runtime.service.inputs import refuse_extra
 if TYPE_CHECKING:
     from oven.entry.array_entry import Call
     from runtime.service.materialise import Shared
-    from scheduler import Decision
+    from scheduler import Ask, Decision, Load
 
 #: Batches that make native code touch less than this take some 20 us at most and go to the entry
 #: like single rows; so do those that were seen to take no longer than INLINE_SECONDS.
@@ -51,7 +51,7 @@ class Counts:
 class Learned:
     """What is known of a version's calls."""
 
-    __slots__ = ("decision", "entry_work", "inline_ok", "nonblocking", "row_work")
+    __slots__ = ("decided", "decision", "entry_work", "inline_ok", "nonblocking", "row_work")
 
     def __init__(self) -> None:
         #: Bytes that a row makes the plan touch, and its entry; None where no code says so.
@@ -62,7 +62,8 @@ class Learned:
         #: Whether they are over before they could be handed over, so that event loops may make
         #: them, too. Until one was measured, this is what the code says of itself.
         self.nonblocking = False
-        #: The last decision of the policy.
+        #: What the policy was last asked, and its answer; and the decision that a call followed.
+        self.decided: tuple[Ask, Load, Decision] | None = None
         self.decision: Decision | None = None
 
 
