@@ -240,22 +240,15 @@ class Plan:
         call = self._call or self._open()
         return dict(zip(self._names, call(batch.data)))  # noqa: B905 (checking would cost as much)
 
-    def entry(self, look: Callable[[object], None] | None = None) -> Call:
+    def entry(self) -> Call:
         """A function from a row, or a block of rows, to the outputs as a tuple: see
         oven.entry.array_entry.
 
         The fastest way in: for plans that are native throughout it is machine code. It stays good
-        without the plan. `look` is shown what machine code does not take, and may raise an error.
+        without the plan.
         """
         self.wait()
-        if look is None:
-            return self._opened(self._answer)
-
-        def answer(data: object) -> dict[str, Any]:
-            look(data)
-            return self._answer(data)
-
-        return self._opened(answer)
+        return self._opened(self._answer)
 
     def column_entry(
         self, ranks: Mapping[str, int], otherwise: Callable[[object], Any]

@@ -97,7 +97,7 @@ class Policy:
     def decide(
         self, version: ModelVersion, call: Call, rows: int, explore: float | None = None
     ) -> Decision:
-        """The engine for a call of this many rows, and why; the last one, if nothing has changed."""
+        """The engine for a call of this many rows, and why: the last one if nothing changed."""
         ask = Ask(
             rows=rows,
             curve=self._costs.curve(version, rows),

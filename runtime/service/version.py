@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping
-from functools import partial
 from pathlib import Path
 from time import perf_counter, thread_time
 from types import BuiltinFunctionType
@@ -24,7 +23,6 @@ from flour.core.types import Pairs, Text, Tokens, Type
 from flour.data.batch import Batch, Kind
 from oven import Plan
 from runtime.service.entry import Counter, InlineEntry
-from runtime.service.inputs import refuse_extra
 
 if TYPE_CHECKING:
     from oven.entry.array_entry import Call
@@ -154,7 +152,7 @@ class ModelVersion:
 
     def _open(self, plan: Plan) -> None:
         """Open the plan's entry, and learn what the code says of itself."""
-        opened = plan.entry(partial(refuse_extra, self.inputs))
+        opened = plan.entry()
         work = plan.entry_work if isinstance(opened, BuiltinFunctionType) else None
         self.residence.opened, learned = opened, self.learned
         learned.row_work, learned.entry_work = plan.row_work, work
