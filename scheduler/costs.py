@@ -79,9 +79,9 @@ class Curve:
         return max((each.when for each in found if each and each.calls >= _ENOUGH), default=-inf)
 
     def is_doubtful(self, rows: int) -> bool:
-        """Whether calls of about this size were measured once, which may have loaded code."""
+        """Whether calls of about this size were measured once, which loads code, or never."""
         cell = self._cells.get(rows.bit_length())
-        return cell is not None and cell.calls == 1
+        return cell is None or cell.calls == 1
 
 
 class CostModel:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import threading
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from functools import cache, partial
 from time import perf_counter
 from typing import Any, NamedTuple
@@ -209,20 +209,14 @@ class Engines:
 
     # --- inline ------------------------------------------------------------------------------
 
-    @contextmanager
-    def _computing(self) -> Iterator[None]:
-        """Let others see that a caller computes on its own thread."""
+    def inline(self, run: Run, block: object, rows: int, deadline: float | None) -> Answers:
+        """Every output, computed here and now; others see that a caller computes."""
         token = object()
         self._inside.add(token)
         try:
-            yield
+            answers: Any = self._inline.run(WHOLE, (run, block), rows=rows, deadline=deadline)
         finally:
             self._inside.discard(token)
-
-    def inline(self, run: Run, block: object, rows: int, deadline: float | None) -> Answers:
-        """Every output, computed here and now."""
-        with self._computing():
-            answers: Any = self._inline.run(WHOLE, (run, block), rows=rows, deadline=deadline)
         outputs: Answers = answers
         return outputs
 
@@ -232,12 +226,15 @@ class Engines:
         """Every output, computed here and by executors that have nothing else to do."""
         if not plan.ready:  # it answers from the definitions until it is
             return self.inline(plan.run, block, 1, call.deadline)
-        began = perf_counter()
-        with self._computing():
+        began, token = perf_counter(), object()
+        self._inside.add(token)
+        try:
             run = self._shared_run(version, plan.begin(block), decision, call)
             if decision.helpers:
                 self._ask_for_help(version, run, decision, call)
             answers: Any = self._inline.run(SHARED, run, deadline=call.deadline)
+        finally:
+            self._inside.discard(token)
         if decision.helpers:
             gain = run.work_seconds / (perf_counter() - began)
             self._costs.learn_gain(version, gain, 1 + decision.helpers)
