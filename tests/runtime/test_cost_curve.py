@@ -195,6 +195,17 @@ def test_two_threads_do_nearly_twice_as_much() -> None:
         assert linear(rows) / taken >= (1.65 if rows == 1000 else 1.85)
 
 
+def test_a_new_version_starts_with_the_gain_of_others() -> None:
+    """Other processes use the cores: not every version has to find that out."""
+    machine = Machine(linear)
+    for _ in range(10):
+        machine.costs.learn_gain(machine.version, 0.5, CORES)
+    new: Any = SimpleNamespace(owner="new", learned=Learned())
+    assert machine.costs.gain(new) < 1.0
+    new.learned.row_work = 8
+    assert machine.costs.gain(new) == float("inf"), "the others' code may keep the GIL"
+
+
 def test_one_disturbed_call_does_not_end_helping() -> None:
     """The first one starts the threads; helping is given up after some, and for a minute."""
     machine = Machine(linear)
