@@ -31,8 +31,8 @@ class Costs:
         self._now = now
         self.model = CostModel(now)
         self._turns: dict[str, int] = {}
-        #: By version, and by whether code is native; with the time of the last measurement.
-        self._gains: dict[str | bool, tuple[float, float]] = {}
+        #: By version, and for all versions of a kind; with the time of the last measurement.
+        self._gains: dict[str, tuple[float, float]] = {}
 
     def observe(self, version: ModelVersion, rows: int, seconds: float) -> None:
         """Note the time of a call, or of a chunk."""
@@ -70,7 +70,7 @@ class Costs:
         The first calls start threads, and others may use the cores, so some are looked at before
         help is given up. What other processes leave of the cores is alike for all native code.
         """
-        for key in (version.owner, _is_native(version)):
+        for key in (version.owner, _kind(version)):
             old = min(self._gain(key), threads)
             new = old + _NEW_GAIN * (min(gain, threads) - old)
             self._gains[key] = (new, self._now())
@@ -78,9 +78,9 @@ class Costs:
     def gain(self, version: ModelVersion) -> float:
         """That number, or that of other versions; infinite where none was measured for long."""
         own = self._gain(version.owner)
-        return self._gain(_is_native(version)) if own == inf else own
+        return self._gain(_kind(version)) if own == inf else own
 
-    def _gain(self, key: str | bool) -> float:
+    def _gain(self, key: str) -> float:
         gain, when = self._gains.get(key, (inf, -inf))
         return gain if when > self.model.long_ago else inf
 
@@ -91,6 +91,6 @@ class Costs:
         self._gains.pop(owner, None)
 
 
-def _is_native(version: ModelVersion) -> bool:
-    """Whether its code is native, so that it lets go of the GIL."""
-    return version.learned.row_work is not None
+def _kind(version: ModelVersion) -> str:
+    """What all versions of its kind have in common: native code lets go of the GIL."""
+    return "in Python" if version.learned.row_work is None else "native"
