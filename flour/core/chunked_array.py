@@ -19,8 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from objectstore import Blob, UnstorableValue
-from objectstore.digest import combine
+from objectstore import Blob, UnstorableValue, combine
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -18,7 +18,7 @@ from flour.core.source import Source
 from flour.core.types import Record, Scalar, Type, Vector
 from flour.data.coerce import coerce, native_types
 from flour.language.signs import Operand, Signs
-from objectstore.digest import combine
+from objectstore import combine
 
 #: What picks from a flow: a name, a column's number, a slice, a list of either; after `:` or alone.
 Key: TypeAlias = str | int | slice | Sequence[Any] | NDArray[Any] | tuple[slice, Any]
