@@ -315,7 +315,7 @@ class Plan:
         return runs[0].row_work + LABEL_WORK * labels
 
     def is_compiled_for(self, data: object) -> bool:
-        """Whether the native code for the data's own types is there: nobody waits for it."""
+        """Whether the native code for the data's own types is there, without a wait."""
         name = array_dtype(data)
         if name in self._by_dtype:
             return (self._by_dtype[name] or self).ready

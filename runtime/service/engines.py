@@ -62,7 +62,7 @@ class Piece(NamedTuple):
 
 
 def _step(number: int, piece: Piece, memory: object) -> None:
-    BYTES[WOKEN] = 0  # whoever was woken for this has got the interpreter's lock
+    BYTES[WOKEN] = 0  # the executor that was woken for this has got the GIL
     piece.work.step(number, piece.chunk, memory)
 
 
@@ -295,7 +295,7 @@ class Engines:
             done()
             raise
         if load.idle:
-            BYTES[WOKEN] = 1  # an executor was woken and wants the interpreter's lock
+            BYTES[WOKEN] = 1  # an executor was woken and waits for the GIL
         version.counts.batch.tick()
         ticket.add_done_callback(_Once(done))
         return ticket
