@@ -236,7 +236,7 @@ class Plan:
     def _run_any(self, data: object) -> dict[str, Any]:
         batch = self.reader.read(data)
         if not batch.is_block:
-            return self._answer(data)
+            return self.answer(data)
         call = self._call or self._open()
         return dict(zip(self._names, call(batch.data)))  # noqa: B905 (checking would cost as much)
 
@@ -248,7 +248,7 @@ class Plan:
         without the plan.
         """
         self.wait()
-        return self._opened(self._answer)
+        return self._opened(self.answer)
 
     def column_entry(
         self, ranks: Mapping[str, int], otherwise: Callable[[object], Any]
@@ -268,7 +268,7 @@ class Plan:
 
     def _open(self) -> Call:
         """The plan's own entry, kept once the code is there; it must not keep the plan alive."""
-        call = self._opened(weakly(self._answer))
+        call = self._opened(weakly(self.answer))
         if self.ready:
             self._call = call
             self._run_block = open_array_call(call, self._run_block, self._names) or self._run_block
@@ -330,8 +330,8 @@ class Plan:
         """The plan for the data's own types: this one or a variant."""
         return self._for_dtypes(data) or self
 
-    def _answer(self, data: object) -> dict[str, Any]:
-        """Every output, whatever the data is."""
+    def answer(self, data: object) -> dict[str, Any]:
+        """Every output for a row or a block, whatever its form: what entries hand on comes here."""
         found = self._for_dtypes(data)
         return self._run(data) if found is None else found.run(data)
 

@@ -332,7 +332,7 @@ def _seen(made: Plan, handed_on: list[object]) -> Callable[[object], dict[str, A
 
     def answer(data: object) -> dict[str, Any]:
         handed_on.append(data)
-        return made._answer(data)
+        return made.answer(data)
 
     return answer
 
@@ -344,7 +344,7 @@ def test_the_answer_is_the_same_on_every_way(name: str, form: str) -> None:
     handed_on: list[object] = []
     entry: Any = made._opened(_seen(made, handed_on))
     data = _fresh(form, made)
-    want = _outcome(around(made._answer, BatchReader(made.inputs)), data)
+    want = _outcome(around(made.answer, BatchReader(made.inputs)), data)
     got = _outcome(entry, data)
     _same(got, want)
     assert not (handed_on and form in NATIVE[name])
