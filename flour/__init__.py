@@ -75,7 +75,7 @@ for _point, _places in {
     "column": ("flour.ops.record:column",),
     "columns": ("flour.ops.record:columns",),
     "take": ("flour.ops.structure:take",),
-    "show": ("flour.language.show:show",),
+    "show": ("flour.language.show_html:show",),
     "adapters": ("flour.ops:load", "flour.sklearn.estimators:load", "flour.boosters:load"),
     "opaque_session": ("flour.onnx.ort:Held",),
     "onnx_model": ("flour.onnx.export.writer:to_onnx",),

@@ -9,12 +9,13 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from objectstore.blob import Blob
-from objectstore.digest import combine
+from objectstore.blob import DTYPES, Blob, aligned_room
+from objectstore.digest import DIGEST_CHARS, array_digest, combine, strings_digested
 from objectstore.errors import (
     ArchiveError,
     BadDigest,
     DamagedBlob,
+    Explained,
     MissingBlob,
     StoreClosed,
     StoreError,
@@ -29,11 +30,14 @@ if TYPE_CHECKING:
     from objectstore.store import FsckReport, MemoryStore, Store, StoreStats
 
 __all__ = [
+    "DIGEST_CHARS",
+    "DTYPES",
     "Archive",
     "ArchiveError",
     "BadDigest",
     "Blob",
     "DamagedBlob",
+    "Explained",
     "FileStore",
     "FsckReport",
     "MemoryStore",
@@ -47,7 +51,10 @@ __all__ = [
     "StoreStats",
     "Strings",
     "UnstorableValue",
+    "aligned_room",
+    "array_digest",
     "combine",
+    "strings_digested",
 ]
 
 _LATER = {

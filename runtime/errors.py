@@ -9,16 +9,14 @@
     ├── LostPlan          a plan that was dropped for memory cannot be brought back
     ├── RuntimeClosed     the runtime was closed before this call
     ├── NotOffered        the program has no such output (also an AttributeError)
-    ├── Unfaithful        a served program does not answer as the original does
-    └── InputError
-        └── UnexpectedColumn   the data has a column that the program does not know
+    └── Unfaithful        a served program does not answer as the original does
 
 What the engines say is in scheduler.errors: Overloaded, DeadlineExceeded, ExecutorDied.
 """
 
 from __future__ import annotations
 
-from flour.core.errors import FlourError, InputError
+from flour.core.errors import FlourError
 
 
 class UnknownEndpoint(FlourError, LookupError):
@@ -55,7 +53,3 @@ class NotOffered(FlourError, AttributeError):
 
 class Unfaithful(FlourError):
     """A served program does not answer as the original does, on rows the user gave."""
-
-
-class UnexpectedColumn(InputError):
-    """The data has a column that the program does not know."""

@@ -16,31 +16,31 @@ class Ending:
     """Set once, and waited for at a socket, which signals write to wherever they arrive."""
 
     def __init__(self) -> None:
-        """Nobody has said anything."""
-        self._said = False
+        """No signal has come yet."""
+        self._is_set = False
         self._reader, self._writer = socket.socketpair()
         self._writer.setblocking(False)  # one byte is as good as many
 
     def set(self) -> None:
-        """Say it; from any thread, and from handlers."""
-        self._said = True
+        """Ask for the end; from any thread, and from handlers."""
+        self._is_set = True
         with suppress(OSError):
             self._writer.send(b"\0")
 
     def is_set(self) -> bool:
-        """Whether it was said."""
-        return self._said
+        """Whether the end was asked for."""
+        return self._is_set
 
     def wait(self) -> None:
-        """Wait until it is said."""
-        while not self._said:
+        """Wait until the end is asked for."""
+        while not self._is_set:
             self._reader.recv(16)
 
     def wake(self) -> int:
-        """Let signals end a wait, so that their handlers run; what did so before."""
+        """Let signals end a wait, so that their handlers run; the file that they woke before."""
         return signal.set_wakeup_fd(self._writer.fileno(), warn_on_full_buffer=False)
 
     def close(self) -> None:
-        """Nobody waits any more."""
+        """Close the sockets, after the last wait."""
         self._reader.close()
         self._writer.close()

@@ -11,6 +11,7 @@ from typing import NamedTuple, Self
 _NEWEST = 0.1
 # ... a faster one more: what disturbs a measurement makes it slower ...
 _FASTER = 0.5
+# ... and one that is faster than the first one replaces it: a first call loads code ...
 # ... and more weight after a pause: after this many seconds the old ones count for a third.
 _MEMORY = 60.0
 # A call that took more than this many times the estimate was most likely interrupted. It is
@@ -77,6 +78,11 @@ class Curve:
         found = (self._cells.get(each) for each in (size, size - 1))
         return max((each.when for each in found if each and each.calls >= _ENOUGH), default=-inf)
 
+    def is_doubtful(self, rows: int) -> bool:
+        """Whether calls of about this size were measured once, which loads code, or never."""
+        cell = self._cells.get(rows.bit_length())
+        return cell is None or cell.calls == 1
+
 
 class CostModel:
     """Exponentially weighted means of call times, by key and power of two of the row count.
@@ -134,7 +140,7 @@ def _mean(old: Cell, rows: int, seconds: float, now: float) -> Cell:
     # The first few calls are averaged plainly, so that the very first does not weigh more.
     weight = max(_NEWEST, 1 / (old.calls + 1), 1 - exp((old.when - now) / _MEMORY))
     if seconds < expected:
-        weight = max(weight, _FASTER)
+        weight = max(weight, _FASTER if old.calls > 1 else 1.0)
     elif old.calls > 1 and expected:
         seconds = min(seconds, _OUTLIER * expected)
     return Cell(

@@ -78,6 +78,7 @@ class Settings:
     instant: float = 150e-6  # how long an event loop may be blocked: what a hand-over takes it
     unmeasured_rows: int = 64  # calls up to this size run inline before they were measured
     unmeasured_chunk: int = 256
+    unmeasured_parts: int = 8  # what is left of such a chunk is divided no further
 
 
 class Decision(NamedTuple):
@@ -115,6 +116,9 @@ _AS_GOOD = 1.03
 _FOR_OTHERS = 1.15
 #: A size that should cost more than this many times as much as the best is not tried.
 _TOO_BAD = 2.5
+#: Seconds up to which a call is tried undivided that was measured so once or never.
+_AGAIN = 0.1
+_TRIED = "here, where {inline} was measured once or is a guess"
 
 
 def choose(ask: Ask, load: Load, settings: Settings = DEFAULTS) -> Decision:
@@ -136,10 +140,11 @@ def choose(ask: Ask, load: Load, settings: Settings = DEFAULTS) -> Decision:
         batch = _batch_seconds(cost, ask, load, settings)
     late = min(inline, batch) > ask.remaining
     forced = _forced(ask, settings)
-    engine, reason = forced or _measured(ask, inline, batch, settings)
+    explores = ask.explore is not None
+    again = explores and inline <= _AGAIN and ask.curve.is_doubtful(rows)
+    engine, reason = forced or _measured(ask, inline, batch, settings, again=again)
     if forced is not None:
         late = (inline if engine is Engine.INLINE else batch) > ask.remaining
-    explores = ask.explore is not None
     times = (inline, batch, late, seconds)
     return Decision(engine, reason, chunk, *times, least, helpers, explores)
 
@@ -241,10 +246,14 @@ def _unmeasured(ask: Ask, chunk: int, helpers: int, settings: Settings) -> Decis
     if ask.blocking and not helpers:
         return Decision(Engine.INLINE, "never measured, and no core is left for a helper", chunk)
     what = f"{ask.rows} rows are many" if ask.blocking else "the caller must not be held up"
-    return Decision(Engine.BATCH, f"never measured, and {what}", chunk, helpers=helpers)
+    least = ceil(chunk / settings.unmeasured_parts)
+    reason = f"never measured, and {what}"
+    return Decision(Engine.BATCH, reason, chunk, least_rows=least, helpers=helpers)
 
 
-def _measured(ask: Ask, inline: float, batch: float, settings: Settings) -> tuple[Engine, str]:
+def _measured(
+    ask: Ask, inline: float, batch: float, settings: Settings, *, again: bool
+) -> tuple[Engine, str]:
     if not ask.blocking:
         if inline <= settings.instant:
             return Engine.INLINE, "over in {inline}, sooner than it could be handed over"
@@ -254,8 +263,8 @@ def _measured(ask: Ask, inline: float, batch: float, settings: Settings) -> tupl
         if in_time:
             return Engine.INLINE, "{inline} keeps the deadline, {batch} would not"
         return Engine.BATCH, "{batch} keeps the deadline, {inline} would not"
-    if inline <= batch:
-        return Engine.INLINE, "here {inline}, in chunks {batch}"
+    if inline <= batch or again:
+        return Engine.INLINE, _TRIED if again else "here {inline}, in chunks {batch}"
     return Engine.BATCH, "in chunks {batch}, here {inline}"
 
 

@@ -48,7 +48,7 @@ _permitted: ContextVar[bool] = ContextVar("permitted", default=False)
 
 
 def function(call: Callable[..., Any]) -> Function:
-    """The callable as a field of an operator, which whoever asks for it has permitted."""
+    """The callable as a field of an operator; its use was permitted by the caller."""
     place = _place(call)
     known = _granted.get(place)
     if known is not None and known.call is call:
@@ -83,7 +83,7 @@ def found(place: str) -> Function:
         raise PythonRefused(
             "this plan runs a Python function",
             found=place[:80],
-            hint="if you trust whoever made it: oven.load(path, allow_python=True)",
+            hint="if you trust its author: oven.load(path, allow_python=True)",
         )
     module, _, name = place.partition(":")
     try:

@@ -19,8 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from objectstore import Blob, UnstorableValue
-from objectstore.digest import combine
+from objectstore import Blob, UnstorableValue, combine
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,7 +30,7 @@ _SHARE = 16
 
 
 class Pieces:
-    """An immutable array of rows whose parts are blobs; whole only while somebody looks at it."""
+    """An immutable array of rows whose parts are blobs; joined only while it is read as a whole."""
 
     __slots__ = ("__weakref__", "_whole", "digest", "parts")
 
@@ -50,7 +49,7 @@ class Pieces:
 
     @property
     def array(self) -> NDArray[np.generic]:
-        """All of it in one piece, which is kept for as long as somebody else keeps it."""
+        """All of it in one piece, which lives as long as others refer to it."""
         found = None if self._whole is None else self._whole()
         if found is None:
             found = np.concatenate([part.array for part in self.parts])
@@ -122,7 +121,7 @@ def whole(value: Long) -> Blob:
 
 @contextmanager
 def assembled(*values: Long) -> Iterator[None]:
-    """Have the arrays whole meanwhile, so that nobody puts them together again and again."""
+    """Have the arrays whole meanwhile, so that they are joined once, not for each reader."""
     arrays = [value.array for value in values]
     yield
     del arrays

@@ -2,7 +2,7 @@
 
 A stage is a loop over rows. Inside it a scalar is a local variable (`ScalarValue`) and a vector
 is a sequence of parts (`VectorValue`): a part that can say its j-th element (`at`) costs nothing
-until somebody reads it, so fusing is calling and a concatenation is a list. A part without `at`
+until it is read, so fusing is calling and a concatenation is a list. A part without `at`
 (sparse) can only push the elements that are not zero.
 
     x.each(lambda j, v: e.line(f"{acc} += {v}"))     every element (or stored element), in order
@@ -163,7 +163,7 @@ class Emitter(Protocol):
         """One statement."""
 
     def fresh(self, stem: str = "v") -> str:
-        """A local name nobody else uses."""
+        """A local name that is not used elsewhere."""
 
     def let(self, expr: str, dtype: str) -> ScalarValue:
         """Evaluate once, into a new local."""
@@ -190,7 +190,7 @@ class Emitter(Protocol):
         """A local holding a number that differs between programs of one structure."""
 
     def load(self, base: str, index: str, dtype: str, *, constant: bool = False) -> str:
-        """Element `index` at an address (`constant`: nobody writes there during the call)."""
+        """Element `index` at an address (`constant`: not written during the call)."""
 
     def store(self, base: str, index: str, value: str, dtype: str) -> None:
         """Write element `index` at an address."""

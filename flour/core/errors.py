@@ -27,7 +27,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from objectstore.errors import Explained
+from objectstore import Explained
 
 
 class FlourError(Explained):

@@ -18,7 +18,7 @@ from weakref import WeakValueDictionary
 from flour.core.errors import TypeMismatch
 from flour.core.op import Op
 from flour.core.types import Type
-from objectstore.digest import combine
+from objectstore import combine
 
 
 class Node:

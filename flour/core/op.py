@@ -31,8 +31,7 @@ from flour.core.chunked_array import Pieces, in_pieces
 from flour.core.errors import DamagedProgram, FlourError, ParameterError, nearest
 from flour.core.extension_points import extension
 from flour.core.types import Type
-from objectstore import Blob, StoreError, Strings
-from objectstore.digest import combine
+from objectstore import Blob, StoreError, Strings, combine
 
 if TYPE_CHECKING:
     from flour.core.emission import Column, Emitter, Value

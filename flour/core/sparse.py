@@ -1,4 +1,4 @@
-"""A minimal compressed-row matrix, so that nothing needs scipy until somebody asks for it."""
+"""A minimal compressed-row matrix, so that scipy is imported only for its own matrices."""
 
 from __future__ import annotations
 

@@ -11,14 +11,15 @@
 The data of a program's only input may stand under the input's name, and one document in an array
 or in lists: a batch has neither wrapping. Frames are pandas', polars' and Arrow's, recognised by
 what they can do (see flour.data.frames); one of plain columns is read as arrays, which is what its
-batch has (see flour.data.frame_reader). Classifying looks at the types of a row's values and never
-at those of a block, so it costs as much for a million rows as for one.
+batch has (see flour.data.frame_reader). Columns of names that the program does not read are
+ignored. Classifying looks at the types of a row's values and never at those of a block, so it costs
+as much for a million rows as for one.
 """
 
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -157,6 +158,8 @@ class BatchReader:
         return found or self._general(data)
 
     def _by_name(self, data: dict[str, Any]) -> Batch:
+        if self.by_column and len(data) > len(self.columns):
+            data = _without_others(data, self.columns)
         first: Any = next(iter(data.values()), None)
         rank = first.ndim if type(first) is np.ndarray and not self.text else 0
         if rank == 2 or (rank == 1 and self.by_column):
@@ -278,9 +281,20 @@ def row_count(data: object) -> int:
     return len(data) if isinstance(data, Sequence) else int(getattr(data, "num_rows", 0))
 
 
+def _without_others(data: Mapping[str, Any], names: Collection[str]) -> dict[str, Any]:
+    """The columns of these names, in their order in the data; all that there are if one is missing.
+
+    Without names that fit, data goes by position, or is refused for the names that it has.
+    """
+    if not all(name in data for name in names):
+        return dict(data)
+    return {name: value for name, value in data.items() if name in names}
+
+
 def _part(kind: Type, data: object) -> tuple[object, bool]:
     """The data of one input as a block of rows, and whether it was one row."""
     if isinstance(kind, Record) and isinstance(data, Mapping):
+        data = _without_others(data, kind.names)
         single = bool(data) and are_values(data.values())
         return ({name: [value] for name, value in data.items()}, True) if single else (data, False)
     if isinstance(data, np.ndarray) and isinstance(kind, Vector | Record):

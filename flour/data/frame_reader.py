@@ -172,7 +172,7 @@ _last_index: tuple[Any, list[Any]] = (None, [])
 
 
 def _pandas_key(frame: Frame) -> tuple[list[Any], list[Any]]:
-    global _last_index  # noqa: PLW0603 (a cache of one; whoever comes last is in it)
+    global _last_index  # noqa: PLW0603 (a cache of one, the last)
     index, (known, labels) = frame.columns, _last_index
     if index is not known and not index.is_(known):
         labels = index.tolist()

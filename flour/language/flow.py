@@ -15,10 +15,10 @@ from flour.core.op import REGISTRY, Op
 from flour.core.provenance import Origin, here
 from flour.core.reference import evaluate, public
 from flour.core.source import Source
-from flour.core.types import Record, Scalar, Type, Vector
+from flour.core.types import Record, Type, Vector
 from flour.data.coerce import coerce, native_types
 from flour.language.signs import Operand, Signs
-from objectstore.digest import combine
+from objectstore import combine
 
 #: What picks from a flow: a name, a column's number, a slice, a list of either; after `:` or alone.
 Key: TypeAlias = str | int | slice | Sequence[Any] | NDArray[Any] | tuple[slice, Any]
@@ -376,9 +376,3 @@ def pick(flow: Flow, key: Any) -> Flow:
 def where(condition: Flow, yes: Operand, no: Operand) -> Flow:
     """`yes` where the condition is true, else `no`: flows, numbers, or two strings."""
     return condition.where(yes, no)
-
-
-def is_numeric(flow: Flow) -> bool:
-    """Whether the flow's one output is a number or a vector of numbers."""
-    kind = flow.type
-    return isinstance(kind, Vector | Scalar) and kind.dtype != "string"

@@ -16,10 +16,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from flour.core.chunked_array import Pieces
-from flour.core.errors import ParameterError
 from flour.core.node import Node
 from flour.core.op import Op
-from flour.core.provenance import Origin, here
+from flour.core.provenance import Origin
 from flour.core.source import Source
 from flour.core.types import Type
 from objectstore import Blob, Strings
@@ -53,20 +52,6 @@ class Line:
         """Where it was made: the step of an imported model, else file and line."""
         shown = (origin.step or f"{origin.file}:{origin.line}" for origin in self.places)
         return ", ".join(dict.fromkeys(shown))
-
-
-def show(flow: Flow, form: str = "text") -> str:
-    """The program as "text", "mermaid" or "html"."""
-    if form == "html":
-        from flour.language.show_html import page
-
-        return page(flow)
-    if form not in ("text", "mermaid"):
-        hint = "text, mermaid or html"
-        raise ParameterError(
-            f"a program is not shown as {form!r}", where=str(here()), found=repr(form), hint=hint
-        )
-    return text(flow) if form == "text" else mermaid(flow)
 
 
 def lines(flow: Flow) -> list[Line]:

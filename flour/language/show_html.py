@@ -6,8 +6,10 @@ from collections.abc import Mapping
 from html import escape
 from typing import TYPE_CHECKING
 
+from flour.core.errors import ParameterError
 from flour.core.node import Node
-from flour.language.show import Line, lines
+from flour.core.provenance import here
+from flour.language.show import Line, lines, mermaid, text
 
 if TYPE_CHECKING:
     from flour.language.flow import Flow
@@ -111,3 +113,15 @@ def _box(line: Line, spot: tuple[int, int], ends: list[str]) -> str:
 
 def _cut(row: str, most: int = 31) -> str:
     return row if len(row) <= most else row[: most - 1] + "…"
+
+
+def show(flow: Flow, form: str = "text") -> str:
+    """The program as "text", "mermaid" or "html"."""
+    if form == "html":
+        return page(flow)
+    if form not in ("text", "mermaid"):
+        hint = "text, mermaid or html"
+        raise ParameterError(
+            f"a program is not shown as {form!r}", where=str(here()), found=repr(form), hint=hint
+        )
+    return text(flow) if form == "text" else mermaid(flow)

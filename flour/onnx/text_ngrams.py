@@ -24,7 +24,7 @@ from flour.ops.onnx_ngrams import Grams
 from flour.ops.onnx_text import LetterNgrams
 from flour.ops.source import Fill
 from flour.ops.text import Tokenize
-from objectstore.digest import combine
+from objectstore import combine
 
 if TYPE_CHECKING:
     from flour.language.flow import Flow

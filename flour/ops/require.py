@@ -104,6 +104,10 @@ class RequireFinite(Op):
         nan, largest = self.nan.array, self.largest.array
         return bool(len(nan) and (nan == nan[:1]).all() and (largest == largest[:1]).all())
 
+    def is_about_finite(self, dtype: str) -> bool:
+        """Whether it refuses just what is not finite in this dtype."""
+        return bool(self._width) and min(self._width, dtype) == dtype
+
     @property
     def _width(self) -> str:
         """The float width in which every column has to be finite; empty where it is not that."""

@@ -267,7 +267,7 @@ class Recorder:
         return Reading(tuple(self._accesses))
 
     def read(self, owner: int, name: object, value: object, *, item: bool = False) -> Any:
-        """What stands for a value for whoever reads it; `_ABSENT` for no value."""
+        """What readers get for a value; `_ABSENT` for no value."""
         key = owner, name
         if key in self._made:
             return self._made[key]

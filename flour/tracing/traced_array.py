@@ -26,9 +26,7 @@ from numpy.lib.mixins import NDArrayOperatorsMixin
 from numpy.typing import NDArray
 
 from flour.tracing.replay import Called, Recorded, Step, as_bytes, called, shortened
-from objectstore import Blob
-from objectstore.blob import DTYPES
-from objectstore.digest import combine
+from objectstore import DTYPES, Blob, combine
 
 #: A trace of more steps would take longer than what it stands for.
 MOST_STEPS = 2000

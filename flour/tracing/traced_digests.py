@@ -19,8 +19,7 @@ from flour.core.op import Op
 from flour.core.source import Source
 from flour.language.flow import Flow
 from flour.tracing.traced_array import TracedArray
-from objectstore import Blob, Strings
-from objectstore.digest import DIGEST_CHARS, array_digest, combine, strings_digested
+from objectstore import DIGEST_CHARS, Blob, Strings, array_digest, combine, strings_digested
 
 #: A text that is hashed, in parts: every other part is a digest that depends on numbers.
 Text = tuple[str, ...]

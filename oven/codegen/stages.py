@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import accumulate
 from sys import intern
 
@@ -26,6 +27,7 @@ from flour.core.node import Node, readers, topological
 from flour.core.op import Op, Parameter
 from flour.core.source import Source
 from flour.core.types import FLOATS, Pairs, Record, Text, Tokens, Type, Vector, Whole
+from flour.ops.linear import Linear
 from flour.ops.require import RequireFinite
 from objectstore import Blob
 from oven.codegen.emitter import BYTES, Body, Scope, Slot
@@ -335,6 +337,20 @@ class _Writer:
             for item in stage.nodes
             if item not in self.columns and is_block_check(item, views)
         }
+        #: Sums of checked numbers, with the check: a finite sum has finite terms only.
+        self.sums = {
+            item: item.inputs[0]
+            for item in stage.nodes
+            if stage.kind == FUSED and isinstance(item.op, Linear) and self._proves(item)
+        }
+
+    def _proves(self, item: Node) -> bool:
+        """Whether a sum is finite exactly if its checked inputs are, overflow apart."""
+        (source,) = item.inputs
+        check, kind = source.op, source.type
+        if not isinstance(check, RequireFinite) or source not in self.checked:
+            return False
+        return check.is_about_finite(_dtype(kind)) and _dtype(item.type) == _dtype(kind)
 
     def _column(self, value: Value, stem: str) -> Column:
         base, stride = self.body.column(stem, "t")
@@ -347,17 +363,28 @@ class _Writer:
 
     def write(self) -> Body:
         """The whole stage."""
-        for item, column in self.checked.items():
-            assert isinstance(item.op, RequireFinite), "only checks are made ahead of the rows"
-            item.op.check_block(Scope(self.body), column)
+        proven = set(self.sums.values())
+        for item in self.checked:
+            if item not in proven:
+                self._check(item)
         if self.stage.kind == KERNEL:
             self._kernel(self.stage.nodes[-1])
-        else:
-            if self._is_one_function():
-                self._one_long_row()
-            with self.body.block("for i in range(n):"):
-                self._rows()
+            return self.body
+        if self._is_one_function():
+            self._one_long_row()
+        # Zero times a sum is zero, or NaN for a sum that is not finite.
+        found = {item: Scope(self.body).var("0.0") for item in dict.fromkeys(self.sums.values())}
+        with self.body.block("for i in range(n):"):
+            self._rows(found)
+        for item, name in found.items():
+            with self.body.block(f"if {name} != 0:"):
+                self._check(item)
         return self.body
+
+    def _check(self, item: Node) -> None:
+        """Check a whole block of the input: one value that is refused ends the call."""
+        assert isinstance(item.op, RequireFinite), "only checks look at whole blocks"
+        item.op.check_block(Scope(self.body), self.checked[item])
 
     def _is_one_function(self) -> bool:
         """Whether the stage applies one function to every number of one vector."""
@@ -390,7 +417,7 @@ class _Writer:
     def _value(self, source: Node) -> Value:
         return source if source in self.columns else self.views[source].port
 
-    def _rows(self) -> None:
+    def _rows(self, found: Mapping[Node, str]) -> None:
         inside = {item: Scope(self.body) for item in self.stage.nodes}
         uses = dict.fromkeys(self.stage.nodes, 0)
         for item in self.stage.nodes:
@@ -400,6 +427,10 @@ class _Writer:
         rows = {value: self._row(value) for value in self.columns}
         for item, scope in inside.items():
             value = self._computed(item, scope, rows)
+            if item in self.sums:
+                assert isinstance(value, VectorValue), "a product has a vector of sums"
+                name = found[self.sums[item]]
+                value.each(partial(self._add_nothing, name))
             self.values[item] = self._stored_or_kept(item, value, scope, uses[item], rows)
 
     def _computed(self, item: Node, scope: Scope, rows: Mapping[Value, str]) -> Emitted:
@@ -410,6 +441,10 @@ class _Writer:
         if not _reads_sparse(item.op):
             inputs = [_dense(value, scope) for value in inputs]
         return item.op.emit(scope, *inputs)
+
+    def _add_nothing(self, name: str, _: str, value: str) -> None:
+        """Add zero times a value."""
+        self.body.line(f"{name} = {name} + {value} * 0.0")
 
     def _row(self, value: Value) -> str:
         """A local with the address of the current row of a column."""

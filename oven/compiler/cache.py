@@ -27,7 +27,7 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any, Protocol
 
-from objectstore.digest import combine
+from objectstore import combine
 from oven import debug
 from oven.compiler import levels, machine, packs
 

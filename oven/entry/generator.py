@@ -50,7 +50,7 @@ READS = ("SKIP", "NUMBER", "FLOAT64", "FLOAT32", "STRING", "TEXT", "WHOLE")
 _FORMS = ("NOTHING", "ROW_BY_NAME", "COLUMNS", "ROWS_BY_NAME", "LISTED", "LISTS")
 #: An output of one value per row has this width.
 SCALAR = -1
-#: The answer for one row, up to this width, is kept and answered with again once nobody has it.
+#: The answer for one row, up to this width, is used again once its caller has dropped it.
 SHELVED = 64
 #: Columns of numbers are copied in turns of so many rows, and so many columns together.
 _TILE, _TOGETHER = 32, 64

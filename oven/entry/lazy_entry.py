@@ -1,9 +1,9 @@
-"""Entries behind an entry that are made when somebody first goes through them.
+"""Entries behind an entry that are made at their first call.
 
 Most plans are only ever asked in one way. What a plan's entry does not take itself, arrays by name
 above all, goes to its fallback, and making one for every plan takes as long as loading it and half
-of its memory. So the fallback of an entry can be a promise: whoever calls it first has the real one
-made, and from then on the machine code goes there directly.
+of its memory. So the fallback of an entry can be a promise: the first call makes the real one, and
+from then on the machine code goes there directly.
 """
 
 from __future__ import annotations

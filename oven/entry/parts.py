@@ -69,8 +69,8 @@ else:
         fits = {1}.SIZE == {2}
 """
 #: Make the answers. Making an array takes longer than most rows do. So that of one row stays on a
-#: shelf, and where nobody else has it, as it was made, it is answered with again. Nothing is lost
-#: with an array that is changed or held in any way: the next takes its place.
+#: shelf, and where it has no other reference and is as it was made, it is used again. Nothing is
+#: lost with an array that is changed or held in any way: the next takes its place.
 _ANSWERS = """\
 count = table.OUTPUTS
 answers = PyTuple_New(count)

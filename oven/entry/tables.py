@@ -129,7 +129,7 @@ _scratch: list[NDArray[np.uint8]] = []
 #: How much of it has been written to: pages come when they are.
 _written = [0]
 #: Entries keep the scratch memory they were made with, so it begins larger than most need, and
-#: grows to twice as much: what nobody writes to costs nothing.
+#: grows to twice as much: pages that are not written to cost nothing.
 _LEAST_SCRATCH = 1 << 20
 #: So much of it is there before the first call, which would wait for it otherwise.
 _SCRATCH_AT_ONCE = 256 << 10

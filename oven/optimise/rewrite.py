@@ -18,7 +18,7 @@ from flour.core.node import Node, node, topological
 from flour.core.op import Op
 from flour.core.provenance import Origin
 from flour.language.flow import Flow, with_origins
-from objectstore.digest import combine
+from objectstore import combine
 from oven.errors import RewriteError
 from oven.optimise.passes import PASSES, Pass
 from oven.optimise.pattern import Facts, Match

@@ -25,7 +25,7 @@ def shared() -> Executor:
 def _after_fork() -> None:
     """A child process has not got the thread, and makes another one when it needs it."""
     _shared.clear()
-    if _lock.locked():  # by a thread that is not here; at a fork nobody else is
+    if _lock.locked():  # by a thread that this process does not have after a fork
         _lock.release()
 
 

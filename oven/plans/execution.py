@@ -68,7 +68,7 @@ class Execution:
 
     @property
     def columns(self) -> dict[str, Columns]:
-        """The input columns; of rows that were laid out nobody asks for them, as a rule."""
+        """The input columns; made when they are first asked for, which packed rows seldom are."""
         if self._columns is None:
             self._coerced()
         assert self._columns is not None, "they have just been made"

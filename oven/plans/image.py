@@ -30,9 +30,8 @@ from numpy.typing import NDArray
 
 from flour.core.bounded import Bounded
 from flour.core.op import Op
-from objectstore import Archive, Blob
+from objectstore import Archive, Blob, aligned_room
 from objectstore.archive import array_at
-from objectstore.blob import aligned_room
 from objectstore.layout import ArrayRecord
 from oven.plans.skeleton import Facts, PlanSkeleton, RestoredPlan, described, one_run
 from oven.run.run_signature import TableDraft, aligned

@@ -22,8 +22,7 @@ import numpy as np
 
 import flour
 import objectstore
-from objectstore import layout
-from objectstore.digest import combine
+from objectstore import combine, layout
 from oven.compiler import cache as code
 
 if TYPE_CHECKING:

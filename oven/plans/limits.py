@@ -1,7 +1,7 @@
 """What a plan from a file may ask of the machine that loads it.
 
 A program written here is as large as its author wants. One from a file is held to these limits, so
-that nobody can make a server run out of memory with a few bytes that describe something huge: far
+that a few bytes that describe something huge cannot make a server run out of memory: far
 above what fitted pipelines need, far below what hurts.
 """
 

@@ -237,26 +237,19 @@ class Plan:
     def _run_any(self, data: object) -> dict[str, Any]:
         batch = self.reader.read(data)
         if not batch.is_block:
-            return self._answer(data)
+            return self.answer(data)
         call = self._call or self._open()
         return dict(zip(self._names, call(batch.data)))  # noqa: B905 (checking would cost as much)
 
-    def entry(self, look: Callable[[object], None] | None = None) -> Call:
+    def entry(self) -> Call:
         """A function from a row, or a block of rows, to the outputs as a tuple: see
         oven.entry.array_entry.
 
         The fastest way in: for plans that are native throughout it is machine code. It stays good
-        without the plan. `look` is shown what machine code does not take, and may raise an error.
+        without the plan.
         """
         self.wait()
-        if look is None:
-            return self._opened(self._answer)
-
-        def answer(data: object) -> dict[str, Any]:
-            look(data)
-            return self._answer(data)
-
-        return self._opened(answer)
+        return self._opened(self.answer)
 
     def column_entry(
         self, ranks: Mapping[str, int], otherwise: Callable[[object], Any]
@@ -276,7 +269,7 @@ class Plan:
 
     def _open(self) -> Call:
         """The plan's own entry, kept once the code is there; it must not keep the plan alive."""
-        call = self._opened(weakly(self._answer))
+        call = self._opened(weakly(self.answer))
         if self.ready:
             self._call = call
             self._run_block = open_array_call(call, self._run_block, self._names) or self._run_block
@@ -323,7 +316,7 @@ class Plan:
         return runs[0].row_work + LABEL_WORK * labels
 
     def is_compiled_for(self, data: object) -> bool:
-        """Whether the native code for the data's own types is there: nobody waits for it."""
+        """Whether the native code for the data's own types is there, without a wait."""
         name = array_dtype(data)
         if name in self._by_dtype:
             return (self._by_dtype[name] or self).ready
@@ -338,8 +331,8 @@ class Plan:
         """The plan for the data's own types: this one or a variant."""
         return self._for_dtypes(data) or self
 
-    def _answer(self, data: object) -> dict[str, Any]:
-        """Every output, whatever the data is."""
+    def answer(self, data: object) -> dict[str, Any]:
+        """Every output for a row or a block, whatever its form: what entries hand on comes here."""
         if _is_by_columns(data):  # a frame's own array; native code reads rows
             return self.run(np.ascontiguousarray(data))
         found = self._for_dtypes(data)

@@ -219,7 +219,7 @@ class NativeRun:
         else:
             memory = np.frombuffer(given, np.uint8)
             start = aligned(memory.ctypes.data)
-            assert len(memory) >= self.memory_bytes, "whoever gives memory gives enough"
+            assert len(memory) >= self.memory_bytes, "the memory that is passed in is large enough"
         assert memory.size
         if work < RELEASE_BYTES:
             refused = self._brief(self.addresses[1], io, rows, start)

@@ -11,6 +11,7 @@ import numpy as np
 from flour.core.errors import FlourError, InputError
 from oven import Plan
 from runtime.cli import reading
+from runtime.cli.blocks import Block, Options
 from runtime.cli.errors import CommandError
 from runtime.errors import Unfaithful
 from runtime.verify import Mismatch, compare, tolerance_of, verify_forms
@@ -33,7 +34,7 @@ def compare_file(
     plan: Plan,
     answers: Answers,
     path: str,
-    options: reading.Options,
+    options: Options,
     tolerance: float | None,
     seen: Callable[[int], object] = lambda _: None,
 ) -> Compared:
@@ -71,7 +72,7 @@ def compare_file(
     return Compared(rows, outputs, tuple(kept))
 
 
-def _of_original(answers: Answers, block: reading.Block) -> Mapping[str, Any]:
+def _of_original(answers: Answers, block: Block) -> Mapping[str, Any]:
     try:
         return answers(block.data)
     except FlourError:
@@ -93,7 +94,7 @@ def _like(theirs: Any, ours: Any) -> Any:
     return table.reshape(shape) if same else table
 
 
-def _unfaithful(block: reading.Block, bad: Mismatch, ours: Any, theirs: Any) -> Unfaithful:
+def _unfaithful(block: Block, bad: Mismatch, ours: Any, theirs: Any) -> Unfaithful:
     first = bad.rows[0] if bad.rows else 0
     return Unfaithful(
         "the plan does not answer as the original does",

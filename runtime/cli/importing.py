@@ -122,10 +122,11 @@ def _compared(
 ) -> Compared:
     from flour.sklearn.originals import original
     from runtime.cli import reading
+    from runtime.cli.blocks import Options
     from runtime.cli.comparing import compare_file
 
     path = options.verify
-    how = reading.Options(
+    how = Options(
         reading.format_of(path, options.format),
         header=options.header,
         separator=options.separator,

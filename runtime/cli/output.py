@@ -9,7 +9,7 @@ import json
 import sys
 from collections.abc import Mapping, Sequence
 
-from objectstore.errors import Explained
+from objectstore import Explained
 
 
 class Output:

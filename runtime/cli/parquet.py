@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from flour.core.types import Record, Scalar, Type, Vector
+from runtime.cli.blocks import Block, Options
 from runtime.cli.errors import BadTable, NotFound, NotInstalled
-
-if TYPE_CHECKING:
-    from runtime.cli.reading import Block, Options
 
 
 def _library() -> Any:
@@ -28,8 +26,6 @@ def _library() -> Any:
 
 def blocks(path: str, inputs: Mapping[str, Type], options: Options) -> Iterator[Block]:
     """The rows of a file in blocks."""
-    from runtime.cli.reading import Block
-
     arrow = _library()
     if path == "-":
         raise BadTable("Parquet cannot be read from standard input", where="standard input")

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from flour.core.errors import InputError
     from oven import Plan
     from runtime import Runtime
-    from runtime.cli.reading import Block, Options
+    from runtime.cli.blocks import Block, Options
 
 DESCRIPTION = """\
 Answer every row of a CSV, JSON lines or Parquet file. Rows go through in chunks: neither file is
@@ -59,9 +59,10 @@ def run(options: argparse.Namespace, out: Output) -> int:
     """Answer the rows."""
     from runtime import Runtime
     from runtime.cli import reading, writing
+    from runtime.cli.blocks import Options
     from runtime.cli.models import open_model
 
-    how = reading.Options(
+    how = Options(
         reading.format_of(options.rows, options.format),
         options.chunk,
         options.header,

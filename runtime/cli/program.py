@@ -10,7 +10,7 @@ from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from typing import NamedTuple, Protocol
 
-from objectstore.errors import Explained
+from objectstore import Explained
 from runtime.cli.errors import ArgumentError, CommandError, Exit, NotFound, NotInstalled
 from runtime.cli.output import Output
 

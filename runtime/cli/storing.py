@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 DESCRIPTION = """\
 A store is a directory of parameters by content (`pretzel serve --store DIR`). `report` says who
-holds what, and how much of it is shared; `gc` frees what nobody holds and no writer has just put;
+holds what, and how much of it is shared; `gc` frees what no owner holds and no writer has just put;
 `fsck` reads and verifies everything, and with --repair moves damaged files away."""
 EXAMPLES = """\
   pretzel store report parameters

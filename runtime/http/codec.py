@@ -265,7 +265,7 @@ class ModelCodec:
 
 
 def _usual(version: ModelVersion) -> tuple[str, ...] | None:
-    """The outputs that stand for all, where whoever registered the version has said so."""
+    """The outputs that stand for all, where the registration names them."""
     told = version.notes.get("default_outputs")
     names = tuple(name for name in version.kinds if isinstance(told, tuple) and name in told)
     return names if names and len(names) < len(version.kinds) else None

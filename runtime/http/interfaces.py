@@ -146,8 +146,8 @@ class Alone:
     number, count = 0, 1
 
     def offer(self, kind: str, provider: Callable[[], object]) -> None:
-        """Nobody will ask."""
+        """Do nothing."""
 
     async def snapshot(self, kind: str, timeout: float = 0.2) -> dict[int, Any]:  # noqa: ASYNC109
-        """Nobody answers."""
+        """Do nothing."""
         return {}

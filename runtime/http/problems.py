@@ -14,7 +14,7 @@ import msgspec
 
 import scheduler
 from flour.core import errors as flour
-from objectstore.errors import Explained, StoreError
+from objectstore import Explained, StoreError
 from runtime import errors as runtime
 from runtime.http.messages import Response
 

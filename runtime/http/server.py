@@ -45,7 +45,7 @@ def listen(settings: ServerSettings) -> socket.socket:
 
 
 def check_address(settings: ServerSettings) -> None:
-    """Raise if the address cannot be listened at, without doing so: nobody can connect."""
+    """Raise if the address cannot be listened at, without doing so."""
     with _listening(settings), socket.socket(_family(settings)) as trial:
         trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if settings.reuse_port:

@@ -27,8 +27,8 @@ from runtime.http.health import server_version
 from runtime.http.interfaces import Answering, InferCall
 from runtime.http.messages import Request, Response
 from runtime.http.routes import Router
+from runtime.service.engines import shaped
 from runtime.service.entry import Outputs
-from runtime.service.inputs import first_row, refuse_extra
 from runtime.service.version import ModelVersion
 
 Answers = dict[str, Any]
@@ -177,9 +177,6 @@ def _ended(traced: Traced, _done: object) -> None:
 
 def _by_stages(plan: Plan, ask: InferCall, traced: Traced) -> Answers:
     """The answers of a call, stage by stage."""
-    block = ask.batch.block
-    refuse_extra(ask.version.inputs, block)
     ask.version.counts.batch.tick()
-    answers, traced.rows, traced.stages = timing.staged(plan, block)
-    outputs = first_row(answers) if ask.batch.single else answers
-    return outputs if ask.outputs is None else {name: outputs[name] for name in ask.outputs}
+    answers, traced.rows, traced.stages = timing.staged(plan, ask.batch.block)
+    return shaped(answers, ask.outputs, single=ask.batch.single)

@@ -17,7 +17,7 @@ from oven.entry.builtin import Contents, any_arguments, code_address, native_fun
 from oven.entry.generator import Template
 from oven.entry.parts import PARTS
 
-# A tuple fresh from the entry is nobody else's: its answers move to the list, and it goes.
+# A tuple fresh from the entry has one reference: its answers move to the list, and it is freed.
 _CODE = """\
 def session_gate(self, arguments, count, names):
     table = self.ARRAY_DATA

@@ -57,7 +57,7 @@ def check_trust(form: str, where: str, *, trust_pickle: bool) -> None:
         raise Untrusted(
             "this is a pickle, which runs code when it is read",
             where=where,
-            hint="if you trust whoever wrote it: --trust-pickle; better: import it once, "
+            hint="if you trust its author: --trust-pickle; better: import it once, "
             "pretzel import FILE --trust-pickle --into DIR, and serve the plan",
         )
 

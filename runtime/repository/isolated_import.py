@@ -144,7 +144,7 @@ class IsolatedImporter:
             stderr=None if self._on_line is None else subprocess.PIPE,
             bufsize=0,
         )
-        # The system keeps a process that has ended until somebody has waited for it.
+        # The system keeps a process that has ended until it was waited for.
         threading.Thread(target=process.wait, name="pretzel-importer-end", daemon=True).start()
         if self._on_line is not None:
             heard = process.stderr, self._on_line

@@ -11,7 +11,7 @@ import errno
 from pathlib import Path
 from typing import Protocol
 
-from objectstore.errors import Explained
+from objectstore import Explained
 from runtime.repository import sample
 from runtime.repository.errors import NoRoom
 from runtime.repository.files import Folder, shown

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
 
-from objectstore.errors import Explained
+from objectstore import Explained
 from runtime.errors import RuntimeClosed, UnknownEndpoint
 from runtime.http.interfaces import ModelState
 from runtime.repository.errors import NoRoom, NotLoaded, UnknownModel

@@ -24,8 +24,8 @@ from shutil import rmtree
 from tempfile import NamedTemporaryFile, gettempdir, mkdtemp
 
 import oven
+from objectstore import Explained
 from objectstore.atomic import sweep
-from objectstore.errors import Explained
 from runtime.repository import formats
 from runtime.repository.errors import RepositoryError
 from runtime.repository.files import Folder, shown

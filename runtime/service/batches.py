@@ -15,8 +15,8 @@ Submit = Callable[[Any], Future[Any]]
 def answers(submit: Submit, blocks: Iterable[Any], ahead: int) -> Iterator[Any]:
     """The answer for each block, in their order; no more than `ahead` blocks are held.
 
-    Where the queue has no room, the next block waits for the first of ours. Whoever stops asking
-    leaves nothing behind.
+    Where the queue has no room, the next block waits for the first of ours. A caller that stops
+    early leaves no call behind.
     """
     waiting: deque[Future[Any]] = deque()
     try:

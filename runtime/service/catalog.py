@@ -78,7 +78,7 @@ class Catalog:
                 self._release(version.owner)
 
     def sweep(self) -> None:
-        """Let go of what nobody refers to any more."""
+        """Free the parameters of versions that no call refers to any more."""
         while self.departed:
             try:
                 number = self.departed.popleft()

@@ -31,6 +31,7 @@ class Costs:
         self._now = now
         self.model = CostModel(now)
         self._turns: dict[str, int] = {}
+        #: By version, and for all versions of a kind; with the time of the last measurement.
         self._gains: dict[str, tuple[float, float]] = {}
 
     def observe(self, version: ModelVersion, rows: int, seconds: float) -> None:
@@ -67,15 +68,20 @@ class Costs:
         """Note how many threads' work was done at once where executors helped a caller.
 
         The first calls start threads, and others may use the cores, so some are looked at before
-        help is given up.
+        help is given up. What other processes leave of the cores is alike for all native code.
         """
-        old = min(self.gain(version), threads)
-        new = old + _NEW_GAIN * (min(gain, threads) - old)
-        self._gains[version.owner] = (new, self._now())
+        for key in (version.owner, _kind(version)):
+            old = min(self._gain(key), threads)
+            new = old + _NEW_GAIN * (min(gain, threads) - old)
+            self._gains[key] = (new, self._now())
 
     def gain(self, version: ModelVersion) -> float:
-        """That number; infinite where it was not measured for long."""
-        gain, when = self._gains.get(version.owner, (inf, -inf))
+        """That number, or that of other versions; infinite where none was measured for long."""
+        own = self._gain(version.owner)
+        return self._gain(_kind(version)) if own == inf else own
+
+    def _gain(self, key: str) -> float:
+        gain, when = self._gains.get(key, (inf, -inf))
         return gain if when > self.model.long_ago else inf
 
     def forget(self, owner: str) -> None:
@@ -83,3 +89,8 @@ class Costs:
         self.model.forget(owner)
         self._turns.pop(owner, None)
         self._gains.pop(owner, None)
+
+
+def _kind(version: ModelVersion) -> str:
+    """What all versions of its kind have in common: native code lets go of the GIL."""
+    return "in Python" if version.learned.row_work is None else "native"

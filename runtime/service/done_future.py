@@ -1,8 +1,8 @@
 """A future of what is there already: for calls that were over when they returned.
 
 A `concurrent.futures.Future` makes a lock and a condition when it is made, which takes as long as
-a small model does. Nobody ever waits for this one, so it makes them when somebody asks for them
-all the same: `wait` and `as_completed` do.
+a small model does. This one is done when it is made and needs neither, so they are made when they
+are asked for all the same: `wait` and `as_completed` do so.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ class DoneFuture(Future[Any]):
         self._result = result
 
     def __getattr__(self, name: str) -> Any:
-        """Make what futures have when somebody asks for it.
+        """Make what futures have when it is first asked for.
 
-        Two threads may each make one; with nobody to wake, it does not matter whose stays.
+        Two threads may each make one; no thread waits on it, so either may stay.
         """
         if name not in _LATE:
             raise AttributeError(name)

@@ -5,12 +5,15 @@ from __future__ import annotations
 import os
 import threading
 import weakref
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from functools import cache, partial
 from time import perf_counter
 from typing import Any, NamedTuple
 
+import numpy as np
+
+from flour.core.sparse import Sparse
 from flour.data.batch import Batch
 from oven import Plan
 from oven.compiler.gil_yield import BYTES, WOKEN
@@ -18,7 +21,6 @@ from oven.plans.execution import Chunk, Execution
 from runtime.errors import RuntimeClosed
 from runtime.service.call import Call
 from runtime.service.costs import Costs
-from runtime.service.inputs import first_row
 from runtime.service.sharing import SharedRun
 from runtime.service.version import ModelVersion
 from scheduler import (
@@ -60,14 +62,14 @@ class Piece(NamedTuple):
 
 
 def _step(number: int, piece: Piece, memory: object) -> None:
-    BYTES[WOKEN] = 0  # whoever was woken for this has got the interpreter's lock
+    BYTES[WOKEN] = 0  # the executor that was woken for this has got the GIL
     piece.work.step(number, piece.chunk, memory)
 
 
 def _last(number: int, piece: Piece, memory: object) -> Answers:
     """The last step of a chunk that is alone, and the answers."""
     _step(number, piece, memory)
-    return shaped(piece.work.finish(), piece.call, single=piece.single)
+    return shaped(piece.work.finish(), piece.call.outputs, single=piece.single)
 
 
 #: Of this machine: callers and executors share them, however many executors there are.
@@ -96,10 +98,24 @@ def _parts(work: Execution, chunk_rows: int) -> list[slice]:
     return [slice(0, work.rows)] if whole else split(work.rows, chunk_rows)
 
 
-def shaped(answers: Mapping[str, Any], call: Call, *, single: bool) -> Answers:
+def shaped(answers: Mapping[str, Any], outputs: Iterable[str] | None, *, single: bool) -> Answers:
     """The answers as the caller wants them: all or some outputs, of a block or of one row."""
-    wanted = first_row(answers) if single else dict(answers)
-    return wanted if call.outputs is None else {name: wanted[name] for name in call.outputs}
+    wanted = _first_row(answers) if single else dict(answers)
+    return wanted if outputs is None else {name: wanted[name] for name in outputs}
+
+
+def _first_row(answers: Mapping[str, Any]) -> dict[str, Any]:
+    """The answers for a block of one row as those for the row."""
+    return {name: _only(value) for name, value in answers.items()}
+
+
+def _only(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return _first_row(value)
+    if isinstance(value, Sparse):  # where there is no scipy
+        return value.toarray()[0]
+    first = value[0]
+    return first.item() if isinstance(first, np.generic) else first
 
 
 def _scheduling(version: ModelVersion, decision: Decision, call: Call) -> dict[str, Any]:
@@ -193,20 +209,14 @@ class Engines:
 
     # --- inline ------------------------------------------------------------------------------
 
-    @contextmanager
-    def _computing(self) -> Iterator[None]:
-        """Let others see that a caller computes on its own thread."""
+    def inline(self, run: Run, block: object, rows: int, deadline: float | None) -> Answers:
+        """Every output, computed here and now; others see that a caller computes."""
         token = object()
         self._inside.add(token)
         try:
-            yield
+            answers: Any = self._inline.run(WHOLE, (run, block), rows=rows, deadline=deadline)
         finally:
             self._inside.discard(token)
-
-    def inline(self, run: Run, block: object, rows: int, deadline: float | None) -> Answers:
-        """Every output, computed here and now."""
-        with self._computing():
-            answers: Any = self._inline.run(WHOLE, (run, block), rows=rows, deadline=deadline)
         outputs: Answers = answers
         return outputs
 
@@ -216,12 +226,15 @@ class Engines:
         """Every output, computed here and by executors that have nothing else to do."""
         if not plan.ready:  # it answers from the definitions until it is
             return self.inline(plan.run, block, 1, call.deadline)
-        began = perf_counter()
-        with self._computing():
+        began, token = perf_counter(), object()
+        self._inside.add(token)
+        try:
             run = self._shared_run(version, plan.begin(block), decision, call)
             if decision.helpers:
                 self._ask_for_help(version, run, decision, call)
             answers: Any = self._inline.run(SHARED, run, deadline=call.deadline)
+        finally:
+            self._inside.discard(token)
         if decision.helpers:
             gain = run.work_seconds / (perf_counter() - began)
             self._costs.learn_gain(version, gain, 1 + decision.helpers)
@@ -282,7 +295,7 @@ class Engines:
             done()
             raise
         if load.idle:
-            BYTES[WOKEN] = 1  # an executor was woken and wants the interpreter's lock
+            BYTES[WOKEN] = 1  # an executor was woken and waits for the GIL
         version.counts.batch.tick()
         ticket.add_done_callback(_Once(done))
         return ticket
@@ -337,7 +350,7 @@ class Engines:
             return Job.of(stages, pieces, rows=rows, room=room, alone=True, **options)
 
         def join(_: list[Any]) -> Answers:
-            return shaped(work.finish(), call, single=single)
+            return shaped(work.finish(), call.outputs, single=single)
 
         return Job.of(stages, pieces, rows=rows, room=room, join=join, **options)
 
@@ -352,7 +365,7 @@ class Engines:
         single = batch.single
 
         def join(answers: list[Any]) -> Answers:
-            return shaped(answers[0], call, single=single)
+            return shaped(answers[0], call.outputs, single=single)
 
         options = _scheduling(version, decision, call)
         # It waits for a file or a compiler, or does without: other calls will take another time.

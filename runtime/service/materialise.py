@@ -276,7 +276,7 @@ class Shared:
 def _promises(version: ModelVersion, plan: Plan, prefix: Plan, seconds: float) -> bool:
     """Whether the common part takes long enough of a call of so many seconds to be looked up."""
     if version.grows or prefix.row_work is None or not plan.row_work:
-        return True  # nobody knows before it is tried
+        return True  # unknown before it was tried
     return seconds * prefix.row_work / plan.row_work >= CANDIDATE_SECONDS
 
 
@@ -319,7 +319,7 @@ class Materialiser:
                 self._nodes[digest] = self._nodes.get(digest, 0) + 1
 
     def leave(self, version: ModelVersion) -> None:
-        """A version was unregistered: nobody else may share with it any more."""
+        """A version was unregistered: others cannot share with it any more."""
         with self._lock:
             for digest in digests_in(self._members.pop(version, "")):
                 self._nodes[digest] -= 1
@@ -378,7 +378,7 @@ class Materialiser:
         return spent[one] >= BUILD_TIMES * max(BUILD_SECONDS, self._building_takes.value)
 
     def settle(self, timeout: float | None = None) -> None:
-        """Wait until nothing is being built; for tests and for whoever has just registered."""
+        """Wait until nothing is being built; for tests, and after a registration."""
         for building in tuple(self._building):
             building.result(timeout)
 

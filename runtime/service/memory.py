@@ -270,7 +270,7 @@ class Residency:
     def own(self, version: ModelVersion, path: Path) -> None:
         """A file was written here for this version, and goes with it."""
         version.residence.path = path
-        # Requests that were accepted may still bring the plan back; nobody can after them.
+        # Requests that were accepted may still bring the plan back; later ones cannot.
         weakref.finalize(version, _unlink, path, os.getpid()).atexit = False
 
     def mapped(self, plan: Plan, *, background: bool | None) -> tuple[Plan, Path | None]:
@@ -294,12 +294,12 @@ class Residency:
             return plan, None
 
     def _directory(self) -> Path:
-        """Where this process writes plans of this runtime: nobody else's have the same names."""
+        """Where this process writes plans of this runtime: no other process uses the same names."""
         if self._spill.process != os.getpid():
             if self._spill_in is not None:
                 self._spill_in.mkdir(parents=True, exist_ok=True)
             directory = Path(mkdtemp(prefix="pretzel-", dir=self._spill_in))
-            # Also where nobody closes the runtime.
+            # Also where the runtime is not closed.
             self._spill = _Spill(
                 os.getpid(), weakref.finalize(self, _remove, directory, os.getpid()), directory
             )

@@ -97,7 +97,7 @@ class Policy:
     def decide(
         self, version: ModelVersion, call: Call, rows: int, explore: float | None = None
     ) -> Decision:
-        """The engine for a call of this many rows, and why."""
+        """The engine for a call of this many rows, and why: the last one if nothing changed."""
         ask = Ask(
             rows=rows,
             curve=self._costs.curve(version, rows),
@@ -111,7 +111,13 @@ class Policy:
             gain=self._costs.gain(version),
             explore=explore,
         )
-        return choose(ask, self._engines.load(version.owner), self.settings)
+        load, learned = self._engines.load(version.owner), version.learned
+        last = learned.decided
+        if last is not None and last[0] == ask and last[1] == load:
+            return last[2]
+        decision = choose(ask, load, self.settings)
+        learned.decided = (ask, load, decision)
+        return decision
 
     def learn(self, version: ModelVersion, batch: Batch, seconds: float) -> None:
         """Learn from the time of a call on its caller's thread."""

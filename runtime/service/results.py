@@ -74,7 +74,7 @@ def size_of(value: object) -> int:
 
 
 def freeze(value: object) -> None:
-    """Let nobody write to a value that several will read."""
+    """Make a value read-only, as several callers will read it."""
     if isinstance(value, np.ndarray):
         value.setflags(write=False)
     elif isinstance(value, Sparse):

@@ -33,7 +33,6 @@ from runtime.service.done_future import DoneFuture
 from runtime.service.endpoint import Endpoint, Endpoints
 from runtime.service.engines import Answers, Engines, shaped
 from runtime.service.entry import INLINE_SAMPLE, SAMPLE, UNTIMED, Outputs
-from runtime.service.inputs import refuse_extra
 from runtime.service.materialise import Materialiser
 from runtime.service.memory import Residency
 from runtime.service.native_predict import open_native_predict
@@ -345,7 +344,6 @@ class Runtime:
         def submit(data: object) -> Future[Answers]:
             batch = version.reader.read(data)
             choice = self._policy.choose(batch, version, call)
-            refuse_extra(version.inputs, batch.block)
             return self._submit(version, batch, choice, call)
 
         return batches.answers(submit, blocks, ahead or 2 * self._engines.executors)
@@ -405,11 +403,9 @@ class Runtime:
             if values is not None:
                 return batch, choice, values
             choice = self._policy.weigh(batch, version, call)
-        refuse_extra(version.inputs, batch.block)
         return batch, choice, None
 
     def _answer(self, version: ModelVersion, batch: Batch, choice: Choice, call: Call) -> Answers:
-        refuse_extra(version.inputs, batch.block)
         if choice.way is Way.CHUNKS or choice.way is Way.WHOLE:
             return self._submit(version, batch, choice, call).result()
         if choice.way is Way.SHARED:
@@ -436,7 +432,7 @@ class Runtime:
             answers = self._engines.shared(version, plan, batch.block, choice.decision, call)
         finally:
             version.unpin()
-        return shaped(answers, call, single=batch.single)
+        return shaped(answers, call.outputs, single=batch.single)
 
     def _inline(self, version: ModelVersion, batch: Batch, choice: Choice, call: Call) -> Answers:
         plan, shared = self._memory.take(version), version.shared
@@ -451,7 +447,7 @@ class Runtime:
         answers = self._engines.inline(run, batch.block, rows, call.deadline)
         if sampled:
             self._learn(version, batch, version.clock() - start, INLINE_SAMPLE)
-        return shaped(answers, call, single=batch.single)
+        return shaped(answers, call.outputs, single=batch.single)
 
     def _learn(
         self, version: ModelVersion, batch: Batch, seconds: float, calls: int = SAMPLE

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping
-from functools import partial
 from pathlib import Path
 from time import perf_counter, thread_time
 from types import BuiltinFunctionType
@@ -24,12 +23,11 @@ from flour.core.types import Pairs, Text, Tokens, Type
 from flour.data.batch import Batch, Kind
 from oven import Plan
 from runtime.service.entry import Counter, InlineEntry
-from runtime.service.inputs import refuse_extra
 
 if TYPE_CHECKING:
     from oven.entry.array_entry import Call
     from runtime.service.materialise import Shared
-    from scheduler import Decision
+    from scheduler import Ask, Decision, Load
 
 #: Batches that make native code touch less than this take some 20 us at most and go to the entry
 #: like single rows; so do those that were seen to take no longer than INLINE_SECONDS.
@@ -51,7 +49,7 @@ class Counts:
 class Learned:
     """What is known of a version's calls."""
 
-    __slots__ = ("decision", "entry_work", "inline_ok", "nonblocking", "row_work")
+    __slots__ = ("decided", "decision", "entry_work", "inline_ok", "nonblocking", "row_work")
 
     def __init__(self) -> None:
         #: Bytes that a row makes the plan touch, and its entry; None where no code says so.
@@ -62,7 +60,8 @@ class Learned:
         #: Whether they are over before they could be handed over, so that event loops may make
         #: them, too. Until one was measured, this is what the code says of itself.
         self.nonblocking = False
-        #: The last decision of the policy.
+        #: What the policy was last asked, and its answer; and the decision that a call followed.
+        self.decided: tuple[Ask, Load, Decision] | None = None
         self.decision: Decision | None = None
 
 
@@ -153,7 +152,7 @@ class ModelVersion:
 
     def _open(self, plan: Plan) -> None:
         """Open the plan's entry, and learn what the code says of itself."""
-        opened = plan.entry(partial(refuse_extra, self.inputs))
+        opened = plan.entry()
         work = plan.entry_work if isinstance(opened, BuiltinFunctionType) else None
         self.residence.opened, learned = opened, self.learned
         learned.row_work, learned.entry_work = plan.row_work, work

@@ -19,7 +19,7 @@ from itertools import count
 from queue import SimpleQueue
 from typing import Any
 
-from objectstore.errors import Explained
+from objectstore import Explained
 from runtime.workers.errors import ChannelClosed, WorkersError
 
 log = logging.getLogger("pretzel.workers")

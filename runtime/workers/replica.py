@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from objectstore.errors import Explained
+from objectstore import Explained
 from runtime.errors import UnknownEndpoint
 from runtime.repository.listing import reason_of, without_directories
 from runtime.service.runtime import Runtime

@@ -42,6 +42,8 @@ def programs(check: RequireFinite, dtype: str) -> dict[str, Flow]:
         "fused": check(x).abs().sum(),
         "computed": check(x.abs()).sum(),
         "one column": check(x).element(2),
+        "sum": check(x).linear(np.ones((1, 4), dtype), []).sigmoid(),
+        "sum and values": flour.concat(check(x).linear(np.zeros((1, 4), dtype), []), check(x)),
         "kernel": check(x).linear(np.ones((90, 4), dtype), []).sum(),
         "sparse": check(y).sum(),
     }
@@ -72,6 +74,20 @@ def test_native_code_refuses_what_the_reference_refuses(name: str, dtype: str) -
                     with pytest.raises(InputError, match=rf"\$\[{place}\]\[{column}\]") as caught:
                         call(data)
                     assert str(caught.value.found).strip("-") == str(abs(rows[65, column])), kind
+
+
+def test_a_sum_beyond_the_largest_number_is_an_answer() -> None:
+    """The check of a sum stands for that of its terms, which are all finite here."""
+    flow = RequireFinite([True] * 4, [LARGEST] * 4)(flour.vector("x", 4)).linear(
+        np.ones((1, 4)), []
+    )
+    rows = np.vstack([FINITE, [1e308] * 4])
+    plan = oven.bake(flow)
+    for call in (plan.run, plan.entry()):
+        answers = call(rows)
+        found = answers["output"] if isinstance(answers, dict) else answers[0]
+        assert np.isinf(found[-1]).all()
+        np.testing.assert_allclose(found[:-1, 0], FINITE.sum(1))
 
 
 def test_wide_rows_with_gaps_between_them() -> None:

@@ -26,6 +26,7 @@ from sklearn.tree import DecisionTreeRegressor
 import flour
 import oven
 import runtime
+from flour.core.errors import FlourError
 from oven import Plan
 from runtime import Runtime
 from runtime.http import Server, ServerSettings
@@ -117,23 +118,58 @@ def test_in_process(kind: str, dtypes: tuple[str, ...]) -> None:
         for form, data in blocks(made.frame):
             same(made.plan.flow.reference(data)["value"], want, f"reference, {form}")
             same(made.plan.run(data)["value"], want, f"plan.run, {form}")
-            same(entry(data)[0], want, f"plan.entry, {form}")
             same(compiled.predict(data), want, f"compile, {form}")
-            same(served.predict("m", data)["value"], want, f"predict, {form}")
             same(served.predict("m", data, engine="batch")["value"], want, f"batch, {form}")
-            same(served.submit("m", data).result()["value"], want, f"submit, {form}")
             (block,) = served.predict_batch("m", [data])
             same(block["value"], want, f"predict_batch, {form}")
-            answer = asyncio.run(served.apredict("m", data))
-            same(answer["value"], want, f"apredict, {form}")
+            for way, answer in ways(served, entry, data):
+                same(answer, want, f"{way}, {form}")
         for row in (0, 6):
             for form, data in single_rows(made.frame, row):
-                one = want[row : row + 1]
-                same(entry(data)[0], one, f"plan.entry, {form}")
-                same(served.predict("m", data)["value"], one, f"predict, {form}")
-                same(served.submit("m", data).result()["value"], one, f"submit, {form}")
-                answer = asyncio.run(served.apredict("m", data))
-                same(answer["value"], one, f"apredict, {form}")
+                for way, answer in ways(served, entry, data):
+                    same(answer, want[row : row + 1], f"{way}, {form}")
+
+
+def ways(served: Runtime, entry: Any, data: object) -> Iterator[tuple[str, Any]]:
+    """The answers for a block or a row, by every way that takes both."""
+    yield "plan.entry", entry(data)[0]
+    yield "predict", served.predict("m", data)["value"]
+    yield "submit", served.submit("m", data).result()["value"]
+    yield "apredict", asyncio.run(served.apredict("m", data))["value"]
+
+
+def with_others(frame: Any) -> Any:
+    """The frame with columns that the model does not read, before and after its own."""
+    first = pd.DataFrame({"id": [f"row {n}" for n in range(len(frame))]}, index=frame.index)
+    return first.join(frame).assign(note=None, price=1.5)
+
+
+@pytest.mark.parametrize("dtypes", [("float64", "int64"), ("string", "int64", "float64")])
+@pytest.mark.parametrize("kind", KINDS)
+def test_columns_that_the_model_does_not_read_are_ignored(
+    kind: str, dtypes: tuple[str, ...]
+) -> None:
+    made = case(kind, dtypes)
+    frame, want, entry = with_others(made.frame), made.want, made.plan.entry()
+    compiled = runtime.compile(made.original, made.frame)
+    with Runtime(executors=1) as served:
+        served.register("m", made.plan)
+        for form, data in blocks(frame):
+            if form.startswith(("array", "list of lists", "list of tuples")):  # by position
+                with pytest.raises(FlourError):
+                    served.predict("m", data)
+                continue
+            same(made.plan.flow.reference(data)["value"], want, f"reference, {form}")
+            same(made.plan.run(data)["value"], want, f"plan.run, {form}")
+            same(compiled.predict(data), want, f"compile, {form}")
+            for way, answer in ways(served, entry, data):
+                same(answer, want, f"{way}, {form}")
+        for form, data in single_rows(frame, 3):
+            if form.startswith("dict"):
+                more = {"tags": ["a", "b"], "about": {"by": "x"}, **data}
+                for row in (data, more):
+                    for way, answer in ways(served, entry, row):
+                        same(answer, want[3:4], f"{way}, {form}, {len(row)}")
 
 
 @pytest.mark.parametrize("number", [2**53 + 1, -(2**60) - 1, 2**63 - 1])
@@ -224,7 +260,11 @@ def test_over_http(served: tuple[Runtime, Client], dtypes: tuple[str, ...]) -> N
     frame, want = asked.frame, asked.want
     for rows in (frame, frame.head(1)):
         expected = want[: len(rows)]
-        for form, body in bodies(rows):
+        more = with_others(rows).drop(columns="note")
+        named = ((f"{form} and others", body) for form, body in bodies(more))
+        for form, body in [*bodies(rows), *named]:
+            if form == "one tensor and others":  # by position
+                continue
             reply = client.post(f"/v2/models/{asked.name}/infer", body)
             assert reply.status == 200, (form, reply.body)
             same(reply.json["outputs"][0]["data"], expected, form)
@@ -237,10 +277,19 @@ def test_over_http(served: tuple[Runtime, Client], dtypes: tuple[str, ...]) -> N
             reply = client.post(f"/predict/{asked.name}", data)
             assert reply.status == 200, (form, reply.body)
             same([row["value"] for row in reply.json], expected, form)
+        others = [{"id": n, **each, "note": None} for n, each in enumerate(plain["objects"])]
+        for path in (f"/predict/{asked.name}", f"/v1/models/{asked.name}:predict"):
+            reply = client.post(path, {"instances": others} if path.startswith("/v1") else others)
+            assert reply.status == 200, (path, reply.body)
+            answers = reply.json["predictions"] if path.startswith("/v1") else reply.json
+            same([_value(row) for row in answers], expected, path)
         instances = client.post(f"/v1/models/{asked.name}:predict", {"instances": plain["objects"]})
         assert instances.status == 200, instances.body
         same([_value(row) for row in instances.json["predictions"]], expected, "instances")
-    for form, row in (("an object", plain["objects"][0]), ("an array", plain["arrays"][0])):
+    one = plain["objects"][0]
+    more = {"id": "x", **one, "tags": ["a", "b"], "about": {"by": 1}}
+    rows = [("an object", one), ("with others", more), ("an array", plain["arrays"][0])]
+    for form, row in rows:
         reply = client.post(f"/predict/{asked.name}", row)
         assert reply.status == 200, (form, reply.body)
         same(reply.json["value"], want[:1], form)
@@ -254,7 +303,7 @@ def _value(prediction: Any) -> Any:
 def test_from_files(pretzel: Any, tmp_path: Path, dtypes: tuple[str, ...]) -> None:  # noqa: F811
     asked = case("twice", dtypes)
     asked.plan.save(tmp_path / "m.pretzel")
-    frame = asked.frame
+    frame = with_others(asked.frame)
     frame.to_csv(tmp_path / "rows.csv", index=False)
     frame.to_parquet(tmp_path / "rows.parquet")
     frame.to_json(tmp_path / "rows.jsonl", orient="records", lines=True, force_ascii=False)

@@ -47,8 +47,8 @@ def test_a_form_that_is_answered_otherwise_is_named(
 ) -> None:
     whole = Plan.entry
 
-    def entry(self: Plan, look: Any = None) -> Any:
-        answer = whole(self, look)
+    def entry(self: Plan) -> Any:
+        answer = whole(self)
         return lambda data: tuple(part + (form_of(data) == form) for part in answer(data))
 
     monkeypatch.setattr(Plan, "entry", entry)

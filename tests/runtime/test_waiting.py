@@ -195,9 +195,7 @@ def test_a_crowded_queue_refuses_before_it_looks(
         hold.wait()
         futures.append(runtime.submit("a", block))
         with monkeypatch.context() as no:
-            no.setattr(
-                "runtime.service.runtime.refuse_extra", lambda *_: pytest.fail("it was looked at")
-            )
+            no.setattr("oven.Plan.begin", lambda *_: pytest.fail("it was looked at"))
             with pytest.raises(Overloaded, match="the queue is full") as caught:
                 runtime.submit("a", block)
             assert caught.value.retry_after > 0

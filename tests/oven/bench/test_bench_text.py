@@ -30,7 +30,7 @@ from sklearn.pipeline import FeatureUnion, make_pipeline
 import flour
 import oven
 from tests.oven.bench.contest import FLAGS, argument, race
-from tests.oven.test_text import DATA
+from tests.oven.codegen.test_text import DATA
 
 ROWS = 4000
 #: What onnxruntime may have for the counts of a block.

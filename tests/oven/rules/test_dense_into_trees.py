@@ -10,7 +10,7 @@ from flour.core.types import Vector
 from flour.language.flow import Flow, outputs
 from oven.optimise.rules.dense_into_trees import WIDEST
 from tests import ensembles
-from tests.oven.test_array_entry import of_run, same_row
+from tests.oven.entry.test_array_entry import of_run, same_row
 from tests.rewrites import assert_declines, assert_means_the_same, traced, vector
 
 pytestmark = pytest.mark.rules

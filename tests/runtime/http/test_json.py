@@ -178,10 +178,11 @@ def test_records_take_columns_by_name_in_any_order(house: House) -> None:
     made = outputs(house.infer(columns, "people"))
     assert made["both"]["data"] == [3.0, 20.0, None, 40.0]
     assert made["city"]["data"] == ["Oslo", None]
-    for bad in [columns[:2], [*columns, tensor("extra", "FP64", [2], [1, 2])]]:
-        reply = house.client.post("/v2/models/people/infer", {"inputs": bad})
-        assert reply.status == 400
-        assert "column" in reply.error
+    others = [*columns, tensor("others", "FP64", [2], [1, 2])]
+    assert outputs(house.infer(others, "people")) == made
+    reply = house.client.post("/v2/models/people/infer", {"inputs": columns[:2]})
+    assert reply.status == 400
+    assert "column" in reply.error
     twice = [*columns, columns[0]]
     assert house.client.post("/v2/models/people/infer", {"inputs": twice}).status == 400
 

@@ -19,10 +19,10 @@ import oven
 from oven.plans.plan import Plan
 from tests import checked
 from tests.flour.estimators.test_text import DOCUMENTS, SETTINGS
-from tests.oven.test_bounds import emitted
+from tests.oven.plans.test_bounds import emitted
 
 #: Texts in several languages, where somebody put them beside the checkout.
-DATA = Path(__file__).resolve().parents[3] / "shared" / "data" / "text"
+DATA = Path(__file__).resolve().parents[4] / "shared" / "data" / "text"
 SCRIPTS = [(0x20, 0x7F), (0xA0, 0x250), (0x370, 0x530), (0x5D0, 0x6FF), (0x900, 0x980)]
 SCRIPTS += [(0x1E00, 0x2100), (0x3040, 0x3100), (0xAC00, 0xB000), (0x1F600, 0x1F650)]
 

@@ -23,8 +23,8 @@ from oven.plans.plan import Plan
 from oven.plans.saved import PRACTICE_BYTES
 from oven.plans.skeleton import PlanSkeleton
 from oven.run.native_run import NativeRun
+from tests.oven.plans.test_saved import same
 from tests.oven.programs import PROGRAMS
-from tests.oven.test_saved import same
 from tests.resident import resident_bytes
 
 #: Of the programs that one native run answers; the others are loaded as ever.

@@ -119,7 +119,7 @@ def bits(part: Any) -> Any:
 def agree(made: Plan, data: Any) -> Any:
     """The entry and the way around it say the same."""
     got = answer(made.entry(), data)
-    assert got == answer(around(made._answer, BatchReader(made.inputs)), data), data
+    assert got == answer(around(made.answer, BatchReader(made.inputs)), data), data
     return got
 
 

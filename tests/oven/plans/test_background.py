@@ -18,8 +18,8 @@ from oven.compiler import cache
 from oven.errors import CompileError
 from oven.plans import background
 from oven.plans.plan import Plan
+from tests.oven.plans.test_saved import dense, same
 from tests.oven.programs import PROGRAMS
-from tests.oven.test_saved import dense, same
 
 
 class ByHand(Executor):

@@ -12,8 +12,8 @@ import pytest
 from flour.core.errors import FlourError
 from flour.core.types import Scalar, Text, Vector
 from oven.plans.plan import Plan
-from tests.oven.test_columns_entry import columns, objects, of_one, of_vectors, vectors
-from tests.oven.test_record_entry import answer, of_floats, plan
+from tests.oven.entry.test_columns_entry import columns, objects, of_one, of_vectors, vectors
+from tests.oven.entry.test_record_entry import answer, of_floats, plan
 
 
 def in_chunks(made: Plan, data: Any, size: int) -> Any:
@@ -73,7 +73,7 @@ def test_chunks_are_parts_of_the_whole(name: str, size: int) -> None:
 def test_other_data_goes_through_python(data: Any) -> None:
     assert plan().pack_rows(data) is None
     assert in_chunks(plan(), data, 4) == answer(
-        lambda block: tuple(plan()._answer(block).values()), data
+        lambda block: tuple(plan().answer(block).values()), data
     )
 
 

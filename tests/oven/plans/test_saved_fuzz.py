@@ -30,8 +30,8 @@ from objectstore.archive import write
 from oven.explain.timing import sample
 from oven.plans.plan import Plan
 from tests import checked
+from tests.oven.plans.test_bounds import Never, _changed
 from tests.oven.programs import PROGRAMS
-from tests.oven.test_bounds import Never, _changed
 
 # What is mutated is the file: without rules it is another one, and no more of a danger.
 pytestmark = pytest.mark.once

@@ -218,7 +218,7 @@ def test_rows_by_name_never_leave_machine_code(monkeypatch: pytest.MonkeyPatch) 
     kinds = {name: flour.Scalar("float64") for name in ("a", "b")}
     row = flour.record("row", kinds).columns(["a", "b"])
     plan = oven.bake(flour.outputs(many=row.multiply([2.0, 10.0])))
-    monkeypatch.setattr("oven.plans.plan.Plan._answer", lambda *_: pytest.fail("the way around"))
+    monkeypatch.setattr("oven.plans.plan.Plan.answer", lambda *_: pytest.fail("the way around"))
     entry = plan.entry()
     kept = [entry({"a": float(k), "b": 1.0})[0].tolist() for k in range(3)]
     kept += [answer.tolist() for answer in [entry({"a": 3.0, "b": 1.0})[0] for _ in range(3)]]

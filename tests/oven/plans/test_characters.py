@@ -16,7 +16,7 @@ from objectstore import Archive
 from oven.errors import DamagedPlan, OtherUnicode
 from oven.plans import characters, saved
 from oven.plans.plan import Plan
-from tests.oven.test_saved import rewritten
+from tests.oven.plans.test_saved import rewritten
 
 pytestmark = pytest.mark.once
 

@@ -23,7 +23,7 @@ from oven.errors import CompileError
 
 pytestmark = pytest.mark.once
 
-ROOT = Path(__file__).parent.parent.parent
+ROOT = Path(__file__).parents[3]
 SOURCE = """\
 def probe(params, io, n, scratch):
     return n + {number}

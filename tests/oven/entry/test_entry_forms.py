@@ -327,14 +327,24 @@ def _fresh(form: str, made: Plan) -> Any:
         pytest.skip("there is no such data for this plan")
 
 
+def _seen(made: Plan, handed_on: list[object]) -> Callable[[object], dict[str, Any]]:
+    """What answers for the entry, and notes the data that machine code has not taken."""
+
+    def answer(data: object) -> dict[str, Any]:
+        handed_on.append(data)
+        return made.answer(data)
+
+    return answer
+
+
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_the_answer_is_the_same_on_every_way(name: str, form: str) -> None:
     made = plan(name)
     handed_on: list[object] = []
-    entry: Any = made.entry(handed_on.append)
+    entry: Any = made._opened(_seen(made, handed_on))
     data = _fresh(form, made)
-    want = _outcome(around(made._answer, BatchReader(made.inputs)), data)
+    want = _outcome(around(made.answer, BatchReader(made.inputs)), data)
     got = _outcome(entry, data)
     _same(got, want)
     assert not (handed_on and form in NATIVE[name])
@@ -410,7 +420,7 @@ def _columns(made: Plan, rows: int) -> dict[str, Any]:
 def test_columns_are_copied_in_turns(wide: Plan, rows: int) -> None:
     data = _columns(wide, rows)
     want = tuple(wide._run(data).values())
-    entry: Any = wide.column_entry({}, wide._answer)
+    entry: Any = wide.column_entry({}, wide.answer)
     _same(entry(data), want)
     got, calls = checked_entry.run(entry, data)
     _same(got, want)
@@ -422,7 +432,7 @@ def test_the_memory_of_a_call_is_left_for_the_next(wide: Plan, spare: int) -> No
     """The larger block is, if it is not too large for that; all others are freed."""
     data = _columns(wide, 100)
     called: list[str] = []
-    got, calls = checked_entry.run(wide.column_entry({}, wide._answer), data, _noted(called), spare)
+    got, calls = checked_entry.run(wide.column_entry({}, wide.answer), data, _noted(called), spare)
     _same(got, tuple(wide._run(data).values()))
     assert calls.left == 0
     is_used = spare >= 1 << 20

@@ -23,7 +23,7 @@ from flour.language.flow import source
 from flour.ops.structure import take
 from oven.entry.columns_entry import COLUMN, FLAT
 from oven.plans.plan import Plan
-from tests.oven.test_record_entry import Spiteful, Word, agree, answer, plan
+from tests.oven.entry.test_record_entry import Spiteful, Word, agree, answer, plan
 
 CITIES = np.array(["Graz", "Łódź", "", "klein", "groß", "a much longer name", "🥨", "\x00z"])
 DTYPES = {

@@ -16,7 +16,7 @@ from tests import checked
 from tests.cases import CASES, Case
 from tests.columns import assert_close
 from tests.flour.test_cases import columns
-from tests.oven.test_bounds import emitted
+from tests.oven.plans.test_bounds import emitted
 from tests.oven.test_cases import program, run_both
 
 

@@ -31,7 +31,7 @@ from tests.rewrites import vector
 
 pytestmark = pytest.mark.rules
 RULE_FILES = Path(inspect.getfile(oven)).parent / "optimise" / "rules"
-TEST_FILES = Path(__file__).parent / "rules"
+TEST_FILES = Path(__file__).parents[1] / "rules"
 
 
 def a_pass(*rules: Rule) -> tuple[Pass, ...]:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 import pytest
 
 from flour.strings.patterns import automaton
-from tests.oven.test_intrinsics import finder
+from tests.oven.compiler.test_intrinsics import finder
 
 pytestmark = pytest.mark.once
 

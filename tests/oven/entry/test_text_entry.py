@@ -19,7 +19,7 @@ from flour.data.batch import BatchReader
 from flour.language.flow import Flow, source
 from flour.ops.structure import take
 from oven.plans.plan import Plan
-from tests.oven.test_array_entry import of_run, same, same_row
+from tests.oven.entry.test_array_entry import of_run, same, same_row
 
 WORDS = ["bad", "bad bad", "good", "good day", "é", "한국"]
 DOCUMENTS = [
@@ -107,7 +107,7 @@ def test_anything_else_is_answered_by_python(made: Any, place: int) -> None:
     """By the same words as without machine code."""
     from oven.entry.array_entry import around
 
-    bare = around(made()._answer, BatchReader(made().inputs))
+    bare = around(made().answer, BatchReader(made().inputs))
     assert answer(made().entry(), WRONG[place]) == answer(bare, WRONG[place])
     assert made().entry()({"review": "bad"})[0] in {"yes", "no", "né"}  # it goes on working
 

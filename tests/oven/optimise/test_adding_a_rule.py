@@ -37,11 +37,15 @@ def test_one_file_and_one_test_are_enough(tree: Path) -> None:
     page = (tree / "docs" / "25-rules.md").read_text(encoding="utf-8")
     assert "| `abs_once` | BITS | abs(abs(x)) → abs(x) |" in page
     assert run_tests(tree, "tests/oven/rules/test_abs_once.py") == 2
-    every = ("-k", "abs_once or is_a_file or in_a_pass or page_about", "tests/oven/test_rewrite.py")
+    every = (
+        "-k",
+        "abs_once or is_a_file or in_a_pass or page_about",
+        "tests/oven/optimise/test_rewrite.py",
+    )
     assert run_tests(tree, *every) == 6
     run(tree, "-c", USE)
 
 
 def test_a_rule_without_a_test_is_found(tree: Path) -> None:
     with pytest.raises(AssertionError, match="is_a_file_and_has_a_test"):
-        run_tests(tree, "-k", "is_a_file", "tests/oven/test_rewrite.py")
+        run_tests(tree, "-k", "is_a_file", "tests/oven/optimise/test_rewrite.py")

@@ -17,7 +17,7 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 import flour
 import oven
 from tests.flour.estimators.test_text import DOCUMENTS, SETTINGS
-from tests.oven.test_text import CORPORA, DATA, WEIGHTS, bits, generated
+from tests.oven.codegen.test_text import CORPORA, DATA, WEIGHTS, bits, generated
 
 WORDS: list[dict[str, Any]] = [
     {"ngram_range": several, "token_pattern": pattern, "stop_words": stop}

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from flour.strings.dictionary import dictionary, triples
 from flour.strings.patterns import automaton
 from objectstore import Strings
-from tests.oven.test_intrinsics import WORDS, at, encoded
+from tests.oven.compiler.test_intrinsics import WORDS, at, encoded
 
 pytestmark = pytest.mark.once
 

@@ -26,8 +26,8 @@ from flour.core.errors import (
 from objectstore import MemoryStore
 from oven.plans.plan import Plan
 from oven.run.run_signature import MAX_TILE
+from tests.oven.plans.test_saved import same
 from tests.oven.programs import PROGRAMS
-from tests.oven.test_saved import same
 
 WIDTH = 6
 # All operations here are exact, so that every layout has to give every bit.

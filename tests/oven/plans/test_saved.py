@@ -27,7 +27,7 @@ from oven.plans.plan import Plan
 from oven.plans.program import PlanProgram
 from tests.oven.programs import PROGRAMS
 
-ROOT = Path(__file__).parent.parent.parent
+ROOT = Path(__file__).parents[3]
 
 
 def same(got: dict[str, Any], want: dict[str, Any]) -> None:

@@ -70,7 +70,7 @@ def plan(request: pytest.FixtureRequest) -> Plan:
 
 def of_run(plan: Plan, block: Any) -> tuple[Any, ...]:
     """What the plan says of a block, past its entry."""
-    return tuple(plan._answer(block).values())
+    return tuple(plan.answer(block).values())
 
 
 def same(got: tuple[Any, ...], want: tuple[Any, ...]) -> None:
