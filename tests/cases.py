@@ -66,6 +66,7 @@ from flour.ops import (
     target,
     text,
     topics,
+    tree_search,
     unary,
     vote,
     words,
@@ -91,6 +92,7 @@ from tests.case import (
     positive,
     rows,
     scalars,
+    search_tree,
     shares,
     sometimes_missing,
     sparse,
@@ -342,6 +344,13 @@ CASES: list[Case] = [
     *rows(nearest.Nearest(3), 9),
     *rows(nearest.Nearest(9), 9),
     Case(nearest.Nearest(4), (Vector(9, "int64"),)),
+    *rows(nearest.Nearest(3, heap=True), 9, odd=False),
+    *(
+        case
+        for metric in tree_search.REDUCED
+        for ball in (False, True)
+        for case in rows(search_tree(metric, ball=ball), 3, **FUNCTION, odd=False)
+    ),
     Case(nearest.Gather(), (Vector(5), Vector(3, "int64")), draw=codes(9)),
     Case(nearest.WeightedRows(normal(6, 2)), (Vector(3, "int64"),), draw=codes(9)),
     Case(nearest.WeightedRows(normal(6, 2)), (Vector(3, "int64"), Vector(3)), draw=codes(9)),
