@@ -205,7 +205,7 @@ CASES: list[Case] = [
     *sparse(structure.Select([2, 0, 2]), 4),
     *rows(structure.Element(1), 3),
     Case(structure.Take(normal(5)), (Scalar("int64"),), draw=indices(5)),
-    Case(structure.TakeText(list("abcde")), (Scalar("int64"),), draw=indices(5), native=False),
+    Case(structure.TakeText(list("abcde")), (Scalar("int64"),), draw=indices(5)),
     # --- flour/ops/linear.py
     *rows(linear.Linear(normal(1, 20), normal(1)), 20, **DOT),
     *rows(linear.Linear(normal(3, 20), normal(3)), 20, **DOT),

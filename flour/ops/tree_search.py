@@ -156,7 +156,8 @@ class TreeNearest(Op):
     def _leaf(
         self, e: Emitter, node: str, row: tuple[At, str, str], heap: tuple[str, str, str]
     ) -> None:
-        nodes, points, numbers = map(e.address, (self._nodes(), self.points, self.numbers))
+        nodes, points = e.address(self._nodes()), e.address(self.points, "float64")
+        numbers = e.address(self.numbers, "int64")
         end = e.let(e.load(nodes, f"{node} * 3 + 1", "int64", constant=True), "int64").expr
         start = e.let(e.load(nodes, f"{node} * 3", "int64", constant=True), "int64").expr
         with e.loop(end, start) as i:
@@ -182,7 +183,7 @@ class TreeNearest(Op):
 
     def _bound(self, e: Emitter, node: str, row: tuple[At, str, str]) -> str:
         """The least sum that a point of the node can have."""
-        bounds, (at, width, p) = e.address(self.bounds), row
+        bounds, (at, width, p) = e.address(self.bounds, "float64"), row
         start = e.let(
             f"{node} * ({width} + 1)" if self.ball else f"{node} * 2 * {width}", "int64"
         ).expr
