@@ -230,7 +230,7 @@ def _decode_header(buffer: NDArray[np.uint8], where: str) -> tuple[int, int, int
 def _check_magic(raw: bytes, where: str) -> None:
     if raw.startswith(MAGIC):
         return
-    hint = "a container is written by objectstore.archive.write"
+    hint = "a plan is written by plan.save(path), and by pretzel import"
     if raw.startswith((b"\x80", b"PK\x03\x04", b"\x1f\x8b")):
         hint = "pickles, joblib and zip files are never opened here; import the model and save it"
     raise ArchiveError(

@@ -8,10 +8,13 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.neighbors import BallTree, KDTree
 
 from flour.core.op import Op
 from flour.core.sparse import Sparse
 from flour.core.types import Scalar, Type, Vector
+from flour.ops.neighbours import tree_nearest
+from flour.ops.tree_search import TreeNearest
 from tests.columns import draw
 
 _rng = np.random.default_rng(20181008)
@@ -50,6 +53,14 @@ def normal(*shape: int) -> NDArray[np.float64]:
 def positive(*shape: int) -> NDArray[np.float64]:
     """Parameters that can be divided by."""
     return _rng.uniform(0.5, 2.0, size=shape)
+
+
+def search_tree(metric: str, *, ball: bool) -> TreeNearest:
+    """The four nearest of 150 points, in a tree of scikit-learn's of seven nodes."""
+    points, kind = _rng.normal(size=(150, 3)), BallTree if ball else KDTree
+    settings = {"p": 3.0} if metric == "minkowski" else {}
+    tree = kind(points, leaf_size=30, metric=metric, **settings)
+    return tree_nearest(tree, 4, metric, 3.0, ball=ball)
 
 
 def narrow(*values: float) -> NDArray[np.float32]:

@@ -66,6 +66,7 @@ from flour.ops import (
     target,
     text,
     topics,
+    tree_search,
     unary,
     vote,
     words,
@@ -91,6 +92,7 @@ from tests.case import (
     positive,
     rows,
     scalars,
+    search_tree,
     shares,
     sometimes_missing,
     sparse,
@@ -203,7 +205,7 @@ CASES: list[Case] = [
     *sparse(structure.Select([2, 0, 2]), 4),
     *rows(structure.Element(1), 3),
     Case(structure.Take(normal(5)), (Scalar("int64"),), draw=indices(5)),
-    Case(structure.TakeText(list("abcde")), (Scalar("int64"),), draw=indices(5), native=False),
+    Case(structure.TakeText(list("abcde")), (Scalar("int64"),), draw=indices(5)),
     # --- flour/ops/linear.py
     *rows(linear.Linear(normal(1, 20), normal(1)), 20, **DOT),
     *rows(linear.Linear(normal(3, 20), normal(3)), 20, **DOT),
@@ -342,6 +344,13 @@ CASES: list[Case] = [
     *rows(nearest.Nearest(3), 9),
     *rows(nearest.Nearest(9), 9),
     Case(nearest.Nearest(4), (Vector(9, "int64"),)),
+    *rows(nearest.Nearest(3, heap=True), 9, odd=False),
+    *(
+        case
+        for metric in tree_search.REDUCED
+        for ball in (False, True)
+        for case in rows(search_tree(metric, ball=ball), 3, **FUNCTION, odd=False)
+    ),
     Case(nearest.Gather(), (Vector(5), Vector(3, "int64")), draw=codes(9)),
     Case(nearest.WeightedRows(normal(6, 2)), (Vector(3, "int64"),), draw=codes(9)),
     Case(nearest.WeightedRows(normal(6, 2)), (Vector(3, "int64"), Vector(3)), draw=codes(9)),

@@ -328,7 +328,7 @@ def run(
     """Every output of the plan, its native stages (or those given instead) in checked memory."""
     values: dict[Value, Any] = {}
     for stage in plan.stages if stages is None else stages:
-        if stage.native:
+        if stage.source:
             given = {v: plan.native_column(v, values, columns) for v in stage.inputs}
             values |= run_stage(stage, given, rows)
         else:

@@ -16,8 +16,6 @@ from onnx.backend.test.loader import load_model_tests
 
 from flour.onnx import NotNative, OnnxProgram, import_model
 from flour.onnx.tensor import NARROW
-from flour.ops.structure import TakeText
-from oven.codegen.stages import Stage
 from runtime.onnx import backend
 
 KINDS = ("node", "simple", "pytorch-converted", "pytorch-operator")
@@ -144,7 +142,7 @@ def _arrays(folder: Path, what: str) -> list[Any]:
 def problem(case: OnnxCase, program: OnnxProgram, *, native: bool) -> str:
     """What is wrong with the program's answers, or the empty string."""
     plan = program.flow.plan() if native else None
-    if plan is not None and not all(stage.native or _is_table(stage) for stage in plan.stages):
+    if plan is not None and not all(stage.native for stage in plan.stages):
         return "not all stages are native"
     for inputs, wanted in case.sets:
         data = program.feed(case.feed(inputs))
@@ -153,11 +151,6 @@ def problem(case: OnnxCase, program: OnnxProgram, *, native: bool) -> str:
         if said:
             return said
     return ""
-
-
-def _is_table(stage: Stage) -> bool:
-    """Whether strings known at import are looked up by the numbers that native code leaves."""
-    return all(isinstance(item.op, TakeText) for item in stage.nodes)
 
 
 def difference(case: OnnxCase, got: Mapping[str, Any], wanted: Sequence[Any]) -> str:

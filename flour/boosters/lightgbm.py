@@ -94,7 +94,7 @@ def parse(text: str) -> tuple[Fields, list[Fields]]:
     if head is not None:
         head = {**head, _FRAME: _last_line(text)}
     if head is None or "max_feature_idx" not in head:
-        raise DamagedProgram("this is not a LightGBM model", found=text[:40].strip() or "nothing")
+        raise DamagedProgram("this is not a LightGBM model", found=repr(text[:40].strip()))
     trees = list(blocks)
     sizes = head.get("tree_sizes")
     if sizes is not None and len(sizes.split()) != len(trees):

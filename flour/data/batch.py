@@ -8,12 +8,12 @@
     Scalar, Category  a number, a str                       1-d array, list
     several inputs    {input: one row of it}                {input: a block of it}
 
-The data of a program's only input may stand under the input's name, and one document in an array
-or in lists: a batch has neither wrapping. Frames are pandas', polars' and Arrow's, recognised by
-what they can do (see flour.data.frames); one of plain columns is read as arrays, which is what its
-batch has (see flour.data.frame_reader). Columns of names that the program does not read are
-ignored. Classifying looks at the types of a row's values and never at those of a block, so it costs
-as much for a million rows as for one.
+The data of a program's only input may stand under the input's name, and one document in an array of
+one or two dimensions: a batch has neither wrapping. Frames are pandas', polars' and Arrow's,
+recognised by what they can do (see flour.data.frames); one of plain columns is read as arrays,
+which is what its batch has (see flour.data.frame_reader). Columns of names that the program does
+not read are ignored. Classifying looks at the types of a row's values and never at those of a
+block, so it costs as much for a million rows as for one.
 """
 
 from __future__ import annotations
@@ -205,7 +205,7 @@ class BatchReader:
         return Batch(Kind.ARRAYS, found, rows, single=False)
 
     def _document(self, data: object) -> Batch | None:
-        """One document, or several in a list, or one with arrays or lists around it."""
+        """One document, or several in a list, or one with arrays around it."""
         if not self.text:
             return None
         if type(data) is str or type(data) is bytes:
@@ -215,8 +215,6 @@ class BatchReader:
                 known = type(data[0]) is str
                 return Batch(Kind.DOCUMENTS, data, len(data), single=False) if known else None
             data = [data.item()] if data.size == 1 and 0 < data.ndim < 3 else None
-        elif type(data) is list and len(data) == 1 and type(data[0]) is list:
-            data = data[0] if len(data[0]) == 1 else None
         if type(data) is not list or not data:
             return None
         if type(data[0]) is str or (len(data) == 1 and type(data[0]) is bytes):

@@ -290,10 +290,25 @@ _RAGGED = "every row needs a value for every column; use None or NaN where one i
 
 def _ragged(data: Sequence[Any], path: str) -> dict[str, str]:
     """The first row whose length differs from that of row 0, and its length."""
-    lengths = [len(row) if isinstance(row, Sequence | np.ndarray) else -1 for row in data]
-    first = next((i for i, length in enumerate(lengths) if length != lengths[0]), 0)
-    found = f"{lengths[first]} values, the first row has {lengths[0]}"
-    return {"where": f"{path}[{first}]", "found": found}
+    lengths = [_row_length(row) for row in data]
+    first = next((i for i, length in enumerate(lengths) if length != lengths[0]), None)
+    if first is not None:
+        found = f"{lengths[first]}, the first row has {lengths[0].removesuffix(' values')}"
+        return {"where": f"{path}[{first}]", "found": found}
+    row = next(i for i, row in enumerate(data) if any(map(_is_row, row)))
+    column = next(j for j, value in enumerate(data[row]) if _is_row(value))
+    found = f"a {type(data[row][column]).__name__} in the place of a value"
+    return {"where": f"{path}[{row}][{column}]", "found": found}
+
+
+def _is_row(value: object) -> bool:
+    return isinstance(value, Sequence | np.ndarray) and not isinstance(value, str | bytes)
+
+
+def _row_length(row: Any) -> str:
+    if _is_row(row):
+        return f"{len(row)} values"
+    return "named values" if isinstance(row, Mapping) else f"one {type(row).__name__}"
 
 
 # --- records and single columns ----------------------------------------------------------------
@@ -330,8 +345,8 @@ def _same_length(columns: Mapping[str, Columns], path: str) -> None:
 def _by_position(data: Data, kind: Record, path: str) -> dict[str, Any]:
     if isinstance(data, Sequence) and data and isinstance(data[0], Mapping):
         return _from_dicts(data, kind, path)
-    listed = isinstance(data, Sequence) and all(isinstance(row, list | tuple) for row in data)
-    if listed and len(set(map(len, data))) > 1:
+    listed = isinstance(data, Sequence) and any(isinstance(row, list | tuple) for row in data)
+    if listed and len(set(map(_row_length, data))) > 1:
         place = _ragged(data, path)
         raise NotRectangular("the rows have different lengths", hint=_RAGGED, **place)
     matrix = np.asarray(data, dtype=object) if isinstance(data, Sequence) else np.asarray(data)
@@ -411,7 +426,14 @@ def _texts(data: Data, kind: Text, path: str) -> NDArray[Any]:
             found=f"{type(data).__name__} {data[:40]!r}",
             hint="pass [text] for one row",
         )
+    if isinstance(data, Sequence) and any(isinstance(each, list | tuple) for each in data):
+        place = next(i for i, each in enumerate(data) if isinstance(each, list | tuple))
+        found = f"a {type(data[place]).__name__} {str(data[place])[:40]}"
+        raise WrongDtype("expected text", where=f"{path}[{place}]", found=found, hint=_ONE_TEXT)
     return documents(_flat(data, path), kind, path)
+
+
+_ONE_TEXT = "pass documents one by one: ['a', 'b'] for two, without brackets of their own"
 
 
 def _token_rows(data: Data, path: str) -> list[list[str]]:

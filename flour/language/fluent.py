@@ -304,9 +304,13 @@ class Fluent(Numbers):
         """Some columns of a record, in this order, still as a record."""
         return self._apply("Narrow", (), labels=labels)
 
-    def nearest(self, count: int) -> Flow:
-        """The numbers of the `count` smallest columns, ascending: of equals the first, NaN last."""
-        return self._apply("Nearest", (), count=count)
+    def nearest(self, count: int, *, heap: bool = False) -> Flow:
+        """The numbers of the `count` smallest columns, ascending: of equals the first, NaN last.
+
+        With `heap`, equals for the last place are chosen as scikit-learn's heap does, which gives the
+        number 0 for what is not finite.
+        """
+        return self._apply("Nearest", (), count=count, heap=heap)
 
     def one_hot_codes(self, starts: ArrayLike, dtype: str = "float64") -> Flow:
         """A one in the column of each code, zeros elsewhere (sparse); none for a code out of range.

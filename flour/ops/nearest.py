@@ -1,7 +1,7 @@
 """Choosing the nearest points by distance, and adding up values of the chosen ones.
 
-Among points at exactly the same distance the one with the lower number comes first. The library
-promises no order there: it depends on its trees, its heaps and its number of threads.
+Among points at exactly the same distance the one with the lower number comes first, or (`heap`)
+those that scikit-learn's heap keeps; flour/ops/tree_search.py has that heap.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from flour.core.types import FLOATS, INTS, Type, Vector, promote
 from flour.ops.binary import Binary
 from flour.ops.elementwise import one
 from flour.ops.reduce import zero
+from flour.ops.tree_search import emit_push, emit_sorted, push
 
 if TYPE_CHECKING:
     from flour.core.emission import Emitter, Push, RowValue, VectorValue
@@ -28,9 +29,14 @@ LARGEST = "1.7976931348623157e308"
 
 
 class Nearest(Op):
-    """The numbers of the `count` smallest columns, ascending: of equals the first, NaN last."""
+    """The numbers of the `count` smallest columns, ascending: of equals the first, NaN last.
+
+    With `heap`, equals for the last place are chosen as scikit-learn's heap does, which gives the
+    number 0 for what is not finite.
+    """
 
     count: int
+    heap: bool = False
     arity = Arity.ONE_TO_MANY
 
     def check(self) -> None:
@@ -43,9 +49,25 @@ class Nearest(Op):
         return Vector(self.count, "int64")
 
     def reference(self, x: Columns) -> Columns:
+        if self.heap:
+            return self._by_heap(x)
         return np.argsort(x, axis=1, kind="stable")[:, : self.count]
 
+    def _by_heap(self, x: Columns) -> Columns:
+        found = np.empty((len(x), self.count), np.int64)
+        for row, out in zip(x, found, strict=True):
+            near, places = [np.inf] * self.count, [0] * self.count
+            for number, value in enumerate(row.tolist()):
+                push(near, places, value, number)
+            out[:] = np.array(places)[np.argsort(near, kind="stable")]
+        return found
+
+    def structure(self) -> tuple[object, ...]:
+        return (self.heap,)
+
     def emit(self, e: Emitter, x: VectorValue) -> RowValue:
+        if self.heap:
+            return self._emit_heap(e, x)
         count, kept = e.size(self.count), e.var("0")
         values, numbers = e.scratch(x.dtype, self.count), e.scratch("int64", self.count)
 
@@ -70,6 +92,23 @@ class Nearest(Op):
         x.each(offer)
         return e.dense(
             "int64", self.count, lambda j: e.load(numbers, j, "int64"), size=count, stored=True
+        )
+
+    def _emit_heap(self, e: Emitter, x: VectorValue) -> RowValue:
+        count = e.size(self.count)
+        near, places = e.scratch("float64", self.count), e.scratch("int64", self.count)
+        with e.loop(count) as k:
+            e.store(near, k, "math.inf", "float64")
+            e.store(places, k, "0", "int64")
+
+        def offer(j: str, v: str) -> None:
+            value = e.let(e.cast(v, x.dtype, "float64"), "float64").expr
+            emit_push(e, (near, places, count), value, j)
+
+        x.each(offer)
+        emit_sorted(e, near, places, count)
+        return e.dense(
+            "int64", self.count, lambda j: e.load(places, j, "int64"), size=count, stored=True
         )
 
 

@@ -1,7 +1,7 @@
 """Estimators over the nearest training points: neighbours, centroids, local outliers.
 
-A program measures every training point (brute force), whichever structure the library searches; the
-result is the same. Ties are broken by position, see flour/ops/nearest.py.
+The k nearest points are found in the library's own tree where it has one, and otherwise by
+measuring every point, so that among points equally far the same ones are taken.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from flour.language.adapters import Fitted, adapts, declines
 from flour.ops.metrics import METRICS
 from flour.ops.nearest import Closeness, Maximum, Scatter, Votes, WeightedRows
+from flour.ops.tree_search import REDUCED, TreeNearest, tree_nodes
 
 if TYPE_CHECKING:
     from flour.language.adapters import Importer
@@ -122,9 +123,36 @@ def cosine_similarity(x: Flow, points: NDArray[Any]) -> Flow:
 
 def nearest(fit: Fitted, x: Flow, to: Importer, count: int) -> tuple[Flow, Flow]:
     """The numbers of the nearest training points, and their distances."""
+    metric = "" if callable(fit.metric) else fit.effective_metric_
+    found = _in_tree(fit, x, to, count, ALIASES.get(metric, metric))
+    if found is not None:
+        return found.select(np.arange(count)).cast("int64"), found.select(count + np.arange(count))
     reached = reach(fit, x, to)
-    places = reached.order.nearest(count)
+    # Without a reduction of scikit-learn's for the metric, numpy chooses among equals.
+    heap = metric not in ("precomputed", "cosine")
+    places = reached.order.nearest(count, heap=heap)
     return places, reached.distances(reached.reported.gather(places))
+
+
+def _in_tree(fit: Fitted, x: Flow, to: Importer, count: int, metric: str) -> Flow | None:
+    """The numbers and the distances of the nearest points, from a tree that can be searched."""
+    weighed = metric == "minkowski" and fit.effective_metric_params_.get("w") is not None
+    if fit._fit_method not in ("kd_tree", "ball_tree") or metric not in REDUCED or weighed:
+        return None
+    ball, p = fit._fit_method == "ball_tree", float(fit.effective_metric_params_.get("p", 2.0))
+    search = tree_nearest(fit._tree, count, metric, p, ball=ball)
+    return search(to.doubles(x))
+
+
+def tree_nearest(tree: Any, count: int, metric: str, p: float, *, ball: bool) -> TreeNearest:
+    """A search in a tree of scikit-learn's."""
+    points, numbers, nodes, bounds = map(np.asarray, tree.get_arrays())
+    sides = np.column_stack([bounds[0], nodes["radius"]]) if ball else np.hstack(list(bounds))
+    ranges = np.column_stack([nodes["idx_start"], nodes["idx_end"], nodes["is_leaf"]])
+    assert np.array_equal(ranges, tree_nodes(len(points), len(nodes))), "an unknown kind of tree"
+    ordered = points[numbers].astype(np.float64)
+    sides = sides.astype(np.float64)
+    return TreeNearest(ordered, numbers.astype(np.int64), sides, count, metric, p=p, ball=ball)
 
 
 def _uniform(fit: Fitted, to: Importer) -> bool:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from flour.core.check import expect, is_string, numeric
 from flour.core.errors import ParameterError, TypeMismatch
@@ -166,8 +168,14 @@ class TakeText(Op):
         return Scalar("string") if isinstance(kind, Scalar) else Vector(kind.width, "string")
 
     def reference(self, x: Columns) -> Columns:
-        table = np.array([*self.table.to_list(), None], dtype=object)[:-1]
-        return table[np.clip(x, 0, len(table) - 1)]
+        return self._texts.take(x, mode="clip")
+
+    @cached_property
+    def _texts(self) -> NDArray[np.object_]:
+        """The table's strings, made once."""
+        texts = np.empty(len(self.table), object)
+        texts[:] = self.table.to_list()
+        return texts
 
     def check(self) -> None:
         if not len(self.table):

@@ -29,11 +29,12 @@ from flour.core.source import Source
 from flour.core.types import FLOATS, Pairs, Record, Text, Tokens, Type, Vector, Whole
 from flour.ops.linear import Linear
 from flour.ops.require import RequireFinite
+from flour.ops.structure import TakeText
 from objectstore import Blob
 from oven.codegen.emitter import BYTES, Body, Scope, Slot
 from oven.codegen.ports import Port, View, arrives
 
-FUSED, KERNEL, PYTHON = "fused", "kernel", "python"
+FUSED, KERNEL, PYTHON, LABELS = "fused", "kernel", "python", "labels"
 #: Sparse vectors up to this width are passed between stages dense.
 NARROW = 64
 #: Stages with more lines are cut: compile time grows with the square of a stage's size.
@@ -64,7 +65,7 @@ class Stage:
 
     @property
     def native(self) -> bool:
-        """Whether the stage runs as machine code."""
+        """Whether no row runs Python: machine code, or numpy's look-up of labels that are text."""
         return self.kind != PYTHON
 
     def stores(self, value: Value) -> bool:
@@ -85,6 +86,8 @@ class Stage:
 
 def kind_of(item: Node) -> str:
     """The kind of stage for this node, judged by the node alone."""
+    if isinstance(item.op, TakeText):
+        return LABELS
     types = [item.type, *(source.type for source in item.inputs)]
     if any(isinstance(kind, Record | Whole) for kind in types) or isinstance(item.op, Source):
         return PYTHON
@@ -156,7 +159,7 @@ def cut(roots: Sequence[Node], views: Views, *, exact: bool = False) -> list[Sta
     grouped: dict[tuple[int, int, int], list[Node]] = {}
     for number, item in enumerate(wanted):
         # All fused operators of a level form one pass over the row; each other one is a stage.
-        rank = (FUSED, KERNEL, PYTHON).index(kinds[item])
+        rank = (FUSED, KERNEL, PYTHON, LABELS).index(kinds[item])
         alone = number if rank else -1
         grouped.setdefault((levels[item], rank, alone), []).append(item)
     reading = readers(roots)
@@ -281,7 +284,7 @@ class _Maker:
                     copied = kind == KERNEL and view is not None and view.columns is not None
                     inputs[source if view is None or copied else view.port] = None
         stage = Stage(kind, tuple(nodes), tuple(inputs), outputs)
-        return stage if kind == PYTHON else self._with_code(stage)
+        return stage if kind in (PYTHON, LABELS) else self._with_code(stage)
 
     def _with_code(self, stage: Stage) -> Stage:
         """The stage with its code."""

@@ -90,7 +90,7 @@ def _stages(plan: Plan, form: str) -> str:
 
 def _stage_row(plan: Plan, number: int, stage: Stage) -> tuple[str, ...]:
     parameters = {item.digest: item.nbytes for item in stage.parameters()}
-    for item in () if stage.native else stage.nodes:
+    for item in () if stage.source else stage.nodes:
         parameters |= {parameter.digest: parameter.nbytes for parameter in item.op.parameters()}
     return (
         label(number, stage),
@@ -119,7 +119,9 @@ def _operator(item: Node) -> str:
 
 def label(place: int, stage: Stage) -> str:
     """A stage's number and kind."""
-    return f"{place} {stage.name}" if stage.native else f"{place} {_runner(stage)} (black)"
+    if stage.native:
+        return f"{place} {stage.name or stage.kind}"
+    return f"{place} {_runner(stage)} (black)"
 
 
 def _runner(stage: Stage) -> str:
@@ -190,7 +192,7 @@ def _code(plan: Plan, form: str, title: str, text: Callable[[Stage], str]) -> st
     parts = [
         (
             f"{label(number, stage)}: {', '.join(item.op.name for item in stage.nodes)}",
-            text(stage) if stage.native else _no_code(stage),
+            text(stage) if stage.source else _no_code(stage),
         )
         for number, stage in enumerate(plan.stages)
     ]
@@ -203,6 +205,8 @@ def _code(plan: Plan, form: str, title: str, text: Callable[[Stage], str]) -> st
 def _no_code(stage: Stage) -> str:
     names = ", ".join(item.op.name for item in stage.nodes)
     runner = {"python": "as Python"}.get(_runner(stage), f"on {_runner(stage)}")
+    if stage.native:
+        runner = "in numpy, from strings that are ready"
     return f"# no native code: {names} runs {runner}"
 
 

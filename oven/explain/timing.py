@@ -97,7 +97,7 @@ def staged(plan: Plan, data: object) -> tuple[dict[str, Any], int, tuple[StageSp
     values: dict[Value, Any] = {}
     spans: list[StageSpan] = []
     outputs = plan.optimised.outputs
-    runs = [NativeRun.of([each], each.outputs) if each.native else None for each in plan.stages]
+    runs = [NativeRun.of([each], each.outputs) if each.source else None for each in plan.stages]
     try:
         for stage, run in zip(plan.stages, runs, strict=True):
             began = perf_counter()
@@ -120,7 +120,7 @@ def _stage_time(
     plan: Plan, stage: Stage, values: dict[Value, Any], columns: Mapping[str, Any], rows: int
 ) -> StageTime:
     """Run one stage, whose inputs are in `values`; its outputs are added to them."""
-    if stage.native:
+    if stage.source:
         run = NativeRun.of([stage], stage.outputs)
         arguments = {value: plan.native_column(value, values, columns) for value in stage.inputs}
         seconds, results = _best(lambda: run.run(arguments, rows))

@@ -55,6 +55,6 @@ def _dense(value: Value, stage: Stage) -> bool:
     assert isinstance(value.type, Vector)
     if stage.stores(value):
         return False
-    if not value.type.sparse or stage.native or isinstance(value, Port):
+    if not value.type.sparse or stage.source or isinstance(value, Port):
         return True
     return not stage.nodes[-1].op.takes_sparse

@@ -23,7 +23,7 @@ from flour.data.coerce import coerce, native_types
 from flour.language.flow import Flow
 from flour.ops.structure import TakeText
 from oven.codegen.ports import Port, pack
-from oven.codegen.stages import PYTHON, Stage, Value
+from oven.codegen.stages import LABELS, PYTHON, Stage, Value
 from oven.compiler import cache
 from oven.entry.array_call import open_array_call
 from oven.entry.array_entry import Call, around
@@ -190,7 +190,7 @@ class Plan:
 
     def _is_cached(self) -> bool:
         """Whether the code of every stage is in a cache or pack, so that nothing is compiled."""
-        native = (stage for stage in self.stages if stage.native)
+        native = (stage for stage in self.stages if stage.source)
         return all(cache.find(cache.key(stage.source), stage.name) is not None for stage in native)
 
     @property
@@ -208,7 +208,7 @@ class Plan:
         steps: list[NativeRun | Stage] = []
         pending: list[Stage] = []
         for place, stage in enumerate(self.stages):
-            if stage.kind == PYTHON:
+            if not stage.source:
                 self._close(pending, place, steps)
                 steps.append(stage)
             else:
@@ -306,13 +306,13 @@ class Plan:
     def entry_work(self) -> int | None:
         """What a row costs by the entry, in bytes; None where it is not machine code alone.
 
-        Labels are a stage of Python, which the entry does itself.
+        Labels are looked up by the entry itself.
         """
         runs = [step for step in self.steps if isinstance(step, NativeRun)]
         rest = [item for step in self.steps if isinstance(step, Stage) for item in step.nodes]
         if len(runs) != 1 or not all(isinstance(item.op, TakeText) for item in rest):
             return None
-        labels = sum(kind == PYTHON for kind, _ in self.stage_kinds)
+        labels = sum(kind == LABELS for kind, _ in self.stage_kinds)
         return runs[0].row_work + LABEL_WORK * labels
 
     def is_compiled_for(self, data: object) -> bool:

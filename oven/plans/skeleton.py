@@ -75,8 +75,8 @@ def one_run(stages: Sequence[Stage], roots: Sequence[Node]) -> TableLayout | Non
 
     Labels that are looked up in a table of texts are no part of it: their numbers are.
     """
-    native = [stage for stage in stages if stage.native]
-    labels = [item for stage in stages if not stage.native for item in stage.nodes]
+    native = [stage for stage in stages if stage.source]
+    labels = [item for stage in stages if not stage.source for item in stage.nodes]
     made = {item for stage in native for item in stage.outputs}
     read = {value for stage in native for value in stage.inputs}
     stored = any(stage.stores(item) for stage in native[:-1] for item in stage.outputs)
@@ -115,7 +115,7 @@ def described(
 
 def stage_kinds(stages: Sequence[Stage]) -> list[tuple[str, str | None]]:
     """The kind of each stage, and the name of its machine code."""
-    return [(stage.kind, cache.key(stage.source) if stage.native else None) for stage in stages]
+    return [(stage.kind, cache.key(stage.source) if stage.source else None) for stage in stages]
 
 
 def _leaf(name: str, item: Node, layout: TableLayout) -> list[Any] | None:

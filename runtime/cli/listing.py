@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from objectstore.errors import Explained
 from runtime.cli.errors import Exit
 from runtime.cli.output import Output, table
 
+if TYPE_CHECKING:
+    from runtime.repository.files import Folder
+    from runtime.repository.listing import Model
+
 DESCRIPTION = """\
-List the models of a folder: our own layout, MLServer's and Triton's. Nothing is loaded. What looks
-like a model and cannot be served is listed with the reason."""
+List the models of a folder: our own layout, MLServer's and Triton's. Plans are read and checked for
+damage; models in other formats are checked when they are imported. What looks like a model and
+cannot be served is listed with the reason, and the command ends with 1."""
 EXAMPLES = """\
   pretzel ls models
   pretzel ls models --json
@@ -29,6 +35,7 @@ def run(options: argparse.Namespace, out: Output) -> int:
 
     folder = Folder(options.folder)
     listing = scan(folder)
+    damaged = {one.address: why for one in listing.models if (why := _damage(folder, one))}
     models = [
         {
             "name": one.name,
@@ -38,13 +45,30 @@ def run(options: argparse.Namespace, out: Output) -> int:
             "file": shown(one.path.relative_to(folder.root)),
         }
         for one in listing.models
+        if one.address not in damaged
     ]
     troubles = [
         {"name": one.name, "version": one.version, "where": one.where, "reason": one.reason}
         for one in listing.troubles
+    ] + [
+        {"name": one.name, "version": one.version, "where": shown(one.path), "reason": reason}
+        for one in listing.models
+        if (reason := damaged.get(one.address))
     ]
     out.result({"models": models, "refused": troubles}, _text(models, troubles))
-    return Exit.OK
+    return Exit.REFUSED if troubles else Exit.OK
+
+
+def _damage(folder: Folder, model: Model) -> str:
+    """What is wrong with the model's file, as far as its bytes tell; empty if nothing is."""
+    from runtime.repository.formats import check_whole
+    from runtime.repository.listing import reason_of
+
+    try:
+        check_whole(folder, model.path, model.form)
+    except (Explained, OSError) as problem:
+        return reason_of(problem)
+    return ""
 
 
 def _text(models: list[dict[str, Any]], troubles: list[dict[str, Any]]) -> str:

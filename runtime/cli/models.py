@@ -79,6 +79,7 @@ def _unknown(reference: str, folder: Folder, name: str) -> NotFound:
 def open_model(reference: str, *, trust_pickle: bool, exact: bool = False) -> Opened:
     """A model with its plan, imported unless it is a plan already."""
     folder, model = find(reference)
+    formats.check_whole(folder, model.path, model.form)
     if model.form == formats.PLAN and model.layout == "file":
         return Opened(model, folder, oven.load(model.path))
     with tempfile.TemporaryDirectory(prefix="pretzel-") as directory:

@@ -14,7 +14,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from flour.core.types import FLOATS, Category, Scalar, Text, Type, Vector
+from flour.core.types import FLOATS, Category, Record, Scalar, Text, Tokens, Type, Vector
 from flour.data.batch import Batch, Kind, row_batch
 from runtime.http import codec_binary, codec_json
 from runtime.http.classification import top_classes
@@ -27,7 +27,7 @@ from runtime.http.codec_json import (
     encoded_values,
     tensor_head,
 )
-from runtime.http.content import content_type, read, written
+from runtime.http.content import TABLE, TABLE_JSON, columns, content_type, read, written
 from runtime.http.direct_inputs import DirectInputs
 from runtime.http.interfaces import InferCall
 from runtime.http.messages import HEADER_LENGTH, OCTETS, Request, Response
@@ -65,6 +65,7 @@ class ModelCodec:
 
     __slots__ = (
         *(
+            "class_names",
             "counts",
             "direct",
             "inputs",
@@ -82,6 +83,11 @@ class ModelCodec:
         self.version, self.counts = version, Counts()
         self.inputs: tuple[TensorSpec, ...] = specs(version.inputs, inputs=True)
         self.outputs: tuple[TensorSpec, ...] = specs(version.kinds, inputs=False)
+        #: The text of each class, where the program has a label for each.
+        self.class_names = tuple(
+            label if isinstance(label, str) else encode(label).decode()
+            for label in version.classes or ()
+        )
         names = {"model_name": version.name, "model_version": version.version}
         self.prefix = encode(names)[:-1]
         #: What is answered to those who name no outputs; None for everything.
@@ -211,7 +217,7 @@ class ModelCodec:
         values += (encode(v.tolist() if type(v) is _ARRAY else v) for v in answers)
         return self.template % tuple(values)
 
-    def as_block(self, answers: tuple[Any, ...]) -> tuple[NDArray[Any], ...]:
+    def as_block(self, answers: tuple[Any, ...]) -> tuple[Any, ...]:
         """The outputs for one row as those for a block of it."""
         kinds = self.version.kinds.values()
         return tuple(_block(kind, value) for kind, value in zip(kinds, answers, strict=True))
@@ -233,26 +239,41 @@ class ModelCodec:
             array = arrays[wish.name]
             if wish.classes:
                 array = top_classes(array, wish.classes, self.version.classes)
-            datatype = datatype_of(array.dtype)
-            parameters: dict[str, Any] = written(datatype) if wished.content else {}
-            if wish.binary:
-                raw.append(codec_binary.raw_values(array, datatype))
-                parameters["binary_data_size"] = len(raw[-1])
-                heads.append(tensor_head(wish.name, datatype, array.shape, parameters) + b"}")
-            else:
-                head = tensor_head(wish.name, datatype, array.shape, parameters)
-                heads.append(head + b',"data":' + encoded_values(array) + b"}")
+            for name, values, kind in self._parts(wish, array, wished.content):
+                datatype = datatype_of(values.dtype)
+                parameters: dict[str, Any] = {} if kind is None else {"content_type": kind}
+                if wish.binary:
+                    raw.append(codec_binary.raw_values(values, datatype))
+                    parameters["binary_data_size"] = len(raw[-1])
+                    heads.append(tensor_head(name, datatype, values.shape, parameters) + b"}")
+                else:
+                    head = tensor_head(name, datatype, values.shape, parameters)
+                    heads.append(head + b',"data":' + encoded_values(values) + b"}")
         header = self._header(heads, wished)
         if not raw:
             return Response(header)
         length = ((HEADER_LENGTH, str(len(header))),)
         return Response(b"".join((header, *raw)), content_type=OCTETS, headers=length)
 
+    def _parts(
+        self, wish: OutputOptions, array: NDArray[Any], content: str | None
+    ) -> Iterator[tuple[str, NDArray[Any], str | None]]:
+        """The tensors that an output is sent as, with their content types."""
+        usual = None if content is None else written(datatype_of(array.dtype))
+        if content != TABLE or wish.content not in {None, TABLE}:
+            yield wish.name, array, usual
+            return
+        if isinstance(self.version.kinds.get(wish.name), Tokens):
+            usual = TABLE_JSON
+        names = self.class_names if wish.name == "probabilities" and not wish.classes else ()
+        for name, column in columns(wish.name, array, names):
+            yield name, column, usual
+
     def _header(self, heads: list[bytes], wished: ResponseOptions) -> bytes:
         parts = [self.prefix]
         if wished.id is not None:
             parts += (b',"id":', encode(wished.id))
-        if wished.content:
+        if wished.content == TABLE:
             parts.append(b',"parameters":{"content_type":"pd"}')
         return b"".join((*parts, b',"outputs":[', b",".join(heads), b"]}"))
 
@@ -280,9 +301,13 @@ def _is_dense(kind: Type) -> bool:
     return _is_single(kind) or (isinstance(kind, Vector) and not kind.sparse)
 
 
-def _block(kind: Type, value: object) -> NDArray[Any]:
+def _block(kind: Type, value: Any) -> Any:
     if isinstance(kind, Vector):
-        return np.asarray(value)[None]
+        return value if hasattr(value, "toarray") else np.asarray(value)[None]
+    if isinstance(kind, Tokens):
+        return [value]
+    if isinstance(kind, Record):
+        return {name: _block(part, value[name]) for name, part in kind.fields if name in value}
     dtype = kind.dtype if isinstance(kind, Scalar | Category) else "string"
     return objects([value], [1]) if dtype == "string" else np.array([value], dtype)
 

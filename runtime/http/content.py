@@ -3,15 +3,23 @@
 np, pd, str   unchanged: arrays, columns by name, texts
 base64        texts in base64
 datetime      times in ISO 8601; checked, and passed on as text
+pd_json       values as JSON, which is how MLServer sends columns of mixed values
+
+A request in the form "pd" is answered with a table: MLServer's `PandasCodec` makes one column of
+each tensor and takes their elements one by one, so a tensor of several columns is sent as several.
 """
 
 from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Callable
+import json
+import math
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from typing import Any
+
+from numpy.typing import NDArray
 
 from runtime.http.problems import HttpError
 from runtime.http.tensors import BYTES, Tensor, objects
@@ -30,9 +38,17 @@ def _iso_time(text: str) -> str:
     return text
 
 
-_READERS: dict[str, Callable[[str], str]] = {
+def _json_value(text: str) -> Any:
+    return json.loads(text)
+
+
+#: The form of a table, and of its columns whose values are JSON.
+TABLE, TABLE_JSON = "pd", "pd_json"
+
+_READERS: dict[str, Callable[[str], Any]] = {
     "np": _as_is,
-    "pd": _as_is,
+    TABLE: _as_is,
+    TABLE_JSON: _json_value,
     "str": _as_is,
     "base64": _from_base64,
     "datetime": _iso_time,
@@ -64,16 +80,36 @@ def read(tensor: Tensor, kind: str | None, where: str) -> Tensor:
     return Tensor(tensor.name, BYTES, objects(texts, tensor.values.shape))
 
 
-def _decode_text(reader: Callable[[str], str], text: str, where: str) -> str:
+def _decode_text(reader: Callable[[str], Any], text: str, where: str) -> Any:
     try:
         return reader(text)
-    except (ValueError, binascii.Error):
+    except (ValueError, RecursionError, binascii.Error):
         what = reader.__name__.removeprefix("_").replace("_", " ")
         raise HttpError(
             f"this text does not read as {what}", where=where, found=repr(text)[:40]
         ) from None
 
 
-def written(datatype: str) -> dict[str, str]:
+def common_type(kinds: Sequence[str | None]) -> str | None:
+    """The form that an answer has, from the content types of a request and of its inputs."""
+    if TABLE in kinds or TABLE_JSON in kinds:
+        return TABLE
+    return next((kind for kind in kinds if kind is not None), None)
+
+
+def written(datatype: str) -> str:
     """The content type of an output, for clients that use content types."""
-    return {"content_type": "str" if datatype == BYTES else "np"}
+    return "str" if datatype == BYTES else "np"
+
+
+def columns(
+    name: str, array: NDArray[Any], classes: Sequence[str]
+) -> Iterator[tuple[str, NDArray[Any]]]:
+    """The columns of a table that one output makes, named by classes that fit."""
+    width = math.prod(array.shape[1:])
+    if array.ndim < 2 or width == 1:
+        yield name, array.reshape(len(array))
+        return
+    ends = classes if len(classes) == width else [str(index) for index in range(width)]
+    for end, column in zip(ends, array.reshape(len(array), width).T, strict=True):
+        yield f"{name}.{end}", column

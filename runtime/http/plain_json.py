@@ -154,8 +154,7 @@ def _rows(front: ModelCodec, answers: Mapping[str, Any]) -> list[dict[str, Any]]
 
 def _namer(front: ModelCodec) -> Callable[[Any], object]:
     """Puts class labels to the probabilities of a row, where the program has a label for each."""
-    classes = front.version.classes
-    names = [text if isinstance(text, str) else encode(text).decode() for text in classes or ()]
+    names = front.class_names
 
     def named(row: Any) -> object:
         fits = isinstance(row, list) and len(row) == len(names)

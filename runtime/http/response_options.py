@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from runtime.http.codec_json import Envelope, RequestOutput
-from runtime.http.content import content_type
+from runtime.http.codec_json import Envelope, LooseInput, RequestInput, RequestOutput
+from runtime.http.content import common_type, content_type
 from runtime.http.messages import TIMEOUT_HEADER, Request
 from runtime.http.problems import HttpError
 
@@ -20,6 +20,8 @@ class OutputOptions:
     binary: bool = False
     classes: int = 0
     """With k, the k largest elements of each row as "value:index:label"."""
+    content: str | None = None
+    """The content type of this output, where it is not that of the request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +34,8 @@ class ResponseOptions:
     """Whether outputs are binary when the request names none."""
     timeout: float | None = None
     priority: int | None = None
-    content: bool = False
-    """Whether the client knows content types."""
+    content: str | None = None
+    """The content type of the request, of clients that use them."""
 
 
 NOTHING = ResponseOptions()
@@ -43,17 +45,15 @@ def response_options(asked: Envelope, request: Request, default_priority: int) -
     """The options of a decoded request. Unknown parameters are ignored."""
     parameters = asked.parameters or {}
     binary = _flag(parameters, "binary_data_output", "$")
-    inputs = (item.parameters or {} for item in asked.inputs)
-    content = "content_type" in parameters or any("content_type" in each for each in inputs)
-    if content:
-        content_type(parameters, "$")
+    items: Sequence[RequestInput | LooseInput] = asked.inputs
+    inputs = [content_type(each.parameters, f"$.inputs[{at}]") for at, each in enumerate(items)]
     return ResponseOptions(
         id=asked.id,
         outputs=_outputs(asked.outputs, binary=binary) if asked.outputs else None,
         binary=binary,
         timeout=timeout(parameters, request),
         priority=_priority(parameters, default_priority),
-        content=content,
+        content=common_type([content_type(parameters, "$"), *inputs]),
     )
 
 
@@ -62,9 +62,8 @@ def _outputs(wanted: Sequence[RequestOutput], *, binary: bool) -> tuple[OutputOp
     for index, item in enumerate(wanted):
         parameters, where = item.parameters or {}, f"$.outputs[{index}]"
         raw = _flag(parameters, "binary_data", where, default=binary)
-        outputs.append(
-            OutputOptions(item.name, raw, _number(parameters, "classification", where) or 0)
-        )
+        classes = _number(parameters, "classification", where) or 0
+        outputs.append(OutputOptions(item.name, raw, classes, content_type(parameters, where)))
     if len({item.name for item in outputs}) != len(outputs):
         names = ", ".join(item.name for item in outputs)
         raise HttpError("an output is asked for twice", where="$.outputs", found=names[:200])

@@ -12,8 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import flour
+from flour.core.errors import FlourError
 from flour.core.model_formats import FORMATS, that_begins, with_ending
 from flour.language.flow import Flow
+from objectstore.archive import Archive
 from runtime.repository.errors import UnsupportedModel, Untrusted
 from runtime.repository.files import Folder, shown
 
@@ -62,6 +64,17 @@ def check_trust(form: str, where: str, *, trust_pickle: bool) -> None:
         )
 
 
+def check_whole(folder: Folder, path: Path, form: str) -> None:
+    """Raise if the file is empty, or is a plan that is damaged: every byte of it is read."""
+    with folder.open(path) as file:
+        empty = not file.read(1)
+    if empty:
+        raise UnsupportedModel("the file is empty", where=shown(path))
+    if form == PLAN:
+        with Archive.open(path) as archive:
+            archive.verify()
+
+
 def estimator(raw: bytes, where: str) -> Any:
     """The fitted estimator in a pickle that is trusted."""
     from flour.sklearn.file import read_pickle
@@ -74,7 +87,11 @@ def program(form: str, raw: bytes, where: str) -> Flow:
     if form == SKLEARN:
         return flour.from_sklearn(estimator(raw, where))
     read = importer(form, where)
-    flow: Flow = read(raw)
+    try:
+        flow: Flow = read(raw)
+    except FlourError as problem:
+        problem.where = ", ".join(filter(None, (where, problem.where)))
+        raise
     return flow
 
 

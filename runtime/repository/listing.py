@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from flour.core.errors import FlourError
+from objectstore.errors import Explained
 from runtime.repository.errors import RepositoryError
 from runtime.repository.files import Print, natural, shown
 from runtime.repository.io_contract import IoContract, Plain
@@ -113,7 +114,7 @@ def wrong_name(name: str, version: str) -> str:
 
 def reason_of(problem: BaseException) -> str:
     """An error in one line, for an index and a log."""
-    if isinstance(problem, FlourError):
+    if isinstance(problem, Explained):
         parts = (problem.what, problem.where, problem.found)
         return "; ".join(part for part in parts if part)
     return f"{type(problem).__name__}: {problem}"[:300]

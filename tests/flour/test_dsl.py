@@ -154,7 +154,7 @@ def test_the_example_of_the_paper_is_native_but_for_its_labels() -> None:
     ]
     assert kinds[0][0]
     assert kinds[0][1][0] == "CsvField"
-    assert kinds[1:] == [(False, ["TakeText"])]
+    assert kinds[1:] == [(True, ["TakeText"])]
 
 
 def test_only_columns_that_are_read_are_converted() -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from sklearn.impute import KNNImputer
 from sklearn.linear_model import LinearRegression, LogisticRegression
 
 import flour
@@ -54,6 +55,15 @@ def test_a_form_that_is_answered_otherwise_is_named(
     monkeypatch.setattr(Plan, "entry", entry)
     with pytest.raises(Unfaithful, match=f"otherwise when rows come as {form}\\s"):
         verify(plan(), ORIGINAL, FRAME)
+
+
+def test_a_model_that_chooses_among_equals_is_named() -> None:
+    rows = np.random.default_rng(0).integers(0, 3, (40, 3)) * 1.0
+    holes = np.where(np.eye(3, dtype=bool)[np.arange(40) % 3], np.nan, rows)
+    made = oven.bake(flour.from_sklearn(KNNImputer().fit(rows)))
+    with pytest.raises(Unfaithful, match="rows that are equally near") as caught:
+        verify(made, KNNImputer().fit(rows[::-1] + 1.0), holes)
+    assert "report this bug of the import" in str(caught.value)
 
 
 def test_float32_answers_may_differ_in_their_last_places() -> None:

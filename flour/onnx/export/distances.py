@@ -9,7 +9,7 @@ import numpy as np
 
 from flour.core.node import Node
 from flour.onnx.export.numbers import spoilt
-from flour.onnx.export.rows import added_axis, total
+from flour.onnx.export.rows import added_axis, smallest, total
 from flour.onnx.export.writer import Writer, dtype_of, form
 
 
@@ -47,8 +47,8 @@ class _Pair:
 
     def weighed(self, x: str, how: str) -> str:
         """Times, or over, the weight of the column, if there are any."""
-        weights = self.op.weights.array
-        return self.out(how, x, self.out.constant(weights, np.float64)) if len(weights) else x
+        weights = self.op.fields().get("weights", ())
+        return self.out(how, x, self.out.constant(weights.array, np.float64)) if len(weights) else x
 
     def both(self) -> str:
         """The magnitudes of both sides together."""
@@ -102,6 +102,17 @@ def _distances(out: Writer, item: Node, x: str) -> str:
     op: Any = item.op
     x = out.cast(x, dtype_of(item.inputs[0].type), "float64")
     return _METRICS[op.metric](_Pair(out, op, x))
+
+
+@form("TreeNearest")
+def _tree_nearest(out: Writer, item: Node, x: str) -> str:
+    """Every point is measured; of equals the first in the tree is taken."""
+    op: Any = item.op
+    x = out.cast(x, dtype_of(item.inputs[0].type), "float64")
+    distances = _METRICS[op.metric](_Pair(out, op, x))
+    places = smallest(out, distances, "float64", op.count)
+    numbers = out("Gather", out.constant(op.numbers.array.astype(np.float64)), places)
+    return out("Concat", numbers, places.removesuffix("_places"), axis=1)
 
 
 @form("SpreadDistances")

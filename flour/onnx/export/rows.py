@@ -149,7 +149,7 @@ def _duels(out: Writer, item: Node, won: str, confidence: str) -> str:
 
 @form("WeightedMedian")
 def _weighted_median(out: Writer, item: Node, x: str) -> str:
-    order = _smallest(out, x, _have(item), _width(item))
+    order = smallest(out, x, _have(item), _width(item))
     held = out("Gather", out.constant(item.op.fields()["weights"].array, np.float64), order)
     held = out("CumSum", held, out.constant(1, np.int64))
     whole = out("Gather", held, out.constant([_width(item) - 1], np.int64), axis=1)
@@ -162,7 +162,7 @@ def _weighted_median(out: Writer, item: Node, x: str) -> str:
 # --- neighbours ---------------------------------------------------------------------------------
 
 
-def _smallest(out: Writer, x: str, dtype: str, count: int, axis: int = 1) -> str:
+def smallest(out: Writer, x: str, dtype: str, count: int, axis: int = 1) -> str:
     """Where the smallest columns are, ascending, the first of equals first; NaN is beyond all."""
     if np.dtype(dtype).kind == "f":
         x = out("Where", out("IsNaN", x), number(out, np.inf, dtype), x)
@@ -176,7 +176,7 @@ def _top(out: Writer, x: str, count: int, axis: int, *, largest: bool) -> str:
 
 @form("Nearest")
 def _nearest(out: Writer, item: Node, x: str) -> str:
-    return _smallest(out, x, _have(item), item.op.fields()["count"])
+    return smallest(out, x, _have(item), item.op.fields()["count"])
 
 
 @form("Gather", "PickAt")

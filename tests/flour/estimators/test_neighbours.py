@@ -22,6 +22,7 @@ from sklearn.neighbors import (
 )
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
+from threadpoolctl import threadpool_limits
 
 import flour
 from flour.core.errors import FlourError
@@ -71,6 +72,25 @@ def test_metrics(how: dict[str, Any]) -> None:
     if "w" not in how.get("metric_params", {}) and how["metric"] != "braycurtis":
         fit = KNeighborsRegressor(3, weights="distance", algorithm="brute", **how).fit(X, VALUE)
         check(fit, NEW, tolerance=1e-11, narrow=how["metric"] == "manhattan")
+
+
+@pytest.mark.parametrize("rows", [30, 200, 1000])
+@pytest.mark.parametrize("algorithm", ["brute", "kd_tree", "ball_tree"])
+def test_of_points_equally_far_the_same_are_taken(algorithm: str, rows: int) -> None:
+    """Every point has others at the same distance. Threads of brute force would split them."""
+    with threadpool_limits(1):
+        rng = np.random.default_rng(rows)
+        points, new = rng.integers(0, 4, (rows, 5)) * 1.0, rng.integers(0, 4, (60, 5)) * 1.0
+        values, labels = rng.normal(size=rows), rng.integers(0, 3, rows)
+        for metric in ("euclidean", "manhattan", "chebyshev"):
+            for count in (1, 5, 20):
+                how = {"algorithm": algorithm, "metric": metric, "leaf_size": 7}
+                check(KNeighborsRegressor(count, **how).fit(points, values), new, narrow=False)
+            check(KNeighborsClassifier(4, **how).fit(points, labels), new, narrow=False)
+        how = {"algorithm": algorithm, "metric": "minkowski", "p": 3}
+        check(KNeighborsRegressor(5, **how).fit(points, values), new, narrow=False)
+        by_closeness = KNeighborsRegressor(5, weights="distance", algorithm=algorithm)
+        check(by_closeness.fit(points, values), new, narrow=False)
 
 
 def test_hamming_ties_go_to_the_first() -> None:

@@ -86,12 +86,22 @@ def test_stages_name_the_lines_they_came_from() -> None:
 
 
 def test_parts_without_native_code_are_black() -> None:
-    plan = oven.bake(PROGRAMS["worded_logistic"]()[0])
+    plan = oven.bake(flour.text("review").lower())
     text = plan.explain("stages")
     assert "1 of them black" in text
-    assert re.search(r"python \(black\)\n +operators +TakeText", text)
+    assert re.search(r"python \(black\)\n +operators +Lower", text)
     assert '<tr class="black">' in plan.explain("stages", "html")
     assert "runs as Python" in plan.explain("source")
+
+
+def test_labels_that_are_text_are_looked_up_without_python() -> None:
+    plan = oven.bake(PROGRAMS["worded_logistic"]()[0])
+    text = plan.explain("stages")
+    assert "0 of them black" in text
+    assert re.search(r"labels\n +operators +TakeText", text)
+    assert '<tr class="black">' not in plan.explain("stages", "html")
+    assert "TakeText runs in numpy" in plan.explain("source")
+    assert plan.row_work is not None
 
 
 def test_the_source_is_what_is_compiled() -> None:

@@ -181,7 +181,7 @@ def accepted(data: Any, parameters: dict[str, Parameter], kinds: Sequence[Type])
     except (FlourError, StoreError, *STUMBLES):
         return None
     for stage in plan.stages:
-        if stage.native:
+        if stage.source:
             vetted(stage.source, stage.name)
     return plan
 

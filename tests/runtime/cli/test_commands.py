@@ -76,15 +76,59 @@ def test_version(pretzel: Pretzel) -> None:
 
 def test_ls(pretzel: Pretzel, place: Place) -> None:
     ran = pretzel("ls", place.models, "--json")
-    assert ran.code == 0
+    assert ran.code == 1
     assert [(one["name"], one["version"]) for one in ran.data["models"]] == [
-        ("broken", "1"),
         ("shift", "1"),
         ("shift", "2"),
     ]
+    (broken,) = ran.data["refused"]
+    assert broken["name"] == "broken"
+    assert "this is not a Pretzel container" in broken["reason"]
     assert "shift/2/shift.pretzel" in pretzel("ls", place.models).out
     assert pretzel("ls", place.models / "shift" / "nowhere").code == 5
     assert pretzel("serve", place.models / "nowhere", "--port", "0").code == 5
+
+
+@pytest.mark.parametrize("damage", ["cut", "longer", "empty", "text", "number", *range(0, 90, 9)])
+def test_damage_is_seen_wherever_it_is(pretzel: Pretzel, tmp_path: Path, damage: str | int) -> None:
+    save_plan(tmp_path / "good.pretzel", 3.7)
+    raw = (tmp_path / "good.pretzel").read_bytes()
+    changed: dict[str | int, bytes] = {
+        "cut": raw[:-8],
+        "longer": raw + b"x",
+        "empty": b"",
+        "text": b"a plan",
+    }
+    if damage not in changed:  # one byte of a parameter, or at this part of the file
+        number = raw.index(np.float64(3.7).tobytes())
+        place = len(raw) * damage // 100 if isinstance(damage, int) else number
+        changed[damage] = raw[:place] + bytes([raw[place] ^ 1]) + raw[place + 1 :]
+    (tmp_path / "bad.pretzel").write_bytes(changed[damage])
+    ran = pretzel("ls", tmp_path, "--json")
+    assert [one["name"] for one in ran.data["models"]] == ["good"]
+    assert [one["name"] for one in ran.data["refused"]] == ["bad"]
+    assert ran.code == 1
+    for command in ("inspect", "verify"):
+        assert pretzel(command, tmp_path / "good").code == 0
+        ran = pretzel(command, tmp_path / "bad")
+        assert ran.code == 1
+        assert "bad.pretzel" in ran.err
+
+
+def test_ls_of_good_models_ends_well(pretzel: Pretzel, tmp_path: Path) -> None:
+    save_plan(tmp_path / "good.pretzel", 1.0)
+    assert pretzel("ls", tmp_path).code == 0
+
+
+@pytest.mark.parametrize("name", ["a.json", "a.txt", "a.ubj", "a.onnx"])
+@pytest.mark.parametrize("content", [b"", b"garbage", b"{"])
+def test_inspect_names_the_file_that_is_no_model(
+    pretzel: Pretzel, tmp_path: Path, name: str, content: bytes
+) -> None:
+    (tmp_path / name).write_bytes(content)
+    ran = pretzel("inspect", tmp_path / name)
+    assert ran.code == 1
+    assert str(tmp_path / name) in ran.err
 
 
 def test_inspect(pretzel: Pretzel, place: Place) -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from runtime.http import codec_json
 from runtime.http.problems import HttpError
-from tests.runtime.http.conftest import House, outputs, tensor
+from tests.runtime.http.conftest import CLASSES, House, outputs, tensor
 
 #: With places for the datatype and the last number.
 INPUT = b'{"name": "x", "shape": [1, 4], "datatype": "%b", "data": [1, 2, 3, %b]}'
@@ -200,6 +200,26 @@ def test_several_inputs_go_by_name(house: House) -> None:
 def test_words_leave_as_rows_of_json(house: House) -> None:
     made = house.infer([tensor("document", "BYTES", [2], ["one two", "three"])], "words")
     assert [json.loads(row) for row in made["outputs"][0]["data"]] == [["one", "two"], ["three"]]
+    one = house.infer([tensor("document", "BYTES", [1], ["one two"])], "words")
+    assert one["outputs"][0]["data"] == ['["one","two"]']
+
+
+def test_a_request_for_a_table_is_answered_with_columns(house: House) -> None:
+    table = {"content_type": "pd"}
+    rows = tensor("X", "FP64", [2, 4], [0.5] * 8)
+    arrays = outputs(house.infer([rows]))
+    made = house.infer([rows], parameters=table, outputs=[{"name": "probabilities"}])
+    assert made["parameters"] == table
+    assert list(outputs(made)) == [f"probabilities.{name}" for name in CLASSES]
+    columns = [each["data"] for each in made["outputs"]]
+    assert np.ravel(columns, "F").tolist() == arrays["probabilities"]["data"]
+    asked = [{"name": "probabilities", "parameters": {"content_type": "np"}}]
+    assert house.infer([rows], parameters=table, outputs=asked)["outputs"][0]["shape"] == [2, 3]
+    asked = [{"name": "scores", "parameters": {"classification": 2}}]
+    best = house.infer([rows], parameters=table, outputs=asked)
+    assert list(outputs(best)) == ["scores.0", "scores.1"]
+    arrays_only = tensor("X", "FP64", [2, 4], [0.5] * 8, content_type="np")
+    assert "parameters" not in house.infer([arrays_only])
 
 
 def test_content_types_are_read(house: House) -> None:
