@@ -12,7 +12,7 @@ describes the program around the match: the readers of a node, and the outputs.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TypeVar
@@ -132,6 +132,11 @@ class Pattern:
         """Whether the node fits; binds names in the match on the way."""
         raise NotImplementedError
 
+    def kinds(self) -> Iterator[tuple[type[Op], ...]]:
+        """The groups of classes of which a program has one each, if the pattern fits anywhere."""
+        if self.roots:
+            yield self.roots
+
 
 @dataclass(frozen=True)
 class Hole(Pattern):
@@ -160,6 +165,13 @@ class Applied(Pattern):
     name: str
     inputs: tuple[Pattern | Rest, ...]
 
+    def kinds(self) -> Iterator[tuple[type[Op], ...]]:
+        """Its own, and those of its inputs."""
+        yield self.roots
+        for pattern in self.inputs:
+            if isinstance(pattern, Pattern):
+                yield from pattern.kinds()
+
     def fits(self, item: Node, match: Match) -> bool:
         """Operator first, then the inputs from left to right."""
         if not isinstance(item.op, self.roots):
@@ -186,6 +198,11 @@ class Chained(Pattern):
     roots: tuple[type[Op], ...]
     name: str
     inner: Pattern
+
+    def kinds(self) -> Iterator[tuple[type[Op], ...]]:
+        """Its own, and those of what is below it."""
+        yield self.roots
+        yield from self.inner.kinds()
 
     def fits(self, item: Node, match: Match) -> bool:
         """Walk down as far as the classes go."""

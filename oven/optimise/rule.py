@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
 from flour.core.node import Node
+from flour.core.op import Op
 from oven.optimise.pattern import Facts, Match, Pattern, match
 
 _HOUSE = Path(__file__).parent.parent.parent
@@ -50,6 +51,16 @@ class Rule:
     #: The passes that it joins, last of their rules, where oven/optimise/passes.py does not place
     #: it before another one.
     passes: tuple[str, ...] = ()
+    #: Where the program has none of these operators, `build` changes nothing: with those of the
+    #: pattern they decide whether the rule is imported at all.
+    beside: tuple[type[Op], ...] = (Op,)
+
+    @property
+    def needs(self) -> Iterator[tuple[str, ...]]:
+        """Of each of these groups of operators, a program has to have one for the rule to apply."""
+        for group in (*self.pattern.kinds(), self.beside):
+            if Op not in group:
+                yield tuple(kind.__name__ for kind in group)
 
     def __post_init__(self) -> None:
         if not self.name:
