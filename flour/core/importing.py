@@ -1,22 +1,31 @@
-"""Modules that are imported when they are first needed."""
+"""Modules that are imported when they are first needed; the collector pauses meanwhile."""
 
 from __future__ import annotations
 
 import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import import_module
 from types import ModuleType
 
 
-def imported(name: str) -> ModuleType:
-    """A module of ours, imported while the garbage collector pauses.
+@contextmanager
+def paused_collector() -> Iterator[None]:
+    """Inside, nothing looks for garbage.
 
-    What importing makes stays. In a process with large libraries, looking at all objects for
-    garbage takes longer than all our modules do, which make enough objects to set it off.
+    Importing modules and baking make objects that stay. They are enough to set off a look at all
+    objects of the process, which takes longer than both where large libraries are loaded.
     """
     paused = gc.isenabled()
     gc.disable()
     try:
-        return import_module(name)
+        yield
     finally:
         if paused:
             gc.enable()
+
+
+def imported(name: str) -> ModuleType:
+    """A module of ours, imported while the collector pauses."""
+    with paused_collector():
+        return import_module(name)
