@@ -14,6 +14,7 @@ from flour.sklearn.validation import PICKS, SAME_COLUMNS, SOURCES_OF_NAN
 from oven.optimise.finite import KEEPING
 from oven.optimise.rules import RULES
 from oven.optimise.rules_index import NEEDS
+from oven.plans.widening import CARRYING, COMPARING
 from tests.house import run_python
 
 pytestmark = pytest.mark.once
@@ -93,7 +94,15 @@ def test_importing_the_module_of_a_name_is_enough() -> None:
 
 
 def test_operators_that_are_told_by_name_are_there() -> None:
-    told = KEEPING | SOURCES_OF_NAN | SAME_COLUMNS | PICKS | {"Narrow", "Bundle", "Impute", "Clip"}
+    told = (
+        CARRYING
+        | COMPARING
+        | KEEPING
+        | SOURCES_OF_NAN
+        | SAME_COLUMNS
+        | PICKS
+        | {"Narrow", "Bundle", "Impute", "Clip"}
+    )
     assert sorted(told - set(modules_index.OPERATORS)) == []
 
 
