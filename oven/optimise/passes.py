@@ -11,7 +11,7 @@ from oven.optimise.rules import RULES
 from oven.optimise.rules_index import NEEDS
 
 
-@dataclass(frozen=True, eq=False)  # compared by identity, which is quick
+@dataclass(eq=False)  # compared by identity, which is quick
 class Pass:
     """Rules applied together until nothing changes; of several that fit, the first wins."""
 

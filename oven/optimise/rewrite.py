@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache, partial
 from time import perf_counter
 from typing import NamedTuple
@@ -97,8 +96,7 @@ def switched_off(passes: Sequence[Pass] = PASSES) -> frozenset[str]:
 # --- traces --------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Firing:
+class Firing(NamedTuple):
     """One application of a rule at a node."""
 
     rule: Rule
@@ -129,17 +127,15 @@ class Sweep(NamedTuple):
     moved: Mapping[Node, Node]
 
 
-@dataclass
 class Tally:
     """Tries and applications of a rule in a pass, and the time spent on it."""
 
-    tries: int = 0
-    hits: int = 0
-    seconds: float = 0.0
+    def __init__(self) -> None:
+        self.tries = self.hits = 0
+        self.seconds = 0.0
 
 
-@dataclass(frozen=True)
-class PassTrace:
+class PassTrace(NamedTuple):
     """One pass over one program."""
 
     name: str
@@ -167,8 +163,7 @@ class PassTrace:
         return "\n".join([head, *(firing.text() for firing in self.firings), listing(self.after)])
 
 
-@dataclass(frozen=True)
-class RewriteTrace:
+class RewriteTrace(NamedTuple):
     """The optimised program and every pass on the way to it."""
 
     flow: Flow

@@ -35,7 +35,7 @@ def always(_: Match) -> bool:
     return True
 
 
-@dataclass(frozen=True, eq=False)  # compared by identity, which is quick
+@dataclass(eq=False)  # compared by identity, which is quick
 class Rule:
     """Where `pattern` fits and `guard` is true, the root is replaced by the result of `build`.
 
@@ -64,7 +64,7 @@ class Rule:
 
     def __post_init__(self) -> None:
         if not self.name:
-            object.__setattr__(self, "name", self.build.__module__.rpartition(".")[2])
+            self.name = self.build.__module__.rpartition(".")[2]
 
     @property
     def place(self) -> str:

@@ -77,7 +77,12 @@ def test_a_long_block_waits_for_its_plan() -> None:
     hand = ByHand()
     plan = oven.bake(vector(6).sigmoid(), background=hand)
     hand.work()
-    worker = threading.Thread(target=lambda: (until(lambda: hand.waiting), hand.work()))
+
+    def work() -> None:
+        until(lambda: hand.waiting)
+        hand.work()
+
+    worker = threading.Thread(target=work)
     worker.start()
     made = plan.run(np.repeat(X, 100, axis=0))["output"]
     worker.join()
@@ -110,7 +115,8 @@ def test_trees_of_all_kinds_read_float32_as_the_same_numbers(
     seed: int, how: dict[str, Any]
 ) -> None:
     op = ensembles.sums(seed, **how)
-    edges = op.threshold.array[op.feature.array >= 0].astype(np.float32)
+    feature: Any = op.feature.array
+    edges = op.threshold.array[feature >= 0].astype(np.float32)
     rows = np.random.default_rng(seed).choice(np.append(edges, [0, -0.0, 1e-40, np.nan]), (200, 6))
     narrow = rows.astype(np.float32)
     flow = op(vector(6))
