@@ -71,12 +71,12 @@ __all__ = [
 #: when it is first asked for. `flour.core.extension_points` says how.
 for _point, _places in {
     "apply": ("flour.language.flow:apply",),
-    "operators": ("flour.ops:load",),
+    "operators": ("flour.modules:load_operator",),
     "column": ("flour.ops.record:column",),
     "columns": ("flour.ops.record:columns",),
     "take": ("flour.ops.structure:take",),
     "show": ("flour.language.show_html:show",),
-    "adapters": ("flour.ops:load", "flour.sklearn.estimators:load", "flour.boosters:load"),
+    "adapters": ("flour.modules:load_adapter",),
     "opaque_session": ("flour.onnx.ort:Held",),
     "onnx_model": ("flour.onnx.export.writer:to_onnx",),
     "native_plan": ("oven:bake",),

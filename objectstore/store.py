@@ -11,13 +11,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass
 from threading import RLock
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
-from objectstore import accounting
-from objectstore.accounting import StoreReport
 from objectstore.digest import array_digest, strings_digest
 from objectstore.errors import MissingBlob, StoreClosed
 from objectstore.strings import Parameter, Strings
+
+if TYPE_CHECKING:
+    from objectstore.accounting import StoreReport
 
 
 @dataclass(slots=True)
@@ -112,6 +113,8 @@ class Store(ABC):
 
     def sharers(self, owner: str) -> dict[str, int]:
         """The bytes that this owner shares with each other owner."""
+        from objectstore import accounting  # for reports only
+
         common = accounting.shared_by(self.holdings(), owner)
         return {
             other: sum(self.nbytes(digest) for digest in digests)
@@ -120,6 +123,8 @@ class Store(ABC):
 
     def report(self) -> StoreReport:
         """The stored parameters by owner, as a report to print."""
+        from objectstore import accounting  # as above
+
         return accounting.report(self.holdings(), self.digests(), self.nbytes)
 
     def close(self) -> None:

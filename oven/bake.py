@@ -7,6 +7,7 @@ from functools import partial
 
 from flour.core.errors import TypeMismatch
 from flour.core.extension_points import extension
+from flour.core.importing import paused_collector
 from flour.language.flow import Flow
 from flour.ops.require import OnMissing, refuses, without_checks
 from flour.tracing.model_flow import ModelFlow
@@ -32,11 +33,13 @@ def bake(
     _check(flow)
     if not refuses(on_missing):
         flow = without_checks(flow)
-    if isinstance(flow, ModelFlow) and not exact and not debug.asked():
-        from oven.plans.template_lookup import bake_model
+    with paused_collector():
+        if isinstance(flow, ModelFlow) and not exact and not debug.asked():
+            from oven.plans.template_lookup import bake_model
 
-        return bake_model(flow, partial(_bake, flow, background=background), background=background)
-    return _bake(flow, exact=exact, background=background)
+            usual = partial(_bake, flow, background=background)
+            return bake_model(flow, usual, background=background)
+        return _bake(flow, exact=exact, background=background)
 
 
 def _bake(flow: Flow, *, exact: bool = False, background: bool | Executor | None) -> Plan:

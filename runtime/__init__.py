@@ -8,9 +8,9 @@ onnx_backend                    ONNX's standard backend interface
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING
 
+from flour.core.importing import imported
 from flour.core.provenance import belongs_to_us
 
 if TYPE_CHECKING:
@@ -36,9 +36,9 @@ _LATER = {
 
 def __getattr__(name: str) -> object:
     if name == "onnx_backend":
-        return import_module("runtime.onnx.backend")
+        return imported("runtime.onnx.backend")
     if name not in _LATER:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value: object = getattr(import_module(_LATER[name]), name)
+    value: object = getattr(imported(_LATER[name]), name)
     globals()[name] = value
     return value

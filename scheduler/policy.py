@@ -27,7 +27,6 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterator
-from dataclasses import dataclass
 from math import ceil, inf
 from typing import NamedTuple
 
@@ -67,8 +66,7 @@ class Ask(NamedTuple):
     explore: float | None = None  # try what was last measured before this moment
 
 
-@dataclass(frozen=True, slots=True)
-class Settings:
+class Settings(NamedTuple):
     """The figures of the policy, in seconds and rows."""
 
     dispatch: float = 100e-6  # to hand a job over, or to ask for help, and to get the answer

@@ -5,9 +5,8 @@ from __future__ import annotations
 import os
 import weakref
 from collections.abc import Hashable
-from dataclasses import dataclass
 from types import TracebackType
-from typing import Self
+from typing import NamedTuple, Self
 
 from scheduler.buffers import BufferStats, Factory
 from scheduler.clock import Clock, RealClock
@@ -22,8 +21,7 @@ from scheduler.stats import Latency
 from scheduler.ticket import State, Ticket
 
 
-@dataclass(frozen=True, slots=True)
-class QueueStats:
+class QueueStats(NamedTuple):
     """One pair of queues now: the shared one, or that of a reservation."""
 
     key: Hashable
@@ -35,8 +33,7 @@ class QueueStats:
     queued_seconds: float
 
 
-@dataclass(frozen=True, slots=True)
-class PoolStats:
+class PoolStats(NamedTuple):
     """Counters of a pool since it was made, and its queues now."""
 
     submitted: int

@@ -14,8 +14,7 @@ from typing import NamedTuple
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from flour.language.adapters import ADAPTERS, NOT_NATIVE, public_name
-from flour.sklearn.estimators import load
+from flour.language.adapters import ADAPTERS, NOT_NATIVE, load_adapters, public_name
 
 NATIVE, PLANNED, REFUSED = "native", "planned", "refused"
 #: What takes documents or words.
@@ -45,7 +44,7 @@ class Row(NamedTuple):
 
 def rows() -> list[Row]:
     """Every estimator of the library in the order of the page."""
-    load()
+    load_adapters()
     return sorted(_row(name) for name in _names())
 
 

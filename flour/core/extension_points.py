@@ -9,8 +9,9 @@ process pays only for what it does, and the import linter sees arrows that point
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import Any
+
+from flour.core.importing import imported
 
 _places: dict[str, list[str]] = {}
 _found: dict[str, tuple[Any, ...]] = {}
@@ -46,4 +47,4 @@ def extension(point: str) -> Any:
 
 def _resolve(place: str) -> Any:
     module, _, name = place.partition(":")
-    return getattr(import_module(module), name)
+    return getattr(imported(module), name)

@@ -105,6 +105,8 @@ class Op:
         if abstract:
             return
         cls.name = cls.__name__
+        if not belongs_to_flour(cls.__module__):
+            extension("operators")(cls.name)  # so that ours of this name is found now, not later
         other = REGISTRY.get(cls.name)
         if other is not None and other.__module__ != cls.__module__:
             raise ParameterError(
@@ -225,6 +227,14 @@ class Op:
         """Whether a block of rows of this operator can be native code."""
         return cls.kernel is not Op.kernel
 
+    def refuses_rows(self) -> bool:
+        """Whether computing it can be an error for some rows (a category never seen, NaN)."""
+        return False
+
+    def refuses_all_but_finite(self) -> bool:
+        """Whether NaN and infinity are refused in every column."""
+        return False
+
     def mixes_rows(self) -> bool:
         """Whether an answer depends on other rows: a block is then never cut, nor put together."""
         return False
@@ -247,6 +257,22 @@ class Op:
     def wants_kernel(self, *inputs: Type) -> bool:
         """Whether to stand alone as a kernel rather than be fused, for these input types."""
         return self.has_kernel() and (self.bound is Bound.COMPUTE or not self.has_emit())
+
+
+def belongs_to_flour(module: str) -> bool:
+    """Whether a module is one of this package."""
+    return module.startswith("flour.")
+
+
+def operator(name: str) -> type[Op] | None:
+    """The class of the operator of this name, imported if it is one of ours.
+
+    Its own module is imported first, and every module where the index does not know it.
+    """
+    for wanted in (name, ""):
+        if name not in REGISTRY:
+            extension("operators")(wanted)
+    return REGISTRY.get(name)
 
 
 def _spelt(annotation: Any) -> str:
@@ -351,7 +377,7 @@ def _short(value: object) -> str:
 def to_data(op: Op) -> list[Any]:
     """An operator as plain JSON data: its parameters by digest, and its module if not ours."""
     module = type(op).__module__
-    outside = [] if module.startswith("flour.") else [module]
+    outside = [] if belongs_to_flour(module) else [module]
     return [op.name, {key: _field_data(value) for key, value in op.fields().items()}, *outside]
 
 
@@ -376,12 +402,11 @@ def _field_data(value: object) -> object:  # noqa: PLR0911 (one for each kind)
 
 def from_data(data: object, find: Callable[[str], Parameter]) -> Op:
     """The operator described by `to_data`, its parameters looked up with `find`."""
-    extension("operators")()
     match data:
-        case [str(name), dict(fields), *_] if name in REGISTRY:
+        case [str(name), dict(fields), *_] if (kind := operator(name)) is not None:
             values = {key: _field_value(value, find) for key, value in fields.items()}
             try:
-                return REGISTRY[name](**values)
+                return kind(**values)
             except (FlourError, StoreError, TypeError, ValueError, OverflowError) as problem:
                 raise DamagedProgram(f"{name} cannot be made", found=str(problem)[:200]) from None
         case [str(name), dict(), str(module)]:

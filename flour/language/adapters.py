@@ -22,6 +22,7 @@ from flour.core import provenance
 from flour.core.callables import Function
 from flour.core.errors import UnsupportedSetting
 from flour.core.extension_points import extensions
+from flour.core.op import belongs_to_flour
 from flour.core.types import Record, Scalar, Type, Vector
 from flour.language.flow import Flow
 
@@ -42,19 +43,25 @@ _F = TypeVar("_F", bound=Adapter)
 
 
 def adapts(*names: str) -> Callable[[_F], _F]:
-    """Register an adapter for classes by their public dotted names."""
+    """Register an adapter for classes by their public dotted names.
+
+    One from outside replaces ours, whichever of the two modules is imported first.
+    """
 
     def register(adapter: _F) -> _F:
+        ours = belongs_to_flour(adapter.__module__)
+        _registered[0] += 0 if ours else len(names)
         for name in names:
-            ADAPTERS[name] = adapter
-            _registered[0] += 1
+            known = ADAPTERS.get(name)
+            if known is None or not ours or belongs_to_flour(known.__module__):
+                ADAPTERS[name] = adapter
         return adapter
 
     return register
 
 
 def registered() -> int:
-    """The number of registrations of adapters so far: a new one may change any import."""
+    """The number of adapters registered from outside so far: a new one may change any import."""
     return _registered[0]
 
 
@@ -76,7 +83,10 @@ _Reader = TypeVar("_Reader", bound=Callable[[Fitted], list[Type] | None])
 
 
 def knows_columns(module: str) -> Callable[[_Reader], _Reader]:
-    """Register what tells the types of the columns that estimators of a module were fitted on."""
+    """Register what tells the types of the columns that estimators of a module were fitted on.
+
+    It stands in the module of their adapters, which is imported before it is asked.
+    """
 
     def register(reader: _Reader) -> _Reader:
         COLUMN_TYPES[module] = reader
@@ -85,10 +95,21 @@ def knows_columns(module: str) -> Callable[[_Reader], _Reader]:
     return register
 
 
-def load_adapters() -> None:
-    """Import every module of adapters, which registers them."""
+def adapter_of(name: str) -> Adapter | None:
+    """The adapter of the class of this dotted name, imported if it is one of ours.
+
+    Its own module is imported first, and every module where the index does not know it.
+    """
+    for wanted in (name, ""):
+        if name not in ADAPTERS:
+            load_adapters(wanted)
+    return ADAPTERS.get(name)
+
+
+def load_adapters(name: str = "") -> None:
+    """Import the module with the adapter of this class; without a name, every one."""
     for load in extensions("adapters"):
-        load()
+        load(name)
 
 
 INSTEAD = "replace this step or serve it as a Python stage"

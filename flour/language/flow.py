@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from flour.core.errors import FlourError, ParameterError, TypeMismatch, nearest
 from flour.core.extension_points import extension
 from flour.core.node import Node, node, rebuild, topological
-from flour.core.op import REGISTRY, Op
+from flour.core.op import REGISTRY, Op, operator
 from flour.core.provenance import Origin, here
 from flour.core.reference import evaluate, public
 from flour.core.source import Source
@@ -182,7 +182,6 @@ class Flow(Signs):
         return apply(op, self)
 
     def _apply(self, name: str, others: Sequence[Any], **fields: object) -> Flow:
-        extension("operators")()
         return build(name, fields, self, *others)
 
     # --- running -----------------------------------------------------------------------------
@@ -294,7 +293,8 @@ def apply(op: Op, *inputs: Flow) -> Flow:
 
 def build(name: str, fields: Mapping[str, object], *inputs: Flow) -> Flow:
     """A program that applies the operator of this name and parameters (the fluent methods)."""
-    kind = REGISTRY[name]
+    kind = operator(name)
+    assert kind is not None, f"no operator is called {name}"
     with _AtTheCall(kind):
         op = kind(**fields)
     return apply(op, *inputs)

@@ -51,6 +51,9 @@ def ascends(values: Array, starts: Array, *, strictly: bool) -> bool:
 class Encoding(Op, abstract=True):
     """The checks and types that encoding numbers and encoding strings share."""
 
+    def refuses_rows(self) -> bool:
+        return bool(self.fields()["strict"])
+
     def _check(self, starts: Array, codes: Array, entries: int, *columns: Array) -> None:
         check_runs(self.name, starts, entries, *columns)
         if codes.shape != (entries,) or any(

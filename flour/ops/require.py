@@ -53,9 +53,10 @@ class RequireFinite(Op):
             expect(value.array.dtype == dtype, f"{value.array.dtype} where {dtype} belongs")
         return kind
 
-    @property
-    def everything(self) -> bool:
-        """Whether no column may have NaN or infinity."""
+    def refuses_rows(self) -> bool:
+        return True
+
+    def refuses_all_but_finite(self) -> bool:
         return bool(self.nan.array.all() and np.isfinite(self.largest.array).all())
 
     def reference(self, x: Columns) -> Columns:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from flour.core.op import Array
 from flour.core.types import Vector
-from flour.language.adapters import ADAPTERS, Fitted, adapts, public_name
+from flour.language.adapters import Fitted, adapter_of, adapts, public_name
 from flour.ops.bases import FloatElementwise
 
 if TYPE_CHECKING:
@@ -101,7 +101,9 @@ def undone(fit: Fitted, x: Flow, to: Importer) -> Flow:
         return x
     if name == "sklearn.preprocessing.FunctionTransformer":
         inverse = SimpleNamespace(func=fit.inverse_func, kw_args=fit.inv_kw_args)
-        result: Flow = ADAPTERS[name](inverse, x, to)
+        adapter = adapter_of(name)
+        assert adapter is not None, "it is one of ours"
+        result: Flow = adapter(inverse, x, to)
         return result
     to.need(
         name in _INVERSES,

@@ -22,22 +22,19 @@ from flour.core.source import Source
 from flour.core.sparse import densify
 from flour.core.types import Record, Type
 from flour.language.adapters import (
-    ADAPTERS,
     INSTEAD,
     NOT_NATIVE,
     Adapter,
     Fitted,
     Importer,
-    load_adapters,
+    adapter_of,
     public_name,
 )
 from flour.language.flow import Flow, outputs, source
-from flour.ops.record import Narrow
 from flour.ops.require import OnMissing, refuses
-from flour.ops.source import Field, Pick
 from flour.sklearn.inputs import input_type
 from flour.sklearn.parts import take_apart
-from flour.sklearn.validation import Refused, refused_by, with_checks
+from flour.sklearn.validation import PICKS, Refused, refused_by, with_checks
 from flour.tracing.model_flow import model_program
 from flour.tracing.traced_array import ArrayTrace
 
@@ -93,8 +90,7 @@ def _refuse_others(estimator: object) -> None:
     """Raise UnknownEstimator for what is no estimator at all."""
     if hasattr(estimator, "fit"):
         return
-    load_adapters()
-    if public_name(type(estimator)) not in ADAPTERS:
+    if adapter_of(public_name(type(estimator))) is None:
         raise UnknownEstimator(
             "this is no estimator of scikit-learn's kind: it has no fit",
             where="from_sklearn",
@@ -131,7 +127,7 @@ def _without_unread(program: Flow) -> Flow:
         if any(isinstance(value.op, Source) for value in item.inputs):
             fields = item.op.fields()
             read.update(fields.get("labels", ()) or (fields.get("label", ""),))
-            if not isinstance(item.op, Field | Pick | Narrow):
+            if item.op.name not in {*PICKS, "Narrow"}:
                 return program
     unread = tuple(name for name in kind.names if name not in read)
     if not unread or len(unread) == len(kind.names):
@@ -255,10 +251,9 @@ class EstimatorImporter(Importer):
                 where=self.where() or _itself(estimator),
                 hint=f"make one and fit it: {estimator.__name__}().fit(X, y)",
             )
-        load_adapters()
         name = public_name(type(estimator))
-        if name in ADAPTERS:
-            return ADAPTERS[name]
+        if (adapter := adapter_of(name)) is not None:
+            return adapter
         reason = NOT_NATIVE.get(name)
         raise UnknownEstimator(
             f"{name} cannot be imported" + (f" ({reason})" if reason else ""),

@@ -10,7 +10,7 @@ import numpy as np
 from flour.core.errors import ParameterError, UnfittedEstimator
 from flour.core.types import FLOATS, Pairs, Record, Scalar, Text, Tokens, Type, Vector, dtype_name
 from flour.data.frames import as_column, frame_columns, is_sparse
-from flour.language.adapters import COLUMN_TYPES, Fitted, load_adapters
+from flour.language.adapters import COLUMN_TYPES, Fitted, adapter_of, public_name
 
 
 def input_type(estimator: Fitted, sample: object = None) -> Type:
@@ -139,7 +139,7 @@ def _categories(estimator: Fitted) -> list[Type] | None:
 
 def _of_frame(estimator: Fitted) -> list[Type] | None:
     """The column types of an estimator that says what frame it was trained on."""
-    load_adapters()
+    adapter_of(public_name(type(estimator)))
     reader = COLUMN_TYPES.get(type(estimator).__module__)
     if reader is None or not estimator.__sklearn_is_fitted__():  # an ensemble's prototype
         return None

@@ -16,22 +16,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flour.core.node import Node, node, topological
-from flour.core.op import Op
 from flour.core.source import Source
 from flour.core.types import FLOATS, Record, Type, Vector
 from flour.language.adapters import public_name
 from flour.language.flow import Flow
-from flour.ops import structure
 from flour.ops.bases import Elementwise
-from flour.ops.impute import Impute
-from flour.ops.python import PythonColumns
-from flour.ops.record import Bundle, Narrow
 from flour.ops.require import LARGEST, LARGEST_SINGLE, RequireFinite
-from flour.ops.scale import BoxCox
-from flour.ops.source import Field, Pick
-from flour.ops.storage import ToDense, ToSparse
-from flour.ops.trigonometry import Acos, Acosh, Asin, Atanh
-from flour.ops.unary import Exp, Log, Log1p, Log2, Log10, Reciprocal, Sqrt
 
 #: Estimators that look at no value, or leave that to the estimators inside them.
 _UNCHECKED = frozenset(
@@ -55,12 +45,17 @@ _TREES = frozenset(
     for name in ("DecisionTree", "ExtraTree", "RandomForest", "ExtraTrees", "GradientBoosting")
     for kind in ("Classifier", "Regressor")
 ) | {"RandomTreesEmbedding"}
+# Operators are told by name: programs have few of them, and the others need not be imported.
 #: Where NaN or infinity comes up although nothing at the inputs is.
-_SOURCES_OF_NAN: tuple[type[Op], ...] = (
-    *(Log, Log1p, Log2, Log10, Sqrt, Exp, Reciprocal, BoxCox, PythonColumns),
-    *(Acos, Acosh, Asin, Atanh),
+SOURCES_OF_NAN = frozenset(
+    {
+        *("Log", "Log1p", "Log2", "Log10", "Sqrt", "Exp", "Reciprocal", "BoxCox"),
+        *("PythonColumns", "Acos", "Acosh", "Asin", "Atanh"),
+    }
 )
-_SAME_COLUMNS = (ToDense, ToSparse, structure.AsVector)
+SAME_COLUMNS = frozenset({"ToDense", "ToSparse", "AsVector"})
+#: What picks columns of a record.
+PICKS = frozenset({"Field", "Pick"})
 
 
 class Refused(NamedTuple):
@@ -163,7 +158,7 @@ def with_checks(program: Flow, asked: Asked) -> Flow:
         made, demand = node(old.op, inputs), demands.get(old)
         if demand is None:
             return made
-        labels = _labels(old) if isinstance(old.op, Pick | Field) else ()
+        labels = _labels(old) if old.op.name in PICKS else ()
         limits = _shortest(demand.nan), _shortest(demand.largest)
         return node(RequireFinite(*limits, *demand.steps, labels), [made])
 
@@ -192,7 +187,7 @@ def _pulled_back(roots: list[Node], asked: Asked) -> dict[Node, Demand]:
             for source, part in _at_inputs(item, demand):
                 _add(demands, source, part)
     for item in order:
-        record = demands.get(item.inputs[0]) if isinstance(item.op, Pick | Field) else None
+        record = demands.get(item.inputs[0]) if item.op.name in PICKS else None
         if record is not None and isinstance(item.inputs[0].op, Source):
             part = record.pick(_places(item))
             if not part.nothing and _dtype(item.type) != "string":
@@ -208,32 +203,36 @@ def _is_checked(item: Node) -> bool:
     """Whether the node is where a demand is checked: a column of an input, or a source of NaN."""
     if isinstance(item.op, Source) and not isinstance(item.type, Record):
         return _dtype(item.type) not in ("", "string")
-    if isinstance(item.op, Pick | Field):
+    if item.op.name in PICKS:
         return isinstance(item.inputs[0].op, Source) and _dtype(item.type) != "string"
-    return isinstance(item.op, _SOURCES_OF_NAN) and _dtype(item.type) in FLOATS
+    return item.op.name in SOURCES_OF_NAN and _dtype(item.type) in FLOATS
 
 
 def _at_inputs(item: Node, demand: Demand) -> Iterator[tuple[Node, Demand]]:
     """What a demand means for the inputs of the node; where it takes NaN away, nothing."""
     op, inputs = item.op, item.inputs
-    if isinstance(op, Narrow):
+    fields = op.fields()
+    if op.name == "Narrow":
         names = inputs[0].type.names  # type: ignore[union-attr]  # it is a record
-        yield inputs[0], demand.scattered([names.index(each) for each in op.labels], len(names))
-    elif isinstance(op, structure.Concat | Bundle):
+        yield (
+            inputs[0],
+            demand.scattered([names.index(each) for each in fields["labels"]], len(names)),
+        )
+    elif op.name in {"Concat", "Bundle"}:
         start = 0
         for each in inputs:
             yield each, demand.pick(slice(start, start + _width(each.type)))
             start += _width(each.type)
-    elif isinstance(op, structure.Select):
-        yield inputs[0], demand.scattered(op.columns.array, _width(inputs[0].type))
-    elif isinstance(op, structure.Element):
-        yield inputs[0], demand.scattered([op.column], _width(inputs[0].type))
-    elif isinstance(op, _SAME_COLUMNS):
+    elif op.name == "Select":
+        yield inputs[0], demand.scattered(fields["columns"].array, _width(inputs[0].type))
+    elif op.name == "Element":
+        yield inputs[0], demand.scattered([fields["column"]], _width(inputs[0].type))
+    elif op.name in SAME_COLUMNS:
         yield inputs[0], demand
-    elif isinstance(op, Impute):
-        yield inputs[0], demand.computed(keeps_nan=op.marker == op.marker)
+    elif op.name == "Impute":
+        yield inputs[0], demand.computed(keeps_nan=fields["marker"] == fields["marker"])
     elif isinstance(op, Elementwise) and _dtype(item.type) in FLOATS:
-        casts = op.name in ("Cast", "AsFloat")
+        casts = op.name in {"Cast", "AsFloat"}
         yield inputs[0], demand if casts else demand.computed()
 
 

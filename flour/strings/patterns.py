@@ -113,7 +113,7 @@ class _Compiler:
         self.flags: int = self.parsed.state.flags
         self.steps: list[_Step] = []
         self.sets: dict[str, int] = {}
-        self.members: list[NDArray[np.bool_]] = []
+        self.members: list[unicode.Runs] = []
         self.bounded = False
 
     def automaton(self) -> Automaton:
@@ -143,8 +143,7 @@ class _Compiler:
         kinds = [(str(kind), what) for kind, what in items]
         if kinds[0] == kinds[-1] and str(kinds[0][1]) == "AT_BOUNDARY":
             # Boundaries are where runs of words end, but not those of anything else.
-            words = unicode.matched(re.compile(r"\w+", self.flags & (re.ASCII | re.UNICODE)))
-            if not np.array_equal(words, self.members[0]):
+            if not np.array_equal(self._words(), self.members[0]):
                 return False
             kinds = kinds[1:-1]
         characters = ("LITERAL", "NOT_LITERAL", "IN", "ANY")
@@ -250,7 +249,16 @@ class _Compiler:
             self.members.append(self._matching(item))
         return self.sets[name]
 
-    def _matching(self, item: object) -> NDArray[np.bool_]:
+    def _words(self) -> unicode.Runs:
+        """The characters between which and others there is a boundary."""
+        if self.flags & re.ASCII:
+            return unicode.matched(re.compile(r"\w+", re.ASCII))
+        return unicode.words()
+
+    def _matching(self, item: Any) -> unicode.Runs:
+        is_word = str(item) == "(IN, [(CATEGORY, CATEGORY_WORD)])"
+        if is_word and not self.flags & (re.ASCII | re.IGNORECASE):
+            return unicode.words()
         from re import _compiler, _constants  # type: ignore[attr-defined]  # as above
 
         again = (_constants.MAX_REPEAT, (1, _constants.MAXREPEAT, self._pattern([item])))
@@ -263,19 +271,22 @@ class _Compiler:
         """
         every = list(self.members)
         if self.bounded:
-            every.append(unicode.matched(re.compile(r"\w+", self.flags & (re.ASCII | re.UNICODE))))
+            every.append(self._words())
         if len(every) > 60:
             raise _Unlike
-        marks = np.zeros(unicode.CHARACTERS, np.int64)
+        # Between two places where a run begins or ends, all characters are in the same sets.
+        bounds = np.unique(np.concatenate([[0], *every]))
+        bounds = bounds[bounds < unicode.CHARACTERS]
+        marks = np.zeros(len(bounds), np.int64)
         for bit, member in enumerate(every):
-            marks |= member.astype(np.int64) << bit
+            marks |= unicode.inside(member, bounds).astype(np.int64) << bit
         different, kind = np.unique(marks, return_inverse=True)
         if len(different) > _MOST_KINDS:
             raise _Unlike
         bits = (different[None, :] >> np.arange(len(every))[:, None]) & 1 == 1
         bits = np.concatenate([bits, np.zeros((len(every), 1), bool)], axis=1)
         words = bits[-1] if self.bounded else np.zeros(bits.shape[1], bool)
-        return unicode.kinds(kind.reshape(-1)), bits, words
+        return unicode.kinds_between(bounds, kind.reshape(-1)), bits, words
 
 
 def _is_group(kind: Any, what: Any) -> bool:

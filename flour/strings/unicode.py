@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from flour.strings.unicode_tables import stored
 from objectstore import Blob
 
 CHARACTERS = 0x110000
@@ -23,6 +24,10 @@ _BLOCK = 256
 #: A replacement of up to this many bytes fits into an entry.
 _MOST_PIECE = 63
 _SIGMA, _DOTTED_I = 0x3A3, 0x130
+
+
+#: Where runs of characters begin and end, in turns.
+Runs = NDArray[np.int64]
 
 
 class Kinds(NamedTuple):
@@ -51,15 +56,15 @@ def kinds(numbers: NDArray[Any]) -> Kinds:
 
 
 def _table(entries: NDArray[Any]) -> tuple[Blob, Blob]:
-    rows = entries.reshape(-1, _BLOCK)
-    raw = np.ascontiguousarray(rows).view(np.dtype((np.void, rows.strides[0]))).reshape(-1)
-    _, first, inverse = np.unique(raw, return_index=True, return_inverse=True)
     # In the order of their first characters, so that block 0 is that of ASCII.
-    order = np.argsort(first)
-    rank = np.empty_like(order)
-    rank[order] = np.arange(len(order))
-    index = rank[inverse.reshape(-1)].astype(np.uint16)
-    return Blob.of(index), Blob.of(np.ascontiguousarray(rows[first[order]]).reshape(-1))
+    blocks: dict[bytes, int] = {}
+    raw, size = entries.tobytes(), _BLOCK * entries.itemsize
+    index = [
+        blocks.setdefault(raw[start : start + size], len(blocks))
+        for start in range(0, len(raw), size)
+    ]
+    every = np.frombuffer(b"".join(blocks), entries.dtype)
+    return Blob.of(np.array(index, np.uint16)), Blob.of(every)
 
 
 @cache
@@ -76,18 +81,39 @@ def _codes(text: str) -> NDArray[np.uint32]:
     return np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32)
 
 
-def matched(pattern: re.Pattern[str]) -> NDArray[np.bool_]:
-    """The characters in the runs that a pattern of one repeated character matches, as a mask."""
-    mask = np.zeros(CHARACTERS, bool)
-    for match in pattern.finditer(everything()):
-        mask[match.start() : match.end()] = True
-    return mask
+def matched(pattern: re.Pattern[str]) -> Runs:
+    """The runs of characters that a pattern of one repeated character matches."""
+    spans = [match.span() for match in pattern.finditer(everything())]
+    return np.array(spans, np.int64).reshape(-1)
+
+
+def inside(runs: Runs, codes: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Whether each of these characters is in one of the runs."""
+    return (np.searchsorted(runs, codes, side="right") & 1).astype(bool)
+
+
+def kinds_between(bounds: NDArray[np.int64], numbers: NDArray[Any]) -> Kinds:
+    """The table of numbers that change at these characters, of which the first is 0."""
+    return kinds(np.repeat(numbers.astype(np.uint8), np.diff(bounds, append=CHARACTERS)))
+
+
+@cache
+def words() -> Runs:
+    """The characters of words: those that a pattern's class for them matches."""
+    found = stored("words")
+    return matched(re.compile(r"\w+")) if found is None else found[0].astype(np.int64)
 
 
 @cache
 def spaces() -> Kinds:
     """1 for white space."""
-    return kinds(matched(re.compile(r"\s+")))
+    found = stored("spaces")
+    return _spaces() if found is None else Kinds(*map(Blob.of, found))
+
+
+def _spaces() -> Kinds:
+    runs = matched(re.compile(r"\s+"))
+    return kinds(inside(runs, np.arange(CHARACTERS)))
 
 
 @cache
@@ -97,6 +123,11 @@ def contexts() -> Kinds:
 
     Python has no list of these characters, but the sigma it writes behind each tells.
     """
+    found = stored("contexts")
+    return _contexts() if found is None else Kinds(*map(Blob.of, found))
+
+
+def _contexts() -> Kinds:
     codes = np.arange(CHARACTERS, dtype=np.uint32)
     codes[_DOTTED_I] = ord("a")  # it grows, and has case as an a has
     ends = _sigmas([32, codes, _SIGMA])
@@ -114,6 +145,10 @@ def _sigmas(pattern: Iterable[Any]) -> NDArray[np.bool_]:
 @cache
 def lower() -> Mapping:
     """Every character in lower case."""
+    return _mapping_of("lower") or _lower()
+
+
+def _lower() -> Mapping:
     codes = np.arange(CHARACTERS, dtype=np.uint32)
     codes[[_SIGMA, _DOTTED_I]] = ord("a")
     small = _codes(_text(codes).lower())
@@ -125,6 +160,10 @@ def lower() -> Mapping:
 @cache
 def lower_alone() -> Mapping:
     """Every character in lower case by itself: one for one, in any context."""
+    return _mapping_of("lower_alone") or _lower_alone()
+
+
+def _lower_alone() -> Mapping:
     changed = {}
     for start in range(0, CHARACTERS, _BLOCK):
         letters = everything()[start : start + _BLOCK]
@@ -139,6 +178,10 @@ def upper(*, alone: bool = False) -> Mapping:
 
     Native code makes ASCII letters capital by itself.
     """
+    return _mapping_of("upper_alone" if alone else "upper") or _upper(alone=alone)
+
+
+def _upper(*, alone: bool) -> Mapping:
     capital = capital_letter if alone else str.upper
     changed = {}
     for start in range(_BLOCK // 2, CHARACTERS, _BLOCK // 2):
@@ -168,6 +211,11 @@ def without_accents(*, only_ascii: bool) -> Mapping:
     Decomposing a document also puts combining marks in order; as none is left, that is the same as
     decomposing character by character.
     """
+    stored_mapping = _mapping_of("ascii") if only_ascii else None
+    return stored_mapping or _without_accents(only_ascii=only_ascii)
+
+
+def _without_accents(*, only_ascii: bool) -> Mapping:
     keep = str.isascii if only_ascii else _stands_alone
     changed = {}
     for start in range(0, CHARACTERS, _BLOCK):
@@ -187,6 +235,36 @@ def _touched(start: int) -> str:
     letters = everything()[start : start + _BLOCK]
     same = unicodedata.is_normalized("NFKD", letters) and all(map(_stands_alone, letters))
     return "" if same else letters
+
+
+def _mapping_of(name: str) -> Mapping | None:
+    """A stored mapping, if there is one for this Python."""
+    found = stored(name)
+    if found is None:
+        return None
+    places, blocks, pieces, growth = found
+    return Mapping(Blob.of(places), Blob.of(blocks), Blob.of(pieces), int(growth[0]))
+
+
+def built() -> dict[str, list[NDArray[Any]]]:
+    """What scripts/unicode_tables.py stores, built from what this Python knows of characters."""
+    tables: dict[str, tuple[Any, ...]] = {
+        "words": (matched(re.compile(r"\w+")).astype(np.int32),),
+        "spaces": _spaces(),
+        "contexts": _contexts(),
+        "lower": _lower(),
+        "lower_alone": _lower_alone(),
+        "upper": _upper(alone=False),
+        "upper_alone": _upper(alone=True),
+        "ascii": _without_accents(only_ascii=True),
+    }
+    return {name: [_array(part) for part in table] for name, table in tables.items()}
+
+
+def _array(part: Any) -> NDArray[Any]:
+    if isinstance(part, int):
+        return np.array([part])
+    return part.array if isinstance(part, Blob) else np.asarray(part)
 
 
 def _mapping(

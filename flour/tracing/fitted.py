@@ -16,7 +16,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from copy import deepcopy
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, NamedTuple, NoReturn
 
@@ -59,8 +58,7 @@ class Parts(NamedTuple):
     numbers: list[NDArray[Any]]
 
 
-@dataclass(frozen=True, slots=True)
-class Reading:
+class Reading(NamedTuple):
     """Which attributes are read, in order."""
 
     accesses: tuple[Access, ...]

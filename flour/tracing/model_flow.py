@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from flour.core import provenance
 from flour.core.extension_points import extensions
+from flour.core.importing import paused_collector
 from flour.language.flow import Flow
 from flour.tracing.traced_array import ArrayTrace
 
@@ -80,13 +81,14 @@ class ModelFlow(Flow):
 def model_program(take_apart: Callable[[], Model | None], usual: Callable[[], Flow]) -> Flow:
     """The program of a model: imported later where a template is for it, else now, as `usual`."""
     look_up = extensions("model_templates")
-    lookup = look_up[-1](take_apart()) if look_up else None
-    hit = None if lookup is None else lookup.hit()
-    if hit is not None:
-        stored, place = hit.model, provenance.here()
-        return ModelFlow(hit, lambda: _made_at(place, stored))
-    flow = usual()
-    return flow if lookup is None else ModelFlow.of(flow, lookup)
+    with paused_collector():
+        lookup = look_up[-1](take_apart()) if look_up else None
+        hit = None if lookup is None else lookup.hit()
+        if hit is not None:
+            stored, place = hit.model, provenance.here()
+            return ModelFlow(hit, lambda: _made_at(place, stored))
+        flow = usual()
+        return flow if lookup is None else ModelFlow.of(flow, lookup)
 
 
 def _made_at(place: provenance.Origin, model: StoredModel) -> Flow:

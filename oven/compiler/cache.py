@@ -20,7 +20,7 @@ import struct
 import threading
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from hashlib import blake2b
@@ -93,6 +93,11 @@ def key(source: str) -> str:
     return combine(compilers(), *([_text_words()] if _TEXT.search(source) else []), source)
 
 
+def made_of(*inputs: str | bytes) -> str:
+    """The cache key of what is made of these by the sources that machine code depends on."""
+    return combine(compilers(), _text_words(), *inputs)
+
+
 @cache
 def compilers() -> str:
     """Text of what machine code depends on besides its source and the processor."""
@@ -140,6 +145,19 @@ def machine_code(digest: str, name: str, build: Callable[[str], Code]) -> int:
             made = _collect if _collected is not None else _compile_and_store
             _addresses[digest] = made(digest, f"{name}_{digest}", build)
         return _addresses[digest]
+
+
+def data(digest: str, make: Callable[[], bytes]) -> bytes:
+    """What `make` makes of the inputs of this digest: kept, and found in packs, as code is."""
+    symbol = f"data_{digest}"
+    if _collected is not None:
+        _collected[digest] = packs.Function(symbol, make())
+        return _collected[digest].code
+    found = _entry(digest, symbol) or next(_in_packs(digest), None)
+    if found is None:
+        found = packs.Function(symbol, make())
+        _keep(digest, symbol.encode("ascii"), found.code)
+    return found.code
 
 
 def find(digest: str, name: str) -> int | None:
@@ -247,7 +265,8 @@ def _processor(fingerprint: str) -> str:
     return combine(fingerprint)[:8]
 
 
-def _from_disk(digest: str, unique: str) -> int | None:
+def _entry(digest: str, unique: str) -> packs.Function | None:
+    """What the cache's folder has under this digest."""
     path = _path(digest)
     if not trusted(directory()):
         return None
@@ -260,8 +279,15 @@ def _from_disk(digest: str, unique: str) -> int | None:
         counters.rebuilt += 1
         debug.say(1, f"cache entry {path.name} is damaged: it is built again")
         return None
+    return packs.Function(*parts)
+
+
+def _from_disk(digest: str, unique: str) -> int | None:
+    entry = _entry(digest, unique)
+    if entry is None:
+        return None
     try:
-        loaded = machine.load(parts[1], parts[0])
+        loaded = machine.load(entry.code, entry.symbol)
     except LookupError:
         counters.rebuilt += 1
         return None
@@ -271,10 +297,7 @@ def _from_disk(digest: str, unique: str) -> int | None:
 
 
 def _from_packs(digest: str) -> int | None:
-    for pack in _packs(machine.fingerprint(), directory()):
-        function = pack.find(digest)
-        if function is None:
-            continue
+    for function in _in_packs(digest):
         try:
             loaded = machine.load(function.code, function.symbol)
         except LookupError:
@@ -282,6 +305,12 @@ def _from_packs(digest: str) -> int | None:
         counters.from_packs += 1
         return loaded
     return None
+
+
+def _in_packs(digest: str) -> Iterator[packs.Function]:
+    """What the packs have under this digest."""
+    found = (pack.find(digest) for pack in _packs(machine.fingerprint(), directory()))
+    return (function for function in found if function is not None)
 
 
 @lru_cache(maxsize=4)

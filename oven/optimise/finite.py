@@ -14,26 +14,27 @@ from flour.core.chunked_array import Pieces
 from flour.core.node import Node, topological
 from flour.core.op import Op
 from flour.core.types import Scalar, Type, Vector
-from flour.ops.binary import CastLike, Minus, Plus, Times
-from flour.ops.categorise import Encoding
-from flour.ops.elementwise import Add, Cast, Clip, Divide, Multiply, OneMinus, Subtract
-from flour.ops.encode import LookUp, OneHot
-from flour.ops.linear import Linear
-from flour.ops.link import Sigmoid, Softmax
-from flour.ops.reduce import Max, Min, Norm, Sum
-from flour.ops.require import RequireFinite
-from flour.ops.source import Fill
-from flour.ops.storage import ToDense, ToSparse
-from flour.ops.structure import AsVector, Concat, Element, Select, Take
-from flour.ops.unary import Abs, Negate, Relu, Sign, Square
 from objectstore import Blob
 
-#: Operators whose results are finite if their inputs and parameters are.
-_KEEPING: tuple[type[Op], ...] = (
-    *(Fill, Concat, Select, Element, AsVector, Take, ToDense, ToSparse),
-    *(Subtract, Add, Multiply, Divide, Clip, Cast, CastLike, OneMinus),
-    *(OneHot, LookUp, Plus, Minus, Times, Abs, Negate, Relu, Sign, Square),
-    *(Linear, Sigmoid, Softmax, Sum, Max, Min, Norm, RequireFinite),
+#: Operators whose results are finite if their inputs and parameters are: by name, since most
+#: programs have few of them, and the others need not be imported.
+KEEPING = frozenset(
+    {
+        *("Fill", "Concat", "Select", "Element", "AsVector", "Take", "ToDense", "ToSparse"),
+        *(
+            "Subtract",
+            "Add",
+            "Multiply",
+            "Divide",
+            "Clip",
+            "AsFloat",
+            "Cast",
+            "CastLike",
+            "OneMinus",
+        ),
+        *("OneHot", "LookUp", "Plus", "Minus", "Times", "Abs", "Negate", "Relu", "Sign", "Square"),
+        *("Linear", "Sigmoid", "Softmax", "Sum", "Max", "Min", "Norm", "RequireFinite"),
+    }
 )
 
 
@@ -41,9 +42,8 @@ def finite(item: Node) -> bool:
     """Whether every value of this node is finite, whatever the program's inputs are."""
     known: dict[Node, bool] = {}
     for each in topological([item]):
-        checked = isinstance(each.op, RequireFinite) and each.op.everything
-        known[each] = (checked or _is_integer(each.type)) or (
-            isinstance(each.op, _KEEPING)
+        known[each] = (each.op.refuses_all_but_finite() or _is_integer(each.type)) or (
+            each.op.name in KEEPING
             and _finite_parameters(each.op)
             and all(known[source] for source in each.inputs)
         )
@@ -52,9 +52,7 @@ def finite(item: Node) -> bool:
 
 def may_refuse(item: Node) -> bool:
     """Whether computing this node can be an error for some rows (a category never seen, NaN)."""
-    ops = [each.op for each in topological([item])]
-    strict = (op.fields()["strict"] for op in ops if isinstance(op, Encoding))
-    return any(strict) or any(isinstance(op, RequireFinite) for op in ops)
+    return any(each.op.refuses_rows() for each in topological([item]))
 
 
 def _is_integer(kind: Type) -> bool:
@@ -63,11 +61,11 @@ def _is_integer(kind: Type) -> bool:
 
 
 def _finite_parameters(op: Op) -> bool:
-    if isinstance(op, Clip):
+    if op.name == "Clip":
         return True  # an infinite limit is no limit
     for value in op.fields().values():
         if isinstance(value, Blob | Pieces) and value.dtype.kind == "f":
             numbers = value.array.astype(np.float64)
-            if not np.all(np.isfinite(numbers)) or (isinstance(op, Divide) and not numbers.all()):
+            if not np.all(np.isfinite(numbers)) or (op.name == "Divide" and not numbers.all()):
                 return False
     return True

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from flour.core.node import Node
 from flour.core.op import Op
-from flour.ops.trees.trees import Walk
+from flour.ops.trees.walk import Walk
 from oven.optimise.concat_chain import Part
 from oven.optimise.pattern import Match
 from oven.optimise.thresholds import Floats

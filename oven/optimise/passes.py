@@ -3,24 +3,53 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property, lru_cache
 
+from flour.core.op import Op
 from oven.optimise.rule import Rule
 from oven.optimise.rules import RULES
+from oven.optimise.rules_index import NEEDS
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)  # compared by identity, which is quick
 class Pass:
     """Rules applied together until nothing changes; of several that fit, the first wins."""
 
     name: str
     why: str
-    rules: tuple[Rule, ...]
+    #: The rules, or names of rules that are imported when a program has the operators they need.
+    listed: tuple[Rule | str, ...]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the rules, in their order."""
+        return tuple(each if isinstance(each, str) else each.name for each in self.listed)
+
+    @cached_property
+    def rules(self) -> tuple[Rule, ...]:
+        """The rules, all of them imported."""
+        return tuple(RULES[each] if isinstance(each, str) else each for each in self.listed)
+
+
+@lru_cache(1024)
+def possible(one: Pass, kinds: frozenset[type[Op]]) -> tuple[Rule, ...]:
+    """The rules of a pass that can apply to a program with operators of these classes."""
+    present = frozenset(each.__name__ for kind in kinds for each in kind.__mro__)
+    found = (
+        each
+        for each in one.listed
+        if not isinstance(each, str)
+        or all(not present.isdisjoint(needed) for needed in NEEDS.get(each, ()))
+    )
+    return tuple(RULES[each] if isinstance(each, str) else each for each in found)
 
 
 def _pass(name: str, why: str, *rules: str) -> Pass:
     """These rules in this order, then those that say themselves that they belong here."""
-    joining = (rule for rule in RULES.values() if name in rule.passes and rule.name not in rules)
-    return Pass(name, why, (*(RULES[rule] for rule in rules), *joining))
+    # The index has the rules that belong to no pass by themselves.
+    others = (RULES[rule] for rule in RULES if rule not in NEEDS)
+    joining = (rule.name for rule in others if name in rule.passes and rule.name not in rules)
+    return Pass(name, why, (*rules, *joining))
 
 
 PASSES: tuple[Pass, ...] = (

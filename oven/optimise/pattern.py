@@ -12,10 +12,9 @@ describes the program around the match: the readers of a node, and the outputs.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from flour.core.node import Node, topological
 from flour.core.op import Op
@@ -72,17 +71,19 @@ class Facts:
         )
 
 
-@dataclass
+# Plain classes, not dataclasses: making one of those takes longer than reading this file.
+
+
 class Match:
     """A pattern that fitted: the nodes by name, and the program around them."""
 
-    root: Node
-    facts: Facts
-    nodes: dict[str, Node] = field(default_factory=dict)
-    lists: dict[str, tuple[Node, ...]] = field(default_factory=dict)
-    #: The nodes that the replacement stands for, the root first: those whose operators the
-    #: pattern named, and those a rule says it has looked through with `take`.
-    inside: list[Node] = field(default_factory=list)
+    def __init__(self, root: Node, facts: Facts) -> None:
+        self.root, self.facts = root, facts
+        self.nodes: dict[str, Node] = {}
+        self.lists: dict[str, tuple[Node, ...]] = {}
+        #: The nodes that the replacement stands for, the root first: those whose operators the
+        #: pattern named, and those a rule says it has looked through with `take`.
+        self.inside: list[Node] = []
 
     def __getitem__(self, name: str) -> Node:
         return self.nodes[name]
@@ -132,33 +133,45 @@ class Pattern:
         """Whether the node fits; binds names in the match on the way."""
         raise NotImplementedError
 
+    def kinds(self) -> Iterator[tuple[type[Op], ...]]:
+        """The groups of classes of which a program has one each, if the pattern fits anywhere."""
+        if self.roots:
+            yield self.roots
 
-@dataclass(frozen=True)
+
 class Hole(Pattern):
     """Any node."""
 
-    name: str
     roots = ()
+
+    def __init__(self, name: str) -> None:
+        self.name = name
 
     def fits(self, item: Node, match: Match) -> bool:
         """Any node fits; a name that occurs twice must mean the same node."""
         return match.nodes.setdefault(self.name, item) is item
 
 
-@dataclass(frozen=True)
-class Rest:
+class Rest(NamedTuple):
     """All the inputs of a node from here on."""
 
     name: str
 
 
-@dataclass(frozen=True)
 class Applied(Pattern):
     """An operator of one of some classes, over inputs that fit."""
 
-    roots: tuple[type[Op], ...]
-    name: str
-    inputs: tuple[Pattern | Rest, ...]
+    def __init__(
+        self, roots: tuple[type[Op], ...], name: str, inputs: tuple[Pattern | Rest, ...]
+    ) -> None:
+        self.roots, self.name, self.inputs = roots, name, inputs
+
+    def kinds(self) -> Iterator[tuple[type[Op], ...]]:
+        """Its own, and those of its inputs."""
+        yield self.roots
+        for pattern in self.inputs:
+            if isinstance(pattern, Pattern):
+                yield from pattern.kinds()
 
     def fits(self, item: Node, match: Match) -> bool:
         """Operator first, then the inputs from left to right."""
@@ -179,13 +192,16 @@ class Applied(Pattern):
         return len(self.inputs) == len(item.inputs)
 
 
-@dataclass(frozen=True)
 class Chained(Pattern):
     """One or more operators of some classes, each the only input of the next: as many as fit."""
 
-    roots: tuple[type[Op], ...]
-    name: str
-    inner: Pattern
+    def __init__(self, roots: tuple[type[Op], ...], name: str, inner: Pattern) -> None:
+        self.roots, self.name, self.inner = roots, name, inner
+
+    def kinds(self) -> Iterator[tuple[type[Op], ...]]:
+        """Its own, and those of what is below it."""
+        yield self.roots
+        yield from self.inner.kinds()
 
     def fits(self, item: Node, match: Match) -> bool:
         """Walk down as far as the classes go."""

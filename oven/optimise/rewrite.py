@@ -8,9 +8,8 @@ them replaced. `PRETZEL_WITHOUT=name,...` leaves out rules or passes, `all` leav
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import lru_cache
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import lru_cache, partial
 from time import perf_counter
 from typing import NamedTuple
 
@@ -20,9 +19,9 @@ from flour.core.provenance import Origin
 from flour.language.flow import Flow, with_origins
 from objectstore import combine
 from oven.errors import RewriteError
-from oven.optimise.passes import PASSES, Pass
+from oven.optimise.passes import PASSES, Pass, possible
 from oven.optimise.pattern import Facts, Match
-from oven.optimise.rule import BITS, REASSOCIATES, Rule
+from oven.optimise.rule import BITS, REASSOCIATES, Preserves, Rule
 from oven.optimise.summary import expression, listing
 from oven.optimise.verify import same_type, verify
 
@@ -35,7 +34,7 @@ Outputs = Mapping[str, Node]
 
 def optimise(flow: Flow, *, exact: bool) -> Flow:
     """The program after all rules that apply."""
-    return trace(flow, exact=exact).flow
+    return _trace(flow, PASSES, exact=exact, tallies={}).flow
 
 
 def trace(
@@ -45,18 +44,26 @@ def trace(
     passes: Sequence[Pass] = PASSES,
 ) -> RewriteTrace:
     """The program after all rules that apply, with the trace of every pass."""
+    # Every rule is listed, also those that are not tried.
+    tallies = {one: {rule: Tally() for rule in one.rules} for one in passes}
+    return _trace(flow, passes, exact=exact, tallies=tallies)
+
+
+def _trace(
+    flow: Flow,
+    passes: Sequence[Pass],
+    *,
+    exact: bool,
+    tallies: Mapping[Pass, dict[Rule, Tally]],
+) -> RewriteTrace:
     without = switched_off(passes)
     allowed = (BITS,) if exact else (BITS, REASSOCIATES)
     outputs: Outputs = flow.outputs
     facts = Facts(tuple(outputs.values()))
     done: list[PassTrace] = []
     for one in passes:
-        rules = [
-            rule
-            for rule in one.rules
-            if rule.preserves in allowed and not {rule.name, one.name, "all"} & without
-        ]
-        run = _Run(one.name, rules, outputs, facts)
+        run = _Run(one, partial(_may_apply, one, without, allowed), outputs, tallies.get(one, {}))
+        run.look_at(facts)
         pass_trace = run.to_rest()
         outputs, facts = pass_trace.after, run.facts
         done.append(pass_trace)
@@ -67,23 +74,29 @@ def trace(
     return RewriteTrace(with_origins(outputs, origins), tuple(done))
 
 
-def switched_off(passes: Sequence[Pass] = PASSES) -> set[str]:
+def _may_apply(
+    one: Pass, without: frozenset[str], allowed: Collection[Preserves], rule: Rule
+) -> bool:
+    """Whether a rule of a pass is allowed to change answers so far, and was not switched off."""
+    return rule.preserves in allowed and without.isdisjoint((rule.name, one.name, "all"))
+
+
+def switched_off(passes: Sequence[Pass] = PASSES) -> frozenset[str]:
     """The names in PRETZEL_WITHOUT; an unknown name is an error."""
     names = {name.strip() for name in os.environ.get("PRETZEL_WITHOUT", "").split(",")} - {""}
-    valid = {"all"} | {one.name for one in passes} | {r.name for one in passes for r in one.rules}
+    valid = {"all", *(name for one in passes for name in (one.name, *one.names))}
     if passes is PASSES and (unknown := sorted(names - valid)):
         raise RewriteError(
             f"PRETZEL_WITHOUT names no rule or pass: {', '.join(unknown)}",
             hint="known are " + ", ".join(sorted(valid)),
         )
-    return names
+    return frozenset(names)
 
 
 # --- traces --------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Firing:
+class Firing(NamedTuple):
     """One application of a rule at a node."""
 
     rule: Rule
@@ -114,17 +127,15 @@ class Sweep(NamedTuple):
     moved: Mapping[Node, Node]
 
 
-@dataclass
 class Tally:
     """Tries and applications of a rule in a pass, and the time spent on it."""
 
-    tries: int = 0
-    hits: int = 0
-    seconds: float = 0.0
+    def __init__(self) -> None:
+        self.tries = self.hits = 0
+        self.seconds = 0.0
 
 
-@dataclass(frozen=True)
-class PassTrace:
+class PassTrace(NamedTuple):
     """One pass over one program."""
 
     name: str
@@ -152,8 +163,7 @@ class PassTrace:
         return "\n".join([head, *(firing.text() for firing in self.firings), listing(self.after)])
 
 
-@dataclass(frozen=True)
-class RewriteTrace:
+class RewriteTrace(NamedTuple):
     """The optimised program and every pass on the way to it."""
 
     flow: Flow
@@ -195,14 +205,26 @@ class RewriteTrace:
 class _Run:
     """One pass being applied to one program."""
 
-    def __init__(self, name: str, rules: Sequence[Rule], outputs: Outputs, facts: Facts) -> None:
-        self.name, self.before, self.outputs = name, outputs, outputs
-        #: Facts about the current program, handed from pass to pass until a pass changes it.
-        self.facts = facts
-        self._size = len(facts.nodes)
-        self.tallies = {rule: Tally() for rule in rules}
-        self._rules = tuple(rules)
+    def __init__(
+        self,
+        one: Pass,
+        may_apply: Callable[[Rule], bool],
+        outputs: Outputs,
+        tallies: dict[Rule, Tally],
+    ) -> None:
+        self.name, self.before, self.outputs = one.name, outputs, outputs
+        self._pass, self._may_apply, self.tallies = one, may_apply, tallies
         self._sweeps: list[Sweep] = []
+        self._size = 0
+
+    def look_at(self, facts: Facts) -> None:
+        """Find the rules for the current program.
+
+        Facts about it are handed from pass to pass until a pass changes it.
+        """
+        self.facts = facts
+        self._size = self._size or len(facts.nodes)
+        self._rules = tuple(filter(self._may_apply, possible(self._pass, facts.classes)))
 
     def to_rest(self) -> PassTrace:
         """Sweep until no rule applies, then verify the resulting program."""
@@ -211,7 +233,7 @@ class _Run:
         while any(map(self._rules_for, self.facts.classes)) and (firings := self._sweep()):
             seen.add(_digest(self.outputs))
             was, self.outputs = self.outputs, self._rebuilt(firings)
-            self.facts = Facts(tuple(self.outputs.values()))
+            self.look_at(Facts(tuple(self.outputs.values())))
             self._check_progress(was, seen)
         if self._sweeps:
             verify(self.before, self.outputs, f"pass {self.name}")
@@ -240,7 +262,7 @@ class _Run:
 
     def _first(self, item: Node, facts: Facts) -> Firing | None:
         for rule in self._rules_for(type(item.op)):
-            tally = self.tallies[rule]
+            tally = self.tallies.setdefault(rule, Tally())
             started = perf_counter()
             rewritten = rule.try_at(item, facts)
             tally.seconds += perf_counter() - started

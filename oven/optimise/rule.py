@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
 from flour.core.node import Node
+from flour.core.op import Op
 from oven.optimise.pattern import Facts, Match, Pattern, match
 
 _HOUSE = Path(__file__).parent.parent.parent
@@ -34,7 +35,7 @@ def always(_: Match) -> bool:
     return True
 
 
-@dataclass(frozen=True, eq=False)  # compared by identity, which is quick
+@dataclass(eq=False)  # compared by identity, which is quick
 class Rule:
     """Where `pattern` fits and `guard` is true, the root is replaced by the result of `build`.
 
@@ -50,10 +51,20 @@ class Rule:
     #: The passes that it joins, last of their rules, where oven/optimise/passes.py does not place
     #: it before another one.
     passes: tuple[str, ...] = ()
+    #: Where the program has none of these operators, `build` changes nothing: with those of the
+    #: pattern they decide whether the rule is imported at all.
+    beside: tuple[type[Op], ...] = (Op,)
+
+    @property
+    def needs(self) -> Iterator[tuple[str, ...]]:
+        """Of each of these groups of operators, a program has to have one for the rule to apply."""
+        for group in (*self.pattern.kinds(), self.beside):
+            if Op not in group:
+                yield tuple(kind.__name__ for kind in group)
 
     def __post_init__(self) -> None:
         if not self.name:
-            object.__setattr__(self, "name", self.build.__module__.rpartition(".")[2])
+            self.name = self.build.__module__.rpartition(".")[2]
 
     @property
     def place(self) -> str:

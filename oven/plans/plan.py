@@ -5,12 +5,16 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
+from functools import partial
 from pathlib import Path
+from threading import get_ident
+from time import sleep
 from typing import TYPE_CHECKING, Any, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
 
+from flour.core.errors import FlourError
 from flour.core.extension_points import extension
 from flour.core.node import Node
 from flour.core.op import Columns, Parameter
@@ -18,7 +22,7 @@ from flour.core.reference import apply_op, evaluate, public
 from flour.core.source import Source
 from flour.core.sparse import Sparse
 from flour.core.types import Type, Vector
-from flour.data.batch import BatchReader, array_dtype
+from flour.data.batch import BatchReader, array_dtype, row_count
 from flour.data.coerce import coerce, native_types
 from flour.language.flow import Flow
 from flour.ops.structure import TakeText
@@ -32,6 +36,7 @@ from oven.entry.row_packing import PackedRows, PackRows, open_row_packing
 from oven.plans.background import Pending
 from oven.plans.program import PlanProgram
 from oven.plans.skeleton import Facts, stage_kinds
+from oven.plans.widening import widens_exactly
 from oven.run.native_run import NativeRun, RowsRefused
 
 if TYPE_CHECKING:
@@ -42,6 +47,10 @@ if TYPE_CHECKING:
 Steps = tuple[NativeRun | Stage, ...]
 #: Putting a label into an array takes as long as touching so many bytes.
 LABEL_WORK = 1 << 10
+#: Blocks of up to this many rows are not kept waiting for a variant that is being baked.
+MEANWHILE = 64
+#: By then the call that asked for a variant has its answer, if another thread bakes it.
+ANSWERED_SECONDS = 0.01
 
 
 class Plan:
@@ -92,8 +101,8 @@ class Plan:
         #: Says what the data of a call is.
         self.reader = BatchReader(self._inputs)
         self._run_block: Callable[[object], dict[str, Any]] = weakly(self._run_any)
-        self._variants: dict[tuple[Type, ...], Plan] = {}
-        self._by_dtype: dict[str | None, Plan | None] = {}
+        self._variants: dict[tuple[Type, ...], Pending[Plan]] = {}
+        self._by_dtype: dict[str | None, Pending[Plan] | None] = {}
         self._call: Call | None = None
         self._pack: PackRows | None = None
 
@@ -230,7 +239,8 @@ class Plan:
         """Every output for a block of rows.
 
         Data of another float width or sparsity than the program was made for runs on a plan of its
-        own, as the training library would compute in that width; it is baked when first met.
+        own, as the training library would compute in that width. It is baked in the background when
+        such data first comes; until then the definitions answer short blocks.
         """
         return self._run_block(data)
 
@@ -319,32 +329,50 @@ class Plan:
         """Whether the native code for the data's own types is there, without a wait."""
         name = array_dtype(data)
         if name in self._by_dtype:
-            return (self._by_dtype[name] or self).ready
-        kinds = native_types(self.inputs, data)
-        own = kinds == self.inputs
-        if own and name is not None:
-            self._by_dtype[name] = None
-        plan = self if own else self._variants.get(tuple(kinds.values()))
+            coming = self._by_dtype[name]
+        else:
+            kinds = native_types(self.inputs, data)
+            coming = None if kinds == self.inputs else self._variants.get(tuple(kinds.values()))
+            if coming is None and kinds != self.inputs:
+                return False
+            if name is not None:
+                self._by_dtype[name] = coming
+        plan = self if coming is None else coming.here
         return plan is not None and plan.ready
 
     def for_dtypes(self, data: object) -> Plan:
         """The plan for the data's own types: this one or a variant."""
-        return self._for_dtypes(data) or self
+        coming = self._for_dtypes(data)
+        return self if coming is None else coming.wait()
 
     def answer(self, data: object) -> dict[str, Any]:
         """Every output for a row or a block, whatever its form: what entries hand on comes here."""
         if _is_by_columns(data):  # a frame's own array; native code reads rows
             return self.run(np.ascontiguousarray(data))
-        found = self._for_dtypes(data)
-        return self._run(data) if found is None else found.run(data)
+        coming = self._for_dtypes(data)
+        if coming is None:
+            return self._run(data)
+        plan = coming.here
+        if plan is None and row_count(data) <= MEANWHILE:
+            return self._meanwhile(data)
+        return (plan or coming.wait()).run(data)
 
-    def _for_dtypes(self, data: object) -> Plan | None:
-        """The variant for the data's own types; None for this plan."""
+    def _meanwhile(self, data: object) -> dict[str, Any]:
+        """Every output while the variant for the data's types is being baked."""
+        if widens_exactly(self.flow, native_types(self.inputs, data)):
+            try:
+                return self._run(data)
+            except FlourError:
+                pass  # the definitions say what is wrong with the data as it is
+        return self.flow.reference(data)
+
+    def _for_dtypes(self, data: object) -> Pending[Plan] | None:
+        """The variant for the data's own types, perhaps still to come; None for this plan."""
         name = array_dtype(data)
         if name in self._by_dtype:
             return self._by_dtype[name]
         kinds = native_types(self.inputs, data)
-        found = None if kinds == self.inputs else self.variant(kinds)
+        found = None if kinds == self.inputs else self._variant(kinds)
         if name is not None:
             self._by_dtype[name] = found
         return found
@@ -352,20 +380,28 @@ class Plan:
     @property
     def variants(self) -> tuple[Plan, ...]:
         """The plans made so far for data of other float widths or sparsity."""
-        return tuple(self._variants.values())
+        coming = (each.here for each in self._variants.values())
+        return tuple(plan for plan in coming if plan is not None)
 
     def variant(self, kinds: Mapping[str, Type]) -> Plan:
         """The plan of the same program over other input types."""
+        return self._variant(kinds).wait()
+
+    def _variant(self, kinds: Mapping[str, Type]) -> Pending[Plan]:
         key = tuple(kinds.values())
         if key not in self._variants:
-            bake = extension("native_plan")
-            made: Plan = bake(
-                self.flow.retype(**kinds), exact=self.exact, background=self._background
-            )
-            if self._check is not None:
-                self._check(made.stages)
-            self._variants[key] = made
+            make = partial(self._baked_for, kinds, get_ident())
+            self._variants[key] = Pending(make, self._background)
         return self._variants[key]
+
+    def _baked_for(self, kinds: Mapping[str, Type], asked_by: int) -> Plan:
+        if get_ident() != asked_by:
+            sleep(ANSWERED_SECONDS)  # baking would hold the GIL
+        bake = extension("native_plan")
+        made: Plan = bake(self.flow.retype(**kinds), exact=self.exact, background=self._background)
+        if self._check is not None:
+            self._check(made.stages)
+        return made
 
     def _run(self, data: object) -> dict[str, Any]:
         columns, rows = coerce(self.inputs, data)

@@ -26,7 +26,6 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeGuard, TypeVar
 
-from flour import ops
 from flour.core.callables import allowing
 from flour.core.errors import FlourError, PythonRefused
 from flour.core.extension_points import extension
@@ -288,7 +287,6 @@ class _Reader:
 
     def checked(self, make: Callable[[], T]) -> T:
         """What `make` makes; whatever goes wrong is the file's fault and said to be."""
-        ops.load()
         try:
             return make()
         except (CompileError, DamagedPlan, PythonRefused):

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
@@ -39,8 +38,7 @@ class _Made(Op, abstract=True):
     """Stands for the operator of a column that native code computes."""
 
 
-@dataclass(frozen=True, slots=True)
-class Facts:
+class Facts(NamedTuple):
     """What callers ask of a plan without looking at its program."""
 
     inputs: dict[str, Type]

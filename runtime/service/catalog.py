@@ -13,15 +13,14 @@ import weakref
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from objectstore import Store, StoreClosed
 from oven import Plan
 from runtime.service.version import ModelVersion
 
 
-@dataclass(frozen=True, slots=True)
-class CatalogStats:
+class CatalogStats(NamedTuple):
     """What is loaded now."""
 
     versions: int

@@ -7,8 +7,8 @@ found, so a switch is one assignment: a request sees the version before or the o
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from threading import RLock
+from typing import NamedTuple
 
 from flour.core.errors import nearest
 from runtime.errors import AlreadyTaken, BadRegistration, InService, UnknownEndpoint
@@ -17,8 +17,7 @@ from runtime.service.version import ModelVersion
 _NAME = re.compile(r"[^@\s]{1,200}")
 
 
-@dataclass(frozen=True, slots=True)
-class Endpoint:
+class Endpoint(NamedTuple):
     """A name, its versions in the order they came, and the one that answers."""
 
     name: str

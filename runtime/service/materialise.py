@@ -18,9 +18,8 @@ import time
 import weakref
 from collections.abc import Callable, Mapping, Sized
 from concurrent.futures import Future
-from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -62,8 +61,7 @@ MOST_REST = 1 << 20
 GAIN = 0.9  # of the ordinary time: less is not worth the memory
 
 
-@dataclass(frozen=True, slots=True)
-class GroupStats:
+class GroupStats(NamedTuple):
     """What versions with a common first part made of it."""
 
     members: tuple[str, ...]

@@ -15,7 +15,6 @@ import time
 import weakref
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 from pathlib import Path
 from shutil import rmtree
@@ -43,8 +42,7 @@ MAPPED_BYTES = 64 << 10
 _SLACK = 64
 
 
-@dataclass(frozen=True, slots=True)
-class MemoryStats:
+class MemoryStats(NamedTuple):
     """What the budget made of the plans."""
 
     budget: int | None

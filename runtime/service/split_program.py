@@ -7,7 +7,7 @@ node in common exactly where they compute the same value from the same input.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from flour.core.node import Node, node, readers, rebuild
 from flour.core.source import Source
@@ -18,8 +18,7 @@ from flour.language.flow import Flow
 SHORT = 4096
 
 
-@dataclass(frozen=True, slots=True)
-class Cut:
+class Cut(NamedTuple):
     """A program in two parts; the second one reads what the first one leaves, and nothing else."""
 
     prefix: Flow

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from html import escape
+from typing import NamedTuple
 
 from runtime.service.catalog import CatalogStats
 from runtime.service.costs import Costs
@@ -13,8 +13,7 @@ from runtime.service.version import ModelVersion
 from scheduler import Decision, InlineStats, PoolStats
 
 
-@dataclass(frozen=True, slots=True)
-class VersionStats:
+class VersionStats(NamedTuple):
     """One registered version."""
 
     name: str
@@ -31,8 +30,7 @@ class VersionStats:
     """What was chosen for the last call that the policy was asked about, and why."""
 
 
-@dataclass(frozen=True, slots=True)
-class RuntimeStats:
+class RuntimeStats(NamedTuple):
     """All there is to know; every part is plain data."""
 
     versions: tuple[VersionStats, ...]

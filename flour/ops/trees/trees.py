@@ -22,16 +22,12 @@ from flour.ops.trees.slices import ROWS, Slices, held_as, slices
 from flour.ops.trees.slicing import Slicing
 from flour.ops.trees.tiles import Tiled, tiles, turned
 from flour.ops.trees.tiling import Tiling
-from flour.ops.trees.walk import Nodes, raw
+from flour.ops.trees.walk import Walk, raw
 from flour.ops.trees.walking import Walks
 from objectstore import Blob
 
 if TYPE_CHECKING:
     from flour.core.emission import Column, Emitter
-
-
-class Walk(Nodes, abstract=True):
-    """Trees that read their input only in the tests, so that thresholds can be pulled back."""
 
 
 class Trees(Walk):

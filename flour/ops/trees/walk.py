@@ -235,6 +235,10 @@ class Nodes(Op, abstract=True):
                 e.line(f"{passed} = ((int64({word}) >> ({code} % 32)) & 1) != 0")
 
 
+class Walk(Nodes, abstract=True):
+    """Trees that read their input only in the tests, so that thresholds can be pulled back."""
+
+
 def raw(*parameters: Long) -> list[Any]:
     """The arrays of parameters, to compute with."""
     return [parameter.array for parameter in parameters]

@@ -101,4 +101,4 @@ def _build(m: Match) -> Node | None:
     return node(replacement, [joined([scaled.below for _, scaled in folded], m["x"])])
 
 
-RULE = Rule(pattern=op(Linear)(hole("x")), build=_build, preserves=REASSOCIATES)
+RULE = Rule(pattern=op(Linear)(hole("x")), build=_build, preserves=REASSOCIATES, beside=STEPS)

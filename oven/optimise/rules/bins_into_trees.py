@@ -23,8 +23,7 @@ from flour.ops.bases import Elementwise
 from flour.ops.binary import CastLike
 from flour.ops.discretise import Bins
 from flour.ops.elementwise import Cast, Clip, WithParameter
-from flour.ops.trees.trees import Walk
-from flour.ops.trees.walk import LEFT, RIGHT, raw
+from flour.ops.trees.walk import LEFT, RIGHT, Walk, raw
 from objectstore import Blob
 from oven.optimise.affine import dtype_of, is_float
 from oven.optimise.concat_chain import Part, joined, parts, seams
@@ -179,4 +178,4 @@ def _build(m: Match) -> Node | None:
     return node(tables.trees(), [joined(items, m["x"])])
 
 
-RULE = Rule(pattern=op(Walk, name="trees")(hole("x")), build=_build, preserves=BITS)
+RULE = Rule(pattern=op(Walk, name="trees")(hole("x")), build=_build, preserves=BITS, beside=(Bins,))

@@ -82,4 +82,5 @@ RULE = Rule(
     guard=_guard,
     build=_build,
     preserves=BITS,
+    beside=(Fill,),
 )

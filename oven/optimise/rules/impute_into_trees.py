@@ -15,8 +15,7 @@ import numpy as np
 from flour.core.node import Node, node
 from flour.core.types import Vector
 from flour.ops.impute import Impute
-from flour.ops.trees.trees import Walk
-from flour.ops.trees.walk import LEFT, RIGHT, ZEROS
+from flour.ops.trees.walk import LEFT, RIGHT, ZEROS, Walk
 from objectstore import Blob
 from oven.optimise.affine import Numbers, dtype_of, is_float
 from oven.optimise.concat_chain import Part, joined, parts, seams
@@ -72,4 +71,10 @@ def _build(m: Match) -> Node | None:
     return node(walk.replace(missing=Blob.of(missing)), [joined(items, m["x"])])
 
 
-RULE = Rule(pattern=op(Walk, name="trees")(hole("x")), guard=_guard, build=_build, preserves=BITS)
+RULE = Rule(
+    pattern=op(Walk, name="trees")(hole("x")),
+    guard=_guard,
+    build=_build,
+    preserves=BITS,
+    beside=(Impute,),
+)

@@ -95,4 +95,6 @@ def _bias(linear: Linear) -> Numbers:
     return bias if len(bias) else np.zeros(len(linear.weights))
 
 
-RULE = Rule(pattern=op(Concat)(rest("parts")), build=_build, preserves=REASSOCIATES)
+RULE = Rule(
+    pattern=op(Concat)(rest("parts")), build=_build, preserves=REASSOCIATES, beside=(Linear,)
+)

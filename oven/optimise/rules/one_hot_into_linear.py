@@ -68,4 +68,10 @@ def _build(m: Match) -> Node | None:
     return node(replacement, [joined(items, m["x"])])
 
 
-RULE = Rule(pattern=op(Linear)(hole("x")), guard=_guard, build=_build, preserves=REASSOCIATES)
+RULE = Rule(
+    pattern=op(Linear)(hole("x")),
+    guard=_guard,
+    build=_build,
+    preserves=REASSOCIATES,
+    beside=(OneHot,),
+)

@@ -28,8 +28,7 @@ from flour.ops.elementwise import Cast
 from flour.ops.encode import OneHot
 from flour.ops.impute import Impute
 from flour.ops.storage import ToDense, ToSparse
-from flour.ops.trees.trees import Walk
-from flour.ops.trees.walk import RIGHT, raw
+from flour.ops.trees.walk import RIGHT, Walk, raw
 from objectstore import Blob
 from oven.optimise.affine import dtype_of
 from oven.optimise.concat_chain import Part, joined, parts, seams, width_of
@@ -281,4 +280,6 @@ def _build(m: Match) -> Node | None:
     return node(tables.trees(), [joined([item for item in items if item is not None], m["x"])])
 
 
-RULE = Rule(pattern=op(Walk, name="trees")(hole("x")), build=_build, preserves=BITS)
+RULE = Rule(
+    pattern=op(Walk, name="trees")(hole("x")), build=_build, preserves=BITS, beside=(OneHot,)
+)

@@ -35,7 +35,7 @@ from flour.ops.elementwise import (
     Subtract,
     WithParameter,
 )
-from flour.ops.trees.trees import Walk
+from flour.ops.trees.walk import Walk
 from objectstore import Blob
 from oven.optimise.affine import dtype_of, is_float
 from oven.optimise.concat_chain import Part, joined, parts, seams, width_of

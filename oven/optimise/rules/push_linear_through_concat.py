@@ -18,6 +18,7 @@ from flour.core.types import FLOATS, Scalar, Vector
 from flour.ops.binary import Over, Plus
 from flour.ops.linear import Linear
 from flour.ops.source import Fill
+from flour.ops.structure import Concat
 from objectstore import Blob
 from oven.optimise.affine import Numbers, dtype_of
 from oven.optimise.concat_chain import Part, joined, parts, seams
@@ -98,4 +99,10 @@ def _with_constants(linear: Linear, constants: list[Part]) -> Numbers | None:
     return bias if np.all(np.isfinite(bias)) else None
 
 
-RULE = Rule(pattern=op(Linear)(hole("x")), guard=_guard, build=_build, preserves=REASSOCIATES)
+RULE = Rule(
+    pattern=op(Linear)(hole("x")),
+    guard=_guard,
+    build=_build,
+    preserves=REASSOCIATES,
+    beside=(Concat, Fill),
+)

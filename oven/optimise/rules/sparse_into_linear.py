@@ -42,4 +42,10 @@ def _build(m: Match) -> Node | None:
     return None if x is m["x"] else node(m.root.op, [x])
 
 
-RULE = Rule(pattern=op(Linear)(hole("x")), guard=_guard, build=_build, preserves=REASSOCIATES)
+RULE = Rule(
+    pattern=op(Linear)(hole("x")),
+    guard=_guard,
+    build=_build,
+    preserves=REASSOCIATES,
+    beside=(ToDense,),
+)
