@@ -29,7 +29,7 @@ from typing import Any, Protocol
 
 from objectstore.digest import combine
 from oven import debug
-from oven.compiler import levels, machine, packs
+from oven.compiler import estimate, levels, machine, packs
 
 #: The folder of the packs that come with a release.
 RELEASED = Path(__file__).parent / "packs"
@@ -79,7 +79,22 @@ counters = Counters()
 _addresses: dict[str, int] = {}
 _locks: dict[str, threading.Lock] = {}
 _lock = threading.Lock()
+#: Held while the compiler works: a fork in between would leave its child a locked compiler.
+_compiling = threading.RLock()
 _writes = 0
+
+
+def _after_fork() -> None:
+    """What other threads have locked stays so in a child process, which has not got them."""
+    global _lock  # noqa: PLW0603 (as above)
+    _lock = threading.Lock()
+    _locks.clear()
+    _compiling.release()
+
+
+os.register_at_fork(
+    before=_compiling.acquire, after_in_parent=_compiling.release, after_in_child=_after_fork
+)
 
 
 # --- looking up ---------------------------------------------------------------------------------
@@ -123,22 +138,26 @@ def _text_words() -> str:
 
 def address(source: str, name: str) -> int:
     """The address of the function `name` of this source, compiled unless the cache has it."""
-    return machine_code(key(source), name, lambda unique: _compile(source, name, unique))
+    return machine_code(source, name, lambda unique: _compile(source, name, unique))
 
 
-def machine_code(digest: str, name: str, build: Callable[[str], Code]) -> int:
-    """The address of the code of this digest, made by `build(symbol)` unless the cache has it.
+def machine_code(source: str, name: str, build: Callable[[str], Code]) -> int:
+    """The address of the code of this source, made by `build(symbol)` unless the cache has it.
 
     Symbols share one name space in a process, and entries come from many processes: so a function's
     symbol contains its digest.
     """
+    digest = key(source)
     cached = find(digest, name)
     if cached is not None:
         return cached
     with _lock_of(digest):
         if digest not in _addresses:
-            made = _collect if _collected is not None else _compile_and_store
-            _addresses[digest] = made(digest, f"{name}_{digest}", build)
+            unique = f"{name}_{digest}"
+            if _collected is None:
+                _addresses[digest] = _compile_and_store(source, digest, unique, build)
+            else:
+                _addresses[digest] = _collect(digest, unique, build)
         return _addresses[digest]
 
 
@@ -180,12 +199,15 @@ def _compile(source: str, name: str, unique: str) -> Code:
     return native.compile_source(text, unique)
 
 
-def _compile_and_store(digest: str, unique: str, build: Callable[[str], Code]) -> int:
-    start = time.perf_counter()
-    compiled = build(unique)
-    seconds = time.perf_counter() - start
+def _compile_and_store(source: str, digest: str, unique: str, build: Callable[[str], Code]) -> int:
+    machine.check()
+    with _compiling:
+        start = time.perf_counter()
+        compiled = build(unique)
+        seconds = time.perf_counter() - start
     counters.compiled += 1
     counters.compile_seconds += seconds
+    estimate.learn(source, seconds)
     debug.say(1, f"compiled {unique} in {seconds * 1e3:.0f} ms")
     _keep(digest, compiled.symbol.encode("ascii"), compiled.code)
     return machine.load(compiled.code, compiled.symbol)

@@ -79,7 +79,7 @@ def yield_gil() -> None:
 
 
 def _address(source: str, name: str) -> int:
-    return cache.machine_code(cache.key(source), name, partial(_build, source, name))
+    return cache.machine_code(source, name, partial(_build, source, name))
 
 
 def _build(source: str, name: str, symbol: str) -> cache.Code:

@@ -32,7 +32,7 @@ from oven.compiler.intrinsics import (
 )
 from oven.compiler.kinds import INT64, Mismatch
 from oven.compiler.lowering import Intrinsic, Module
-from oven.errors import CompileError
+from oven.errors import CompileError, NoCompiler
 
 
 class Compiled(NamedTuple):
@@ -71,7 +71,9 @@ def _by_numba(source: str, name: str, problem: Mismatch) -> str:
         from oven.compiler import numba_compiler
 
         text = numba_compiler.ir_text(source, name)
-    except (ImportError, Mismatch):
+    except ImportError as missing:
+        raise NoCompiler.without("numba", str(problem)) from missing
+    except Mismatch:
         raise CompileError.of(name, source, str(problem)) from problem
     debug.say(1, f"numba compiles {name}: {problem}")
     return text

@@ -95,7 +95,7 @@ def save(plan: Plan, path: str | Path, *, durable: bool = True) -> None:
 
 def _remember(plan: Plan, path: str | Path) -> None:
     """Write the image of a plan that was saved just now: the next process loads that."""
-    if not plan.ready:
+    if not plan.ready or not plan.tier:
         return
     try:
         check_limits(plan.stages)
@@ -168,7 +168,7 @@ def _loaded(
     with Archive(buffer, where) as archive:
         reader = _Reader(archive.manifest, _finder(archive, store), where)
         plan = reader.checked(lambda: reader.plan(background=background))
-        if plan.ready:
+        if plan.ready and plan.tier:
             _write_image(plan, archive, entry)
     characters.compare(reader.manifest.get("unicode"), where)
     if debug.asked():

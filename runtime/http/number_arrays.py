@@ -14,14 +14,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from functools import lru_cache
-from threading import Thread
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from oven.compiler import cache, machine
+from oven.errors import NoCompiler
+from oven.plans.background import Needed, Pending
 
 #: Shorter texts are for the general decoder: it has read them before this has begun.
 LEAST_BYTES = 1024
@@ -269,8 +271,22 @@ def taken_out(text: bytes | memoryview) -> tuple[bytes | memoryview, list[Number
 
 def prepare() -> None:
     """Have the native code ready soon; until then the general decoder reads everything."""
-    if not _prepared:
-        Thread(target=_native, name="pretzel-json-numbers", daemon=True).start()
+    if not _preparing:
+        _preparing.append(Pending(_prepare, None, lambda: [Needed(_SOURCE, _NAME)]))
+
+
+def is_settled() -> bool:
+    """Whether no code is being compiled here."""
+    return all(each.done for each in _preparing)
+
+
+_preparing: list[Pending[bool]] = []
+
+
+def _prepare() -> bool:
+    with suppress(NoCompiler):  # the general decoder goes on
+        _native()
+    return True
 
 
 #: The function and its table, once they are there.
