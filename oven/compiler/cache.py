@@ -74,6 +74,11 @@ class Code(Protocol):
         """The object file."""
         ...
 
+    @property
+    def by_numba(self) -> bool:
+        """Whether numba compiled it, so that its version counts as well."""
+        ...
+
 
 counters = Counters()
 _addresses: dict[str, int] = {}
@@ -209,8 +214,33 @@ def _compile_and_store(source: str, digest: str, unique: str, build: Callable[[s
     counters.compile_seconds += seconds
     estimate.learn(source, seconds)
     debug.say(1, f"compiled {unique} in {seconds * 1e3:.0f} ms")
-    _keep(digest, compiled.symbol.encode("ascii"), compiled.code)
+    for kept, code in _kept(digest, compiled).items():
+        _keep(kept, compiled.symbol.encode("ascii"), code)
     return machine.load(compiled.code, compiled.symbol)
+
+
+def _kept(digest: str, compiled: Code) -> dict[str, bytes]:
+    """The code by its key. numba's has a key of its own, and no code is under the usual one.
+
+    What numba compiles is known only after our lowering has refused it.
+    """
+    if not compiled.by_numba:
+        return {digest: compiled.code}
+    return {digest: b"", _by_numba(digest): compiled.code}
+
+
+def _by_numba(digest: str) -> str:
+    return combine(digest, _numba_version())
+
+
+@cache
+def _numba_version() -> str:
+    from importlib.metadata import PackageNotFoundError, version  # it takes 20 ms
+
+    try:
+        return f"numba {version('numba')}"
+    except PackageNotFoundError:
+        return "no numba"
 
 
 # --- collecting ---------------------------------------------------------------------------------
@@ -234,7 +264,8 @@ def collect(work: Callable[[], object]) -> dict[str, packs.Function]:
 def _collect(digest: str, unique: str, build: Callable[[str], Code]) -> int:
     compiled = build(unique)
     assert _collected is not None
-    _collected[digest] = packs.Function(compiled.symbol, compiled.code)
+    for kept, code in _kept(digest, compiled).items():
+        _collected[kept] = packs.Function(compiled.symbol, code)
     return ctypes.cast(_refusal(), ctypes.c_void_p).value or 0
 
 
@@ -282,6 +313,8 @@ def _from_disk(digest: str, unique: str) -> int | None:
         counters.rebuilt += 1
         debug.say(1, f"cache entry {path.name} is damaged: it is built again")
         return None
+    if not parts[1]:
+        return _from_disk(_by_numba(digest), unique)
     try:
         loaded = machine.load(parts[1], parts[0])
     except LookupError:
@@ -295,6 +328,8 @@ def _from_disk(digest: str, unique: str) -> int | None:
 def _from_packs(digest: str) -> int | None:
     for pack in _packs(machine.fingerprint(), directory()):
         function = pack.find(digest)
+        if function is not None and not function.code:
+            function = pack.find(_by_numba(digest))
         if function is None:
             continue
         try:

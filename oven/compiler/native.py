@@ -41,6 +41,7 @@ class Compiled(NamedTuple):
     symbol: str
     code: bytes
     llvm: str
+    by_numba: bool = False
 
 
 @cache
@@ -54,6 +55,7 @@ def vocabulary() -> dict[str, Intrinsic | int]:
 
 def compile_source(source: str, name: str) -> Compiled:
     """Object code of the function `name` in the source, for C to call."""
+    by_numba = False
     try:
         symbol, text = ir_text(source, name)
         module = optimised(llvm.parse_assembly(text))
@@ -61,8 +63,9 @@ def compile_source(source: str, name: str) -> Compiled:
         raise CompileError.of(name, source, str(problem)) from problem
     except Mismatch as problem:
         symbol, module = name, llvm.parse_assembly(_by_numba(source, name, problem))
+        by_numba = True
     code = machine.target_machine().emit_object(module)
-    return Compiled(symbol, bytes(code), str(module))
+    return Compiled(symbol, bytes(code), str(module), by_numba)
 
 
 def _by_numba(source: str, name: str, problem: Mismatch) -> str:
