@@ -325,8 +325,19 @@ def _from_disk(digest: str, unique: str) -> int | None:
     return loaded
 
 
+#: Packs of plans' files that are trusted, by the keys of functions that are not loaded yet.
+_offered: dict[str, packs.Pack] = {}
+
+
+def offer(pack: packs.Pack) -> None:
+    """Let code be found in this pack, too."""
+    _offered.update({digest: pack for digest in pack if digest not in _addresses})
+
+
 def _from_packs(digest: str) -> int | None:
-    for pack in _packs(machine.fingerprint(), directory()):
+    offered = _offered.pop(digest, None)
+    known = _packs(machine.fingerprint(), directory())
+    for pack in known if offered is None else (offered, *known):
         function = pack.find(digest)
         if function is not None and not function.code:
             function = pack.find(_by_numba(digest))

@@ -493,11 +493,15 @@ class Plan:
         text: str = extension("explain")(self, stage, form, data)
         return text
 
-    def save(self, path: str | Path, *, durable: bool = True) -> None:
-        """Write the plan as data: a manifest and blobs, no code."""
+    def save(self, path: str | Path, *, durable: bool = True, code: Sequence[str] = ()) -> None:
+        """Write the plan as data: a manifest and blobs.
+
+        `code` adds machine code for levels of processors, such as "x86-64-v3" or "host", which
+        `oven.load(path, trust_code=True)` uses: see docs/83-cold-start.md.
+        """
         from oven.plans.saved import save
 
-        save(self, path, durable=durable)
+        save(self, path, durable=durable, code=code)
 
     def parameters(self) -> frozenset[Parameter]:
         """Every array and table the plan refers to: as written, optimised, and derived for code."""

@@ -45,6 +45,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     parser.add_argument("folder", metavar="DIR", help="a folder of models")
     common.trust(parser)
+    common.trust_code(parser)
     where = parser.add_argument_group("listening")
     where.add_argument("--host", default="127.0.0.1", help="address to listen on (127.0.0.1)")
     where.add_argument("--port", type=int, default=8000, help="0 means any free port (8000)")
@@ -101,7 +102,9 @@ def _alone(settings: ServerSettings, options: argparse.Namespace, out: Output) -
 
     store = FileStore(options.store) if options.store else None
     with (
-        Runtime(store, options.executors, options.memory) as runtime,
+        Runtime(
+            *(store, options.executors, options.memory), trust_code=options.trust_code
+        ) as runtime,
         _repository(runtime, options, teller(out), out) as repository,
     ):
         _load(repository, options)
@@ -154,6 +157,7 @@ def _common(
         memory_budget=options.memory,
         store=str(Path(options.store).absolute() if options.store else staging / ".store"),
         owner=f"{folder_digest.hexdigest()}-{settings.port}",
+        trust_code=options.trust_code,
         private=None if options.staging else str(staging),
     )
 
@@ -170,6 +174,7 @@ def _repository(
         options.folder,
         registry,
         trust_pickle=options.trust_pickle,
+        trust_code=options.trust_code,
         unload_removed=not options.keep_removed,
         exact=options.exact,
         apart=True,

@@ -275,6 +275,11 @@ def prepare() -> None:
         _preparing.append(Pending(_prepare, None, lambda: [Needed(_SOURCE, _NAME)]))
 
 
+def compiled() -> int:
+    """Where the native code is, which is compiled where no cache has it."""
+    return cache.address(_SOURCE, _NAME)
+
+
 def is_settled() -> bool:
     """Whether no code is being compiled here."""
     return all(each.done for each in _preparing)
@@ -300,7 +305,7 @@ def _native() -> tuple[Callable[..., int], NDArray[np.int64]]:
     upper = [_upper_bits(power) for power in range(_LEAST_POWER, _MOST_POWER + 1)]
     words = [(each >> shift) & (1 << 64) - 1 for each in upper for shift in (64, 0)]
     table = np.concatenate([exact, np.array(words, np.uint64).view(np.int64)])
-    made = machine.STAGE(cache.address(_SOURCE, _NAME)), table
+    made = machine.STAGE(compiled()), table
     _prepared.append(made)
     return made
 

@@ -51,6 +51,7 @@ class Orders:
     max_bytes: int
     trust_pickle: bool
     exact: bool
+    trust_code: bool
     idle_seconds: float
 
 
@@ -73,6 +74,7 @@ class IsolatedImporter:
             folder.max_bytes,
             trust_pickle,
             exact,
+            staging.trust_code,
             IDLE_SECONDS,
         )
         self._staging, self._limit = staging, LIMIT_SECONDS

@@ -31,7 +31,7 @@ def main(orders: str) -> None:
     os.dup2(2, 1)  # output of models and libraries must not mix with answers
     settings = json.loads(orders)
     folder = Folder(settings["root"], max_bytes=settings["max_bytes"])
-    staging = Staging(settings["staging"])
+    staging = Staging(settings["staging"], trust_code=settings["trust_code"])
     importer = LocalImporter(
         folder, staging, trust_pickle=settings["trust_pickle"], exact=settings["exact"]
     )

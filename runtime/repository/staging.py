@@ -49,7 +49,8 @@ _COPY_SECONDS = 24 * 3600.0
 class Staging:
     """A directory of plans by digest."""
 
-    def __init__(self, directory: str | Path | None = None) -> None:
+    def __init__(self, directory: str | Path | None = None, *, trust_code: bool = False) -> None:
+        self.trust_code = trust_code
         self._own = directory is None
         if directory is None:
             remove_deserted(Path(gettempdir()))
@@ -107,7 +108,7 @@ class Staging:
     def load(self, path: Path, model: Model) -> oven.Plan:
         """Load a staged plan; a damaged file is deleted, and made again the next time."""
         try:
-            return oven.load(path)
+            return oven.load(path, trust_code=self.trust_code)
         except Explained as problem:
             path.unlink(missing_ok=True)
             raise RepositoryError(

@@ -70,6 +70,7 @@ class Runtime:
         settings: Settings | None = None,
         inline_limit: int | None = None,
         owner: str = "",
+        trust_code: bool = False,
     ) -> None:
         """Make a runtime; threads are started when they are first needed.
 
@@ -79,7 +80,7 @@ class Runtime:
         what is kept of common parts of plans. At most `inline_limit` callers compute at once on
         their own threads, apart from single rows by the shortest way.
         """
-        self._own_store = store is None
+        self._own_store, self._trust_code = store is None, trust_code
         self.store = MemoryStore() if store is None else store
         self._endpoints = Endpoints()
         self._routes = self._endpoints.routes
@@ -157,7 +158,8 @@ class Runtime:
             case str() | Path():
                 store = None if isinstance(self.store, MemoryStore) else self.store
                 path = Path(source).absolute()
-                return oven.load(path, store=store, background=background), path
+                trust = self._trust_code
+                return oven.load(path, store=store, background=background, trust_code=trust), path
         raise BadRegistration(
             "this is no plan, program or file of a plan",
             found=type(source).__name__,
