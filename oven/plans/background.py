@@ -42,6 +42,18 @@ os.register_at_fork(after_in_child=_after_fork)
 BY_DEFAULT = [True]
 
 
+class _Never(Executor):
+    """Does nothing of what it is given."""
+
+    def submit(self, call: Callable[..., Any], /, *_: Any, **__: Any) -> Future[Any]:
+        """A future that is never done."""
+        return Future()
+
+
+#: As `background`: code that is in a cache is used, and none is compiled, for those who only look.
+NEVER = _Never()
+
+
 class Needed(NamedTuple):
     """A function that has to be compiled: its source, and what it is called there."""
 
@@ -69,8 +81,9 @@ class Pending(Generic[T]):
         self._future: Future[T] | None = None
         #: What is still to be done, and the code for it; let go with the plan that it is for.
         self._task: tuple[Callable[[], T], Callable[[], Sequence[Needed]]] | None = None
-        if background is None:
-            background = BY_DEFAULT[0] and not at_hand(needed())
+        if background is None or background is NEVER:
+            later = BY_DEFAULT[0] if background is None else background
+            background = later if later and not at_hand(needed()) else False
         if background is False:
             self._made = make()
         else:

@@ -285,6 +285,14 @@ def _origins_data(plan: Plan, places: Mapping[Node, int]) -> list[list[Any]]:
     return [[place, [list(origin) for origin in found[place]]] for place in sorted(found)]
 
 
+def code_levels(path: str | Path) -> tuple[str, ...]:
+    """The levels of processors whose machine code is in the file of a plan."""
+    from oven.plans import carried
+
+    with Archive.open(path) as archive:
+        return tuple(carried.level_names(archive.manifest))
+
+
 # --- reading ----------------------------------------------------------------------------------
 
 Find = Callable[[str], Parameter]
@@ -445,4 +453,4 @@ def _is_index(value: object, end: int) -> TypeGuard[int]:
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < end
 
 
-__all__ = ["DERIVED_BYTES", "FORMAT", "STUMBLES", "describe", "load", "save"]
+__all__ = ["DERIVED_BYTES", "FORMAT", "STUMBLES", "code_levels", "describe", "load", "save"]

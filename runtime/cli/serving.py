@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from flour.core.errors import ParameterError, nearest
-from runtime.cli import common
+from runtime.cli import common, compiling
 from runtime.cli.errors import ArgumentError, CommandError, Exit
 from runtime.cli.output import Output
 from runtime.shutdown import Ending
@@ -113,6 +113,7 @@ def _alone(settings: ServerSettings, options: argparse.Namespace, out: Output) -
         with until_signal() as ended, lock_shared(), server:
             _follow(repository, options)
             _listening(server.url, len(runtime.endpoints()), 1, out)
+            compiling.follow(runtime, out)
             ended.wait()
             out.note("finishing the requests in progress")
 

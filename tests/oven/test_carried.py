@@ -204,9 +204,7 @@ def test_levels_that_there_are_not_are_refused(plan: oven.Plan, tmp_path: Path) 
     assert not (tmp_path / "a.plan").exists()
 
 
-def test_a_runtime_uses_code_only_if_told_to(
-    saved: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_runtime_uses_code_only_if_told_to(saved: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from runtime import Runtime
 
     offered: list[str] = []
