@@ -82,6 +82,16 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace, out: Output) -> int:
     """Serve until a signal comes."""
+    from runtime.repository import import_process
+
+    import_process.start_early(heard=out.as_json)  # it starts while this one imports
+    try:
+        return _serve(options, out)
+    finally:
+        import_process.drop()
+
+
+def _serve(options: argparse.Namespace, out: Output) -> int:
     from runtime.http.assembly import check
 
     settings = server_settings(options)
@@ -192,7 +202,10 @@ def _line_teller(line: str) -> None:
 
 
 def _load(repository: Repository, options: argparse.Namespace) -> None:
+    from runtime.repository import import_process
+
     events = repository.load_all()
+    import_process.drop()
     refused = sum(event.kind == "refused" for event in events)
     if refused and options.strict:
         raise CommandError(
