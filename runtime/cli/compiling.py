@@ -9,6 +9,7 @@ import json
 import sys
 import threading
 import time
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from runtime.cli.output import Output
@@ -17,20 +18,21 @@ from runtime.cli.progress import Progress
 if TYPE_CHECKING:
     from oven import Plan
     from runtime import Runtime
+    from runtime.service.version import ModelVersion
 
 EVERY = 0.2
 
 
 def follow(runtime: Runtime, out: Output) -> threading.Thread:
     """Tell from a thread of its own, until all code is there."""
-    made = threading.Thread(target=_tell, args=(runtime, out), name="pretzel-tells", daemon=True)
+    every = [each for each in runtime.versions().values() if not each.ready]
+    made = threading.Thread(target=_tell, args=(every, out), name="pretzel-tells", daemon=True)
     made.start()
     return made
 
 
-def _tell(runtime: Runtime, out: Output) -> None:
+def _tell(every: Sequence[ModelVersion], out: Output) -> None:
     start = time.monotonic()
-    every = [each for each in runtime.versions().values() if not each.ready]
     if not every:
         return
     with Progress("compiling", hidden=out.as_json) as progress:
@@ -41,8 +43,8 @@ def _tell(runtime: Runtime, out: Output) -> None:
     seconds = time.monotonic() - start
     out.note(f"compiled the code of {_plans(len(every))} in {seconds:.1f} s")
     if out.as_json:
-        event = {"kind": "compiled", "plans": len(every), "seconds": round(seconds, 3)}
-        sys.stderr.write(json.dumps(event) + "\n")
+        event = {"kind": "compiled", "name": "", "version": "", "where": "", "seconds": seconds}
+        sys.stderr.write(json.dumps({**event, "reason": _plans(len(every))}) + "\n")
         sys.stderr.flush()
 
 
