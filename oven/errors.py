@@ -2,6 +2,7 @@
 
 FlourError (flour.core.errors)
 ├── CompileError     our emitted code did not compile: a bug here, the source is attached
+│   └── NoCompiler   there is no compiler for it: a library is not installed
 ├── RewriteError     a rule broke an invariant, or the rules never came to rest
 ├── DamagedPlan      a saved plan is not what a plan can be
 └── OtherUnicode     a warning: a plan was saved where Python knew other characters
@@ -27,6 +28,19 @@ class CompileError(FlourError):
         )
         made.source = source
         return made
+
+
+class NoCompiler(CompileError):
+    """A library that compiles is not installed: operators' definitions answer instead."""
+
+    @classmethod
+    def without(cls, library: str, why: str = "") -> NoCompiler:
+        """The error for code that this library would compile."""
+        return cls(
+            f"code is not compiled, as {library} cannot be imported",
+            found=why or None,
+            hint=f"definitions in numpy answer, more slowly; pip install {library}",
+        )
 
 
 class RewriteError(FlourError):

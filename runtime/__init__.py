@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from flour.core.extension_points import declare
 from flour.core.importing import imported
 from flour.core.provenance import belongs_to_us
 
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 __all__ = ["Compiled", "Endpoint", "InferenceSession", "Runtime", "RuntimeStats", "compile"]
 
 belongs_to_us(__file__)
+
+declare("code_users", "runtime.warming:use")
 
 _LATER = {
     "Compiled": "runtime.dropin",

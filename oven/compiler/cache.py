@@ -29,7 +29,7 @@ from typing import Any, Protocol
 
 from objectstore import combine
 from oven import debug
-from oven.compiler import levels, machine, packs
+from oven.compiler import estimate, levels, machine, packs
 
 #: The folder of the packs that come with a release.
 RELEASED = Path(__file__).parent / "packs"
@@ -74,12 +74,37 @@ class Code(Protocol):
         """The object file."""
         ...
 
+    @property
+    def source(self) -> str:
+        """What was compiled."""
+        ...
+
+    @property
+    def by_numba(self) -> bool:
+        """Whether numba compiled it, so that its version counts as well."""
+        ...
+
 
 counters = Counters()
 _addresses: dict[str, int] = {}
 _locks: dict[str, threading.Lock] = {}
 _lock = threading.Lock()
+#: Held while the compiler works: a fork in between would leave its child a locked compiler.
+_compiling = threading.RLock()
 _writes = 0
+
+
+def _after_fork() -> None:
+    """What other threads have locked stays so in a child process, which has not got them."""
+    global _lock  # noqa: PLW0603 (as above)
+    _lock = threading.Lock()
+    _locks.clear()
+    _compiling.release()
+
+
+os.register_at_fork(
+    before=_compiling.acquire, after_in_parent=_compiling.release, after_in_child=_after_fork
+)
 
 
 # --- looking up ---------------------------------------------------------------------------------
@@ -199,14 +224,42 @@ def _compile(source: str, name: str, unique: str) -> Code:
 
 
 def _compile_and_store(digest: str, unique: str, build: Callable[[str], Code]) -> int:
-    start = time.perf_counter()
-    compiled = build(unique)
-    seconds = time.perf_counter() - start
+    machine.check()
+    with _compiling:
+        start = time.perf_counter()
+        compiled = build(unique)
+        seconds = time.perf_counter() - start
     counters.compiled += 1
     counters.compile_seconds += seconds
+    estimate.learn(compiled.source, seconds)
     debug.say(1, f"compiled {unique} in {seconds * 1e3:.0f} ms")
-    _keep(digest, compiled.symbol.encode("ascii"), compiled.code)
+    for kept, code in _kept(digest, compiled).items():
+        _keep(kept, compiled.symbol.encode("ascii"), code)
     return machine.load(compiled.code, compiled.symbol)
+
+
+def _kept(digest: str, compiled: Code) -> dict[str, bytes]:
+    """The code by its key. numba's has a key of its own, and no code is under the usual one.
+
+    What numba compiles is known only after our lowering has refused it.
+    """
+    if not compiled.by_numba:
+        return {digest: compiled.code}
+    return {digest: b"", _by_numba(digest): compiled.code}
+
+
+def _by_numba(digest: str) -> str:
+    return combine(digest, _numba_version())
+
+
+@cache
+def _numba_version() -> str:
+    from importlib.metadata import PackageNotFoundError, version  # it takes 20 ms
+
+    try:
+        return f"numba {version('numba')}"
+    except PackageNotFoundError:
+        return "no numba"
 
 
 # --- collecting ---------------------------------------------------------------------------------
@@ -230,7 +283,8 @@ def collect(work: Callable[[], object]) -> dict[str, packs.Function]:
 def _collect(digest: str, unique: str, build: Callable[[str], Code]) -> int:
     compiled = build(unique)
     assert _collected is not None
-    _collected[digest] = packs.Function(compiled.symbol, compiled.code)
+    for kept, code in _kept(digest, compiled).items():
+        _collected[kept] = packs.Function(compiled.symbol, code)
     return ctypes.cast(_refusal(), ctypes.c_void_p).value or 0
 
 
@@ -286,6 +340,8 @@ def _from_disk(digest: str, unique: str) -> int | None:
     entry = _entry(digest, unique)
     if entry is None:
         return None
+    if not entry.code:
+        return _from_disk(_by_numba(digest), unique)
     try:
         loaded = machine.load(entry.code, entry.symbol)
     except LookupError:
@@ -294,6 +350,15 @@ def _from_disk(digest: str, unique: str) -> int | None:
     counters.from_disk += 1
     debug.say(1, f"loaded {unique} from the cache")
     return loaded
+
+
+#: Packs of plans' files that are trusted, by the keys of functions that are not loaded yet.
+_offered: dict[str, packs.Pack] = {}
+
+
+def offer(pack: packs.Pack) -> None:
+    """Let code be found in this pack, too."""
+    _offered.update({digest: pack for digest in pack if digest not in _addresses})
 
 
 def _from_packs(digest: str) -> int | None:
@@ -309,8 +374,14 @@ def _from_packs(digest: str) -> int | None:
 
 def _in_packs(digest: str) -> Iterator[packs.Function]:
     """What the packs have under this digest."""
-    found = (pack.find(digest) for pack in _packs(machine.fingerprint(), directory()))
-    return (function for function in found if function is not None)
+    known = _packs(machine.fingerprint(), directory())
+    offered = _offered.pop(digest, None)
+    for pack in known if offered is None else (offered, *known):
+        function = pack.find(digest)
+        if function is not None and not function.code:
+            function = pack.find(_by_numba(digest))
+        if function is not None:
+            yield function
 
 
 @lru_cache(maxsize=4)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 
@@ -43,13 +44,13 @@ def named(name: str) -> Level | None:
 
 def best(triple: str, features: str) -> Level | None:
     """The best level whose code a processor runs that has these features."""
+    return next(runnable(triple, features), None)
+
+
+def runnable(triple: str, features: str) -> Iterator[Level]:
+    """Every level whose code a processor runs that has these features, the best first."""
     here = frozenset(item[1:] for item in features.split(",") if item.startswith("+"))
     machine = triple.partition("-")[0]
-    return next(
-        (
-            level
-            for level in LEVELS
-            if level.triple.partition("-")[0] == machine and level.features <= here
-        ),
-        None,
-    )
+    for level in LEVELS:
+        if level.triple.partition("-")[0] == machine and level.features <= here:
+            yield level

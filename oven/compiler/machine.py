@@ -7,9 +7,13 @@ import threading
 from functools import cache
 from typing import Any, NamedTuple
 
-import llvmlite.binding as llvm
-
 from oven.compiler.object_loader import link
+from oven.errors import NoCompiler
+
+try:
+    import llvmlite.binding as llvm
+except ImportError:  # definitions answer; see `check`
+    llvm = None
 
 _lock = threading.Lock()
 
@@ -89,6 +93,17 @@ _LIBM = [
 ]
 
 
+def is_there() -> bool:
+    """Whether there is a compiler, which also loads code."""
+    return llvm is not None
+
+
+def check() -> None:
+    """Raise NoCompiler where there is none."""
+    if not is_there():
+        raise NoCompiler.without("llvmlite")
+
+
 @cache
 def target_machine() -> Any:
     """The compiler's target: this machine, with all features of its CPU."""
@@ -123,17 +138,23 @@ def aim(cpu: str, features: str, triple: str = "") -> None:
 
 def triple() -> str:
     """The kind of machine to compile for."""
-    return _aims[0].triple if _aims else str(llvm.get_default_triple())
+    return _aims[0].triple if _aims else _host("get_default_triple")
 
 
 def cpu() -> str:
     """The name of the processor to compile for."""
-    return _aims[0].cpu if _aims else str(llvm.get_host_cpu_name())
+    return _aims[0].cpu if _aims else _host("get_host_cpu_name")
 
 
 def features() -> str:
     """The features of that processor, as the compiler writes them."""
-    return _aims[0].features if _aims else str(llvm.get_host_cpu_features().flatten())
+    return _aims[0].features if _aims else _host("get_host_cpu_features")
+
+
+def _host(question: str) -> str:
+    """What the compiler knows of this machine; nothing where there is no compiler."""
+    found: Any = "" if llvm is None else getattr(llvm, question)()
+    return str(found.flatten() if question.endswith("features") and found else found)
 
 
 @cache
@@ -158,6 +179,8 @@ def fingerprint() -> str:
 
 def version() -> str:
     """The version of the code generator."""
+    if llvm is None:
+        return "no llvmlite"
     import llvmlite
 
     return f"llvmlite {llvmlite.__version__}"

@@ -32,7 +32,7 @@ from oven.compiler.intrinsics import (
 )
 from oven.compiler.kinds import INT64, Mismatch
 from oven.compiler.lowering import Intrinsic, Module
-from oven.errors import CompileError
+from oven.errors import CompileError, NoCompiler
 
 
 class Compiled(NamedTuple):
@@ -41,6 +41,8 @@ class Compiled(NamedTuple):
     symbol: str
     code: bytes
     llvm: str
+    source: str
+    by_numba: bool = False
 
 
 @cache
@@ -54,6 +56,7 @@ def vocabulary() -> dict[str, Intrinsic | int]:
 
 def compile_source(source: str, name: str) -> Compiled:
     """Object code of the function `name` in the source, for C to call."""
+    by_numba = False
     try:
         symbol, text = ir_text(source, name)
         module = optimised(llvm.parse_assembly(text))
@@ -61,8 +64,9 @@ def compile_source(source: str, name: str) -> Compiled:
         raise CompileError.of(name, source, str(problem)) from problem
     except Mismatch as problem:
         symbol, module = name, llvm.parse_assembly(_by_numba(source, name, problem))
+        by_numba = True
     code = machine.target_machine().emit_object(module)
-    return Compiled(symbol, bytes(code), str(module))
+    return Compiled(symbol, bytes(code), str(module), source, by_numba)
 
 
 def _by_numba(source: str, name: str, problem: Mismatch) -> str:
@@ -71,7 +75,9 @@ def _by_numba(source: str, name: str, problem: Mismatch) -> str:
         from oven.compiler import numba_compiler
 
         text = numba_compiler.ir_text(source, name)
-    except (ImportError, Mismatch):
+    except ImportError as missing:
+        raise NoCompiler.without("numba", str(problem)) from missing
+    except Mismatch:
         raise CompileError.of(name, source, str(problem)) from problem
     debug.say(1, f"numba compiles {name}: {problem}")
     return text

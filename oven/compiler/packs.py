@@ -17,7 +17,7 @@ import mmap
 import os
 import stat
 import struct
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from hashlib import blake2b
 from pathlib import Path
 from typing import NamedTuple
@@ -36,12 +36,17 @@ class Function(NamedTuple):
 class Pack:
     """A pack that is open."""
 
-    def __init__(self, path: Path, content: mmap.mmap, index: dict[str, list[str | int]]) -> None:
+    def __init__(
+        self, path: Path | None, content: mmap.mmap | bytes, index: dict[str, list[str | int]]
+    ) -> None:
         self.path, self._content, self._index = path, content, index
         self._start = _HEAD.size + _HEAD.unpack_from(content)[2]
 
     def __len__(self) -> int:
         return len(self._index)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._index)
 
     def find(self, key: str) -> Function | None:
         """The function of this key; None if the pack has not got it, or not in one piece."""
@@ -75,6 +80,15 @@ def read(path: Path, level: str, compilers: str) -> Pack:
             raise Refused("other users can write to it (chmod go-w it)")
         content = mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ)
         del file
+    return opened(content, level, compilers, path)
+
+
+def opened(
+    content: mmap.mmap | bytes, level: str, compilers: str, path: Path | None = None
+) -> Pack:
+    """The pack of this content, which may be run; `Refused` if it is damaged or foreign."""
+    if len(content) < _HEAD.size:
+        raise Refused("it is no pack")
     magic, checksum, size = _HEAD.unpack_from(content)
     if magic != _MAGIC:
         raise Refused("it is no pack")

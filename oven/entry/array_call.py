@@ -37,7 +37,7 @@ def array_call(self, argument):
         $named_answers(names)
     return made
 """
-_TEMPLATE = Template("array_call", _TEXT, PARTS)
+ARRAY_CALL = Template("array_call", _TEXT, PARTS)
 
 
 def open_array_call(
@@ -50,4 +50,4 @@ def open_array_call(
         words["NAMES"] = 0 if names is None else id(names)
         return Contents(words, (entry, fallback, names))
 
-    return native_function(_TEMPLATE, fill)
+    return native_function(ARRAY_CALL, fill)

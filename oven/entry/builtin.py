@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from oven.compiler import cache
+from oven.compiler import cache, machine
 from oven.entry.generator import EntryCode, Template, entry_code
 from oven.entry.interpreter import address
 
@@ -71,9 +71,9 @@ def native_function(
 ) -> Callable[..., Any] | None:
     """A built-in function of this machine code, bound to a table of what `fill` says.
 
-    None where this interpreter can have none.
+    None where this interpreter can have none, or there is no compiler.
     """
-    code = entry_code(template)
+    code = entry_code(template) if machine.is_there() else None
     if code is None:
         return None
     contents = fill()
@@ -86,9 +86,14 @@ def native_function(
         return None
     table = np.array(words, np.int64).view(NativeTable)
     table.code, table.kept = code, contents.kept
-    where = cache.machine_code(code.key, code.name, partial(_build, code, style.words))
+    where = compiled(code, style)
     made: Callable[..., Any] = _new_function(_described(where, style), table, None)
     return made
+
+
+def compiled(code: EntryCode, style: Style = ONE) -> int:
+    """Where the machine code of this text is; it is compiled where no cache has it."""
+    return cache.machine_code(code.key, code.name, partial(_build, code, style.words))
 
 
 def is_loaded(template: Template) -> bool:

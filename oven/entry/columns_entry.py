@@ -22,7 +22,7 @@ from flour.core.node import Node
 from flour.core.types import Category, Scalar, Text, Type, Vector
 from oven.codegen.stages import Stage
 from oven.entry.array_entry import Call, decoding, layout, open_array_entry
-from oven.entry.builtin import Contents, is_loaded, native_function
+from oven.entry.builtin import Contents, native_function
 from oven.entry.forms import COLUMNS, NAMED
 from oven.entry.lazy_entry import LazyEntry
 from oven.entry.opaque_entry import open_opaque_entry
@@ -59,19 +59,12 @@ def _open_plan(
     if found is None:
         made = arrays()
         return open_record_entry(inputs, steps, outputs, made) or made
-    if not _at_hand(found.kind):
-        return open_array_entry(found, arrays()) or fallback
     later = LazyEntry(arrays)
     entry = open_array_entry(found, later)
     if entry is None:
         return fallback
     later.behind(entry)
     return entry
-
-
-def _at_hand(kind: Vector | Text) -> bool:
-    """Whether the code of entries for arrays is in this process: making one takes no time."""
-    return is_loaded(COLUMNS) and (isinstance(kind, Text) or is_loaded(NAMED))
 
 
 def open_columns_entry(

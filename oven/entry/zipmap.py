@@ -55,7 +55,7 @@ def zipped(self, argument):
             return 0
     return made
 """
-_ZIPMAP = Template("zipped", _CODE, PARTS)
+ZIPMAP = Template("zipped", _CODE, PARTS)
 
 
 def zipmap(labels: Sequence[Hashable]) -> Rows:
@@ -70,7 +70,7 @@ def zipmap(labels: Sequence[Hashable]) -> Rows:
     def rows(block: object) -> list[dict[Any, float]]:
         return [dict(zip(keys, row, strict=True)) for row in np.asarray(block).tolist()]
 
-    return native_function(_ZIPMAP, partial(_contents, keys, rows)) or rows
+    return native_function(ZIPMAP, partial(_contents, keys, rows)) or rows
 
 
 def _order(keys: Sequence[Any]) -> list[int]:

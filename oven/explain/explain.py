@@ -75,6 +75,7 @@ def _graph(flow: Flow, form: str) -> str:
 def _stages(plan: Plan, form: str) -> str:
     rows = [_stage_row(plan, number, stage) for number, stage in enumerate(plan.stages)]
     head = f"{len(rows)} stages, {sum(not s.native for s in plan.stages)} of them black"
+    head += f"; {_tier(plan)}"
     if unicode := characters.version(plan.flow):
         head += f"; characters of Unicode {unicode}"
     if form == "html":
@@ -86,6 +87,14 @@ def _stages(plan: Plan, form: str) -> str:
         facts = zip(STAGE_COLUMNS[1:], row[1:], strict=True)
         lines += [f"    {key:<10} {text}" for key, text in facts if text]
     return "\n".join(lines)
+
+
+def _tier(plan: Plan) -> str:
+    """What answers, and how long until native code does."""
+    left = plan.seconds_left
+    answers = "native code answers" if plan.tier else "definitions answer"
+    compiled = f", about {left:.1f} s of compiling left" if left else ""
+    return f"tier {plan.tier}: {answers}{compiled}"
 
 
 def _stage_row(plan: Plan, number: int, stage: Stage) -> tuple[str, ...]:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import itertools
 import os
 import re
+from contextlib import suppress
 from pathlib import Path
 
 from oven import debug
+from oven.errors import CompileError
 from oven.optimise.rewrite import RewriteTrace
 from oven.optimise.summary import listing
 from oven.plans.plan import Plan
@@ -18,6 +20,8 @@ _plans = itertools.count(1)
 def report(plan: Plan, trace: RewriteTrace | None) -> None:
     """Show and dump how a plan came to be; a loaded plan has no trace of its rewriting."""
     deepest = debug.level()
+    with suppress(CompileError):  # what is shown says more; and two runs shall show the same
+        plan.wait()
     if trace is not None and deepest >= 2:
         _say_passes(trace, deepest)
     for at, step in _CODE:

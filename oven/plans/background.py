@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
-from typing import Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar, cast
+
+from oven.compiler import cache, estimate
 
 T = TypeVar("T")
 
 _lock = threading.Lock()
 _shared: list[ThreadPoolExecutor] = []
+#: What waits for the thread below, in its order.
+_waiting: dict[Pending[Any], None] = {}
 
 
 def shared() -> Executor:
@@ -23,10 +27,12 @@ def shared() -> Executor:
 
 
 def _after_fork() -> None:
-    """A child process has not got the thread, and makes another one when it needs it."""
+    """A child process has not got the thread: it makes another one, for what waited for it."""
     _shared.clear()
     if _lock.locked():  # by a thread that this process does not have after a fork
         _lock.release()
+    for each in list(_waiting):
+        each.start(shared())
 
 
 os.register_at_fork(after_in_child=_after_fork)
@@ -36,6 +42,37 @@ os.register_at_fork(after_in_child=_after_fork)
 BY_DEFAULT = [True]
 
 
+class _Never(Executor):
+    """Does nothing of what it is given."""
+
+    def submit(self, call: Callable[..., Any], /, *_: Any, **__: Any) -> Future[Any]:
+        """A future that is never done."""
+        return Future()
+
+
+#: As `background`: code that is in a cache is used, and none is compiled, for those who only look.
+NEVER = _Never()
+
+
+class Needed(NamedTuple):
+    """A function that has to be compiled: its cache key, its name, and what makes its source."""
+
+    key: str
+    name: str
+    make: Callable[[], str]
+
+    @classmethod
+    def of(cls, source: str, name: str) -> Needed:
+        """The function of this name in a source."""
+        return cls(cache.key(source), name, lambda: source)
+
+
+def at_hand(needed: Sequence[Needed]) -> bool:
+    """Whether all of this is in a cache or pack; each that is gets loaded."""
+    there = [cache.find(each.key, each.name) is not None for each in needed]
+    return all(there)
+
+
 class Pending(Generic[T]):
     """Something that is made now, or on another thread while others go without it."""
 
@@ -43,18 +80,43 @@ class Pending(Generic[T]):
         self,
         make: Callable[[], T],
         background: bool | Executor | None,  # noqa: FBT001 (`oven.bake` has it by name)
-        at_hand: Callable[[], bool] = lambda: False,
+        needed: Callable[[], Sequence[Needed]] = tuple,
     ) -> None:
-        """Call `make`: here, on another thread, or there if its result is not `at_hand`."""
+        """Call `make`: here, on another thread, or there if the code `needed` is in no cache."""
         self._made: T | None = None
         self._future: Future[T] | None = None
-        if background is None:
-            background = BY_DEFAULT[0] and not at_hand()
+        #: What is still to be done, and the code for it; let go with the plan that it is for.
+        self._task: tuple[Callable[[], T], Callable[[], Sequence[Needed]]] | None = None
+        if background is None or background is NEVER:
+            later = BY_DEFAULT[0] if background is None else background
+            background = later if later and not at_hand(needed()) else False
         if background is False:
             self._made = make()
         else:
-            where = shared() if background is True else background
-            self._future = where.submit(make)
+            self._task, self._future = (make, needed), Future()
+            self.start(shared() if background is True else background)
+
+    def start(self, where: Executor) -> None:
+        """Have it made there: once, and again in a forked process, which has not got the thread."""
+        if where in _shared:
+            _waiting[self] = None
+        where.submit(self._work)
+
+    def _work(self) -> None:
+        task, future = self._task, self._future
+        assert task is not None, "it is done once"
+        assert future is not None, "it is kept only when this is done"
+        made, problem = None, None
+        try:
+            made = task[0]()
+        except BaseException as error:  # noqa: BLE001 (it is raised to who waits)
+            problem = error
+        _waiting.pop(self, None)
+        self._task = task = None
+        if problem is not None:
+            future.set_exception(problem)
+        else:
+            future.set_result(cast("T", made))
 
     @property
     def here(self) -> T | None:
@@ -65,6 +127,35 @@ class Pending(Generic[T]):
             if future is not None and future.done():
                 self._keep(future.result())
         return self._made
+
+    @property
+    def done(self) -> bool:
+        """Whether it was made, or could not be."""
+        return self._task is None
+
+    def check(self) -> None:
+        """Raise the error that there was in making it, if any."""
+        _ = self.here
+
+    @property
+    def seconds_left(self) -> float:
+        """About how long it will still take, with what is made before it; 0 once it is there."""
+        task, queue = self._task, list(_waiting)
+        if task is None:
+            return 0.0
+        ahead = queue[: queue.index(self)] if self in queue else []
+        tasks = [*(each._task for each in ahead), task]  # noqa: SLF001 (this is the class)
+        needed = {one.key: one for each in tasks if each is not None for one in each[1]()}
+        missing = [one.make() for key, one in needed.items() if not cache.here(key)]
+        return max(estimate.seconds(missing), _SOON)
+
+    def when_done(self, call: Callable[[], object]) -> None:
+        """Have this called once it is made or could not be: now, or on its thread."""
+        future = self._future
+        if future is None:
+            call()
+        else:
+            future.add_done_callback(lambda _: call())
 
     def wait(self, timeout: float | None = None) -> T:
         """What was made, as soon as it is there; TimeoutError when that takes too long."""
@@ -77,3 +168,7 @@ class Pending(Generic[T]):
     def _keep(self, made: T) -> None:
         self._made = made
         self._future = None
+
+
+#: What is not there yet takes this long at least: code that is compiled is still to be linked.
+_SOON = 0.01

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
@@ -28,14 +29,18 @@ from flour.language.flow import Flow
 from flour.ops.structure import TakeText
 from oven.codegen.ports import Port, pack
 from oven.codegen.stages import LABELS, PYTHON, Stage, Value
-from oven.compiler import cache
+from oven.compiler import driver, gil_yield
 from oven.entry.array_call import open_array_call
 from oven.entry.array_entry import Call, around
+from oven.entry.builtin import compiled
 from oven.entry.columns_entry import open_columns_entry, open_entry
+from oven.entry.generator import EntryCode
 from oven.entry.row_packing import PackedRows, PackRows, open_row_packing
-from oven.plans.background import Pending
+from oven.entry.usual import usual_code
+from oven.errors import NoCompiler
+from oven.plans.background import Needed, Pending, at_hand
 from oven.plans.program import PlanProgram
-from oven.plans.skeleton import Facts, stage_kinds
+from oven.plans.skeleton import Facts, one_run, stage_kinds
 from oven.plans.widening import widens_exactly
 from oven.run.native_run import NativeRun, RowsRefused
 
@@ -69,7 +74,7 @@ class Plan:
         if check is not None:  # before anything is compiled for them
             check(program.stages)
         self._begin(program, Facts.of(flow, optimised, exact=exact), None, background, check)
-        self._bound: Pending[Steps] = Pending(self._steps, background, self._is_cached)
+        self._bound: Pending[Steps] = Pending(self._compiled, background, self._needed)
 
     @staticmethod
     def restore(
@@ -83,7 +88,13 @@ class Plan:
         plan, facts = Plan.__new__(Plan), restored.skeleton.facts
         program = PlanProgram(read, exact=facts.exact)
         plan._begin(program, facts, restored, background, check)  # noqa: SLF001 (this is the class)
-        plan._bound = Pending(lambda: (restored.run,), background=False)  # noqa: SLF001 (as above)
+        plan._native = (restored.run,)  # noqa: SLF001 (as above)
+        there = at_hand(plan._needed())  # noqa: SLF001 (as above)
+        plan._bound = Pending(  # noqa: SLF001 (as above)
+            plan._compiled,  # noqa: SLF001 (as above)
+            background=False if there else background,
+            needed=plan._needed,  # noqa: SLF001 (as above)
+        )
         return plan
 
     def _begin(
@@ -105,6 +116,9 @@ class Plan:
         self._by_dtype: dict[str | None, Pending[Plan] | None] = {}
         self._call: Call | None = None
         self._pack: PackRows | None = None
+        #: The native code, from when that of the stages is there; entries may come after it.
+        self._native: Steps | None = None
+        self._entries: tuple[EntryCode, ...] | None = None
 
     @property
     def unfolded(self) -> bool:
@@ -179,8 +193,20 @@ class Plan:
 
     @property
     def ready(self) -> bool:
-        """Whether the native code is there; an error in compiling it is raised here."""
+        """Whether all code is there, that of entries included, so that no usual call compiles any.
+
+        An error in compiling it is raised here.
+        """
         return self._bound.here is not None
+
+    @property
+    def seconds_left(self) -> float:
+        """About how long it will take until it is ready, as measured on this machine so far."""
+        return self._bound.seconds_left
+
+    def when_ready(self, call: Callable[[], object]) -> None:
+        """Have this called once it is ready, or cannot be: now, or on the thread that compiles."""
+        self._bound.when_done(call)
 
     @property
     def mixes_rows(self) -> bool:
@@ -194,18 +220,47 @@ class Plan:
 
     @property
     def tier(self) -> int:
-        """What answers: 1 is native code, 0 the operators' definitions while that is compiled."""
-        return int(self.ready)
+        """What answers: 1 is native code, 0 operators' definitions where there is none (yet)."""
+        return int(self._native is not None)
 
-    def _is_cached(self) -> bool:
-        """Whether the code of every stage is in a cache or pack, so that nothing is compiled."""
-        native = (stage for stage in self.stages if stage.source)
-        return all(cache.find(cache.key(stage.source), stage.name) is not None for stage in native)
+    def _needed(self) -> list[Needed]:
+        """The code that has to be compiled or found before it is ready."""
+        # A restored plan has that of its stages, and does without its program.
+        stages = self.stages if self._native is None else ()
+        native = [Needed.of(stage.source, stage.name) for stage in stages if stage.source]
+        if native:
+            native += [Needed.of(each.SOURCE, each.NAME) for each in (driver, gil_yield)]
+        return [*native, *map(_needed_entry, self._entry_code())]
+
+    def _entry_code(self) -> tuple[EntryCode, ...]:
+        """The code of the entries that calls of it may take."""
+        if self._entries is None:
+            alone = self._native is not None or one_run(self.stages, self._roots) is not None
+            self._entries = usual_code(self._inputs.values(), alone=alone)
+        return self._entries
+
+    def _compiled(self) -> Steps:
+        """What runs, with all code it needs; definitions where there is no compiler."""
+        try:
+            if self._native is None:
+                self._native = self._steps()
+            for code in self._entry_code():
+                compiled(code)
+        except NoCompiler as problem:
+            found = f" ({problem.found})" if problem.found else ""
+            said = f"{problem.what}{found}: {problem.hint}"
+            warnings.warn(said, RuntimeWarning, stacklevel=2)
+        return self._by_definition() if self._native is None else self._native
+
+    def _by_definition(self) -> Steps:
+        """Every operator by itself, in Python."""
+        inside = [item for item in self.optimised.nodes() if not isinstance(item.op, Source)]
+        return tuple(Stage(PYTHON, (item,), item.inputs, (item,)) for item in inside)
 
     @property
     def steps(self) -> Steps:
         """What runs, in order: native calls, and operators without native code."""
-        return self._bound.wait()
+        return self._bound.wait() if self._native is None else self._native
 
     def wait(self, timeout: float | None = None) -> Plan:
         """This plan, as soon as its native code is there; TimeoutError if that takes longer."""
@@ -282,13 +337,15 @@ class Plan:
         call = self._opened(weakly(self.answer))
         if self.ready:
             self._call = call
+            if self._native is None:
+                return call
             self._run_block = open_array_call(call, self._run_block, self._names) or self._run_block
         return call
 
     def _opened(self, answer: Callable[[object], Mapping[str, Any]]) -> Call:
         slow = around(answer, self.reader)
         steps = self._bound.here
-        if not steps:
+        if not steps or self._native is None:
             return slow
         return open_entry(self.inputs, steps, self._roots, slow)
 
@@ -410,8 +467,9 @@ class Plan:
 
     def run_columns(self, columns: Columns, rows: int) -> dict[str, Columns]:
         """Every output for columns that already are what the inputs' types say."""
-        steps = self._bound.here
-        if steps is None:  # still compiling
+        steps = self._native
+        if steps is None:  # still compiling, or there is no compiler
+            self._bound.check()
             return self.by_definition(columns)
         try:
             return self._by_steps(steps, columns, rows)
@@ -468,11 +526,15 @@ class Plan:
         text: str = extension("explain")(self, stage, form, data)
         return text
 
-    def save(self, path: str | Path, *, durable: bool = True) -> None:
-        """Write the plan as data: a manifest and blobs, no code."""
+    def save(self, path: str | Path, *, durable: bool = True, code: Sequence[str] = ()) -> None:
+        """Write the plan as data: a manifest and blobs.
+
+        `code` adds machine code for levels of processors, such as "x86-64-v3" or "host", which
+        `oven.load(path, trust_code=True)` uses: see docs/83-cold-start.md.
+        """
         from oven.plans.saved import save
 
-        save(self, path, durable=durable)
+        save(self, path, durable=durable, code=code)
 
     def parameters(self) -> frozenset[Parameter]:
         """Every array and table the plan refers to: as written, optimised, and derived for code."""
@@ -492,6 +554,10 @@ class Plan:
     def __repr__(self) -> str:
         kinds = ", ".join(kind for kind, _ in self.stage_kinds)
         return f"Plan({', '.join(self.outputs)}: {kinds})"
+
+
+def _needed_entry(code: EntryCode) -> Needed:
+    return Needed(code.key, code.name, lambda: code.text)
 
 
 def _is_by_columns(data: object) -> TypeGuard[NDArray[Any]]:

@@ -1,4 +1,5 @@
-"""Plans as data: one file with a manifest and parameters; no pickle, no code, no Python names.
+"""Plans as data: one file with a manifest and parameters; no pickle, no Python names, and no code
+unless it was asked for, which is not looked at unless the reader trusts the file.
 
     format      the version of this layout
     exact       whether the plan was baked with rules that keep every bit only
@@ -8,6 +9,7 @@
     origins     [[index, [[file, line, step], ...]], ...]    where nodes come from
     derived     [digest, ...]                                parameters made for native code
     unicode     the version whose characters the program knows; absent where it reads no text
+    code        {level of processors: digest of a pack}; absent unless it was asked for
 
 Operators and types are written by `flour.core.op.to_data` and `flour.core.types.to_data`;
 parameters are blobs of the container (see objectstore.archive), named by digest and mapped, not
@@ -20,6 +22,7 @@ found in the code cache. Anything else is an error before any of it runs.
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from functools import lru_cache
@@ -75,11 +78,14 @@ STUMBLES = (
 """What an operator raises that trips over parameters or inputs it was never written for."""
 
 KEYS = {"derived", "exact", "flow", "format", "nodes", "optimised", "origins"}
-MORE_KEYS = {"unicode"}
+MORE_KEYS = {"unicode", "code"}
 
 
-def save(plan: Plan, path: str | Path, *, durable: bool = True) -> None:
-    """Write the plan; a file that is there is replaced in one step."""
+def save(plan: Plan, path: str | Path, *, durable: bool = True, code: Sequence[str] = ()) -> None:
+    """Write the plan; a file that is there is replaced in one step.
+
+    `code` names levels of processors whose machine code goes into the file.
+    """
     derived = _derived(plan)
     manifest = describe(plan) | {"derived": sorted(derived)}
     if len(manifest["nodes"]) > MAX_NODES:
@@ -88,13 +94,24 @@ def save(plan: Plan, path: str | Path, *, durable: bool = True) -> None:
             found=f"{len(manifest['nodes']):,} nodes, at most {MAX_NODES:,} are allowed",
         )
     named = {item.digest: item for flow in _flows(plan) for item in _parameters(flow)}
-    write(path, manifest, named | derived, durable=durable)
+    more: dict[str, Parameter] = {}
+    if code:
+        from oven.plans import ahead, carried
+
+        names = ahead.level_names(code, "save(code=...)")
+        with tempfile.TemporaryDirectory(prefix="pretzel-") as folder:
+            alone = Path(folder) / "a.plan"
+            write(alone, manifest, named | derived, durable=False)
+            made = carried.compiled(alone, names)
+        manifest["code"] = {name: blob.digest for name, blob in made.items()}
+        more = {blob.digest: blob for blob in made.values()}
+    write(path, manifest, named | derived | more, durable=durable)
     _remember(plan, path)
 
 
 def _remember(plan: Plan, path: str | Path) -> None:
     """Write the image of a plan that was saved just now: the next process loads that."""
-    if not plan.ready:
+    if not plan.ready or not plan.tier:
         return
     try:
         check_limits(plan.stages)
@@ -119,15 +136,22 @@ def load(
     store: Store | None = None,
     background: bool | Executor | None = None,
     allow_python: bool = False,
+    trust_code: bool = False,
 ) -> Plan:
     """The plan in a file, checked; its parameters are views into it.
 
     With a `store`, parameters live there instead: those it has already are not read again, and
     all plans and processes that use the store share one copy. `background` is that of `oven.bake`.
     A plan with Python stages names functions; `allow_python` imports their modules and runs them.
+    Machine code that was saved with the plan is used with `trust_code`: do that only if you would
+    run a program from the same source.
     """
     buffer = opened(path)
     try:
+        if trust_code:
+            from oven.plans import carried
+
+            carried.offer(buffer, str(path))
         with allowing(allow_python):
             plan = _loaded(buffer, str(path), store, background=background)
     finally:
@@ -167,7 +191,7 @@ def _loaded(
     with Archive(buffer, where) as archive:
         reader = _Reader(archive.manifest, _finder(archive, store), where)
         plan = reader.checked(lambda: reader.plan(background=background))
-        if plan.ready:
+        if plan.ready and plan.tier:
             _write_image(plan, archive, entry)
     characters.compare(reader.manifest.get("unicode"), where)
     if debug.asked():
@@ -258,6 +282,14 @@ def _origins_data(plan: Plan, places: Mapping[Node, int]) -> list[list[Any]]:
             if item in places:
                 found.setdefault(places[item], {}).update(dict.fromkeys(origins))
     return [[place, [list(origin) for origin in found[place]]] for place in sorted(found)]
+
+
+def code_levels(path: str | Path) -> tuple[str, ...]:
+    """The levels of processors whose machine code is in the file of a plan."""
+    from oven.plans import carried
+
+    with Archive.open(path) as archive:
+        return tuple(carried.level_names(archive.manifest))
 
 
 # --- reading ----------------------------------------------------------------------------------
@@ -419,4 +451,4 @@ def _is_index(value: object, end: int) -> TypeGuard[int]:
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < end
 
 
-__all__ = ["DERIVED_BYTES", "FORMAT", "STUMBLES", "describe", "load", "save"]
+__all__ = ["DERIVED_BYTES", "FORMAT", "STUMBLES", "code_levels", "describe", "load", "save"]

@@ -187,7 +187,7 @@ def bake_model(
     if isinstance(model, TemplateHit):
         return model.plan(lambda: flow, background=background)
     plan = usual()
-    if isinstance(model, TemplateLookup) and plan.ready:
+    if isinstance(model, TemplateLookup) and plan.ready and plan.tier:
         flow.model = None  # the plan is there
         model.learn(plan, lambda made: made, tuple)
     return plan

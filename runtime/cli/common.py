@@ -24,6 +24,20 @@ def trust(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def trust_code(parser: argparse.ArgumentParser) -> None:
+    """Whether machine code in plans may be run."""
+    parser.add_argument(
+        "--trust-code",
+        action="store_true",
+        help="run machine code that plans carry; it can do whatever their author wants",
+    )
+
+
+def cpu(parser: argparse.ArgumentParser, usual: str, text: str) -> None:
+    """Levels of processors to compile for."""
+    parser.add_argument("--cpu", metavar="LEVELS", default=usual, help=text)
+
+
 def tolerance(parser: argparse.ArgumentParser) -> None:
     """The tolerance of comparisons."""
     parser.add_argument(

@@ -50,6 +50,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         default="refuse",
         help="NaN or infinity where the original refuses them: an error, or computed with",
     )
+    common.cpu(parser, "", "put machine code for these into the plan, as `warm` does into packs")
     parser.add_argument(
         "--verify", metavar="ROWS", help="rows for which plan and original must answer alike"
     )
@@ -59,20 +60,23 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace, out: Output) -> int:
     """Import, verify, save."""
+    from oven.plans.ahead import level_names
     from runtime.cli.models import find
     from runtime.repository import formats
 
     folder, model = find(options.model)
     formats.check_trust(model.form, str(model.path), trust_pickle=options.trust_pickle)
     target = _target(options, model)
+    levels = level_names(options.cpu.split(","), "--cpu") if options.cpu else []
     with Progress(f"import {model.name}", hidden=out.as_json) as progress:
         plan, compared = _imported(options, folder, model, progress)
         progress.step("saving")
-        _save(plan, target, compared)
+        _save(plan, target, compared, levels)
     facts: dict[str, Any] = {
         "file": str(target),
         "format": model.form,
         "outputs": {name: str(kind) for name, kind in plan.outputs.items()},
+        "code": levels,
         "verified_rows": compared.rows if compared else 0,
         "verified_outputs": list(compared.outputs) if compared else [],
     }
@@ -165,7 +169,7 @@ def _next_version(folder: Path) -> str:
     return str(max(taken, default=0) + 1)
 
 
-def _save(plan: Plan, target: Path, compared: Compared | None) -> None:
+def _save(plan: Plan, target: Path, compared: Compared | None, levels: list[str]) -> None:
     """Save the plan after its rows, so that a server that sees the plan also sees the rows."""
     from objectstore import atomic
     from runtime.repository.layout_own import ROWS
@@ -177,4 +181,4 @@ def _save(plan: Plan, target: Path, compared: Compared | None) -> None:
         atomic.write_file(rows, [("\n".join(compared.kept) + "\n").encode()], durable=True)
     else:
         rows.unlink(missing_ok=True)  # they are another model's
-    plan.save(target)
+    plan.save(target, code=levels)

@@ -6,6 +6,7 @@ import argparse
 from typing import TYPE_CHECKING, Any
 
 from runtime.cli import common
+from runtime.cli.compiling import tier_facts, tier_text
 from runtime.cli.errors import Exit
 from runtime.cli.output import Output, pairs
 
@@ -29,16 +30,20 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace, out: Output) -> int:
     """Show the facts."""
+    from oven.plans.background import NEVER
     from runtime.cli.models import open_model
 
-    facts = describe(open_model(options.model, trust_pickle=options.trust_pickle))
+    trust = options.trust_pickle
+    facts = describe(open_model(options.model, trust_pickle=trust, background=NEVER))
     out.result(facts, _text(facts))
     return Exit.OK
 
 
 def describe(opened: Opened) -> dict[str, Any]:
     """All facts about a model, as plain data."""
+    from oven.plans.saved import code_levels
     from runtime.repository.files import shown
+    from runtime.repository.formats import PLAN
 
     model, plan = opened.model, opened.plan
     parameters = plan.parameters()
@@ -52,6 +57,8 @@ def describe(opened: Opened) -> dict[str, Any]:
         "stages": [stage.kind for stage in plan.stages],
         "black_stages": sum(not stage.native for stage in plan.stages),
         "exact": plan.exact,
+        **tier_facts(plan),
+        "code": [*code_levels(model.path)] if model.form == PLAN else [],
         "parameters": len(parameters),
         "parameter_bytes": sum(item.nbytes for item in parameters),
         "digest": plan.digest,
@@ -65,5 +72,8 @@ def _text(facts: dict[str, Any]) -> str:
         "outputs": "\n".join(f"{name}: {kind}" for name, kind in facts["outputs"].items()),
         "stages": ", ".join(facts["stages"]) or "none",
         "exact": "yes" if facts["exact"] else "no",
+        "tier": tier_text(facts["tier"], facts["compile_seconds"]),
+        "code": ", ".join(facts["code"]) or "none in the file",
     }
+    del shown["compile_seconds"]
     return pairs({name.replace("_", " "): value for name, value in shown.items()})

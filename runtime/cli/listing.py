@@ -6,6 +6,7 @@ import argparse
 from typing import TYPE_CHECKING, Any
 
 from objectstore.errors import Explained
+from runtime.cli.compiling import tier_facts, tier_text
 from runtime.cli.errors import Exit
 from runtime.cli.output import Output, table
 
@@ -15,10 +16,12 @@ if TYPE_CHECKING:
 
 DESCRIPTION = """\
 List the models of a folder: our own layout, MLServer's and Triton's. Plans are read and checked for
-damage; models in other formats are checked when they are imported. What looks like a model and
+damage; --tiers asks which of them have their machine code here, and how long that of the others
+will take. Models in other formats are checked when they are imported. What looks like a model and
 cannot be served is listed with the reason, and the command ends with 1."""
 EXAMPLES = """\
   pretzel ls models
+  pretzel ls models --tiers
   pretzel ls models --json
 """
 
@@ -26,6 +29,9 @@ EXAMPLES = """\
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     parser.add_argument("folder", metavar="DIR", help="a folder of models")
+    parser.add_argument(
+        "--tiers", action="store_true", help="load every plan, and say what would answer"
+    )
 
 
 def run(options: argparse.Namespace, out: Output) -> int:
@@ -36,13 +42,14 @@ def run(options: argparse.Namespace, out: Output) -> int:
     folder = Folder(options.folder)
     listing = scan(folder)
     damaged = {one.address: why for one in listing.models if (why := _damage(folder, one))}
-    models = [
+    models: list[dict[str, Any]] = [
         {
             "name": one.name,
             "version": one.version,
             "format": one.form,
             "layout": one.layout,
             "file": shown(one.path.relative_to(folder.root)),
+            **(_tier(one) if options.tiers else {}),
         }
         for one in listing.models
         if one.address not in damaged
@@ -71,12 +78,34 @@ def _damage(folder: Folder, model: Model) -> str:
     return ""
 
 
+def _tier(model: Model) -> dict[str, object]:
+    """What would answer for a plan; not known of what has to be imported first."""
+    import oven
+    from oven.plans.background import NEVER
+    from runtime.repository.formats import PLAN
+
+    if model.form != PLAN:
+        return {"tier": None, "compile_seconds": None}
+    try:
+        return tier_facts(oven.load(model.path, background=NEVER))
+    except Explained as problem:
+        return {"tier": problem.what, "compile_seconds": None}
+
+
 def _text(models: list[dict[str, Any]], troubles: list[dict[str, Any]]) -> str:
     if not models and not troubles:
         return "no models"
-    columns = ("name", "version", "format", "layout", "file")
-    lines = [table(columns, [[one[name] for name in columns] for one in models])] if models else []
+    columns = [name for name in (models or [{}])[0] if name != "compile_seconds"]
+    rows = [[_cell(one, name) for name in columns] for one in models]
+    lines = [table(columns, rows)] if models else []
     for one in troubles:
         address = "@".join(part for part in (one["name"], one["version"]) if part)
         lines += [f"refused: {address}", f"  at     {one['where']}", f"  found  {one['reason']}"]
     return "\n".join(lines)
+
+
+def _cell(model: dict[str, Any], name: str) -> str:
+    value = model[name]
+    if name != "tier" or not isinstance(value, int):
+        return "" if value is None else str(value)
+    return tier_text(value, model["compile_seconds"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from concurrent.futures import Executor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -76,13 +77,13 @@ def _unknown(reference: str, folder: Folder, name: str) -> NotFound:
     )
 
 
-def open_model(reference: str, *, trust_pickle: bool, exact: bool = False) -> Opened:
+def open_model(reference: str, *, trust_pickle: bool, background: Executor | None = None) -> Opened:
     """A model with its plan, imported unless it is a plan already."""
     folder, model = find(reference)
     formats.check_whole(folder, model.path, model.form)
     if model.form == formats.PLAN and model.layout == "file":
-        return Opened(model, folder, oven.load(model.path))
+        return Opened(model, folder, oven.load(model.path, background=background))
     with tempfile.TemporaryDirectory(prefix="pretzel-") as directory:
         staging = Staging(directory)
-        path = staging.bring(folder, model, trust_pickle=trust_pickle, exact=exact)
-        return Opened(model, folder, staging.load(path, model))
+        path = staging.bring(folder, model, trust_pickle=trust_pickle, exact=False)
+        return Opened(model, folder, staging.load(path, model, background=background))

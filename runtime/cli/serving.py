@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from flour.core.errors import ParameterError, nearest
-from runtime.cli import common
+from runtime.cli import common, compiling
 from runtime.cli.errors import ArgumentError, CommandError, Exit
 from runtime.cli.output import Output
 from runtime.shutdown import Ending
@@ -45,6 +45,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     parser.add_argument("folder", metavar="DIR", help="a folder of models")
     common.trust(parser)
+    common.trust_code(parser)
     where = parser.add_argument_group("listening")
     where.add_argument("--host", default="127.0.0.1", help="address to listen on (127.0.0.1)")
     where.add_argument("--port", type=int, default=8000, help="0 means any free port (8000)")
@@ -81,6 +82,16 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace, out: Output) -> int:
     """Serve until a signal comes."""
+    from runtime.repository import import_process
+
+    import_process.start_early(heard=out.as_json)  # it starts while this one imports
+    try:
+        return _serve(options, out)
+    finally:
+        import_process.drop()
+
+
+def _serve(options: argparse.Namespace, out: Output) -> int:
     from runtime.http.assembly import check
 
     settings = server_settings(options)
@@ -101,7 +112,9 @@ def _alone(settings: ServerSettings, options: argparse.Namespace, out: Output) -
 
     store = FileStore(options.store) if options.store else None
     with (
-        Runtime(store, options.executors, options.memory) as runtime,
+        Runtime(
+            *(store, options.executors, options.memory), trust_code=options.trust_code
+        ) as runtime,
         _repository(runtime, options, teller(out), out) as repository,
     ):
         _load(repository, options)
@@ -110,6 +123,7 @@ def _alone(settings: ServerSettings, options: argparse.Namespace, out: Output) -
         with until_signal() as ended, lock_shared(), server:
             _follow(repository, options)
             _listening(server.url, len(runtime.endpoints()), 1, out)
+            compiling.follow(runtime, out)
             ended.wait()
             out.note("finishing the requests in progress")
 
@@ -154,6 +168,7 @@ def _common(
         memory_budget=options.memory,
         store=str(Path(options.store).absolute() if options.store else staging / ".store"),
         owner=f"{folder_digest.hexdigest()}-{settings.port}",
+        trust_code=options.trust_code,
         private=None if options.staging else str(staging),
     )
 
@@ -170,6 +185,7 @@ def _repository(
         options.folder,
         registry,
         trust_pickle=options.trust_pickle,
+        trust_code=options.trust_code,
         unload_removed=not options.keep_removed,
         exact=options.exact,
         apart=True,
@@ -186,7 +202,10 @@ def _line_teller(line: str) -> None:
 
 
 def _load(repository: Repository, options: argparse.Namespace) -> None:
+    from runtime.repository import import_process
+
     events = repository.load_all()
+    import_process.drop()
     refused = sum(event.kind == "refused" for event in events)
     if refused and options.strict:
         raise CommandError(

@@ -8,8 +8,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from runtime.cli import common
-from runtime.cli.errors import CommandError, Exit
+from runtime.cli.errors import Exit
 from runtime.cli.output import Output
+from runtime.cli.progress import Progress
 
 DESCRIPTION = """\
 Compile the machine code that the models of a folder need, for this machine's processor or for
@@ -27,18 +28,24 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     parser.add_argument("folder", metavar="DIR", help="a folder of models, or one model")
     parser.add_argument("--into", metavar="DIR", required=True, help="where the packs go")
-    parser.add_argument("--cpu", default="host", help="levels of processors, with commas")
+    common.cpu(parser, "host", "levels of processors, with commas (host)")
     common.trust(parser)
 
 
 def run(options: argparse.Namespace, out: Output) -> int:
     """Compile for each level."""
+    from oven.plans.ahead import level_names
     from runtime.warming import warm
 
-    levels = _levels(options.cpu)
+    levels = level_names(options.cpu.split(","), "--cpu")
     with tempfile.TemporaryDirectory(prefix="pretzel-") as folder:
         plans = list(_plans(options, Path(folder)))
-        made = warm(plans, levels, Path(options.into))
+        with Progress("warm", hidden=out.as_json) as progress:
+
+            def told(level: str, done: int) -> None:
+                progress.step(f"{level}: {done} of {len(plans)} plans compiled")
+
+            made = warm(plans, levels, Path(options.into), told)
     facts = [{**each._asdict(), "path": str(each.path)} for each in made]
     lines = [
         f"{each.level}: {each.functions} functions, {each.size / 1e6:.1f} MB in {each.path}"
@@ -46,27 +53,6 @@ def run(options: argparse.Namespace, out: Output) -> int:
     ]
     out.result({"models": len(plans), "packs": facts}, "\n".join(lines))
     return Exit.OK
-
-
-def _levels(asked: str) -> list[str]:
-    from oven.compiler import levels, machine
-
-    names = []
-    for name in asked.split(","):
-        if name == "host":
-            level = levels.best(machine.triple(), machine.features())
-        else:
-            level = levels.named(name)
-        if level is None:
-            known = ", ".join(each.name for each in levels.LEVELS)
-            raise CommandError(
-                "there is no such level of processors",
-                where="--cpu",
-                found=name,
-                hint=f"host, {known}",
-            )
-        names.append(level.name)
-    return names
 
 
 def _plans(options: argparse.Namespace, folder: Path) -> Iterator[Path]:

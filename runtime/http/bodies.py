@@ -32,6 +32,8 @@ class Ready(Struct, omit_defaults=True):
 
     ready: bool
     missing: list[str] = []
+    compiling: list[str] = []
+    seconds_left: float = 0.0
 
 
 class TensorMetadata(Struct):
@@ -53,7 +55,7 @@ class ModelMetadata(Struct):
 
 
 class ModelReady(Struct):
-    """Whether a model is in service."""
+    """Whether calls of a model compile nothing, as its code is there; they are answered anyway."""
 
     name: str
     ready: bool

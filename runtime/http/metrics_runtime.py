@@ -25,6 +25,8 @@ _counter = partial(Family, kind="counter")
 _gauge = partial(Family, kind="gauge")
 _flag = partial(Family, kind="gauge", over="max")
 
+_TIER = "1 if native code answers, 0 if definitions do while it is compiled."
+_LEFT = "About how long it will take until all code is there that usual calls need."
 _INLINE, _BATCH = ("engine", Engine.INLINE.value), ("engine", Engine.BATCH.value)
 _OWN, _SHARED = ("kind", "own"), ("kind", "shared")
 
@@ -56,6 +58,8 @@ def _versions(service: HandlerContext, versions: Iterable[VersionStats]) -> list
     row = _flag("pretzel_row_seconds", help="What a call of one row is expected to take.")
     serving = _flag("pretzel_version_in_service", help="1 if it answers under the bare name.")
     resident = _gauge("pretzel_plan_resident", help="Processes that have the plan in memory.")
+    tier = Family("pretzel_version_tier", "gauge", _TIER, over="min")
+    left = _flag("pretzel_version_compile_seconds_left", help=_LEFT)
     reserved = _gauge("pretzel_reserved_executors", help="Executors of the version's own.")
     every = service.runtime.versions()
     for each in gently(versions):
@@ -77,7 +81,11 @@ def _versions(service: HandlerContext, versions: Iterable[VersionStats]) -> list
         serving.put(int(each.in_service), labels)
         resident.put(int(each.resident), labels)
         reserved.put(each.reserved, labels)
-    return [calls, failed, rows, seconds, engines, chosen, row, serving, resident, reserved]
+        if each.tier is not None:
+            tier.put(each.tier, labels)
+        left.put(each.seconds_left, labels)
+    known = [calls, failed, rows, seconds, engines, chosen, row, serving, resident, reserved]
+    return [*known, tier, left]
 
 
 def _parameters(service: HandlerContext, parameters: Parameters) -> list[Family]:

@@ -66,8 +66,9 @@ def _tensors(specs: Iterable[TensorSpec]) -> list[TensorMetadata]:
 
 
 def ready(service: HandlerContext, request: Request) -> Answer:
-    """Whether a model is in service; an unknown model is an error."""
-    return json(ModelReady(_front(service, request).version.name, ready=True))
+    """Whether a model's code is there; an unknown model is an error."""
+    version = _front(service, request).version
+    return json(ModelReady(version.name, version.ready), 200 if version.ready else 503)
 
 
 def config(service: HandlerContext, request: Request) -> Answer:

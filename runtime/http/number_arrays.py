@@ -14,14 +14,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from functools import lru_cache
-from threading import Thread
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from oven.compiler import cache, machine
+from oven.errors import NoCompiler
+from oven.plans.background import Needed, Pending
 
 #: Shorter texts are for the general decoder: it has read them before this has begun.
 LEAST_BYTES = 1024
@@ -269,8 +271,27 @@ def taken_out(text: bytes | memoryview) -> tuple[bytes | memoryview, list[Number
 
 def prepare() -> None:
     """Have the native code ready soon; until then the general decoder reads everything."""
-    if not _prepared:
-        Thread(target=_native, name="pretzel-json-numbers", daemon=True).start()
+    if not _preparing:
+        _preparing.append(Pending(_prepare, None, lambda: [Needed.of(_SOURCE, _NAME)]))
+
+
+def compiled() -> int:
+    """Where the native code is, which is compiled where no cache has it."""
+    return cache.address(_SOURCE, _NAME)
+
+
+def is_settled() -> bool:
+    """Whether no code is being compiled here."""
+    return all(each.done for each in _preparing)
+
+
+_preparing: list[Pending[bool]] = []
+
+
+def _prepare() -> bool:
+    with suppress(NoCompiler):  # the general decoder goes on
+        _native()
+    return True
 
 
 #: The function and its table, once they are there.
@@ -284,7 +305,7 @@ def _native() -> tuple[Callable[..., int], NDArray[np.int64]]:
     upper = [_upper_bits(power) for power in range(_LEAST_POWER, _MOST_POWER + 1)]
     words = [(each >> shift) & (1 << 64) - 1 for each in upper for shift in (64, 0)]
     table = np.concatenate([exact, np.array(words, np.uint64).view(np.int64)])
-    made = machine.STAGE(cache.address(_SOURCE, _NAME)), table
+    made = machine.STAGE(compiled()), table
     _prepared.append(made)
     return made
 

@@ -21,7 +21,7 @@ from runtime.http.metrics_data import Distribution, Snapshot
 from runtime.http.page_html import Cell, duration, number, size
 from runtime.http.problems import HttpError
 from runtime.http.routes import HandlerContext
-from runtime.service.stats import VersionStats
+from runtime.service.stats import VersionStats, tier_text
 from runtime.service.version import ModelVersion
 
 HTML = "text/html; charset=utf-8"
@@ -116,6 +116,11 @@ class Figures:
         values = self._families.get(f"pretzel_{name}", {}).values()
         return sum(each for each in values if not isinstance(each, Distribution))
 
+    def most(self, name: str) -> float:
+        """The largest sample of a name."""
+        values = self._families.get(f"pretzel_{name}", {}).values()
+        return max((each for each in values if not isinstance(each, Distribution)), default=0.0)
+
     def durations(self) -> dict[tuple[str, str], Distribution]:
         """By model and version, over all routes."""
         merged: dict[tuple[str, str], Distribution] = {}
@@ -151,6 +156,8 @@ def _render(service: HandlerContext, snapshot: Snapshot, wanted: str, refresh: i
 def _facts(service: HandlerContext, figures: Figures) -> Iterator[tuple[str, str, str]]:
     ready = service.ready().ready
     yield "state", "ready" if ready else "not ready", "good" if ready else "bad"
+    if left := figures.most("version_compile_seconds_left"):
+        yield "compiling for", duration(left), "wait"
     began = figures.one("process_start_time_seconds")
     yield "up for", duration(None if began is None else time.time() - began), ""
     yield "processes", number(figures.one("workers")), ""
@@ -166,7 +173,7 @@ def _facts(service: HandlerContext, figures: Figures) -> Iterator[tuple[str, str
 
 
 _COLUMNS = (
-    *(Cell("model", "name"), Cell("version"), Cell("state", "short"), Cell("engine")),
+    *(Cell("model", "name"), Cell("version"), Cell("state", "short"), Cell("tier"), Cell("engine")),
     *(Cell(name, "number") for name in ("calls", "failed", "rows", "p50", "p90", "p99")),
     *(Cell("own", "number"), Cell("shared", "number"), Cell("plan", "short")),
 )
@@ -194,9 +201,10 @@ def _model(
     state = Cell("in service", "good") if each.in_service else Cell("by version", "dim")
     if not each.resident:
         state = Cell("dropped for memory", "wait")
+    tier = Cell(tier_text(each), "" if each.ready else "wait")
     engine = each.engine or ("inline" if each.inline_calls else "")
     return (
-        *(Cell(each.name), Cell(each.version), state),
+        *(Cell(each.name), Cell(each.version), state, tier),
         Cell(f"{engine}: {each.reason}" if each.reason else engine),
         Cell(number(figures.one("calls_total", **labels))),
         Cell(number(figures.one("call_failures_total", **labels))),

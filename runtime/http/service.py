@@ -21,6 +21,7 @@ from runtime.http.routes import Handler, HandlerContext, Route, Router
 from runtime.http.settings import ServerSettings
 from runtime.http.table import ROUTES
 from runtime.service.runtime import Runtime
+from runtime.service.version import ModelVersion
 
 #: Seconds for which a positive answer about readiness is reused.
 _READY_SECONDS = 0.5
@@ -54,6 +55,8 @@ class Service(HandlerContext):
         #: Whether the server is about to end.
         self.leaving = False
         self._ready_until, self._was_ready = 0.0, Ready(ready=True)
+        #: Whether all code of the models was there once.
+        self._compiled = False
         self._small = settings.compress_above
         self.routes = (*ROUTES, *routes)
         self.router = Router(self.routes)
@@ -121,7 +124,7 @@ class Service(HandlerContext):
             observer(request, response, seconds)
 
     def ready(self) -> Ready:
-        """Whether the wanted models are loaded; a positive answer is reused for a moment.
+        """Whether the wanted models are loaded and compiled; a positive answer is reused a moment.
 
         A model whose files are refused is named, and keeps the server from being ready only if the
         settings say so, or if there is no other model.
@@ -129,16 +132,35 @@ class Service(HandlerContext):
         now = monotonic()
         if self.leaving:
             return Ready(ready=False)
-        if self.repository is None or now < self._ready_until:
+        if now < self._ready_until:
             return self._was_ready
-        wanted = [each for each in self.repository.index() if each.wanted]
+        index = () if self.repository is None else self.repository.index()
+        wanted = [each for each in index if each.wanted]
         missing = [each for each in wanted if each.state not in {"READY", "UNLOADING"}]
         bearable = not self.settings.ready_needs_all and len(missing) < len(wanted)
         there = not missing or (bearable and all(each.refused for each in missing))
-        state = Ready(there, [each.address for each in missing])
+        named = [each.address for each in missing]
+        compiling, settled = self._compiling()
+        if not settled:
+            left = max((each.seconds_left for each in compiling), default=0.0)
+            owners = sorted(each.owner for each in compiling)
+            return Ready(ready=False, missing=named, compiling=owners, seconds_left=round(left, 2))
+        state = Ready(there, named)
         if there:  # asked often, with thousands of models
             self._ready_until, self._was_ready = now + _READY_SECONDS, state
         return state
+
+    def _compiling(self) -> tuple[list[ModelVersion], bool]:
+        """Versions whose code is being compiled, and whether the server may be ready meanwhile.
+
+        It stays ready once all code was there: what is registered later answers by definitions
+        meanwhile, which is no reason to send the requests of all other models elsewhere.
+        """
+        versions = () if self._compiled else self.runtime.versions().values()
+        compiling = [each for each in versions if not each.ready]
+        if not compiling and versions and number_arrays.is_settled():
+            self._compiled = True
+        return compiling, self._compiled or not versions
 
     async def finish(self, seconds: float) -> None:
         """Wait up to `seconds` for the threads of handlers, then flush logs and traces."""

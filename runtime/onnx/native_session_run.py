@@ -54,8 +54,8 @@ def session_gate(self, arguments, count, names):
     PyErr_Clear()
     return PyObject_Vectorcall(table.FALLBACK, arguments, count, names)
 """
-_TEMPLATE = Template("session_gate", _CODE, PARTS)
-_STYLE = any_arguments(
+GATE = Template("session_gate", _CODE, PARTS)
+STYLE = any_arguments(
     "run",
     "(output_names, input_feed, run_options=None)",
     "The outputs of these names, or all in the model's order: see InferenceSession.run.",
@@ -81,4 +81,4 @@ def open_gate(entry: BuiltinFunctionType, general: Run, order: Order) -> Run | N
         words |= {"ORDER": places.ctypes.data, "COUNT": len(order)}
         return Contents(words, (entry, general, order, places))
 
-    return native_function(_TEMPLATE, fill, _STYLE)
+    return native_function(GATE, fill, STYLE)

@@ -7,9 +7,28 @@ with Runtime() as runtime, Repository("models", runtime) as models:
 
 from __future__ import annotations
 
-from runtime.http.interfaces import ModelState
-from runtime.repository.errors import RepositoryError
-from runtime.repository.listing import Model, Scan, Trouble
-from runtime.repository.repository import Event, Repository
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from runtime.http.interfaces import ModelState
+    from runtime.repository.errors import RepositoryError
+    from runtime.repository.listing import Model, Scan, Trouble
+    from runtime.repository.repository import Event, Repository
 
 __all__ = ["Event", "Model", "ModelState", "Repository", "RepositoryError", "Scan", "Trouble"]
+
+_LATER = {
+    "ModelState": "runtime.http.interfaces",
+    "RepositoryError": "runtime.repository.errors",
+    **dict.fromkeys(("Model", "Scan", "Trouble"), "runtime.repository.listing"),
+    **dict.fromkeys(("Event", "Repository"), "runtime.repository.repository"),
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _LATER:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value: object = getattr(import_module(_LATER[name]), name)
+    globals()[name] = value
+    return value

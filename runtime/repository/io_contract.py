@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import flour
-from flour.boosters import lightgbm, ubjson, xgboost
 from flour.core.types import Scalar, Vector
 from flour.language.flow import Flow, source
 from runtime.repository import formats
@@ -95,6 +94,8 @@ def _xgboost_sklearn(raw: bytes) -> Flow:
     MLServer loads files with it: a model saved by XGBClassifier is a classifier again, any other
     answers as a regressor.
     """
+    from flour.boosters import xgboost
+
     whole = flour.from_xgboost(raw)
     if not _saved_by_classifier(raw):
         return flour.outputs(predict=_column(whole["value"]))
@@ -117,6 +118,8 @@ def _two(share: Flow) -> Flow:
 
 def _saved_by_classifier(raw: bytes) -> bool:
     """Whether XGBClassifier wrote the file."""
+    from flour.boosters import ubjson
+
     try:
         data: Any = json.loads(raw) if raw[1:2] in b'" \t\r\n}' else ubjson.loads(raw)
         attributes = json.loads(data["learner"]["attributes"]["scikit_learn"])
@@ -180,6 +183,8 @@ class Fil(IoContract):
         return source(INPUT, Vector(width, "float32"))
 
     def _xgboost(self, raw: bytes) -> tuple[Flow, Flow]:
+        from flour.boosters import xgboost
+
         model = xgboost.parse(raw)
         scores, _ = xgboost.scores_of(model, self._source(model.width))
         if model.objective == "multi:softmax":  # its value is the class, not the probabilities
@@ -187,6 +192,8 @@ class Fil(IoContract):
         return scores, xgboost.converted(model, scores)
 
     def _lightgbm(self, raw: bytes) -> tuple[Flow, Flow]:
+        from flour.boosters import lightgbm
+
         head, trees = lightgbm.parse(lightgbm.text_of(raw))
         x = self._source(lightgbm.width_of(head)).cast("float64")
         scores, _ = lightgbm.scores_of(head, trees, x)

@@ -9,11 +9,9 @@ not served.
 from __future__ import annotations
 
 import json
-import os
 import select
 import signal
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable
@@ -22,6 +20,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
+from runtime.repository import import_process
 from runtime.repository.errors import Crashed, NoRoom, RepositoryError
 from runtime.repository.files import Folder, shown
 from runtime.repository.listing import Model
@@ -34,11 +33,6 @@ LIMIT_SECONDS = 600.0
 #: An idle process ends after this time.
 IDLE_SECONDS = 20.0
 
-#: The program of the process: an interpreter with the same module path as this one.
-_PROGRAM = (
-    "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
-    "from runtime.repository.isolated_import_process import main; main(sys.argv[2])"
-)
 _CLASSES: dict[str, type[RepositoryError]] = {"NoRoom": NoRoom}
 
 
@@ -51,6 +45,7 @@ class Orders:
     max_bytes: int
     trust_pickle: bool
     exact: bool
+    trust_code: bool
     idle_seconds: float
 
 
@@ -73,6 +68,7 @@ class IsolatedImporter:
             folder.max_bytes,
             trust_pickle,
             exact,
+            staging.trust_code,
             IDLE_SECONDS,
         )
         self._staging, self._limit = staging, LIMIT_SECONDS
@@ -136,14 +132,10 @@ class IsolatedImporter:
                 self._close_pipes()
 
     def _start(self) -> subprocess.Popen[bytes]:
-        module_path = json.dumps([each or os.getcwd() for each in sys.path])  # noqa: PTH109 (a string)
-        process = subprocess.Popen(  # noqa: S603 (our own program)
-            [sys.executable, "-c", _PROGRAM, module_path, json.dumps(asdict(self._orders))],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=None if self._on_line is None else subprocess.PIPE,
-            bufsize=0,
-        )
+        process = import_process.start(heard=self._on_line is not None)
+        orders = json.dumps(asdict(self._orders)).encode() + b"\n"
+        with suppress(BrokenPipeError):  # it has ended, which the first request finds out
+            cast("BinaryIO", process.stdin).write(orders)
         # The system keeps a process that has ended until it was waited for.
         threading.Thread(target=process.wait, name="pretzel-importer-end", daemon=True).start()
         if self._on_line is not None:

@@ -22,16 +22,19 @@ from runtime.repository.staging import Staging
 _PROMISES: dict[str, type[IoContract]] = {kind.__name__: kind for kind in (Plain, MLServer, Fil)}
 
 
-def main(orders: str) -> None:
-    """Prepare requested models until requests end."""
+def main() -> None:
+    """Prepare requested models until requests end; the first line says how."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent process ends this one
     faulthandler.enable()
     _prefer_as_oom_victim()
     requests, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb", buffering=0)
     os.dup2(2, 1)  # output of models and libraries must not mix with answers
+    orders = requests.readline()
+    if not orders:  # nobody needs this process
+        return
     settings = json.loads(orders)
     folder = Folder(settings["root"], max_bytes=settings["max_bytes"])
-    staging = Staging(settings["staging"])
+    staging = Staging(settings["staging"], trust_code=settings["trust_code"])
     importer = LocalImporter(
         folder, staging, trust_pickle=settings["trust_pickle"], exact=settings["exact"]
     )

@@ -78,6 +78,7 @@ class Repository:
         runtime: Registry,
         *,
         trust_pickle: bool = False,
+        trust_code: bool = False,
         unload_removed: bool = True,
         exact: bool = False,
         apart: bool = False,
@@ -90,7 +91,9 @@ class Repository:
     ) -> None:
         """Check the folder; nothing is loaded yet.
 
-        `trust_pickle` allows models in pickles, whose reading runs their code. With
+        `trust_pickle` allows models in pickles, whose reading runs their code; with `trust_code`,
+        machine code in the files of plans is used where they are tried out, as the runtime has its
+        own setting. With
         `unload_removed`, models that are removed from the folder are unloaded. Plans are kept in
         the directory `staging`, which processes may share, or in one that is removed with the
         repository. With `apart`, another process imports and verifies models: one that crashes it,
@@ -104,7 +107,7 @@ class Repository:
         self._unload_removed = unload_removed
         self._quiet_seconds, self._clock = quiet_seconds, clock
         self._on_event = on_event or (lambda _: None)
-        self._staging = Staging(staging)
+        self._staging = Staging(staging, trust_code=trust_code)
         folder, staged = self.folder, self._staging
         self._importer: Importer = (
             IsolatedImporter(

@@ -17,6 +17,7 @@ import stat
 import time
 import weakref
 from collections.abc import Iterable
+from concurrent.futures import Executor
 from contextlib import suppress
 from hashlib import blake2b
 from pathlib import Path
@@ -49,7 +50,8 @@ _COPY_SECONDS = 24 * 3600.0
 class Staging:
     """A directory of plans by digest."""
 
-    def __init__(self, directory: str | Path | None = None) -> None:
+    def __init__(self, directory: str | Path | None = None, *, trust_code: bool = False) -> None:
+        self.trust_code = trust_code
         self._own = directory is None
         if directory is None:
             remove_deserted(Path(gettempdir()))
@@ -104,10 +106,10 @@ class Staging:
     def _path(self, digest: str) -> Path:
         return self.directory / f"{digest}{_SUFFIX}"
 
-    def load(self, path: Path, model: Model) -> oven.Plan:
+    def load(self, path: Path, model: Model, *, background: Executor | None = None) -> oven.Plan:
         """Load a staged plan; a damaged file is deleted, and made again the next time."""
         try:
-            return oven.load(path)
+            return oven.load(path, background=background, trust_code=self.trust_code)
         except Explained as problem:
             path.unlink(missing_ok=True)
             raise RepositoryError(

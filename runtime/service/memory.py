@@ -83,15 +83,16 @@ class _Resident:
         self.worth = 0.0
 
 
-def _made(plan: Plan) -> tuple[int, int]:
-    """How many plans there are, and how many programs."""
+def _made(plan: Plan) -> tuple[int, int, int]:
+    """How many plans there are, how many programs, and how much native code."""
     every = (plan, *plan.variants)
-    return len(every), sum(one.unfolded for one in every)
+    return len(every), sum(one.unfolded for one in every), sum(one.tier for one in every)
 
 
 def _object_bytes(plan: Plan) -> int:
     """What a plan's program and its tables take."""
-    tables = sum(step.table_bytes for step in plan.steps if isinstance(step, NativeRun))
+    steps = plan.steps if plan.tier else ()
+    tables = sum(step.table_bytes for step in steps if isinstance(step, NativeRun))
     if not plan.unfolded:
         return tables
     inside = plan.optimised.nodes()

@@ -10,12 +10,15 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import Future
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from types import BuiltinFunctionType, TracebackType
 from typing import Self
+from weakref import ref
 
 import oven
+from flour.core.errors import FlourError
 from flour.data.batch import Batch
 from flour.language.flow import Flow
 from objectstore import MemoryStore, Store
@@ -66,6 +69,7 @@ class Runtime:
         settings: Settings | None = None,
         inline_limit: int | None = None,
         owner: str = "",
+        trust_code: bool = False,
     ) -> None:
         """Make a runtime; threads are started when they are first needed.
 
@@ -75,7 +79,7 @@ class Runtime:
         what is kept of common parts of plans. At most `inline_limit` callers compute at once on
         their own threads, apart from single rows by the shortest way.
         """
-        self._own_store = store is None
+        self._own_store, self._trust_code = store is None, trust_code
         self.store = MemoryStore() if store is None else store
         self._endpoints = Endpoints()
         self._routes = self._endpoints.routes
@@ -153,7 +157,8 @@ class Runtime:
             case str() | Path():
                 store = None if isinstance(self.store, MemoryStore) else self.store
                 path = Path(source).absolute()
-                return oven.load(path, store=store, background=background), path
+                trust = self._trust_code
+                return oven.load(path, store=store, background=background, trust_code=trust), path
         raise BadRegistration(
             "this is no plan, program or file of a plan",
             found=type(source).__name__,
@@ -163,14 +168,18 @@ class Runtime:
     def _admit(self, version: ModelVersion, plan: Plan) -> None:
         self._catalog.admit(version, plan)
         version.open()  # where native code cannot be made, this says so
-        self._open_native_predict(version)
+        plan.when_ready(partial(_settle, ref(self), ref(version)))
         if version.reserved:
             self._engines.reserve(version)
         self._materialiser.join(version, plan)
 
     def _open_native_predict(self, version: ModelVersion) -> None:
         """Let machine code stand in for `predict`, once there is an entry of that kind."""
-        if self._has_native or type(version.entry.function) is not BuiltinFunctionType:
+        if (
+            self._closed
+            or self._has_native
+            or type(version.entry.function) is not BuiltinFunctionType
+        ):
             return
         self._has_native = True
         if type(self).predict is Runtime.predict:  # a subclass may answer with something else
@@ -463,6 +472,19 @@ class Runtime:
 
     # --- looking ------------------------------------------------------------------------------
 
+    @property
+    def ready(self) -> bool:
+        """Whether no usual call of any version compiles anything, as all code is there."""
+        return all(version.ready for version in self._endpoints.all())
+
+    def wait(self, timeout: float | None = None) -> Self:
+        """This runtime, as soon as it is ready; TimeoutError if that takes longer."""
+        end = None if timeout is None else time.monotonic() + timeout
+        for version in self._endpoints.all():
+            if not version.settled.wait(None if end is None else max(0.0, end - time.monotonic())):
+                raise TimeoutError(f"the code of {version.owner} is still being compiled")
+        return self
+
     def stats(self) -> RuntimeStats:
         """What was done so far, and what is there now."""
         every = self._endpoints.all()
@@ -534,3 +556,16 @@ class Runtime:
 
     def __repr__(self) -> str:
         return f"Runtime({len(self._endpoints.list())} endpoints)"
+
+
+def _settle(known: ref[Runtime], registered: ref[ModelVersion]) -> None:
+    """The code of a version's plan is there: have opened what calls of it go through."""
+    runtime, version = known(), registered()
+    if runtime is None or version is None:
+        return
+    try:
+        with suppress(FlourError):  # calls of the version raise it
+            version.open()
+            runtime._open_native_predict(version)  # noqa: SLF001 (a part of the class)
+    finally:
+        version.settled.set()

@@ -20,6 +20,12 @@ class VersionStats(NamedTuple):
     version: str
     in_service: bool
     resident: bool
+    tier: int | None
+    """1 where native code answers, 0 where definitions do; None for a plan that was dropped."""
+    ready: bool
+    """Whether all code is there that usual calls need."""
+    seconds_left: float
+    """About how long it will take until that is compiled; 0 where it is there."""
     reserved: int
     inline_calls: int
     batch_calls: int
@@ -47,7 +53,7 @@ class RuntimeStats(NamedTuple):
 
     def table(self) -> list[tuple[str, ...]]:
         """A row of text for each version, after one of headings."""
-        head = ("model", "in service", "in memory", "inline", "batch", "one row", "engine")
+        head = ("model", "in service", "in memory", "tier", "inline", "batch", "one row", "engine")
         return [head, *map(_version_row, self.versions)]
 
     def __str__(self) -> str:
@@ -80,11 +86,18 @@ def _version_row(one: VersionStats) -> tuple[str, ...]:
         f"{one.name}@{one.version}",
         "yes" if one.in_service else "no",
         "yes" if one.resident else "no",
+        tier_text(one),
         f"{one.inline_calls:,}",
         f"{one.batch_calls:,}",
         "" if one.row_seconds is None else f"{one.row_seconds * 1e6:,.1f} us",
         one.engine or "",
     )
+
+
+def tier_text(one: VersionStats) -> str:
+    """What answers, and how long until native code does."""
+    tier = "" if one.tier is None else str(one.tier)
+    return tier if one.ready else f"{tier}, compiling: {one.seconds_left:.1f} s left"
 
 
 def _html_row(cell: str, texts: tuple[str, ...]) -> str:
@@ -93,12 +106,15 @@ def _html_row(cell: str, texts: tuple[str, ...]) -> str:
 
 def version_stats(version: ModelVersion, costs: Costs, *, in_service: bool) -> VersionStats:
     """What is known of one version."""
-    last = version.learned.decision
+    last, plan = version.learned.decision, version.plan
     return VersionStats(
         name=version.name,
         version=version.version,
         in_service=in_service,
-        resident=version.plan is not None,
+        resident=plan is not None,
+        tier=None if plan is None else plan.tier,
+        ready=version.ready,
+        seconds_left=version.seconds_left,
         reserved=version.reserved,
         inline_calls=version.counts.inline.value,
         batch_calls=version.counts.batch.value,

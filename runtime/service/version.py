@@ -89,7 +89,7 @@ class ModelVersion:
     __slots__ = (
         *("__weakref__", "classes", "counts", "digest", "entry", "front", "grows", "inputs"),
         *("kinds", "learned", "mixes_rows", "name", "notes", "outputs", "owner", "reader"),
-        *("reserved", "residence", "shared", "version"),
+        *("reserved", "residence", "settled", "shared", "version"),
     )
 
     def __init__(
@@ -124,6 +124,19 @@ class ModelVersion:
         self.entry = InlineEntry(self.reader, self.outputs, self.counts.inline)
         self.shared: Shared | None = None
         self.front: object | None = None
+        #: Set once its code is there, and what calls go through is opened; or there can be none.
+        self.settled = threading.Event()
+
+    @property
+    def ready(self) -> bool:
+        """Whether the usual calls compile nothing, as all their code is there."""
+        return self.settled.is_set()
+
+    @property
+    def seconds_left(self) -> float:
+        """About how long it will take until it is ready."""
+        plan = self.plan
+        return 0.0 if self.ready or plan is None else plan.seconds_left
 
     @property
     def plan(self) -> Plan | None:

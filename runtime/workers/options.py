@@ -21,6 +21,8 @@ class Options:
     """The directory of the object store that all of them share."""
     owner: str = "worker"
     """Prefix of owners in the store; differs between servers that share a store."""
+    trust_code: bool = False
+    """Whether machine code in the files of plans is used."""
     private: str | None = None
     """A directory that the last worker removes, where the supervisor cannot do so any more."""
 

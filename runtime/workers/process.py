@@ -146,7 +146,11 @@ class Worker:
             _release(store, owner)
         if options.private is not None:
             self._private = Private(Path(options.private))
-        self._runtime = Runtime(store, options.executors, options.memory_budget, owner=owner)
+        self._runtime = Runtime(
+            *(store, options.executors, options.memory_budget),
+            owner=owner,
+            trust_code=options.trust_code,
+        )
         self._replica = Replica(self._runtime)
         self._mirror.show(body["index"])
         self._replica.whole(body["generation"], body["names"])

@@ -17,7 +17,7 @@ import pytest
 
 import flour
 import oven
-from oven.compiler import cache, machine, source_check
+from oven.compiler import cache, levels, machine, packs, source_check
 from oven.compiler.native import compile_source, vocabulary
 from oven.errors import CompileError
 
@@ -296,6 +296,61 @@ def test_a_writer_that_dies_half_way_leaves_nothing_to_read(folder: Path) -> Non
     address(99)
     assert counts() == (1, 0, 0, 0)
     assert entry(folder, 99).exists()
+
+
+# --- numba ---------------------------------------------------------------------------------------
+
+#: What our lowering refuses, and numba takes.
+_POWER = "def power(params, io, n, scratch):\n    return n ** (params + 3)\n"
+
+
+def test_code_by_numba_depends_on_its_version(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert answer(cache.address(_POWER, "power"), 5) == 125
+    assert len(list(folder.rglob("*.o"))) == 2, "that it is numba's, and the code"
+    forget()
+    assert answer(cache.address(_POWER, "power"), 4) == 64
+    assert cache.counters.compiled == 1
+    monkeypatch.setattr(cache, "_numba_version", lambda: "numba 0.1")
+    forget()
+    assert cache.find(cache.key(_POWER), "power") is None
+    assert answer(cache.address(_POWER, "power"), 3) == 27
+    assert cache.counters.compiled == 2
+    forget()
+    cache.address(_POWER, "power")
+    monkeypatch.undo()
+    forget()
+    monkeypatch.setenv("PRETZEL_CACHE", str(folder))
+    assert cache.find(cache.key(_POWER), "power"), "that of the other version is still there"
+
+
+def test_a_pack_has_code_by_numba_under_its_version(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    level = levels.best(machine.triple(), machine.features())
+    assert level is not None
+    made = cache.collect(lambda: cache.address(_POWER, "power"))
+    packs.write(folder / f"{level.name}.pack", level.name, cache.compilers(), made)
+    cache._packs.cache_clear()
+    found = cache.find(cache.key(_POWER), "power")
+    assert found is not None
+    assert answer(found, 2) == 8
+    monkeypatch.setattr(cache, "_numba_version", lambda: "numba 0.1")
+    forget()
+    assert cache.find(cache.key(_POWER), "power") is None
+    cache._packs.cache_clear()
+
+
+@pytest.mark.usefixtures("folder")
+def test_other_code_does_not_depend_on_the_version_of_numba(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    address(7)
+    monkeypatch.setattr(cache, "_numba_version", lambda: "numba 0.1")
+    forget()
+    address(7)
+    assert counts() == (1, 1, 0, 0)
 
 
 # --- what is compiled ---------------------------------------------------------------------------

@@ -417,7 +417,7 @@ def as_file(flow: Flow, path: Path) -> Path:
     plan = Plan.__new__(Plan)
     plan._program = PlanProgram(lambda: (flow, flow), exact=True)
     plan.exact, plan._program._stages = True, ()
-    plan._bound = Pending(lambda: (), background=False)
+    plan._bound, plan._native = Pending(lambda: (), background=False), ()
     plan.save(path)
     return path
 

@@ -1,0 +1,48 @@
+"""The machine code that the usual calls of a plan go through, besides that of its stages.
+
+It is the same for all plans with inputs of a kind. A plan is ready once it has it, so that no call
+has to wait for a compiler: a row, a block, rows by name, arrays by name, and chunks of a block.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from functools import lru_cache
+
+from flour.core.types import FLOATS, Record, Text, Type, Vector
+from oven.entry.array_call import ARRAY_CALL
+from oven.entry.forms import COLUMNS, DOCUMENTS, NAMED, PACKED, RECORDS, VECTORS
+from oven.entry.generator import EntryCode, Template, entry_code
+
+
+def usual_code(inputs: Collection[Type], *, alone: bool) -> tuple[EntryCode, ...]:
+    """The entries for inputs of these types; none where this interpreter can have none.
+
+    Unless native code `alone` makes the answers, Python does, and calls what it needs.
+    """
+    return _codes(tuple(dict.fromkeys(_templates(inputs) if alone else (ARRAY_CALL,))))
+
+
+@lru_cache(16)  # there are five answers, and thousands of plans
+def _codes(templates: tuple[Template, ...]) -> tuple[EntryCode, ...]:
+    found = map(entry_code, templates)
+    return tuple(code for code in found if code is not None)
+
+
+def _templates(inputs: Collection[Type]) -> Iterator[Template]:
+    yield from (COLUMNS, ARRAY_CALL)
+    match [*inputs]:
+        case [Vector(_, dtype)] if dtype in FLOATS:
+            yield from (VECTORS, NAMED)
+            return
+        case [Text()]:
+            yield DOCUMENTS
+        case [Record() as kind]:
+            yield RECORDS
+            if len(kind.fields) - len(kind.unread) == 1:
+                yield DOCUMENTS
+            if all(getattr(each, "dtype", "") == "float64" for _, each in kind.fields):
+                yield VECTORS
+        case [_, _, *_]:
+            yield RECORDS
+    yield PACKED
