@@ -12,7 +12,7 @@ from oven.plans import background
 from runtime import Runtime
 from runtime.http import Server, ServerSettings
 from tests.house import run_python
-from tests.oven.test_background import ByHand, unseen
+from tests.oven.plans.test_background import ByHand, unseen
 from tests.runtime.http.client import Client
 
 pytestmark = pytest.mark.once
@@ -224,7 +224,7 @@ def test_a_server_that_was_ready_stays_so_while_a_new_version_is_compiled(later:
 def test_a_version_that_cannot_be_compiled_is_waited_for_no_longer(
     later: ByHand, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from tests.oven.test_background import failing
+    from tests.oven.plans.test_background import failing
 
     with Runtime(executors=1) as runtime:
         runtime.register("a", unseen(15))

@@ -17,7 +17,7 @@ from runtime import Runtime
 from runtime.cli import compiling
 from runtime.cli.output import Output
 from tests.house import until
-from tests.oven.test_background import ByHand, unseen
+from tests.oven.plans.test_background import ByHand, unseen
 from tests.runtime.cli.conftest import Place, Pretzel
 
 #: Of programs that no other test has.

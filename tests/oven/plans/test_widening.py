@@ -16,7 +16,7 @@ from flour.ops.require import LARGEST, RequireFinite
 from oven.plans.widening import widens_exactly
 from tests import ensembles
 from tests.house import until
-from tests.oven.test_background import ByHand
+from tests.oven.plans.test_background import ByHand
 from tests.rewrites import vector
 
 NARROW: dict[str, Type] = {"x": Vector(6, "float32")}
