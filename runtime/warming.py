@@ -1,8 +1,7 @@
 """Compile ahead of time what plans need, for several processors: packs of machine code.
 
 Each processor gets a process of its own, which aims the compiler at it, loads every plan, and opens
-what a runtime opens for them; of an ONNX model, what a session opens. Code is collected and not
-run, so it can be for any processor.
+what a runtime opens for them. Code is collected and not run, so it can be for any processor.
 """
 
 from __future__ import annotations
@@ -63,16 +62,10 @@ def _main(name: str, path: str, *plans: str) -> None:
 
 def _open(plans: Sequence[str]) -> None:
     """Let all code be compiled that these plans need, and a runtime that serves them."""
-    from oven.plans import background
-    from runtime.onnx.session import InferenceSession
     from runtime.service.runtime import Runtime
 
-    background.BY_DEFAULT[0] = False
     with Runtime(executors=1) as runtime:
         for number, path in enumerate(plans):
-            if path.endswith(".onnx"):
-                InferenceSession(path)
-                continue
             plan = oven.load(path, background=False)
             for made in (plan, *_of_one_output(plan)):
                 for each in (made, *_of_other_widths(made)):

@@ -70,9 +70,11 @@ def _saved(folder: Path) -> Iterator[Path]:
 
 
 def _converted(folder: Path) -> Iterator[Path]:
-    """Models as skl2onnx makes them, for sessions."""
+    """Plans of models as skl2onnx makes them, which sessions have."""
     from skl2onnx import to_onnx
     from sklearn.pipeline import Pipeline
+
+    from runtime.onnx.session import InferenceSession
 
     rows, two, three = _numbers()
     rows = rows.astype(np.float32)
@@ -87,10 +89,10 @@ def _converted(folder: Path) -> Iterator[Path]:
             last = model[-1] if isinstance(model, Pipeline) else model
             with_zipmap = hasattr(last, "predict_proba")
             for options in (None, {id(last): {"zipmap": False}}) if with_zipmap else (None,):
-                path = folder / f"{number}-{options is None}.onnx"
+                path = folder / f"{number}-{options is None}.plan"
                 with suppress(NameError, ValueError):  # skl2onnx cannot convert all
                     proto = to_onnx(model, rows[:1], options=options)
-                    path.write_bytes(proto.SerializeToString())
+                    InferenceSession(proto).plan.wait().save(path, durable=False)
                     yield path
 
 
